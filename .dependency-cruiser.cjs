@@ -1,0 +1,90 @@
+/**
+ * The layers of src (docs/architecture in CONTRIBUTING.md): imports go down only, siblings don't import each other, and a
+ * folder is used from outside through its index.ts only.
+ */
+const LAYERS = [
+  ['cli', 'console'],
+  ['tasks'],
+  ['schedules', 'pools', 'cache', 'kubernetes', 'telemetry'],
+  ['nest', 'testing'],
+  ['phases'],
+  ['lock'],
+  ['database'],
+  ['config'],
+  ['time'],
+]
+
+const folders = (layers) => `^src/(${layers.flat().join('|')})/`
+
+const upwards = LAYERS.slice(1).map((layer, i) => ({
+  name: `${layer.join('-')}-imports-down-only`,
+  comment: `src/${layer.join(', src/')} may import only what lies below: ${
+    LAYERS.slice(i + 2)
+      .flat()
+      .join(', ') || 'nothing'
+  }.`,
+  severity: 'error',
+  from: { path: folders([layer]) },
+  to: { path: folders(LAYERS.slice(0, i + 1)) },
+}))
+
+const siblings = LAYERS.filter((layer) => layer.length > 1).flatMap((layer) =>
+  layer.map((name) => ({
+    name: `${name}-imports-no-sibling`,
+    comment: 'Folders of one layer do not know each other (but the CLI may start the console).',
+    severity: 'error',
+    from: { path: `^src/${name}/` },
+    to: { path: folders([layer.filter((other) => other !== name && !(name === 'cli' && other === 'console'))]) },
+  })),
+)
+
+module.exports = {
+  forbidden: [
+    ...upwards,
+    ...siblings.filter((rule) => rule.to.path !== '^src/()/'),
+    {
+      name: 'a-folder-is-used-through-its-index',
+      comment: 'From outside, import src/<folder>/index.ts and not a file inside.',
+      severity: 'error',
+      from: { path: '^src/([^/]+)/' },
+      to: { path: '^src/([^/]+)/', pathNot: ['^src/$1/', '^src/[^/]+/index\\.ts$'] },
+    },
+    {
+      name: 'no-cycles',
+      comment: 'Two files that need each other at run time are one file, or need a third.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
+    },
+    {
+      name: 'core-without-nest',
+      comment: 'The plain core works without Nest: only the adapter and what lies above import it.',
+      severity: 'error',
+      from: { path: '^src/(phases|lock|database|config|time)/' },
+      to: { path: 'node_modules/(@nestjs|rxjs|reflect-metadata)' },
+    },
+    {
+      name: 'src-without-tests',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^(test|bench|examples|tools)/' },
+    },
+    {
+      name: 'published-code-needs-published-packages',
+      comment: 'What src imports must be a dependency or a peer, never a package for development.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: {
+        dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'],
+        dependencyTypesNot: ['npm-peer'],
+        pathNot: '^node:',
+      },
+    },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    tsPreCompilationDeps: true,
+    parser: 'swc',
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default'] },
+  },
+}

@@ -1,0 +1,145 @@
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { BSON } from 'mongodb'
+
+const OP_MSG = 2013
+const HEADER_BYTES = 16
+const FIRST_FIELD_NAME_AT = 26
+const HANDSHAKES = new Set(['hello', 'ismaster', 'isMaster', 'ping'])
+const NOT_PRIMARY = BSON.serialize({
+  ok: 0,
+  code: 10107,
+  codeName: 'NotWritablePrimary',
+  errmsg: 'not writable primary (a fault of the demo)',
+})
+
+export type ProxyMode =
+  | { readonly kind: 'pass' }
+  /** Nothing goes through either way, and nothing is closed. */
+  | { readonly kind: 'blackhole' }
+  /** Everything takes longer, each way. */
+  | { readonly kind: 'slow'; readonly ms: number }
+  /** Every command but handshakes is refused as by a secondary. */
+  | { readonly kind: 'notPrimary' }
+
+/** Stands between the replicas and the demo's own database, and is what the database's faults are made of. Not for TLS. */
+export class DatabaseProxy {
+  private mode: ProxyMode = { kind: 'pass' }
+  private readonly pipes = new Set<Pipe>()
+
+  private constructor(
+    private readonly server: Server,
+    readonly port: number,
+  ) {}
+
+  static async start(targetPort: number): Promise<DatabaseProxy> {
+    const server = createServer()
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const proxy = new DatabaseProxy(server, (server.address() as { port: number }).port)
+    server.on('connection', (client) => {
+      const pipe = new Pipe(
+        client,
+        connect(targetPort, '127.0.0.1'),
+        () => proxy.mode,
+        () => proxy.pipes.delete(pipe),
+      )
+      proxy.pipes.add(pipe)
+    })
+    return proxy
+  }
+
+  set(mode: ProxyMode): void {
+    this.mode = mode
+    for (const pipe of this.pipes) pipe.flow()
+  }
+
+  async close(): Promise<void> {
+    for (const pipe of this.pipes) pipe.cut()
+    await new Promise((resolve) => this.server.close(resolve))
+  }
+}
+
+/** One connection of a replica's and the one to the server that belongs to it. */
+class Pipe {
+  private up: Buffer[] = []
+  private down: Buffer[] = []
+  private rest: Buffer = Buffer.alloc(0)
+  private delayed = 0
+  private delayMs = 0
+
+  constructor(
+    private readonly client: Socket,
+    private readonly server: Socket,
+    private readonly mode: () => ProxyMode,
+    gone: () => void,
+  ) {
+    for (const socket of [client, server]) {
+      socket.setNoDelay(true)
+      socket.on('error', () => undefined) // 'close' follows
+      socket.on('close', () => {
+        this.cut()
+        gone()
+      })
+    }
+    client.on('data', (chunk) => {
+      for (const message of this.messages(chunk)) this.later(() => this.up.push(message))
+    })
+    server.on('data', (chunk) => this.later(() => this.down.push(chunk)))
+  }
+
+  cut(): void {
+    this.client.destroy()
+    this.server.destroy()
+  }
+
+  flow(): void {
+    const { kind } = this.mode()
+    if (kind === 'blackhole') return
+    for (const message of this.up.splice(0)) {
+      if (kind === 'notPrimary' && isCommand(message)) this.client.write(notPrimary(message))
+      else this.server.write(message)
+    }
+    for (const chunk of this.down.splice(0)) this.client.write(chunk)
+  }
+
+  /** In the order of arrival, also when a slow time has just ended. */
+  private later(arrive: () => void): void {
+    const mode = this.mode()
+    const now = () => {
+      this.delayed -= 1
+      arrive()
+      this.flow()
+    }
+    this.delayed += 1
+    if (mode.kind === 'slow') this.delayMs = mode.ms
+    if (mode.kind === 'slow' || this.delayed > 1) setTimeout(now, this.delayMs)
+    else now()
+  }
+
+  /** Whole messages; what is no whole one yet waits for more. */
+  private messages(chunk: Buffer): Buffer[] {
+    this.rest = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk])
+    const whole: Buffer[] = []
+    while (this.rest.length >= HEADER_BYTES && this.rest.length >= this.rest.readInt32LE(0)) {
+      const length = this.rest.readInt32LE(0)
+      whole.push(this.rest.subarray(0, length))
+      this.rest = this.rest.subarray(length)
+    }
+    return whole
+  }
+}
+
+function isCommand(message: Buffer): boolean {
+  if (message.readInt32LE(12) !== OP_MSG || message[20] !== 0) return false
+  const end = message.indexOf(0, FIRST_FIELD_NAME_AT)
+  return !HANDSHAKES.has(message.toString('latin1', FIRST_FIELD_NAME_AT, end))
+}
+
+function notPrimary(request: Buffer): Buffer {
+  const reply = Buffer.alloc(21 + NOT_PRIMARY.length)
+  reply.writeInt32LE(reply.length, 0)
+  reply.writeInt32LE(request.readInt32LE(4) + 1, 4)
+  reply.writeInt32LE(request.readInt32LE(4), 8)
+  reply.writeInt32LE(OP_MSG, 12)
+  reply.set(NOT_PRIMARY, 21)
+  return reply
+}

@@ -1,0 +1,30 @@
+import type { FaultsReport, FaultsResult } from './run-faults.js'
+
+const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = [
+  ['documents', 'gateways, started, stopped and deleted all the time'],
+  ['stepsBegun', 'steps begun on them and on their databases and domains'],
+  ['lost', 'documents whose last step never ended'],
+  ['repeated', 'steps that began after a later step of their document'],
+  ['overlapping', 'entries within a lease, but after the next holder had begun'],
+  ['stuck', 'sound documents that stay where they are'],
+  ['crashed', 'replicas that ended or failed by themselves'],
+  ['broken', 'bad documents that did not come to rest like the others'],
+  ['refusedLateWrites', 'outcomes that came late and changed nothing'],
+  ['settledInSeconds', 'seconds from the last fault until all was at rest'],
+  ['seconds', 'seconds: all of it'],
+]
+
+/** The report for people. */
+export function faultsReportText({ result, evidence }: FaultsReport): string {
+  const isOff = (figure: string) => result.off.some((line) => line.startsWith(`${figure}:`))
+  const lines = LINES.map(
+    ([figure, text]) => `${isOff(figure) ? ' ✗' : '  '} ${String(result[figure]).padStart(8)}  ${text}`,
+  )
+  const faults = Object.entries(result.faults).map(([kind, count]) => `   ${String(count).padStart(8)}  ${kind}`)
+  const verdict =
+    result.off.length === 0
+      ? ['Every recorded step happened once, in its order, under one holder at a time, and nothing is stuck.']
+      : ['Off:', ...result.off.map((line) => `  ${line}`)]
+  const again = `This run again: --faults --minutes ${result.minutes} --seed ${result.seed}`
+  return [...lines, '', ...faults, '', ...verdict, again, ...evidence.map((line) => `    ${line}`), ''].join('\n')
+}

@@ -1,0 +1,2 @@
+export { faultsReportText } from './faults-report.js'
+export { type FaultsResult, runFaults } from './run-faults.js'

@@ -1,0 +1,198 @@
+import { sleep, systemClock } from '../../../time/index.js'
+import { figuresOf } from '../figures.js'
+import { Fleet } from '../fleet.js'
+import { Ledger } from '../ledger.js'
+import { Interrupted } from '../run-demo.js'
+import type { Screen } from '../screen.js'
+import { Crew } from './crew.js'
+import { openFaultsDatabase } from './faults-database.js'
+import { type FaultKind, planFaults } from './plan.js'
+import { randomOf } from './random.js'
+import { RestlessOwner } from './restless-owner.js'
+import { type StuckDocument, settle } from './settling.js'
+import { Striker } from './striker.js'
+
+const CONCURRENCY = 32
+const PACE = { leastMs: 10, mostMs: 60, slowMs: 0 }
+const GRACE_MS = 10_000
+/** Longer than the lock timeout, so that a hanging step has been renewed before it is given up. */
+const STEP_TIMEOUT_IN_LOCK_TIMEOUTS = 2
+const OWNER_EVERY_MS = 500
+/** A document is stuck after so many lock timeouts, of the longer one that faults may set. */
+const PATIENCE_IN_LOCK_TIMEOUTS = 3 * 1.5
+const SETTLES_WITHIN_MS = 120_000
+const EVIDENCE = 10
+
+export interface FaultsOptions {
+  readonly minutes: number
+  readonly seed: number
+  readonly lockTimeoutMs: number
+  readonly screen: Screen
+  readonly ledgerFile?: string | undefined
+  readonly signal: AbortSignal
+}
+
+/** What `--faults --json` prints. */
+export interface FaultsResult {
+  readonly documents: number
+  readonly lost: number
+  readonly repeated: number
+  readonly overlapping: number
+  /** Sound documents that don't get where they should be: see settling.ts. */
+  readonly stuck: number
+  /** Replicas that ended or failed though nobody told them to. */
+  readonly crashed: number
+  /** Of the documents that aren't sound: those that didn't come to rest like sound ones. */
+  readonly broken: number
+  readonly refusedLateWrites: number
+  /** How often each fault struck. */
+  readonly faults: Readonly<Partial<Record<FaultKind, number>>>
+  readonly stepsBegun: number
+  readonly settledInSeconds: number
+  readonly lockTimeoutSeconds: number
+  readonly seconds: number
+  readonly minutes: number
+  readonly seed: number
+  /** Each figure that isn't 0 and must be. */
+  readonly off: readonly string[]
+}
+
+export interface FaultsReport {
+  readonly result: FaultsResult
+  readonly evidence: readonly string[]
+}
+
+type CleanUp = () => Promise<void>
+
+/**
+ * Replicas work on gateways that are never left alone, and every second a random fault strikes; then all settles. Leaves no
+ * process and no data behind. Always on a local database of its own: it is killed.
+ * @throws Interrupted; what connectDatabase throws
+ */
+export async function runFaults(options: FaultsOptions): Promise<FaultsReport> {
+  const cleanUps: CleanUp[] = []
+  try {
+    return await run(options, (cleanUp) => cleanUps.push(cleanUp))
+  } finally {
+    for (const cleanUp of cleanUps.reverse()) await cleanUp()
+  }
+}
+
+async function run(
+  { minutes, seed, lockTimeoutMs, screen, signal, ledgerFile }: FaultsOptions,
+  atEnd: (cleanUp: CleanUp) => void,
+): Promise<FaultsReport> {
+  screen.note(`faults for ${minutes} minutes, seed ${seed}`)
+  const database = await openFaultsDatabase((text, fields) =>
+    screen.note(fields ? `${text} ${JSON.stringify(fields)}` : text),
+  )
+  atEnd(() => database.close())
+  const { db, uri } = database.connection
+  const ledger = new Ledger(db)
+  await ledger.prepare()
+  if (ledgerFile !== undefined) atEnd(() => ledger.writeTo(ledgerFile))
+  const owner = await RestlessOwner.connect(uri, database.name, randomOf(seed + 1))
+  atEnd(() => owner.close())
+  const fleet = new Fleet({
+    uri: database.disturbedUri,
+    database: database.name,
+    lockTimeoutMs,
+    concurrency: CONCURRENCY,
+    graceMs: GRACE_MS,
+    pace: PACE,
+    broken: null,
+    faults: { ledgerUri: uri, stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs },
+  })
+  atEnd(() => fleet.end())
+  const crew = new Crew(fleet)
+  await crew.start()
+  const striker = new Striker({ crew, owner, database, lockTimeoutMs })
+  const faults: Partial<Record<FaultKind, number>> = {}
+  const busy = { over: false }
+  atEnd(async () => {
+    busy.over = true
+    await crew.rest()
+  })
+  const work = keepBusy(owner, busy)
+  work.catch(() => undefined)
+  const under: Promise<void>[] = []
+  const beginMs = systemClock.monotonicMs()
+  for (const fault of planFaults(seed, minutes * 60)) {
+    await sleep(Math.max(0, beginMs + fault.atMs - systemClock.monotonicMs()))
+    if (signal.aborted) throw new Interrupted()
+    screen.note(fault.forMs > 0 ? `${fault.kind} for ${fault.forMs / 1_000} s` : fault.kind)
+    const struck = striker.strike(fault).then((hit) => {
+      if (hit) faults[fault.kind] = 1 + (faults[fault.kind] ?? 0)
+    })
+    struck.catch(() => undefined)
+    under.push(struck)
+  }
+  screen.stage('no more faults: waiting until all is at rest')
+  await Promise.all(under)
+  busy.over = true
+  await work
+  const settleMs = systemClock.monotonicMs()
+  const stuck = await settle({
+    db,
+    owner,
+    ledger,
+    patienceMs: PATIENCE_IN_LOCK_TIMEOUTS * lockTimeoutMs,
+    atMostMs: SETTLES_WITHIN_MS,
+    stopped: () => signal.aborted,
+  })
+  if (signal.aborted) throw new Interrupted()
+  const settledInSeconds = Math.round((systemClock.monotonicMs() - settleMs) / 100) / 10
+  screen.stage('reading the ledger')
+  const crashed = crew.crashed()
+  const { figures, examples } = await judge(ledger, owner, lockTimeoutMs)
+  const measured = {
+    documents: owner.count,
+    ...figures,
+    stuck: stuck.length,
+    crashed: crashed.length,
+    broken: await owner.broken(),
+    refusedLateWrites: fleet.replicas.reduce((sum, { refusedLateWrites }) => sum + refusedLateWrites, 0),
+    faults,
+    settledInSeconds,
+    lockTimeoutSeconds: lockTimeoutMs / 1_000,
+    seconds: screen.seconds,
+    minutes,
+    seed,
+  }
+  const off = MUST_BE_ZERO.filter((figure) => measured[figure] !== 0).map(
+    (figure) => `${figure}: expected 0, got ${measured[figure]}`,
+  )
+  const evidence = [...examples, ...stuck.slice(0, EVIDENCE).map(describe), ...crashed, ...fleet.lastWords()]
+  return { result: { ...measured, off }, evidence: off.length === 0 ? [] : evidence }
+}
+
+const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'stuck', 'crashed'] as const
+
+/** Order and overlaps of all documents; lost ones only where an end can be expected. */
+async function judge(ledger: Ledger, owner: RestlessOwner, lockTimeoutMs: number) {
+  const entries = await ledger.all()
+  const exempt = owner.exempt()
+  const expected = owner.expectedEnds()
+  const sound = figuresOf(
+    entries.filter((entry) => entry.kind === 'fault' || !exempt.has(entry.document)),
+    expected,
+    lockTimeoutMs,
+  )
+  const all = figuresOf(entries, expected, lockTimeoutMs)
+  const { repeated, overlapping, stepsBegun } = all
+  const examples = [
+    ...sound.examples.filter((line) => line.startsWith('lost')),
+    ...all.examples.filter((line) => !line.startsWith('lost')),
+  ]
+  return { figures: { lost: sound.lost, repeated, overlapping, stepsBegun }, examples }
+}
+
+/** Gateways come, start, stop and go until it is over. */
+async function keepBusy(owner: RestlessOwner, busy: { readonly over: boolean }): Promise<void> {
+  while (!busy.over) {
+    await Promise.all([owner.insert(), owner.changeMind()])
+    await sleep(OWNER_EVERY_MS)
+  }
+}
+
+const describe = ({ document, where }: StuckDocument) => `stuck: ${document}: ${where}`

@@ -1,0 +1,88 @@
+import type { Db } from 'mongodb'
+import { idKey } from '../../../lock/index.js'
+import { apiGatewayDefinitions } from '../../../tasks/index.js'
+import { sleep, systemClock } from '../../../time/index.js'
+import type { Ledger } from '../ledger.js'
+import { type DocumentKey, documentKey } from '../ledger-entry.js'
+import type { RestlessOwner } from './restless-owner.js'
+
+/** A document that should have moved, and where it is. */
+export interface StuckDocument {
+  readonly document: DocumentKey
+  readonly where: string
+}
+
+export interface SettlingOptions {
+  readonly db: Db
+  readonly owner: RestlessOwner
+  readonly ledger: Ledger
+  /** So long without a move is stuck. */
+  readonly patienceMs: number
+  /** What still isn't at rest after that is stuck too, however much it moves. */
+  readonly atMostMs: number
+  readonly stopped: () => boolean
+}
+
+const EVERY_MS = 1_000
+
+interface Unsettled extends StuckDocument {
+  /** Until when it sleeps, where it is a retry's pause; a sound document has no other sleep. */
+  readonly resumeAt: Date | undefined
+}
+
+/**
+ * Waits until all sound documents are where they should be: gateways where their owner wants them, their databases and
+ * domains in no working phase. Resolves to those that are stuck: neither moved nor asleep for longer than `patienceMs`.
+ */
+export async function settle({
+  db,
+  owner,
+  ledger,
+  patienceMs,
+  atMostMs,
+  stopped,
+}: SettlingOptions): Promise<StuckDocument[]> {
+  const sinceMs = systemClock.now().getTime()
+  for (;;) {
+    const open = await unsettled(db, owner)
+    const nowMs = systemClock.now().getTime()
+    if (open.length === 0 || stopped()) return []
+    if (nowMs - sinceMs > atMostMs) return open
+    if (nowMs - sinceMs > patienceMs) {
+      const moved = new Map<DocumentKey, number>()
+      for (const entry of await ledger.begins(open.map(({ document }) => document)))
+        moved.set(entry.document, Math.max(entry.at.getTime(), moved.get(entry.document) ?? 0))
+      const restsSince = ({ document, resumeAt }: Unsettled) =>
+        Math.max(sinceMs, moved.get(document) ?? 0, resumeAt?.getTime() ?? 0)
+      if (open.every((one) => nowMs - restsSince(one) > patienceMs)) return open
+    }
+    await sleep(EVERY_MS)
+  }
+}
+
+async function unsettled(db: Db, owner: RestlessOwner): Promise<Unsettled[]> {
+  const notArrived = new Set((await owner.notArrived()).map(idKey))
+  const found = await Promise.all(
+    apiGatewayDefinitions().all.map(async ({ name, model }) => {
+      const working = [...model.phases.values()].filter(({ kind }) => kind === 'working').map((phase) => phase.name)
+      const isGateway = name === 'api-gateway'
+      const filter = isGateway ? {} : { phase: { $in: working } }
+      const documents = await db
+        .collection(model.collection)
+        .find(filter, { projection: { phase: 1, state: 1, lockedAt: 1, lockedBy: 1, progress: 1 } })
+        .toArray()
+      return documents
+        .filter(({ _id }) => !isGateway || notArrived.has(idKey(_id)))
+        .map((document): Unsettled => {
+          const resumeAt: unknown = document['progress']?.resumeAt
+          const { phase, state, lockedAt, lockedBy, progress } = document
+          return {
+            document: documentKey(name, document._id),
+            where: JSON.stringify({ phase, state, lockedAt, lockedBy, progress }),
+            resumeAt: resumeAt instanceof Date ? resumeAt : undefined,
+          }
+        })
+    }),
+  )
+  return found.flat()
+}

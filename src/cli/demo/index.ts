@@ -1,0 +1,123 @@
+import { randomInt } from 'node:crypto'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import { durationMs } from '../../time/index.js'
+import { BREAKABLE, type Breakable } from './broken-protocols.js'
+
+interface DemoFlags {
+  readonly json?: boolean
+  readonly break?: Breakable
+  readonly documents: number
+  readonly lockTimeout: number
+  readonly ledger?: string
+  readonly faults?: boolean
+  readonly minutes: number
+  readonly seed?: number
+}
+
+const DEFAULT_DOCUMENTS = 300
+const DEFAULT_LOCK_TIMEOUT_MS = 4_000
+const EXIT_OFF = 1
+const EXIT_NOT_SHOWN = 2
+const EXIT_INTERRUPTED = 130
+
+/**
+ * Adds `demo`: three replicas work on hundreds of gateways, one is killed, one stopped, one paused past its leases, and a
+ * report says whether every recorded step still happened once. Exit code 0: all is as it should be; 1: a figure is off;
+ * 2: it could not be shown (then `--json` prints the error); 130: interrupted.
+ */
+export function registerDemo(program: Command): void {
+  program
+    .command('demo')
+    .description('three replicas, one killed, one stopped, one paused past its leases: was every step recorded once?')
+    .option('--json', 'print one JSON object instead of the report')
+    .addOption(
+      new Option(
+        '--break <protection>',
+        'turn off one protection of the lock protocol and see what goes wrong',
+      ).choices(Object.keys(BREAKABLE)),
+    )
+    .option('--ledger <file>', 'write the ledger to a file, an entry a line')
+    .addOption(new Option('--faults', 'instead: a random fault every second').conflicts('break'))
+    .addOption(new Option('--minutes <n>', 'with --faults: how long they come').argParser(positive).default(5))
+    .addOption(new Option('--seed <n>', 'with --faults: which faults come, printed by each run').argParser(whole))
+    .addOption(
+      new Option('--documents <count>', 'how many gateways').argParser(count).default(DEFAULT_DOCUMENTS).hideHelp(),
+    )
+    .addOption(
+      new Option('--lock-timeout <duration>', 'the lock timeout, from 2s')
+        .argParser(lockTimeout)
+        .default(DEFAULT_LOCK_TIMEOUT_MS)
+        .hideHelp(),
+    )
+    .action(async (_options: unknown, command: Command) => {
+      process.exitCode = await demo(command.optsWithGlobals<DemoFlags>())
+    })
+}
+
+function count(text: string): number {
+  const value = Number(text)
+  if (Number.isInteger(value) && value >= 20) return value
+  throw new InvalidArgumentError('expected a whole number from 20')
+}
+
+function positive(text: string): number {
+  const value = Number(text)
+  if (value > 0 && Number.isFinite(value)) return value
+  throw new InvalidArgumentError('expected a number above 0')
+}
+
+function whole(text: string): number {
+  const value = Number(text)
+  if (text.trim() !== '' && Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value
+  throw new InvalidArgumentError('expected a whole number from 0 to 4294967295')
+}
+
+function lockTimeout(text: string): number {
+  try {
+    const ms = durationMs(text)
+    if (ms >= 2_000) return ms
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message)
+  }
+  throw new InvalidArgumentError('expected at least 2s')
+}
+
+async function demo(flags: DemoFlags): Promise<number> {
+  // Loaded when asked for: the rest of the CLI needs none of it.
+  const [{ Interrupted, runDemo }, { reportText }, { Screen }, { faultsReportText, runFaults }] = await Promise.all([
+    import('./run-demo.js'),
+    import('./report.js'),
+    import('./screen.js'),
+    import('./faults/index.js'),
+  ])
+  const interrupted = new AbortController()
+  const interrupt = () => interrupted.abort()
+  for (const signal of SIGNALS) process.on(signal, interrupt)
+  const screen = new Screen()
+  const { documents, lockTimeout: lockTimeoutMs, json = false, break: broken = null, ledger: ledgerFile } = flags
+  try {
+    if (flags.faults) {
+      const { minutes, seed = randomInt(2 ** 32) } = flags
+      const soak = await runFaults({ minutes, seed, lockTimeoutMs, screen, signal: interrupted.signal, ledgerFile })
+      screen.end()
+      process.stdout.write(json ? `${JSON.stringify(soak.result)}\n` : `\n${faultsReportText(soak)}`)
+      if (json && soak.evidence.length > 0) process.stderr.write(`${soak.evidence.join('\n')}\n`)
+      return soak.result.off.length === 0 ? 0 : EXIT_OFF
+    }
+    const report = await runDemo({ documents, lockTimeoutMs, broken, screen, signal: interrupted.signal, ledgerFile })
+    screen.end()
+    process.stdout.write(json ? `${JSON.stringify(report.result)}\n` : `\n${reportText(report)}`)
+    return report.result.off.length === 0 ? 0 : EXIT_OFF
+  } catch (error) {
+    screen.end()
+    const { name, message } = error as Error
+    const exitCode = error instanceof Interrupted ? EXIT_INTERRUPTED : EXIT_NOT_SHOWN
+    if (json) process.stdout.write(`${JSON.stringify({ error: { name, message, exitCode } })}\n`)
+    else process.stderr.write(`phaselock demo: ${message}\n`)
+    return exitCode
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, interrupt)
+  }
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const

@@ -1,0 +1,69 @@
+import type { Db } from 'mongodb'
+import { CLAIM_INDEX } from '../../lock/index.js'
+import type { LifecycleModel } from '../../phases/index.js'
+import { apiGatewayDefinitions } from '../../tasks/index.js'
+import { type Breakable } from './broken-protocols.js'
+import type { Ledger } from './ledger.js'
+import { type DocumentKey, documentKey, type HeldDocument } from './ledger-entry.js'
+import type { ReplicaLink } from './replica-link.js'
+
+/** What replicas hold, for the demo to know when to strike. */
+export class Leases {
+  constructor(
+    private readonly db: Db,
+    private readonly ledger: Ledger,
+    private readonly broken: Breakable | null,
+  ) {}
+
+  /** The documents whose `lockedBy` is of this replica. */
+  async heldBy(replica: ReplicaLink): Promise<HeldDocument[]> {
+    // Without tokens `lockedBy` doesn't say whose; the ledger says who is in a step.
+    if (this.broken === 'no-token') return await this.ledger.openSteps(replica.name)
+    const lockedBy = { $gte: `${replica.identity}#`, $lt: `${replica.identity}$` }
+    const found = await Promise.all(
+      apiGatewayDefinitions().all.map(async ({ name, model }) => {
+        const held = this.db.collection(model.collection).find({ lockedBy }, { projection: { fence: 1 } })
+        return (await held.toArray()).map(({ _id, fence }) => ({ document: documentKey(name, _id), fence }))
+      }),
+    )
+    return found.flat()
+  }
+
+  /** Those of them of which this step has not begun. */
+  async notBegun(held: readonly HeldDocument[]): Promise<HeldDocument[]> {
+    const begins = await this.ledger.begins(held.map(({ document }) => document))
+    const begun = new Set(begins.map(({ document, fence }) => `${document} ${fence}`))
+    return held.filter(({ document, fence }) => !begun.has(`${document} ${fence}`))
+  }
+
+  /** Those of them of which since then at least so many steps have begun. */
+  async goneOn(held: readonly HeldDocument[], steps = 1): Promise<HeldDocument[]> {
+    const begins = await this.ledger.begins(held.map(({ document }) => document))
+    const fences = new Map<DocumentKey, number[]>(held.map(({ document }) => [document, []]))
+    for (const { document, fence } of begins) fences.get(document)?.push(fence)
+    return held.filter(
+      ({ document, fence }) => (fences.get(document) ?? []).filter((later) => later > fence).length >= steps,
+    )
+  }
+
+  /** Gateways that nobody has had a place for yet. */
+  async unclaimed(): Promise<number> {
+    const { collection } = apiGatewayDefinitions().gateway.model
+    return await this.db
+      .collection(collection)
+      .countDocuments({ phase: 'Creating', lockedAt: null }, { hint: CLAIM_INDEX })
+  }
+
+  /** Documents of any lifecycle that are in a working phase: something is still to be done. */
+  async working(): Promise<number> {
+    const counts = await Promise.all(
+      apiGatewayDefinitions().all.map(({ model }) =>
+        this.db.collection(model.collection).countDocuments({ phase: { $in: workingPhases(model.phases) } }),
+      ),
+    )
+    return counts.reduce((sum, count) => sum + count, 0)
+  }
+}
+
+const workingPhases = (phases: LifecycleModel['phases']) =>
+  [...phases.values()].filter(({ kind }) => kind === 'working').map(({ name }) => name)

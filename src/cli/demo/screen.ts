@@ -1,0 +1,59 @@
+import { type Clock, systemClock } from '../../time/index.js'
+
+const WIDTH = 24
+
+/** What a person sees while the demo runs: a line for each event and, on a terminal, a bar below them. On standard error. */
+export class Screen {
+  private readonly startedMs: number
+  private done = 0
+  private total = 0
+  private doing = ''
+  private barShown = false
+
+  constructor(
+    private readonly out: NodeJS.WriteStream = process.stderr,
+    private readonly clock: Clock = systemClock,
+  ) {
+    this.startedMs = clock.monotonicMs()
+  }
+
+  get seconds(): number {
+    return Math.round((this.clock.monotonicMs() - this.startedMs) / 100) / 10
+  }
+
+  /** Something has happened that the report is about. */
+  stage(text: string): void {
+    this.doing = text
+    this.note(text)
+  }
+
+  note(text: string): void {
+    this.clear()
+    this.out.write(`${this.seconds.toFixed(1).padStart(5)} s  ${text}\n`)
+    this.draw()
+  }
+
+  progress(done: number, total: number): void {
+    this.done = done
+    this.total = total
+    this.draw()
+  }
+
+  end(): void {
+    this.clear()
+  }
+
+  private draw(): void {
+    if (!this.out.isTTY) return
+    const filled = Math.min(WIDTH, Math.round((WIDTH * this.done) / Math.max(1, this.total)))
+    const bar = '█'.repeat(filled) + '░'.repeat(WIDTH - filled)
+    const line = `${bar} ${this.done}/${this.total} gateways done  ${this.seconds.toFixed(0)} s  ${this.doing}`
+    this.out.write(`\r\x1b[K${line.slice(0, (this.out.columns ?? 80) - 1)}`)
+    this.barShown = true
+  }
+
+  private clear(): void {
+    if (this.barShown) this.out.write('\r\x1b[K')
+    this.barShown = false
+  }
+}

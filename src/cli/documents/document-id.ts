@@ -1,0 +1,49 @@
+import { BSON } from 'mongodb'
+import { UsageError } from '../errors.js'
+
+const { EJSON, Long, ObjectId, UUID } = BSON
+
+/**
+ * The `_id`s that a text may mean, the likelier ones first: `66f0...` an ObjectId or a text, `42` a number or a text,
+ * `ObjectId("66f0...")`, `{"$oid": "66f0..."}` and `"42"` (Extended JSON) just what they say.
+ * @throws UsageError for what begins like Extended JSON and isn't
+ */
+export function idsMeantBy(given: string): unknown[] {
+  const text = given.trim()
+  if (text === '') throw new UsageError("expected a document's _id, got an empty text")
+  const call = /^(?:new )?(ObjectId|UUID)\(["']?([^"']*)["']?\)$/.exec(text)
+  if (call) return [constructed(call[1]!, call[2]!, text)]
+  if (/^[{"[]/.test(text)) return [extendedJson(text)]
+  const ids: unknown[] = []
+  if (/^[0-9a-f]{24}$/i.test(text)) ids.push(new ObjectId(text))
+  if (UUID.isValid(text) && text.includes('-')) ids.push(new UUID(text))
+  if (/^-?\d{1,18}$/.test(text)) ids.push(Number.isSafeInteger(Number(text)) ? Number(text) : Long.fromString(text))
+  else if (/^-?\d+\.\d+$/.test(text)) ids.push(Number(text))
+  return [...ids, given]
+}
+
+/** An `_id` as it may be typed again. */
+export function idText(id: unknown): string {
+  if (typeof id === 'string') return id
+  if (id instanceof ObjectId) return id.toHexString()
+  if (id instanceof UUID) return id.toHexString(true)
+  return EJSON.stringify(id as never, { relaxed: true })
+}
+
+function constructed(type: string, value: string, text: string): unknown {
+  const Type = type === 'UUID' ? UUID : ObjectId
+  if (Type.isValid(value)) return new Type(value)
+  throw new UsageError(
+    `expected an _id such as ${type === 'UUID' ? 'UUID("...")' : 'ObjectId("<24 hex digits>")'}, got ${text}`,
+  )
+}
+
+function extendedJson(text: string): unknown {
+  try {
+    return EJSON.parse(text)
+  } catch (error) {
+    throw new UsageError(
+      `expected an _id as plain text, ObjectId or Extended JSON such as '{"$oid": "..."}', got ${text} (${(error as Error).message})`,
+    )
+  }
+}

@@ -1,0 +1,70 @@
+/** Exit codes of every command; docs/cli.md explains them. */
+export const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, refused: 4, found: 5, interrupted: 130 } as const
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+/** An error of a command, with the exit code that it ends in. */
+export abstract class CliError extends Error {
+  abstract readonly exitCode: ExitCode
+}
+
+/** The command line can't be understood: unknown names, values out of range, text that isn't JSON. */
+export class UsageError extends CliError {
+  override readonly name = 'UsageError'
+  override readonly exitCode = EXIT.usage
+}
+
+/** No such document. */
+export class NotFound extends CliError {
+  override readonly name = 'NotFound'
+  override readonly exitCode = EXIT.notFound
+}
+
+/** The document is in a condition that forbids it: held, parked, not parked, or there already. */
+export class Refused extends CliError {
+  override readonly name = 'Refused'
+  override readonly exitCode = EXIT.refused
+}
+
+/** `--lifecycles` names something that isn't a list of lifecycles. */
+export class InvalidLifecyclesModule extends CliError {
+  override readonly name = 'InvalidLifecyclesModule'
+  override readonly exitCode = EXIT.usage
+  constructor(
+    readonly module: string,
+    problem: string,
+    options?: ErrorOptions,
+  ) {
+    super(
+      `--lifecycles ${module}: expected a module whose default export is an array of lifecycles (lifecycle.handle({...})), ` +
+        `or a function of { db, client } that returns one; ${problem}`,
+      options,
+    )
+  }
+}
+
+/** The port of `--http` can't be listened on. */
+export class PortUnavailable extends CliError {
+  override readonly name = 'PortUnavailable'
+  override readonly exitCode = EXIT.failure
+  constructor(
+    readonly host: string,
+    readonly port: number,
+    readonly reason: string,
+  ) {
+    super(`expected to listen on ${host}:${port}, got ${reason}; choose another --http port (0: any free one)`)
+  }
+}
+
+/** `check` has found something that is as it was. */
+export class FindingsLeft extends CliError {
+  override readonly name = 'FindingsLeft'
+  override readonly exitCode = EXIT.found
+  constructor(
+    readonly left: number,
+    readonly repairable: number,
+  ) {
+    super(
+      `expected nothing to be found, got ${left} finding${left === 1 ? '' : 's'}${repairable > 0 ? `; phaselock check --repair mends ${repairable}` : ''}`,
+    )
+  }
+}

@@ -1,0 +1,67 @@
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Db, MongoClient } from 'mongodb'
+import type { RunnableLifecycle } from '../phases/index.js'
+import { InvalidLifecyclesModule } from './errors.js'
+
+/** What a module's function is given. */
+export interface LifecyclesContext {
+  readonly db: Db
+  readonly client: MongoClient
+}
+
+/** Makes the lifecycles of a database. May be called twice: again when they need shorter timeouts than the first connection has. */
+export type LifecyclesFactory = (context: LifecyclesContext) => Promise<readonly RunnableLifecycle[]>
+
+/**
+ * The lifecycles to run: of the user's own module, else the built-in tasks.
+ * @throws InvalidLifecyclesModule when it can't be found or exports something else; what the module itself throws comes through
+ */
+export async function lifecyclesFactory(module: string | undefined, cwd: string): Promise<LifecyclesFactory> {
+  if (module === undefined) return builtIn
+  const url = locate(module, cwd)
+  const loaded: { default?: unknown } = await import(url)
+  const exported = loaded.default
+  return async (context) => {
+    const lifecycles = typeof exported === 'function' ? await exported(context) : exported
+    checkLifecycles(module, lifecycles)
+    return lifecycles
+  }
+}
+
+const builtIn: LifecyclesFactory = async ({ db }) => {
+  const { apiGatewayLifecycles } = await import('../tasks/index.js')
+  return apiGatewayLifecycles({ db }).all
+}
+
+function locate(module: string, cwd: string): string {
+  const file = resolve(cwd, module)
+  if (existsSync(file)) return pathToFileURL(file).href
+  if (/^(\.|\/)/.test(module)) throw new InvalidLifecyclesModule(module, `there is no file ${file}`)
+  try {
+    return pathToFileURL(createRequire(resolve(cwd, 'package.json')).resolve(module)).href
+  } catch (cause) {
+    throw new InvalidLifecyclesModule(module, `there is neither a file ${file} nor a package of that name`, { cause })
+  }
+}
+
+function checkLifecycles(module: string, given: unknown): asserts given is readonly RunnableLifecycle[] {
+  if (!Array.isArray(given)) throw new InvalidLifecyclesModule(module, `got ${describe(given)}`)
+  if (given.length === 0) throw new InvalidLifecyclesModule(module, 'got an empty array')
+  for (const [i, one] of given.entries()) {
+    if (one?.model?.phases instanceof Map && typeof one.attach === 'function' && one.handlers) continue
+    const hint = typeof one?.handle === 'function' ? ', a definition without handlers: call its handle({...})' : ''
+    throw new InvalidLifecyclesModule(module, `element ${i} is ${describe(one)}${hint}`)
+  }
+  const names: string[] = given.map((one) => one.model.name)
+  const twice = names.find((name, i) => names.indexOf(name) !== i)
+  if (twice !== undefined) throw new InvalidLifecyclesModule(module, `got two lifecycles named '${twice}'`)
+}
+
+function describe(value: unknown): string {
+  if (value === undefined) return 'no default export'
+  if (value === null || typeof value !== 'object') return `a ${typeof value}`
+  return Array.isArray(value) ? 'an array' : `an object with ${Object.keys(value).slice(0, 5).join(', ') || 'nothing'}`
+}

@@ -1,0 +1,50 @@
+import type { Writable } from 'node:stream'
+import { BSON } from 'mongodb'
+
+/**
+ * What commands print: results on standard output, what went wrong on standard error. Nothing else writes to standard
+ * output, so that what a script reads is a command's result alone; log lines go to standard error.
+ */
+export class Output {
+  constructor(
+    private readonly out: Writable = process.stdout,
+    private readonly err: Writable = process.stderr,
+  ) {
+    // `phaselock list | head` closes the pipe early: that is no failure.
+    this.out.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error
+    })
+  }
+
+  line(text = ''): void {
+    this.out.write(`${text}\n`)
+  }
+
+  /** One value on one line, as relaxed Extended JSON: ids and dates keep their types. */
+  json(value: unknown): void {
+    this.out.write(`${BSON.EJSON.stringify(value, { relaxed: true })}\n`)
+  }
+
+  /** Columns aligned for people. */
+  table(head: readonly string[], rows: readonly (readonly string[])[]): void {
+    const widths = head.map((name, i) => Math.max(name.length, ...rows.map((row) => row[i]?.length ?? 0)))
+    const print = (cells: readonly string[]) =>
+      this.line(
+        cells
+          .map((cell, i) => cell.padEnd(widths[i]!))
+          .join('  ')
+          .trimEnd(),
+      )
+    print(head.map((name) => name.toUpperCase()))
+    for (const row of rows) print(row)
+  }
+
+  /** Text as it is, such as a help page. */
+  raw(text: string): void {
+    this.out.write(text)
+  }
+
+  problem(text: string): void {
+    this.err.write(text.endsWith('\n') ? text : `${text}\n`)
+  }
+}

@@ -1,0 +1,67 @@
+import { Command } from 'commander'
+import { registerAdd } from './commands/add.js'
+import { registerCheck } from './commands/check.js'
+import { registerList } from './commands/list.js'
+import { registerRemove } from './commands/remove.js'
+import { registerSetLockTimeout } from './commands/set-lock-timeout.js'
+import { registerSetState } from './commands/set-state.js'
+import { registerShow } from './commands/show.js'
+import { registerStart } from './commands/start.js'
+import { registerUnpark } from './commands/unpark.js'
+import { registerWake } from './commands/wake.js'
+import type { CliContext } from './context.js'
+import type { Output } from './output.js'
+import { packageVersion } from './package-version.js'
+
+const EXIT_CODES = `
+Exit codes:
+  0    done
+  1    it failed: the database, or something unexpected
+  2    the command line or a setting can't be used
+  3    no such document
+  4    refused: the document is held, parked, not parked, or there already; a change of lockTimeout is under way
+  5    check: something was found
+  130  interrupted by a second SIGINT
+
+A document's _id is given as plain text, ObjectId("...") or Extended JSON. Settings: docs/settings.md.`
+
+/** The command line's whole grammar. The demo is loaded only where it is asked for. */
+export async function buildProgram(argv: readonly string[], context: CliContext): Promise<Command> {
+  const program = new Command('phaselock')
+    .description('Documents with a phase in MongoDB, claimed by lockedAt and advanced step by step.')
+    .version(await packageVersion(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print this help')
+    .helpCommand('help [command]', 'print the help of a command')
+    .addHelpText('after', EXIT_CODES)
+    .showHelpAfterError('(--help shows what is possible)')
+    .exitOverride()
+    .configureOutput(printingBy(context.output))
+  registerStart(program, context)
+  registerAdd(program, context)
+  registerList(program, context)
+  registerShow(program, context)
+  registerSetState(program, context)
+  registerWake(program, context)
+  registerUnpark(program, context)
+  registerRemove(program, context)
+  registerCheck(program, context)
+  registerSetLockTimeout(program, context)
+  await registerDemo(program, argv)
+  return program
+}
+
+async function registerDemo(program: Command, argv: readonly string[]): Promise<void> {
+  if (argv.slice(0, 2).includes('demo')) {
+    const demo = await import('./demo/index.js')
+    demo.registerDemo(program)
+  } else {
+    program
+      .command('demo')
+      .description('three replicas work on 300 gateways; one is killed, one paused: nothing is lost')
+  }
+}
+
+/** `configureOutput` for commander: help and errors go the way of everything else. */
+function printingBy(output: Output) {
+  return { writeOut: (text: string) => output.raw(text), writeErr: (text: string) => output.problem(text) }
+}

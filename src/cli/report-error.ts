@@ -1,0 +1,59 @@
+import { CliError, EXIT, type ExitCode } from './errors.js'
+import type { Output } from './output.js'
+
+/** Errors whose message says all that its reader needs, by name: a user's module may bring a Phaselock of its own. */
+const KNOWN = new Set([
+  'BadQueryPlan',
+  'EngineStartFailed',
+  'MissingIndexes',
+  'OverlappingLifecycles',
+  'DatabaseUnreachable',
+  'DataDirUnusable',
+  'InvalidDocument',
+  'InvalidDuration',
+  'InvalidHandlers',
+  'InvalidHostName',
+  'InvalidLifecycle',
+  'InvalidModuleOptions',
+  'InvalidMongoUri',
+  'InvalidSettings',
+  'KeeperStuck',
+  'MissingPackage',
+  'NoDatabase',
+  'NoScheduler',
+  'ServerTooOld',
+])
+const USAGE = new Set(['InvalidDocument', 'InvalidMongoUri', 'InvalidSettings'])
+
+export interface ReportOptions {
+  /** With the stack, also of known errors (--log-level debug). */
+  readonly stack: boolean
+  /** As one JSON object (--json). */
+  readonly json: boolean
+}
+
+/** Prints an error for its reader and returns the exit code: known ones as their message, unknown ones with their stack. */
+export function reportError(error: unknown, output: Output, { stack, json }: ReportOptions): ExitCode {
+  const code = exitCodeOf(error)
+  const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) }
+  if (json) output.problem(JSON.stringify({ error: { name, message, exitCode: code } }))
+  else output.problem(`phaselock: ${isKnown(error) && !stack ? message : withStack(error)}`)
+  return code
+}
+
+export function exitCodeOf(error: unknown): ExitCode {
+  if (error instanceof CliError) return error.exitCode
+  return error instanceof Error && USAGE.has(error.name) ? EXIT.usage : EXIT.failure
+}
+
+function isKnown(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  // The driver's errors name the server's answer; a stack inside the driver helps nobody.
+  return error instanceof CliError || KNOWN.has(error.name) || /^Mongo/.test(error.name)
+}
+
+function withStack(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const cause = error.cause instanceof Error ? `\ncaused by: ${withStack(error.cause)}` : ''
+  return `${error.stack ?? error.message}${cause}`
+}

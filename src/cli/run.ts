@@ -1,0 +1,35 @@
+import { CommanderError } from 'commander'
+import type { CliContext } from './context.js'
+import { EXIT } from './errors.js'
+import { Output } from './output.js'
+import { buildProgram } from './program.js'
+import { reportError } from './report-error.js'
+
+/**
+ * Runs one command line (without node and script) and resolves to its exit code when everything of it is closed.
+ * Errors are printed, never thrown.
+ */
+export async function runCli(argv: readonly string[], given: Partial<CliContext> = {}): Promise<number> {
+  const context: CliContext = {
+    env: process.env,
+    cwd: process.cwd(),
+    stdin: process.stdin,
+    ...given,
+    output: given.output ?? new Output(),
+  }
+  try {
+    const program = await buildProgram(argv, context)
+    await program.parseAsync(argv, { from: 'user' })
+    return EXIT.ok
+  } catch (error) {
+    // Commander has printed its message, or the help that was asked for.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
+    return reportError(error, context.output, { json: argv.includes('--json'), stack: wantsStacks(argv, context.env) })
+  }
+}
+
+function wantsStacks(argv: readonly string[], env: NodeJS.ProcessEnv): boolean {
+  const flag = argv.find((arg) => arg.startsWith('--log-level='))?.slice('--log-level='.length)
+  const next = argv.includes('--log-level') ? argv[argv.indexOf('--log-level') + 1] : undefined
+  return (flag ?? next ?? env['PHASELOCK_LOG_LEVEL']) === 'debug'
+}

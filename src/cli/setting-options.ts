@@ -1,0 +1,31 @@
+import { type Command, Option } from 'commander'
+import { aboutSetting, type Flags, SETTINGS, type SettingKey } from '../config/index.js'
+
+/** Settings of every command that uses the database. */
+export const DATABASE_SETTINGS: readonly SettingKey[] = [
+  'uri',
+  'database',
+  'dataDir',
+  'connectTimeout',
+  'lifecycles',
+  'log',
+  'logLevel',
+]
+export const START_SETTINGS: readonly SettingKey[] = [...DATABASE_SETTINGS, 'name', 'grace', 'http', 'httpHost']
+
+/** Adds a flag for each setting; the values are checked together with the environment, by `readSettings`. */
+export function addSettingOptions(command: Command, keys: readonly SettingKey[]): Command {
+  for (const key of keys) {
+    const { flag, value, meaning, variable, fallback } = aboutSetting(key)
+    const plain = (text: string) => text.replaceAll('`', '')
+    command.addOption(
+      new Option(`--${flag} <${value}>`, `${plain(meaning)} (${variable}; default: ${plain(fallback)})`),
+    )
+  }
+  return command
+}
+
+/** The flags of settings that were given to a command. */
+export function settingFlags(options: Readonly<Record<string, unknown>>): Flags {
+  return Object.fromEntries(SETTINGS.map(({ key }) => [key, options[key] as string | undefined]))
+}

@@ -1,0 +1,73 @@
+import type { AddressInfo } from 'node:net'
+import type { DynamicModule, INestApplication, INestApplicationContext } from '@nestjs/common'
+import { NestFactory } from '@nestjs/core'
+import { ScheduleModule } from '@nestjs/schedule'
+import type { Settings } from '../../config/index.js'
+import { PhaselockModule } from '../../nest/index.js'
+import { type Logger, Replica } from '../../phases/index.js'
+import { loadTelemetryHttp, type ReplicaMetrics, replicaMetrics } from '../../telemetry/index.js'
+import { PortUnavailable } from '../errors.js'
+import type { Workspace } from '../workspace.js'
+import { nestLog } from './nest-log.js'
+
+/** A running replica, and what ends it in order: its steps, the web server, its connections for renewals. */
+export interface RunningApp {
+  readonly replica: Replica
+  /** `http://host:port` when the web server runs. */
+  readonly http: string | undefined
+  close(): Promise<void>
+}
+
+class ReplicaApp {}
+
+/**
+ * Boots the Nest application that runs one replica; with `settings.http` also its web server.
+ * @throws PortUnavailable, MissingPackage and what PhaselockModule throws
+ */
+export async function bootApp(workspace: Workspace, settings: Settings, logger: Logger): Promise<RunningApp> {
+  const { connection, lifecycles } = workspace
+  const metrics = settings.http === undefined ? undefined : replicaMetrics({ db: connection.db, lifecycles, logger })
+  let replica: Replica | undefined
+  const imports: DynamicModule[] = [
+    ScheduleModule.forRoot(),
+    PhaselockModule.forRoot({
+      connection,
+      lifecycles,
+      name: settings.name,
+      grace: `${settings.grace}ms`,
+      logger,
+      observer: metrics?.observer,
+    }),
+  ]
+  if (metrics) imports.push(await telemetry(metrics, () => replica?.status().notReady ?? ['starting']))
+  const root: DynamicModule = { module: ReplicaApp, imports }
+  const options = { logger: nestLog(logger), abortOnError: false }
+  const app = metrics
+    ? await NestFactory.create(root, options)
+    : await NestFactory.createApplicationContext(root, options)
+  const running = app.get(Replica)
+  replica = running
+  metrics?.watch(running)
+  const http = isServer(app) ? await listen(app, settings) : undefined
+  return { replica: running, http, close: () => app.close() }
+}
+
+async function telemetry({ registry }: ReplicaMetrics, notReady: () => readonly string[]): Promise<DynamicModule> {
+  const { TelemetryHttpModule } = await loadTelemetryHttp()
+  return TelemetryHttpModule.forRoot({ registry, notReady })
+}
+
+const isServer = (app: INestApplicationContext): app is INestApplication => 'listen' in app
+
+async function listen(app: INestApplication, { http: port = 0, httpHost }: Settings): Promise<string> {
+  try {
+    await app.listen(port, httpHost)
+  } catch (error) {
+    await app.close()
+    const { code, message } = error as NodeJS.ErrnoException
+    throw new PortUnavailable(httpHost, port, code === 'EADDRINUSE' ? 'a port that is in use' : message)
+  }
+  const address = app.getHttpServer().address() as AddressInfo
+  const host = ['0.0.0.0', '::'].includes(address.address) ? 'localhost' : address.address
+  return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`
+}

@@ -1,0 +1,61 @@
+import type { Logger } from '../../phases/index.js'
+import { type Clock, systemClock } from '../../time/index.js'
+import { EXIT } from '../errors.js'
+
+/** A Ctrl-C under npm comes twice, from the terminal and from npm: what follows so soon is the same one. */
+const SAME_SIGNAL_MS = 500
+const PARENT_CHECK_MS = 500
+
+/**
+ * Waits for SIGTERM, SIGINT or SIGHUP. The first asks for an orderly stop; a second SIGINT, by somebody who doesn't want to
+ * wait, exits at once: leases then end by themselves.
+ */
+export class StopSignals {
+  private firstAtMs: number | undefined
+  private resolveStopped!: (signal: NodeJS.Signals) => void
+  /** The signal that asked for the stop. */
+  readonly stopped = new Promise<NodeJS.Signals>((resolve) => {
+    this.resolveStopped = resolve
+  })
+
+  constructor(
+    private readonly logger: Logger,
+    private readonly clock: Clock = systemClock,
+    private readonly exitNow: (code: number) => void = (code) => process.exit(code),
+  ) {}
+
+  listen(): this {
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => this.received(signal))
+    return this
+  }
+
+  /**
+   * Under npm or npx a shell may stand between them and us, which a signal ends without passing it on: when our parent is
+   * gone, that was a SIGTERM for us.
+   */
+  watchParent(env: NodeJS.ProcessEnv, parent: () => number = () => process.ppid): this {
+    if (!env['npm_execpath']) return this
+    const first = parent()
+    const timer = setInterval(() => {
+      if (parent() === first) return
+      clearInterval(timer)
+      this.received('SIGTERM')
+    }, PARENT_CHECK_MS)
+    timer.unref()
+    return this
+  }
+
+  received(signal: NodeJS.Signals): void {
+    const now = this.clock.monotonicMs()
+    if (this.firstAtMs === undefined) {
+      this.firstAtMs = now
+      this.logger.info(
+        `${signal}: no more claims; running steps may finish${signal === 'SIGINT' ? ' (again: exit at once)' : ''}`,
+      )
+      this.resolveStopped(signal)
+    } else if (signal === 'SIGINT' && now - this.firstAtMs > SAME_SIGNAL_MS) {
+      this.logger.warn('second SIGINT: exit at once; what is held is free again after its lockTimeout')
+      this.exitNow(EXIT.interrupted)
+    }
+  }
+}

@@ -1,0 +1,77 @@
+import { resolve } from 'node:path'
+import { didYouMean, type Settings } from '../config/index.js'
+import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
+import { type Logger, OwnerClient, type RunnableLifecycle } from '../phases/index.js'
+import { UsageError } from './errors.js'
+import { lifecyclesFactory } from './load-lifecycles.js'
+
+/** A database and the lifecycles whose documents it holds. */
+export class Workspace {
+  constructor(
+    readonly connection: DatabaseConnection,
+    readonly lifecycles: readonly RunnableLifecycle[],
+  ) {}
+
+  get names(): string[] {
+    return this.lifecycles.map((lifecycle) => lifecycle.model.name)
+  }
+
+  /** @throws UsageError for an unknown name */
+  lifecycle(name: string): RunnableLifecycle {
+    const found = this.lifecycles.find((lifecycle) => lifecycle.model.name === name)
+    if (found) return found
+    const near = didYouMean(name, this.names) || ';'
+    throw new UsageError(
+      `expected a lifecycle (${this.names.join(', ')}), got '${name}'${near} --lifecycles <module> names those of your own`,
+    )
+  }
+
+  owner(lifecycle: RunnableLifecycle): OwnerClient {
+    return new OwnerClient(this.connection.db, lifecycle.model)
+  }
+
+  close(): Promise<void> {
+    return this.connection.close()
+  }
+}
+
+export interface WorkspaceOptions {
+  readonly settings: Settings
+  readonly cwd: string
+  readonly env: NodeJS.ProcessEnv
+  readonly logger: Logger
+}
+
+/**
+ * Connects and loads the lifecycles. The connection's timeouts fit the shortest lockTimeout: where that is below the
+ * default, it is made anew.
+ */
+export async function openWorkspace({ settings, cwd, env, logger }: WorkspaceOptions): Promise<Workspace> {
+  const factory = await lifecyclesFactory(settings.lifecycles, cwd)
+  const open = async (lockTimeoutMs: number): Promise<Workspace> => {
+    const connection = await connectDatabase({
+      uri: settings.uri,
+      // The connection string is a setting like the others: read once, by readSettings.
+      env: { ...env, MONGODB_URI: '' },
+      dataDir: resolve(cwd, settings.dataDir),
+      database: settings.database,
+      timeoutMs: settings.connectTimeout,
+      lockTimeoutMs,
+      log: (message, fields) => (message.includes(ALPHA_NOTICE) ? logger.warn : logger.info)(message, fields),
+    })
+    try {
+      return new Workspace(connection, await factory(connection))
+    } catch (error) {
+      await connection.close()
+      throw error
+    }
+  }
+  const first = await open(DEFAULT_LOCK_TIMEOUT_MS)
+  const shortestMs = Math.min(...first.lifecycles.map(({ model }) => model.settings.lockTimeoutMs))
+  if (shortestMs >= DEFAULT_LOCK_TIMEOUT_MS) return first
+  try {
+    return await open(shortestMs)
+  } finally {
+    await first.close()
+  }
+}

@@ -1,0 +1,10 @@
+/** Settings that can't be used: every problem at once, each with what was expected, what came and what to do. */
+export class InvalidSettings extends Error {
+  override readonly name = 'InvalidSettings'
+  constructor(readonly problems: readonly string[]) {
+    super(
+      `${problems.length === 1 ? 'a setting' : `${problems.length} settings`} can't be used:\n` +
+        problems.map((problem) => `  - ${problem}`).join('\n'),
+    )
+  }
+}

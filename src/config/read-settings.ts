@@ -1,0 +1,49 @@
+import { InvalidSettings } from './invalid-settings.js'
+import { isKubernetesVariable } from './kubernetes-variables.js'
+import { didYouMean } from './nearest.js'
+import { SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'
+
+const PREFIX = 'PHASELOCK_'
+/** The project's own test runs name their server this way. */
+const TEST_PREFIX = 'PHASELOCK_TEST_'
+
+/** Values of flags, by setting; a flag that wasn't given is absent or undefined. */
+export type Flags = Readonly<Partial<Record<SettingKey, string | undefined>>>
+
+/**
+ * The settings from flags and environment: a flag wins over its variable, an empty variable counts as not set.
+ * @throws InvalidSettings with every problem: unknown `PHASELOCK_*` variables and values that can't be used
+ */
+export function readSettings(env: Readonly<Record<string, string | undefined>>, flags: Flags = {}): Settings {
+  const problems = unknownVariables(env)
+  const given: Partial<Record<SettingKey, string>> = {}
+  const origins = new Map<PropertyKey, string>()
+  for (const { key, flag, variable } of SETTINGS) {
+    const fromFlag = flags[key]
+    const fromEnv = env[variable]?.trim()
+    if (fromFlag !== undefined) given[key] = fromFlag
+    else if (fromEnv && !isKubernetesVariable(variable, fromEnv)) given[key] = fromEnv
+    origins.set(key, fromFlag === undefined ? variable : `--${flag}`)
+  }
+  const parsed = settingsSchema.safeParse(given)
+  for (const issue of parsed.error?.issues ?? []) {
+    const key = issue.path[0] ?? ''
+    const setting = SETTINGS.find((one) => one.key === key)
+    const advice = setting ? `; leave it out for the default (${setting.fallback.replaceAll('`', '')})` : ''
+    problems.push(`${origins.get(key) ?? String(key)}: ${issue.message}${advice}`)
+  }
+  if (!parsed.success || problems.length > 0) throw new InvalidSettings(problems)
+  return parsed.data
+}
+
+function unknownVariables(env: Readonly<Record<string, string | undefined>>): string[] {
+  const known = SETTINGS.map((setting) => setting.variable)
+  const ours = known.filter((name) => name.startsWith(PREFIX))
+  return Object.entries(env)
+    .filter(([name, value]) => value && name.startsWith(PREFIX) && !name.startsWith(TEST_PREFIX))
+    .filter(([name, value]) => !known.includes(name) && !isKubernetesVariable(name, value!))
+    .map(([name]) => {
+      const hint = didYouMean(name, known) || `; known: ${ours.join(', ')}.`
+      return `${name}: expected a known setting, got an unknown one${hint} Correct it or unset it`
+    })
+}

@@ -1,0 +1,128 @@
+import { z } from 'zod'
+import { duration, oneOf, type SettingInfo, settingInfo, text, wholeNumber } from './setting-types.js'
+
+function about<T extends z.ZodType>(schema: T, info: SettingInfo): T {
+  settingInfo.add(schema, info)
+  return schema
+}
+
+/**
+ * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle
+ * (lockTimeout, concurrency, ...) is declared with the lifecycle. Values come as text, from a flag or the environment.
+ */
+export const settingsSchema = z.strictObject({
+  uri: about(text('a connection string such as mongodb://host:27017/database').optional(), {
+    variable: 'MONGODB_URI',
+    flag: 'uri',
+    value: 'uri',
+    meaning: 'the MongoDB server, and in its path the database',
+    unit: 'connection string',
+    fallback: 'a local database in the data directory',
+    special: '',
+    secret: true,
+  }),
+  database: about(text('a database\'s name without / \\ . " $ and spaces', /^[^/\\. "$\0]{1,63}$/).optional(), {
+    variable: 'PHASELOCK_DATABASE',
+    flag: 'database',
+    value: 'name',
+    meaning: "the database's name, also where the connection string names another",
+    unit: 'name',
+    fallback: "the one in the connection string's path, else `phaselock`",
+    special: '',
+  }),
+  dataDir: about(text('a folder').default('.phaselock'), {
+    variable: 'PHASELOCK_DATA_DIR',
+    flag: 'data-dir',
+    value: 'folder',
+    meaning: 'the folder of the local database; replicas of the same folder share it',
+    unit: 'path, from the current folder',
+    fallback: '`.phaselock`',
+    special: 'not used with a connection string',
+  }),
+  connectTimeout: about(duration('100ms', '5m').default(10_000), {
+    variable: 'PHASELOCK_CONNECT_TIMEOUT',
+    flag: 'connect-timeout',
+    value: 'duration',
+    meaning: 'how long the server of a connection string may take to answer at start',
+    unit: 'duration, 100ms to 5m',
+    fallback: '`10s`',
+    special: '',
+  }),
+  name: about(text("a replica's name of at most 253 characters without ~ and #", /^[^~#\s]{1,253}$/).optional(), {
+    variable: 'POD_NAME',
+    flag: 'name',
+    value: 'name',
+    meaning: "this replica's name in `lockedBy`, logs and metrics; made unique per start",
+    unit: 'name',
+    fallback: "the host's name and the process id",
+    special: 'in Kubernetes: `metadata.name` by the Downward API',
+  }),
+  lifecycles: about(text('a module: a file or a package').optional(), {
+    variable: 'PHASELOCK_LIFECYCLES',
+    flag: 'lifecycles',
+    value: 'module',
+    meaning: 'the module whose default export is what is run: an array of lifecycles, or a function that returns one',
+    unit: 'file, from the current folder, or package',
+    fallback: 'the built-in tasks (`phaselock/tasks`)',
+    special: '',
+  }),
+  grace: about(duration('0s', '1h').default(10_000), {
+    variable: 'PHASELOCK_GRACE',
+    flag: 'grace',
+    value: 'duration',
+    meaning: 'how long running steps may go on after SIGTERM, before their signals abort',
+    unit: 'duration, 0s to 1h',
+    fallback: '`10s`',
+    special: "`0s`: abort at once. Keep it below the pod's terminationGracePeriodSeconds",
+  }),
+  http: about(wholeNumber(0, 65_535).optional(), {
+    variable: 'PHASELOCK_HTTP',
+    flag: 'http',
+    value: 'port',
+    meaning: 'the port of /livez, /readyz and /metrics',
+    unit: 'port, 0 to 65535',
+    fallback: 'off: no web server is loaded',
+    special: '`0`: any free port, printed at start',
+  }),
+  httpHost: about(text('an address or host name to listen on', /^[A-Za-z0-9.:_-]+$/).default('0.0.0.0'), {
+    variable: 'PHASELOCK_HTTP_HOST',
+    flag: 'http-host',
+    value: 'address',
+    meaning: 'the address that the port of --http listens on',
+    unit: 'address',
+    fallback: '`0.0.0.0`: all of this machine',
+    special: '`127.0.0.1`: this machine only',
+  }),
+  log: about(oneOf(['json', 'pretty']).optional(), {
+    variable: 'PHASELOCK_LOG',
+    flag: 'log',
+    value: 'format',
+    meaning: 'the form of log lines (standard error)',
+    unit: '`json` or `pretty`',
+    fallback: '`pretty` on a terminal, else `json`',
+    special: '',
+  }),
+  logLevel: about(oneOf(['debug', 'info', 'warn', 'error', 'silent']).optional(), {
+    variable: 'PHASELOCK_LOG_LEVEL',
+    flag: 'log-level',
+    value: 'level',
+    meaning: 'the least level that is logged',
+    unit: '`debug`, `info`, `warn`, `error` or `silent`',
+    fallback: '`info` for `start`, `warn` for the other commands',
+    special: '`debug`: errors are printed with their stack; `silent`: no log',
+  }),
+})
+
+/** The settings of a process, checked and with their defaults: durations in milliseconds. */
+export type Settings = z.output<typeof settingsSchema>
+export type SettingKey = keyof Settings
+
+/** Each setting with what a person reads about it, in the order of the documentation. */
+export const SETTINGS: readonly (SettingInfo & { readonly key: SettingKey })[] = Object.entries(
+  settingsSchema.shape,
+).map(([key, schema]) => ({ key: key as SettingKey, ...settingInfo.get(schema)! }))
+
+/** What a person reads about one setting. */
+export function aboutSetting(key: SettingKey): SettingInfo {
+  return SETTINGS.find((setting) => setting.key === key)!
+}

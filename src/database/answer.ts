@@ -1,0 +1,69 @@
+import { type AbstractCursor, type Collection, type Document, MongoNetworkTimeoutError } from 'mongodb'
+
+/** How long a command may take on a client that sets no limit of its own. */
+const LONGEST_MS = 10_000
+/** The driver's own limit comes first wherever it works. */
+const SLACK_MS = 500
+
+const COMMANDS = [
+  'updateOne',
+  'updateMany',
+  'findOne',
+  'findOneAndUpdate',
+  'deleteMany',
+  'bulkWrite',
+  'insertMany',
+  'distinct',
+  'countDocuments',
+  'indexes',
+] as const
+
+/** A command that was given up: whether it was executed is unknown. */
+export class NoAnswer extends MongoNetworkTimeoutError {
+  override get name(): string {
+    return 'NoAnswer'
+  }
+  constructor(readonly afterMs: number) {
+    super(`expected the driver to answer or to fail within ${afterMs} ms, it did neither`)
+  }
+}
+
+/**
+ * Makes every command of this collection object end. The driver has a limit for each of its waits but one: a command that is
+ * written to a connection in the moment in which the other side closes it waits for its socket to drain for ever (driver
+ * 7.9: `writeCommand`). One such command in some restarts of a server under load, and a replica would never tick again, or hold
+ * and renew a document for ever.
+ * @returns the same object
+ */
+export function alwaysAnswering<T extends Document>(
+  collection: Collection<T>,
+  socketTimeoutMS?: number,
+): Collection<T> {
+  const withinMs = (socketTimeoutMS || LONGEST_MS) + SLACK_MS
+  for (const name of COMMANDS) {
+    const send = collection[name].bind(collection) as (...args: unknown[]) => Promise<unknown>
+    Object.assign(collection, { [name]: (...args: unknown[]) => answered(send(...args), withinMs) })
+  }
+  for (const name of ['find', 'aggregate'] as const) {
+    const open = collection[name].bind(collection) as (...args: unknown[]) => AbstractCursor
+    Object.assign(collection, { [name]: (...args: unknown[]) => withBoundedRead(open(...args), withinMs) })
+  }
+  return collection
+}
+
+function withBoundedRead(cursor: AbstractCursor, withinMs: number): AbstractCursor {
+  const toArray = cursor.toArray.bind(cursor)
+  Object.assign(cursor, { toArray: () => answered(toArray(), withinMs) })
+  const { explain } = cursor as { explain?: (...args: unknown[]) => Promise<unknown> }
+  if (explain) {
+    Object.assign(cursor, { explain: (...args: unknown[]) => answered(explain.apply(cursor, args), withinMs) })
+  }
+  return cursor
+}
+
+function answered<T>(work: Promise<T>, withinMs: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new NoAnswer(withinMs)), withinMs)
+    work.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
+}

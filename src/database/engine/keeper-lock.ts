@@ -1,0 +1,66 @@
+import { linkSync, readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { readJson, writeJsonAtomically } from './atomic-file.js'
+import type { EngineFolder } from './folder.js'
+import { identify, isRunning, type ProcessIdentity } from './process-identity.js'
+
+/**
+ * At most one keeper per folder, also after `kill -9`, without a moment in which two believe to be it.
+ *
+ * A lock is a numbered file `keeper.<n>.lock` that names its holder. Only the highest number counts; it is free when its holder has
+ * released it or isn't running. To take it, a process *creates* the next number (a hard link, which fails if the file exists, so of
+ * several only one gets it). The highest file is never deleted, so numbers only grow. A process that was slow between looking
+ * and creating may create a number that is already history: it looks again, finds a higher one, and has lost.
+ */
+export interface KeeperLock {
+  release(): void
+}
+
+interface Holder {
+  holder: ProcessIdentity | null
+}
+
+/** The lock, or undefined when another running process has it. */
+export function takeKeeperLock(folder: EngineFolder): KeeperLock | undefined {
+  const highest = highestLock(folder)
+  if (isRunning(holderOf(folder, highest))) return undefined
+  const mine = highest + 1
+  const path = lockPath(folder, mine)
+  const draft = join(folder.root, `keeper.${process.pid}.draft`)
+  writeJsonAtomically(draft, { holder: identify(process.pid) ?? null } satisfies Holder)
+  try {
+    linkSync(draft, path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return undefined
+    throw error
+  } finally {
+    rmSync(draft, { force: true })
+  }
+  if (highestLock(folder) > mine) {
+    rmSync(path, { force: true })
+    return undefined
+  }
+  for (const number of lockNumbers(folder)) if (number < mine) rmSync(lockPath(folder, number), { force: true })
+  return { release: () => writeJsonAtomically(path, { holder: null } satisfies Holder) }
+}
+
+/** Who is the keeper now, if anybody. */
+export function keeperLockHolder(folder: EngineFolder): ProcessIdentity | undefined {
+  const holder = holderOf(folder, highestLock(folder))
+  return isRunning(holder) ? holder : undefined
+}
+
+const lockPath = (folder: EngineFolder, number: number) => join(folder.root, `keeper.${number}.lock`)
+
+function lockNumbers(folder: EngineFolder): number[] {
+  return readdirSync(folder.root).flatMap((name) => {
+    const match = /^keeper\.(\d+)\.lock$/.exec(name)
+    return match ? [Number(match[1])] : []
+  })
+}
+
+const highestLock = (folder: EngineFolder) => Math.max(0, ...lockNumbers(folder))
+
+function holderOf(folder: EngineFolder, number: number): ProcessIdentity | undefined {
+  return (readJson(lockPath(folder, number)) as Holder | null | undefined)?.holder ?? undefined
+}

@@ -1,0 +1,117 @@
+import { sleep, systemClock } from '../../time/index.js'
+import type { ServerCommand } from './engine-process.js'
+import type { EngineFolder } from './folder.js'
+import { joinKeeper, type KeeperLink } from './keeper-link.js'
+import { keeperLockHolder } from './keeper-lock.js'
+import { launchKeeper } from './launch.js'
+import type { LocalSource } from './state.js'
+
+/** One way to get a server on this machine. */
+export interface LocalServer {
+  source: LocalSource
+  /** For people, in messages: 'mongod on PATH'. */
+  name: string
+  /**
+   * Finds it (or fetches it) and says how to start it, the best first.
+   * @throws Error whose message says, for people, why there is none
+   */
+  commands(): Promise<ServerCommand[]>
+}
+
+/** Thrown by `commands` when there simply is no such server here: listed when all fail, but not worth a line in the log. */
+export class NotHere extends Error {
+  override readonly name = 'NotHere'
+}
+
+/** What was tried, and what it said. */
+export interface Attempt {
+  name: string
+  said: string
+}
+
+export interface OpenEngineOptions {
+  servers: LocalServer[]
+  /** A restart for clients that run: only the port they know will do. */
+  samePort?: boolean
+  temporary?: boolean
+  /** Told before a server is started. */
+  starting?: (server: LocalServer) => void
+  /** Told of a server that is there and doesn't work. */
+  failed?: (attempt: Attempt) => void
+}
+
+/** The link to the folder's engine, joined or started; or, when nothing starts, what was tried. */
+export type OpenedEngine = { link: KeeperLink; started: boolean } | { tried: Attempt[] }
+
+const JOIN_POLL_MS = 30
+/** More than a keeper may take to end a leftover engine, wait for its port and start (80 s). */
+const STUCK_MS = 90_000
+
+/**
+ * Joins the engine of a folder, or starts one from the first server that works. Any number of processes may do this at once: only one
+ * keeper gets the folder's lock, and the others join it.
+ */
+export async function openEngine(folder: EngineFolder, options: OpenEngineOptions): Promise<OpenedEngine> {
+  const joined = await joinOrWait(folder)
+  if (joined) return { link: joined, started: false }
+  const tried: Attempt[] = []
+  const failed = (server: LocalServer, error: unknown) => {
+    const attempt = { name: server.name, said: error instanceof Error ? error.message : String(error) }
+    tried.push(attempt)
+    if (!(error instanceof NotHere)) options.failed?.(attempt)
+  }
+  for (const server of options.servers) {
+    const commands = await server.commands().catch((error: unknown) => {
+      failed(server, error)
+      return []
+    })
+    for (const command of commands) {
+      const outcome = await startOrJoin(folder, server, command, options)
+      if ('link' in outcome) return outcome
+      failed(server, `${command.command} ${outcome.said}`)
+    }
+  }
+  return { tried }
+}
+
+async function startOrJoin(
+  folder: EngineFolder,
+  server: LocalServer,
+  command: ServerCommand,
+  { samePort = false, temporary = false, starting }: OpenEngineOptions,
+): Promise<{ link: KeeperLink; started: boolean } | { said: string }> {
+  for (;;) {
+    const joined = await joinOrWait(folder)
+    if (joined) return { link: joined, started: false }
+    starting?.(server)
+    const report = await launchKeeper(folder, { source: server.source, server: command, samePort, temporary })
+    if (report.kind === 'failed') return { said: report.said }
+    const link = await joinOrWait(folder)
+    if (link) return { link, started: report.kind === 'ready' }
+  }
+}
+
+/** The folder's keeper runs, but neither lets anybody join nor ends: it is stopped (SIGSTOP), or waits for a dead disk. */
+export class KeeperStuck extends Error {
+  override readonly name = 'KeeperStuck'
+  constructor(readonly pid: number) {
+    super(
+      `expected the database's keeper (process ${pid}) to answer within ${STUCK_MS / 1_000} s, it didn't; end it: kill -9 ${pid}`,
+    )
+  }
+}
+
+/**
+ * Joins; while a keeper is starting or ending waits for it. Undefined when there is no keeper.
+ * @throws KeeperStuck
+ */
+async function joinOrWait(folder: EngineFolder): Promise<KeeperLink | undefined> {
+  const start = systemClock.monotonicMs()
+  for (;;) {
+    const holder = keeperLockHolder(folder)
+    const link = await joinKeeper(folder)
+    if (link || !holder) return link
+    if (systemClock.monotonicMs() - start > STUCK_MS) throw new KeeperStuck(holder.pid)
+    await sleep(JOIN_POLL_MS)
+  }
+}

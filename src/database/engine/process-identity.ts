@@ -1,0 +1,51 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+
+/** A process and the moment it started, so that a reused process id is never taken for the old process. */
+export interface ProcessIdentity {
+  pid: number
+  started: string
+}
+
+/** The identity of a running process; undefined when there is none, or only a zombie that nobody has reaped. */
+export function identify(pid: number): ProcessIdentity | undefined {
+  const started = process.platform === 'linux' ? startedOnLinux(pid) : startedByPs(pid)
+  return started === undefined ? undefined : { pid, started }
+}
+
+export function isRunning(who: ProcessIdentity | undefined): boolean {
+  return who !== undefined && identify(who.pid)?.started === who.started
+}
+
+/** Sends a signal, unless the process has gone or its id belongs to another one by now. */
+export function signalProcess(who: ProcessIdentity, signal: NodeJS.Signals): void {
+  if (!isRunning(who)) return
+  try {
+    process.kill(who.pid, signal)
+  } catch {} // gone in between
+}
+
+function startedOnLinux(pid: number): string | undefined {
+  try {
+    // The name in parentheses may hold spaces and parentheses: count the fields from the last ')'.
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]
+  } catch {
+    return undefined
+  }
+}
+
+function startedByPs(pid: number): string | undefined {
+  try {
+    const [state, ...started] = execFileSync('ps', ['-o', 'stat=,lstart=', '-p', String(pid)], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+      .trim()
+      .split(/\s+/)
+    return !state || state.startsWith('Z') ? undefined : started.join(' ')
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,46 @@
+import { readJson, writeJsonAtomically } from './atomic-file.js'
+import type { EngineFolder } from './folder.js'
+import type { ProcessIdentity } from './process-identity.js'
+
+/** Which of the local servers runs. */
+export type LocalSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
+
+/** What a replica needs to join: where the keeper listens, and the secret that proves that it is the keeper of this folder. */
+export interface KeeperAddress {
+  process: ProcessIdentity
+  controlPort: number
+  secret: string
+}
+
+/**
+ * `engine.json`, written by the keeper alone. `port` outlives keeper and engine: a restart uses it again when it is free, so that
+ * connection strings and running clients stay right.
+ */
+export interface EngineState {
+  port: number
+  source: LocalSource
+  engine?: ProcessIdentity | undefined
+  keeper?: KeeperAddress | undefined
+}
+
+export function readState(folder: EngineFolder): EngineState | undefined {
+  const state = readJson(folder.state) as Partial<EngineState> | null | undefined
+  if (!state || typeof state !== 'object' || !isPort(state.port)) return undefined
+  const { port, source = 'embedded', engine, keeper } = state
+  return {
+    port,
+    source,
+    engine: isIdentity(engine) ? engine : undefined,
+    keeper: keeper && isIdentity(keeper.process) && isPort(keeper.controlPort) ? keeper : undefined,
+  }
+}
+
+export function writeState(folder: EngineFolder, state: EngineState): void {
+  writeJsonAtomically(folder.state, state)
+}
+
+const isPort = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) > 0 && Number(value) < 65_536
+const isIdentity = (value: unknown): value is ProcessIdentity =>
+  Number.isInteger((value as ProcessIdentity | undefined)?.pid) &&
+  typeof (value as ProcessIdentity | undefined)?.started === 'string'

@@ -1,0 +1,16 @@
+export {
+  ALPHA_NOTICE,
+  type ConnectOptions,
+  connectDatabase,
+  type DatabaseConnection,
+  type DatabaseSource,
+  DEFAULT_DATA_DIR,
+  DEFAULT_DATABASE,
+  renewalClient,
+} from './connect.js'
+export { type Attempt, DataDirUnusable, KeeperStuck, type LocalSource } from './engine/index.js'
+export { NoDatabase } from './no-database.js'
+export { DEFAULT_LOCK_TIMEOUT_MS, protocolClientOptions, protocolCollection } from './protocol-options.js'
+export { OLDEST_SERVER_VERSION, requireServerVersion, ServerTooOld } from './server-version.js'
+export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'
+export { InvalidMongoUri, redactUri, withoutProtocolOptions } from './uri.js'

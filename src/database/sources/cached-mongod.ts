@@ -1,0 +1,64 @@
+import { type Dirent, readdirSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { type LocalServer, NotHere } from '../engine/index.js'
+import { commandsOfBinaries, isExecutableFile } from './mongod-binary.js'
+
+/**
+ * A binary that mongodb-memory-server has downloaded before, whichever project did: `mongod-x64-debian-8.2.1` in one of its cache
+ * folders. The version that MONGOMS_VERSION names comes first, then the newest. Looked up by us, read-only: its own look deletes what it
+ * takes for damaged, and works only where the package is installed.
+ */
+export function cachedMongod(env: NodeJS.ProcessEnv): LocalServer {
+  return {
+    source: 'cached-mongod',
+    name: 'mongod cached by mongodb-memory-server',
+    async commands() {
+      const folders = cacheFolders(env)
+      const wanted = env['MONGOMS_VERSION']
+      const found = folders
+        .flatMap(binariesIn)
+        .sort((a, b) => preference(b, wanted) - preference(a, wanted) || newer(a, b))
+      if (found.length === 0) throw new NotHere(`there is none in ${folders.join(', ')}`)
+      return await commandsOfBinaries(found.slice(0, 3).map(({ path }) => path))
+    },
+  }
+}
+
+interface CachedBinary {
+  path: string
+  version: string
+}
+
+function cacheFolders(env: NodeJS.ProcessEnv): string[] {
+  const named = env['MONGOMS_DOWNLOAD_DIR']
+  const inModules: string[] = []
+  for (let folder = env['INIT_CWD'] || process.cwd(); ; folder = dirname(folder)) {
+    inModules.push(join(folder, 'node_modules/.cache/mongodb-memory-server'))
+    if (folder === dirname(folder)) break
+  }
+  const home = join(env['HOME'] ?? homedir(), '.cache/mongodb-binaries')
+  return [...(named ? [resolve(named)] : []), home, ...inModules.slice(0, 3)]
+}
+
+function binariesIn(folder: string): CachedBinary[] {
+  const entries = list(folder)
+  const names = new Set(entries.map((entry) => entry.name))
+  return entries.flatMap(({ name }) => {
+    const version = /^mongod-.*?(\d+\.\d+\.\d+)$/.exec(name)?.[1]
+    const path = join(folder, name)
+    // A lock says that the file is still being unpacked.
+    return version && !names.has(`${version}.lock`) && isExecutableFile(path) ? [{ path, version }] : []
+  })
+}
+
+function list(folder: string): Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true })
+  } catch {
+    return []
+  }
+}
+
+const preference = (binary: CachedBinary, wanted: string | undefined) => (binary.version === wanted ? 1 : 0)
+const newer = (a: CachedBinary, b: CachedBinary) => b.version.localeCompare(a.version, 'en', { numeric: true })

@@ -1,0 +1,40 @@
+import { type Document, MinKey, MongoServerError } from 'mongodb'
+import { CLAIM_INDEX } from './constants.js'
+
+/** Takes the claim index's place while that is rebuilt: the same order, so a look reads the same keys. */
+export const STAND_IN_INDEX = { ...CLAIM_INDEX, _id: 1 } as const
+
+export type ClaimIndex = typeof CLAIM_INDEX | typeof STAND_IN_INDEX
+
+const BAD_VALUE = 2
+const QUERY_PLAN_KILLED = 175
+
+/**
+ * Runs a query that names the claim index; where the server says that it isn't there, or was dropped under the query, with its
+ * stand-in, and once more with the index itself, which may be back by then.
+ * @throws the last error; a missing index is an error at once, never a scan
+ */
+export async function onClaimIndex<T>(use: (index: ClaimIndex) => Promise<T>): Promise<T> {
+  try {
+    return await use(CLAIM_INDEX)
+  } catch (error) {
+    if (!isIndexGone(error)) throw error
+  }
+  try {
+    return await use(STAND_IN_INDEX)
+  } catch (error) {
+    if (!isIndexGone(error)) throw error
+    return use(CLAIM_INDEX)
+  }
+}
+
+/** The first key of the index at this `lockedAt`, as `min` and `max` take it: with each of its fields. */
+export function claimIndexKey(index: ClaimIndex, phase: string, lockedAt: unknown): Document {
+  const rest = Object.keys(index).slice(2)
+  return { phase, lockedAt, ...Object.fromEntries(rest.map((field) => [field, new MinKey()])) }
+}
+
+function isIndexGone(error: unknown): boolean {
+  if (!(error instanceof MongoServerError)) return false
+  return error.code === QUERY_PLAN_KILLED || (error.code === BAD_VALUE && /\bhint\b/i.test(error.message))
+}

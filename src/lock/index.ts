@@ -1,0 +1,53 @@
+export { errorPauseMs, pauseMs } from './back-off.js'
+export { type BackOffRule, DEFAULT_BACK_OFF } from './back-off-rule.js'
+export { candidateCursors, findCandidates } from './candidates.js'
+export { onClaimIndex, STAND_IN_INDEX } from './claim-index.js'
+export { whyNotClaimable } from './claim-trial.js'
+export { claimUpdate } from './claim-update.js'
+export { type Claimed, type ClaimResult, Claims } from './claims.js'
+export {
+  CLAIM_INDEX,
+  HISTORY_LIMIT,
+  ID_INDEX,
+  LEAST_PAUSE_MS,
+  PARKED_AT,
+  STATE_INDEX,
+  TASK_LOCK_INIT_TIME,
+} from './constants.js'
+export { EndWriter } from './end-writer.js'
+export { type HistoryEntry, historyWith, type RecordedOutcome } from './history.js'
+export { idKey } from './id-key.js'
+export { ensureLockIndexes } from './indexes.js'
+export { Lease } from './lease.js'
+export { isNotHeld } from './legacy-writers.js'
+export {
+  changeLockTimeout,
+  encodeSleepsAnew,
+  KNOWN_FOR_MS,
+  LIFECYCLES_COLLECTION,
+  type LockTimeoutChange,
+  type LockTimeoutInForce,
+  lockTimeoutAt,
+  readLockTimeouts,
+  sleepsFor,
+} from './lock-timeout.js'
+export { HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look.js'
+export { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
+export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './plan-check.js'
+export { type Protocol, SAFE_PROTOCOL } from './protocol.js'
+export { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
+export { removeFinal } from './removal.js'
+export { type Rename, renameLook, renameUpdate } from './rename.js'
+export { Renewals } from './renewal.js'
+export { type Repaired, RepairLook, type RepairResult } from './repair-look.js'
+export { ruleLook, ruleUpdate, type StateRule } from './rule-update.js'
+export { ServerClock } from './server-clock.js'
+export { SkipList } from './skip-list.js'
+export type { Arrival, EndKind, RecordedError, StepEnd, Verdict } from './step-end.js'
+export { hasOurShape, isDue, type Terms, termsOf } from './terms.js'
+export { Claim, parseToken, replicaIdentity } from './token.js'
+export { isValid, typeName } from './type-name.js'
+export { uncountClaims } from './uncount.js'
+export { collectionExists, type UnusableIndex, unusableLockIndexes } from './unusable-indexes.js'
+export { idsOf, type Refused, writeAround } from './write-around.js'
+export { isDatabaseError } from './write-error.js'

@@ -1,0 +1,38 @@
+import type { Document, Filter } from 'mongodb'
+import { PARKED_AT } from './constants.js'
+import { sleepsFor } from './lock-timeout.js'
+import { inProgress, isDue, type Terms } from './terms.js'
+
+/*
+ * Beside writers of the old kind, which lease a document by setting `lockedAt` to the present and know nothing of `lockedBy`
+ * (`legacyWriters: true`), three more conditions hold (model, hole 11):
+ *
+ * 1. A document without `lockedBy` sleeps only if `progress.resumeAt` = `lockedAt` + lockTimeout, or if it is parked; every
+ *    other one that isn't due is leased by such a writer, and no rule touches it. Such a writer never makes the two equal: it
+ *    takes a document only after `resumeAt`, and writes a later time.
+ * 2. Each of our leases keeps in `progress.lockedAt` what it has set `lockedAt` to, and every write under a token requires
+ *    that the two are still equal: such a writer that took over an expired lease leaves our `lockedBy` there.
+ * 3. So a token that is still there doesn't mean that the lease is.
+ */
+
+/** Nobody has a lease on it: free, expired, asleep or parked. At equality with due it is still held. */
+export function isNotHeld(terms: Terms): Filter<Document> {
+  if (!terms.legacyWriters) return { $or: [{ lockedBy: null }, { $expr: isDue(terms) }] }
+  const sleeps = { $or: [{ $eq: ['$lockedAt', PARKED_AT] }, sleepsFor(terms, terms.lockTimeoutMs)] }
+  const nobodys = { $eq: [{ $ifNull: ['$lockedBy', null] }, null] }
+  return { $expr: { $or: [isDue(terms), { $and: [nobodys, sleeps] }] } }
+}
+
+/** What a lease of ours adds to `progress`, so that its later writes can tell that nobody has moved `lockedAt`. */
+export const leaseMark = (terms: Terms, lockedAt: unknown): Document => (terms.legacyWriters ? { lockedAt } : {})
+
+/** What a write under a token requires beside the token. */
+export const leaseUnmoved = (terms: Terms): Document =>
+  terms.legacyWriters ? { $expr: { $eq: ['$lockedAt', inProgress(terms, 'lockedAt')] } } : {}
+
+/** The same, told by a document that was read. */
+export function isLeaseUnmoved(terms: Terms, document: Document): boolean {
+  if (!terms.legacyWriters) return true
+  const [lockedAt, mark] = [document['lockedAt'], document[terms.progress]?.lockedAt]
+  return lockedAt instanceof Date && mark instanceof Date && lockedAt.getTime() === mark.getTime()
+}

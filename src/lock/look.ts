@@ -1,0 +1,156 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../database/index.js'
+import type { Clock } from '../time/index.js'
+import { LIFECYCLES_COLLECTION, LOCK_TIMEOUT_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from './lock-timeout.js'
+import { type Rename, renameLook } from './rename.js'
+import { ruleLook, type StateRule } from './rule-update.js'
+import type { ServerClock } from './server-clock.js'
+import { isDue, type Terms } from './terms.js'
+
+/** What a look asks of one lifecycle. */
+export interface LookRequest {
+  readonly lifecycle: string
+  readonly collection: string
+  readonly terms: Terms
+  /** Phases of which a due document means work: working ones, final ones, and resting ones with a deadline. */
+  readonly phases: readonly string[]
+  readonly rules: readonly StateRule[]
+  /** Phases of an older version. Default: none. */
+  readonly renames?: readonly Rename[] | undefined
+  /** Documents that refuse writes: not looked for. Default: none. */
+  readonly skipped?: readonly unknown[] | undefined
+}
+
+export interface LookResult {
+  /** Phases with something due, by lifecycle. */
+  readonly due: ReadonlyMap<string, readonly string[]>
+  /** Rules for which something matches, by lifecycle. */
+  readonly rules: ReadonlyMap<string, readonly StateRule[]>
+  /** Renames for which something matches, by lifecycle. */
+  readonly renames: ReadonlyMap<string, readonly Rename[]>
+  /** The lockTimeout in force, by lifecycle; a lifecycle that isn't registered is absent. */
+  readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
+  /** Lifecycles of which nobody has said for a while that a replica looks after them ({@link HANDLED_EVERY_MS}). */
+  readonly unstamped: readonly string[]
+  /** Monotonic time before it was sent. */
+  readonly sentAtMs: number
+}
+
+/** A replica that looks says so in `handledAt` of `phaselock.lifecycles`, where nobody else has for so long. */
+export const HANDLED_EVERY_MS = 60_000
+
+/** One query of a look. */
+export interface LookPart {
+  readonly kind: 'due' | 'rule' | 'rename'
+  /** Which of the request's phases, rules or renames it asks about. */
+  readonly index: number
+  readonly match: Document
+}
+
+/**
+ * One look over all lifecycles of a database: a single aggregate that says what is due and which rules match, and brings
+ * the server's time and each lockTimeout in force. It starts at `phaselock.lifecycles`, which always has a document, so
+ * the time comes also when nothing is due. Ten lifecycles: 30 keys, 3.6 ms.
+ */
+export class Looks {
+  constructor(
+    private readonly db: Db,
+    private readonly clock: Clock,
+    private readonly serverClock: ServerClock,
+  ) {}
+
+  async look(requests: readonly LookRequest[], options: { maxTimeMS?: number } = {}): Promise<LookResult> {
+    const sentAtMs = this.clock.monotonicMs()
+    const found = await this.cursor(requests, options).toArray()
+    const due = new Map<string, string[]>()
+    const rules = new Map<string, StateRule[]>()
+    const renames = new Map<string, Rename[]>()
+    const lockTimeouts = new Map<string, LockTimeoutInForce>()
+    const unstamped: string[] = []
+    for (const row of found) {
+      const request = requests[row['request']]
+      if (row['now'] instanceof Date) this.serverClock.saw(row['now'], sentAtMs)
+      if (row['kind'] === 'lifecycle') {
+        const now: Date = row['now']
+        lockTimeouts.set(String(row['_id']), lockTimeoutAt(row as never, now))
+        const { handledAt } = row
+        if (!(handledAt instanceof Date && now.getTime() - handledAt.getTime() < HANDLED_EVERY_MS))
+          unstamped.push(String(row['_id']))
+      } else if (request && row['kind'] === 'due') add(due, request.lifecycle, request.phases[row['index']]!)
+      else if (request && row['kind'] === 'rename') add(renames, request.lifecycle, request.renames![row['index']]!)
+      else if (request) add(rules, request.lifecycle, request.rules[row['index']]!)
+    }
+    return { due, rules, renames, lockTimeouts, unstamped, sentAtMs }
+  }
+
+  /** The look's command as a cursor, so that a self-test can explain just what each tick runs. */
+  cursor(requests: readonly LookRequest[], options: { maxTimeMS?: number } = {}) {
+    return this.lifecycles().aggregate(this.pipeline(requests), options)
+  }
+
+  /** What a look asks of one lifecycle, one query for each phase and each rule. */
+  parts(request: LookRequest): LookPart[] {
+    // The bound spares an index that an array has made multikey a whole scan (100,000 keys a part); it is left out when unknown.
+    const bound = this.serverClock.dueBound(request.terms.lockTimeoutMs)
+    const notAfter = bound ? { lockedAt: { $not: { $gte: bound } } } : {}
+    const { skipped = [] } = request
+    const others = skipped.length > 0 ? { _id: { $nin: skipped } } : {}
+    const due = { ...notAfter, $expr: isDue(request.terms), ...others }
+    return [
+      ...request.phases.map((phase, index) => ({ kind: 'due' as const, index, match: { phase, ...due } })),
+      ...request.rules.map((rule, index) => ({
+        kind: 'rule' as const,
+        index,
+        match: { ...ruleLook(request.terms, rule), ...others },
+      })),
+      ...(request.renames ?? []).map((rename, index) => ({
+        kind: 'rename' as const,
+        index,
+        match: { ...renameLook(request.terms, rename), ...others },
+      })),
+    ]
+  }
+
+  private pipeline(requests: readonly LookRequest[]): Document[] {
+    return [
+      { $match: { _id: { $in: requests.map((request) => request.lifecycle) } } },
+      {
+        $project: {
+          kind: 'lifecycle',
+          now: requests[0]?.terms.protocol.now() ?? '$$NOW',
+          handledAt: 1,
+          ...LOCK_TIMEOUT_FIELDS,
+        },
+      },
+      ...requests.flatMap((request, index) =>
+        this.parts(request).map((part) => ({
+          $unionWith: {
+            coll: request.collection,
+            pipeline: [
+              { $match: part.match },
+              { $limit: 1 },
+              {
+                $project: {
+                  _id: 0,
+                  kind: { $literal: part.kind },
+                  request: { $literal: index },
+                  index: { $literal: part.index },
+                },
+              },
+            ],
+          },
+        })),
+      ),
+    ]
+  }
+
+  private lifecycles(): Collection<Document & { _id: string }> {
+    return protocolCollection<Document & { _id: string }>(this.db, LIFECYCLES_COLLECTION)
+  }
+}
+
+function add<T>(map: Map<string, T[]>, key: string, value: T): void {
+  const list = map.get(key)
+  if (list) list.push(value)
+  else map.set(key, [value])
+}

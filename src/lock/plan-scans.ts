@@ -1,0 +1,60 @@
+import type { Document } from 'mongodb'
+
+/** Parts of an explain that hold no chosen plan, or hold it in another language. */
+const NOT_A_PLAN = new Set([
+  'rejectedPlans',
+  'slotBasedPlan',
+  'parsedQuery',
+  'command',
+  'executionStats',
+  'filter',
+  'transformBy',
+  'originatingCommand',
+  'serverInfo',
+  'serverParameters',
+])
+const SCANS = new Set(['COLLSCAN', 'IXSCAN', 'EXPRESS_IXSCAN', 'COUNT_SCAN', 'DISTINCT_SCAN', 'CLUSTERED_IXSCAN'])
+const NOTHING_TO_READ = 'EOF'
+
+/**
+ * The stages of the chosen plans in an explain, wherever the server puts them: `queryPlanner.winningPlan` (classic),
+ * `.queryPlan` below it (slot-based), `stages[].$cursor` (aggregates), `shards` (sharded).
+ */
+export function stagesOf(explain: unknown): Document[] {
+  if (Array.isArray(explain)) return explain.flatMap(stagesOf)
+  if (typeof explain !== 'object' || explain === null) return []
+  const node = explain as Document
+  const below = Object.entries(node).flatMap(([key, value]) => (NOT_A_PLAN.has(key) ? [] : stagesOf(value)))
+  return typeof node['stage'] === 'string' ? [node, ...below] : below
+}
+
+/**
+ * Why an explain shows anything but scans of the index with this key that are bounded in its first fields; empty: it shows
+ * nothing else.
+ */
+export function boundedScanProblems(explain: Document, index: Document, boundedFields = 2): string[] {
+  const stages = stagesOf(explain)
+  const scans = stages.filter((stage) => SCANS.has(stage['stage']))
+  const problems = scans.flatMap((scan) => scanProblem(scan, index, boundedFields) ?? [])
+  if (stages.some((stage) => stage['stage'] === 'SORT')) problems.push('a blocking sort')
+  const readsNothing = stages.some((stage) => stage['stage'] === NOTHING_TO_READ)
+  if (scans.length === 0 && !readsNothing) problems.push('no index scan in its plan')
+  return problems
+}
+
+function scanProblem(scan: Document, index: Document, boundedFields: number): string | undefined {
+  const name = `${scan['stage']} of ${scan['indexName'] ?? 'the whole collection'}`
+  if (scan['stage'] === 'COLLSCAN') return name
+  if (JSON.stringify(scan['keyPattern']) !== JSON.stringify(index)) return name
+  const open = openFields(scan, Object.keys(index).slice(0, boundedFields))
+  return open.length === 0 ? undefined : `${name} without bounds on ${open.join(' and ')}`
+}
+
+/** The fields of which the scan reads every value. A scan by min/max has its bounds as keys, or shows none here. */
+function openFields(scan: Document, fields: readonly string[]): string[] {
+  const bounds: Document = scan['indexBounds'] ?? {}
+  return fields.filter((field) => {
+    const intervals: unknown = bounds[field]
+    return Array.isArray(intervals) && intervals.some((one) => /^\[MinKey, MaxKey\]$/i.test(String(one)))
+  })
+}

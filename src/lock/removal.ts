@@ -1,0 +1,90 @@
+import type { Collection, Document } from 'mongodb'
+import { findCandidates } from './candidates.js'
+import { ID_INDEX, PARKED_AT } from './constants.js'
+import { hasOurShape, inProgress, isDue, isPastDate, type Terms } from './terms.js'
+import { idsOf, type Refused, writeAround } from './write-around.js'
+
+export interface RemovalRequest {
+  readonly phase: string
+  /** How long a document is kept after it entered the phase, in ms. */
+  readonly keepForMs: number
+  readonly limit: number
+  readonly dueBound: Date
+  readonly random: () => number
+  /** Documents that refuse writes, to be left out. */
+  readonly skipped?: readonly unknown[] | undefined
+  /** Told of each document that refuses the write by which it is armed. */
+  readonly onRefused?: ((refused: Refused) => void) | undefined
+}
+
+export interface RemovalResult {
+  readonly removed: number
+  /**
+   * Documents that came into the phase by another's hand: from now on they sleep until their time, or for ever where
+   * `progress` is the owner's or `phase` an array.
+   */
+  readonly armed: number
+}
+
+/**
+ * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. A due
+ * document is nobody's; both writes judge that again by the server's clock. One without `progress.since` (written into the
+ * phase by hand) is kept for `keepFor` from now. One whose phase is an array is its owner's and never deleted.
+ */
+export async function removeFinal(
+  collection: Collection,
+  terms: Terms,
+  { phase, keepForMs, limit, dueBound, random, skipped, onRefused }: RemovalRequest,
+): Promise<RemovalResult> {
+  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, spread: 1, random, skipped })
+  if (ids.length === 0) return { removed: 0, armed: 0 }
+  const due = { _id: { $in: ids as never[] }, phase, $expr: isDue(terms) }
+  const gone = await collection.deleteMany(
+    { ...due, phase: { $eq: phase, $not: { $type: 'array' } }, $expr: hasBeenKept(terms, keepForMs) },
+    { hint: ID_INDEX },
+  )
+  if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0 }
+  let kept = 0
+  const dueOf = (group: readonly unknown[]) => ({ ...due, _id: { $in: group as never[] } })
+  const { refused } = await writeAround(
+    ids,
+    async (group) => {
+      const { matchedCount } = await collection.updateMany(dueOf(group), armed(terms, keepForMs), { hint: ID_INDEX })
+      kept += matchedCount
+    },
+    (group) => idsOf(collection, dueOf(group)),
+  )
+  for (const one of refused) onRefused?.(one)
+  return { removed: gone.deletedCount, armed: kept }
+}
+
+function hasBeenKept(terms: Terms, keepForMs: number): Document {
+  if (keepForMs === 0) return isDue(terms)
+  const since = inProgress(terms, 'since')
+  return {
+    $and: [isDue(terms), isPastDate(terms, since), { $lte: [{ $add: [since, keepForMs] }, terms.protocol.now()] }],
+  }
+}
+
+function armed(terms: Terms, keepForMs: number): Document[] {
+  const since = inProgress(terms, 'since')
+  const now = terms.protocol.now()
+  const entered = { $cond: [isPastDate(terms, since), since, now] }
+  return [
+    {
+      $set: {
+        lockedAt: {
+          $cond: [hasOurShape(terms), { $subtract: [{ $add: [entered, keepForMs] }, terms.lockTimeoutMs] }, PARKED_AT],
+        },
+        lockedBy: '$$REMOVE',
+        [terms.progress]: {
+          $cond: [
+            hasOurShape(terms),
+            { $mergeObjects: [`$${terms.progress}`, { since: entered, resumeAt: { $add: [entered, keepForMs] } }] },
+            `$${terms.progress}`,
+          ],
+        },
+      },
+    },
+  ]
+}

@@ -1,0 +1,81 @@
+import type { Collection, Document } from 'mongodb'
+import type { Clock } from '../time/index.js'
+import { ID_INDEX } from './constants.js'
+import { idKey } from './id-key.js'
+import type { Lease } from './lease.js'
+import { leaseUnmoved } from './legacy-writers.js'
+import type { Terms } from './terms.js'
+
+/**
+ * `lockedAt` = the later of what stands there and now: a renewal that waited in the server (its `$$NOW` is that of its
+ * start) never writes an older time over a newer one.
+ */
+export function renewUpdate(terms: Terms): Document[] {
+  const lockedAt = { $max: ['$lockedAt', terms.protocol.now()] }
+  if (!terms.legacyWriters) return [{ $set: { lockedAt } }]
+  return [{ $set: { lockedAt, [`${terms.progress}.lockedAt`]: lockedAt } }]
+}
+
+interface ClaimBranch {
+  readonly filter: Document
+  readonly leases: Lease[]
+}
+
+/**
+ * Renews leases with one write, on a connection of its own so that a full pool never costs a lease.
+ *
+ * Invariant: it names the documents that this process works on and the claim under which it holds each, never "all that is
+ * mine": a claim whose reply was lost expires. It accepts any step's token of that claim, because a chain of steps changes
+ * the token while the renewal is on its way.
+ */
+export class Renewals {
+  constructor(
+    private readonly collection: Collection,
+    private readonly terms: () => Terms,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Renews all that are still this replica's; returns those that aren't, and ends them. A lease that can't be asked for isn't renewed. */
+  async renew(leases: readonly Lease[]): Promise<Lease[]> {
+    if (leases.length === 0) return []
+    const terms = this.terms()
+    const sentAtMs = this.clock.monotonicMs()
+    if (!terms.protocol.sendsRenewals) {
+      for (const lease of leases) lease.renewed(sentAtMs, terms.leaseMs)
+      return []
+    }
+    const branches = branchesOf(terms, leases)
+    const ours = { $or: branches.map((branch) => branch.filter), ...leaseUnmoved(terms) }
+    const { matchedCount } = await this.collection.updateMany(ours, renewUpdate(terms), { hint: ID_INDEX })
+    const lost = matchedCount === leases.length ? [] : await this.notIn(ours, leases)
+    const isLost = new Set(lost)
+    // Tokens of a claim never come back, so what is lost stays lost: its step must not begin, or go on believing.
+    for (const lease of leases) {
+      if (isLost.has(lease)) lease.end()
+      else lease.renewed(sentAtMs, terms.leaseMs)
+    }
+    return lost
+  }
+
+  private async notIn(ours: Document, leases: readonly Lease[]): Promise<Lease[]> {
+    const held = await this.collection.find(ours, { projection: { _id: 1 }, hint: ID_INDEX }).toArray()
+    const heldIds = new Set(held.map((document) => idKey(document['_id'])))
+    return leases.filter((lease) => !heldIds.has(idKey(lease.id)))
+  }
+}
+
+function branchesOf(terms: Terms, leases: readonly Lease[]): ClaimBranch[] {
+  const byClaim = new Map<number, Lease[]>()
+  for (const lease of leases) {
+    const sameClaim = byClaim.get(lease.claim.number)
+    if (sameClaim) sameClaim.push(lease)
+    else byClaim.set(lease.claim.number, [lease])
+  }
+  return [...byClaim].map(([claim, members]) => ({
+    filter: {
+      _id: { $in: members.map((lease) => lease.id) },
+      ...terms.protocol.leasedBy(members[0]!.claim.replica, claim),
+    },
+    leases: members,
+  }))
+}

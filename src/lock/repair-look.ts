@@ -1,0 +1,111 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import { onClaimIndex } from './claim-index.js'
+import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
+import { stagesOf } from './plan-scans.js'
+import type { SkipList } from './skip-list.js'
+import { hasOurShape, type Terms } from './terms.js'
+import { typeName } from './type-name.js'
+import { idsOf, type Refused, writeAround } from './write-around.js'
+
+/** Types that sort after dates: a document with one of these in `lockedAt` would never come due. */
+const NEVER_DUE = ['timestamp', 'regex', 'dbPointer', 'javascript', 'javascriptWithScope', 'maxKey'] as const
+const BATCH = 100
+const ARRAY_SCAN_MS = 2_000
+const FIRST_ARRAY_PAUSE_MS = 60_000
+const LAST_ARRAY_PAUSE_MS = 3_600_000
+
+export interface Repaired {
+  readonly id: unknown
+  /** What stood in `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
+  readonly found: string
+}
+
+export interface RepairResult {
+  readonly repaired: readonly Repaired[]
+  readonly refused: readonly Refused[]
+}
+
+/**
+ * Finds documents whose `lockedAt` no claim would ever find, and gives them one that it does.
+ *
+ * - A value that sorts after dates: free. An array with a late element too (one that begins early is found by any claim).
+ * - A date after 9999-12-31: parked, as 9999-12-31 exactly.
+ * - Somebody's token is there, or writers of the old kind may hold it: a lease from now, which runs out by itself.
+ * - `progress` or `phase` of another shape: 9999-12-31, and nothing else of it changes, as with a claim.
+ *
+ * Two keys a phase when there is nothing to repair. Arrays can't be told by the index, so they cost a walk over the phases:
+ * only where one has made the index multikey, and the more seldom the longer none is found.
+ */
+export class RepairLook {
+  private arraysAtMs = Number.NEGATIVE_INFINITY
+  private arrayPauseMs = FIRST_ARRAY_PAUSE_MS
+
+  constructor(
+    private readonly collection: Collection,
+    private readonly terms: () => Terms,
+    private readonly phases: readonly string[],
+    private readonly skips: SkipList,
+    private readonly monotonicMs: () => number,
+  ) {}
+
+  async repair(): Promise<RepairResult> {
+    const free = this.filter({ $type: NEVER_DUE as never })
+    const parked = this.filter({ $gt: PARKED_AT })
+    const results = [await this.mend(free, TASK_LOCK_INIT_TIME), await this.mend(parked, PARKED_AT)]
+    if (this.monotonicMs() - this.arraysAtMs >= this.arrayPauseMs && (await this.hasHadArrays())) {
+      const arrays = await this.mend(this.filter({ $type: 'array' }), TASK_LOCK_INIT_TIME, { maxTimeMS: ARRAY_SCAN_MS })
+      this.arraysAtMs = this.monotonicMs()
+      const foundNone = arrays.repaired.length + arrays.refused.length === 0
+      this.arrayPauseMs = foundNone ? Math.min(this.arrayPauseMs * 2, LAST_ARRAY_PAUSE_MS) : FIRST_ARRAY_PAUSE_MS
+      results.push(arrays)
+    }
+    return {
+      repaired: results.flatMap((result) => result.repaired),
+      refused: results.flatMap((result) => result.refused),
+    }
+  }
+
+  private filter(lockedAt: Document): Filter<Document> {
+    const skipped = this.skips.ids()
+    const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
+    return { phase: { $in: [...this.phases] }, lockedAt, ...others }
+  }
+
+  private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
+    const found = await onClaimIndex((hint) =>
+      this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit: BATCH, ...limits }).toArray(),
+    )
+    if (found.length === 0) return { repaired: [], refused: [] }
+    const { terms } = this
+    const stillSo = (ids: readonly unknown[]) => ({ ...filter, _id: { $in: ids as never[] } })
+    const { refused } = await writeAround(
+      found.map((document) => document['_id']),
+      async (ids) => {
+        await this.collection.updateMany(stillSo(ids), mended(terms(), to), { hint: ID_INDEX })
+      },
+      (ids) => idsOf(this.collection, stillSo(ids)),
+    )
+    for (const { id } of refused) this.skips.add(id)
+    const culprits = new Set(refused.map(({ id }) => id))
+    const repaired = found.filter((document) => !culprits.has(document['_id']))
+    return { repaired: repaired.map(({ _id, lockedAt }) => ({ id: _id, found: whatStood(lockedAt) })), refused }
+  }
+
+  private async hasHadArrays(): Promise<boolean> {
+    const explained = await onClaimIndex((hint) =>
+      this.collection.find({ phase: this.phases[0] ?? '' }, { hint, limit: 1 }).explain('queryPlanner'),
+    )
+    return stagesOf(explained).some(({ multiKeyPaths }) => multiKeyPaths?.lockedAt?.length > 0)
+  }
+}
+
+function mended(terms: Terms, to: Date): Document[] {
+  const isNobodys = { $eq: [{ $ifNull: ['$lockedBy', null] }, null] }
+  const lease = terms.protocol.now()
+  const free = terms.legacyWriters && to !== PARKED_AT ? lease : to
+  const lockedAt = { $cond: [isNobodys, free, lease] }
+  return [{ $set: { lockedAt: { $cond: [hasOurShape(terms), lockedAt, PARKED_AT] } } }]
+}
+
+const whatStood = (lockedAt: unknown): string =>
+  lockedAt instanceof Date ? 'a date after 9999-12-31' : typeName(lockedAt)

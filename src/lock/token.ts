@@ -1,0 +1,42 @@
+import type { Protocol } from './protocol.js'
+
+/**
+ * Who a replica is: its name (POD_NAME, else the host's) made unique per start, as in `api-7f9c-x2k~5f3a9c`. A name that is
+ * used again after a restart never matches the leases of the process before it.
+ */
+export function replicaIdentity(name: string, random: () => number = Math.random): string {
+  const start = Math.floor(random() * 0x1000000)
+    .toString(16)
+    .padStart(6, '0')
+  return `${name.replaceAll(/[~#]/g, '-')}~${start}`
+}
+
+/** The name, the claim and the step out of a token, for people: `api-x2k~5f3a9c#1842.3`. */
+export function parseToken(token: string): { replica: string; name: string; claim: number; step: number } | undefined {
+  const match = /^((.*)~[^~#]*)#(\d+)\.(\d+)$/.exec(token)
+  if (!match) return undefined
+  return { replica: match[1]!, name: match[2]!, claim: Number(match[3]), step: Number(match[4]) }
+}
+
+/**
+ * One claim of a replica, of one document or of a batch. Invariant: no two values that it gives out are the same, and no
+ * other claim of any replica gives out one of them; so a token names one step, and a write that comes late, twice, or
+ * after its own resend matches nothing.
+ */
+export class Claim {
+  private step = 0
+  readonly token: string
+
+  constructor(
+    private readonly protocol: Protocol,
+    readonly replica: string,
+    readonly number: number,
+  ) {
+    this.token = this.nextToken()
+  }
+
+  nextToken(): string {
+    this.step += 1
+    return this.protocol.tokenOf(this.replica, this.number, this.step)
+  }
+}

@@ -1,0 +1,17 @@
+/** What a value read from the database is, for people: 'a text', 'an array', 'a Timestamp', 'missing'. */
+export function typeName(value: unknown): string {
+  if (value === undefined) return 'missing'
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'an array'
+  if (typeof value === 'string') return 'a text'
+  if (value instanceof Date) return isValid(value) ? 'a date' : 'a date out of the range of JavaScript'
+  if (value instanceof RegExp) return 'a regular expression'
+  if (typeof value !== 'object') return `a ${typeof value}`
+  const bsonType = (value as { _bsontype?: unknown })._bsontype
+  if (bsonType === undefined) return 'an object'
+  if (bsonType === 'BSONRegExp') return 'a regular expression'
+  return `${/^[AEIO]/.test(String(bsonType)) ? 'an' : 'a'} ${String(bsonType)}`
+}
+
+/** The server's dates go further than JavaScript's (the year 275760): such a one is read as an Invalid Date. */
+export const isValid = (date: Date): boolean => !Number.isNaN(date.getTime())

@@ -1,0 +1,50 @@
+const list = (problems: readonly string[]) => problems.map((problem) => `  - ${problem}`).join('\n')
+
+/** Options of `PhaselockModule.forRoot` or `forRootAsync` that can't be used; lists every problem. */
+export class InvalidModuleOptions extends Error {
+  override readonly name = 'InvalidModuleOptions'
+  constructor(readonly problems: readonly string[]) {
+    super(`PhaselockModule's options can't be used:\n${list(problems)}`)
+  }
+}
+
+/** Lifecycles and the methods that handle their phases don't fit together; lists every problem. */
+export class InvalidHandlers extends Error {
+  override readonly name = 'InvalidHandlers'
+  constructor(readonly problems: readonly string[]) {
+    super(`Phaselock's lifecycles and their handlers don't fit together:\n${list(problems)}`)
+  }
+}
+
+/** The tick is a cron job of the app's own ScheduleModule, and the app has none that runs cron jobs. */
+export class NoScheduler extends Error {
+  override readonly name = 'NoScheduler'
+  constructor(readonly why: 'missing' | 'crons are off') {
+    super(
+      why === 'missing'
+        ? 'expected ScheduleModule in this app, it is not there; add `ScheduleModule.forRoot()` (from @nestjs/schedule) to the imports of your root module, ' +
+            'once in the whole app, or give PhaselockModule `tick: false` if this process should not work on documents'
+        : 'expected ScheduleModule to run cron jobs, it was given `cronJobs: false`; remove that, or give PhaselockModule `tick: false` if this process should not work on documents',
+    )
+  }
+}
+
+/** Something of Phaselock was used without `PhaselockModule.forRoot` in the app. */
+export class ModuleNotConfigured extends Error {
+  override readonly name = 'ModuleNotConfigured'
+  constructor(readonly lifecycle: string) {
+    super(
+      `expected PhaselockModule.forRoot() or forRootAsync() in this app, it is not there; add it to the imports of your root module (lifecycle '${lifecycle}' needs it)`,
+    )
+  }
+}
+
+/** A second `PhaselockModule.forRoot`: two replicas with the same lifecycles in one process. */
+export class ModuleConfiguredTwice extends Error {
+  override readonly name = 'ModuleConfiguredTwice'
+  constructor(readonly times: number) {
+    super(
+      `expected PhaselockModule.forRoot() or forRootAsync() once in this app, got it ${times} times; keep the one of your root module and use PhaselockModule.forFeature([...]) elsewhere`,
+    )
+  }
+}

@@ -1,0 +1,75 @@
+import type { DiscoveryService } from '@nestjs/core'
+import { type AnyHandler, handledPhases } from '../phases/index.js'
+import { InvalidHandlers } from './errors.js'
+
+/** A method of one of the app's providers that handles a phase. */
+export interface HandlerMethod {
+  readonly lifecycle: string
+  readonly phase: string
+  /** `Class.method`, for people. */
+  readonly where: string
+  /** The module that provides the class. */
+  readonly module: string
+  readonly call: AnyHandler
+}
+
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
+
+/**
+ * The methods with `@lifecycle.OnPhase(...)` of all providers and controllers. A provider that a test replaced by a plain
+ * object handles what the class that it stands for would.
+ * @throws InvalidHandlers for a class that Nest makes anew per request or per use: there is no one instance to call
+ */
+export function handlerMethods(discovery: DiscoveryService): HandlerMethod[] {
+  const found = new Map<object, HandlerMethod[]>()
+  const problems: string[] = []
+  for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
+    if (wrapper.isAlias) continue
+    const declared = declaredPhases(wrapper)
+    if (declared.length === 0) continue
+    if (!wrapper.isDependencyTreeStatic() || wrapper.isTransient) {
+      problems.push(
+        `${className(wrapper)} handles phases but is not a singleton (it, or something it injects, has request or transient scope); steps have no request: use the default scope`,
+      )
+      continue
+    }
+    found.set(
+      wrapper.instance,
+      declared.map((one) => methodOf(wrapper, one)),
+    )
+  }
+  if (problems.length > 0) throw new InvalidHandlers(problems)
+  return [...found.values()].flat()
+}
+
+type Declared = ReturnType<typeof handledPhases>[number]
+
+function declaredPhases(wrapper: Wrapper): Declared[] {
+  const candidates = [wrapper.instance, prototypeOf(wrapper.metatype), prototypeOf(wrapper.token)]
+  const declared = candidates
+    .filter((candidate) => typeof candidate === 'object' && candidate !== null)
+    .map((candidate) => handledPhases(candidate))
+    .find((phases) => phases.length > 0)
+  // A subclass that overrides a method and decorates it again declares the same thing twice.
+  return [
+    ...new Map((declared ?? []).map((one) => [`${one.lifecycle} ${one.phase} ${String(one.method)}`, one])).values(),
+  ]
+}
+
+const prototypeOf = (value: unknown): unknown => (typeof value === 'function' ? value.prototype : undefined)
+
+function methodOf(wrapper: Wrapper, { lifecycle, phase, method }: Declared): HandlerMethod {
+  const { instance } = wrapper
+  return {
+    lifecycle,
+    phase,
+    where: `${className(wrapper)}.${String(method)}`,
+    module: wrapper.host?.name ?? 'its module',
+    call: (doc, step) => instance[method](doc, step),
+  }
+}
+
+function className(wrapper: Wrapper): string {
+  const { token, instance } = wrapper
+  return typeof token === 'function' ? token.name : (instance?.constructor?.name ?? String(token))
+}

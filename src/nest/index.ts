@@ -1,0 +1,22 @@
+export type { BoundLifecycleOf } from './bound-lifecycle-of.js'
+export {
+  InvalidHandlers,
+  InvalidModuleOptions,
+  ModuleConfiguredTwice,
+  ModuleNotConfigured,
+  NoScheduler,
+} from './errors.js'
+export type { Hooks, Parked, Transition } from './hooks.js'
+export type { FeatureLifecycle } from './lifecycle-catalog.js'
+export { PhaselockModule } from './module.js'
+export { type NestLog, nestLogger } from './nest-logger.js'
+export type {
+  AppClient,
+  AppConnection,
+  AppDb,
+  FeatureOptions,
+  PhaselockModuleAsyncOptions,
+  PhaselockModuleOptions,
+} from './options.js'
+export { TICK_JOB } from './runner.js'
+export { getLifecycleToken, getReplicaToken, InjectLifecycle, InjectReplica, PHASELOCK_OPTIONS } from './tokens.js'

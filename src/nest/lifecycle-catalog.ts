@@ -1,0 +1,154 @@
+import type { DiscoveryService } from '@nestjs/core'
+import {
+  type AnyHandler,
+  BoundLifecycle,
+  type LifecycleModel,
+  type RunnableLifecycle,
+  Unavailable,
+} from '../phases/index.js'
+import { InvalidHandlers } from './errors.js'
+import type { HandlerMethod } from './handler-methods.js'
+
+/** A lifecycle as `forFeature` takes it: a definition, whose handlers are methods of the app's providers, or one with handlers. */
+export interface FeatureLifecycle {
+  readonly name: string
+  readonly model: LifecycleModel
+}
+
+/** What one `forFeature` brings; a provider of its module, so that the catalog finds all of them. @internal */
+export class FeatureLifecycles {
+  constructor(
+    readonly lifecycles: readonly FeatureLifecycle[],
+    /** undefined: the module's own. */
+    readonly database: string | undefined,
+  ) {}
+}
+
+interface Entry {
+  readonly model: LifecycleModel
+  readonly runnable: RunnableLifecycle
+  /** The name of the database that its documents are in; undefined: the module's own. */
+  readonly database: string | undefined
+  /** By phase; undefined: the lifecycle came with its handlers. */
+  readonly methods: Map<string, HandlerMethod> | undefined
+}
+
+const DEFAULT_LOCK_TIMEOUT_MS = 30_000
+
+/**
+ * All lifecycles of an app. It is complete before the first provider is made (modules are known then, instances aren't), so a
+ * bound lifecycle can be injected into the very class that handles its phases; the methods are found when the app starts.
+ */
+export class LifecycleCatalog {
+  private readonly entries = new Map<string, Entry>()
+
+  /** @throws InvalidHandlers for two different lifecycles of one name, or something that isn't a lifecycle */
+  constructor(discovery: DiscoveryService, plain: readonly RunnableLifecycle[]) {
+    const features = discovery
+      .getProviders()
+      .filter((wrapper) => wrapper.token === FeatureLifecycles)
+      .map((wrapper) => wrapper.instance as FeatureLifecycles)
+    const problems = [
+      ...plain.map((lifecycle) => this.add(lifecycle as RunnableLifecycle & FeatureLifecycle, undefined)),
+      ...features.flatMap(({ lifecycles, database }) => lifecycles.map((lifecycle) => this.add(lifecycle, database))),
+    ]
+    const found = problems.filter((problem) => problem !== undefined)
+    if (found.length > 0) throw new InvalidHandlers(found)
+  }
+
+  /** The lifecycles by the database that their documents are in; undefined: the module's own. */
+  get byDatabase(): Map<string | undefined, RunnableLifecycle[]> {
+    const grouped = Map.groupBy(this.entries.values(), (entry) => entry.database)
+    return new Map([...grouped].map(([database, entries]) => [database, entries.map((entry) => entry.runnable)]))
+  }
+
+  /** The shortest of all lifecycles. */
+  get lockTimeoutMs(): number {
+    const all = [...this.entries.values()].map((entry) => entry.model.settings.lockTimeoutMs)
+    return all.length > 0 ? Math.min(...all) : DEFAULT_LOCK_TIMEOUT_MS
+  }
+
+  /** The one bound lifecycle of this name; undefined: the app was made without it (a module that is loaded lazily). */
+  bound(lifecycle: FeatureLifecycle): RunnableLifecycle | undefined {
+    return this.entries.get(lifecycle.name)?.runnable
+  }
+
+  /**
+   * Gives the working phases their methods.
+   * @param ownersOnly this process doesn't work on documents: a lifecycle may be without any handler
+   * @throws InvalidHandlers listing every phase without a method, with two, and every method that no lifecycle asks for
+   */
+  connect(methods: readonly HandlerMethod[], { ownersOnly }: { ownersOnly: boolean }): void {
+    const problems = methods.map((method) => this.take(method)).filter((problem) => problem !== undefined)
+    for (const { model, methods: taken } of this.entries.values()) {
+      if (!taken || (ownersOnly && taken.size === 0)) continue
+      for (const phase of workingPhases(model).filter((name) => !taken.has(name))) {
+        problems.push(
+          `lifecycle '${model.name}': working phase '${phase}' has no handler; add a method with @${camel(model.name)}.OnPhase('${phase}') to a provider, and that provider to a module of this app`,
+        )
+      }
+    }
+    if (problems.length > 0) throw new InvalidHandlers(problems)
+  }
+
+  private add(lifecycle: FeatureLifecycle, database: string | undefined): string | undefined {
+    const model = lifecycle?.model
+    if (!model?.phases) {
+      return `expected a lifecycle, got ${String(lifecycle)}; where two files import each other, it isn't there yet when the module is declared: define it in a file of its own`
+    }
+    const there = this.entries.get(model.name)
+    if (there && there.model !== model)
+      return `two different lifecycles are called '${model.name}'; rename one, or import it from one place`
+    if (there && there.database !== database) {
+      const named = [there.database, database].map((name) => (name === undefined ? "the module's own" : `'${name}'`))
+      return `lifecycle '${model.name}' is registered for two databases (${named.join(' and ')}); a lifecycle has one: define another for the second`
+    }
+    if (!isRunnable(lifecycle)) this.entries.set(model.name, there ?? entryOf(model, database))
+    else if (!there?.methods && there && there.runnable !== lifecycle)
+      return `lifecycle '${model.name}' was given handlers twice (two calls of handle); keep one`
+    else this.entries.set(model.name, { model, runnable: lifecycle, database, methods: undefined })
+    return undefined
+  }
+
+  private take(method: HandlerMethod): string | undefined {
+    const entry = this.entries.get(method.lifecycle)
+    if (!entry) {
+      return `${method.where} handles '${method.phase}' of lifecycle '${method.lifecycle}', which this app doesn't have; add PhaselockModule.forFeature([${camel(method.lifecycle)}]) to the imports of ${method.module}`
+    }
+    if (!entry.methods) {
+      return `${method.where} handles '${method.phase}' of lifecycle '${method.lifecycle}', which came with its handlers; remove the method, or register the definition itself instead of what handle() returned`
+    }
+    const other = entry.methods.get(method.phase)
+    if (other) {
+      return `lifecycle '${method.lifecycle}': phase '${method.phase}' has two handlers, ${other.where} (${other.module}) and ${method.where} (${method.module}); keep one, and list its class as a provider of one module only`
+    }
+    entry.methods.set(method.phase, method)
+    return undefined
+  }
+}
+
+function entryOf(model: LifecycleModel, database: string | undefined): Entry {
+  const methods = new Map<string, HandlerMethod>()
+  const handlers = workingPhases(model).map((phase): [string, AnyHandler] => [
+    phase,
+    (doc, step) => {
+      const method = methods.get(phase)
+      if (!method) throw new Unavailable(notConnected(model.name, phase))
+      return method.call(doc, step)
+    },
+  ])
+  return { model, database, methods, runnable: new BoundLifecycle(model, Object.fromEntries(handlers)) }
+}
+
+const notConnected = (lifecycle: string, phase: string) =>
+  `'${phase}' of lifecycle '${lifecycle}' has no handler in this process; its methods are found by app.init() (which create... and listen() call), and an app with tick: false may have none`
+
+const isRunnable = (lifecycle: FeatureLifecycle): lifecycle is FeatureLifecycle & RunnableLifecycle =>
+  'handlers' in lifecycle
+
+const workingPhases = (model: LifecycleModel): string[] =>
+  [...model.phases.values()].filter((phase) => phase.kind === 'working').map((phase) => phase.name)
+
+/** A lifecycle's name as a variable would be called: 'api-gateway' -> 'apiGateway'. For advice only. */
+const camel = (name: string): string =>
+  name.replace(/[^A-Za-z0-9]+(.)?/g, (_all, next?: string) => next?.toUpperCase() ?? '')

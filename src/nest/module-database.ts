@@ -1,0 +1,134 @@
+import { type Db, MongoClient } from 'mongodb'
+import { connectDatabase, renewalClient } from '../database/index.js'
+import type { Logger } from '../phases/index.js'
+import { InvalidModuleOptions } from './errors.js'
+import type { AppConnection, AppDb, ModuleSettings } from './options.js'
+import { secondClient } from './second-client.js'
+import { endlessWaits } from './timeouts.js'
+
+/** One database over the connections that a replica and its owners use. */
+export interface ReplicaDatabases {
+  /** The app's own client: owners' calls join its transactions. */
+  readonly ownerDb: Db
+  /** Claims and outcomes: each wait of its client ends within a third of the lockTimeout, where such a client could be had. */
+  readonly db: Db
+  /** Renewals: a connection of their own, where one could be had. */
+  readonly renewalDb: Db
+}
+
+/** The databases of an app's lifecycles, on one server. */
+export interface ModuleDatabase {
+  /** The name of the database of lifecycles that name none. */
+  readonly name: string
+  /** @throws InvalidModuleOptions for another database when the module was given a `db` that doesn't tell its client */
+  of(database?: string): ReplicaDatabases
+  /** Closes what was opened here, and nothing that the app has passed in. */
+  close(): Promise<void>
+}
+
+/**
+ * @param lockTimeoutMs the shortest of the app's lifecycles: each wait of a client made here ends within a third of it
+ * @throws DatabaseUnreachable, InvalidMongoUri, NoDatabase when the database is to be opened here and can't be
+ */
+export async function openModuleDatabase(
+  settings: ModuleSettings,
+  lockTimeoutMs: number,
+  logger: Logger,
+): Promise<ModuleDatabase> {
+  const given = await givenDb(settings)
+  if (given) return withOwnClients(given, settings, lockTimeoutMs, logger)
+  const connection = await connectDatabase({
+    uri: settings.uri,
+    database: settings.database,
+    lockTimeoutMs,
+    log: (message, fields) => logger.info(message, fields),
+  })
+  try {
+    const { client } = connection
+    const renewals = settings.tick ? await renewalClient(connection, lockTimeoutMs) : client
+    const name = connection.db.databaseName
+    return {
+      name,
+      of: (database = name) => ({
+        ownerDb: client.db(database),
+        db: client.db(database),
+        renewalDb: renewals.db(database),
+      }),
+      close: () => connection.close(),
+    }
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+}
+
+async function givenDb({ db, client, database, connection }: ModuleSettings): Promise<Db | undefined> {
+  const given = connection ? await openDb(connection) : (db ?? client?.db(database))
+  return given as Db | undefined
+}
+
+async function openDb(connection: AppConnection): Promise<AppDb> {
+  if (!connection.db) await connection.asPromise?.()
+  if (connection.db) return connection.db
+  throw new InvalidModuleOptions([
+    'connection: expected an open connection, it has no db; open it before the app starts',
+  ])
+}
+
+async function withOwnClients(
+  given: Db,
+  settings: ModuleSettings,
+  lockTimeoutMs: number,
+  logger: Logger,
+): Promise<ModuleDatabase> {
+  const client = clientOf(given)
+  const own = settings.tick ? await ownClients(client, lockTimeoutMs, logger) : undefined
+  const onClient = (maker: MongoClient | undefined, database: string): Db => {
+    if (maker) return maker.db(database)
+    if (database === given.databaseName) return given
+    throw new InvalidModuleOptions([
+      `forFeature: lifecycles of database '${database}' need the client; give \`client\` and \`database\` instead of \`db\``,
+    ])
+  }
+  return {
+    name: given.databaseName,
+    of: (database = given.databaseName) => {
+      const ownerDb = database === given.databaseName ? given : onClient(client, database)
+      const db = own?.work ? own.work.db(database) : ownerDb
+      return { ownerDb, db, renewalDb: own?.renewals ? own.renewals.db(database) : db }
+    },
+    close: async () => void (await Promise.all([own?.work?.close(), own?.renewals?.close()])),
+  }
+}
+
+interface OwnClients {
+  /** For claims and outcomes; undefined: the app's own client will do, or has to. */
+  readonly work: MongoClient | undefined
+  readonly renewals: MongoClient | undefined
+}
+
+/** Clients beside the app's own one, so that neither its endless waits nor its full pool cost a lease. */
+async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger): Promise<OwnClients> {
+  const renewals = await secondClient(client, lockTimeoutMs, { maxPoolSize: 1 })
+  const endless = endlessWaits(client, lockTimeoutMs)
+  // Errors of another copy of the driver are of other classes: the lock protocol would not know them.
+  const reasons = client instanceof MongoClient ? endless : [...endless, 'another copy of the mongodb driver']
+  if (!renewals) {
+    logger.warn(
+      `leases are renewed over the app's own connections: no second client could be made from the one given. A full pool may then cost leases${endless.length > 0 ? `, and so may its waits (${endless.join(', ')})` : ''}; give \`uri\` instead, or keep maxPoolSize well above what the app uses`,
+    )
+    return { work: undefined, renewals }
+  }
+  if (reasons.length === 0) return { work: undefined, renewals }
+  const work = await secondClient(client, lockTimeoutMs)
+  if (work) {
+    logger.debug(`claims and outcomes go over a client of Phaselock's own: the app's has ${reasons.join(', ')}`)
+  } else {
+    logger.warn(
+      `claims and outcomes go over the app's own client, which has ${reasons.join(', ')}: no other could be made from it. A dead server may cost leases; give \`uri\`, or keep each wait at a third of lockTimeout or below`,
+    )
+  }
+  return { work, renewals }
+}
+
+const clientOf = (db: Db): MongoClient | undefined => (db as { client?: MongoClient }).client

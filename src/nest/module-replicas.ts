@@ -1,0 +1,47 @@
+import { Replica, type RunnableLifecycle } from '../phases/index.js'
+import { observerOf } from './hooks.js'
+import type { LifecycleCatalog } from './lifecycle-catalog.js'
+import type { ModuleDatabase } from './module-database.js'
+import { nestLogger } from './nest-logger.js'
+import type { ModuleSettings } from './options.js'
+
+/** The replicas of an app: one for each database that its lifecycles' documents are in, all of them in this process. */
+export class ModuleReplicas {
+  /** By the name of the database. */
+  private readonly replicas = new Map<string, Replica>()
+  /** Those with something to do; the module's own database may be without lifecycles. */
+  readonly working: readonly Replica[]
+
+  /** @throws OverlappingLifecycles */
+  constructor(
+    private readonly settings: ModuleSettings,
+    private readonly database: ModuleDatabase,
+    catalog: LifecycleCatalog,
+  ) {
+    const lifecycles = new Map<string, RunnableLifecycle[]>([[database.name, []]])
+    for (const [name = database.name, found] of catalog.byDatabase) {
+      lifecycles.set(name, [...(lifecycles.get(name) ?? []), ...found])
+    }
+    for (const [name, found] of lifecycles) this.replicas.set(name, this.replicaOf(name, found))
+    this.working = [...lifecycles].filter(([, found]) => found.length > 0).map(([name]) => this.of(name))
+  }
+
+  /** The replica of the module's own database, or of another that a `forFeature` named. */
+  of(name: string = this.database.name): Replica {
+    return this.replicas.get(name)!
+  }
+
+  private replicaOf(database: string, lifecycles: readonly RunnableLifecycle[]): Replica {
+    const { settings } = this
+    const logger = settings.logger ?? nestLogger()
+    return new Replica({
+      ...this.database.of(database),
+      lifecycles,
+      name: settings.name ?? (process.env['POD_NAME'] || undefined),
+      graceMs: settings.graceMs,
+      indexes: settings.indexes,
+      logger,
+      observer: observerOf(settings.observer, settings, logger),
+    })
+  }
+}

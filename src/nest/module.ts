@@ -1,0 +1,144 @@
+import { type DynamicModule, Global, Inject, Module, type OnApplicationShutdown, type Provider } from '@nestjs/common'
+import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core'
+import { type BoundLifecycle, Replica } from '../phases/index.js'
+import { InvalidHandlers, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
+import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'
+import { type ModuleDatabase, openModuleDatabase } from './module-database.js'
+import { ModuleReplicas } from './module-replicas.js'
+import { nestLogger } from './nest-logger.js'
+import {
+  type FeatureOptions,
+  type ModuleSettings,
+  type PhaselockModuleAsyncOptions,
+  type PhaselockModuleOptions,
+  parseFeatureOptions,
+  parseOptions,
+} from './options.js'
+import { PhaselockRunner } from './runner.js'
+import { getLifecycleToken, getReplicaToken, MODULE_DATABASE, MODULE_SETTINGS, PHASELOCK_OPTIONS } from './tokens.js'
+
+const settings: Provider = {
+  provide: MODULE_SETTINGS,
+  inject: [PHASELOCK_OPTIONS],
+  useFactory: (options: PhaselockModuleOptions): ModuleSettings => parseOptions(options),
+}
+
+const catalog: Provider = {
+  provide: LifecycleCatalog,
+  inject: [MODULE_SETTINGS, DiscoveryService, ModulesContainer],
+  useFactory: ({ lifecycles }: ModuleSettings, discovery: DiscoveryService, modules: ModulesContainer) => {
+    const times = [...modules.values()].filter((one) => one.metatype === PhaselockCoreModule).length
+    if (times > 1) throw new ModuleConfiguredTwice(times)
+    return new LifecycleCatalog(discovery, lifecycles)
+  },
+}
+
+const database: Provider = {
+  provide: MODULE_DATABASE,
+  inject: [MODULE_SETTINGS, LifecycleCatalog],
+  useFactory: (given: ModuleSettings, lifecycles: LifecycleCatalog) =>
+    openModuleDatabase(given, lifecycles.lockTimeoutMs, given.logger ?? nestLogger()),
+}
+
+const replicas: Provider = {
+  provide: ModuleReplicas,
+  inject: [MODULE_SETTINGS, MODULE_DATABASE, LifecycleCatalog],
+  useFactory: async (given: ModuleSettings, opened: ModuleDatabase, lifecycles: LifecycleCatalog) => {
+    try {
+      return new ModuleReplicas(given, opened, lifecycles)
+    } catch (error) {
+      // An app that fails to start runs no shutdown hooks.
+      await opened.close()
+      throw error
+    }
+  },
+}
+
+const replica: Provider = {
+  provide: Replica,
+  inject: [ModuleReplicas],
+  useFactory: (all: ModuleReplicas) => all.of(),
+}
+
+/** What the app has once, for all of its modules. Being global it is shut down last: the database outlives the steps. @internal */
+@Global()
+@Module({})
+export class PhaselockCoreModule implements OnApplicationShutdown {
+  constructor(@Inject(MODULE_DATABASE) private readonly opened: ModuleDatabase) {}
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.opened.close()
+  }
+}
+
+/**
+ * Phaselock in a Nest app. The root module imports `forRoot` (or `forRootAsync`) once, and ScheduleModule.forRoot() of
+ * @nestjs/schedule, whose cron runs the tick; each module with lifecycles of its own imports `forFeature`.
+ */
+@Module({})
+// biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class
+export class PhaselockModule {
+  /** Errors at start: InvalidModuleOptions, InvalidHandlers, NoScheduler, those of `connectDatabase()` and of a replica's start. */
+  static forRoot(options: PhaselockModuleOptions = {}): DynamicModule {
+    return rootModule({ provide: PHASELOCK_OPTIONS, useValue: options })
+  }
+
+  /** The same with options from a factory: a ConfigService, or a connection that another module has made. */
+  static forRootAsync({ imports = [], inject = [], useFactory }: PhaselockModuleAsyncOptions): DynamicModule {
+    return rootModule({ provide: PHASELOCK_OPTIONS, inject, useFactory }, imports)
+  }
+
+  /**
+   * Registers lifecycles: definitions, whose handlers are methods with `@lifecycle.OnPhase(...)` of any provider of the app, or
+   * what `lifecycle.handle({...})` returned. Each can be injected with `@InjectLifecycle(lifecycle)`. With `database` their
+   * documents are in that database of the same server, and a replica of its own works on them, in the same process.
+   * @throws InvalidModuleOptions
+   */
+  static forFeature(lifecycles: readonly FeatureLifecycle[], options: FeatureOptions = {}): DynamicModule {
+    const { database: name } = parseFeatureOptions(options)
+    const providers = [
+      ...lifecycles.filter((lifecycle) => lifecycle?.model).map(lifecycleProvider),
+      ...(name === undefined ? [] : [replicaProvider(name)]),
+    ]
+    return {
+      module: PhaselockModule,
+      providers: [{ provide: FeatureLifecycles, useValue: new FeatureLifecycles(lifecycles, name) }, ...providers],
+      exports: providers.map((provider) => provider.provide),
+    }
+  }
+}
+
+/** The runner isn't global: its onModuleDestroy, which ends the work, comes before that of the modules that the work uses. */
+function rootModule(options: Provider, imports: PhaselockModuleAsyncOptions['imports'] = []): DynamicModule {
+  const core: DynamicModule = {
+    module: PhaselockCoreModule,
+    imports: [DiscoveryModule, ...imports],
+    providers: [options, settings, catalog, database, replicas, replica],
+    exports: [MODULE_SETTINGS, MODULE_DATABASE, LifecycleCatalog, ModuleReplicas, Replica],
+  }
+  return { module: PhaselockModule, imports: [core, DiscoveryModule], providers: [PhaselockRunner] }
+}
+
+function lifecycleProvider(lifecycle: FeatureLifecycle) {
+  return {
+    provide: getLifecycleToken(lifecycle),
+    // The replicas have given the lifecycles their databases.
+    inject: [
+      { token: LifecycleCatalog, optional: true },
+      { token: ModuleReplicas, optional: true },
+    ],
+    useFactory: (known: LifecycleCatalog | undefined, running: ModuleReplicas | undefined) => {
+      if (!known || !running) throw new ModuleNotConfigured(lifecycle.name)
+      const bound = known.bound(lifecycle) as BoundLifecycle | undefined
+      if (!bound)
+        throw new InvalidHandlers([
+          `lifecycle '${lifecycle.name}' came after the app was made; a module with lifecycles can't be loaded lazily`,
+        ])
+      return bound
+    },
+  }
+}
+
+function replicaProvider(name: string) {
+  return { provide: getReplicaToken(name), inject: [ModuleReplicas], useFactory: (all: ModuleReplicas) => all.of(name) }
+}

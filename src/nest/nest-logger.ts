@@ -1,0 +1,48 @@
+import { Logger as NestLogger } from '@nestjs/common'
+import type { Logger } from '../phases/index.js'
+
+/** The part of Nest's LoggerService that is used; an app's own logger fits too. */
+export interface NestLog {
+  log(message: string): unknown
+  warn(message: string): unknown
+  error(message: string, stack?: string): unknown
+  debug?(message: string): unknown
+}
+
+/** Phaselock's lines through Nest's logger: the fields follow the message as `name=value`. */
+export function nestLogger(target: NestLog = new NestLogger('Phaselock')): Logger {
+  return {
+    debug: (message, fields) => void target.debug?.(line(message, fields)),
+    info: (message, fields) => void target.log(line(message, fields)),
+    warn: (message, fields) => void target.warn(line(message, fields)),
+    error: (message, fields) => {
+      const stack = stackOf(fields)
+      if (stack === undefined) target.error(line(message, fields))
+      else target.error(line(message, fields), stack)
+    },
+  }
+}
+
+function line(message: string, fields: object | undefined): string {
+  const shown = Object.entries(fields ?? {})
+    .filter(([name, value]) => name !== 'error' && value !== undefined && value !== null)
+    .map(([name, value]) => `${name}=${text(value)}`)
+  return shown.length > 0 ? `${message} (${shown.join(' ')})` : message
+}
+
+/** Ids print as they would be typed, everything else as JSON. */
+function text(value: unknown): string {
+  if (typeof value === 'string') return value
+  if (typeof value !== 'object' || value === null) return String(value)
+  if ('toHexString' in value) return String(value)
+  try {
+    return JSON.stringify(value) ?? String(value)
+  } catch {
+    return String(value)
+  }
+}
+
+function stackOf(fields: object | undefined): string | undefined {
+  const stack = (fields as { error?: { stack?: unknown } } | undefined)?.error?.stack
+  return typeof stack === 'string' ? stack : undefined
+}

@@ -1,0 +1,180 @@
+import type { ModuleMetadata, Provider } from '@nestjs/common'
+import { z } from 'zod'
+import type { Logger, ReplicaObserver, RunnableLifecycle } from '../phases/index.js'
+import { type Duration, durationMs } from '../time/index.js'
+import { InvalidModuleOptions } from './errors.js'
+import { HOOKS, type Hooks } from './hooks.js'
+
+/**
+ * The app's own handles by their shape: an app may bring another copy of the driver (Mongoose does), whose classes are other
+ * types.
+ */
+export interface AppDb {
+  readonly databaseName: string
+  collection(name: string): object
+  command(command: object): Promise<unknown>
+}
+
+export interface AppClient {
+  db(name?: string): AppDb
+  connect(): Promise<unknown>
+}
+
+/** An open connection of the app's own, as Mongoose and `connectDatabase()` have it. One that is still opening is waited for. */
+export interface AppConnection {
+  readonly db?: AppDb | undefined
+  close(): Promise<unknown>
+  asPromise?(): Promise<unknown>
+}
+
+/** What `PhaselockModule.forFeature` takes besides the lifecycles. */
+export interface FeatureOptions {
+  /** The database of these lifecycles' documents, on the same server. Default: that of the module. */
+  readonly database?: string | undefined
+}
+
+/** What `PhaselockModule.forRoot` takes. At most one of `uri`, `client`, `db` and `connection`; without any, `connectDatabase()` decides. */
+export interface PhaselockModuleOptions extends Hooks {
+  /** A connection string; empty counts as not given. Default: MONGODB_URI, else a local database for development. */
+  readonly uri?: string | undefined
+  /** Your own connected client, with `database`. You close it, after the app. */
+  readonly client?: AppClient
+  /** The database's name. Required with `client`; else default: the one in the connection string, else 'phaselock'. */
+  readonly database?: string | undefined
+  /** Your own database handle. You close its client, after the app. */
+  readonly db?: AppDb
+  /** A Mongoose connection, or what `connectDatabase()` gave. You close it, after the app. */
+  readonly connection?: AppConnection
+  /** Lifecycles that have their handlers already: `lifecycle.handle({...})`. */
+  readonly lifecycles?: readonly RunnableLifecycle[] | undefined
+  /** Who this replica is in `lockedBy`. Default: POD_NAME, else the host's name and the process id. */
+  readonly name?: string | undefined
+  /** How long running steps may go on when the app shuts down. Default 10s. */
+  readonly grace?: Duration | undefined
+  /** Whether this process works on documents, once a second. `false`: it only inserts and owns them. Default true. */
+  readonly tick?: boolean | undefined
+  /**
+   * Whether a start creates missing indexes, or only looks and fails with the commands to paste, for a database user without
+   * DDL rights. Default 'create'.
+   */
+  readonly indexes?: 'create' | 'check' | undefined
+  /** Default: Nest's Logger with the context 'Phaselock'. */
+  readonly logger?: Logger | undefined
+  /** Told of everything that happens, for metrics. */
+  readonly observer?: ReplicaObserver | undefined
+}
+
+/** What `PhaselockModule.forRootAsync` takes: a factory of the options, with what it needs. */
+export interface PhaselockModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
+  readonly inject?: NonNullable<Extract<Provider, { useFactory: unknown }>['inject']>
+  // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
+  readonly useFactory: (...injected: any[]) => PhaselockModuleOptions | Promise<PhaselockModuleOptions>
+}
+
+/** The options, checked: units resolved, defaults filled in. */
+export interface ModuleSettings extends Omit<PhaselockModuleOptions, 'grace' | 'tick' | 'lifecycles'> {
+  readonly lifecycles: readonly RunnableLifecycle[]
+  readonly graceMs: number | undefined
+  readonly tick: boolean
+}
+
+/** An object with these methods; never `instanceof`: an app may bring a driver of its own (Mongoose does). */
+const having = (methods: readonly string[], what: string) =>
+  z.custom<object>(
+    (value) =>
+      typeof value === 'object' && value !== null && methods.every((m) => typeof Reflect.get(value, m) === 'function'),
+    { error: (issue) => `expected ${what}, got ${shown(issue.input)}` },
+  )
+
+const text = z.string({ error: (issue) => `expected a text, got ${shown(issue.input)}` })
+const hook = z.custom((value) => typeof value === 'function', {
+  error: (issue) => `expected a function, got ${shown(issue.input)}`,
+})
+
+const grace = text.superRefine((value, context) => {
+  try {
+    durationMs(value)
+  } catch (error) {
+    context.addIssue((error as Error).message)
+  }
+})
+
+const connection = having(['close'], 'a Mongoose connection or one from connectDatabase()').refine(
+  // One of Mongoose has no db before it is open.
+  (value) => 'db' in value || 'asPromise' in value,
+  { error: 'expected a Mongoose connection or one from connectDatabase(), it has no db' },
+)
+
+const schema = z.strictObject({
+  uri: text.optional(),
+  client: having(['db', 'connect'], 'a MongoClient').optional(),
+  database: text.min(1, 'expected a name, got an empty text').optional(),
+  db: having(['collection', 'command'], 'a Db of the mongodb driver').optional(),
+  connection: connection.optional(),
+  lifecycles: z.array(having(['attach'], 'a lifecycle with handlers: lifecycle.handle({...})')).optional(),
+  name: text.min(1, 'expected a name, got an empty text').optional(),
+  grace: grace.optional(),
+  tick: z.boolean({ error: (issue) => `expected true or false, got ${shown(issue.input)}` }).optional(),
+  indexes: z
+    .enum(['create', 'check'], { error: (issue) => `expected 'create' or 'check', got ${shown(issue.input)}` })
+    .optional(),
+  logger: having(['debug', 'info', 'warn', 'error'], 'an object with debug, info, warn and error').optional(),
+  observer: having([], 'an object with an observer’s methods').optional(),
+  ...Object.fromEntries(HOOKS.map((name) => [name, hook.optional()])),
+})
+
+const featureSchema = z.strictObject({ database: text.min(1, 'expected a name, got an empty text').optional() })
+
+const CONNECTIONS = ['uri', 'client', 'db', 'connection'] as const
+
+/** @throws InvalidModuleOptions listing every problem: unknown options, wrong types, two databases at once */
+export function parseOptions(given: PhaselockModuleOptions | undefined): ModuleSettings {
+  const parsed = schema.safeParse(given ?? {})
+  const problems = parsed.success ? [] : parsed.error.issues.map((issue) => describe(issue, schema))
+  if (given && typeof given === 'object') problems.push(...connectionProblems(given))
+  if (problems.length > 0) throw new InvalidModuleOptions(problems)
+  const { grace, tick, lifecycles, ...rest } = given ?? {}
+  return {
+    ...rest,
+    lifecycles: lifecycles ?? [],
+    tick: tick ?? true,
+    graceMs: grace === undefined ? undefined : durationMs(grace),
+  }
+}
+
+/** @throws InvalidModuleOptions */
+export function parseFeatureOptions(given: FeatureOptions): FeatureOptions {
+  const parsed = featureSchema.safeParse(given)
+  if (parsed.success) return given
+  throw new InvalidModuleOptions(parsed.error.issues.map((issue) => `forFeature: ${describe(issue, featureSchema)}`))
+}
+
+function connectionProblems(given: PhaselockModuleOptions): string[] {
+  const used = CONNECTIONS.filter((name) => given[name] !== undefined && given[name] !== '')
+  // An undefined handle would silently mean another database than the one that was meant.
+  const problems = (['client', 'db', 'connection'] as const)
+    .filter((name) => name in given && given[name] === undefined)
+    .map((name) => `${name}: expected it to be there, got undefined; is the connection open when the options are made?`)
+  if (used.length > 1) problems.push(`expected one of ${CONNECTIONS.join(', ')}, got ${used.join(' and ')}; keep one`)
+  if (given.client !== undefined && given.database === undefined)
+    problems.push("client: expected the database's name too; add `database: '...'`")
+  if (given.database !== undefined && (given.db !== undefined || given.connection !== undefined))
+    problems.push(`database: ${given.db ? 'db' : 'connection'} names its database already; remove it`)
+  return problems
+}
+
+function describe(issue: z.core.$ZodIssue, { shape }: z.ZodObject): string {
+  if (issue.code === 'unrecognized_keys') {
+    const known = Object.keys(shape).join(', ')
+    return `unknown option ${issue.keys.map((key) => `'${key}'`).join(', ')}; known: ${known}`
+  }
+  const path = issue.path.join('.')
+  return path === '' ? `expected an object, got something else: ${issue.message}` : `${path}: ${issue.message}`
+}
+
+function shown(value: unknown): string {
+  if (value === null || typeof value !== 'object') return typeof value === 'string' ? `'${value}'` : String(value)
+  return value.constructor?.name === 'Object'
+    ? `an object with ${Object.keys(value).join(', ') || 'nothing'}`
+    : `a ${value.constructor?.name}`
+}

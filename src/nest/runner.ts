@@ -1,0 +1,96 @@
+import {
+  Inject,
+  Injectable,
+  type OnApplicationBootstrap,
+  type OnModuleDestroy,
+  type OnModuleInit,
+} from '@nestjs/common'
+import { DiscoveryService, ModuleRef } from '@nestjs/core'
+import { Cron, CronExpression, SchedulerRegistry } from '@nestjs/schedule'
+import { sleep } from '../time/index.js'
+import { NoScheduler } from './errors.js'
+import { handlerMethods } from './handler-methods.js'
+import { LifecycleCatalog } from './lifecycle-catalog.js'
+import type { ModuleDatabase } from './module-database.js'
+import { ModuleReplicas } from './module-replicas.js'
+import type { ModuleSettings } from './options.js'
+import { MODULE_DATABASE, MODULE_SETTINGS } from './tokens.js'
+
+/** The name of the tick among the app's cron jobs. */
+export const TICK_JOB = 'phaselock'
+
+const TICK_MS = 1_000
+
+/**
+ * Runs the replicas with the app, one for each database: checked in onModuleInit, working from onApplicationBootstrap until onModuleDestroy, where it
+ * stops before the app's connections go (running steps still need them).
+ */
+@Injectable()
+export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, OnModuleDestroy {
+  /** Where in the second this replica looks; replicas spread their looks. */
+  private readonly offsetMs = Math.floor(Math.random() * TICK_MS)
+  private readonly stopping = new AbortController()
+  private working = false
+
+  constructor(
+    @Inject(MODULE_SETTINGS) private readonly settings: ModuleSettings,
+    @Inject(MODULE_DATABASE) private readonly database: ModuleDatabase,
+    @Inject(LifecycleCatalog) private readonly catalog: LifecycleCatalog,
+    @Inject(ModuleReplicas) private readonly replicas: ModuleReplicas,
+    @Inject(DiscoveryService) private readonly discovery: DiscoveryService,
+    @Inject(ModuleRef) private readonly modules: ModuleRef,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    await this.orClose(async () => {
+      if (this.settings.tick) this.requireScheduler()
+      this.catalog.connect(handlerMethods(this.discovery), { ownersOnly: !this.settings.tick })
+    })
+  }
+
+  async onApplicationBootstrap(): Promise<void> {
+    const { working } = this.replicas
+    if (!this.settings.tick || working.length === 0) return
+    await this.orClose(async () => void (await Promise.all(working.map((replica) => replica.prepare()))))
+    for (const replica of working) replica.wakeBetweenTicks()
+    this.working = true
+  }
+
+  /** Never throws, and never overlaps: a replica that still ticks takes part in that tick. Late (a busy event loop) is better than skipped. */
+  @Cron(CronExpression.EVERY_SECOND, { name: TICK_JOB, threshold: TICK_MS })
+  async tick(): Promise<void> {
+    if (!this.working) return
+    await sleep(this.offsetMs, { signal: this.stopping.signal })
+    if (this.working) await Promise.all(this.replicas.working.map((replica) => replica.tick()))
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.working = false
+    this.stopping.abort()
+    await Promise.all(this.replicas.working.map((replica) => replica.stop()))
+  }
+
+  private requireScheduler(): void {
+    if (this.find(SchedulerRegistry) === undefined) throw new NoScheduler('missing')
+    const options = this.find('SCHEDULE_MODULE_OPTIONS') as { cronJobs?: boolean } | undefined
+    if (options?.cronJobs === false) throw new NoScheduler('crons are off')
+  }
+
+  private find(token: string | typeof SchedulerRegistry): unknown {
+    try {
+      return this.modules.get(token, { strict: false })
+    } catch {
+      return undefined
+    }
+  }
+
+  /** An app that fails to start runs no shutdown hooks: what was opened would keep the process alive. */
+  private async orClose(check: () => Promise<void>): Promise<void> {
+    try {
+      await check()
+    } catch (error) {
+      await this.database.close()
+      throw error
+    }
+  }
+}

@@ -1,0 +1,38 @@
+import { Inject } from '@nestjs/common'
+import { Replica } from '../phases/index.js'
+
+/** The options as they were given; override this provider in tests to use another database or to turn the tick off. */
+export const PHASELOCK_OPTIONS = Symbol.for('phaselock:options')
+
+/** The options, checked. @internal */
+export const MODULE_SETTINGS = Symbol.for('phaselock:settings')
+
+/** The database of this app's lifecycles. @internal */
+export const MODULE_DATABASE = Symbol.for('phaselock:database')
+
+/** The provider of a bound lifecycle, for `overrideProvider` and `app.get`. */
+export function getLifecycleToken(lifecycle: { readonly name: string }): string {
+  return `phaselock:lifecycle:${lifecycle.name}`
+}
+
+/** The provider of the replica of a database that a `forFeature` named; that of the module's own database is `Replica`. */
+export function getReplicaToken(database: string): string {
+  return `phaselock:replica:${database}`
+}
+
+/**
+ * Injects the bound lifecycle: `insert`, `insertMany`, `find`, `setState`, `wake`, `unpark` and `remove`, typed by its
+ * document and phases. Its module imports `PhaselockModule.forFeature([lifecycle])`; the parameter's type is
+ * `BoundLifecycleOf<typeof lifecycle>`.
+ */
+export function InjectLifecycle(lifecycle: { readonly name: string }): ParameterDecorator & PropertyDecorator {
+  return Inject(getLifecycleToken(lifecycle))
+}
+
+/**
+ * Injects this process's `Replica`, of the module's own database or of the one that a `forFeature` of the same module named:
+ * `status()` for health checks, `runOnce()` for tests.
+ */
+export function InjectReplica(database?: string): ParameterDecorator & PropertyDecorator {
+  return Inject(database === undefined ? Replica : getReplicaToken(database))
+}

@@ -1,0 +1,95 @@
+import { type Db, MongoClient } from 'mongodb'
+import { formatMs, systemClock } from '../../time/index.js'
+import type { CheckResult, Finding } from './finding.js'
+
+/** Leases are judged by the clock of whoever is primary: after an election a difference makes them longer or shorter. */
+const MOST_DIFFERENCE_MS = 500
+const ANSWER_WITHIN_MS = 5_000
+
+/** What a server's clock said, against this machine's. */
+export interface ClockSample {
+  readonly host: string
+  /** Its time - ours, in the middle of the round trip. */
+  readonly aheadMs: number
+  /** The reading may be wrong by that much. */
+  readonly uncertainMs: number
+}
+
+/** The clock difference between the members of a replica set. Each is asked over a connection of its own. */
+export async function checkClocks(db: Db): Promise<CheckResult> {
+  const check = 'clocks'
+  const hello = await db.admin().command({ hello: 1 })
+  if (hello['msg'] === 'isdbgrid') {
+    return { check, said: 'not applicable through mongos: run it against each shard', findings: [] }
+  }
+  const hosts: string[] = [...(hello['hosts'] ?? []), ...(hello['passives'] ?? [])]
+  if (!hello['setName'] || hosts.length < 2) return { check, said: 'not applicable: one server', findings: [] }
+  const asked = await Promise.allSettled(hosts.map((host) => sampleOf(db, host)))
+  const samples = asked.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+  const unreachable = hosts.flatMap((host, i): Finding[] => {
+    const one = asked[i]!
+    if (one.status === 'fulfilled') return []
+    const advice = 'see that it runs, and that this machine may connect to it'
+    return [{ about: host, problem: `its clock can't be read: ${String(one.reason)}`, advice, repair: 'none' }]
+  })
+  return {
+    check,
+    said: `${samples.length} servers within ${formatMs(spread(samples))}`,
+    findings: [...clockFindings(samples), ...unreachable],
+  }
+}
+
+/** A finding when two clocks differ by more than half a second for certain. */
+export function clockFindings(samples: readonly ClockSample[]): Finding[] {
+  const [first, last] = extremes(samples)
+  if (!first || !last) return []
+  const sureMs = last.aheadMs - last.uncertainMs - (first.aheadMs + first.uncertainMs)
+  if (sureMs <= MOST_DIFFERENCE_MS) return []
+  return [
+    {
+      about: `${first.host} and ${last.host}`,
+      problem: `their clocks differ by at least ${formatMs(sureMs)}: after an election leases end earlier or later by that`,
+      advice: 'let all servers follow one time source (NTP, chrony)',
+      repair: 'none',
+    },
+  ]
+}
+
+function extremes(samples: readonly ClockSample[]): (ClockSample | undefined)[] {
+  const sorted = [...samples].sort((a, b) => a.aheadMs - b.aheadMs)
+  return [sorted[0], sorted.at(-1)]
+}
+
+const spread = (samples: readonly ClockSample[]): number => {
+  const [first, last] = extremes(samples)
+  return first && last ? last.aheadMs - first.aheadMs : 0
+}
+
+async function sampleOf(db: Db, host: string): Promise<ClockSample> {
+  const { credentials, tls, tlsCAFile, tlsCertificateKeyFile } = db.client.options
+  const client = new MongoClient(`mongodb://${host}/?directConnection=true`, {
+    tls,
+    ...(tlsCAFile ? { tlsCAFile } : {}),
+    ...(tlsCertificateKeyFile ? { tlsCertificateKeyFile } : {}),
+    ...(credentials?.username
+      ? {
+          auth: { username: credentials.username, password: credentials.password },
+          authSource: credentials.source,
+          authMechanism: credentials.mechanism,
+        }
+      : {}),
+    serverSelectionTimeoutMS: ANSWER_WITHIN_MS,
+    connectTimeoutMS: ANSWER_WITHIN_MS,
+  })
+  try {
+    const admin = client.db('admin')
+    await admin.command({ ping: 1 })
+    const before = systemClock.now().getTime()
+    const { localTime } = await admin.command({ hello: 1 })
+    const after = systemClock.now().getTime()
+    if (!(localTime instanceof Date)) throw new Error('its hello has no localTime')
+    return { host, aheadMs: localTime.getTime() - (before + after) / 2, uncertainMs: (after - before) / 2 }
+  } finally {
+    await client.close()
+  }
+}

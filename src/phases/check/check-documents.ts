@@ -1,0 +1,171 @@
+import type { Collection, Db, Document } from 'mongodb'
+import {
+  CLAIM_INDEX,
+  idKey,
+  LIFECYCLES_COLLECTION,
+  PARKED_AT,
+  RepairLook,
+  SkipList,
+  type Terms,
+} from '../../lock/index.js'
+import { systemClock } from '../../time/index.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import { hasClaimIndex } from './check-indexes.js'
+import { type CheckResult, type Finding, mendable } from './finding.js'
+
+const READ_LIMIT = 10_000
+const SHOWN = 3
+const MOST_ROUNDS = 1_000
+
+const MISSING = ['missing', 'null', 'undefined']
+const DATES = ['date', ...MISSING]
+/** BSON types that sort after dates: a `lockedAt` of one of these never comes due. */
+const AFTER_DATES = ['timestamp', 'regex', 'dbPointer', 'javascript', 'javascriptWithScope', 'maxKey']
+
+/** The fields that the protocol reads: the types that it can use, and what becomes of others. */
+const fieldsOf = (progress: string): readonly { field: string; sound: readonly string[]; advice: string }[] => [
+  { field: 'phase', sound: ['string'], advice: 'it is never claimed: set its phase to a text' },
+  { field: 'lockedAt', sound: DATES, advice: 'it counts as free; its next claim mends it' },
+  { field: 'lockedBy', sound: ['string', ...MISSING], advice: 'its next claim mends it' },
+  { field: 'updatedAt', sound: DATES, advice: 'it counts as missing; set it to a date, or unset it' },
+  { field: 'createdAt', sound: DATES, advice: 'nothing depends on it; set it to a date, or unset it' },
+  {
+    field: 'fence',
+    sound: ['int', 'long', 'double', 'decimal', ...MISSING],
+    advice: 'it starts anew with its next claim',
+  },
+  {
+    field: progress,
+    sound: ['object', ...MISSING],
+    advice: `it is put aside and nothing of it is changed: move its owner's '${progress}' to another field, or give the lifecycle fields: { progress: '...' }`,
+  },
+]
+
+/** Documents of which a field has a type that the protocol can't use. Walks over the whole collection. */
+export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
+  const findings: Finding[] = []
+  const byCollection = new Map(models.map((model) => [model.collection, model.settings.progress]))
+  for (const [name, progress] of byCollection) {
+    const fields = fieldsOf(progress)
+    const odd = fields.map(({ field, sound }) => ({
+      $cond: [{ $in: [{ $type: `$${field}` }, [...sound]] }, null, { field, type: { $type: `$${field}` } }],
+    }))
+    const rows = await db
+      .collection(name)
+      .aggregate<{ _id: { field: string; type: string }; count: number; ids: unknown[] }>([
+        {
+          $match: {
+            $expr: {
+              $or: fields.map(({ field, sound }) => ({ $not: [{ $in: [{ $type: `$${field}` }, [...sound]] }] })),
+            },
+          },
+        },
+        { $limit: READ_LIMIT },
+        { $project: { odd: { $filter: { input: odd, as: 'one', cond: { $ne: ['$$one', null] } } } } },
+        { $unwind: '$odd' },
+        { $group: { _id: '$odd', count: { $sum: 1 }, ids: { $push: '$_id' } } },
+        { $project: { count: 1, ids: { $slice: ['$ids', SHOWN] } } },
+        { $sort: { _id: 1 } },
+      ])
+      .toArray()
+    for (const { _id, count, ids } of rows) {
+      // Those that never come due have a check of their own.
+      if (_id.field === 'lockedAt' && [...AFTER_DATES, 'array'].includes(_id.type)) continue
+      findings.push({
+        about: name,
+        problem: `${documents(count)} with ${_id.field} of type ${_id.type} (${listOf(ids, count)})`,
+        advice: fields.find(({ field }) => field === _id.field)!.advice,
+        repair: 'none',
+      })
+    }
+  }
+  return { check: 'shapes', said: `${byCollection.size} collections read`, findings }
+}
+
+/** Documents whose `lockedAt` sorts after all dates, or after 9999, or is an array: no claim may ever find them. */
+export async function checkStuck(
+  db: Db,
+  models: readonly LifecycleModel[],
+  termsOf: (model: LifecycleModel) => Terms,
+  repair: boolean,
+): Promise<CheckResult> {
+  const findings: Finding[] = []
+  for (const model of models) {
+    const collection = db.collection(model.collection)
+    const phases = [...model.phases.keys()]
+    const found = await stuckIds(collection, phases)
+    if (found.length === 0) continue
+    const look = new RepairLook(
+      collection,
+      () => termsOf(model),
+      phases,
+      new SkipList(systemClock),
+      () => systemClock.monotonicMs(),
+    )
+    const about = {
+      about: model.collection,
+      problem: `${documents(found.length)} with a lockedAt that may never come due (${listOf(found, found.length)})`,
+      advice: 'set them free: phaselock check --repair; replicas do it too, within a minute',
+    }
+    // It names the claim index: without one there is nothing to mend yet.
+    const may = repair && (await hasClaimIndex(collection))
+    findings.push(await mendable(about, may, () => repairAll(look)))
+  }
+  return { check: 'never due', said: 'none is hidden from claims', findings }
+}
+
+/** One query for each kind, so that each is a few keys of the claim index. */
+async function stuckIds(collection: Collection, phases: readonly string[]): Promise<unknown[]> {
+  const hint = (await hasClaimIndex(collection)) ? { hint: CLAIM_INDEX } : {}
+  const ids = new Map<string, unknown>()
+  for (const lockedAt of [{ $type: AFTER_DATES }, { $gt: PARKED_AT }, { $type: 'array' }]) {
+    const found = await collection
+      .find(
+        { phase: { $in: [...phases] }, lockedAt: lockedAt as never },
+        { projection: { _id: 1 }, limit: READ_LIMIT, ...hint },
+      )
+      .toArray()
+    for (const { _id } of found) ids.set(idKey(_id), _id)
+  }
+  return [...ids.values()]
+}
+
+async function repairAll(look: RepairLook): Promise<void> {
+  for (let round = 0; round < MOST_ROUNDS; round += 1) if ((await look.repair()).repaired.length === 0) return
+}
+
+/** Documents in phases that no lifecycle of theirs has, known here or registered by a replica. */
+export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
+  const registered = await db
+    .collection<{ _id: string; collection: string; phases?: string[] }>(LIFECYCLES_COLLECTION)
+    .find({}, { projection: { collection: 1, phases: 1 } })
+    .toArray()
+  const findings: Finding[] = []
+  for (const name of new Set(models.map((model) => model.collection))) {
+    const own = models.filter((model) => model.collection === name)
+    const known = new Set([
+      ...own.flatMap(({ phases, renames }) => [...phases.keys(), ...renames.map((rename) => rename.from)]),
+      ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases),
+    ])
+    const found: unknown[] = await db.collection(name).distinct('phase')
+    const unknown = found.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
+    for (const phase of unknown) {
+      const count = await db.collection(name).countDocuments({ phase } as Document, { limit: READ_LIMIT })
+      findings.push({
+        about: name,
+        problem: `${documents(count)} in the phase '${phase}', which ${own.map((model) => model.name).join(' and ')} doesn't have`,
+        advice: `they are never claimed: set a phase of ${[...known].join(', ')}, or declare renamed: { ${phase}: '...' }`,
+        repair: 'none',
+      })
+    }
+  }
+  return { check: 'phases', said: 'all are known', findings }
+}
+
+const documents = (count: number) =>
+  count === 1 ? '1 document' : `${count}${count >= READ_LIMIT ? '+' : ''} documents`
+
+const listOf = (ids: readonly unknown[], count: number) =>
+  `${ids.slice(0, SHOWN).map(shown).join(', ')}${count > SHOWN ? ', ...' : ''}`
+
+const shown = (id: unknown) => (typeof id === 'object' && id !== null ? JSON.stringify(id) : String(id))

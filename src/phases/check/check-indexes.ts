@@ -1,0 +1,96 @@
+import type { Collection, Db } from 'mongodb'
+import {
+  checkPlans,
+  collectionExists,
+  ensureLockIndexes,
+  Looks,
+  multikeyFields,
+  rebuildClaimIndex,
+  ServerClock,
+  STAND_IN_INDEX,
+  type Terms,
+  unusableLockIndexes,
+} from '../../lock/index.js'
+import { systemClock } from '../../time/index.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import { lookRequestOf } from '../engine/look-request.js'
+import { type CheckResult, type Finding, mendable } from './finding.js'
+
+const MISSING = 'it is missing'
+
+/** The two indexes of each collection: there, and of the right kind. */
+export async function checkIndexes(db: Db, collections: readonly string[], repair: boolean): Promise<CheckResult> {
+  const findings: Finding[] = []
+  for (const name of collections) {
+    const collection = db.collection(name)
+    if (await collectionExists(collection)) findings.push(...(await unusable(collection, repair)))
+  }
+  return { check: 'indexes', said: `2 on each of ${collections.length} collections`, findings }
+}
+
+/** That no array has spoilt the claim index, and that no rebuild of it was left half done. */
+export async function checkMultikey(db: Db, collections: readonly string[], repair: boolean): Promise<CheckResult> {
+  const findings: Finding[] = []
+  for (const name of collections) {
+    const collection = db.collection(name)
+    if (!(await collectionExists(collection))) continue
+    const found = (await isThere(collection, STAND_IN_INDEX)) ? leftover(name) : await multikey(collection)
+    if (found) findings.push(await mendable(found, repair, () => rebuildClaimIndex(collection)))
+  }
+  return { check: 'multikey', said: 'no claim index is', findings }
+}
+
+const leftover = (name: string) => ({
+  about: `index ${JSON.stringify(STAND_IN_INDEX)} of ${name}`,
+  problem: 'it is left from a rebuild of the claim index that is under way, or was interrupted',
+  advice: 'finish it: phaselock check --repair',
+})
+
+async function multikey(collection: Collection): Promise<Omit<Finding, 'repair'> | undefined> {
+  if (!(await hasClaimIndex(collection)) || !(await multikeyFields(collection)).includes('lockedAt')) return undefined
+  return {
+    about: `claim index of ${collection.collectionName}`,
+    problem:
+      'an array was once stored in lockedAt, so it is multikey: each look reads a key for every sleeping document',
+    advice: 'rebuild it while replicas go on: phaselock check --repair',
+  }
+}
+
+/** That claims and looks are bounded scans of them. */
+export async function checkQueryPlans(
+  db: Db,
+  models: readonly LifecycleModel[],
+  termsOf: (model: LifecycleModel) => Terms,
+): Promise<CheckResult> {
+  const serverClock = new ServerClock(systemClock)
+  const there = await Promise.all(models.map(({ collection }) => collectionExists(db.collection(collection))))
+  const requests = models.filter((_, i) => there[i]).map((model) => lookRequestOf(model, termsOf(model)))
+  const found = await checkPlans({ db, looks: new Looks(db, systemClock, serverClock), serverClock, requests })
+  const findings = found
+    // The indexes have a check of their own.
+    .filter(({ what }) => !what.startsWith('index {'))
+    .map(({ what, problem, advice }): Finding => ({ about: what, problem, advice, repair: 'none' }))
+  const asked = requests.reduce((sum, { phases, rules }) => sum + 3 * phases.length + rules.length, 0)
+  return { check: 'query plans', said: `${asked} claims and looks explained`, findings }
+}
+
+async function unusable(collection: Collection, repair: boolean): Promise<Finding[]> {
+  return Promise.all(
+    (await unusableLockIndexes(collection)).map(({ key, problem, command }) => {
+      const about = `index ${JSON.stringify(key)} of ${collection.collectionName}`
+      const found = { about, problem, advice: `run ${command}` }
+      return problem === MISSING
+        ? mendable(found, repair, () => ensureLockIndexes(collection))
+        : { ...found, repair: 'none' as const }
+    }),
+  )
+}
+
+/** Whether a query may name the claim index. */
+export const hasClaimIndex = async (collection: Collection): Promise<boolean> =>
+  (await unusableLockIndexes(collection)).every(({ key }) => !('lockedAt' in key))
+
+async function isThere(collection: Collection, key: object): Promise<boolean> {
+  const indexes = await collection.indexes()
+  return indexes.some((index) => JSON.stringify(index['key']) === JSON.stringify(key))
+}

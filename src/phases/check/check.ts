@@ -1,0 +1,43 @@
+import type { Db } from 'mongodb'
+import { readLockTimeouts, termsOf } from '../../lock/index.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import { checkClocks } from './check-clocks.js'
+import { checkPhases, checkShapes, checkStuck } from './check-documents.js'
+import { checkIndexes, checkMultikey, checkQueryPlans } from './check-indexes.js'
+import { checkLifecycles } from './check-lifecycles.js'
+import type { CheckResult } from './finding.js'
+
+export interface CheckOptions {
+  readonly db: Db
+  readonly models: readonly LifecycleModel[]
+  /** Also mends what is safe while replicas run: missing indexes, a multikey claim index, documents that never come due. */
+  readonly repair?: boolean | undefined
+}
+
+/**
+ * Looks over a database for what makes Phaselock slow, or leaves documents lying. Without `repair` nothing is changed. It reads
+ * whole collections, at the pace of one query after another.
+ * @throws what the driver throws when the database can't be reached
+ */
+export async function checkDatabase({ db, models, repair = false }: CheckOptions): Promise<CheckResult[]> {
+  const lockTimeouts = await readLockTimeouts(
+    db,
+    models.map((model) => model.name),
+  )
+  const terms = ({ name, settings }: LifecycleModel) => {
+    const { progress, legacyWriters, lockTimeoutMs } = settings
+    return termsOf(lockTimeouts.get(name)?.dueMs ?? lockTimeoutMs, { progress, legacyWriters })
+  }
+  const collections = [...new Set(models.map((model) => model.collection))]
+  return [
+    await checkLifecycles(db, models),
+    await checkIndexes(db, collections, repair),
+    // Arrays go before their index is rebuilt: it would be multikey again.
+    await checkStuck(db, models, terms, repair),
+    await checkMultikey(db, collections, repair),
+    await checkQueryPlans(db, models, terms),
+    await checkShapes(db, models),
+    await checkPhases(db, models),
+    await checkClocks(db),
+  ]
+}

@@ -1,0 +1,28 @@
+/** Something that a person should know of, and what to do about it. */
+export interface Finding {
+  /** What it is about: a collection, a lifecycle, an index. */
+  readonly about: string
+  readonly problem: string
+  readonly advice: string
+  /** `possible`: `--repair` does it without harm; `done`: it did. */
+  readonly repair: 'none' | 'possible' | 'done'
+}
+
+/** One check and what it found. */
+export interface CheckResult {
+  readonly check: string
+  /** In a few words, also where nothing was found: "2 indexes on each of 3 collections". */
+  readonly said: string
+  readonly findings: readonly Finding[]
+}
+
+/** A finding that `--repair` deals with: `mend` is called only then. */
+export async function mendable(
+  found: Omit<Finding, 'repair'>,
+  repair: boolean,
+  mend: () => Promise<unknown>,
+): Promise<Finding> {
+  if (!repair) return { ...found, repair: 'possible' }
+  await mend()
+  return { ...found, repair: 'done' }
+}

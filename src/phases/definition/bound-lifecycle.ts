@@ -1,0 +1,103 @@
+import type { Db, Document } from 'mongodb'
+import { InvalidLifecycle, NotAttached } from '../errors.js'
+import { OwnerClient } from '../owner/owner-client.js'
+import type {
+  EntryOf,
+  IdOf,
+  NewDocument,
+  OwnerOptions,
+  OwnerVerdict,
+  StateOf,
+  StoredDocument,
+  UnparkOptions,
+} from '../owner/owner-types.js'
+import type { Handler } from '../step.js'
+import type { LifecycleModel } from './lifecycle.js'
+
+/** A handler as the engine calls it; what it returned is checked at run time. */
+export type AnyHandler = Handler<string, Record<string, unknown>>
+
+type PhaseOf<G> = keyof G & string
+
+/**
+ * A lifecycle with its handlers: what a replica runs, and what an owner of its documents calls. The owner's methods are those
+ * of `OwnerClient`, each one conditional update; with `{ session }` they take part in the caller's transaction.
+ * @throws InvalidLifecycle when a working phase has no handler, or a handler is for a phase that has none
+ */
+export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
+  readonly name: string
+  private client: OwnerClient<Doc, EntryOf<G>, PhaseOf<G>> | undefined
+
+  constructor(
+    readonly model: LifecycleModel,
+    readonly handlers: Readonly<Record<string, AnyHandler>>,
+  ) {
+    this.name = model.name
+    const problems = handlerProblems(model, handlers)
+    if (problems.length > 0) throw new InvalidLifecycle(model.name, problems)
+  }
+
+  /** Gives the owner's methods below a database; a Replica does it for its lifecycles. */
+  attach(db: Db): this {
+    this.client = new OwnerClient(db, this.model)
+    return this
+  }
+
+  /**
+   * All that an owner may do with documents of this lifecycle, as an object of its own.
+   * @throws NotAttached before a database was given, as all methods below
+   */
+  owner(): OwnerClient<Doc, EntryOf<G>, PhaseOf<G>> {
+    if (!this.client) throw new NotAttached(this.name)
+    return this.client
+  }
+
+  /**
+   * Inserts a document in an entry phase; returns its `_id`.
+   * @throws InvalidDocument for an unknown phase; nothing is inserted then
+   */
+  insert(doc: NewDocument<Doc, EntryOf<G>>, options?: OwnerOptions): Promise<IdOf<Doc>> {
+    return this.owner().insert(doc, options)
+  }
+
+  /** @throws InvalidDocument for an unknown phase; nothing is inserted then */
+  insertMany(docs: readonly NewDocument<Doc, EntryOf<G>>[], options?: OwnerOptions): Promise<IdOf<Doc>[]> {
+    return this.owner().insertMany(docs, options)
+  }
+
+  find(id: IdOf<Doc>, options?: OwnerOptions): Promise<StoredDocument<Doc, PhaseOf<G>> | null> {
+    return this.owner().find(id, options)
+  }
+
+  /** Says what the owner wants; a state rule moves the document when nobody holds it. */
+  setState(id: IdOf<Doc>, state: StateOf<Doc>, options?: OwnerOptions): Promise<OwnerVerdict> {
+    return this.owner().setState(id, state, options)
+  }
+
+  /** Ends a sleep: due at once. */
+  wake(id: IdOf<Doc>, options?: OwnerOptions): Promise<OwnerVerdict> {
+    return this.owner().wake(id, options)
+  }
+
+  /** Gives a parked document another go. */
+  unpark(id: IdOf<Doc>, options?: UnparkOptions): Promise<OwnerVerdict> {
+    return this.owner().unpark(id, options)
+  }
+
+  /** Deletes a document outright, whoever holds it. */
+  remove(id: IdOf<Doc>, options?: OwnerOptions): Promise<OwnerVerdict> {
+    return this.owner().remove(id, options)
+  }
+}
+
+function handlerProblems(model: LifecycleModel, handlers: Readonly<Record<string, AnyHandler>>): string[] {
+  const working = [...model.phases.values()].filter((phase) => phase.kind === 'working').map((phase) => phase.name)
+  return [
+    ...working
+      .filter((name) => typeof handlers[name] !== 'function')
+      .map((name) => `working phase '${name}' has no handler`),
+    ...Object.keys(handlers)
+      .filter((name) => !working.includes(name))
+      .map((name) => `handler '${name}' isn't for a working phase; working: ${working.join(', ')}`),
+  ]
+}

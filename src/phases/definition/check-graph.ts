@@ -1,0 +1,126 @@
+import { isObject, keyProblems, meant } from './check-keys.js'
+
+/** A phase as the checks see it, whatever JavaScript passed. */
+export interface PhaseNode {
+  readonly next?: readonly string[]
+  readonly rest?: true
+  readonly final?: true
+  readonly entry?: boolean
+  readonly deadline?: { readonly after: string; readonly goTo: string; readonly setState?: string }
+  readonly keepFor?: string
+}
+
+export interface RuleNode {
+  readonly when: string
+  readonly from: readonly string[] | 'any'
+  readonly goTo: string
+  readonly setState?: string
+}
+
+export type Phases = Readonly<Record<string, PhaseNode>>
+
+/** The phases in which documents may be written: those marked `entry`, else the first one declared. */
+export function entryPhases(phases: Phases): string[] {
+  const marked = Object.keys(phases).filter((name) => phases[name]?.entry)
+  return marked.length > 0 ? marked : Object.keys(phases).slice(0, 1)
+}
+
+/** The phases that a rule takes documents from; `any`: all but the final ones and its own goal. */
+export function ruleSources(phases: Phases, rule: RuleNode): string[] {
+  if (rule.from !== 'any') return [...rule.from]
+  return Object.keys(phases).filter((name) => !phases[name]?.final && name !== rule.goTo)
+}
+
+/**
+ * What is wrong with a lifecycle's graph: keys that don't exist or are missing, names that aren't declared, phases that nothing leads to, working phases from
+ * which no resting or final one can be reached. An empty list: it can work.
+ */
+export function graphProblems(phases: Phases, rules: readonly RuleNode[], renamed: unknown = {}): string[] {
+  const names = Object.keys(phases)
+  if (names.length === 0) return ['it declares no phases']
+  const unusable = keyProblems(phases, rules)
+  if (unusable.length > 0) return unusable
+  const problems = [...shapeProblems(phases), ...nameProblems(phases, rules), ...renameProblems(phases, renamed)]
+  if (problems.length > 0) return problems
+  return [...unreachable(phases, rules, Object.values(renamed as Record<string, string>)), ...deadEnds(phases)]
+}
+
+function shapeProblems(phases: Phases): string[] {
+  return Object.entries(phases).flatMap(([name, phase]) => {
+    const kinds = [Array.isArray(phase?.next) && 'next', phase?.rest && 'rest', phase?.final && 'final'].filter(Boolean)
+    const problems: string[] = []
+    if (kinds.length !== 1) {
+      problems.push(`phase '${name}' must be one of working (next: [...]), resting (rest: true) or final (final: true)`)
+    }
+    if (name.startsWith('$') || name.includes('\0')) problems.push(`phase '${name}': a name can't start with '$'`)
+    if (phase?.final && phase.deadline) problems.push(`phase '${name}' is final and can't have a deadline; use keepFor`)
+    if (phase?.keepFor && !phase.final) problems.push(`phase '${name}' has keepFor but isn't final`)
+    if (phase?.final && phase.entry) problems.push(`phase '${name}' is final and can't be an entry`)
+    return problems
+  })
+}
+
+function nameProblems(phases: Phases, rules: readonly RuleNode[]): string[] {
+  const known = Object.keys(phases)
+  const unknown = (name: string, where: string) =>
+    known.includes(name)
+      ? []
+      : [`${where} names an unknown phase '${name}'${meant(name, known)}; known: ${known.join(', ')}`]
+  return [
+    ...Object.entries(phases).flatMap(([name, phase]) => [
+      ...(phase?.next ?? []).flatMap((next) => unknown(next, `phase '${name}'.next`)),
+      ...(phase?.deadline ? unknown(phase.deadline.goTo, `phase '${name}'.deadline.goTo`) : []),
+    ]),
+    ...rules.flatMap((rule) => [
+      ...(rule.from === 'any' ? [] : rule.from.flatMap((from) => unknown(from, `rule '${rule.when}'.from`))),
+      ...unknown(rule.goTo, `rule '${rule.when}'.goTo`),
+    ]),
+  ]
+}
+
+function renameProblems(phases: Phases, renamed: unknown): string[] {
+  if (!isObject(renamed)) return [`renamed must be an object such as { Old: 'New' }, got ${JSON.stringify(renamed)}`]
+  const known = Object.keys(phases)
+  return Object.entries(renamed).flatMap(([from, to]) => {
+    const problems: string[] = []
+    if (known.includes(from))
+      problems.push(`renamed '${from}' is declared still; drop the phase or the entry of renamed`)
+    if (from === '' || from.startsWith('$') || from.includes('\0'))
+      problems.push(`renamed '${from}' can't be a phase's name`)
+    if (typeof to !== 'string' || !known.includes(to)) {
+      problems.push(
+        `renamed '${from}' names an unknown phase '${to}'${meant(String(to), known)}; known: ${known.join(', ')}`,
+      )
+    }
+    return problems
+  })
+}
+
+function unreachable(phases: Phases, rules: readonly RuleNode[], renameTargets: readonly string[]): string[] {
+  const reached = new Set([...entryPhases(phases), ...renameTargets])
+  const edges = (name: string) => [
+    ...(phases[name]?.next ?? []),
+    ...(phases[name]?.deadline ? [phases[name]!.deadline!.goTo] : []),
+    ...rules.filter((rule) => ruleSources(phases, rule).includes(name)).map((rule) => rule.goTo),
+  ]
+  for (const name of reached) for (const next of edges(name)) reached.add(next)
+  return Object.keys(phases)
+    .filter((name) => !reached.has(name))
+    .map((name) => `phase '${name}' can't be reached: no entry, next, deadline or rule leads to it`)
+}
+
+function deadEnds(phases: Phases): string[] {
+  const ending = new Set(Object.keys(phases).filter((name) => phases[name]?.rest || phases[name]?.final))
+  for (let grown = true; grown; ) {
+    grown = false
+    for (const [name, phase] of Object.entries(phases)) {
+      if (!ending.has(name) && phase.next?.some((next) => ending.has(next))) {
+        ending.add(name)
+        grown = true
+      }
+    }
+  }
+  return Object.keys(phases)
+    .filter((name) => !ending.has(name))
+    .map((name) => `phase '${name}' has no way to an end: no resting or final phase can be reached from it`)
+}

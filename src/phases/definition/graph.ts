@@ -1,0 +1,84 @@
+import type { Duration } from '../../time/index.js'
+
+/** How long a document may stay in a phase, counted from when it entered it, and where it goes then. */
+export interface Deadline<Names extends string, State> {
+  readonly after: Duration
+  readonly goTo: Names
+  /** Compensation: what the owner's state becomes, unless the owner has changed it meanwhile. */
+  readonly setState?: State
+}
+
+/** A working phase names where it may go; a resting phase waits for its owner; a final phase is removed. */
+export type PhaseSpec<Names extends string, State> =
+  | {
+      readonly next: readonly Names[]
+      readonly entry?: boolean
+      readonly deadline?: Deadline<Names, State>
+      readonly rest?: never
+      readonly final?: never
+      readonly keepFor?: never
+    }
+  | {
+      readonly rest: true
+      readonly entry?: boolean
+      readonly deadline?: Deadline<Names, State>
+      readonly next?: never
+      readonly final?: never
+      readonly keepFor?: never
+    }
+  | {
+      readonly final: true
+      readonly keepFor?: Duration
+      readonly entry?: never
+      readonly deadline?: never
+      readonly next?: never
+      readonly rest?: never
+    }
+
+export type Graph<G, State> = { readonly [P in keyof G]: PhaseSpec<keyof G & string, State> }
+export type NextOf<S> = S extends { readonly next: readonly (infer N extends string)[] } ? N : never
+export type Working<G> = {
+  [P in keyof G]: G[P] extends { readonly next: readonly unknown[] } ? P : never
+}[keyof G] &
+  string
+
+/** "A document in one of these phases whose owner wants this state goes to that phase", with no handler. */
+export interface RuleSpec<Names extends string, State extends string> {
+  readonly when: State
+  /** `'any'`: every phase that isn't final, but for `goTo` itself. */
+  readonly from: readonly Names[] | 'any'
+  readonly goTo: Names
+  readonly setState?: State
+}
+
+/** Settings of a lifecycle, each with its unit in its value (`'30s'`). */
+export interface LifecycleSettingsSpec {
+  /** How long a lease lasts without a renewal: what a crash costs. Default 30s, at least 1s. */
+  readonly lockTimeout?: Duration
+  /** How long one step may run. Default 5m. */
+  readonly stepTimeout?: Duration
+  /** Errors in a row until the document is parked. Default 20. */
+  readonly maxAttempts?: number
+  /** How long documents sleep between looks and after errors. */
+  readonly backOff?: {
+    /** A waiting document sleeps for this share of the time waited so far, 0.01 to 1. Default 0.1. */
+    readonly share?: number
+    /** Once it has waited for longer than this, it sleeps for a whole lockTimeout each time. Default 2m. */
+    readonly patience?: Duration
+    /** The pause after the first error in a row; doubled with each further one, +-20 %. Default 1s. */
+    readonly firstError?: Duration
+    /** The longest pause after an error. Default 5m. */
+    readonly longestError?: Duration
+  }
+  /** Handlers that one replica runs at once. Default 32. */
+  readonly concurrency?: number
+  /** Claims without a recorded outcome until the document is parked as poison. Default 10. */
+  readonly maxClaims?: number
+  /**
+   * Whether writers of the old kind lease documents of this lifecycle too: by `lockedAt` alone, without `lockedBy`. Their
+   * leases are then told from sleeps, and nothing of theirs is overwritten. Default false. See docs/upgrading.md.
+   */
+  readonly legacyWriters?: boolean
+  /** Renames the field that holds all of Phaselock's beyond its seven names. Default `progress`. */
+  readonly fields?: { readonly progress?: string }
+}

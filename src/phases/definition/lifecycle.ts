@@ -1,0 +1,149 @@
+import { type Rename, type StateRule } from '../../lock/index.js'
+import { durationMs, InvalidDuration } from '../../time/index.js'
+import { InvalidLifecycle } from '../errors.js'
+import type { StateOf } from '../owner/owner-types.js'
+import type { Handler, Step } from '../step.js'
+import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
+import { entryPhases, graphProblems, type PhaseNode, type Phases, type RuleNode, ruleSources } from './check-graph.js'
+import type { Graph, LifecycleSettingsSpec, NextOf, RuleSpec, Working } from './graph.js'
+import { onPhase } from './on-phase.js'
+import { type LifecycleSettings, parseSettings } from './settings.js'
+
+/** A phase as the engine uses it. */
+export interface Phase {
+  readonly name: string
+  readonly kind: 'working' | 'resting' | 'final'
+  readonly next: readonly string[]
+  readonly deadline:
+    | { readonly afterMs: number; readonly goTo: string; readonly setState: string | undefined }
+    | undefined
+  /** Of a final phase: how long a document is kept, 0: removed at once. */
+  readonly keepForMs: number
+}
+
+/** What the engine needs of a lifecycle, without the types of its document and graph. */
+export interface LifecycleModel {
+  readonly name: string
+  readonly collection: string
+  readonly phases: ReadonlyMap<string, Phase>
+  readonly entries: readonly string[]
+  readonly rules: readonly StateRule[]
+  /** Phases of older versions. */
+  readonly renames: readonly Rename[]
+  readonly settings: LifecycleSettings
+}
+
+/** The state machine of one kind of document: its collection, phases, rules and settings. */
+export interface Lifecycle<Doc, G> {
+  readonly name: string
+  readonly phases: G
+  readonly model: LifecycleModel
+  /** Gives each working phase its handler. */
+  handle(handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc> }): BoundLifecycle<Doc, G>
+  /** Nest: a decorator bound to this lifecycle, so that the method below it is checked against the phase. */
+  OnPhase<P extends Working<G>>(
+    phase: P,
+  ): (proto: object, key: string | symbol, method: TypedPropertyDescriptor<Handler<NextOf<G[P]>, Doc>>) => void
+  /** Types only: `typeof gateway.$step.Creating`. */
+  readonly $step: { readonly [P in Working<G>]: Step<NextOf<G[P]>, Doc> }
+  readonly $doc: Doc
+}
+
+interface Owned {
+  readonly state?: string
+}
+
+/** A document may do without a state (the check by key keeps such a type from being refused as a weak one), but not have another type of it. */
+type OwnerOf<Doc> = 'state' extends keyof Doc ? Owned : object
+
+/** A phase that is declared can't have another's name. */
+type Renamed<Names extends string> = Readonly<Record<string, Names>> & { readonly [P in Names]?: never }
+
+/** What `define` takes. */
+export interface LifecycleSpec<Doc, G> extends LifecycleSettingsSpec {
+  readonly name: string
+  readonly collection: string
+  readonly phases: G
+  readonly rules?: readonly RuleSpec<NoInfer<keyof G & string>, NoInfer<StateOf<Doc>>>[]
+  /**
+   * Phases that an older version had and this one hasn't, each with the phase that takes its place: documents in them go on
+   * there as soon as no replica of the older version holds them. See docs/upgrading.md.
+   */
+  readonly renamed?: Renamed<NoInfer<keyof G & string>>
+}
+
+/**
+ * Begins a lifecycle for documents of type `Doc`. Two calls because TypeScript has no partial inference: the first fixes
+ * `Doc` by hand, the second infers the graph.
+ * @throws InvalidLifecycle (from `define`) listing every problem: unknown settings, names that aren't declared, phases
+ *   that can't be reached, working phases with no way to an end
+ */
+export function lifecycleOf<Doc extends OwnerOf<Doc>>(): {
+  define<const G extends Graph<G, StateOf<Doc>>>(spec: LifecycleSpec<Doc, G>): Lifecycle<Doc, G>
+} {
+  return {
+    define(spec) {
+      const model = modelOf(spec)
+      return {
+        name: model.name,
+        phases: spec.phases,
+        model,
+        handle: (handlers) => new BoundLifecycle(model, handlers as unknown as Readonly<Record<string, AnyHandler>>),
+        OnPhase: (phase) => onPhase(model, phase),
+        $step: undefined as never,
+        $doc: undefined as never,
+      }
+    },
+  }
+}
+
+function modelOf(spec: object): LifecycleModel {
+  const { name, collection, phases, rules = [], renamed = {}, ...settings } = spec as Record<string, unknown>
+  const problems: string[] = []
+  for (const [field, value] of Object.entries({ name, collection })) {
+    if (typeof value !== 'string' || value === '')
+      problems.push(`${field} must be a text, got ${JSON.stringify(value)}`)
+  }
+  const nodes = (phases ?? {}) as Phases
+  problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
+  const parsed = parseSettings(settings)
+  if ('problems' in parsed) problems.push(...parsed.problems)
+  const model = 'settings' in parsed && problems.length === 0 ? buildPhases(nodes, problems) : undefined
+  if (!model || !('settings' in parsed) || problems.length > 0) throw new InvalidLifecycle(String(name), problems)
+  return {
+    name: name as string,
+    collection: collection as string,
+    phases: model,
+    entries: entryPhases(nodes),
+    rules: (rules as RuleNode[]).map((rule) => ({ ...rule, from: ruleSources(nodes, rule) })),
+    renames: Object.entries(renamed as Record<string, string>).map(([from, to]) => ({ from, to })),
+    settings: parsed.settings,
+  }
+}
+
+function buildPhases(nodes: Phases, problems: string[]): Map<string, Phase> {
+  const ms = (value: string | undefined, where: string) => {
+    try {
+      return value === undefined ? 0 : durationMs(value)
+    } catch (error) {
+      if (!(error instanceof InvalidDuration)) throw error
+      problems.push(`${where}: ${error.message}`)
+      return 0
+    }
+  }
+  const phaseOf = ([name, node]: [string, PhaseNode]): [string, Phase] => [
+    name,
+    {
+      name,
+      kind: node.final ? 'final' : node.rest ? 'resting' : 'working',
+      next: node.next ?? [],
+      deadline: node.deadline && {
+        afterMs: ms(node.deadline.after, `phase '${name}'.deadline.after`),
+        goTo: node.deadline.goTo,
+        setState: node.deadline.setState,
+      },
+      keepForMs: ms(node.keepFor, `phase '${name}'.keepFor`),
+    },
+  ]
+  return new Map(Object.entries(nodes).map(phaseOf))
+}

@@ -1,0 +1,30 @@
+import { InvalidLifecycle } from '../errors.js'
+import type { LifecycleModel } from './lifecycle.js'
+
+/** A class's methods that handle phases, by lifecycle; kept on the class itself, so no registry outlives it. */
+const HANDLED = Symbol.for('phaselock:handled')
+
+export interface HandledPhase {
+  readonly lifecycle: string
+  readonly phase: string
+  readonly method: string | symbol
+}
+
+export function onPhase(model: LifecycleModel, phase: string) {
+  return (proto: object, key: string | symbol): void => {
+    if (model.phases.get(phase)?.kind !== 'working') {
+      const working = [...model.phases.values()].filter((p) => p.kind === 'working').map((p) => p.name)
+      throw new InvalidLifecycle(model.name, [`OnPhase('${phase}'): expected a working phase (${working.join(', ')})`])
+    }
+    const own = Object.hasOwn(proto, HANDLED) ? (proto as never)[HANDLED] : [...handledPhases(proto)]
+    Object.defineProperty(proto, HANDLED, {
+      value: [...own, { lifecycle: model.name, phase, method: key }],
+      configurable: true,
+    })
+  }
+}
+
+/** The phases that an instance's methods handle, inherited ones included. */
+export function handledPhases(instance: object): readonly HandledPhase[] {
+  return (instance as { [HANDLED]?: HandledPhase[] })[HANDLED] ?? []
+}

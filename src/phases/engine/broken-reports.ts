@@ -1,0 +1,135 @@
+import { type ClaimResult, idKey, type OddField, type Refused } from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import type { Logger } from '../logger.js'
+import type { BrokenDocument, BrokenReason, ReplicaObserver } from './observer.js'
+
+const MOST_REMEMBERED = 10_000
+const LINES_A_MINUTE = 10
+const MINUTE_MS = 60_000
+const FOUND_LIMIT = 300
+
+/**
+ * Tells of documents that aren't as they should be: each once, the log no more than ten lines a minute. A field that is left
+ * alone is logged once for its kind, as it may be so in all of an owner's documents.
+ */
+export class BrokenReports {
+  private told = new Set<string>()
+  private readonly kindsLogged = new Set<string>()
+  private windowFromMs = Number.NEGATIVE_INFINITY
+  private lines = 0
+  private unlogged = 0
+
+  constructor(
+    private readonly lifecycle: string,
+    private readonly progress: string,
+    private readonly observer: Required<ReplicaObserver>,
+    private readonly logger: Logger,
+    private readonly clock: Clock,
+  ) {}
+
+  /** What a claim has found. */
+  claimed({ broken, odd, refused }: ClaimResult): void {
+    const fieldsOf = new Map(odd.map(({ id, fields }) => [idKey(id), fields]))
+    for (const id of broken) {
+      this.putAside(id, fieldsOf.get(idKey(id)) ?? [])
+      fieldsOf.delete(idKey(id))
+    }
+    for (const { id } of odd) this.odd(id, fieldsOf.get(idKey(id)) ?? [])
+    for (const one of refused) this.refused(one)
+  }
+
+  /** Because its `progress` or `phase` is the owner's, or its `_id` can't be matched. */
+  private putAside(id: unknown, fields: readonly OddField[]): void {
+    const why = fields.find(({ field }) => field === 'phase' || field === '_id')
+    const found = why ? why.found : `a ${this.progress} of another shape than Phaselock's`
+    this.tell({ id, reason: why ? (why.field as BrokenReason) : 'progress', found, fate: 'putAside' })
+  }
+
+  private odd(id: unknown, fields: readonly OddField[]): void {
+    for (const { field, found, isMended } of fields) {
+      this.tell({ id, reason: field as BrokenReason, found, fate: isMended ? 'mended' : 'leftAlone' })
+    }
+  }
+
+  /** Its `lockedAt` was one that no claim finds. */
+  repaired(id: unknown, found: string): void {
+    this.tell({ id, reason: 'lockedAt', found, fate: 'mended' })
+  }
+
+  refused({ id, error }: Refused): void {
+    this.tell({ id, reason: reasonOf(error), found: error.message.slice(0, FOUND_LIMIT), fate: 'skipped' })
+  }
+
+  /** Documents whose phase is no text: nobody claims them. */
+  phase(found: string): void {
+    this.tell({ id: null, reason: 'phase', found, fate: 'leftAlone' })
+  }
+
+  private tell(about: Omit<BrokenDocument, 'lifecycle'>): void {
+    const event: BrokenDocument = { lifecycle: this.lifecycle, ...about }
+    const key = `${event.reason} ${event.fate} ${event.id === null ? event.found : idKey(event.id)}`
+    if (this.told.has(key)) return
+    if (this.told.size >= MOST_REMEMBERED) this.told = new Set()
+    this.told.add(key)
+    this.observer.broken(event)
+    this.log(event)
+  }
+
+  private log(event: BrokenDocument): void {
+    if (event.fate === 'leftAlone') {
+      const kind = `${event.reason} ${event.found}`
+      if (this.kindsLogged.has(kind)) return
+      this.kindsLogged.add(kind)
+    }
+    const now = this.clock.monotonicMs()
+    if (now - this.windowFromMs >= MINUTE_MS) {
+      this.windowFromMs = now
+      this.lines = 0
+    }
+    this.lines += 1
+    if (this.lines > LINES_A_MINUTE) {
+      this.unlogged += 1
+      return
+    }
+    const more = this.unlogged > 0 ? ` (and ${this.unlogged} more before that were not logged)` : ''
+    this.unlogged = 0
+    this.logger.warn(`${lineOf(event)}${more}`, { ...event })
+  }
+}
+
+function lineOf({ lifecycle, id, reason, found, fate }: BrokenDocument): string {
+  if (reason === 'phase' && fate === 'leftAlone') {
+    return `${lifecycle}: documents whose phase is ${found} are left alone; expected a text`
+  }
+  const document = `${lifecycle} ${shown(id)}`
+  switch (fate) {
+    case 'mended':
+      return `${document}: its ${reason} was ${found}; mended`
+    case 'leftAlone':
+      return `${document}: its ${reason} is ${found}; it stays, and counts as missing (further ones are not logged)`
+    case 'putAside':
+      return `${document} has ${found} (${reason}): put aside (lockedAt 9999-12-31), nothing else of it was changed`
+    case 'skipped':
+      return `${document} refuses writes (${reason}): ${found}; it is left alone for a while, the others go on`
+  }
+}
+
+const CODES: Readonly<Record<number, BrokenReason>> = {
+  10334: 'tooLarge',
+  17419: 'tooLarge',
+  17280: 'tooLarge',
+  121: 'validator',
+  11000: 'uniqueIndex',
+  11001: 'uniqueIndex',
+  40400: 'progress',
+}
+
+function reasonOf(error: Error): BrokenReason {
+  return CODES[Number((error as { code?: unknown }).code)] ?? 'refused'
+}
+
+/** An `_id` of any type, for a line of the log. */
+function shown(id: unknown): string {
+  const text = typeof id === 'object' && id !== null && Object.getPrototypeOf(id) === Object.prototype
+  return (text ? JSON.stringify(id) : String(id)).slice(0, 200)
+}

@@ -1,0 +1,189 @@
+import { type EndKind, errorPauseMs, type StepEnd } from '../../lock/index.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import { StepTimeout, Unavailable } from '../errors.js'
+import { deadlineOf, type Held } from './held.js'
+import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
+import { recordedError } from './recorded-error.js'
+import type { Settled, StepRun } from './step-run.js'
+
+/** How a document's turn ends: what is to be recorded. */
+export type Ending = Omit<StepEnd, 'lease'>
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** What of a replica's situation an ending depends on. */
+export interface Situation {
+  /** The server's time by estimate. */
+  readonly now: Date
+  readonly random: () => number
+  /** A chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
+  readonly yields: boolean
+}
+
+/** Turns what a handler did into what is recorded: one rule for each way to end. */
+export class Endings {
+  private readonly progress: string
+
+  constructor(private readonly model: LifecycleModel) {
+    this.progress = model.settings.progress
+  }
+
+  /** The ending of a document that needs no handler: poison, past its deadline, or resting until it. */
+  withoutHandler(held: Held, situation: Situation): Ending | undefined {
+    const claims = held.document[this.progress]?.claims ?? 1
+    if (claims > this.model.settings.maxClaims) {
+      const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
+      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error: null }, 0)
+    }
+    const deadline = deadlineOf(held, this.progress)
+    if (deadline && deadline <= situation.now) return this.ending(held, this.deadlineMove(held), 0)
+    if (held.phase.kind === 'resting') return this.ending(held, { kind: 'sleepUntilDeadline', step: null }, 0)
+    return undefined
+  }
+
+  /** The ending after a handler's run. */
+  after(held: Held, run: StepRun, settled: Settled, situation: Situation): Ending {
+    const ms = run.ranMs()
+    const deadlinePassed = run.aborted?.why === 'deadline'
+    if (settled.kind === 'abandoned') {
+      if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
+      return this.afterError(held, new StepTimeout(this.model.settings.stepTimeoutMs), ms, situation)
+    }
+    if (settled.kind === 'threw') {
+      if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
+      return this.afterThrow(held, run, settled.error, ms, situation)
+    }
+    let outcome: ReadOutcome
+    try {
+      outcome = readOutcome(settled.value, run.context, held.phase, this.progress)
+    } catch (error) {
+      return this.afterError(held, error, ms, situation)
+    }
+    if (deadlinePassed && outcome.kind !== 'moveTo') return this.ending(held, this.deadlineMove(held), ms, outcome.set)
+    return this.ending(held, this.endOf(held, outcome, situation), ms, outcome.set)
+  }
+
+  /** The ending of a document whose step hasn't begun, or had to be stopped through no fault of its own. */
+  released(held: Held, ms = 0): Ending {
+    return this.ending(held, { kind: 'released', step: this.stepName(held) }, ms)
+  }
+
+  /** What is recorded instead of an outcome that the server refused for the document's own sake. */
+  afterRejection(held: Held, error: Error, ms: number, situation: Situation): Ending {
+    return this.afterError(held, error, ms, situation)
+  }
+
+  /** The last resort for a document that takes neither its outcome nor an error: no write that makes it bigger. */
+  putAside(held: Held, refused: Ending, error: Error): Ending {
+    const why = refused.end.kind === 'park' ? `${refused.end.reason}; ` : ''
+    const reason = `${why}this could not be stored: ${error.message}`
+    return this.ending(held, { kind: 'putAside', step: this.stepName(held), reason }, refused.ms)
+  }
+
+  /** @throws InvalidOutcome for a set that no outcome may have either */
+  checkpoint(held: Held, set: Fields, ms: number): Ending {
+    const fields = readSet(set, this.progress)
+    return { ...this.ending(held, { kind: 'checkpoint', step: this.stepName(held) }, ms, fields), stale: [] }
+  }
+
+  /** How long a document entering a phase sleeps: until its deadline when it rests, until its removal when it's final. */
+  private arrival(to: string): Extract<EndKind, { kind: 'moveTo' }>['arrival'] {
+    const phase = this.model.phases.get(to)
+    if (phase?.kind === 'final') return { kind: 'sleep', ms: phase.keepForMs }
+    if (phase?.kind === 'resting' && phase.deadline) return { kind: 'sleep', ms: phase.deadline.afterMs }
+    return { kind: 'atOnce' }
+  }
+
+  private endOf(held: Held, outcome: ReadOutcome, situation: Situation): EndKind {
+    const step = this.stepName(held)
+    switch (outcome.kind) {
+      case 'again':
+        return { kind: 'again', step, nextStep: outcome.step, keepsLease: !situation.yields }
+      case 'wait':
+        return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
+      case 'moveTo': {
+        const arrival = this.arrival(outcome.phase)
+        return { kind: 'moveTo', step, to: outcome.phase, arrival, by: 'handler', reason: null }
+      }
+      case 'park':
+        return { kind: 'park', step, reason: outcome.reason, error: null }
+    }
+  }
+
+  private deadlineMove(held: Held): EndKind {
+    const { goTo, setState, afterMs } = held.phase.deadline!
+    return {
+      kind: 'moveTo',
+      step: this.stepName(held),
+      to: goTo,
+      arrival: this.arrival(goTo),
+      by: 'deadline',
+      reason: `longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`,
+      setState: setState === undefined ? undefined : { ifState: held.document['state'] ?? null, state: setState },
+    }
+  }
+
+  private afterThrow(held: Held, run: StepRun, error: unknown, ms: number, situation: Situation): Ending {
+    if (error instanceof Unavailable) {
+      const forMs = error.retryAfterMs ?? null
+      return this.ending(held, { kind: 'unavailable', step: this.stepName(held), reason: error.reason, forMs }, ms)
+    }
+    if (run.aborted?.why === 'step timeout') {
+      return this.afterError(held, new StepTimeout(this.model.settings.stepTimeoutMs), ms, situation)
+    }
+    // It was asked to stop for the replica's sake: no attempt is used.
+    if (run.aborted) return this.released(held, ms)
+    return this.afterError(held, error, ms, situation)
+  }
+
+  private afterError(held: Held, thrown: unknown, ms: number, situation: Situation): Ending {
+    const error = recordedError(thrown)
+    const attempt = 1 + (held.document[this.progress]?.attempts ?? 0)
+    const { maxAttempts } = this.model.settings
+    if (attempt >= maxAttempts) {
+      const reason = `${attempt} errors in a row, the last: ${error.message}`
+      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, ms)
+    }
+    const pauseMs = errorPauseMs(attempt, situation.random(), this.model.settings.backOff)
+    return { ...this.ending(held, { kind: 'error', step: this.stepName(held), error }, ms), pauseMs }
+  }
+
+  private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
+    const wakeBy = deadlineOf(held, this.progress)
+    return { end, ms, set, wakeBy, stale: this.staleFields(held, end) }
+  }
+
+  /** Fields of progress that this document has and the ending makes untrue. */
+  private staleFields(held: Held, end: EndKind): string[] {
+    const gone = STALE_AFTER[end.kind]
+    const progress = held.document[this.progress] ?? {}
+    const fields = gone.filter((field) => field in progress)
+    if (end.kind === 'again' && end.nextStep === null && 'step' in progress) fields.push('step')
+    return fields
+  }
+
+  /** An owner may have put anything there. */
+  private stepName(held: Held): string | null {
+    const step: unknown = held.document[this.progress]?.step
+    return typeof step === 'string' ? step : null
+  }
+
+  private waitingFor(held: Held): string {
+    const reason = held.document[this.progress]?.waitingFor
+    return typeof reason === 'string' ? `, waiting for: ${reason}` : ''
+  }
+}
+
+/** A move drops what belongs to the phase that is left by itself (see progressAcrossPhases). */
+const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
+  again: ['waitingFor', 'waitingSince', 'resumeAt', 'error'],
+  wait: ['error'],
+  unavailable: [],
+  moveTo: [],
+  park: ['waitingFor', 'waitingSince', 'resumeAt'],
+  error: ['waitingFor', 'waitingSince'],
+  released: ['resumeAt'],
+  checkpoint: [],
+  putAside: [],
+  sleepUntilDeadline: ['waitingFor', 'waitingSince', 'error'],
+}

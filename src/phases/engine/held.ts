@@ -1,0 +1,39 @@
+import type { Document } from 'mongodb'
+import { isValid, type Lease } from '../../lock/index.js'
+import type { Phase } from '../definition/lifecycle.js'
+import type { StepRun } from './step-run.js'
+
+/** A document that this replica holds, from its claim to the end of its lease. */
+export interface Held {
+  /** As of the claim, the last refresh, or what this replica itself has stored since. */
+  document: Document
+  /** Monotonic time of the read that `document` comes from. */
+  readAtMs: number
+  readonly lease: Lease
+  readonly phase: Phase
+  /** Monotonic time of the claim: a chain of steps that goes on for long yields. */
+  readonly claimedAtMs: number
+  /** The step that runs now. */
+  run: StepRun | undefined
+}
+
+/** When the document entered its phase, as the server has it. */
+export function enteredAt(held: Held, progress: string): Date | undefined {
+  const since = held.document[progress]?.since
+  return since instanceof Date && isValid(since) ? since : undefined
+}
+
+/** When its phase's deadline is (server time), null when it has none. */
+export function deadlineOf(held: Held, progress: string): Date | null {
+  const since = enteredAt(held, progress)
+  return held.phase.deadline && since ? new Date(since.getTime() + held.phase.deadline.afterMs) : null
+}
+
+/** How long it has waited so far: since it was last touched, or recorded a step, or entered its phase; 0 when none is known. */
+export function waitedMs(held: Held, progress: string, now: Date): number {
+  const { since, at } = held.document[progress] ?? {}
+  const times = [held.document['updatedAt'], at, since]
+    .filter((date) => date instanceof Date && date <= now)
+    .map((date) => date.getTime())
+  return times.length > 0 ? now.getTime() - Math.max(...times) : 0
+}

@@ -1,0 +1,82 @@
+import type { RecordedOutcome } from '../../lock/index.js'
+
+export interface StepEnded {
+  readonly lifecycle: string
+  readonly phase: string
+  /** The phase that follows; the same unless the document moved. */
+  readonly to: string
+  readonly id: unknown
+  readonly step: string | null
+  readonly outcome: RecordedOutcome
+  readonly reason: string | null
+  readonly ms: number
+}
+
+export interface LeaseLoss {
+  readonly lifecycle: string
+  readonly id: unknown
+  readonly token: string
+  /**
+   * `refused`: an outcome came late and changed nothing; `movedOn`: the same, but whether it had been recorded before can't
+   * be told; `renewal`: a renewal found another holder, the step's signal was aborted; `abandoned`: the outcome of a
+   * handler that had been given up.
+   */
+  readonly how: 'refused' | 'movedOn' | 'renewal' | 'abandoned'
+}
+
+export interface Claiming {
+  readonly lifecycle: string
+  readonly phase: string
+  readonly claimed: number
+  /** Candidates that went to another replica. */
+  readonly lost: number
+}
+
+export interface Ticked {
+  readonly seconds: number
+  readonly error?: unknown
+}
+
+/** A document that isn't as Phaselock needs it; the others go on. Told once for each document and reason. */
+export interface BrokenDocument {
+  readonly lifecycle: string
+  readonly id: unknown
+  /**
+   * What is wrong with it: a field by its name, with another type in it; or why it refuses writes: `tooLarge`, `validator`,
+   * `uniqueIndex`, `refused`, and `_id` where no command matches it.
+   */
+  readonly reason: BrokenReason
+  /** What was found there ('a text'), or the server's message. */
+  readonly found: string
+  /**
+   * `mended`: it has a sound value now; `leftAlone`: it stays, and counts as missing; `putAside`: `lockedAt` is 9999-12-31
+   * and nothing else of it was changed; `skipped`: it refuses writes, this replica tries again after growing pauses.
+   */
+  readonly fate: 'mended' | 'leftAlone' | 'putAside' | 'skipped'
+}
+
+export type BrokenReason =
+  | 'lockedAt'
+  | 'lockedBy'
+  | 'fence'
+  | 'createdAt'
+  | 'updatedAt'
+  | 'phase'
+  | 'progress'
+  | '_id'
+  | 'tooLarge'
+  | 'validator'
+  | 'uniqueIndex'
+  | 'refused'
+
+/** What happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
+export interface ReplicaObserver {
+  claimed?(event: Claiming): void
+  stepEnded?(event: StepEnded): void
+  leaseLost?(event: LeaseLoss): void
+  /** A state rule moved documents. */
+  ruled?(event: { lifecycle: string; state: string; to: string; count: number }): void
+  broken?(event: BrokenDocument): void
+  removed?(event: { lifecycle: string; phase: string; count: number }): void
+  ticked?(event: Ticked): void
+}

@@ -1,0 +1,133 @@
+import { BSON } from 'mongodb'
+import { isValid } from '../../lock/index.js'
+import { type Duration, durationMs } from '../../time/index.js'
+import type { Phase } from '../definition/lifecycle.js'
+import { InvalidOutcome } from '../errors.js'
+import { RESERVED_FIELDS } from '../outcome.js'
+import { MADE_BY, type StepContext } from './step-context.js'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** An outcome whose every field has been looked at: handlers may be JavaScript, or have used `any`. */
+export type ReadOutcome =
+  | { readonly kind: 'again'; readonly step: string | null; readonly set: Fields | undefined }
+  | { readonly kind: 'wait'; readonly reason: string; readonly forMs: number | null; readonly set: Fields | undefined }
+  | { readonly kind: 'moveTo'; readonly phase: string; readonly set: Fields | undefined }
+  | { readonly kind: 'park'; readonly reason: string; readonly set: Fields | undefined }
+
+const EXPECTED = 'expected the result of step.again(), step.wait(), step.moveTo() or step.park()'
+const REASON_LIMIT = 1_000
+const DOCUMENT_LIMIT = 16 * 1024 * 1024
+/** The server's own limit for nested documents. */
+const MOST_LEVELS = 100
+
+/**
+ * What a handler returned, checked at run time.
+ * @throws InvalidOutcome that says what was expected and what came; nothing is stored then
+ */
+export function readOutcome(value: unknown, context: StepContext, phase: Phase, progressField: string): ReadOutcome {
+  if (typeof value !== 'object' || value === null) {
+    const what = value === undefined ? 'nothing' : String(value)
+    throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
+  }
+  const outcome = value as Record<string | symbol, unknown>
+  const { kind } = outcome
+  if (outcome[MADE_BY] !== undefined && outcome[MADE_BY] !== context) {
+    throw new InvalidOutcome(`the handler of phase '${phase.name}' returned an outcome of another step; ${EXPECTED}`)
+  }
+  const set = readSet(outcome['set'], progressField)
+  switch (kind) {
+    case 'again':
+      return { kind, step: readName(outcome['step']), set }
+    case 'wait':
+      return { kind, reason: readReason(outcome['reason'], kind), forMs: readFor(outcome['for']), set }
+    case 'moveTo':
+      return { kind, phase: readPhase(outcome['phase'], phase), set }
+    case 'park':
+      return { kind, reason: readReason(outcome['reason'], kind), set }
+    default:
+      throw new InvalidOutcome(
+        `the handler of phase '${phase.name}' returned kind ${JSON.stringify(kind)}; ${EXPECTED}`,
+      )
+  }
+}
+
+function readPhase(to: unknown, phase: Phase): string {
+  if (typeof to === 'string' && phase.next.includes(to)) return to
+  throw new InvalidOutcome(
+    `moveTo(${JSON.stringify(to)}): from '${phase.name}' expected one of ${phase.next.join(', ')}`,
+  )
+}
+
+function readName(step: unknown): string | null {
+  if (step === undefined) return null
+  if (typeof step === 'string' && step !== '') return step
+  throw new InvalidOutcome(`again: expected a step's name, got ${JSON.stringify(step)}`)
+}
+
+function readReason(reason: unknown, kind: string): string {
+  if (typeof reason === 'string' && reason !== '') return reason.slice(0, REASON_LIMIT)
+  throw new InvalidOutcome(`${kind}: expected a reason, got ${JSON.stringify(reason)}`)
+}
+
+function readFor(value: unknown): number | null {
+  if (value === undefined) return null
+  try {
+    return durationMs(value as Duration)
+  } catch (error) {
+    throw new InvalidOutcome(`wait: for: ${(error as Error).message}`)
+  }
+}
+
+/**
+ * The owner's fields that an outcome or a checkpoint stores.
+ * @throws InvalidOutcome for fields that are not the owner's, names and values that can't be stored as they are
+ */
+export function readSet(set: unknown, progressField: string): Fields | undefined {
+  if (set === undefined) return undefined
+  if (typeof set !== 'object' || set === null || Array.isArray(set)) {
+    throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${JSON.stringify(set)}`)
+  }
+  const reserved: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== 'progress'), progressField]
+  for (const name of Object.keys(set)) {
+    if (reserved.includes(name)) {
+      throw new InvalidOutcome(`set: '${name}' is written by Phaselock or by the document's owner; choose another name`)
+    }
+    if (name === '' || name.startsWith('$') || name.includes('.') || name.includes('\0')) {
+      throw new InvalidOutcome(`set: '${name}' can't be a field's name here: expected none of '$' in front, '.', NUL`)
+    }
+  }
+  let size: number
+  try {
+    requireStorable(set, [])
+    size = BSON.calculateObjectSize(set as BSON.Document)
+  } catch (error) {
+    if (error instanceof InvalidOutcome) throw error
+    throw new InvalidOutcome(`set: can't be stored: ${(error as Error).message}`)
+  }
+  if (size > DOCUMENT_LIMIT) {
+    throw new InvalidOutcome(
+      `set: ${Math.ceil(size / 1024 / 1024)} MB is more than a document can hold (16 MB); store what is big elsewhere`,
+    )
+  }
+  return Object.keys(set).length > 0 ? (set as Fields) : undefined
+}
+
+/** What the driver would drop or store as something else without a word. */
+function requireStorable(value: unknown, path: readonly string[]): void {
+  if (typeof value === 'function' || typeof value === 'symbol') {
+    throw new InvalidOutcome(`set: '${path.join('.')}' is a ${typeof value}, which can't be stored`)
+  }
+  if (typeof value !== 'object' || value === null) return
+  if (value instanceof Date) {
+    if (isValid(value)) return
+    throw new InvalidOutcome(`set: '${path.join('.')}' is an invalid date, which would be stored as 1970-01-01`)
+  }
+  if (path.length > MOST_LEVELS) throw new InvalidOutcome(`set: deeper than ${MOST_LEVELS} levels, or a cycle`)
+  if (!Array.isArray(value) && Object.getPrototypeOf(value) !== Object.prototype) return
+  for (const [name, inner] of Object.entries(value)) {
+    const isPlain =
+      inner === null || (typeof inner !== 'object' && typeof inner !== 'function' && typeof inner !== 'symbol')
+    if (!isPlain) requireStorable(inner, [...path, name])
+  }
+}

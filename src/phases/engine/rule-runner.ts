@@ -1,0 +1,78 @@
+import type { Collection, Document, Filter, IndexSpecification } from 'mongodb'
+import {
+  CLAIM_INDEX,
+  ID_INDEX,
+  idsOf,
+  onClaimIndex,
+  type Refused,
+  type Rename,
+  renameLook,
+  renameUpdate,
+  ruleLook,
+  ruleUpdate,
+  type SkipList,
+  STATE_INDEX,
+  type StateRule,
+  type Terms,
+  writeAround,
+} from '../../lock/index.js'
+
+const BATCH = 1_000
+
+export interface MoveResult {
+  readonly moved: number
+  /** Documents that refuse to be moved for their own sake; all others were moved. */
+  readonly refused: readonly Refused[]
+}
+
+interface Move {
+  readonly look: Filter<Document>
+  readonly hint: IndexSpecification
+  readonly update: (ids: readonly unknown[]) => [Filter<Document>, Document[]]
+}
+
+/** Moves the documents that a state rule is about. */
+export const applyRule = (collection: Collection, terms: Terms, rule: StateRule, skips: SkipList) =>
+  moveAll(collection, skips, {
+    look: ruleLook(terms, rule),
+    hint: STATE_INDEX,
+    update: (ids) => ruleUpdate(terms, rule, ids),
+  })
+
+/** Moves the documents that are in a phase of an older version. */
+export const applyRename = (collection: Collection, terms: Terms, rename: Rename, skips: SkipList) =>
+  moveAll(collection, skips, {
+    look: renameLook(terms, rename),
+    hint: CLAIM_INDEX,
+    update: (ids) => renameUpdate(terms, rename, ids),
+  })
+
+/**
+ * Moves documents in bounded bulk writes, each judged again by the server: a holder is never touched. Those that refuse are
+ * left alone for a while.
+ */
+async function moveAll(collection: Collection, skips: SkipList, { look, hint, update }: Move): Promise<MoveResult> {
+  const refused: Refused[] = []
+  let moved = 0
+  for (;;) {
+    const skipped = skips.ids()
+    const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
+    const find = (index: IndexSpecification) =>
+      collection.find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit: BATCH }).toArray()
+    const found = await (hint === CLAIM_INDEX ? onClaimIndex(find) : find(hint))
+    if (found.length === 0) return { moved, refused }
+    const movedBefore = moved
+    const { refused: culprits } = await writeAround(
+      found.map((document) => document['_id']),
+      async (ids) => {
+        const [filter, change] = update(ids)
+        moved += (await collection.updateMany(filter, change, { hint: ID_INDEX })).modifiedCount
+      },
+      (ids) => idsOf(collection, update(ids)[0]),
+    )
+    for (const { id } of culprits) skips.add(id)
+    refused.push(...culprits)
+    // Fewer than a batch: that was all. None moved: all of them were taken meanwhile, or refuse.
+    if (found.length < BATCH || moved === movedBefore) return { moved, refused }
+  }
+}

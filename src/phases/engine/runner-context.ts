@@ -1,0 +1,38 @@
+import type { Collection } from 'mongodb'
+import type { ServerClock, SkipList, Terms } from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import type { AnyHandler } from '../definition/bound-lifecycle.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import type { Logger } from '../logger.js'
+import type { BrokenReports } from './broken-reports.js'
+import type { ReplicaObserver } from './observer.js'
+
+/** What a lifecycle's runner gets from its replica. */
+export interface RunnerContext {
+  readonly model: LifecycleModel
+  readonly handlers: Readonly<Record<string, AnyHandler>>
+  readonly collection: Collection
+  /** The same collection over a connection of its own, so that a full pool never costs a lease. */
+  readonly renewalCollection: Collection
+  readonly replica: string
+  readonly clock: Clock
+  readonly serverClock: ServerClock
+  readonly random: () => number
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+  /** Documents that refuse writes. */
+  readonly skips: SkipList
+  readonly broken: BrokenReports
+  /** The terms in force. */
+  readonly terms: () => Terms
+  /** Before a claim or a renewal; rejects when the terms in force can't be known, and then there must be none. */
+  readonly keepTermsFresh: () => Promise<void>
+  /** The server's time by estimate. */
+  readonly serverNow: () => Date
+  /** The back-off after having waited so long. */
+  readonly pauseMs: (waitedMs: number) => number
+  /** Whether local timers wake the replica between ticks. */
+  readonly wakes: () => boolean
+  /** Asks for a look ahead of the next tick. */
+  readonly lookSoon: () => void
+}

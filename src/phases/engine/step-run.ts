@@ -1,0 +1,132 @@
+import type { Clock } from '../../time/index.js'
+import { LeaseLost, StepAborted } from '../errors.js'
+import type { Logger } from '../logger.js'
+import type { OwnFields } from '../outcome.js'
+import type { Progress } from '../step.js'
+import { type Held, waitedMs } from './held.js'
+import { StepContext } from './step-context.js'
+
+export interface StepRunOptions {
+  readonly lifecycle: string
+  readonly progressField: string
+  readonly clock: Clock
+  readonly logger: Logger
+  /** The server's time by estimate. */
+  readonly serverNow: Date
+  /** Stores fields under the token and changes it; false: the lease is lost. */
+  readonly checkpoint: (set: OwnFields<Record<string, unknown>>) => Promise<boolean>
+}
+
+/** How a handler came to its end. */
+export type Settled =
+  | { readonly kind: 'returned'; readonly value: unknown }
+  | { readonly kind: 'threw'; readonly error: unknown }
+  /** Given up: it went on after its signal had aborted, for longer than anybody may wait. */
+  | { readonly kind: 'abandoned' }
+
+/** One run of one handler: its signal, its clock, and its end. */
+export class StepRun {
+  readonly startedAtMs: number
+  readonly context = new StepContext(this)
+  /** The fence of this step; a checkpoint leaves it alone. */
+  readonly fence: number
+  aborted: StepAborted | undefined
+  private controller: AbortController | undefined
+  private giveUp: ((settled: Settled) => void) | undefined
+  private over = false
+  /** Checkpoints on their way; never rejects. */
+  private storing: Promise<void> | undefined
+
+  constructor(
+    readonly held: Held,
+    private readonly options: StepRunOptions,
+  ) {
+    this.startedAtMs = options.clock.monotonicMs()
+    this.fence = held.lease.fence
+  }
+
+  get lifecycle(): string {
+    return this.options.lifecycle
+  }
+  get logger(): Logger {
+    return this.options.logger
+  }
+  get progress(): Progress {
+    return this.held.document[this.options.progressField] ?? {}
+  }
+
+  /** Made when first asked for: most handlers never look at it. */
+  get signal(): AbortSignal {
+    this.controller ??= new AbortController()
+    if (this.aborted) this.controller.abort(this.aborted)
+    return this.controller.signal
+  }
+
+  get waitedMs(): number {
+    return waitedMs(this.held, this.options.progressField, this.options.serverNow)
+  }
+
+  ranMs(): number {
+    return this.options.clock.monotonicMs() - this.startedAtMs
+  }
+
+  abort(why: StepAborted['why']): void {
+    if (this.aborted) return
+    this.aborted = new StepAborted(why)
+    this.controller?.abort(this.aborted)
+  }
+
+  /**
+   * Runs the handler to its end, or until it is given up; `late` is told when a given-up handler ends after all. One
+   * promise by hand: with a race of several a step costs 21 us of CPU instead of 16 (measured).
+   */
+  settle(call: () => Promise<unknown>, late: () => void): Promise<Settled> {
+    return new Promise((resolve) => {
+      const end = (settled: Settled) => {
+        if (this.over) return late()
+        this.over = true
+        resolve(settled)
+      }
+      this.giveUp = end
+      // A handler in JavaScript may throw at once, or return no promise.
+      new Promise((begin) => begin(call())).then(
+        (value) => this.afterStoring(() => end({ kind: 'returned', value })),
+        (error: unknown) => this.afterStoring(() => end({ kind: 'threw', error })),
+      )
+    })
+  }
+
+  abandon(): void {
+    if (!this.over) this.giveUp?.({ kind: 'abandoned' })
+  }
+
+  /** One after the other: each writes under the token that the one before it has set. */
+  checkpoint(set: OwnFields<Record<string, unknown>>): Promise<void> {
+    const stored = this.storing ? this.storing.then(() => this.store(set)) : this.store(set)
+    const storing = stored
+      .catch(() => undefined) // the handler's to catch; one that doesn't wait for it must not end the process
+      .then(() => {
+        if (this.storing === storing) this.storing = undefined
+      })
+    this.storing = storing
+    return stored
+  }
+
+  private async store(set: OwnFields<Record<string, unknown>>): Promise<void> {
+    const { lease } = this.held
+    if (this.over) {
+      this.context.log.warn('checkpoint was called after the step had ended: nothing was stored')
+      throw new LeaseLost(this.lifecycle, lease.id, lease.token)
+    }
+    if (!(await this.options.checkpoint(set))) {
+      this.abort('lease lost')
+      throw new LeaseLost(this.lifecycle, lease.id, lease.token)
+    }
+  }
+
+  /** An outcome sent beside a checkpoint that the handler forgot to wait for would find another token, and be lost. */
+  private afterStoring(end: () => void): void {
+    if (this.storing) void this.storing.then(() => this.afterStoring(end))
+    else end()
+  }
+}

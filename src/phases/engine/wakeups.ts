@@ -1,0 +1,36 @@
+const HORIZON_MS = 30_000
+const BUCKET_MS = 50
+
+/**
+ * Local timers for what this replica knows to come due, so that a wait that ends in 0.1 s is resumed in 0.1 s and not at
+ * the next full second. Only a hint: what they miss the next tick finds, and the server's clock judges what is due.
+ */
+export class Wakeups {
+  private readonly timers = new Map<string, NodeJS.Timeout>()
+
+  constructor(
+    private readonly nowMs: () => number,
+    private readonly wake: (phase: string) => void,
+  ) {}
+
+  /** Wakes once for all that comes due within the same 50 ms. */
+  in(phase: string, ms: number): void {
+    if (ms > HORIZON_MS) return
+    const bucket = Math.ceil((this.nowMs() + ms) / BUCKET_MS) + 1
+    const key = `${bucket} ${phase}`
+    if (this.timers.has(key)) return
+    const timer = setTimeout(
+      () => {
+        this.timers.delete(key)
+        this.wake(phase)
+      },
+      bucket * BUCKET_MS - this.nowMs(),
+    )
+    this.timers.set(key, timer.unref())
+  }
+
+  stop(): void {
+    for (const timer of this.timers.values()) clearTimeout(timer)
+    this.timers.clear()
+  }
+}

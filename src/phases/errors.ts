@@ -1,0 +1,99 @@
+import { type Duration, durationMs } from '../time/index.js'
+
+/**
+ * The outside world is down (a cluster, an API): throw it from a handler and the document backs off without using
+ * attempts. A 20-minute outage parks nothing.
+ */
+export class Unavailable extends Error {
+  override readonly name = 'Unavailable'
+  /** Milliseconds until the next try, when the other side said so. */
+  readonly retryAfterMs: number | undefined
+  constructor(
+    readonly reason: string,
+    options: { retryAfter?: Duration; cause?: unknown } = {},
+  ) {
+    super(reason, { cause: options.cause })
+    this.retryAfterMs = options.retryAfter === undefined ? undefined : durationMs(options.retryAfter)
+  }
+}
+
+/** Thrown by `step.checkpoint` only: another has the document now, so the handler must not go on. Nothing was stored. */
+export class LeaseLost extends Error {
+  override readonly name = 'LeaseLost'
+  constructor(
+    readonly lifecycle: string,
+    readonly id: unknown,
+    readonly token: string,
+  ) {
+    super(
+      `the lease on ${lifecycle} ${String(id)} (${token}) was lost: another replica has the document, or its owner replaced it. Stop; nothing was stored.`,
+    )
+  }
+}
+
+/** Why a running step's signal aborted. */
+export class StepAborted extends Error {
+  override readonly name = 'StepAborted'
+  constructor(readonly why: 'lease in danger' | 'lease lost' | 'step timeout' | 'deadline' | 'shutdown') {
+    super(`the step was asked to stop: ${why}`)
+  }
+}
+
+/** A step that ran longer than its step timeout; recorded as an attempt. */
+export class StepTimeout extends Error {
+  override readonly name = 'StepTimeout'
+  constructor(readonly afterMs: number) {
+    super(`the step did not end within its step timeout of ${afterMs} ms`)
+  }
+}
+
+/** A handler that returned something else than an outcome of its own step; recorded as an attempt. */
+export class InvalidOutcome extends Error {
+  override readonly name = 'InvalidOutcome'
+}
+
+/** A lifecycle definition or its handlers that can't work; lists every problem found. */
+export class InvalidLifecycle extends Error {
+  override readonly name = 'InvalidLifecycle'
+  constructor(
+    readonly lifecycle: string,
+    readonly problems: readonly string[],
+  ) {
+    super(`lifecycle '${lifecycle}' can't work:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`)
+  }
+}
+
+/** A bound lifecycle was used before a replica or client gave it a database. */
+export class NotAttached extends Error {
+  override readonly name = 'NotAttached'
+  constructor(readonly lifecycle: string) {
+    super(
+      `lifecycle '${lifecycle}' has no database yet: expected a Replica to have been made with it, or attach(db) to have been called`,
+    )
+  }
+}
+
+/** Lifecycles that would work on the same documents: one database, one collection, a phase in common. Nothing was changed. */
+export class OverlappingLifecycles extends Error {
+  override readonly name = 'OverlappingLifecycles'
+  constructor(readonly problems: readonly string[]) {
+    super(
+      `expected each document to belong to one lifecycle, got lifecycles that overlap:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`,
+    )
+  }
+}
+
+/** With `indexes: 'check'` something isn't there that a replica may not create; lists the commands that create it. */
+export class MissingIndexes extends Error {
+  override readonly name = 'MissingIndexes'
+  constructor(
+    readonly database: string,
+    readonly missing: readonly { readonly what: string; readonly command: string }[],
+  ) {
+    const lines = [...missing.map(({ what }) => `  - ${what}`), 'run in mongosh, with a user who may:']
+    const commands = [`  use ${database}`, ...missing.map(({ command }) => `  ${command}`)]
+    super(
+      `expected the database '${database}' to be prepared (indexes: 'check'), it is not:\n${[...lines, ...commands].join('\n')}`,
+    )
+  }
+}

@@ -1,0 +1,139 @@
+import type { Document } from 'mongodb'
+import { didYouMean } from '../../config/index.js'
+import { isValid, oddFields, parseToken } from '../../lock/index.js'
+import { formatMs } from '../../time/index.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import type { Progress } from '../step.js'
+import { type Condition, conditionOf } from './condition.js'
+
+/**
+ * What a document waits for, in one sentence for people: `Sleeps until 2026-01-01T10:00:05.000Z (in 3 s), waiting for
+ * 'certificate not Ready' since 2 min.`
+ * @param serverNow the server's time, by which everything is judged
+ * @param lockTimeoutMs the lockTimeout in force
+ */
+export function explain(document: Document, model: LifecycleModel, serverNow: Date, lockTimeoutMs: number): string {
+  const condition = conditionOf(document, model, serverNow, lockTimeoutMs)
+  return `${sentence(document, model, serverNow, condition)}${oddNote(document, condition)}.`
+}
+
+function sentence(document: Document, model: LifecycleModel, now: Date, condition: Condition): string {
+  const phase: string = document['phase']
+  const progress: Progress = document[model.settings.progress] ?? {}
+  switch (condition.kind) {
+    case 'unknownPhase': {
+      const rename = model.renames.find((one) => one.from === condition.phase)
+      if (rename) {
+        return `Its phase '${rename.from}' is called ${rename.to} in this version of ${model.name}: the next look moves it there when nobody holds it`
+      }
+      return `Its phase '${condition.phase}' is unknown to ${model.name}${didYouMean(condition.phase, model.phases.keys()).replace(/\?$/, '')}: it is never claimed and never changed until its phase is one of ${[...model.phases.keys()].join(', ')}`
+    }
+    case 'broken':
+      return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? 'an object of Phaselock'}; ${condition.field === 'lockedAt' ? 'the look for such documents, once a minute in each replica, mends it' : 'it is left alone until a person mends that'}`
+    case 'parked':
+      return `Parked because ${parkedReason(progress, model)}: it waits for a person (unpark)${orItsOwner(document, model)}`
+    case 'held':
+      return `Held by ${holder(condition.by)}${progress.step ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${ago(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, 'then')}`
+    case 'sleeping':
+      return `Sleeps until ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, 'before that')}`
+    case 'due': {
+      const rule = ruleFor(document, model)
+      if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
+      const since = condition.since && condition.since <= now ? ` since ${age(condition.since, now)}` : ''
+      const left = condition.expired ? ` (the lease of ${holder(condition.expired)} has run out)` : ''
+      return `Due${since}${left}: the next replica that looks runs ${progress.step ? `the step '${progress.step}' of ` : ''}${phase}; if this stays so, no replica of ${model.name} is running or all are busy`
+    }
+    case 'resting':
+      return resting(document, model, now, phase)
+    case 'final':
+      return condition.removedAt
+        ? `Final: kept until ${until(condition.removedAt, now)}, then removed`
+        : 'Final: the next look removes it'
+  }
+}
+
+const EXPECTED: Readonly<Record<string, string>> = { phase: 'a text', lockedAt: 'a date, or nothing' }
+
+function resting(document: Document, model: LifecycleModel, now: Date, phase: string): string {
+  const rule = ruleFor(document, model)
+  if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
+  const ways = model.rules.filter((one) => one.from.includes(phase)).map((one) => `${one.when} leads to ${one.goTo}`)
+  const wants = document['state'] == null ? 'no state is set' : `its owner wants ${String(document['state'])}`
+  const waits = ways.length > 0 ? `waits for its owner's state: ${ways.join(', ')}` : 'no state leads out of here'
+  return `Rests in ${phase} (${wants}); ${waits}${deadlineNote(document, model, now)}`
+}
+
+function ruleFor(document: Document, model: LifecycleModel) {
+  return model.rules.find((rule) => rule.when === document['state'] && rule.from.includes(document['phase']))
+}
+
+function ruleNote(document: Document, model: LifecycleModel, when: string): string {
+  const rule = ruleFor(document, model)
+  if (!rule) return ''
+  return when === 'then'
+    ? `; its owner wants ${rule.when}, so it goes to ${rule.goTo} as soon as nobody holds it`
+    : `; its owner wants ${rule.when}, so the next look moves it to ${rule.goTo} ${when}`
+}
+
+function orItsOwner(document: Document, model: LifecycleModel): string {
+  const rule = ruleFor(document, model)
+  if (rule) return `; its owner wants ${rule.when}, so the next look moves it to ${rule.goTo}`
+  const ways = model.rules.filter((one) => one.from.includes(document['phase']))
+  return ways.length === 0
+    ? ''
+    : `, or for its owner's state: ${ways.map((one) => `${one.when} leads to ${one.goTo}`).join(', ')}`
+}
+
+function parkedReason(progress: Progress, model: LifecycleModel): string {
+  const history = Array.isArray(progress.history) ? progress.history : []
+  const last = history.findLast((entry) => entry?.outcome === 'park')
+  const reason = last?.reason ?? progress.error?.message
+  if (reason) return `'${text(reason)}'`
+  const claims = Number(progress.claims ?? 0)
+  return claims > model.settings.maxClaims
+    ? `it was claimed ${claims - 1} times without a recorded outcome, and takes no more writes (its size, a validator)`
+    : 'somebody set its lockedAt to 9999-12-31'
+}
+
+function why(progress: Progress, model: LifecycleModel, now: Date): string {
+  if (progress.error?.message) {
+    return `, after error ${progress.attempts ?? 1} of ${model.settings.maxAttempts}: '${text(progress.error.message)}'`
+  }
+  if (!progress.waitingFor) return ''
+  const since = isReadable(progress.waitingSince) ? ` since ${age(progress.waitingSince, now)}` : ''
+  return `, waiting for '${text(progress.waitingFor)}'${since}`
+}
+
+function deadlineNote(document: Document, model: LifecycleModel, now: Date): string {
+  const deadline = model.phases.get(document['phase'])?.deadline
+  const since = document[model.settings.progress]?.since
+  if (!deadline || !isReadable(since)) return ''
+  return `; at its deadline, ${until(new Date(since.getTime() + deadline.afterMs), now)}, it goes to ${deadline.goTo}`
+}
+
+function holder(token: string): string {
+  const parts = parseToken(token)
+  return parts ? `${parts.replica} (claim ${parts.claim}, step ${parts.step})` : token
+}
+
+const age = (then: Date, now: Date) => formatMs(Math.max(0, now.getTime() - then.getTime()))
+const ago = (then: Date, now: Date) => `${age(then, now)} ago`
+
+function until(then: Date, now: Date): string {
+  const ms = then.getTime() - now.getTime()
+  return `${then.toISOString()} (${ms >= 0 ? `in ${formatMs(ms)}` : `${formatMs(-ms)} ago`})`
+}
+
+const isReadable = (date: unknown): date is Date => date instanceof Date && isValid(date)
+
+/** An owner may have put anything there. */
+const text = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value)))
+
+/** Fields of another type than ours that stop nobody. */
+function oddNote(document: Document, condition: Condition): string {
+  if (condition.kind === 'broken' || condition.kind === 'unknownPhase') return ''
+  const notes = oddFields(document).map(({ field, found, isMended }) =>
+    isMended ? `${field} is ${found}, the next claim mends that` : `${field} is ${found}, it counts as missing`,
+  )
+  return notes.length > 0 ? ` (${notes.join('; ')})` : ''
+}

@@ -1,0 +1,65 @@
+export { BadQueryPlan, type PlanFinding, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+export {
+  type CheckOptions,
+  type CheckResult,
+  type ClockSample,
+  checkDatabase,
+  clockFindings,
+  type Finding,
+} from './check/index.js'
+export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
+export type { Deadline, LifecycleSettingsSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
+export {
+  type Lifecycle,
+  type LifecycleModel,
+  type LifecycleSpec,
+  lifecycleOf,
+  type Phase,
+} from './definition/lifecycle.js'
+export { type HandledPhase, handledPhases } from './definition/on-phase.js'
+export type { LifecycleSettings } from './definition/settings.js'
+export type {
+  BrokenDocument,
+  BrokenReason,
+  Claiming,
+  LeaseLoss,
+  ReplicaObserver,
+  StepEnded,
+  Ticked,
+} from './engine/observer.js'
+export {
+  Replica,
+  type ReplicaOptions,
+  type ReplicaStatus,
+  type RunnableLifecycle,
+  type TickCounts,
+} from './engine/replica.js'
+export {
+  InvalidLifecycle,
+  InvalidOutcome,
+  LeaseLost,
+  MissingIndexes,
+  NotAttached,
+  OverlappingLifecycles,
+  StepAborted,
+  StepTimeout,
+  Unavailable,
+} from './errors.js'
+export { type Condition, type ConditionKind, conditionOf } from './explain/condition.js'
+export { explain } from './explain/explain.js'
+export { type Logger, silentLogger, withFields } from './logger.js'
+export { type Outcome, type OwnFields, RESERVED_FIELDS } from './outcome.js'
+export { InvalidDocument } from './owner/invalid-document.js'
+export { OwnerClient } from './owner/owner-client.js'
+export type {
+  EntryOf,
+  IdOf,
+  NewDocument,
+  OwnerOptions,
+  OwnerSession,
+  OwnerVerdict,
+  StateOf,
+  StoredDocument,
+  UnparkOptions,
+} from './owner/owner-types.js'
+export type { Handler, Progress, Step } from './step.js'

@@ -1,0 +1,130 @@
+import type { ClientSession, Collection, Db, Document, Filter } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { historyWith, isNotHeld, PARKED_AT, readLockTimeouts, TASK_LOCK_INIT_TIME, termsOf } from '../../lock/index.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import { InvalidDocument } from './invalid-document.js'
+import type {
+  IdOf,
+  NewDocument,
+  OwnerOptions,
+  OwnerVerdict,
+  StateOf,
+  StoredDocument,
+  UnparkOptions,
+} from './owner-types.js'
+
+/**
+ * What an owner, a person or a program beside the replicas, does with documents of one lifecycle. Each is one conditional
+ * update judged by the database, so that it can't fight with a holder: nothing here touches a held document's lease. What
+ * became of it is a value, never an exception.
+ */
+export class OwnerClient<Doc = Document, Entry extends string = string, Phase extends string = string> {
+  readonly documents: Collection
+  private readonly progress: string
+
+  constructor(
+    private readonly db: Db,
+    readonly model: LifecycleModel,
+  ) {
+    this.documents = protocolCollection(db, model.collection)
+    this.progress = model.settings.progress
+  }
+
+  /**
+   * Inserts a document; without a `phase` it starts in the first entry phase. Returns its `_id`.
+   * @throws InvalidDocument for an unknown phase; nothing is inserted then
+   */
+  async insert(doc: NewDocument<Doc, Entry>, options: OwnerOptions = {}): Promise<IdOf<Doc>> {
+    const [id] = await this.insertMany([doc], options)
+    return id as IdOf<Doc>
+  }
+
+  /** @throws InvalidDocument for an unknown phase; nothing is inserted then */
+  async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: OwnerOptions = {}): Promise<IdOf<Doc>[]> {
+    const complete = docs.map((doc): Document => ({ phase: this.model.entries[0], ...doc }))
+    for (const doc of complete) this.check(doc)
+    const { insertedIds } = await this.documents.insertMany(complete, inSession(options))
+    return Object.values(insertedIds) as IdOf<Doc>[]
+  }
+
+  find(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<StoredDocument<Doc, Phase> | null> {
+    return this.documents.findOne({ _id: id as never }, inSession(options)) as Promise<StoredDocument<
+      Doc,
+      Phase
+    > | null>
+  }
+
+  /** Says what the owner wants; a state rule moves the document when nobody holds it. */
+  async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
+    const { matchedCount, modifiedCount } = await this.documents.updateOne(
+      { _id: id as never },
+      { $set: { state } },
+      inSession(options),
+    )
+    return matchedCount === 0 ? 'notFound' : modifiedCount === 0 ? 'unchanged' : 'done'
+  }
+
+  /** Ends a sleep: due at once. A document that is held is being worked on already; a parked one needs `unpark`. */
+  async wake(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
+    const { matchedCount } = await this.documents.updateOne(
+      { _id: id as never, lockedBy: null, lockedAt: { $ne: PARKED_AT }, ...(await this.notLegacyLease()) },
+      [{ $set: { lockedAt: TASK_LOCK_INIT_TIME } }, { $unset: `${this.progress}.resumeAt` }],
+      inSession(options),
+    )
+    return matchedCount > 0 ? 'done' : this.whyNot(id, options)
+  }
+
+  /** Gives a parked document another go, with its attempts and claims at 0. */
+  async unpark(id: IdOf<Doc>, { by = 'owner', session }: UnparkOptions = {}): Promise<OwnerVerdict> {
+    const terms = termsOf(this.model.settings.lockTimeoutMs, { progress: this.progress })
+    const history = historyWith(terms, { outcome: 'owner', step: null, reason: 'unparked', by, ms: 0 })
+    const { matchedCount } = await this.documents.updateOne(
+      { _id: id as never, lockedBy: null, lockedAt: { $gte: PARKED_AT }, [this.progress]: { $type: 'object' } },
+      [
+        {
+          $set: {
+            lockedAt: TASK_LOCK_INIT_TIME,
+            [this.progress]: { $mergeObjects: [`$${this.progress}`, { attempts: 0, claims: 0, history }] },
+          },
+        },
+        { $unset: `${this.progress}.error` },
+      ],
+      inSession({ session }),
+    )
+    return matchedCount > 0 ? 'done' : this.whyNot(id, { session })
+  }
+
+  /** Deletes a document outright, whoever holds it: its holder's outcome is then dropped as lost. */
+  async remove(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
+    const { deletedCount } = await this.documents.deleteOne({ _id: id as never }, inSession(options))
+    return deletedCount > 0 ? 'done' : 'notFound'
+  }
+
+  /** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */
+  private async notLegacyLease(): Promise<Filter<Document>> {
+    const { name, settings } = this.model
+    if (!settings.legacyWriters) return {}
+    const inForce = (await readLockTimeouts(this.db, [name])).get(name)
+    const terms = termsOf(inForce?.dueMs ?? settings.lockTimeoutMs, { progress: this.progress, legacyWriters: true })
+    return { ...isNotHeld(terms) }
+  }
+
+  private async whyNot(id: IdOf<Doc>, options: OwnerOptions): Promise<OwnerVerdict> {
+    const found = await this.documents.findOne({ _id: id as never }, inSession(options))
+    if (!found) return 'notFound'
+    if (found['lockedBy'] != null) return 'held'
+    return found['lockedAt'] instanceof Date && found['lockedAt'].getTime() === PARKED_AT.getTime()
+      ? 'parked'
+      : 'notParked'
+  }
+
+  private check(doc: Document): void {
+    const phase = doc['phase']
+    if (!this.model.phases.has(phase)) throw new InvalidDocument(this.model.name, phase, [...this.model.phases.keys()])
+  }
+}
+
+/** The driver takes no `session: undefined`. Inside a transaction it leaves our write concern to the transaction's own. */
+function inSession({ session }: OwnerOptions): { session?: ClientSession } {
+  return session ? { session: session as unknown as ClientSession } : {}
+}

@@ -1,0 +1,74 @@
+import type { Progress } from '../step.js'
+
+/** A driver's ClientSession by its shape: an app may bring another copy of the driver, whose class is another type. */
+export interface OwnerSession {
+  readonly hasEnded: boolean
+  inTransaction(): boolean
+  endSession(): Promise<void>
+}
+
+/** With a session a method takes part in the caller's own transaction; the session is of the client that the owner uses. */
+export interface OwnerOptions {
+  readonly session?: OwnerSession | undefined
+}
+
+export interface UnparkOptions extends OwnerOptions {
+  /** Who did it, for the history. Default 'owner'. */
+  readonly by?: string | undefined
+}
+
+/** What became of an owner's request: `done`, or why nothing was changed. */
+export type OwnerVerdict = 'done' | 'notFound' | 'held' | 'parked' | 'notParked' | 'unchanged'
+
+/** The type of a document's `_id`; `unknown` when it declares none. */
+export type IdOf<Doc> = Doc extends { readonly _id?: infer Id } ? Exclude<Id, undefined> : unknown
+
+/** The states that a document's owner may want; none when it declares no `state`. */
+export type StateOf<Doc> = string extends keyof Doc
+  ? string
+  : Doc extends { readonly state?: infer State }
+    ? Extract<State, string>
+    : never
+
+type Marked<G> = { [P in keyof G]: G[P] extends { readonly entry: true } ? P : never }[keyof G] & string
+type NotFinal<G> = { [P in keyof G]: G[P] extends { readonly final: true } ? never : P }[keyof G] & string
+
+/**
+ * The phases in which a document may be inserted: those marked `entry`. Where none is, the first one declared is meant, which
+ * a type can't know: then every phase that isn't final.
+ */
+export type EntryOf<G> = string extends keyof G ? string : [Marked<G>] extends [never] ? NotFinal<G> : Marked<G>
+
+/** The driver makes an ObjectId where a document has no `_id`. */
+type IsMadeByDriver<Id> = unknown extends Id
+  ? true
+  : [Extract<Id, { toHexString(): string }>] extends [never]
+    ? false
+    : true
+
+type Kept = 'phase' | 'lockedAt' | 'lockedBy' | 'fence' | 'progress' | 'createdAt' | 'updatedAt'
+type Without<Doc, Keys extends PropertyKey> = Doc extends unknown ? Omit<Doc, Keys> : never
+
+/**
+ * A document to insert: the owner's own fields as declared, without those that Phaselock writes. `_id` may be left out where
+ * the driver's ObjectId will do; a `lockedAt` in the future lets it sleep until then (plus lockTimeout).
+ */
+export type NewDocument<Doc, Entry extends string> = Without<Doc, Kept | '_id'> &
+  (IsMadeByDriver<IdOf<Doc>> extends true ? { readonly _id?: IdOf<Doc> } : { readonly _id: IdOf<Doc> }) & {
+    readonly phase?: Entry
+    readonly lockedAt?: Date
+    readonly createdAt?: Date
+    readonly updatedAt?: Date
+  }
+
+/** A document as it is stored. Phaselock fills in its fields when it first claims it; `progress` may be renamed by `fields`. */
+export type StoredDocument<Doc, Phase extends string = string> = Without<Doc, Kept | '_id'> & {
+  _id: IdOf<Doc>
+  phase: Phase
+  lockedAt?: Date | null
+  lockedBy?: string | null
+  fence?: number
+  progress?: Progress
+  createdAt?: Date
+  updatedAt?: Date
+}

@@ -1,0 +1,59 @@
+import type { HistoryEntry } from '../lock/index.js'
+import type { Duration } from '../time/index.js'
+import type { Logger } from './logger.js'
+import type { Outcome, OwnFields, WithSet } from './outcome.js'
+
+/** What Phaselock keeps of a document's way through its lifecycle; for handlers to read. */
+export interface Progress {
+  readonly step?: string
+  /** When the phase was entered. Deadlines count from it. */
+  readonly since?: Date
+  /** The last recorded step. */
+  readonly at?: Date
+  /** Errors in a row. */
+  readonly attempts?: number
+  /** Claims since the last recorded outcome. */
+  readonly claims?: number
+  /** The token of the last write that let go. */
+  readonly endedBy?: string
+  readonly resumeAt?: Date
+  readonly waitingFor?: string
+  readonly waitingSince?: Date
+  readonly error?: { readonly name: string; readonly message: string; readonly stack?: string }
+  readonly history?: readonly HistoryEntry[]
+}
+
+/**
+ * One run of one handler on one claimed document. Handlers must be idempotent: a crash repeats the step that it
+ * interrupted, never an earlier one.
+ */
+export interface Step<Next extends string, Doc> {
+  /** The name that `again({ step })` gave to this step; undefined for the first one of a phase. */
+  readonly name: string | undefined
+  /** Grows with each claim and step: pass it to outside systems that refuse lower ones. */
+  readonly fence: number
+  /** Aborts when the lease is in danger or lost, at the step timeout, at the phase's deadline and at the end of `grace` on shutdown. */
+  readonly signal: AbortSignal
+  /** 1 for the first try, then 1 + the errors in a row. */
+  readonly attempt: number
+  /** How long the document has waited so far: since it was last touched, or recorded a step, or entered its phase. */
+  readonly waitedMs: number
+  readonly progress: Progress
+  readonly log: Logger
+  /** Milliseconds that the lease lasts at least, by this replica's monotonic clock; 0: somebody else may work on it. */
+  leaseLeftMs(): number
+  again(also?: { step?: string } & WithSet<Doc>): Outcome<never, Doc>
+  wait(reason: string, also?: { for?: Duration } & WithSet<Doc>): Outcome<never, Doc>
+  moveTo<P extends Next>(phase: P, also?: WithSet<Doc>): Outcome<P, Doc>
+  park(reason: string, also?: WithSet<Doc>): Outcome<never, Doc>
+  /**
+   * Stores `set` in the middle of a step.
+   * @throws LeaseLost when another has the document: don't go on
+   */
+  checkpoint(set: OwnFields<Doc>): Promise<void>
+}
+
+export type Handler<Next extends string, Doc> = (
+  doc: Readonly<Doc>,
+  step: Step<Next, Doc>,
+) => Promise<Outcome<Next, Doc>>

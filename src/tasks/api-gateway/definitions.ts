@@ -1,0 +1,82 @@
+import { type Lifecycle, type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
+import type { Duration } from '../../time/index.js'
+import { type ApiGateway, COLLECTIONS, type GatewayDatabase, type RuntimeDomain } from './documents.js'
+
+/** Settings of the three lifecycles, the same for each. Defaults are those of every lifecycle. */
+export interface ApiGatewaySettings extends Omit<LifecycleSettingsSpec, 'fields'> {
+  /** How long a deleted gateway's document is kept. Default 1h; '0s': removed at once. Its children's are removed at once. */
+  readonly keepFor?: Duration | undefined
+}
+
+const DEFAULT_KEEP_FOR: Duration = '1h'
+
+function defineGateway({ keepFor = DEFAULT_KEEP_FOR, ...settings }: ApiGatewaySettings) {
+  return lifecycleOf<ApiGateway>().define({
+    name: 'api-gateway',
+    collection: COLLECTIONS.gateway,
+    phases: {
+      Creating: { next: ['Created'] },
+      Created: { rest: true },
+      Starting: { next: ['Started'] },
+      Started: { rest: true },
+      Stopping: { next: ['Stopped'] },
+      Stopped: { rest: true },
+      Deleting: { next: ['Deleted'] },
+      Deleted: { final: true, keepFor },
+    },
+    rules: [
+      { when: 'Running', from: ['Created', 'Stopped'], goTo: 'Starting' },
+      { when: 'Stopped', from: ['Created', 'Started'], goTo: 'Stopping' },
+      { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+    ],
+    ...settings,
+  })
+}
+
+/** The phases and rule of both children. Creating may go to Deleting: when the gateway that made it is gone. */
+const CHILD = {
+  phases: {
+    Creating: { next: ['Created', 'Deleting'] },
+    Created: { rest: true },
+    Deleting: { next: ['Deleted'] },
+    Deleted: { final: true },
+  },
+  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+} as const
+
+function defineRuntimeDomain({ keepFor: _, ...settings }: ApiGatewaySettings) {
+  return lifecycleOf<RuntimeDomain>().define({
+    name: 'runtime-domain',
+    collection: COLLECTIONS.runtimeDomain,
+    ...CHILD,
+    ...settings,
+  })
+}
+
+function defineGatewayDatabase({ keepFor: _, ...settings }: ApiGatewaySettings) {
+  return lifecycleOf<GatewayDatabase>().define({
+    name: 'gateway-database',
+    collection: COLLECTIONS.gatewayDatabase,
+    ...CHILD,
+    ...settings,
+  })
+}
+
+export interface ApiGatewayDefinitions {
+  readonly gateway: ReturnType<typeof defineGateway>
+  readonly runtimeDomain: ReturnType<typeof defineRuntimeDomain>
+  readonly gatewayDatabase: ReturnType<typeof defineGatewayDatabase>
+  /** All of them, for those who only need names, collections and phases. */
+  readonly all: readonly Pick<Lifecycle<unknown, unknown>, 'name' | 'model'>[]
+}
+
+/**
+ * The three lifecycles without their handlers: for Nest's decorators, and for programs that look at documents and run none.
+ * @throws InvalidLifecycle for unknown settings and those out of range
+ */
+export function apiGatewayDefinitions(settings: ApiGatewaySettings = {}): ApiGatewayDefinitions {
+  const gateway = defineGateway(settings)
+  const runtimeDomain = defineRuntimeDomain(settings)
+  const gatewayDatabase = defineGatewayDatabase(settings)
+  return { gateway, runtimeDomain, gatewayDatabase, all: [gateway, runtimeDomain, gatewayDatabase] }
+}

@@ -1,0 +1,113 @@
+import { type Db, type Document, MongoServerError } from 'mongodb'
+import { idKey } from '../../lock/index.js'
+import type { Handler } from '../../phases/index.js'
+import type { Collections } from './collections.js'
+import type { GatewayDatabase } from './documents.js'
+import { Holder } from './holder.js'
+import { databaseNameFor, idText } from './names.js'
+import { isOrphan } from './parent.js'
+
+/** The first collection of a gateway's database, and the one document in it: whose database it is. */
+const FIRST_COLLECTION = 'Gateway'
+const MARKER_ID = 'gateway'
+const ALREADY_EXISTS = 48
+const DIFFERS_BY_CASE_ONLY = 13297
+
+const VALIDATOR = {
+  $jsonSchema: {
+    bsonType: 'object',
+    required: ['_id', 'gatewayId', 'database', 'documentId'],
+    properties: {
+      _id: { enum: [MARKER_ID] },
+      database: { bsonType: 'string', description: 'the Phaselock database that the gateway stands in' },
+    },
+  },
+}
+
+/** Whose the database of this name is: nobody's as long as it has at most our first collection and no marker in it. */
+type Ownership = 'ours' | 'nobodys' | { readonly whose: string }
+
+/** Really creates the database, with a validator on its first collection, and marks it as this gateway's. */
+export function databaseCreating(collections: Collections): Handler<'Created' | 'Deleting', GatewayDatabase> {
+  return async (doc, step) => {
+    await collections.ensureIndexes()
+    if (await isOrphan(collections, doc)) return step.moveTo('Deleting')
+    if (doc.gatewayId == null) return step.park('expected a gatewayId: whose database is it?')
+    const holder = new Holder(collections.of('gatewayDatabase'), doc, step)
+    const database = new OwnDatabase(collections.db, doc)
+    const before = await database.ownership()
+    if (typeof before === 'object') return step.park(`database ${database.name} exists and belongs to ${before.whose}`)
+    await holder.assertHeld()
+    if (!(await database.create()))
+      return step.park(`database ${database.name} exists with other letters in upper case`)
+    await holder.insert(database.marker(), { db: database.name, collection: FIRST_COLLECTION })
+    const after = await database.ownership()
+    if (after === 'nobodys') throw holder.lost()
+    if (after !== 'ours') return step.park(`database ${database.name} exists and belongs to ${after.whose}`)
+    return step.moveTo('Created', { set: { database: database.name } })
+  }
+}
+
+/** Really drops the database, if it is this gateway's. */
+export function databaseDeleting(collections: Collections): Handler<'Deleted', GatewayDatabase> {
+  return async (doc, step) => {
+    await collections.ensureIndexes()
+    const database = new OwnDatabase(collections.db, doc)
+    if (doc.gatewayId == null || typeof (await database.ownership()) === 'object') return step.moveTo('Deleted')
+    // A drop can't be made conditional on the server: this is the last moment to find out.
+    await new Holder(collections.of('gatewayDatabase'), doc, step).assertHeld()
+    await database.drop()
+    return step.moveTo('Deleted')
+  }
+}
+
+/** The MongoDB database of one gateway. Its marker keeps two gateways, also of two Phaselock databases, from sharing one. */
+class OwnDatabase {
+  readonly name: string
+  private readonly target: Db
+
+  constructor(
+    private readonly home: Db,
+    private readonly doc: Readonly<GatewayDatabase>,
+  ) {
+    this.name = databaseNameFor(doc.gatewayId)
+    this.target = home.client.db(this.name, { writeConcern: { w: 'majority', journal: true } })
+  }
+
+  marker(): Document {
+    const { _id: documentId, gatewayId } = this.doc
+    return { _id: MARKER_ID, gatewayId, database: this.home.databaseName, documentId }
+  }
+
+  async ownership(): Promise<Ownership> {
+    const marker = await this.target.collection(FIRST_COLLECTION).findOne({ _id: MARKER_ID as never })
+    if (marker) return this.isOurs(marker) ? 'ours' : { whose: describe(marker) }
+    const others = (await this.target.listCollections({}, { nameOnly: true }).toArray())
+      .map((collection) => collection.name)
+      .filter((name) => name !== FIRST_COLLECTION && !name.startsWith('system.'))
+    return others.length === 0 ? 'nobodys' : { whose: `somebody else: it has ${others.slice(0, 3).join(', ')}` }
+  }
+
+  /** False: MongoDB has a database whose name differs only by case. */
+  async create(): Promise<boolean> {
+    try {
+      await this.target.createCollection(FIRST_COLLECTION, { validator: VALIDATOR })
+    } catch (error) {
+      if (error instanceof MongoServerError && error.code === DIFFERS_BY_CASE_ONLY) return false
+      if (!(error instanceof MongoServerError) || error.code !== ALREADY_EXISTS) throw error
+    }
+    return true
+  }
+
+  async drop(): Promise<void> {
+    await this.target.dropDatabase()
+  }
+
+  private isOurs(marker: Document): boolean {
+    const { database, documentId } = this.marker()
+    return marker['database'] === database && idKey(marker['documentId']) === idKey(documentId)
+  }
+}
+
+const describe = (marker: Document): string =>
+  `the gateway ${idText(marker['gatewayId'])} of the database ${String(marker['database'])}`

@@ -1,0 +1,121 @@
+import type { Document, Filter } from 'mongodb'
+import { idKey } from '../../../lock/index.js'
+import type { Step } from '../../../phases/index.js'
+import { BY_GATEWAY, BY_ID, type ChildKind, type Collections } from '../collections.js'
+import type { ApiGateway } from '../documents.js'
+import { COLLECTIONS } from '../documents.js'
+import { Holder } from '../holder.js'
+import { type ChildTrouble, troubleOf } from './child-trouble.js'
+
+const BATCH = 1_000
+
+/** What became of `create`: `there`, or why the child can't be used. */
+export type Creation = 'there' | 'leaving' | { readonly belongsTo: unknown }
+
+/**
+ * A gateway in one of its steps, and what that step may do to the gateway's children.
+ *
+ * Invariants, also for a step that goes on after another replica has the gateway: it creates nothing; it changes and
+ * deletes no child that came after it had lost the gateway; it changes no child that a step with a higher fence has written.
+ */
+export class HeldGateway {
+  readonly id: unknown
+  readonly gatewayId: unknown
+  private readonly holder: Holder
+
+  constructor(
+    readonly collections: Collections,
+    gateway: Readonly<ApiGateway>,
+    step: Pick<Step<string, never>, 'fence' | 'signal' | 'leaseLeftMs'>,
+  ) {
+    this.id = gateway._id
+    this.gatewayId = gateway.gatewayId ?? gateway._id
+    this.holder = new Holder(collections.of('gateway'), gateway, step)
+  }
+
+  /** What is wrong with the gatewayId, if anything: by one of these kinds children couldn't be told apart. */
+  get idProblem(): string | undefined {
+    const id = this.gatewayId
+    if (id !== null && !Array.isArray(id) && !(id instanceof RegExp)) return undefined
+    return `expected a gatewayId (or _id) that is no array, regular expression or null, got ${String(id)}`
+  }
+
+  /** The `_id` of the other gateway that has this gatewayId: whoever made its database document. */
+  async otherOwner(): Promise<unknown> {
+    const database = await this.collections.of('gatewayDatabase').findOne({ _id: this.gatewayId as never })
+    const owner = database?.['gateway']
+    return owner === undefined || idKey(owner) === idKey(this.id) ? undefined : owner
+  }
+
+  /** Creates a child unless it is there: at most one for each `_id`, however often it is repeated. */
+  async create(kind: ChildKind, child: Document): Promise<Creation> {
+    const complete = { ...child, gatewayId: this.gatewayId, gatewayFence: this.holder.fence }
+    await this.holder.insert(complete, { collection: COLLECTIONS[kind] })
+    const found = await this.collections.of(kind).findOne({ _id: child['_id'] })
+    if (!found) throw this.holder.lost()
+    if (idKey(found['gatewayId']) !== idKey(this.gatewayId)) return { belongsTo: found['gatewayId'] }
+    return isLeaving(found) ? 'leaving' : 'there'
+  }
+
+  /** Sets fields of all children of a kind, and marks them with this step's fence. */
+  write(kind: ChildKind, fields: Document): Promise<void> {
+    const set = { $set: { ...fields, gatewayFence: this.holder.fence } }
+    const notYetWritten = { gatewayFence: { $not: { $gte: this.holder.fence } } }
+    return this.eachBatch(kind, notYetWritten, (filter) =>
+      this.collections.of(kind).updateMany(filter, set, { hint: BY_ID }),
+    )
+  }
+
+  delete(kind: ChildKind): Promise<void> {
+    return this.eachBatch(kind, {}, (filter) => this.collections.of(kind).deleteMany(filter, { hint: BY_ID }))
+  }
+
+  /** Tells children with a lifecycle of their own that they are to go; their own lifecycle does it. */
+  tellToGo(kind: ChildKind): Promise<void> {
+    const told = { $set: { state: 'Deleted' } }
+    return this.eachBatch(kind, { state: { $ne: 'Deleted' }, phase: { $ne: 'Deleted' } }, (filter) =>
+      this.collections.of(kind).updateMany(filter, told, { hint: BY_ID }),
+    )
+  }
+
+  /** What keeps a child of a kind from being gone; undefined when all are. */
+  async remaining(kind: ChildKind): Promise<ChildTrouble | undefined> {
+    const child = await this.collections
+      .of(kind)
+      .findOne({ ...this.own(), phase: { $ne: 'Deleted' } }, { hint: BY_GATEWAY })
+    return child ? troubleOf(COLLECTIONS[kind], child) : undefined
+  }
+
+  /** Whether a child of a kind is there; one that its own lifecycle has ended doesn't count. */
+  async has(kind: ChildKind): Promise<boolean> {
+    return (await this.remaining(kind)) !== undefined
+  }
+
+  private own(): Filter<Document> {
+    return { gatewayId: { $eq: this.gatewayId }, gatewayFence: { $not: { $gt: this.holder.fence } } }
+  }
+
+  /**
+   * Lists, then makes sure that the gateway is still held, then writes just what was listed. So what a late writer can
+   * reach was there while its step still had the gateway; what came later it doesn't know.
+   */
+  private async eachBatch(
+    kind: ChildKind,
+    which: Filter<Document>,
+    write: (filter: Filter<Document>) => Promise<unknown>,
+  ): Promise<void> {
+    for (;;) {
+      const found = await this.collections
+        .of(kind)
+        .find({ ...this.own(), ...which }, { projection: { _id: 1 }, hint: BY_GATEWAY, limit: BATCH })
+        .toArray()
+      if (found.length === 0) return
+      await this.holder.assertHeld()
+      const ids = found.map((child) => child['_id'])
+      await write({ _id: { $in: ids as never[] }, ...this.own(), ...which })
+    }
+  }
+}
+
+const isLeaving = (child: Document): boolean =>
+  child['state'] === 'Deleted' || child['phase'] === 'Deleting' || child['phase'] === 'Deleted'

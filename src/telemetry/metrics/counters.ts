@@ -1,0 +1,69 @@
+import { Counter, Histogram, type Registry } from 'prom-client'
+import type { ReplicaObserver } from '../../phases/index.js'
+
+const STEP_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
+const TICK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+/** Counts what a replica's observer is told. */
+export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
+  const registers = [registry]
+  const counter = <L extends string>(name: string, help: string, labelNames: L[]) =>
+    new Counter({ name: `phaselock_${name}`, help, labelNames, registers })
+
+  const steps = counter('steps_total', 'Steps that this replica recorded, by outcome', [
+    'lifecycle',
+    'phase',
+    'outcome',
+  ])
+  const leaseLost = counter(
+    'lease_lost_total',
+    'Outcomes or leases of this replica that another holder had overtaken; by how: refused, movedOn, renewal, abandoned',
+    ['lifecycle', 'how'],
+  )
+  const claims = counter('claims_total', 'Documents that this replica claimed', ['lifecycle', 'phase'])
+  const lost = counter('candidates_lost_total', 'Candidates of a claim that went to another replica', [
+    'lifecycle',
+    'phase',
+  ])
+  const ruled = counter('documents_ruled_total', 'Documents that state rules moved', ['lifecycle', 'state', 'to'])
+  const removed = counter('documents_removed_total', 'Final documents that were removed', ['lifecycle', 'phase'])
+  const broken = counter(
+    'broken_documents_total',
+    'Documents that are not as Phaselock needs them, by what is wrong (a field, or why writes are refused) and what was done: mended, leftAlone, putAside, skipped',
+    ['lifecycle', 'reason', 'fate'],
+  )
+  const failedTicks = counter('ticks_failed_total', 'Ticks that failed, as when the database does not answer', [])
+  failedTicks.inc(0)
+  const stepSeconds = new Histogram({
+    name: 'phaselock_step_duration_seconds',
+    help: 'How long handlers ran',
+    labelNames: ['lifecycle', 'phase'],
+    buckets: STEP_SECONDS,
+    registers,
+  })
+  const tickSeconds = new Histogram({
+    name: 'phaselock_tick_seconds',
+    help: 'How long a tick took: one look, state rules and removals; steps go on after it',
+    buckets: TICK_SECONDS,
+    registers,
+  })
+
+  return {
+    claimed({ lifecycle, phase, claimed, lost: missed }) {
+      claims.inc({ lifecycle, phase }, claimed)
+      lost.inc({ lifecycle, phase }, missed)
+    },
+    stepEnded({ lifecycle, phase, outcome, ms }) {
+      steps.inc({ lifecycle, phase, outcome })
+      stepSeconds.observe({ lifecycle, phase }, ms / 1_000)
+    },
+    leaseLost: ({ lifecycle, how }) => leaseLost.inc({ lifecycle, how }),
+    ruled: ({ lifecycle, state, to, count }) => ruled.inc({ lifecycle, state, to }, count),
+    broken: ({ lifecycle, reason, fate }) => broken.inc({ lifecycle, reason, fate }),
+    removed: ({ lifecycle, phase, count }) => removed.inc({ lifecycle, phase }, count),
+    ticked({ seconds, error }) {
+      tickSeconds.observe(seconds)
+      if (error !== undefined) failedTicks.inc()
+    },
+  }
+}

@@ -1,0 +1,129 @@
+import type { Db } from 'mongodb'
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus } from '../../phases/index.js'
+import { observerMetrics } from './counters.js'
+import { COUNT_LIMIT, DocumentCounts, type PhaseCounts } from './document-counts.js'
+
+export interface ReplicaMetricsOptions {
+  /** Where the documents are: counted at each scrape. */
+  readonly db: Db
+  readonly lifecycles: readonly { readonly model: LifecycleModel }[]
+  /** This process's own memory, CPU and event loop too. Default true. */
+  readonly processMetrics?: boolean | undefined
+  readonly logger?: Logger | undefined
+}
+
+/** Metrics of one replica, in a registry of their own: the app's global one is left alone. */
+export interface ReplicaMetrics {
+  readonly registry: Registry
+  /** Give it to the replica: `new Replica({ ..., observer })` or `PhaselockModule.forRoot({ ..., observer })`. */
+  readonly observer: ReplicaObserver
+  /** Shows what this replica holds too; call it once the replica exists. */
+  watch(replica: { status(): ReplicaStatus }): void
+}
+
+/**
+ * Metrics for Prometheus. Counters and durations come from the replica's observer; what is due and parked is counted in the
+ * database at each scrape, on the claim index and up to a limit. When the database doesn't answer, a scrape still works:
+ * `phaselock_database_up` is 0 then, and those counts are left out.
+ */
+export function replicaMetrics(options: ReplicaMetricsOptions): ReplicaMetrics {
+  const registry = new Registry()
+  if (options.processMetrics ?? true) collectDefaultMetrics({ register: registry })
+  const counts = new DocumentCounts(
+    options.db,
+    options.lifecycles.map((lifecycle) => lifecycle.model),
+  )
+  const scrape = oncePerScrape(async () => {
+    try {
+      return await counts.count()
+    } catch (error) {
+      options.logger?.warn(`metrics: documents could not be counted: ${String(error)}`)
+      return undefined
+    }
+  })
+  documentGauges(registry, scrape)
+  return {
+    registry,
+    observer: observerMetrics(registry),
+    watch: (replica) => replicaGauges(registry, () => replica.status()),
+  }
+}
+
+function documentGauges(registry: Registry, scrape: () => Promise<PhaseCounts[] | undefined>): void {
+  const gauge = (name: string, help: string, value: (row: PhaseCounts) => number | undefined) =>
+    new Gauge({
+      name: `phaselock_${name}`,
+      help,
+      labelNames: ['lifecycle', 'phase'],
+      registers: [registry],
+      async collect() {
+        const rows = await scrape()
+        this.reset()
+        for (const row of rows ?? []) {
+          const found = value(row)
+          if (found !== undefined) this.set({ lifecycle: row.lifecycle, phase: row.phase }, found)
+        }
+      },
+    })
+  const limit = `counted up to ${COUNT_LIMIT}`
+  gauge(
+    'documents_due',
+    `Documents of working phases that wait for a replica (all replicas; ${limit})`,
+    (row) => row.due,
+  )
+  gauge(
+    'oldest_due_seconds',
+    'How long the oldest due document of a working phase has been due; 0 when none is',
+    (row) => row.oldestDueSeconds,
+  )
+  gauge('documents_parked', `Documents that wait for a person (all replicas; ${limit})`, (row) => row.parked)
+  new Gauge({
+    name: 'phaselock_database_up',
+    help: '1: the documents could be counted for this scrape; 0: the database did not answer',
+    registers: [registry],
+    async collect() {
+      this.set((await scrape()) ? 1 : 0)
+    },
+  })
+}
+
+function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
+  const gauge = (name: string, help: string, value: (status: ReplicaStatus) => number) =>
+    new Gauge({
+      name: `phaselock_${name}`,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(value(status()))
+      },
+    })
+  gauge('documents_held', 'Documents that this replica has leased', (now) => now.held)
+  gauge('documents_queued', 'Documents that this replica has leased and not begun', (now) => now.queued)
+  gauge('handlers_running', 'Handlers that run in this replica', (now) => now.running)
+  gauge('handlers_abandoned', 'Handlers of this replica that were given up and still run', (now) => now.abandoned)
+  gauge(
+    'documents_skipped',
+    'Documents that refuse writes and that this replica leaves alone for a while; phaselock show says why',
+    (now) => now.skipped,
+  )
+  gauge('replica_ready', '1: this replica is ready; 0: see /readyz', (now) => (now.notReady.length === 0 ? 1 : 0))
+  const info = new Gauge({
+    name: 'phaselock_replica_info',
+    help: 'Who this replica is in lockedBy; always 1',
+    labelNames: ['identity'],
+    registers: [registry],
+  })
+  info.set({ identity: status().identity }, 1)
+}
+
+/** The gauges of one scrape are collected at the same time and share one count. */
+function oncePerScrape<T>(count: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined
+  return () => {
+    running ??= count().finally(() => {
+      running = undefined
+    })
+    return running
+  }
+}

@@ -1,0 +1,28 @@
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+
+/** Packages that are loaded only where they are used, and aren't installed. */
+export class MissingPackage extends Error {
+  override readonly name = 'MissingPackage'
+  constructor(
+    /** What needs them. */
+    readonly feature: string,
+    readonly packages: readonly string[],
+  ) {
+    super(`${feature} needs ${packages.join(', ')}, not installed here; run: npm install ${packages.join(' ')}`)
+  }
+}
+
+/** @throws MissingPackage naming every package that can't be found */
+export function requirePackages(feature: string, packages: readonly string[], isThere = isInstalled): void {
+  const missing = packages.filter((name) => !isThere(name))
+  if (missing.length > 0) throw new MissingPackage(feature, missing)
+}
+
+const here = createRequire(import.meta.url)
+
+/** Looks for its folder, as resolving its package.json fails where a package doesn't export it. */
+function isInstalled(name: string): boolean {
+  return (here.resolve.paths(name) ?? []).some((folder) => existsSync(join(folder, name, 'package.json')))
+}

@@ -1,0 +1,55 @@
+import pino from 'pino'
+import type { Logger } from '../phases/index.js'
+
+export type LogFormat = 'json' | 'pretty'
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
+
+export interface PinoLoggerOptions {
+  /** `json`: one object a line, for machines; `pretty`: for people. Default json. */
+  readonly format?: LogFormat | undefined
+  /** The least level that is written. Default info. */
+  readonly level?: LogLevel | undefined
+  /** Where the lines go. Default: standard error, so that standard output is a command's own. */
+  readonly destination?: { write(line: string): unknown } | undefined
+}
+
+/** Our log lines by pino. Errors in fields keep name, message, stack and cause; ids are written as they are typed. */
+export async function pinoLogger(options: PinoLoggerOptions = {}): Promise<Logger> {
+  const { format = 'json', level = 'info' } = options
+  const target = options.destination ?? pino.destination({ dest: 2, sync: true })
+  const stream = format === 'pretty' ? await prettyStream(target) : target
+  const logger = pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      serializers: { error: pino.stdSerializers.err },
+    },
+    stream as pino.DestinationStream,
+  )
+  return {
+    debug: (message, fields) => logger.debug(fields ?? {}, message),
+    info: (message, fields) => logger.info(fields ?? {}, message),
+    warn: (message, fields) => logger.warn(fields ?? {}, message),
+    error: (message, fields) => logger.error(fields ?? {}, message),
+  }
+}
+
+/** pino-pretty is loaded only where it is used; in the same thread, so that no line is lost at the end. */
+async function prettyStream(target: { write(line: string): unknown }): Promise<unknown> {
+  const { prettyFactory } = await import('pino-pretty')
+  const pretty = prettyFactory({
+    colorize: isTerminal(target),
+    translateTime: 'SYS:HH:MM:ss.l',
+    ignore: 'pid,hostname',
+    errorLikeObjectKeys: ['error', 'err'],
+    singleLine: true,
+  })
+  return { write: (line: string) => target.write(pretty(line)) }
+}
+
+/** Colours only where a person looks: our own standard error on a terminal. */
+function isTerminal(target: unknown): boolean {
+  return (target as { fd?: unknown }).fd === 2 && process.stderr.isTTY === true && !process.env['NO_COLOR']
+}

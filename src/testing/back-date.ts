@@ -1,0 +1,62 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+
+const PROGRESS_DATES = ['since', 'at', 'resumeAt', 'waitingSince']
+
+/**
+ * Lets time pass for documents: every date of Phaselock's on them moves back by `ms`, so that sleeps end, leases expire and
+ * deadlines come, judged by the real server's real clock. Free and parked documents stay free and parked.
+ * @returns how many documents were moved
+ */
+export async function backDate(
+  collection: Collection<Document>,
+  ms: number,
+  options: { filter?: Filter<Document>; progress?: string } = {},
+): Promise<number> {
+  const field = options.progress ?? 'progress'
+  const progress = {
+    $mergeObjects: [
+      `$${field}`,
+      {
+        $arrayToObject: {
+          $map: {
+            input: {
+              $filter: {
+                input: { $objectToArray: `$${field}` },
+                as: 'f',
+                cond: { $and: [{ $in: ['$$f.k', PROGRESS_DATES] }, { $eq: [{ $type: '$$f.v' }, 'date'] }] },
+              },
+            },
+            as: 'f',
+            in: { k: '$$f.k', v: { $subtract: ['$$f.v', ms] } },
+          },
+        },
+      },
+    ],
+  }
+  const { modifiedCount } = await collection.updateMany(options.filter ?? {}, [
+    {
+      $set: {
+        lockedAt: moved('lockedAt', ms),
+        updatedAt: moved('updatedAt', ms),
+        createdAt: moved('createdAt', ms),
+        [field]: { $cond: [{ $eq: [{ $type: `$${field}` }, 'object'] }, progress, `$${field}`] },
+      },
+    },
+  ])
+  return modifiedCount
+}
+
+/** A missing field stays missing: its own path as the value of a `$set` removes nothing and adds nothing. */
+const moved = (field: string, ms: number): Document => ({
+  $cond: [
+    {
+      $and: [
+        { $eq: [{ $type: `$${field}` }, 'date'] },
+        { $not: { $in: [`$${field}`, [TASK_LOCK_INIT_TIME, PARKED_AT]] } },
+      ],
+    },
+    { $subtract: [`$${field}`, ms] },
+    `$${field}`,
+  ],
+})

@@ -1,0 +1,4 @@
+export { backDate } from './back-date.js'
+export { UnexpectedDocument } from './errors.js'
+export { type ExpectedEntry, LifecycleKit, type LifecycleKitOptions } from './lifecycle-kit.js'
+export { type DoubledEffect, type Fault, type Outside, type RaceOptions, type RaceReport, race } from './race-kit.js'

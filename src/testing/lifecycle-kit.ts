@@ -1,0 +1,223 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Collection, Db, Document } from 'mongodb'
+import { connectDatabase, type DatabaseConnection } from '../database/index.js'
+import type { HistoryEntry, RecordedOutcome } from '../lock/index.js'
+import type {
+  AnyHandler,
+  LifecycleModel,
+  Logger,
+  ReplicaObserver,
+  RunnableLifecycle,
+  TickCounts,
+} from '../phases/index.js'
+import { type Duration, durationMs, formatMs } from '../time/index.js'
+import { backDate } from './back-date.js'
+import { UnexpectedDocument } from './errors.js'
+import { TestReplica } from './test-replica.js'
+
+export interface LifecycleKitOptions {
+  /** What to run: lifecycles with their handlers. */
+  readonly lifecycles: readonly RunnableLifecycle[]
+  /** A server to use; else MONGODB_URI; else a database on this machine, in a temporary folder. */
+  readonly uri?: string | undefined
+  readonly logger?: Logger | undefined
+  readonly observer?: ReplicaObserver | undefined
+}
+
+/** What a test expects of the newest entries of a history: only the fields that it names are compared. */
+export type ExpectedEntry = Partial<Pick<HistoryEntry, 'from' | 'to' | 'step' | 'reason'>> & {
+  outcome?: RecordedOutcome
+}
+
+const NEVER = new Promise<never>(() => {})
+const MAX_LOOKS = 1_000
+
+/**
+ * A database of its own and a replica that does nothing until it is told to: drives a lifecycle step by step, lets time
+ * pass, and kills the replica where it hurts.
+ *
+ * ```ts
+ * const kit = await LifecycleKit.open({ lifecycles: [buckets] })
+ * await kit.insert('bucket', { _id: 'b1', phase: 'Creating' })
+ * await kit.untilIdle()
+ * await kit.advance('2m')
+ * await kit.untilIdle()
+ * await kit.expectPhase('bucket', 'b1', 'Created')
+ * await kit.close()
+ * ```
+ */
+export class LifecycleKit {
+  private current: TestReplica | undefined
+  private replicas = 0
+  private crashAfter: { step: string; crashed: () => void } | undefined
+
+  private constructor(
+    private readonly options: LifecycleKitOptions,
+    private readonly connection: DatabaseConnection,
+    /** The test's own database, dropped by `close()`. */
+    readonly db: Db,
+  ) {}
+
+  static async open(options: LifecycleKitOptions): Promise<LifecycleKit> {
+    const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
+    const connection = await connectDatabase({ uri: options.uri, dataDir, temporary: true, log: () => {} })
+    return new LifecycleKit(options, connection, connection.client.db(`kit_${randomBytes(8).toString('hex')}`))
+  }
+
+  /** One tick and the steps that it began; what is due then stays due. */
+  async tick(): Promise<TickCounts> {
+    const { replica } = await this.replica()
+    await replica.prepare()
+    const counts = await replica.tick()
+    await this.settled(replica.idle())
+    return counts
+  }
+
+  /** Ticks until nothing is due: what is left sleeps, rests, is parked, or is gone. */
+  async untilIdle(): Promise<void> {
+    await this.settled((await this.replica()).replica.runOnce())
+  }
+
+  /** Lets time pass for all documents, by back-dating them. */
+  async advance(time: Duration): Promise<void> {
+    for (const { model } of this.options.lifecycles) {
+      await backDate(this.documents(model.name), durationMs(time), { progress: model.settings.progress })
+    }
+  }
+
+  /**
+   * Ticks and lets time pass until a document is in a phase.
+   * @throws UnexpectedDocument when it isn't there after `within` (10 minutes of its time unless given)
+   */
+  async untilPhase(
+    lifecycle: string,
+    id: unknown,
+    phase: string,
+    options: { within?: Duration } = {},
+  ): Promise<Document> {
+    let leftMs = durationMs(options.within ?? '10m')
+    for (let look = 0; look < MAX_LOOKS; look += 1) {
+      await this.untilIdle()
+      const found = await this.find(lifecycle, id)
+      if (found?.['phase'] === phase) return found
+      if (leftMs <= 0) break
+      const step = Math.min(leftMs, 10_000)
+      await this.advance(`${step}ms`)
+      leftMs -= step
+    }
+    const within = formatMs(durationMs(options.within ?? '10m'))
+    throw new UnexpectedDocument(
+      `${lifecycle} ${String(id)} in phase ${phase} within ${within}`,
+      await this.find(lifecycle, id),
+    )
+  }
+
+  /**
+   * The replica dies right after the step of this name has run (its effects happened, nothing was recorded), as with a
+   * kill -9. Resolves when it has died; the lease stays until `advance` lets it expire, and a new replica goes on then.
+   * The first step of a phase has no name: give the phase's.
+   */
+  crash(afterStep: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.crashAfter = { step: afterStep, crashed: resolve }
+    })
+  }
+
+  async insert(lifecycle: string, document: Document): Promise<unknown> {
+    const { insertedId } = await this.documents(lifecycle).insertOne({ ...document })
+    return insertedId
+  }
+
+  find(lifecycle: string, id: unknown): Promise<Document | null> {
+    return this.documents(lifecycle).findOne({ _id: id as never })
+  }
+
+  documents(lifecycle: string): Collection<Document> {
+    return this.db.collection(this.model(lifecycle).collection)
+  }
+
+  /** The document's history, oldest first, at most the newest 20 entries. */
+  async history(lifecycle: string, id: unknown): Promise<HistoryEntry[]> {
+    const found = await this.find(lifecycle, id)
+    return found?.[this.model(lifecycle).settings.progress]?.history ?? []
+  }
+
+  /** @throws UnexpectedDocument with the document as it is */
+  async expectPhase(lifecycle: string, id: unknown, phase: string): Promise<Document> {
+    const found = await this.find(lifecycle, id)
+    if (found?.['phase'] !== phase) throw new UnexpectedDocument(`${lifecycle} ${String(id)} in phase ${phase}`, found)
+    return found
+  }
+
+  /** @throws UnexpectedDocument unless the newest entries are these, oldest first */
+  async expectHistory(lifecycle: string, id: unknown, expected: readonly ExpectedEntry[]): Promise<void> {
+    const newest = (await this.history(lifecycle, id)).slice(-expected.length)
+    const matches = (entry: ExpectedEntry, i: number) =>
+      Object.entries(entry).every(([field, value]) => newest[i]?.[field as keyof HistoryEntry] === value)
+    if (newest.length === expected.length && expected.every(matches)) return
+    throw new UnexpectedDocument(`${lifecycle} ${String(id)} with history ${JSON.stringify(expected)}`, newest)
+  }
+
+  async close(): Promise<void> {
+    await this.current?.close()
+    await this.db.dropDatabase()
+    await this.connection.close()
+  }
+
+  private model(lifecycle: string): LifecycleModel {
+    const found = this.options.lifecycles.find(({ model }) => model.name === lifecycle)
+    if (found) return found.model
+    const known = this.options.lifecycles.map(({ model }) => model.name).join(', ')
+    throw new Error(`expected one of the kit's lifecycles (${known}), got '${lifecycle}'`)
+  }
+
+  private async replica(): Promise<TestReplica> {
+    if (this.current) return this.current
+    this.replicas += 1
+    this.current = await TestReplica.open({
+      uri: this.connection.uri,
+      database: this.db.databaseName,
+      lifecycles: this.options.lifecycles,
+      name: `kit-${this.replicas}`,
+      wrap: (_lifecycle, phase, handler) => this.dying(phase, handler),
+      logger: this.options.logger,
+      observer: this.options.observer,
+    })
+    return this.current
+  }
+
+  private dying(phase: string, handler: AnyHandler): AnyHandler {
+    return async (document, step) => {
+      const name = step.name ?? phase
+      const outcome = await handler(document, step)
+      if (this.crashAfter?.step !== name) return outcome
+      const { crashed } = this.crashAfter
+      const dead = this.current
+      this.crashAfter = undefined
+      this.current = undefined
+      await dead?.crash()
+      crashed()
+      return NEVER
+    }
+  }
+
+  /** Waits for the work, or for the death of the replica that does it; what the dead one's commands end with is nobody's. */
+  private async settled(work: Promise<unknown>): Promise<void> {
+    const replica = this.current
+    const done = work.catch((error: unknown) => {
+      if (this.current === replica) throw error
+    })
+    const died = new Promise<void>((resolve) => {
+      const look = setInterval(() => {
+        if (this.current === replica) return
+        clearInterval(look)
+        resolve()
+      }, 5)
+      void done.finally(() => clearInterval(look)).catch(() => {})
+    })
+    await Promise.race([done, died])
+  }
+}

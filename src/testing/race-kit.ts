@@ -1,0 +1,168 @@
+import { randomBytes } from 'node:crypto'
+import { type Document, MongoClient } from 'mongodb'
+import type { RunnableLifecycle } from '../phases/index.js'
+import { backDate } from './back-date.js'
+import { TestReplica } from './test-replica.js'
+
+/** What the handlers use of the outside world: each call of one of its methods is an effect, and a place to die at. */
+export type Outside = Record<string, (...args: never[]) => unknown>
+
+export interface RaceOptions<O extends Outside> {
+  readonly uri: string
+  /** Makes a new outside world, for each of the many runs. */
+  readonly outside: () => O
+  /** The lifecycle with its handlers, using this outside world. */
+  readonly lifecycle: (outside: O) => RunnableLifecycle
+  /** The document that each run begins with. */
+  readonly document: Document
+  /** What of a call must not happen twice: its key, or undefined for a call that may. Default: the method and its arguments. */
+  readonly effectKey?: (method: string, args: readonly unknown[]) => string | undefined
+  /** Stops at so many places to die at. Default 200. */
+  readonly maxPoints?: number
+}
+
+export type Fault = 'crash' | 'pause'
+
+export interface DoubledEffect {
+  readonly fault: Fault
+  /** Where the first replica died or stood still: the nth call, before or after it had its effect. */
+  readonly at: string
+  readonly effect: string
+  readonly times: number
+}
+
+export interface RaceReport {
+  /** How many runs were made. */
+  readonly runs: number
+  /** Effects that happened more than once, with the fault that did it. Empty: the handlers stand all of them. */
+  readonly twice: readonly DoubledEffect[]
+  /** Runs after which the document was neither at rest nor gone. */
+  readonly unfinished: readonly string[]
+}
+
+interface Call {
+  readonly by: string
+  readonly effect: string | undefined
+}
+
+/** Where a run is interrupted: the nth place, a place being before or after a call. */
+interface Interruption {
+  readonly fault: Fault
+  readonly point: number
+}
+
+const NEVER = new Promise<never>(() => {})
+const LONGER_THAN_A_LEASE = 3
+
+/**
+ * Runs a lifecycle on two replicas again and again; in each run the first replica dies (or stands still past its lease, and
+ * then goes on) at another place: before or after each call that its handlers make of the outside world. The second takes
+ * over. Reports the effects that happened twice, which a handler must make idempotent or guard with the fence.
+ */
+export async function race<O extends Outside>(options: RaceOptions<O>): Promise<RaceReport> {
+  const undisturbed = await new Race(options, undefined).run()
+  const points = Math.min(undisturbed.points, options.maxPoints ?? 200)
+  const twice: DoubledEffect[] = []
+  const unfinished: string[] = undisturbed.finished ? [] : ['without a fault']
+  for (const fault of ['crash', 'pause'] as const) {
+    for (let point = 1; point <= points; point += 1) {
+      const run = await new Race(options, { fault, point }).run()
+      if (!run.finished) unfinished.push(`${fault} ${run.at}`)
+      for (const [effect, times] of run.counts) if (times > 1) twice.push({ fault, at: run.at, effect, times })
+    }
+  }
+  return { runs: 1 + 2 * points, twice, unfinished }
+}
+
+class Race<O extends Outside> {
+  private readonly calls: Call[] = []
+  private points = 0
+  private at = 'nowhere'
+  private readonly resume = Promise.withResolvers<void>()
+  private readonly interrupted = Promise.withResolvers<void>()
+
+  constructor(
+    private readonly options: RaceOptions<O>,
+    private readonly interruption: Interruption | undefined,
+  ) {}
+
+  async run(): Promise<{ points: number; at: string; finished: boolean; counts: Map<string, number> }> {
+    const database = `race_${randomBytes(8).toString('hex')}`
+    const client = await new MongoClient(this.options.uri).connect()
+    const outside = this.options.outside()
+    const [first, second] = [
+      await this.replica('first', outside, database),
+      await this.replica('second', outside, database),
+    ]
+    const { model } = this.lifecycle('second', outside)
+    try {
+      const documents = client.db(database).collection(model.collection)
+      const { insertedId } = await documents.insertOne({ ...this.options.document })
+      const firstRun = first.replica.runOnce().catch(() => {})
+      if (this.interruption) {
+        await Promise.race([this.interrupted.promise, firstRun])
+        const longMs = model.settings.lockTimeoutMs * LONGER_THAN_A_LEASE
+        if (this.interruption.fault === 'crash') await first.crash()
+        else await first.standStill(longMs)
+        await backDate(documents, longMs, { progress: model.settings.progress })
+        await second.replica.runOnce()
+        this.resume.resolve()
+      }
+      if (this.interruption?.fault !== 'crash') await firstRun
+      await second.replica.runOnce()
+      const left = await documents.findOne({ _id: insertedId })
+      const finished = !left || (model.phases.get(left['phase'])?.kind !== 'working' && left['lockedBy'] === undefined)
+      return { points: this.points, at: this.at, finished, counts: this.counts() }
+    } finally {
+      await Promise.all([first.close(), second.close()]).catch(() => {})
+      await client.db(database).dropDatabase()
+      await client.close()
+    }
+  }
+
+  private lifecycle(by: string, outside: O): RunnableLifecycle {
+    return this.options.lifecycle(this.watched(by, outside))
+  }
+
+  private replica(name: string, outside: O, database: string): Promise<TestReplica> {
+    return TestReplica.open({ uri: this.options.uri, database, name, lifecycles: [this.lifecycle(name, outside)] })
+  }
+
+  /** The outside world as one replica sees it: calls are counted, and are places where the first one may be interrupted. */
+  private watched(by: string, outside: O): O {
+    return new Proxy(outside, {
+      get: (target, property, receiver) => {
+        const method = Reflect.get(target, property, receiver)
+        if (typeof method !== 'function') return method
+        return async (...args: never[]) => {
+          await this.place(by, `before ${String(property)}`)
+          const result = await method.apply(target, args)
+          this.calls.push({ by, effect: this.keyOf(String(property), args) })
+          await this.place(by, `after ${String(property)}`)
+          return result
+        }
+      },
+    })
+  }
+
+  private async place(by: string, where: string): Promise<void> {
+    if (by !== 'first') return
+    this.points += 1
+    if (this.points !== this.interruption?.point) return
+    this.at = `${where} (call ${Math.ceil(this.points / 2)})`
+    this.interrupted.resolve()
+    await (this.interruption.fault === 'crash' ? NEVER : this.resume.promise)
+  }
+
+  private keyOf(method: string, args: readonly unknown[]): string | undefined {
+    return this.options.effectKey
+      ? this.options.effectKey(method, args)
+      : `${method}(${JSON.stringify(args).slice(1, -1)})`
+  }
+
+  private counts(): Map<string, number> {
+    const counts = new Map<string, number>()
+    for (const { effect } of this.calls) if (effect !== undefined) counts.set(effect, (counts.get(effect) ?? 0) + 1)
+    return counts
+  }
+}

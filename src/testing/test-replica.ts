@@ -1,0 +1,81 @@
+import { MongoClient } from 'mongodb'
+import { protocolClientOptions } from '../database/index.js'
+import { type AnyHandler, type Logger, Replica, type ReplicaObserver, type RunnableLifecycle } from '../phases/index.js'
+import { type Clock, systemClock } from '../time/index.js'
+
+/** Wraps the handlers of a lifecycle: what a test puts between the engine and the user's code. */
+export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
+
+export interface TestReplicaOptions {
+  readonly uri: string
+  readonly database: string
+  readonly lifecycles: readonly RunnableLifecycle[]
+  readonly name: string
+  readonly wrap?: WrapHandler
+  readonly logger?: Logger | undefined
+  readonly observer?: ReplicaObserver | undefined
+}
+
+/**
+ * A replica with connections and a clock of its own, so that it can die or stand still while others in the same test go on.
+ * It isn't started: tests tick it.
+ */
+export class TestReplica {
+  private standstillMs = 0
+  readonly replica: Replica
+
+  private constructor(
+    options: TestReplicaOptions,
+    private readonly client: MongoClient,
+    private readonly renewals: MongoClient,
+  ) {
+    const clock: Clock = {
+      now: () => systemClock.now(),
+      monotonicMs: () => systemClock.monotonicMs() + this.standstillMs,
+    }
+    const { wrap = (_lifecycle, _phase, handler) => handler } = options
+    this.replica = new Replica({
+      db: client.db(options.database),
+      renewalDb: renewals.db(options.database),
+      lifecycles: options.lifecycles.map((lifecycle) => wrapped(lifecycle, wrap)),
+      name: options.name,
+      clock,
+      logger: options.logger,
+      observer: options.observer,
+      graceMs: 0,
+    })
+  }
+
+  static async open(options: TestReplicaOptions): Promise<TestReplica> {
+    const settings = { ...protocolClientOptions(30_000), appName: `phaselock-test ${options.name}` }
+    const client = await new MongoClient(options.uri, settings).connect()
+    const renewals = await new MongoClient(options.uri, { ...settings, maxPoolSize: 1 }).connect()
+    return new TestReplica(options, client, renewals)
+  }
+
+  /** As after a kill -9: nothing that it still does reaches the database. Its handlers may go on; nobody listens. */
+  async crash(): Promise<void> {
+    await Promise.all([this.client.close(), this.renewals.close()])
+    // Only its timers: what it still wants to write finds closed connections.
+    void this.replica.stop().catch(() => {})
+  }
+
+  /** As after a SIGSTOP of `ms`: no renewals were sent meanwhile, and its monotonic clock has gone on. */
+  async standStill(ms: number): Promise<void> {
+    await this.renewals.close()
+    this.standstillMs += ms
+  }
+
+  async close(): Promise<void> {
+    await this.replica.stop()
+    await Promise.all([this.client.close(), this.renewals.close()])
+  }
+}
+
+function wrapped(lifecycle: RunnableLifecycle, wrap: WrapHandler): RunnableLifecycle {
+  const handlers = Object.entries(lifecycle.handlers).map(([phase, handler]) => [
+    phase,
+    wrap(lifecycle.model.name, phase, handler),
+  ])
+  return { model: lifecycle.model, handlers: Object.fromEntries(handlers), attach: (db) => lifecycle.attach(db) }
+}

@@ -1,0 +1,33 @@
+/**
+ * What tells the time. Phaselock decides nothing by a replica's wall clock: the database's `$$NOW` decides. A replica's
+ * monotonic clock may only make it stop sooner (see docs/lock-protocol.md), and its wall clock is for log lines.
+ */
+export interface Clock {
+  /** Wall time, for people to read. */
+  now(): Date
+  /** Milliseconds since some fixed moment, never going back; it stands still for nobody, also not while paused. */
+  monotonicMs(): number
+}
+
+export const systemClock: Clock = {
+  now: () => new Date(),
+  monotonicMs: () => performance.now(),
+}
+
+/**
+ * Resolves after `ms`, or as soon as `signal` aborts (then too it resolves: the caller looks at the signal).
+ * The timer doesn't keep the process alive when `unref` is set.
+ */
+export function sleep(ms: number, options: { signal?: AbortSignal; unref?: boolean } = {}): Promise<void> {
+  return new Promise((resolve) => {
+    if (options.signal?.aborted) return resolve()
+    const done = () => {
+      clearTimeout(timer)
+      options.signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    if (options.unref) timer.unref()
+    options.signal?.addEventListener('abort', done, { once: true })
+  })
+}

@@ -1,0 +1,41 @@
+/** A length of time with its unit: `'250ms'`, `'30s'`, `'5m'`, `'1h'`, `'2d'`. A bare number has no unit and is refused. */
+export type Duration = `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
+
+const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
+
+/** Thrown for a duration that can't be read; says what was expected and what came. */
+export class InvalidDuration extends Error {
+  override readonly name = 'InvalidDuration'
+  constructor(readonly value: unknown) {
+    super(
+      `expected a duration such as '500ms', '30s', '5m', '1h' or '2d', got ${JSON.stringify(value) ?? String(value)}`,
+    )
+  }
+}
+
+/**
+ * A duration in milliseconds: `'1.5s'` -> 1500, `'5m'` -> 300000.
+ * @throws InvalidDuration when there is no unit, it is unknown, or the number is negative or not finite
+ */
+export function durationMs(value: Duration | string): number {
+  const match = typeof value === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(value.trim()) : null
+  if (!match) throw new InvalidDuration(value)
+  return Math.round(Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS])
+}
+
+/** Milliseconds for people: 80 -> '80 ms', 1500 -> '1.5 s', 90000 -> '1 min 30 s', 7200000 -> '2 h'. */
+export function formatMs(ms: number): string {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`
+  if (ms < 60_000) return `${Math.round(ms / 100) / 10} s`
+  const parts = [
+    [Math.floor(ms / UNIT_MS.d), 'd'],
+    [Math.floor(ms / UNIT_MS.h) % 24, 'h'],
+    [Math.floor(ms / UNIT_MS.m) % 60, 'min'],
+    [Math.floor(ms / UNIT_MS.s) % 60, 's'],
+  ] as const
+  return parts
+    .filter(([n]) => n > 0)
+    .slice(0, 2)
+    .map(([n, unit]) => `${n} ${unit}`)
+    .join(' ')
+}

@@ -1,0 +1,82 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { describe, expect, test } from '@jest/globals'
+
+const root = resolve(import.meta.dirname, '../..')
+const depcruise = join(root, 'node_modules/dependency-cruiser/bin/dependency-cruise.mjs')
+
+/** Runs the layer check in a tree of its own; resolves to the names of the rules that were broken. */
+async function brokenRules(files: Record<string, string>): Promise<string[]> {
+  const folder = await mkdtemp(join(tmpdir(), 'phaselock-layers-'))
+  try {
+    await cp(join(root, '.dependency-cruiser.cjs'), join(folder, '.dependency-cruiser.cjs'))
+    await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
+    for (const [path, text] of Object.entries(files)) {
+      await mkdir(dirname(join(folder, path)), { recursive: true })
+      await writeFile(join(folder, path), text)
+    }
+    const { stdout } = await promisify(execFile)(process.execPath, [await entry(), 'src', '--output-type', 'json'], {
+      cwd: folder,
+    }).catch((error) => error as { stdout: string })
+    const report = JSON.parse(stdout) as { summary: { violations: { rule: { name: string } }[] } }
+    return [...new Set(report.summary.violations.map((violation) => violation.rule.name))].sort()
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+}
+
+async function entry(): Promise<string> {
+  const { bin } = JSON.parse(await readFile(join(root, 'node_modules/dependency-cruiser/package.json'), 'utf8'))
+  return join(root, 'node_modules/dependency-cruiser', bin.depcruise ?? depcruise)
+}
+
+async function sources(folder: string): Promise<string[]> {
+  const entries = await readdir(join(root, folder), { recursive: true, withFileTypes: true })
+  return entries
+    .filter((one) => one.isFile() && /\.(ts|mjs)$/.test(one.name))
+    .map((one) => join(one.parentPath, one.name))
+}
+
+describe('the layers', () => {
+  const index = { 'src/lock/index.ts': 'export const a = 1', 'src/phases/index.ts': 'export const b = 1' }
+
+  test('an import that goes down through an index is fine', async () => {
+    expect(
+      await brokenRules({ ...index, 'src/phases/x.ts': `import { a } from '../lock/index.js'\nexport { a }` }),
+    ).toEqual([])
+  })
+
+  test('an import that goes up is refused, also of a type only', async () => {
+    const up = `import type { B } from '../phases/index.js'\nexport type C = B`
+    expect(await brokenRules({ ...index, 'src/lock/x.ts': up })).toContain('lock-imports-down-only')
+  })
+
+  test('an import past an index is refused', async () => {
+    const deep = {
+      ...index,
+      'src/lock/inner.ts': 'export const i = 1',
+      'src/phases/x.ts': `export { i } from '../lock/inner.js'`,
+    }
+    expect(await brokenRules(deep)).toEqual(['a-folder-is-used-through-its-index'])
+  })
+
+  test('folders of one layer do not import each other', async () => {
+    const sibling = {
+      'src/cache/index.ts': 'export const c = 1',
+      'src/pools/x.ts': `export { c } from '../cache/index.js'`,
+    }
+    expect(await brokenRules(sibling)).toContain('pools-imports-no-sibling')
+  })
+
+  test('no source file has more than 400 lines', async () => {
+    const long: string[] = []
+    for (const path of [...(await sources('src')), ...(await sources('bench')), ...(await sources('test'))]) {
+      const lines = (await readFile(path, 'utf8')).split('\n').length
+      if (lines > 401) long.push(`${path}: ${lines}`)
+    }
+    expect(long).toEqual([])
+  })
+})

@@ -1,0 +1,92 @@
+import { spawn } from 'node:child_process'
+import { describe, expect, test } from '@jest/globals'
+import { FAULT_KINDS, planFaults } from '../../src/cli/demo/faults/plan.js'
+import type { FaultsResult } from '../../src/cli/demo/faults/run-faults.js'
+import { OffTheWay, roundStepNumber } from '../../src/cli/demo/round-order.js'
+
+/** The built program (`npm test` builds it); always on a local database of its own, as that is killed too. */
+function faults(args: readonly string[]): Promise<{ code: number | null; out: string; err: string }> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, ['dist/cli/main.js', 'demo', '--faults', ...args])
+    let [out, err] = ['', '']
+    child.stdout.on('data', (text) => (out += text))
+    child.stderr.on('data', (text) => (err += text))
+    child.once('error', reject)
+    child.once('close', (code) => resolve({ code, out, err }))
+  })
+}
+
+describe('phaselock demo --faults', () => {
+  test('a random fault every second: nothing is lost, repeated, overlapping or stuck', async () => {
+    const { code, out, err } = await faults(['--minutes', '0.5', '--seed', '1', '--json'])
+    expect(out === '' ? err : '').toBe('')
+    const result = JSON.parse(out) as FaultsResult
+    expect({ ...result, err: result.off?.length === 0 ? '' : err }).toMatchObject({
+      off: [],
+      lost: 0,
+      repeated: 0,
+      overlapping: 0,
+      stuck: 0,
+      crashed: 0,
+      seed: 1,
+    })
+    expect(code).toBe(0)
+    expect(result.documents).toBeGreaterThan(20)
+    expect(Object.values(result.faults).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(20)
+    for (const kind of ['databaseKilled', 'databaseBlackholed', 'replicaPaused', 'replicaKilled'] as const)
+      expect(result.faults).toHaveProperty(kind)
+  }, 240_000)
+
+  test('refuses settings that it does not know', async () => {
+    for (const args of [
+      ['--minutes', '0'],
+      ['--seed', '1.5'],
+      ['--break', 'no-token'],
+    ]) {
+      const { code, out } = await faults(args)
+      expect({ args, code, out }).toEqual({ args, code: 2, out: '' })
+    }
+  })
+})
+
+describe('the plan of faults', () => {
+  test('is the same for the same seed, another for another, and has each kind', () => {
+    expect(planFaults(1, 60)).toEqual(planFaults(1, 60))
+    expect(planFaults(2, 60)).not.toEqual(planFaults(1, 60))
+    expect(new Set(planFaults(1, 60).map(({ kind }) => kind))).toEqual(new Set(FAULT_KINDS))
+  })
+
+  test('never has the database disturbed twice at once, nor without a pause', () => {
+    const database = planFaults(3, 300).filter(({ kind }) => kind.startsWith('database'))
+    expect(database.length).toBeGreaterThan(10)
+    for (const [i, fault] of database.entries()) {
+      const next = database[i + 1]
+      if (next) expect(next.atMs - (fault.atMs + fault.forMs)).toBeGreaterThanOrEqual(3_000)
+    }
+  })
+})
+
+describe('the order of steps of a gateway whose owner changes its mind', () => {
+  const number = (round: number, state: string, phase: string, step?: string) =>
+    roundStepNumber('api-gateway', phase, step, { round, state })
+
+  test('grows with the rounds, and within one along the way to its state', () => {
+    const way = [
+      number(0, 'Running', 'Creating'),
+      number(0, 'Running', 'Creating', 'children'),
+      number(0, 'Running', 'Starting'),
+      number(1, 'Stopped', 'Starting', 'triggers'),
+      number(1, 'Stopped', 'Stopping'),
+      number(2, 'Running', 'Stopping', 'triggers'),
+      number(2, 'Running', 'Starting'),
+      number(3, 'Deleted', 'Starting'),
+      number(3, 'Deleted', 'Deleting'),
+    ]
+    expect([...way].sort((a, b) => a - b)).toEqual(way)
+    expect(new Set(way).size).toBe(way.length)
+  })
+
+  test('knows no way back', () => {
+    expect(() => number(0, 'Running', 'Deleting')).toThrow(OffTheWay)
+  })
+})

@@ -1,0 +1,138 @@
+import { spawn } from 'node:child_process'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, test } from '@jest/globals'
+import type { DemoResult } from '../../src/cli/demo/verdict.js'
+import { eventually, testServerUri, withDatabase } from '../support/database.js'
+
+interface Run {
+  readonly code: number | null
+  readonly out: string
+  readonly err: string
+}
+
+/** The built program (`npm test` builds it), on the run's server. */
+function demo(
+  args: readonly string[],
+  { onText }: { onText?: (text: string, pid: number) => void } = {},
+): Promise<Run> {
+  return new Promise((resolve, reject) => {
+    const env = { ...process.env, MONGODB_URI: withDatabase(testServerUri(), 'unused') }
+    const child = spawn(process.execPath, ['dist/cli/main.js', 'demo', ...args], { env })
+    let [out, err] = ['', '']
+    child.stdout.on('data', (text) => (out += text))
+    child.stderr.on('data', (text) => {
+      err += text
+      onText?.(err, child.pid!)
+    })
+    child.once('error', reject)
+    child.once('close', (code) => resolve({ code, out, err }))
+  })
+}
+
+/** Programs of this demo that still run: their command line names the replica's program and their parent is gone. */
+async function replicasOf(pid: number): Promise<number[]> {
+  const found: number[] = []
+  for (const entry of await readdir('/proc')) {
+    if (!/^\d+$/.test(entry)) continue
+    const [command, stat] = await Promise.all(
+      ['cmdline', 'stat'].map((file) => readFile(`/proc/${entry}/${file}`, 'utf8').catch(() => '')),
+    )
+    if (command!.includes('demo/replica-process.js') && stat!.split(') ')[1]?.split(' ')[1] === String(pid)) {
+      found.push(Number(entry))
+    }
+  }
+  return found
+}
+
+const isAlive = (pid: number) => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Smaller: what goes wrong without a protection goes wrong with fewer documents too. */
+const SMALL: readonly string[] = ['--documents', '150']
+const FULL: readonly string[] = []
+
+describe('phaselock demo', () => {
+  test('three replicas, one killed, one stopped, one paused: every recorded step happened once', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'phaselock-demo-test-'))
+    try {
+      const { code, out, err } = await demo(['--json', '--ledger', join(folder, 'ledger.jsonl')])
+      const result = JSON.parse(out) as DemoResult
+      expect({ ...result, err: result.off.length > 0 ? err : '' }).toMatchObject({
+        off: [],
+        lost: 0,
+        repeated: 0,
+        overlapping: 0,
+        refusedLateWritesOfOthers: 0,
+      })
+      expect(code).toBe(0)
+      expect(result.documents).toBeGreaterThanOrEqual(300)
+      expect(result.refusedLateWrites).toBeGreaterThanOrEqual(1)
+      expect(result.recoverySeconds).toBeLessThanOrEqual(result.lockTimeoutSeconds + 2)
+      expect(result.handoverSeconds).toBeLessThanOrEqual(1)
+      expect(result.seconds).toBeLessThan(90)
+      const ledger = (await readFile(join(folder, 'ledger.jsonl'), 'utf8')).trim().split('\n')
+      expect(ledger.filter((line) => line.includes('"kind":"begin"'))).toHaveLength(result.stepsBegun)
+    } finally {
+      await rm(folder, { recursive: true, force: true })
+    }
+  }, 150_000)
+
+  test.each<[string, readonly ('repeated' | 'overlapping')[], readonly string[]]>([
+    ['unlock-by-id', ['repeated', 'overlapping'], FULL],
+    ['client-clock', ['overlapping'], SMALL],
+    ['no-renew', ['overlapping'], SMALL],
+    ['no-token', ['repeated', 'overlapping'], SMALL],
+  ] as const)(
+    'without a protection a figure goes wrong: --break %s',
+    async (protection, figures, size) => {
+      const { code, out, err } = await demo(['--json', '--break', protection, ...size])
+      const result = JSON.parse(out) as DemoResult
+      expect(result).toMatchObject({ broken: protection })
+      expect({ wrong: figures.filter((figure) => result[figure] > 0).length > 0, result, err }).toMatchObject({
+        wrong: true,
+      })
+      expect(result.off.join()).toMatch(/repeated|overlapping/)
+      expect(code).toBe(1)
+    },
+    120_000,
+  )
+
+  test('interrupted or killed, it leaves no process behind', async () => {
+    for (const [signal, exitCode] of [
+      ['SIGINT', 130],
+      ['SIGKILL', null],
+    ] as const) {
+      let replicas: number[] = []
+      let asked = false
+      const { code } = await demo(SMALL, {
+        onText: (text, pid) => {
+          if (asked || !text.includes('inserted')) return
+          asked = true
+          void replicasOf(pid).then((found) => {
+            replicas = found
+            // The hardest case: one of them can't end by itself.
+            process.kill(found[0]!, 'SIGSTOP')
+            process.kill(pid, signal)
+          })
+        },
+      })
+      expect(code).toBe(exitCode)
+      expect(replicas.length).toBeGreaterThanOrEqual(2)
+      await eventually(() => replicas.filter(isAlive).length === 0)
+    }
+  }, 60_000)
+
+  test('refuses a protection that it does not know', async () => {
+    const { code, err } = await demo(['--break', 'nothing'])
+    expect(code).toBe(2)
+    expect(err).toContain('unlock-by-id')
+  })
+})

@@ -1,0 +1,34 @@
+import { readFile } from 'node:fs/promises'
+import { PassThrough } from 'node:stream'
+import { describe, expect, test } from '@jest/globals'
+import { EXIT } from '../../src/cli/errors.js'
+import { Output } from '../../src/cli/output.js'
+import { buildProgram } from '../../src/cli/program.js'
+import { replicaMetrics } from '../../src/telemetry/index.js'
+
+describe('docs/cli.md', () => {
+  const page = () => readFile(new URL('../../docs/cli.md', import.meta.url), 'utf8')
+
+  test('describes every command, and each has examples', async () => {
+    const output = new Output(new PassThrough(), new PassThrough())
+    const context = { env: {}, cwd: '/', stdin: new PassThrough(), output }
+    const program = await buildProgram([], context)
+    const text = await page()
+    for (const command of program.commands) {
+      expect(text).toContain(`## phaselock ${command.name()}\n`)
+      for (const option of command.options) expect(option.description).not.toBe('')
+    }
+  })
+
+  test('lists every exit code', async () => {
+    const text = await page()
+    for (const code of Object.values(EXIT)) expect(text).toMatch(new RegExp(`^\\| ${code} +\\| `, 'm'))
+  })
+
+  test('lists every metric', async () => {
+    const { registry, watch } = replicaMetrics({ db: undefined as never, lifecycles: [], processMetrics: false })
+    watch({ status: () => ({ identity: 'x', notReady: [], held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0 }) })
+    const text = await page()
+    for (const { name } of registry.getMetricsAsArray()) expect(text).toContain(`\`${name}`)
+  })
+})

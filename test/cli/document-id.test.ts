@@ -1,0 +1,37 @@
+import { describe, expect, test } from '@jest/globals'
+import { Long, ObjectId, UUID } from 'mongodb'
+import { idsMeantBy, idText } from '../../src/cli/documents/document-id.js'
+import { UsageError } from '../../src/cli/errors.js'
+
+const HEX = '66f0a1b2c3d4e5f60718293a'
+const UUID_TEXT = '6f1c1b6e-0b0e-4f6e-9a6e-1c2d3e4f5a6b'
+
+describe('the _ids that a text may mean', () => {
+  test.each([
+    ['shop', ['shop']],
+    [HEX, [new ObjectId(HEX), HEX]],
+    [`ObjectId("${HEX}")`, [new ObjectId(HEX)]],
+    [`new ObjectId('${HEX}')`, [new ObjectId(HEX)]],
+    [`{"$oid": "${HEX}"}`, [new ObjectId(HEX)]],
+    ['"42"', ['42']],
+    ['42', [42, '42']],
+    ['-1.5', [-1.5, '-1.5']],
+    ['007', [7, '007']],
+    ['123456789012345678', [Long.fromString('123456789012345678'), '123456789012345678']],
+    ['{"a": 1, "b": "x"}', [{ a: 1, b: 'x' }]],
+    [UUID_TEXT, [new UUID(UUID_TEXT), UUID_TEXT]],
+  ])('%s', (text, ids) => {
+    expect(idsMeantBy(text)).toEqual(ids)
+  })
+
+  test.each(['', '{"$oid": "x"}', '{', 'ObjectId("x")', 'UUID("x")'])('%j is refused', (text) => {
+    expect(() => idsMeantBy(text)).toThrow(UsageError)
+  })
+
+  test.each([['shop'], [new ObjectId(HEX)], [42], [new UUID(UUID_TEXT)], [{ a: 1 }]])(
+    'what is printed can be typed again: %p',
+    (id) => {
+      expect(idsMeantBy(idText(id))).toContainEqual(id)
+    },
+  )
+})

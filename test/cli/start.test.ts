@@ -1,0 +1,193 @@
+import { access } from 'node:fs/promises'
+import { join } from 'node:path'
+import vm from 'node:vm'
+import { describe, expect, jest, test } from '@jest/globals'
+import { MongoClient } from 'mongodb'
+import { consoleToLog } from '../../src/cli/start/console-lines.js'
+import { pasteLines } from '../../src/cli/start/paste-lines.js'
+import { silentLogger } from '../../src/index.js'
+import { apiGatewayLifecycles } from '../../src/tasks/index.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { ROOT, type Running, THINGS, useCliFolder } from './cli-process.js'
+
+jest.setTimeout(60_000)
+
+const uriOf = async (replica: Running) => (await replica.printed(/^ {2}mongodb +(\S+)$/m))[1]!
+const identityOf = async (replica: Running) => (await replica.printed(/^ {2}replica +(\S+)$/m))[1]!
+const nodeLineOf = async (replica: Running) => (await replica.printed(/^ {2}(node --input-type.*)$/m))[1]!
+
+describe('phaselock start in a fresh folder', () => {
+  const folder = useCliFolder()
+
+  test('tells where everything is; the printed Node line inserts and watches; a second one joins; both stop in order', async () => {
+    const here = folder()
+    await here.linkPackages()
+    const first = here.phaselock(['start'])
+    const uri = await uriOf(first)
+    await first.printed(/^ {2}data +\S+\/\.phaselock\/db /m)
+    await access(join(here.path, '.phaselock/db'))
+
+    const pasted = here.start('/bin/sh', ['-c', await nodeLineOf(first)])
+    expect(await pasted.exited).toBe(0)
+    expect(pasted.err).toBe('')
+    expect(pasted.out.trim().split('\n').at(-1)).toMatch(/^new ObjectId\('[0-9a-f]{24}'\) Created *$/)
+
+    const second = here.phaselock(['start', '--name', 'api-2'])
+    expect(await uriOf(second)).toBe(uri)
+    expect(await identityOf(second)).toMatch(/^api-2~/)
+    const listed = await here.run(['list', 'api-gateway'])
+    expect(listed).toMatchObject({ code: 0, err: '' })
+    expect(listed.out).toMatch(/^[0-9a-f]{24} {2}Created/m)
+
+    first.child.kill('SIGTERM')
+    expect(await first.exited).toBe(0)
+    expect(first.out).toMatch(/^stopped$/m)
+    // By hand, and the other replica goes on alone.
+    const client = await MongoClient.connect(uri)
+    const gateways = client.db().collection<{ _id: string; phase: string }>('ApiGateway')
+    await gateways.insertOne({ _id: 'by-hand', phase: 'Creating' })
+    await eventually(async () => expect(await gateways.findOne({ _id: 'by-hand' })).toMatchObject({ phase: 'Created' }))
+    await client.close()
+    second.child.kill('SIGINT')
+    expect(await second.exited).toBe(0)
+  })
+})
+
+describe('phaselock start on a server', () => {
+  const database = useDatabase()
+  const folder = useCliFolder()
+  const env = () => ({ MONGODB_URI: database.uri, PHASELOCK_LIFECYCLES: THINGS })
+
+  async function withSlowStep(replica: Running, slowMs: number): Promise<void> {
+    await replica.printed(/is running/)
+    await database.db.collection('Thing').insertOne({ phase: 'Creating', slowMs })
+    await eventually(async () => (await database.db.collection('Began').countDocuments()) === 1)
+  }
+
+  test('--http: alive, ready, measured; 503 while it stops; a step within the grace is recorded', async () => {
+    const replica = folder().phaselock(['start', '--http', '0', '--http-host', '127.0.0.1', '--log', 'json'], {
+      ...env(),
+      THING_LOCK_TIMEOUT: '3s', // shorter than the default: the connection's timeouts follow it
+    })
+    const [, url] = await replica.printed(/^ {2}http +(http:\S+)\/livez/m)
+    expect((await fetch(`${url}/livez`)).status).toBe(200)
+    expect((await fetch(`${url}/readyz`)).status).toBe(200)
+    expect(await (await fetch(`${url}/metrics`)).text()).toMatch(
+      /^phaselock_documents_due\{lifecycle="thing",phase="Creating"\} 0$/m,
+    )
+    await withSlowStep(replica, 1_500)
+    replica.child.kill('SIGTERM')
+    const ready = await eventually(async () => {
+      const response = await fetch(`${url}/readyz`)
+      expect(response.status).toBe(503)
+      return response
+    })
+    expect(await ready.json()).toMatchObject({ error: { replica: { reasons: ['stopping'] } } })
+    expect(await replica.exited).toBe(0)
+    expect(await database.db.collection('Thing').findOne()).toMatchObject({ phase: 'Created' })
+    for (const line of replica.err.trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level')
+  })
+
+  test('a second SIGINT exits at once with 130; the same one coming twice, as under npm, does not', async () => {
+    const replica = folder().phaselock(['start', '--grace', '1m'], env())
+    await withSlowStep(replica, 60_000)
+    replica.child.kill('SIGINT')
+    await replica.printed(/SIGINT: no more claims/, 'err')
+    replica.child.kill('SIGINT')
+    replica.child.kill('SIGINT')
+    await eventually(() => {
+      replica.child.kill('SIGINT')
+      return replica.child.exitCode !== null
+    })
+    expect(await replica.exited).toBe(130)
+    expect(replica.err).toMatch(/second SIGINT: exit at once/)
+    expect(replica.out).not.toMatch(/^stopped$/m)
+  })
+
+  test('--json: one object on standard output, log lines on standard error', async () => {
+    const replica = folder().phaselock(['start', '--json', '--name', 'w1'], env())
+    await replica.printed(/\}\n$/)
+    expect(JSON.parse(replica.out)).toMatchObject({
+      identity: expect.stringMatching(/^w1~/),
+      database: database.db.databaseName,
+      source: 'uri',
+      data: null,
+      lifecycles: ['thing'],
+      http: null,
+    })
+    replica.child.kill('SIGTERM')
+    expect(await replica.exited).toBe(0)
+    expect(replica.out.trim().split('\n')).toHaveLength(1)
+  })
+})
+
+describe('npm start', () => {
+  const folder = useCliFolder()
+
+  test('a second one joins the first one’s database; SIGTERM to npm stops each in order', async () => {
+    const npmStart = () => folder().start('npm', ['start'], { PHASELOCK_DATA_DIR: folder().path }, ROOT)
+    const first = npmStart()
+    const uri = await uriOf(first)
+    const second = npmStart()
+    expect(await uriOf(second)).toBe(uri)
+    expect(await identityOf(second)).not.toBe(await identityOf(first))
+    for (const npm of [first, second]) {
+      npm.child.kill('SIGTERM')
+      await npm.exited
+      expect(npm.out).toMatch(/^stopped$/m)
+    }
+  })
+})
+
+describe('what libraries write on the console', () => {
+  test('becomes log lines', () => {
+    const lines: string[] = []
+    const logger = { ...silentLogger, warn: (message: string) => void lines.push(message) }
+    const target: Partial<Console> = {}
+    consoleToLog(logger, target)
+    target.warn?.('missed by %d ms', 7)
+    expect(lines).toEqual(['missed by 7 ms'])
+  })
+})
+
+describe('the lines to paste', () => {
+  const database = useDatabase()
+
+  test('a connection string with a password is taken from the environment', () => {
+    const { model } = apiGatewayLifecycles({ db: database.db }).gateway
+    const lines = pasteLines({ uri: 'mongodb://me:secret@h/x', db: database.db }, model)
+    expect(JSON.stringify(lines)).not.toContain('secret')
+    expect(lines.mongosh).toBe('mongosh "$MONGODB_URI"')
+    expect(lines.node).toContain('new MongoClient(process.env.MONGODB_URI)')
+  })
+
+  test("mongosh's lines insert into the right collection and watch until the document rests", () => {
+    const { model } = apiGatewayLifecycles({ db: database.db }).gateway
+    const { inMongosh } = pasteLines({ uri: database.uri, db: database.db }, model)
+    const phases = ['Creating', 'Creating', 'Created']
+    const printed: string[] = []
+    const collection = {
+      insertOne: (document: object) => ({ insertedId: JSON.stringify(document) }),
+      findOne: ({ _id }: { _id: string }) => ({ _id, phase: phases.shift() }),
+    }
+    const world = vm.createContext({
+      db: {
+        getSiblingDB: (name: string) => ({
+          getCollection: (of: string) => {
+            printed.push(`${name}.${of}`)
+            return collection
+          },
+        }),
+      },
+      sleep: () => undefined,
+      print: (...words: string[]) => printed.push(words.join(' ')),
+    })
+    for (const line of inMongosh) vm.runInContext(line, world)
+    expect(printed).toEqual([
+      `${database.db.databaseName}.ApiGateway`,
+      '{"phase":"Creating"} Creating ',
+      '{"phase":"Creating"} Creating ',
+      '{"phase":"Creating"} Created ',
+    ])
+  })
+})

@@ -1,0 +1,111 @@
+import { createServer } from 'node:net'
+import { inspect } from 'node:util'
+import { describe, expect, it } from '@jest/globals'
+import { connectDatabase, DatabaseUnreachable, InvalidMongoUri, redactUri } from '../../src/database/index.js'
+import { unreachableReason } from '../../src/database/unreachable.js'
+import { withoutProtocolOptions } from '../../src/database/uri.js'
+import { systemClock } from '../../src/time/index.js'
+import { testDatabase } from '../support/database.js'
+
+const failure = async (uri: string, timeoutMs = 1_000) =>
+  (await connectDatabase({ uri, timeoutMs, env: {} }).then(
+    () => undefined,
+    (error: unknown) => error,
+  )) as Error
+
+describe('a URI', () => {
+  it.each([
+    'localhost:27017',
+    'http://user:s3cr3tPw@host',
+    'mongodb://',
+    'mongodb://user:s3cr3tPw@host:99999',
+    'mongodb://user:s3cr3tPw@host/?nonsense=1',
+    'mongodb://user:s3cr3tPw@host/?w=majority&maxPoolSize=many',
+    'mongodb://user:s3cr3tPw@x@host/db',
+    'mongodb://user:s3cr3tPw/x@host/db',
+    'mongodb://user:s3cr3tPw?x@host/db',
+    'mongodb://user:%zzs3cr3tPw@host/db',
+    'mongodb://us:er:s3cr3tPw@host/db',
+    'mongodb+srv://user:s3cr3tPw@a.example.com:27017',
+  ])('that is malformed is refused with what was expected and came, without the password: %s', async (uri) => {
+    const error = await failure(uri)
+    expect(error).toBeInstanceOf(InvalidMongoUri)
+    expect(error.message).toMatch(
+      /^expected in the uri option a connection string such as mongodb:\/\/.*, got .*: .*\. Correct it/s,
+    )
+    expect(inspect(error, { depth: 9 })).not.toContain('s3cr3tPw')
+  })
+
+  it('is named by where it came from', async () => {
+    const error = await connectDatabase({ env: { MONGODB_URI: 'nonsense' } }).catch((thrown: Error) => thrown)
+    expect(String(error)).toContain('expected in MONGODB_URI')
+  })
+
+  it('whose server refuses says so within timeoutMs, what to do, and never the password', async () => {
+    const closed = createServer().listen(0, '127.0.0.1')
+    await new Promise((resolve) => closed.once('listening', resolve))
+    const { port } = closed.address() as { port: number }
+    await new Promise((resolve) => closed.close(resolve))
+    const error = (await failure(`mongodb://user:s3cr3tPw@127.0.0.1:${port}/db`)) as DatabaseUnreachable
+    expect(error).toBeInstanceOf(DatabaseUnreachable)
+    expect(error.reason).toBe('refused')
+    expect(error.message).toContain(`expected a MongoDB server at mongodb://user:***@127.0.0.1:${port}/db, got: `)
+    expect(error.message).toContain('start the server, or correct host and port')
+    expect(inspect(error, { depth: 9 })).not.toContain('s3cr3tPw')
+  })
+
+  it('whose server never answers fails within timeoutMs', async () => {
+    const silent = createServer(() => undefined).listen(0, '127.0.0.1')
+    await new Promise((resolve) => silent.once('listening', resolve))
+    const start = systemClock.monotonicMs()
+    const error = (await failure(
+      `mongodb://127.0.0.1:${(silent.address() as { port: number }).port}`,
+      500,
+    )) as DatabaseUnreachable
+    expect(error).toBeInstanceOf(DatabaseUnreachable)
+    expect(error.reason).toBe('timeout')
+    expect(systemClock.monotonicMs() - start).toBeLessThan(8_000)
+    silent.close()
+  })
+
+  it('names the database in its path; an option wins, and without both it is phaselock', async () => {
+    const test = await testDatabase()
+    const server = test.uri.replace(/(\d)\/[^?]*/, '$1/')
+    for (const [options, name] of [
+      [{ uri: test.uri }, test.db.databaseName],
+      [{ uri: test.uri, database: 'chosen' }, 'chosen'],
+      [{ uri: server }, 'phaselock'],
+    ] as const) {
+      const connection = await connectDatabase(options)
+      expect(connection.db.databaseName).toBe(name)
+      await connection.close()
+    }
+    await test.drop()
+  })
+})
+
+it.each([
+  ['connect ECONNREFUSED 127.0.0.1:1', 1, 'refused'],
+  ['getaddrinfo ENOTFOUND nowhere', 1, 'no-such-host'],
+  ['Authentication failed.', 18, 'authentication'],
+  ['Server selection timed out after 30 ms', 1, 'timeout'],
+  ['odd', 1, 'other'],
+])('an error of the driver, %s (%d), is told as %s', (said, code, reason) => {
+  expect(unreachableReason(Object.assign(new Error(said), { code }))).toBe(reason)
+})
+
+it.each([
+  ['mongodb://h/db', 'mongodb://h/db'],
+  ['mongodb://u:p@h/db?authSource=admin', 'mongodb://u:***@h/db?authSource=admin'],
+  ['mongodb://u:p@ss/w@h/db', 'mongodb://u:***@h/db'],
+  ['mongodb://h/?tlsCertificateKeyFilePassword=p&tls=true', 'mongodb://h/?tlsCertificateKeyFilePassword=***&tls=true'],
+])('%s is printed as %s', (uri, printed) => expect(redactUri(uri)).toBe(printed))
+
+it.each([
+  ['mongodb://h/db', 'mongodb://h/db'],
+  ['mongodb://h/db?w=1&J=false&journal=false&readPreference=secondary', 'mongodb://h/db'],
+  [
+    'mongodb://h/db?retryWrites=false&tls=true&socketTimeoutMS=0&maxPoolSize=5',
+    'mongodb://h/db?tls=true&maxPoolSize=5',
+  ],
+])('of the options in %s the protocol leaves %s', (uri, kept) => expect(withoutProtocolOptions(uri)).toBe(kept))

@@ -1,0 +1,44 @@
+import { expect, test } from '@jest/globals'
+import { eventually, useDatabase } from '../support/database.js'
+import { useLocalDatabase } from '../support/database-local.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+import { Fleet } from './fleet.js'
+import { refuseUnhandledRejections } from './unhandled.js'
+
+const elsewhere = useDatabase()
+const local = useLocalDatabase()
+refuseUnhandledRejections()
+
+test('a server that is killed with kill -9 under load, twice, and started again on its port', async () => {
+  const connection = await local().connect({ lockTimeoutMs: 3_000 })
+  const proxy = await TcpProxy.start(connection.uri)
+  const direct = { ...connection, drop: () => connection.close() }
+  const fleet = await Fleet.start(direct, proxy, { ledger: elsewhere })
+  try {
+    fleet.startLoad()
+    for (let kill = 0; kill < 2; kill += 1) {
+      await fleet.works(50)
+      const { engine, port } = await local().pids()
+      process.kill(engine, 'SIGKILL')
+      const isBack = () =>
+        eventually(
+          async () => {
+            expect((await local().pids()).engine).not.toBe(engine)
+            await connection.db.command({ ping: 1 })
+          },
+          { timeoutMs: 20_000 },
+        )
+      const backMs = await fleet.msUntilBack(isBack)
+      expect((await local().pids()).port).toBe(port)
+      expect(backMs).toBeLessThan(2_000)
+    }
+    await fleet.works(50)
+    await fleet.drain()
+    const { repeated, documents, ...wrong } = await fleet.account()
+    expect(wrong).toEqual({ lost: [], redone: [], overlapping: [] })
+    expect(Math.max(...fleet.logLines())).toBeLessThanOrEqual(10)
+  } finally {
+    await fleet.stop()
+    await proxy.stop()
+  }
+}, 60_000)

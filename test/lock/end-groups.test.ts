@@ -1,0 +1,132 @@
+import { describe, expect, test } from '@jest/globals'
+import type { Collection, Document } from 'mongodb'
+import type { Lease, StepEnd, Verdict } from '../../src/lock/index.js'
+import { useDatabase } from '../support/database.js'
+import { again, claimer, endOf, lockedCollection, moveTo, PHASE, park, read, wait, writer } from './fixture.js'
+
+describe('ends that are written together', () => {
+  const database = useDatabase()
+
+  async function held(collection: Collection, documents: Document[]): Promise<Lease[]> {
+    await collection.insertMany(documents.map((document, _id) => ({ _id: _id as never, phase: PHASE, ...document })))
+    const { claims } = await claimer(collection)
+    const { claimed } = await claims.claimBatch(PHASE, documents.length)
+    expect(claimed).toHaveLength(documents.length)
+    return claimed.map((one) => one.lease).sort((a, b) => Number(a.id) - Number(b.id))
+  }
+  const docs = (n: number): Document[] => Array.from({ length: n }, () => ({}))
+  async function verdictsOf(collection: Collection, ends: StepEnd[]): Promise<Verdict['kind'][]> {
+    const verdicts = await writer(collection).write(ends)
+    return ends.map((end) => verdicts.get(end)!.kind)
+  }
+
+  test('each document gets its own set, ms and pause, whatever its _id is', async () => {
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, docs(40))
+    const ends = leases.map((lease, n) => endOf(lease, again(), { set: { mine: { n } }, ms: n }))
+    expect(new Set(await verdictsOf(collection, ends))).toEqual(new Set(['recorded']))
+    for (const [n, lease] of leases.entries()) {
+      const document = await read(collection, lease.id)
+      expect(document).toMatchObject({ mine: { n }, lockedBy: lease.token, fence: lease.fence })
+      expect(document['progress'].history.at(-1)).toMatchObject({ ms: n })
+    }
+  })
+
+  test('some lost: the verdicts say exactly which, and the lost ones are not touched', async () => {
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, docs(10))
+    await collection.updateMany({ _id: { $in: [2, 5] as never[] } }, { $set: { lockedBy: 'other#1.1' } })
+    await collection.deleteOne({ _id: 7 as never })
+    const ends = leases.map((lease) => endOf(lease, again()))
+    const verdicts = await verdictsOf(collection, ends)
+    const expected = leases.map((_, n) => ([2, 5, 7].includes(n) ? 'lost' : 'recorded'))
+    expect(verdicts).toEqual(expected)
+    expect(leases.map((lease) => lease.leftMs() > 0)).toEqual(expected.map((kind) => kind === 'recorded'))
+    expect(await read(collection, 5)).toMatchObject({ lockedBy: 'other#1.1', progress: { claims: 1 } })
+  })
+
+  test("some lost, and a recorded one taken by another at once: moved on where it can't be told, never guessed", async () => {
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, docs(3))
+    await collection.updateOne({ _id: 0 as never }, { $set: { lockedBy: 'other#1.1' } })
+    // Another replica is quicker than the read-back: document 2 is recorded, then its trace is overwritten.
+    const racing = new Proxy(collection, {
+      get(target, name) {
+        if (name !== 'find') return Reflect.get(target, name).bind?.(target) ?? Reflect.get(target, name)
+        return (...args: [Document, Document]) => ({
+          toArray: async () => {
+            const taken = { $set: { lockedBy: 'third#1.1', 'progress.endedBy': 'third#1.0' } }
+            await target.updateOne({ _id: 2 as never }, taken)
+            return target.find(...args).toArray()
+          },
+        })
+      },
+    })
+    const ends = leases.map((lease) => endOf(lease, wait()))
+    expect(await verdictsOf(racing, ends)).toEqual(['movedOn', 'recorded', 'movedOn'])
+  })
+
+  test('of many kinds and tokens in one flush: each group by its own token only', async () => {
+    const collection = await lockedCollection(database.db)
+    const kinds = [again(), wait(), moveTo('Next'), park]
+    const leases = await held(collection, docs(12))
+    const ends = leases.map((lease, n) => endOf(lease, kinds[n % 4]!))
+    const mixed = new Set(await verdictsOf(collection, ends))
+    expect(mixed).toEqual(new Set(['recorded']))
+    const outcomes = (await collection.find().sort({ _id: 1 }).toArray()).map(
+      (d) => d['progress'].history.at(-1).outcome,
+    )
+    expect(outcomes).toEqual(leases.map((_, n) => ['again', 'wait', 'moveTo', 'park'][n % 4]))
+  })
+
+  test("a group refused for one document's sake (its validator, 121): all but the culprit are recorded", async () => {
+    await database.db.createCollection('Thing', { validator: { n: { $ne: 5 } } })
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, docs(9))
+    const ends = leases.map((lease, n) => endOf(lease, again(), { set: { n } }))
+    const verdicts = await writer(collection).write(ends)
+    for (const [n, end] of ends.entries())
+      expect([n, verdicts.get(end)!.kind]).toEqual([n, n === 5 ? 'rejected' : 'recorded'])
+    expect(verdicts.get(ends[5]!)).toMatchObject({ error: { code: 121 } })
+    for (const { lease } of ends) {
+      expect(lease.leftMs()).toBeGreaterThan(0)
+      expect((await read(collection, lease.id))['lockedBy']).toBe(lease.token)
+    }
+    const histories = (await collection.find().toArray()).map((d) => d['progress'].history?.length ?? 0)
+    expect(histories.sort()).toEqual([0, 1, 1, 1, 1, 1, 1, 1, 1])
+  })
+
+  test('a group refused because an owner replaced one progress by text (40400): all but the culprit', async () => {
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, docs(5))
+    await collection.updateOne({ _id: 2 as never }, { $set: { progress: 'mine' } })
+    const ends = leases.map((lease) => endOf(lease, moveTo('Next')))
+    expect(await verdictsOf(collection, ends)).toEqual(['recorded', 'recorded', 'rejected', 'recorded', 'recorded'])
+    expect(await read(collection, 2)).toMatchObject({ progress: 'mine', phase: PHASE })
+  })
+
+  test('a document that would grow beyond 16 MiB (10334): all but the culprit', async () => {
+    const collection = await lockedCollection(database.db)
+    const big = 'x'.repeat(9_000_000)
+    const leases = await held(collection, [{}, { big }, {}])
+    const ends = leases.map((lease, n) => endOf(lease, again(), { set: n === 1 ? { more: big } : { n } }))
+    expect(await verdictsOf(collection, ends)).toEqual(['recorded', 'rejected', 'recorded'])
+  })
+
+  test('more than a command can hold: 1,000 sets of 20 kB are all recorded', async () => {
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, docs(1_000))
+    const text = 'x'.repeat(30_000)
+    const ends = leases.map((lease, n) => endOf(lease, wait(), { set: { text, n } }))
+    expect(new Set(await verdictsOf(collection, ends))).toEqual(new Set(['recorded']))
+    expect(await read(collection, 999)).toMatchObject({ n: 999 })
+  }, 30_000)
+
+  test('a set that no command can hold is rejected, not retried for ever, and holds nobody up', async () => {
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, docs(3))
+    const text = 'x'.repeat(20_000_000)
+    const ends = leases.map((lease, n) => endOf(lease, wait(), { set: n === 1 ? { text } : { n } }))
+    expect(await verdictsOf(collection, ends)).toEqual(['recorded', 'rejected', 'recorded'])
+  }, 30_000)
+})

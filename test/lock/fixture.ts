@@ -1,0 +1,134 @@
+import { type Collection, type Db, type Document, MongoClient } from 'mongodb'
+import { EndWriter, type EndWriterOptions } from '../../src/lock/end-writer.js'
+import {
+  type Claimed,
+  Claims,
+  type EndKind,
+  ensureLockIndexes,
+  type Lease,
+  replicaIdentity,
+  ServerClock,
+  type StepEnd,
+  type Terms,
+  termsOf,
+} from '../../src/lock/index.js'
+import { type Clock, systemClock } from '../../src/time/index.js'
+
+export const PHASE = 'Working'
+export const LOCK_TIMEOUT_MS = 30_000
+export const TERMS: Terms = termsOf(LOCK_TIMEOUT_MS)
+
+/** The collection that a test locks in, with the two indexes. */
+export async function lockedCollection(db: Db, name = 'Thing'): Promise<Collection> {
+  const collection = db.collection(name, { writeConcern: { w: 'majority', journal: true } })
+  await ensureLockIndexes(collection)
+  return collection
+}
+
+/** The server's time, from one command that reads it. */
+export async function serverNow(collection: Collection): Promise<Date> {
+  const probe = collection.db.collection('probe')
+  await probe.updateOne({ _id: 'now' as never }, [{ $set: { now: '$$NOW' } }], { upsert: true })
+  return (await probe.findOne({ _id: 'now' as never }))!['now']
+}
+
+/** A moment relative to the server's clock, as an expression for {@link put}. */
+export const ago = (ms: number): Document => ({ $subtract: ['$$NOW', ms] })
+
+/** Stores documents whose fields may be expressions over the server's clock (`ago(...)`); every other value is literal. */
+export async function put(collection: Collection, ...documents: Document[]): Promise<void> {
+  for (const { _id, ...fields } of documents) {
+    await collection.updateOne({ _id }, [{ $replaceWith: { $mergeObjects: [{ _id: '$_id' }, fields] } }], {
+      upsert: true,
+    })
+  }
+}
+
+/** A monotonic clock that stands still until it is told to go on. */
+export class ManualClock implements Clock {
+  private ms = 1_000_000
+  now(): Date {
+    return systemClock.now()
+  }
+  monotonicMs(): number {
+    return this.ms
+  }
+  advance(ms: number): void {
+    this.ms += ms
+  }
+}
+
+export interface ReplicaOfTest {
+  readonly identity: string
+  readonly claims: Claims
+  readonly serverClock: ServerClock
+  readonly clock: Clock
+}
+
+/** What a replica claims with, its knowledge of the server's clock up to date. */
+export async function claimer(
+  collection: Collection,
+  options: { terms?: Terms; clock?: Clock; random?: () => number; name?: string } = {},
+): Promise<ReplicaOfTest> {
+  const { terms = TERMS, clock = systemClock, random, name = 'r' } = options
+  const serverClock = new ServerClock(clock)
+  const sentAtMs = clock.monotonicMs()
+  serverClock.saw(await serverNow(collection), sentAtMs)
+  const identity = replicaIdentity(name)
+  const claims = new Claims({ collection, terms: () => terms, replica: identity, clock, serverClock, random })
+  return { identity, claims, serverClock, clock }
+}
+
+/** Claims one document by hand, as a test's starting point: the fixture's own replica unless another is given. */
+export async function claimed(collection: Collection, replica?: ReplicaOfTest, phase = PHASE): Promise<Claimed> {
+  const { claims } = replica ?? (await claimer(collection))
+  const result = await claims.claimOne(phase)
+  if (!result.claimed[0]) throw new Error('expected a document to be due, nothing was claimed')
+  return result.claimed[0]
+}
+
+export function writer(collection: Collection, more: Partial<EndWriterOptions> = {}): EndWriter {
+  return new EndWriter({ collection, terms: () => TERMS, ...more })
+}
+
+export function endOf(lease: Lease, end: EndKind, more: Partial<StepEnd> = {}): StepEnd {
+  return { lease, end, ms: 5, wakeBy: null, stale: [], ...more }
+}
+
+export const again = (nextStep: string | null = 'next'): EndKind => ({
+  kind: 'again',
+  step: null,
+  nextStep,
+  keepsLease: true,
+})
+export const wait = (forMs: number | null = null, reason = 'not ready', step: string | null = null): EndKind => ({
+  kind: 'wait',
+  step,
+  reason,
+  forMs,
+})
+export const moveTo = (to: string): EndKind => ({
+  kind: 'moveTo',
+  step: null,
+  to,
+  arrival: { kind: 'atOnce' },
+  by: 'handler',
+  reason: null,
+})
+export const unlock: EndKind = { kind: 'again', step: null, nextStep: null, keepsLease: false }
+export const park: EndKind = { kind: 'park', step: null, reason: 'needs a person', error: null }
+export const failed: EndKind = { kind: 'error', step: null, error: { name: 'Error', message: 'it broke' } }
+export const released: EndKind = { kind: 'released', step: null }
+export const checkpoint: EndKind = { kind: 'checkpoint', step: null }
+
+/** A document with its `_id`, which must exist. */
+export async function read(collection: Collection, id: unknown): Promise<Document> {
+  const document = await collection.findOne({ _id: id as never })
+  if (!document) throw new Error(`expected document ${String(id)} to exist`)
+  return document
+}
+
+/** A client over another address, such as a proxy's; the test closes it. */
+export async function clientAt(uri: string, more: object = {}): Promise<MongoClient> {
+  return new MongoClient(uri, { serverSelectionTimeoutMS: 20_000, ...more }).connect()
+}

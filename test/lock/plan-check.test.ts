@@ -1,0 +1,192 @@
+import { describe, expect, test } from '@jest/globals'
+import type { Db, Document } from 'mongodb'
+import { lifecycleOf, Replica } from '../../src/index.js'
+import {
+  BadQueryPlan,
+  CLAIM_INDEX,
+  checkPlans,
+  type LookRequest,
+  Looks,
+  type PlanFinding,
+  ServerClock,
+  STATE_INDEX,
+} from '../../src/lock/index.js'
+import { boundedScanProblems } from '../../src/lock/plan-scans.js'
+import { systemClock } from '../../src/time/index.js'
+import { useDatabase } from '../support/database.js'
+import { lockedCollection, PHASE, TERMS } from './fixture.js'
+
+const REQUEST: LookRequest = {
+  lifecycle: 'thing',
+  collection: 'Thing',
+  terms: TERMS,
+  phases: [PHASE, 'Deleting'],
+  rules: [{ when: 'Deleted', from: [PHASE, 'Created'], goTo: 'Deleting' }],
+}
+
+const check = (db: Db): Promise<PlanFinding[]> => {
+  const serverClock = new ServerClock(systemClock)
+  return checkPlans({ db, looks: new Looks(db, systemClock, serverClock), serverClock, requests: [REQUEST] })
+}
+
+describe('the self-check of query plans', () => {
+  const database = useDatabase()
+  const register = async () => {
+    await database.db.collection('phaselock.lifecycles').insertOne({ _id: 'thing' as never, lockTimeout: 30_000 })
+    return lockedCollection(database.db)
+  }
+
+  test('finds nothing on an empty collection, a full one, and one with a multikey index', async () => {
+    const collection = await register()
+    expect(await check(database.db)).toEqual([])
+    const documents = (phase: string) => Array.from({ length: 2_000 }, () => ({ phase, state: 'Running' }))
+    await collection.insertMany([...documents('Created'), ...documents(PHASE)])
+    expect(await check(database.db)).toEqual([])
+    await collection.insertOne({ phase: PHASE, lockedAt: [new Date(0), new Date()] })
+    expect(await check(database.db)).toEqual([])
+  })
+
+  test('without the claim index: it is named, and every claim and look that would scan', async () => {
+    const collection = await register()
+    await collection.dropIndex('phase_1_lockedAt_1_updatedAt_1')
+    const findings = await check(database.db)
+    expect(findings[0]).toEqual({
+      what: 'index {"phase":1,"lockedAt":1,"updatedAt":1} of Thing',
+      problem: 'it is missing',
+      advice: `run db.getCollection('Thing').createIndex({"phase":1,"lockedAt":1,"updatedAt":1})`,
+    })
+    const what = findings.map((finding) => finding.what)
+    expect(what).toContain(`claim of ${PHASE} in Thing (fresh)`)
+    expect(what).toContain(`claim of ${PHASE} in Thing (woken)`)
+    expect(what).toContain(`look for due documents of ${PHASE} in Thing`)
+    expect(findings.find(({ what }) => what.startsWith('look for due'))?.problem).toMatch(/COLLSCAN/)
+  })
+
+  test('without the state index: the look for the rule is a finding, whatever other index it takes', async () => {
+    const collection = await register()
+    await collection.dropIndex('state_1_phase_1')
+    const findings = await check(database.db)
+    expect(findings.map(({ what }) => what)).toEqual([
+      'index {"state":1,"phase":1} of Thing',
+      'look for state Deleted in Thing',
+    ])
+  })
+
+  test('a collection that does not exist has no indexes', async () => {
+    const missing = (await check(database.db)).filter(({ problem }) => problem === 'it is missing')
+    expect(missing).toHaveLength(2)
+  })
+
+  const scan = (more: Document): Document => ({
+    stage: 'IXSCAN',
+    keyPattern: CLAIM_INDEX,
+    indexName: 'phase_1_lockedAt_1_updatedAt_1',
+    indexBounds: { phase: ['["A", "A"]'], lockedAt: ['[MinKey, new Date(1))'], updatedAt: ['[MinKey, MaxKey]'] },
+    ...more,
+  })
+  const limited = (inputStage: Document): Document => ({ stage: 'LIMIT', inputStage: { stage: 'FETCH', inputStage } })
+  const open = { phase: ['["A", "A"]'], lockedAt: ['[MinKey, MaxKey]'], updatedAt: ['[MinKey, MaxKey]'] }
+  const explains: [string, Document, string[]][] = [
+    ['classic', { queryPlanner: { winningPlan: limited(scan({})) } }, []],
+    [
+      'slot-based',
+      { queryPlanner: { winningPlan: { queryPlan: limited(scan({})), slotBasedPlan: { stages: '[2] COLLSCAN' } } } },
+      [],
+    ],
+    [
+      'an aggregate',
+      { stages: [{ $cursor: { queryPlanner: { winningPlan: limited(scan({})) } } }, { $limit: 1 }] },
+      [],
+    ],
+    ['sharded', { shards: { one: { queryPlanner: { winningPlan: limited(scan({})) } } } }, []],
+    [
+      'min and max, whose bounds are keys',
+      { queryPlanner: { winningPlan: scan({ indexBounds: { startKey: {}, endKey: {} } }) } },
+      [],
+    ],
+    ['express', { queryPlanner: { winningPlan: scan({ stage: 'EXPRESS_IXSCAN' }) } }, []],
+    [
+      'a rejected collection scan',
+      { queryPlanner: { winningPlan: scan({}), rejectedPlans: [{ stage: 'COLLSCAN' }] } },
+      [],
+    ],
+    ['a collection that does not exist', { queryPlanner: { winningPlan: { stage: 'EOF' } } }, []],
+    [
+      'a collection scan',
+      { queryPlanner: { winningPlan: { stage: 'COLLSCAN' } } },
+      ['COLLSCAN of the whole collection'],
+    ],
+    [
+      'an open range',
+      { queryPlanner: { winningPlan: scan({ indexBounds: open }) } },
+      ['IXSCAN of phase_1_lockedAt_1_updatedAt_1 without bounds on lockedAt'],
+    ],
+    [
+      'another index',
+      { queryPlanner: { winningPlan: scan({ keyPattern: STATE_INDEX, indexName: 's' }) } },
+      ['IXSCAN of s'],
+    ],
+    [
+      'a blocking sort',
+      { queryPlanner: { winningPlan: { stage: 'SORT', inputStage: scan({}) } } },
+      ['a blocking sort'],
+    ],
+    ['no plan at all', { ok: 1 }, ['no index scan in its plan']],
+  ]
+  test.each(explains)('reads explains of other servers: %s', (_name, explained, problems) => {
+    expect(boundedScanProblems(explained, CLAIM_INDEX)).toEqual(problems)
+  })
+})
+
+describe('a replica that starts', () => {
+  const database = useDatabase()
+  const thing = lifecycleOf<{ _id: string; state?: 'Deleted' }>()
+    .define({
+      name: 'thing',
+      collection: 'Thing',
+      phases: { Creating: { next: ['Created'] }, Created: { rest: true }, Deleted: { final: true } },
+      rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleted' }],
+    })
+    .handle({ Creating: async (_doc, step) => step.moveTo('Created') })
+
+  async function start(onBadPlan?: 'warn' | 'refuse') {
+    const errors: string[] = []
+    const nothing = () => undefined
+    const logger = {
+      debug: nothing,
+      info: nothing,
+      warn: nothing,
+      error: (message: string) => void errors.push(message),
+    }
+    const replica = new Replica({ db: database.db, lifecycles: [thing], logger, onBadPlan })
+    const failure = await replica.prepare().then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+    await replica.stop()
+    return { errors, failure }
+  }
+  /** Somebody hid the index: it is there, and nothing can use it. */
+  const hide = () => database.db.collection('Thing').createIndex(STATE_INDEX, { hidden: true })
+
+  test('says nothing of sound plans, also when it may refuse', async () => {
+    expect(await start('refuse')).toEqual({ errors: [], failure: undefined })
+  })
+
+  test('says every bad plan loudly, and goes on', async () => {
+    await hide()
+    const { errors, failure } = await start()
+    expect(failure).toBeUndefined()
+    expect(errors.join('\n')).toMatch(
+      /bad query plan: index \{"state":1,"phase":1\} of Thing: it is of another kind \(hidden\)/,
+    )
+  })
+
+  test('refuses to start where it is told to, with the findings', async () => {
+    await hide()
+    const { failure, errors } = await start('refuse')
+    expect(failure).toBeInstanceOf(BadQueryPlan)
+    expect((failure as BadQueryPlan).findings.length).toBe(errors.length)
+    expect((failure as BadQueryPlan).message).toMatch(/expected claims and looks to be bounded scans/)
+  })
+})

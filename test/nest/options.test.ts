@@ -1,0 +1,69 @@
+import { expect, test } from '@jest/globals'
+import { Test } from '@nestjs/testing'
+import { InvalidModuleOptions, PhaselockModule } from '../../src/nest/index.js'
+
+/** What an app with these options fails with; they come before any database is opened. */
+async function refused(options: object): Promise<string> {
+  const error = await Test.createTestingModule({ imports: [PhaselockModule.forRoot(options)] })
+    .compile()
+    .then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    )
+  expect(error).toBeInstanceOf(InvalidModuleOptions)
+  return (error as Error).message
+}
+
+test('an unknown option is refused with the known ones', async () => {
+  expect(await refused({ tik: false })).toMatch(/unknown option 'tik'; known: uri, client, .*tick.*onTransition/)
+})
+
+test('each wrong value is named, with what was expected and what came', async () => {
+  const message = await refused({
+    uri: 5,
+    tick: 'no',
+    grace: '10',
+    name: '',
+    logger: { info() {} },
+    onParked: 'me',
+    lifecycles: [{ name: 'x' }],
+  })
+  expect(message).toContain('  - uri: expected a text, got 5\n')
+  expect(message).toContain("tick: expected true or false, got 'no'")
+  expect(message).toMatch(/grace: expected a duration such as '500ms', .* got "10"/)
+  expect(message).toContain('name: expected a name, got an empty text')
+  expect(message).toContain('logger: expected an object with debug, info, warn and error, got an object with info')
+  expect(message).toContain("onParked: expected a function, got 'me'")
+  expect(message).toContain(
+    'lifecycles.0: expected a lifecycle with handlers: lifecycle.handle({...}), got an object with name',
+  )
+})
+
+test('one database: two of uri, client, db and connection, or a client without its database, are refused', async () => {
+  const client = { db() {}, connect() {} }
+  const db = { collection() {}, command() {} }
+  expect(await refused({ uri: 'mongodb://h', db })).toContain(
+    'expected one of uri, client, db, connection, got uri and db; keep one',
+  )
+  expect(await refused({ client })).toContain("client: expected the database's name too; add `database: '...'`")
+  expect(await refused({ db, database: 'x' })).toContain('database: db names its database already; remove it')
+  expect(await refused({ db: client })).toContain(
+    'db: expected a Db of the mongodb driver, got an object with db, connect',
+  )
+})
+
+test('a handle that is not there yet is refused, not replaced by another database; a connection string may be missing', async () => {
+  expect(await refused({ db: undefined })).toContain(
+    'db: expected it to be there, got undefined; is the connection open',
+  )
+  expect(await refused({ uri: undefined, name: '' })).not.toContain('uri')
+})
+
+test('options from a factory are checked too', async () => {
+  const root = PhaselockModule.forRootAsync({ useFactory: () => 'mongodb://h' as never })
+  const failed = await Test.createTestingModule({ imports: [root] })
+    .compile()
+    .catch((error) => error)
+  expect(failed).toBeInstanceOf(InvalidModuleOptions)
+  expect(failed.message).toContain('expected an object')
+})

@@ -1,0 +1,232 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { BSON, type Document } from 'mongodb'
+import { CLAIM_INDEX, multikeyFields, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/phases/index.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { recordingLogger, recordingObserver, replicaOf, thing, things, thingWith } from '../support/thing.js'
+
+jest.setTimeout(90_000)
+
+describe('phaselock check', () => {
+  const database = useDatabase()
+  const documents = () => database.db.collection<Document & { _id: string }>('Thing')
+  const check = (repair = false) => checkDatabase({ db: database.db, models: [thing.model], repair })
+  const findingsOf = (results: CheckResult[], name?: string): Finding[] =>
+    results.filter((one) => name === undefined || one.check === name).flatMap((one) => one.findings)
+  const looked = async () => {
+    const replica = replicaOf(
+      database.db,
+      thingWith(async (_doc, step) => step.moveTo('Created')),
+    )
+    await replica.prepare()
+    await replica.tick()
+    await replica.idle()
+    return replica
+  }
+  const indexKeys = async () => (await documents().indexes()).map(({ key }) => JSON.stringify(key))
+
+  test('an empty database, and one in order, have no findings; nothing is changed', async () => {
+    expect(findingsOf(await check())).toEqual([])
+    await documents().insertMany([
+      { _id: 'free', phase: 'Creating' },
+      { _id: 'null', phase: 'Created', lockedAt: null, updatedAt: null, progress: null },
+      { _id: '2200', phase: 'Created', lockedAt: new Date('2200-01-01') },
+    ])
+    await looked()
+    const before = await documents().find().toArray()
+    const results = await check()
+    expect(findingsOf(results)).toEqual([])
+    expect(results.map(({ check: name, said }) => `${name}: ${said}`)).toEqual([
+      'lifecycles: 1 registered',
+      'indexes: 2 on each of 1 collections',
+      'never due: none is hidden from claims',
+      'multikey: no claim index is',
+      expect.stringMatching(/^query plans: \d+ claims and looks explained$/),
+      'shapes: 1 collections read',
+      'phases: all are known',
+      expect.stringMatching(/^clocks: /),
+    ])
+    expect(await documents().find().toArray()).toEqual(before)
+  })
+
+  test('an index that is missing is found, and created; one of another kind is only found', async () => {
+    await looked()
+    await documents().dropIndex('phase_1_lockedAt_1_updatedAt_1')
+    await documents().dropIndex('state_1_phase_1')
+    await documents().createIndex({ state: 1, phase: 1 }, { sparse: true })
+    const found = await check()
+    expect(findingsOf(found, 'indexes')).toEqual([
+      {
+        about: `index ${JSON.stringify(CLAIM_INDEX)} of Thing`,
+        problem: 'it is missing',
+        advice: expect.stringContaining('createIndex'),
+        repair: 'possible',
+      },
+      {
+        about: 'index {"state":1,"phase":1} of Thing',
+        problem: 'it is of another kind (sparse)',
+        advice: expect.stringContaining('dropIndex'),
+        repair: 'none',
+      },
+    ])
+    expect(findingsOf(found, 'query plans').length).toBeGreaterThan(0)
+    const repaired = await check(true)
+    expect(findingsOf(repaired, 'indexes').map(({ repair }) => repair)).toEqual(['done', 'none'])
+    expect(await indexKeys()).toContain(JSON.stringify(CLAIM_INDEX))
+  })
+
+  test('documents of a broken shape: each field and type with how many, which, and what becomes of it', async () => {
+    await looked()
+    await documents().insertMany([
+      { _id: 'a', phase: 'Created', lockedAt: 'soon', updatedAt: 'x' },
+      ...['b', 'c', 'd', 'e'].map((_id) => ({ _id, phase: 'Created', updatedAt: [new Date()] })),
+      { _id: 'f', phase: 'Created', progress: 'mine', fence: 'x', createdAt: 7, lockedBy: 7 },
+      { _id: 'g', phase: 7 },
+      { _id: 'h' },
+      { _id: 'i', phase: ['Created'] },
+    ])
+    const found = findingsOf(await check(), 'shapes')
+    expect(found.map(({ problem }) => problem)).toEqual([
+      '1 document with createdAt of type int (f)',
+      '1 document with fence of type string (f)',
+      '1 document with lockedAt of type string (a)',
+      '1 document with lockedBy of type int (f)',
+      '1 document with phase of type array (i)',
+      '1 document with phase of type int (g)',
+      '1 document with phase of type missing (h)',
+      '1 document with progress of type string (f)',
+      '4 documents with updatedAt of type array (b, c, d, ...)',
+      '1 document with updatedAt of type string (a)',
+    ])
+    for (const { advice, repair } of found) {
+      expect(advice).not.toBe('')
+      expect(repair).toBe('none')
+    }
+  })
+
+  test('documents that never come due are set free by --repair; a lease is not ended', async () => {
+    await looked()
+    await documents().insertMany([
+      { _id: 'timestamp', phase: 'Created', lockedAt: new BSON.Timestamp({ t: 1, i: 1 }) },
+      { _id: 'regex', phase: 'Creating', lockedAt: /x/ },
+      { _id: 'held', phase: 'Creating', lockedAt: new BSON.MaxKey(), lockedBy: 'x~1#1.1' },
+      { _id: 'late', phase: 'Created', lockedAt: new Date('9999-12-31T12:00:00Z') },
+      { _id: 'fine', phase: 'Created', lockedAt: new Date('2200-01-01') },
+    ])
+    const [found] = findingsOf(await check(), 'never due')
+    expect(found).toMatchObject({ about: 'Thing', repair: 'possible' })
+    expect(found!.problem).toMatch(/^4 documents with a lockedAt that may never come due/)
+    expect(findingsOf(await check(true)).map(({ repair }) => repair)).toEqual(['done'])
+    const at = async (id: string) => (await documents().findOne({ _id: id }))!['lockedAt'] as Date
+    expect(await at('timestamp')).toEqual(new Date(0))
+    expect(await at('regex')).toEqual(new Date(0))
+    expect(Date.now() - (await at('held')).getTime()).toBeLessThan(20_000)
+    expect(await documents().findOne({ _id: 'held' })).toMatchObject({ lockedBy: 'x~1#1.1' })
+    expect(findingsOf(await check())).toEqual([])
+  })
+
+  test('a multikey claim index is rebuilt while a replica goes on without a pause', async () => {
+    const logger = recordingLogger()
+    const observer = recordingObserver()
+    const ends: number[] = []
+    const handler = thingWith(async (_doc, step) => {
+      ends.push(performance.now())
+      return step.wait('more', { for: '200ms' })
+    })
+    const replica = replicaOf(database.db, handler, { logger, observer })
+    await documents().insertMany([
+      { _id: 'array', phase: 'Created', lockedAt: [new Date(0), new Date('2200-01-01')] },
+      ...Array.from({ length: 30_000 }, (_, i) => ({ _id: `rest${i}`, phase: 'Created', lockedAt: new Date(0) })),
+      ...Array.from({ length: 20 }, (_, i) => ({ _id: `work${i}`, phase: 'Creating' })),
+    ])
+    await replica.start()
+    try {
+      await eventually(() => ends.length > 40)
+      expect(await multikeyFields(database.db.collection('Thing'))).toContain('lockedAt')
+      const [found] = findingsOf(await check(), 'multikey')
+      expect(found).toMatchObject({ about: 'claim index of Thing', repair: 'possible' })
+      const began = performance.now()
+      const repaired = await check(true)
+      const ended = performance.now()
+      expect(findingsOf(repaired).filter(({ repair }) => repair !== 'done')).toEqual([])
+      await eventually(() => ends.at(-1)! > ended + 1_000)
+      const times = ends.filter((time) => time > began - 1_000)
+      const longest = Math.max(...times.slice(1).map((time, i) => time - times[i]!))
+      expect(longest).toBeLessThan(2_500)
+    } finally {
+      await replica.stop()
+    }
+    expect(await multikeyFields(database.db.collection('Thing'))).toEqual([])
+    expect(await indexKeys()).not.toContain(JSON.stringify(STAND_IN_INDEX))
+    expect(logger.lines.filter(({ level }) => level === 'error')).toEqual([])
+    expect(observer.losses).toEqual([])
+    expect(await things(database.db).countDocuments({ lockedAt: { $type: 'array' } as never })).toBe(0)
+  })
+
+  test('a rebuild that was interrupted is finished; claims work at each point of it', async () => {
+    const replica = await looked()
+    const works = async (id: string) => {
+      await documents().insertOne({ _id: id, phase: 'Creating' })
+      await replica.runOnce()
+      expect(await documents().findOne({ _id: id })).toMatchObject({ phase: 'Created' })
+    }
+    await documents().createIndex(STAND_IN_INDEX)
+    await works('with both')
+    await documents().dropIndex('phase_1_lockedAt_1_updatedAt_1')
+    await works('with the stand-in')
+    const [found] = findingsOf(await check(), 'multikey')
+    expect(found!.problem).toMatch(/left from a rebuild/)
+    await check(true)
+    await works('with the index')
+    expect(await indexKeys()).not.toContain(JSON.stringify(STAND_IN_INDEX))
+    expect(findingsOf(await check())).toEqual([])
+  })
+
+  test('unknown phases, and lifecycles that no replica looks after', async () => {
+    await looked()
+    const lifecycles = database.db.collection<Document & { _id: string }>('phaselock.lifecycles')
+    await documents().insertMany([
+      { _id: 'a', phase: 'Creatng' },
+      { _id: 'b', phase: 'Boxed' },
+    ])
+    await lifecycles.insertOne({ _id: 'boxes', collection: 'Thing', lockTimeout: 30_000, phases: ['Boxed'] })
+    const results = await check()
+    expect(findingsOf(results, 'phases')).toEqual([
+      {
+        about: 'Thing',
+        problem: "1 document in the phase 'Creatng', which thing doesn't have",
+        advice: expect.stringContaining("renamed: { Creatng: '...' }"),
+        repair: 'none',
+      },
+    ])
+    expect(findingsOf(results, 'lifecycles')).toEqual([
+      {
+        about: 'lifecycle boxes',
+        problem: 'no replica looks after it, as far as it is recorded; 1 documents of Thing are due or at rest',
+        advice: expect.stringContaining("deleteOne({ _id: 'boxes' })"),
+        repair: 'none',
+      },
+    ])
+    await lifecycles.updateOne({ _id: 'thing' }, [{ $set: { handledAt: { $subtract: ['$$NOW', 600_000] } } }])
+    expect(findingsOf(await check(), 'lifecycles')[0]!.problem).toMatch(/^no replica looks after it, for 10 min/)
+    await looked()
+    expect(findingsOf(await check(), 'lifecycles').map(({ about }) => about)).toEqual(['lifecycle boxes'])
+  })
+
+  test('a lifecycle that no replica has ever run here, though it has documents', async () => {
+    await documents().insertOne({ _id: 'a', phase: 'Creating' })
+    expect(findingsOf(await check(), 'lifecycles')).toMatchObject([
+      { about: 'lifecycle thing', problem: 'no replica has ever run it here; 1 documents are in Thing' },
+    ])
+  })
+
+  test('clocks: a difference counts only beyond what the round trips leave open', () => {
+    const sample = (host: string, aheadMs: number, uncertainMs = 5) => ({ host, aheadMs, uncertainMs })
+    expect(clockFindings([])).toEqual([])
+    expect(clockFindings([sample('a', 0), sample('b', 400), sample('c', -90)])).toEqual([])
+    expect(clockFindings([sample('a', 0), sample('b', 900, 500)])).toEqual([])
+    expect(clockFindings([sample('a', 0), sample('b', 2_000), sample('c', -1_000)])).toMatchObject([
+      { about: 'c and b', problem: expect.stringContaining('differ by at least 3 s') },
+    ])
+  })
+})

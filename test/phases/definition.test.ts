@@ -1,0 +1,154 @@
+import { describe, expect, test } from '@jest/globals'
+import { InvalidLifecycle, lifecycleOf } from '../../src/index.js'
+
+type Doc = { _id: string; state?: string }
+
+/** Defines as a JavaScript user would: nothing is checked by types. */
+const define = (more: object) =>
+  (lifecycleOf<Doc>() as { define(spec: object): { handle(handlers: object): unknown } }).define({
+    name: 'thing',
+    collection: 'Thing',
+    phases: { A: { next: ['B'] }, B: { final: true } },
+    ...more,
+  })
+
+const problemsOf = (make: () => unknown): readonly string[] => {
+  try {
+    make()
+  } catch (error) {
+    if (error instanceof InvalidLifecycle) return error.problems
+    throw error
+  }
+  return []
+}
+
+describe('a lifecycle is checked when it is defined', () => {
+  const cases: [string, object, RegExp][] = [
+    [
+      'a next that is not declared',
+      { phases: { A: { next: ['C'] }, B: { final: true } } },
+      /'A'.next names an unknown phase 'C'; known: A, B/,
+    ],
+    [
+      'a typo, with what was meant',
+      { phases: { A: { next: ['Gonne'] }, Gone: { final: true } } },
+      /did you mean 'Gone'\?/,
+    ],
+    [
+      'a phase that nothing leads to',
+      { phases: { A: { next: ['B'] }, B: { final: true }, C: { next: ['B'] } } },
+      /'C' can't be reached/,
+    ],
+    [
+      'a working phase with no way to an end',
+      { phases: { A: { next: ['B', 'C'] }, B: { next: ['B'] }, C: { final: true } } },
+      /'B' has no way to an end/,
+    ],
+    [
+      'a phase of two kinds',
+      { phases: { A: { next: ['B'], rest: true }, B: { final: true } } },
+      /'A' must be one of working/,
+    ],
+    [
+      'a key of a phase that does not exist',
+      { phases: { A: { next: ['B'], deadLine: { after: '1m', goTo: 'B' } }, B: { final: true } } },
+      /phase 'A' has an unknown key 'deadLine' \(did you mean 'deadline'\?\); known: next, rest, final, entry/,
+    ],
+    [
+      'a key of a deadline that does not exist, and the one that is missing',
+      { phases: { A: { next: ['B'], deadline: { afer: '1m', goTo: 'B' } }, B: { final: true } } },
+      /'A'\.deadline has an unknown key 'afer' \(did you mean 'after'\?\); .*\n.*'A'\.deadline has no after/,
+    ],
+    [
+      'a key of a rule that does not exist',
+      { rules: [{ when: 'Deleted', form: ['A'], goTo: 'B' }] },
+      /rule 'Deleted' has an unknown key 'form' \(did you mean 'from'\?\); .*\n.*rule 'Deleted' has no from/,
+    ],
+    [
+      'a from that is no list',
+      { rules: [{ when: 'Deleted', from: 'A', goTo: 'B' }] },
+      /'Deleted'\.from must be a list/,
+    ],
+    [
+      'a phase that is no object',
+      { phases: { A: 'next B', B: { final: true } } },
+      /'A' must be an object, got "next B"/,
+    ],
+    ['rules that are no list', { rules: { Deleted: 'B' } }, /rules must be a list, got {"Deleted":"B"}/],
+    ['no phases', { phases: {} }, /declares no phases/],
+    [
+      'a rule from an unknown phase',
+      { rules: [{ when: 'Deleted', from: ['Q'], goTo: 'B' }] },
+      /rule 'Deleted'.from names an unknown phase 'Q'/,
+    ],
+    [
+      'a deadline to nowhere',
+      { phases: { A: { next: ['B'], deadline: { after: '1m', goTo: 'Z' } }, B: { final: true } } },
+      /deadline.goTo names an unknown phase 'Z'/,
+    ],
+    [
+      'a deadline without a unit',
+      { phases: { A: { next: ['B'], deadline: { after: '60', goTo: 'B' } }, B: { final: true } } },
+      /'A'.deadline.after: expected a duration such as/,
+    ],
+    ['an unknown setting', { locktimeout: '30s' }, /unknown setting 'locktimeout'; known: .*lockTimeout/],
+    ['a lockTimeout without a unit', { lockTimeout: '30' }, /lockTimeout: expected a duration such as .* got "30"/],
+    [
+      'a lockTimeout out of range',
+      { lockTimeout: '10ms' },
+      /lockTimeout: expected a duration from 1s to 24h, got '10ms'/,
+    ],
+    ['a concurrency of zero', { concurrency: 0 }, /concurrency: expected a whole number from 1 to 10000/],
+    [
+      'attempts that are no number',
+      { maxAttempts: 'many' },
+      /maxAttempts: expected a whole number from 1 to 1000, got "many"/,
+    ],
+    [
+      'progress under a reserved name',
+      { fields: { progress: 'phase' } },
+      /fields.progress: expected a name other than/,
+    ],
+    ['a collection that is missing', { collection: undefined }, /collection must be a text/],
+    [
+      'a final phase with a deadline',
+      { phases: { A: { next: ['B'] }, B: { final: true, deadline: { after: '1m', goTo: 'A' } } } },
+      /is final and can't have a deadline/,
+    ],
+    ['a back-off out of range', { backOff: { share: 2 } }, /backOff.share: expected a share from 0.01 to 1/],
+    ['a back-off of an unknown kind', { backOff: { first: '1s' } }, /unknown setting 'backOff.first'/],
+    [
+      'a first error pause beyond the longest',
+      { backOff: { firstError: '10m' } },
+      /backOff: expected firstError to be no longer than longestError/,
+    ],
+  ]
+  test.each(cases)('%s', (_name, spec, problem) => {
+    expect(problemsOf(() => define(spec)).join('\n')).toMatch(problem)
+  })
+
+  test('all problems are listed at once', () => {
+    const problems = problemsOf(() => define({ lockTimeout: '1', maxAttempts: -1, phases: { A: { next: ['Q'] } } }))
+    expect(problems).toHaveLength(3)
+  })
+
+  test('a phase reached by a rule or a deadline only is fine, an entry may be named', () => {
+    const phases = {
+      A: { next: ['B'], deadline: { after: '1m', goTo: 'D' } },
+      B: { rest: true },
+      C: { next: ['B'], entry: true },
+      D: { final: true },
+    }
+    // A is no entry any more once another is marked, and nothing leads to it.
+    expect(problemsOf(() => define({ phases }))[0]).toMatch(/'A' can't be reached/)
+    expect(problemsOf(() => define({ phases: { ...phases, A: { ...phases.A, entry: true } } }))).toEqual([])
+  })
+
+  test('handlers: each working phase has one, no other phase has', () => {
+    const handler = async () => {}
+    expect(problemsOf(() => define({}).handle({}))).toEqual(["working phase 'A' has no handler"])
+    expect(problemsOf(() => define({}).handle({ A: handler, B: handler }))).toEqual([
+      "handler 'B' isn't for a working phase; working: A",
+    ])
+  })
+})

@@ -1,0 +1,126 @@
+import { describe, expect, test } from '@jest/globals'
+import { Timestamp } from 'mongodb'
+import { explain, lifecycleOf } from '../../src/index.js'
+import { PARKED_AT } from '../../src/lock/index.js'
+
+interface Gateway {
+  _id: string
+  state?: 'Running' | 'Deleted'
+}
+
+const { model } = lifecycleOf<Gateway>().define({
+  name: 'gateway',
+  collection: 'Gateway',
+  phases: {
+    Creating: { next: ['Created'], deadline: { after: '5m', goTo: 'Created' } },
+    Created: { rest: true },
+    Starting: { next: ['Started'] },
+    Started: { rest: true, deadline: { after: '1h', goTo: 'Deleting' } },
+    Deleting: { next: ['Deleted'] },
+    Deleted: { final: true, keepFor: '1h' },
+  },
+  rules: [
+    { when: 'Running', from: ['Created'], goTo: 'Starting' },
+    { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+  ],
+})
+
+const now = new Date('2026-01-01T10:00:00Z')
+const ago = (seconds: number) => new Date(now.getTime() - seconds * 1_000)
+const said = (document: object) => explain({ _id: 'a', phase: 'Creating', ...document }, model, now, 30_000)
+
+describe('what a document waits for, in one sentence', () => {
+  test('due', () => {
+    expect(said({})).toBe(
+      'Due: the next replica that looks runs Creating; if this stays so, no replica of gateway is running or all are busy.',
+    )
+    expect(said({ lockedAt: new Date(0), updatedAt: ago(12), progress: { step: 'domains' } })).toMatch(
+      /^Due since 12 s: the next replica that looks runs the step 'domains' of Creating;/,
+    )
+    expect(said({ lockedAt: 'x' })).toMatch(/^Due:/)
+  })
+
+  test('due, because its lease or its sleep has run out', () => {
+    expect(said({ lockedAt: ago(31), lockedBy: 'api~5f3a9c#7.2' })).toMatch(
+      /^Due since 1 s \(the lease of api~5f3a9c \(claim 7, step 2\) has run out\): /,
+    )
+    expect(said({ lockedAt: ago(40) })).toMatch(/^Due since 10 s: /)
+  })
+
+  test('held, also at equality with due', () => {
+    expect(said({ lockedAt: ago(2), lockedBy: 'api~5f3a9c#7.2', progress: { step: 'domains' } })).toBe(
+      "Held by api~5f3a9c (claim 7, step 2), at its step 'domains': the lease was taken or renewed 2 s ago and ends 2026-01-01T10:00:28.000Z (in 28 s) unless it is renewed.",
+    )
+    expect(said({ lockedAt: ago(30), lockedBy: 'somebody' })).toMatch(/^Held by somebody: /)
+    expect(said({ lockedAt: ago(2), lockedBy: 'x', state: 'Deleted' })).toMatch(
+      /; its owner wants Deleted, so it goes to Deleting as soon as nobody holds it\.$/,
+    )
+  })
+
+  test('sleeping: until when, why, since when', () => {
+    const progress = { waitingFor: 'certificate not Ready', waitingSince: ago(120) }
+    expect(said({ lockedAt: ago(25), progress })).toBe(
+      "Sleeps until 2026-01-01T10:00:05.000Z (in 5 s), waiting for 'certificate not Ready' since 2 min.",
+    )
+    expect(said({ lockedAt: ago(25), progress: { attempts: 3, error: { message: 'no route' } } })).toMatch(
+      /, after error 3 of 20: 'no route'\.$/,
+    )
+    expect(said({ lockedAt: ago(25), progress: { since: ago(60) } })).toMatch(
+      /; at its deadline, 2026-01-01T10:04:00.000Z \(in 4 min\), it goes to Created\.$/,
+    )
+    expect(said({ lockedAt: ago(25), state: 'Deleted' })).toMatch(
+      /; its owner wants Deleted, so the next look moves it to Deleting before that\.$/,
+    )
+  })
+
+  test('parked: why, and what gets it out', () => {
+    const progress = { error: { message: 'quota' }, history: [{ outcome: 'park', reason: '20 errors: quota' }] }
+    expect(said({ lockedAt: PARKED_AT, progress })).toBe(
+      "Parked because '20 errors: quota': it waits for a person (unpark), or for its owner's state: Deleted leads to Deleting.",
+    )
+    expect(said({ lockedAt: PARKED_AT, progress: { history: 'x', error: 'y' } })).toMatch(/^Parked because somebody/)
+    expect(said({ lockedAt: PARKED_AT })).toMatch(/^Parked because somebody set its lockedAt to 9999-12-31: /)
+  })
+
+  test('resting: which states lead where', () => {
+    expect(said({ phase: 'Created' })).toBe(
+      "Rests in Created (no state is set); waits for its owner's state: Running leads to Starting, Deleted leads to Deleting.",
+    )
+    expect(said({ phase: 'Created', state: 'Running' })).toBe(
+      'Its owner wants Running: the next look moves it to Starting.',
+    )
+    expect(said({ phase: 'Started', state: 'Running', progress: { since: ago(60) } })).toMatch(
+      /^Rests in Started \(its owner wants Running\); .*; at its deadline, .* \(in 59 min\), it goes to Deleting\.$/,
+    )
+  })
+
+  test('final: removed when', () => {
+    expect(said({ phase: 'Deleted' })).toBe('Final: the next look removes it.')
+    expect(said({ phase: 'Deleted', lockedAt: ago(-3_570) })).toBe(
+      'Final: kept until 2026-01-01T11:00:00.000Z (in 1 h), then removed.',
+    )
+  })
+
+  test('an unknown phase', () => {
+    expect(said({ phase: 'Creatng' })).toBe(
+      "Its phase 'Creatng' is unknown to gateway; did you mean 'Creating': it is never claimed and never changed until its phase is one of Creating, Created, Starting, Started, Deleting, Deleted.",
+    )
+  })
+
+  test.each([
+    [{ phase: ['Creating'] }, "'phase' is an array, expected a text"],
+    [{ phase: null }, "'phase' is null, expected a text"],
+    [{ progress: 'mine' }, "'progress' is a text, expected an object of Phaselock"],
+    [{ progress: [1] }, "'progress' is an array"],
+    [{ lockedAt: [now] }, "'lockedAt' is an array, expected a date, or nothing"],
+    [{ lockedAt: new Timestamp({ t: 1, i: 1 }) }, "'lockedAt' is a Timestamp"],
+  ])('a broken shape: %j', (document, problem) => {
+    expect(said(document)).toContain(`Its shape is broken: ${problem}`)
+  })
+
+  test('is always one sentence', () => {
+    for (const document of [{}, { phase: 'Created' }, { phase: 'x' }, { lockedAt: PARKED_AT }]) {
+      expect(said(document)).toMatch(/^[A-Z].*[^.]\.$/)
+    }
+  })
+})

@@ -1,0 +1,231 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import type { Collection, Document } from 'mongodb'
+import { PARKED_AT, Renewals, ruleLook, ruleUpdate, type Terms, termsOf } from '../../src/lock/index.js'
+import { conditionOf } from '../../src/phases/index.js'
+import { sleep } from '../../src/time/index.js'
+import {
+  ago,
+  claimed,
+  claimer,
+  endOf,
+  LOCK_TIMEOUT_MS,
+  lockedCollection,
+  moveTo,
+  PHASE,
+  put,
+  read,
+  writer,
+} from '../lock/fixture.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
+
+jest.setTimeout(90_000)
+
+const RULE = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
+const TERMS: Terms = termsOf(LOCK_TIMEOUT_MS, { legacyWriters: true })
+const BLIND: Terms = termsOf(LOCK_TIMEOUT_MS)
+
+/** A task service of the old kind: it leases with `lockedAt` alone, by its own clock, and unlocks by `_id` and phase. */
+class LegacyWriter {
+  constructor(
+    private readonly collection: Collection<Document & { _id: string }>,
+    private readonly lockTimeoutMs: number,
+    private readonly clockAheadMs = 0,
+  ) {}
+
+  private now(): number {
+    return Date.now() + this.clockAheadMs
+  }
+
+  /** The document's `_id`, and how long its lease lasts. */
+  async findAndLock(phase: string): Promise<{ id: string; until: number } | undefined> {
+    const now = this.now()
+    const document = await this.collection.findOneAndUpdate(
+      { phase, lockedAt: { $lt: new Date(now - this.lockTimeoutMs) } },
+      { $set: { lockedAt: new Date(now) } },
+      { sort: { lockedAt: 1, updatedAt: 1 }, returnDocument: 'after' },
+    )
+    return document ? { id: document._id, until: now + this.lockTimeoutMs - this.clockAheadMs } : undefined
+  }
+
+  async finish(id: string, phase: string, set: Document): Promise<void> {
+    await this.collection.updateOne(
+      { _id: id, phase },
+      { $set: { ...set, lockedAt: new Date(0), updatedAt: new Date(this.now()) } },
+    )
+  }
+}
+
+describe('hole 11: writers of the old kind, which lease without lockedBy', () => {
+  const database = useDatabase()
+
+  describe('a state rule', () => {
+    async function leasedIsTaken(terms: Terms): Promise<boolean> {
+      const collection = await lockedCollection(database.db)
+      await put(collection, { _id: 'a', phase: PHASE, state: 'Deleted', lockedAt: new Date(0) })
+      await new LegacyWriter(collection as never, LOCK_TIMEOUT_MS).findAndLock(PHASE)
+      const looked = await collection.countDocuments(ruleLook(terms, RULE))
+      const { modifiedCount } = await collection.updateMany(...ruleUpdate(terms, RULE, ['a']))
+      expect(looked).toBe(modifiedCount)
+      return modifiedCount === 1
+    }
+    test('leaves a document alone that such a writer has leased', async () => {
+      expect(await leasedIsTaken(TERMS)).toBe(false)
+    })
+    test('negative control: without legacyWriters it looks asleep', async () => {
+      expect(await leasedIsTaken(BLIND)).toBe(true)
+    })
+
+    test('takes what is free, expired, asleep for Phaselock, or parked; nothing else', async () => {
+      const collection = await lockedCollection(database.db)
+      const wake = (ms: number) => ({ $add: ['$$NOW', ms] })
+      const base = { phase: PHASE, state: 'Deleted' }
+      await put(
+        collection,
+        { _id: 'free', ...base },
+        { _id: 'expired', ...base, lockedAt: ago(31_000), lockedBy: 'x#1.1' },
+        { _id: 'asleep', ...base, lockedAt: ago(20_000), progress: { resumeAt: wake(10_000) } },
+        { _id: 'parked', ...base, lockedAt: PARKED_AT },
+        { _id: 'held', ...base, lockedAt: ago(20_000), lockedBy: 'x#1.1', progress: { resumeAt: wake(10_000) } },
+        { _id: 'leased', ...base, lockedAt: ago(20_000) },
+        { _id: 'leased after a sleep', ...base, lockedAt: ago(1_000), progress: { resumeAt: ago(5_000) } },
+        { _id: 'leased, our old token there', ...base, lockedAt: ago(20_000), lockedBy: 'x#1.1' },
+      )
+      const found = await collection.find(ruleLook(TERMS, RULE)).toArray()
+      const taken = ['asleep', 'expired', 'free', 'parked']
+      expect(found.map(({ _id }) => String(_id)).sort()).toEqual(taken)
+      const ids = (await collection.find().toArray()).map(({ _id }) => _id)
+      await collection.updateMany(...ruleUpdate(TERMS, RULE, ids))
+      const moved = await collection.find({ phase: 'Deleting' }).toArray()
+      expect(moved.map(({ _id }) => String(_id)).sort()).toEqual(taken)
+    })
+  })
+
+  describe('a late write of ours, after such a writer took over the expired lease', () => {
+    async function lateWrite(terms: Terms): Promise<{ phase: string; verdict: string | undefined; lost: number }> {
+      const collection = await lockedCollection(database.db)
+      await put(collection, { _id: 'a', phase: PHASE })
+      const replica = await claimer(collection, { terms })
+      const { lease } = await claimed(collection, replica)
+      // It stood still for longer than its lease; the other one leaves our lockedBy there.
+      await collection.updateOne({ _id: 'a' as never }, [
+        { $set: { lockedAt: ago(31_000), ...(terms.legacyWriters ? { 'progress.lockedAt': ago(31_000) } : {}) } },
+      ])
+      const legacy = new LegacyWriter(collection as never, LOCK_TIMEOUT_MS)
+      expect((await legacy.findAndLock(PHASE))?.id).toBe('a')
+      expect(await read(collection, 'a')).toMatchObject({ lockedBy: lease.token })
+      const lost = await new Renewals(collection, () => terms, replica.clock).renew([lease])
+      const end = endOf(lease, moveTo('Created'))
+      const verdicts = await writer(collection, { terms: () => terms }).write([end])
+      await legacy.finish('a', PHASE, { phase: 'Theirs' })
+      return { phase: (await read(collection, 'a'))['phase'], verdict: verdicts.get(end)?.kind, lost: lost.length }
+    }
+    test('is refused, as is its renewal', async () => {
+      expect(await lateWrite(TERMS)).toEqual({ phase: 'Theirs', verdict: 'lost', lost: 1 })
+    })
+    test('negative control: without legacyWriters it overwrites', async () => {
+      expect(await lateWrite(BLIND)).toEqual({ phase: 'Created', verdict: 'recorded', lost: 0 })
+    })
+  })
+
+  test('our own leases work as ever: claim, renewal, again, checkpoint, wait', async () => {
+    const db = database.db
+    const lifecycle = thingOf({ legacyWriters: true, lockTimeout: '1s' })
+    const observer = recordingObserver()
+    const handler = thingWith(async (doc, step) => {
+      if (!doc.n) {
+        await step.checkpoint({ n: 1 })
+        // Longer than the lease: it is renewed.
+        await sleep(1_600)
+        return step.again({ set: { n: 2 } })
+      }
+      return doc.n === 2 ? step.wait('a bit', { for: '100ms', set: { n: 3 } }) : step.moveTo('Created')
+    }, lifecycle)
+    const replica = replicaOf(db, handler, { observer })
+    await things(db).insertOne({ _id: 'a', phase: 'Creating' })
+    await replica.runOnce()
+    await eventually(async () => {
+      await replica.runOnce()
+      expect(await things(db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created', n: 3 })
+    })
+    expect(observer.losses).toEqual([])
+  })
+
+  test('wake and show know a lease of the old kind from a sleep', async () => {
+    const { db } = database
+    const lifecycle = thingOf({ legacyWriters: true })
+    const handler = thingWith(async (_doc, step) => step.wait('x', { for: '10m' }), lifecycle)
+    const replica = replicaOf(db, handler)
+    await things(db).insertMany([
+      { _id: 'asleep', phase: 'Creating' },
+      { _id: 'leased', phase: 'Created' },
+    ])
+    await replica.runOnce()
+    await things(db).updateOne({ _id: 'leased' }, { $set: { phase: 'Creating', lockedAt: new Date() } })
+    const owner = (handler as ReturnType<typeof lifecycle.handle>).owner()
+    expect(await owner.wake('leased')).not.toBe('done')
+    expect(await owner.wake('asleep')).toBe('done')
+    const condition = conditionOf((await things(db).findOne({ _id: 'leased' }))!, lifecycle.model, new Date(), 30_000)
+    expect(condition).toMatchObject({ kind: 'held', by: 'a writer of the old kind' })
+  })
+
+  test('beside three replicas, 300 documents: none is taken from under it, none of its outcomes overwritten', async () => {
+    const { db } = database
+    const lockTimeoutMs = 4_000
+    const lifecycle = thingOf({ legacyWriters: true, lockTimeout: `${lockTimeoutMs}ms`, concurrency: 6 })
+    /** Leases of the old writer, by document; while one is running nobody of ours may begin a step or move the document. */
+    const leased = new Map<string, number>()
+    let fromUnder = 0
+    let ours = 0
+    const handler = thingWith(async (doc, step) => {
+      const check = () => {
+        if (step.leaseLeftMs() > 0 && (leased.get(doc._id) ?? 0) > Date.now()) fromUnder += 1
+      }
+      check()
+      await sleep(40)
+      check()
+      ours += 1
+      return step.wait('others', { for: '300ms' })
+    }, lifecycle)
+    const observer = recordingObserver()
+    const replicas = ['r1', 'r2', 'r3'].map((name) => replicaOf(db, handler, { name, observer }))
+    await things(db).insertMany(
+      Array.from({ length: 300 }, (_, i) => ({ _id: `a${i}`, phase: 'Creating', lockedAt: new Date(0) })),
+    )
+    await Promise.all(replicas.map((replica) => replica.start()))
+    const outcomes = new Map<string, string>()
+    let overwritten = 0
+    /** 300 outcomes in all, by four services; some clocks are ahead or behind by a bit. */
+    const service = async (clockAheadMs: number) => {
+      const legacy = new LegacyWriter(things(db), lockTimeoutMs, clockAheadMs)
+      for (let misses = 0; misses < 200 && outcomes.size < 300; ) {
+        const lease = await legacy.findAndLock('Creating')
+        if (!lease) {
+          misses += 1
+          await sleep(20)
+          continue
+        }
+        leased.set(lease.id, lease.until)
+        // Its owner wants it deleted while the old writer works on it: no rule may move it.
+        await things(db).updateOne({ _id: lease.id }, { $set: { state: 'Deleted' } })
+        await sleep(60)
+        const now = await things(db).findOne({ _id: lease.id })
+        if (now?.['phase'] !== 'Creating') fromUnder += 1
+        leased.delete(lease.id)
+        const outcome = `by the old writer ${clockAheadMs}`
+        await legacy.finish(lease.id, 'Creating', { phase: 'Handled', outcome, state: null })
+        outcomes.set(lease.id, outcome)
+      }
+    }
+    await Promise.all([0, 150, -150, 30].map(service))
+    await Promise.all(replicas.map((replica) => replica.stop()))
+    for (const doc of await things(db).find().toArray()) {
+      const outcome = outcomes.get(doc._id)
+      if (outcome && (doc['phase'] !== 'Handled' || doc['outcome'] !== outcome)) overwritten += 1
+    }
+    expect({ fromUnder, overwritten }).toEqual({ fromUnder: 0, overwritten: 0 })
+    expect(outcomes.size).toBeGreaterThanOrEqual(200)
+    expect(ours).toBeGreaterThan(200)
+    expect(observer.losses).toEqual([])
+  })
+})

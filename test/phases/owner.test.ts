@@ -1,0 +1,210 @@
+import { describe, expect, test } from '@jest/globals'
+import { MongoClient } from 'mongodb'
+import { InvalidDocument, lifecycleOf, NotAttached, OwnerClient, type OwnerOptions, Replica } from '../../src/index.js'
+import { testServerUri, useDatabase } from '../support/database.js'
+
+interface Parcel {
+  _id: string
+  state?: 'Wanted' | 'Returned'
+  weight: number
+}
+
+const parcel = lifecycleOf<Parcel>().define({
+  name: 'parcel',
+  collection: 'Parcel',
+  phases: {
+    Packing: { next: ['Sent', 'Sent'], entry: true },
+    Sorting: { next: ['Sent'], entry: true },
+    Sent: { rest: true },
+    Returning: { next: ['Gone'] },
+    Gone: { final: true },
+  },
+  rules: [{ when: 'Returned', from: 'any', goTo: 'Returning' }],
+})
+
+const bind = () =>
+  parcel.handle({
+    async Packing(doc, step) {
+      if (doc.weight > 100 && step.progress.history === undefined) return step.park('too heavy')
+      if (doc.weight > 50) return step.wait('a bigger van', { for: '1h' })
+      return step.moveTo('Sent')
+    },
+    Sorting: async (_doc, step) => step.moveTo('Sent'),
+    Returning: async (_doc, step) => step.moveTo('Gone'),
+  })
+
+describe("an owner's calls, typed by the lifecycle", () => {
+  const database = useDatabase()
+  const running = () => {
+    const parcels = bind()
+    return { parcels, replica: new Replica({ db: database.db, lifecycles: [parcels] }) }
+  }
+
+  test('insert puts a document into the first entry phase or the one that it names, and returns its id', async () => {
+    const { parcels } = running()
+    expect(await parcels.insert({ _id: 'a', weight: 1 })).toBe('a')
+    expect(await parcels.insertMany([{ _id: 'b', weight: 1, phase: 'Sorting' }])).toEqual(['b'])
+    expect((await parcels.find('a'))?.phase).toBe('Packing')
+    expect(await parcels.find('b')).toEqual({ _id: 'b', phase: 'Sorting', weight: 1 })
+    expect(await parcels.find('c')).toBeNull()
+  })
+
+  test('an unknown phase is refused, and none of many is inserted', async () => {
+    const { parcels } = running()
+    const wrong = { _id: 'b', weight: 1, phase: 'Pakcing' as 'Packing' }
+    await expect(parcels.insertMany([{ _id: 'a', weight: 1 }, wrong])).rejects.toBeInstanceOf(InvalidDocument)
+    expect(await parcels.owner().documents.countDocuments()).toBe(0)
+  })
+
+  test('setState says what the owner wants; a rule moves the document', async () => {
+    const { parcels, replica } = running()
+    await parcels.insert({ _id: 'a', weight: 1 })
+    expect(await parcels.setState('a', 'Returned')).toBe('done')
+    expect(await parcels.setState('a', 'Returned')).toBe('unchanged')
+    expect(await parcels.setState('b', 'Returned')).toBe('notFound')
+    await replica.runOnce()
+    expect(await parcels.find('a')).toBeNull()
+  })
+
+  test('wake ends a sleep, but not that of a held or a parked document', async () => {
+    const { parcels, replica } = running()
+    await parcels.insertMany([
+      { _id: 'asleep', weight: 60 },
+      { _id: 'parked', weight: 101 },
+    ])
+    await replica.runOnce()
+    expect((await parcels.find('asleep'))?.progress?.waitingFor).toBe('a bigger van')
+    expect(await parcels.wake('asleep')).toBe('done')
+    expect((await parcels.find('asleep'))?.lockedAt).toEqual(new Date(0))
+    expect(await parcels.wake('parked')).toBe('parked')
+    expect(await parcels.wake('nobody')).toBe('notFound')
+    await parcels.owner().documents.updateOne({ _id: 'asleep' as never }, { $set: { lockedBy: 'r~1#1.1' } })
+    expect(await parcels.wake('asleep')).toBe('held')
+  })
+
+  test('unpark gives a parked document another go, and the history says who did it', async () => {
+    const { parcels, replica } = running()
+    await parcels.insertMany([
+      { _id: 'parked', weight: 101 },
+      { _id: 'free', weight: 1 },
+    ])
+    expect(await parcels.unpark('free')).toBe('notParked')
+    await replica.runOnce()
+    expect(await parcels.unpark('parked', { by: 'anna' })).toBe('done')
+    const { progress } = (await parcels.find('parked'))!
+    expect(progress?.history?.at(-1)).toMatchObject({ outcome: 'owner', reason: 'unparked', by: 'anna' })
+    expect(progress).toMatchObject({ attempts: 0, claims: 0 })
+  })
+
+  test('remove deletes a document outright', async () => {
+    const { parcels } = running()
+    await parcels.insert({ _id: 'a', weight: 1 })
+    expect(await parcels.remove('a')).toBe('done')
+    expect(await parcels.remove('a')).toBe('notFound')
+  })
+
+  test('without a replica an owner of its own does the same', async () => {
+    const parcels = bind()
+    expect(() => parcels.insert({ _id: 'a', weight: 1 })).toThrow(NotAttached)
+    const owner = new OwnerClient(database.db, parcel.model)
+    await owner.insert({ _id: 'a' })
+    expect((await parcels.attach(database.db).find('a'))?.phase).toBe('Packing')
+  })
+})
+
+const OTHER_CLIENT = /must be from the same MongoClient/
+
+/** The embedded engine and a standalone server have no transactions; MONGODB_URI may name a replica set. */
+async function hasTransactions(): Promise<boolean> {
+  if (!process.env['MONGODB_URI']) return false
+  const client = await new MongoClient(testServerUri()).connect()
+  try {
+    return (await client.db('admin').command({ hello: 1 }))['setName'] !== undefined
+  } finally {
+    await client.close()
+  }
+}
+const transactions = await hasTransactions()
+
+describe("an owner's calls in the caller's transaction", () => {
+  const database = useDatabase()
+  const calls: [string, (options: OwnerOptions) => Promise<unknown>][] = []
+  const parcels = bind()
+  const call = (name: string, make: (options: OwnerOptions) => Promise<unknown>) => calls.push([name, make])
+  call('insert', (options) => parcels.insert({ _id: 'x', weight: 1 }, options))
+  call('insertMany', (options) => parcels.insertMany([{ _id: 'x', weight: 1 }], options))
+  call('find', (options) => parcels.find('a', options))
+  call('setState', (options) => parcels.setState('a', 'Returned', options))
+  call('wake', (options) => parcels.wake('a', options))
+  call('unpark', (options) => parcels.unpark('a', options))
+  call('remove', (options) => parcels.remove('a', options))
+
+  test.each(calls)(
+    '%s hands the session to the driver, which refuses one that has ended or is of another client',
+    async (_name, run) => {
+      parcels.attach(database.db)
+      await parcels.insert({ _id: 'a', weight: 1 })
+      const session = database.client.startSession()
+      await session.endSession()
+      await expect(run({ session })).rejects.toThrow(/expired sessions/)
+      const other = await new MongoClient(database.uri).connect()
+      try {
+        await expect(run({ session: other.startSession() })).rejects.toThrow(OTHER_CLIENT)
+      } finally {
+        await other.close()
+      }
+      expect(await parcels.find('a')).toEqual({ _id: 'a', phase: 'Packing', weight: 1 })
+    },
+  )
+
+  test('a replica leaves the owner the client that it was given for it, and works over its own', async () => {
+    const own = await new MongoClient(database.uri).connect()
+    try {
+      const replica = new Replica({
+        db: own.db(database.db.databaseName),
+        ownerDb: database.db,
+        lifecycles: [parcels],
+      })
+      const session = database.client.startSession()
+      // Of the right client: it gets past the driver's check of that, to the server or its lack of sessions.
+      const failed = await parcels.insert({ _id: 'a', weight: 1 }, { session }).catch((error) => error)
+      expect(String(failed)).not.toMatch(OTHER_CLIENT)
+      await session.endSession()
+      if (failed !== 'a') await parcels.insert({ _id: 'a', weight: 1 })
+      await replica.runOnce()
+      expect((await parcels.find('a'))?.phase).toBe('Sent')
+    } finally {
+      await own.close()
+    }
+  })
+
+  // Each kind of server has its own promise to keep; neither test stands in for the other.
+  if (transactions) {
+    test('what is inserted in a transaction that aborts was never there; in one that commits, all of it is', async () => {
+      parcels.attach(database.db)
+      await database.db.createCollection('Parcel')
+      await database.db.createCollection('Invoice')
+      const session = database.client.startSession()
+      const inserted = (id: string) => async () => {
+        await database.db.collection<{ _id: string }>('Invoice').insertOne({ _id: id }, { session })
+        await parcels.insert({ _id: id, weight: 1 }, { session })
+        await parcels.setState(id, 'Wanted', { session })
+        if (id === 'aborted') throw new Error('no')
+      }
+      await expect(session.withTransaction(inserted('aborted'))).rejects.toThrow('no')
+      expect(await parcels.find('aborted')).toBeNull()
+      await session.withTransaction(inserted('done'))
+      await session.endSession()
+      expect(await parcels.find('done')).toMatchObject({ phase: 'Packing', state: 'Wanted' })
+    })
+  } else {
+    test('on a server without transactions an insert in one is refused and nothing is inserted (a replica set in MONGODB_URI tests the rest)', async () => {
+      parcels.attach(database.db)
+      const session = database.client.startSession()
+      const run = session.withTransaction(async () => void (await parcels.insert({ _id: 'x', weight: 1 }, { session })))
+      await expect(run).rejects.toThrow()
+      await session.endSession()
+      expect(await parcels.find('x')).toBeNull()
+    })
+  }
+})

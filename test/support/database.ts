@@ -1,0 +1,96 @@
+import { randomBytes } from 'node:crypto'
+import { afterEach, beforeEach } from '@jest/globals'
+import { type Db, MongoClient } from 'mongodb'
+import { sleep, systemClock } from '../../src/time/index.js'
+
+export interface TestDatabase {
+  client: MongoClient
+  db: Db
+  /** The connection string with the database in its path: `connectDatabase({ uri })` gets the same one. */
+  uri: string
+  /** Drops the database and closes the client. */
+  drop(): Promise<void>
+}
+
+/** The run's server, started by Jest's globalSetup. */
+export function testServerUri(): string {
+  const uri = process.env['PHASELOCK_TEST_MONGODB_URI']
+  if (!uri)
+    throw new Error(
+      'expected PHASELOCK_TEST_MONGODB_URI from globalSetup, it is not set; run the tests with jest.config.mjs',
+    )
+  return uri
+}
+
+/** The same server's connection string with another database; credentials stay those of the database that they belonged to. */
+export function withDatabase(uri: string, name: string): string {
+  const [, server = uri, path = '', query = ''] = /^([^/]+\/\/[^/?]+)(?:\/([^?]*))?(?:\?(.*))?$/.exec(uri) ?? []
+  const options = query.split('&').filter((option) => option !== '')
+  if (server.includes('@') && !/authSource=/i.test(query)) options.push(`authSource=${path || 'admin'}`)
+  return `${server}/${name}${options.length > 0 ? `?${options.join('&')}` : ''}`
+}
+
+/** An empty database with a name of its own, on the run's server. Whoever takes one drops it: see `useDatabase`. */
+export async function testDatabase(): Promise<TestDatabase> {
+  const name = `t_${randomBytes(8).toString('hex')}`
+  const uri = withDatabase(testServerUri(), name)
+  const client = await new MongoClient(uri, { serverSelectionTimeoutMS: 20_000 }).connect()
+  const db = client.db(name)
+  const drop = async () => {
+    await db.dropDatabase().catch(() => undefined) // the test may have closed the client
+    await client.close()
+  }
+  return { client, db, uri, drop }
+}
+
+/**
+ * Gives each test of the enclosing `describe` (or file) an empty database: `const test = useDatabase()`, then `test.db` inside the
+ * tests.
+ */
+export function useDatabase(): TestDatabase {
+  let current: TestDatabase | undefined
+  const now = () => {
+    if (!current) throw new Error('the database exists inside tests and hooks only')
+    return current
+  }
+  beforeEach(async () => {
+    current = await testDatabase()
+  })
+  afterEach(async () => {
+    await current?.drop()
+    current = undefined
+  })
+  return {
+    get client() {
+      return now().client
+    },
+    get db() {
+      return now().db
+    },
+    get uri() {
+      return now().uri
+    },
+    drop: () => now().drop(),
+  }
+}
+
+/**
+ * Calls `check` until it doesn't throw (and doesn't resolve to `false`), and resolves to its value; after `timeoutMs` its last error is
+ * thrown.
+ */
+export async function eventually<T>(
+  check: () => T | Promise<T>,
+  { timeoutMs = 10_000, everyMs = 20 }: { timeoutMs?: number; everyMs?: number } = {},
+): Promise<T> {
+  const end = systemClock.monotonicMs() + timeoutMs
+  for (;;) {
+    try {
+      const value = await check()
+      if (value !== false) return value
+      throw new Error(`expected the condition to become true within ${timeoutMs} ms, it stayed false`)
+    } catch (error) {
+      if (systemClock.monotonicMs() >= end) throw error
+    }
+    await sleep(everyMs)
+  }
+}

@@ -1,0 +1,75 @@
+import type { Collection, Db, Document } from 'mongodb'
+import {
+  type Handler,
+  type LeaseLoss,
+  type Logger,
+  lifecycleOf,
+  Replica,
+  type ReplicaObserver,
+  type ReplicaOptions,
+  type RunnableLifecycle,
+  type StepEnded,
+} from '../../src/index.js'
+import { backDate as backDateAll } from '../../src/testing/index.js'
+
+/** A small lifecycle that most engine tests use: one working phase up, one down. */
+export interface Thing {
+  _id: string
+  state?: 'Running' | 'Stopped' | 'Deleted'
+  n?: number
+  effects?: string[]
+}
+
+export const thingSpec = {
+  name: 'thing',
+  collection: 'Thing',
+  phases: {
+    Creating: { next: ['Created', 'Deleting'] },
+    Created: { rest: true },
+    Deleting: { next: ['Deleted'] },
+    Deleted: { final: true },
+  },
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+} as const
+
+export const thing = lifecycleOf<Thing>().define(thingSpec)
+
+export type CreatingHandler = Handler<'Created' | 'Deleting', Thing>
+
+/** The lifecycle with a handler for Creating; Deleting goes straight on. */
+export function thingWith(Creating: CreatingHandler, lifecycle = thing): RunnableLifecycle {
+  return lifecycle.handle({ Creating, Deleting: async (_doc, step) => step.moveTo('Deleted') })
+}
+
+/** The same with other settings. */
+export const thingOf = (settings: object) => lifecycleOf<Thing>().define({ ...thingSpec, ...settings }) as typeof thing
+
+export const things = (db: Db): Collection<Document & { _id: string }> => db.collection('Thing')
+
+export function recordingLogger(): Logger & { lines: { level: string; message: string; fields?: object }[] } {
+  const lines: { level: string; message: string; fields?: object }[] = []
+  const at = (level: string) => (message: string, fields?: object) => {
+    lines.push(fields ? { level, message, fields } : { level, message })
+  }
+  return { lines, debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
+}
+
+export function recordingObserver(): ReplicaObserver & { steps: StepEnded[]; losses: LeaseLoss[] } {
+  const steps: StepEnded[] = []
+  const losses: LeaseLoss[] = []
+  return { steps, losses, stepEnded: (event) => void steps.push(event), leaseLost: (event) => void losses.push(event) }
+}
+
+/** A replica that isn't started: tests tick it by hand. */
+export const replicaOf = (db: Db, lifecycle: RunnableLifecycle, more: Partial<ReplicaOptions> = {}): Replica =>
+  new Replica({ db, lifecycles: [lifecycle], ...more })
+
+/** Lets time pass for one thing: its sleep ends, its lease expires, its deadline comes. */
+export const backDate = (db: Db, id: string, ms: number, collection = 'Thing'): Promise<number> =>
+  backDateAll(db.collection(collection), ms, { filter: { _id: id as never } })
+
+/** A promise with its handles, to hold a handler until the test lets it go. */
+export function gate<T = void>(): { wait: Promise<T>; open: (value: T) => void } {
+  const { promise, resolve } = Promise.withResolvers<T>()
+  return { wait: promise, open: resolve }
+}

@@ -1,0 +1,128 @@
+import { describe, expect, test } from '@jest/globals'
+import type { Document } from 'mongodb'
+import { register } from 'prom-client'
+import { lifecycleOf, Replica } from '../../src/index.js'
+import { CLAIM_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME, termsOf } from '../../src/lock/index.js'
+import { replicaMetrics } from '../../src/telemetry/index.js'
+import { COUNT_LIMIT, dueFilter } from '../../src/telemetry/metrics/document-counts.js'
+import { useDatabase } from '../support/database.js'
+
+const thing = lifecycleOf<{ _id: string; state?: 'Deleted' }>().define({
+  name: 'thing',
+  collection: 'Thing',
+  phases: { Creating: { next: ['Created'] }, Created: { rest: true }, Deleted: { final: true } },
+  rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleted' }],
+})
+
+describe('the metrics of a replica', () => {
+  const database = useDatabase()
+
+  function replicaWithMetrics() {
+    const { db } = database
+    const bound = thing.handle({
+      async Creating(doc, step) {
+        if (doc._id === 'waits') return step.wait('rain')
+        if (doc._id === 'throws') throw new Error('no')
+        return step.moveTo('Created')
+      },
+    })
+    const metrics = replicaMetrics({ db, lifecycles: [bound], processMetrics: false })
+    const replica = new Replica({ db, lifecycles: [bound], name: 'one', observer: metrics.observer })
+    metrics.watch(replica)
+    return { db, replica, metrics, things: db.collection<{ _id: string } & Document>('Thing') }
+  }
+
+  test('count steps by outcome, claims, ticks, and what is due, parked and held', async () => {
+    const { replica, metrics, things } = replicaWithMetrics()
+    await replica.prepare()
+    const hourAgo = new Date(Date.now() - 3_600_000)
+    await things.insertMany([
+      { _id: 'a', phase: 'Creating' },
+      { _id: 'waits', phase: 'Creating' },
+      { _id: 'throws', phase: 'Creating' },
+      { _id: 'parked', phase: 'Creating', lockedAt: PARKED_AT },
+      { _id: 'gone', phase: 'Created', state: 'Deleted' },
+    ])
+    expect(await metrics.registry.metrics()).toContain('phaselock_documents_due{lifecycle="thing",phase="Creating"} 3')
+    await replica.tick()
+    await replica.idle()
+    await things.insertOne({
+      _id: 'old',
+      phase: 'Creating',
+      lockedAt: TASK_LOCK_INIT_TIME,
+      updatedAt: hourAgo,
+    })
+    const text = await metrics.registry.metrics()
+    for (const line of [
+      'phaselock_steps_total{lifecycle="thing",phase="Creating",outcome="moveTo"} 1',
+      'phaselock_steps_total{lifecycle="thing",phase="Creating",outcome="wait"} 1',
+      'phaselock_steps_total{lifecycle="thing",phase="Creating",outcome="error"} 1',
+      'phaselock_claims_total{lifecycle="thing",phase="Creating"} 3',
+      'phaselock_candidates_lost_total{lifecycle="thing",phase="Creating"} 0',
+      'phaselock_step_duration_seconds_count{lifecycle="thing",phase="Creating"} 3',
+      'phaselock_documents_ruled_total{lifecycle="thing",state="Deleted",to="Deleted"} 1',
+      'phaselock_documents_parked{lifecycle="thing",phase="Creating"} 1',
+      'phaselock_documents_parked{lifecycle="thing",phase="Created"} 0',
+      'phaselock_documents_due{lifecycle="thing",phase="Creating"} 1',
+      'phaselock_documents_held 0',
+      'phaselock_tick_seconds_count 1',
+      'phaselock_ticks_failed_total 0',
+      'phaselock_database_up 1',
+      `phaselock_replica_info{identity="${replica.identity}"} 1`,
+    ]) {
+      expect(text).toContain(line)
+    }
+    const [, oldest] = /phaselock_oldest_due_seconds\{.*\} (\S+)/.exec(text) ?? []
+    expect(Number(oldest)).toBeGreaterThan(3_500)
+    expect(text).not.toContain('documents_due{lifecycle="thing",phase="Created"}')
+    expect(register.getMetricsAsArray()).toEqual([]) // prom-client's global registry
+    await replica.stop()
+  })
+
+  test('count a lost lease by how it was lost', async () => {
+    const { metrics } = replicaWithMetrics()
+    metrics.observer.leaseLost?.({ lifecycle: 'thing', id: 'a', token: 't', how: 'refused' })
+    const text = await metrics.registry.metrics()
+    expect(text).toContain('phaselock_lease_lost_total{lifecycle="thing",how="refused"} 1')
+  })
+
+  test('counts walk the claim index only: nothing for what sleeps', async () => {
+    const { db, replica, metrics, things } = replicaWithMetrics()
+    await replica.prepare()
+    const now = new Date()
+    await things.insertMany([
+      ...Array.from({ length: 2_000 }, (_, i) => ({ _id: `sleeps${i}`, phase: 'Creating', lockedAt: now })),
+      ...Array.from({ length: 20 }, (_, i) => ({ _id: `due${i}`, phase: 'Creating' })),
+    ])
+    const filter = dueFilter('Creating', termsOf(30_000), now)
+    const plan = await things
+      .aggregate([{ $match: filter }, { $limit: COUNT_LIMIT }, { $group: { _id: 1, n: { $sum: 1 } } }], {
+        hint: CLAIM_INDEX,
+      })
+      .explain('executionStats')
+    expect(keysExamined(plan)).toBeLessThanOrEqual(22)
+    expect(await metrics.registry.metrics()).toContain('phaselock_documents_due{lifecycle="thing",phase="Creating"} 20')
+    expect(await db.collection('Thing').countDocuments()).toBe(2_020)
+  })
+
+  test('a scrape works without a database: what needs it is left out', async () => {
+    const { client } = database
+    const { replica, metrics } = replicaWithMetrics()
+    await replica.runOnce()
+    await client.close()
+    // A closed driver connects by itself again: a namespace that can't be read stands for a database that is away.
+    const broken = replicaMetrics({ db: client.db('x'.repeat(70)), lifecycles: [{ model: thing.model }] })
+    const text = await broken.registry.metrics()
+    expect(text).toContain('phaselock_database_up 0')
+    expect(text).not.toContain('phaselock_documents_due{')
+    expect(text).toContain('process_cpu_seconds_total')
+    expect(await metrics.registry.metrics()).toContain('phaselock_handlers_running 0')
+    await client.close()
+  })
+})
+
+function keysExamined(plan: unknown): number {
+  if (plan === null || typeof plan !== 'object') return 0
+  const own = (plan as { totalKeysExamined?: number }).totalKeysExamined
+  return own ?? Math.max(0, ...Object.values(plan).map(keysExamined))
+}
