@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { z } from 'zod'
 import { durationMs, formatMs } from '../time/index.js'
 
@@ -54,3 +55,15 @@ export const wholeNumber = (least: number, most: number) =>
     context.addIssue(`expected a whole number from ${least} to ${most}, got '${given}'`)
     return z.NEVER
   })
+
+/** A number of processes; `auto`: one for each core that this process may use. */
+export const workers = z
+  .string()
+  .transform((given, context) => {
+    if (given.trim() === 'auto') return availableParallelism()
+    const n = /^\d+$/.test(given.trim()) ? Number(given) : Number.NaN
+    if (n >= 1 && n <= 256) return n
+    context.addIssue(`expected a whole number from 1 to 256, or auto, got '${given}'`)
+    return z.NEVER
+  })
+  .default(1)

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { duration, oneOf, type SettingInfo, settingInfo, text, wholeNumber } from './setting-types.js'
+import { duration, oneOf, type SettingInfo, settingInfo, text, wholeNumber, workers } from './setting-types.js'
 
 function about<T extends z.ZodType>(schema: T, info: SettingInfo): T {
   settingInfo.add(schema, info)
@@ -66,6 +66,15 @@ export const settingsSchema = z.strictObject({
     fallback: 'the built-in tasks (`phaselock/tasks`)',
     special: '',
   }),
+  doorbell: about(oneOf(['auto', 'capped', 'changeStream', 'off']).default('auto'), {
+    variable: 'PHASELOCK_DOORBELL',
+    flag: 'doorbell',
+    value: 'how',
+    meaning: 'how replicas hear of new documents between their ticks, and whether commands ring',
+    unit: '`auto`, `capped`, `changeStream` or `off`',
+    fallback: '`auto`: a change stream where the deployment has them, else a capped collection',
+    special: '`off`: new documents wait for the tick',
+  }),
   grace: about(duration('0s', '1h').default(10_000), {
     variable: 'PHASELOCK_GRACE',
     flag: 'grace',
@@ -74,6 +83,70 @@ export const settingsSchema = z.strictObject({
     unit: 'duration, 0s to 1h',
     fallback: '`10s`',
     special: "`0s`: abort at once. Keep it below the pod's terminationGracePeriodSeconds",
+  }),
+  workers: about(workers, {
+    variable: 'PHASELOCK_WORKERS',
+    flag: 'workers',
+    value: 'number',
+    meaning: 'processes that work, each a replica of its own, under one that watches over them',
+    unit: 'whole number, 1 to 256, or `auto`',
+    fallback: '`1`: this process works itself',
+    special: '`auto`: as many as there are cores',
+  }),
+  threads: about(wholeNumber(1, 256).optional(), {
+    variable: 'PHASELOCK_THREADS',
+    flag: 'threads',
+    value: 'number',
+    meaning: 'worker threads at most in each process, for handlers declared as `thread(...)`',
+    unit: 'whole number, 1 to 256',
+    fallback: 'the cores but one, shared among the workers; at least 1',
+    special: 'none start before a step needs one',
+  }),
+  threadMemory: about(wholeNumber(16, 65_536).optional(), {
+    variable: 'PHASELOCK_THREAD_MEMORY',
+    flag: 'thread-memory',
+    value: 'MB',
+    meaning: 'what one worker thread may keep on its heap; a step that needs more fails',
+    unit: 'MB, 16 to 65536',
+    fallback: 'as much as Node gives a thread',
+    special: '',
+  }),
+  blockedAfter: about(duration('0ms', '1m').default(200), {
+    variable: 'PHASELOCK_BLOCKED_AFTER',
+    flag: 'blocked-after',
+    value: 'duration',
+    meaning: 'the event loop counts as blocked, and is reported, when it stands still for so long',
+    unit: 'duration, 0ms to 1m',
+    fallback: '`200ms`',
+    special: '`0ms`: nobody looks',
+  }),
+  locks: about(oneOf(['auto', 'mongodb', 'postgres', 'redis', 'memory']).optional(), {
+    variable: 'PHASELOCK_LOCKS',
+    flag: 'locks',
+    value: 'provider',
+    meaning: 'where named locks are kept',
+    unit: '`auto`, `mongodb`, `postgres`, `redis` or `memory`',
+    fallback: "`auto`: what the locks' URL is of, else by the mode",
+    special: '`memory`: nobody but this process sees them',
+  }),
+  locksUrl: about(text('a connection string such as redis://host:6379 or postgres://host/database').optional(), {
+    variable: 'PHASELOCK_LOCKS_URL',
+    flag: 'locks-url',
+    value: 'url',
+    meaning: 'the server of named locks: mongodb://, postgres:// or redis://',
+    unit: 'connection string',
+    fallback: "the process's own MongoDB",
+    special: '',
+    secret: true,
+  }),
+  mode: about(oneOf(['auto', 'single', 'distributed']).optional(), {
+    variable: 'PHASELOCK_MODE',
+    flag: 'mode',
+    value: 'mode',
+    meaning: 'whether other processes want the same named locks',
+    unit: '`auto`, `single` or `distributed`',
+    fallback: '`auto`: distributed with a MongoDB, a POD_NAME or in Kubernetes, else single',
+    special: '`single`: locks in memory; `distributed`: refuses to start without a server for them',
   }),
   http: about(wholeNumber(0, 65_535).optional(), {
     variable: 'PHASELOCK_HTTP',

@@ -61,7 +61,12 @@ function withBoundedRead(cursor: AbstractCursor, withinMs: number): AbstractCurs
   return cursor
 }
 
-function answered<T>(work: Promise<T>, withinMs: number): Promise<T> {
+/**
+ * The same for what isn't a command of a collection object: `createCollection`, `drop`, or the next entry of a tailable cursor,
+ * which takes up to its `maxAwaitTimeMS` by itself.
+ * @throws NoAnswer
+ */
+export function answered<T>(work: Promise<T>, withinMs: number = LONGEST_MS + SLACK_MS): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new NoAnswer(withinMs)), withinMs)
     work.then(resolve, reject).finally(() => clearTimeout(timer))

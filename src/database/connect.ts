@@ -1,4 +1,4 @@
-import { type Db, MongoClient } from 'mongodb'
+import type { Db, MongoClient } from 'mongodb'
 import {
   EngineMembership,
   type LocalServer,
@@ -8,7 +8,8 @@ import {
   openEngineFolder,
 } from './engine/index.js'
 import { NoDatabase } from './no-database.js'
-import { DEFAULT_LOCK_TIMEOUT_MS, protocolClientOptions } from './protocol-options.js'
+import { protocolClient } from './protocol-client.js'
+import { DEFAULT_LOCK_TIMEOUT_MS, LISTENING, protocolClientOptions } from './protocol-options.js'
 import { localServers } from './sources/index.js'
 import { DatabaseUnreachable, unreachableReason } from './unreachable.js'
 import { databaseNameInUri, redactUri, withoutProtocolOptions } from './uri.js'
@@ -47,7 +48,7 @@ export interface DatabaseConnection {
   source: DatabaseSource
   /** Where the data of a local database is. */
   dataPath?: string
-  /** Closes the client and those of `renewalClient`; a local database ends when it was the last to use it. */
+  /** Closes the client and those of `renewalClient` and `doorbellClient`; a local database ends when it was the last to use it. */
   close(): Promise<void>
 }
 
@@ -115,7 +116,7 @@ async function openClient(uri: string, options: ConnectOptions): Promise<MongoCl
 }
 
 async function connectClient(uri: string, settings: ReturnType<typeof protocolClientOptions>): Promise<MongoClient> {
-  const client = new MongoClient(withoutProtocolOptions(uri), settings)
+  const client = protocolClient(withoutProtocolOptions(uri), settings)
   try {
     await client.connect()
     await client.db('admin').command({ ping: 1 })
@@ -131,7 +132,8 @@ async function connectClient(uri: string, settings: ReturnType<typeof protocolCl
   }
 }
 
-const renewalClients = new WeakMap<MongoClient, MongoClient[]>()
+/** Clients that end with another one. */
+const companions = new WeakMap<MongoClient, MongoClient[]>()
 
 /**
  * A client of its own with one connection, for the renewal of leases: a full pool must never cost a lease. It is closed with its
@@ -142,19 +144,34 @@ export async function renewalClient(
   connection: Pick<DatabaseConnection, 'client' | 'uri'>,
   lockTimeoutMs: number = DEFAULT_LOCK_TIMEOUT_MS,
 ): Promise<MongoClient> {
-  const client = await connectClient(connection.uri, {
-    ...protocolClientOptions(lockTimeoutMs),
-    maxPoolSize: 1,
-    minPoolSize: 0,
-  })
-  renewalClients.set(connection.client, [...(renewalClients.get(connection.client) ?? []), client])
-  return client
+  return await companionOf(connection, { ...protocolClientOptions(lockTimeoutMs), maxPoolSize: 1, minPoolSize: 0 })
+}
+
+/**
+ * A client of its own on which a replica listens to the doorbell: its answers may take half a minute. It is closed with its
+ * connection.
+ * @throws DatabaseUnreachable
+ */
+export async function doorbellClient(
+  connection: Pick<DatabaseConnection, 'client' | 'uri'>,
+  lockTimeoutMs: number = DEFAULT_LOCK_TIMEOUT_MS,
+): Promise<MongoClient> {
+  return await companionOf(connection, { ...protocolClientOptions(lockTimeoutMs), ...LISTENING })
+}
+
+async function companionOf(
+  { client, uri }: Pick<DatabaseConnection, 'client' | 'uri'>,
+  settings: ReturnType<typeof protocolClientOptions>,
+): Promise<MongoClient> {
+  const companion = await connectClient(uri, settings)
+  companions.set(client, [...(companions.get(client) ?? []), companion])
+  return companion
 }
 
 function closing(client: MongoClient, membership?: EngineMembership): () => Promise<void> {
   return async () => {
-    const clients = [client, ...(renewalClients.get(client) ?? [])]
-    renewalClients.delete(client)
+    const clients = [client, ...(companions.get(client) ?? [])]
+    companions.delete(client)
     await Promise.all(clients.map((each) => each.close().catch(() => undefined)))
     membership?.leave()
   }

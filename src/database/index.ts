@@ -1,3 +1,4 @@
+export { answered, NoAnswer } from './answer.js'
 export {
   ALPHA_NOTICE,
   type ConnectOptions,
@@ -6,11 +7,19 @@ export {
   type DatabaseSource,
   DEFAULT_DATA_DIR,
   DEFAULT_DATABASE,
+  doorbellClient,
   renewalClient,
 } from './connect.js'
 export { type Attempt, DataDirUnusable, KeeperStuck, type LocalSource } from './engine/index.js'
 export { NoDatabase } from './no-database.js'
-export { DEFAULT_LOCK_TIMEOUT_MS, protocolClientOptions, protocolCollection } from './protocol-options.js'
+export { protocolClient } from './protocol-client.js'
+export {
+  awaitMsOf,
+  DEFAULT_LOCK_TIMEOUT_MS,
+  LISTENING,
+  protocolClientOptions,
+  protocolCollection,
+} from './protocol-options.js'
 export { OLDEST_SERVER_VERSION, requireServerVersion, ServerTooOld } from './server-version.js'
 export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'
 export { InvalidMongoUri, redactUri, withoutProtocolOptions } from './uri.js'

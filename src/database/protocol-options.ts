@@ -18,7 +18,8 @@ const DURABLE = { w: 'majority', journal: true } as const
  * are given up, and 2 s after it has come back there are new ones.
  * Writes are durable on a majority, reads come from the primary. The driver resends a write only where the server can tell a
  * resend from a second write.
- * A tailable awaitData cursor, or a command that may take longer than a third of the lock timeout, needs a client of its own.
+ * A tailable awaitData cursor (see LISTENING), or a command that may take longer than a third of the lock timeout, needs a client of
+ * its own.
  */
 export function protocolClientOptions(lockTimeoutMs: number): MongoClientOptions {
   const limit = Math.max(1, Math.floor(lockTimeoutMs / 3))
@@ -34,6 +35,24 @@ export function protocolClientOptions(lockTimeoutMs: number): MongoClientOptions
     writeConcern: DURABLE,
     readPreference: 'primary',
   }
+}
+
+/** How long the server may hold a `getMore` of a listener that nothing happens for: so two commands a minute while idle. */
+const AWAIT_MS = 30_000
+/** What a socket needs beyond that to tell a slow answer from none. */
+const AWAIT_SLACK_MS = 10_000
+
+/**
+ * What the client of a listener has beside the protocol's options: its answers may take half a minute, and that is no outage. A
+ * network that swallows everything still shows by its heartbeats. Each listener keeps one connection, and takes another one for a
+ * moment to end what waits on it: the pool has no limit of its own, as an app may listen in several databases.
+ */
+export const LISTENING = { socketTimeoutMS: AWAIT_MS + AWAIT_SLACK_MS, minPoolSize: 0 } as const
+
+/** How long a `getMore` may wait on this database's client: on one that wasn't made for it, 8 s of a socket timeout of 10 s. */
+export function awaitMsOf(db: Db): number {
+  const socketMs = db.client?.options?.socketTimeoutMS || LISTENING.socketTimeoutMS
+  return Math.min(AWAIT_MS, Math.floor(socketMs * 0.8))
 }
 
 /**

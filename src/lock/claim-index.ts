@@ -28,10 +28,14 @@ export async function onClaimIndex<T>(use: (index: ClaimIndex) => Promise<T>): P
   }
 }
 
-/** The first key of the index at this `lockedAt`, as `min` and `max` take it: with each of its fields. */
-export function claimIndexKey(index: ClaimIndex, phase: string, lockedAt: unknown): Document {
-  const rest = Object.keys(index).slice(2)
-  return { phase, lockedAt, ...Object.fromEntries(rest.map((field) => [field, new MinKey()])) }
+/** The first key of the index at this `lockedAt` and `updatedAt`, as `min` and `max` take it: with each of its fields. */
+export function claimIndexKey(
+  index: ClaimIndex,
+  phase: string,
+  lockedAt: unknown,
+  updatedAt: unknown = new MinKey(),
+): Document {
+  return { phase, lockedAt, updatedAt, ...('_id' in index ? { _id: new MinKey() } : {}) }
 }
 
 function isIndexGone(error: unknown): boolean {

@@ -10,6 +10,8 @@ export interface DoubtfulClaim {
   readonly collection: Collection
   readonly ids: readonly unknown[]
   readonly token: string
+  /** What is read of each. Default: all of it. */
+  readonly projection?: Document | undefined
   /** Told once for each failed command. */
   readonly onRetry?: ((error: unknown) => void) | undefined
   /** Whether nothing is to be claimed any more. */
@@ -23,7 +25,7 @@ export interface DoubtfulClaim {
  * @throws the last error when claiming is over, or when the read is refused
  */
 export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknown): Promise<Document[]> {
-  const { collection, ids, token, onRetry, isOver } = claim
+  const { collection, ids, token, projection, onRetry, isOver } = claim
   let error = unknownOutcome
   for (let retry = 0; ; retry += 1) {
     onRetry?.(error)
@@ -31,7 +33,9 @@ export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknow
     if (isOver?.()) throw error
     try {
       const won = { _id: { $in: ids as never[] }, lockedBy: token }
-      const options = { hint: ID_INDEX, batchSize: ids.length + 1, readConcern: { level: 'majority' as const } }
+      const reading = projection ? { projection } : {}
+      const readConcern = { level: 'majority' as const }
+      const options = { hint: ID_INDEX, batchSize: ids.length + 1, readConcern, ...reading }
       return await collection.find(won, options).toArray()
     } catch (failure) {
       if (isDefiniteRefusal(failure)) throw failure

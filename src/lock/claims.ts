@@ -1,6 +1,6 @@
 import type { Collection, Document, Filter, FindOneAndUpdateOptions } from 'mongodb'
 import type { Clock } from '../time/index.js'
-import { findCandidateDocuments } from './candidates.js'
+import { type CandidateRequest, type Candidates, findCandidateDocuments } from './candidates.js'
 import { onClaimIndex } from './claim-index.js'
 import { readBackClaim } from './claim-read-back.js'
 import { claimUpdate } from './claim-update.js'
@@ -10,8 +10,9 @@ import { Lease } from './lease.js'
 import { MissedIds } from './missed-ids.js'
 import { type OddField, oddFields } from './odd-fields.js'
 import type { ServerClock } from './server-clock.js'
+import { Share, type Standing } from './share.js'
 import { SkipList } from './skip-list.js'
-import { hasOurShape, isDue, type Terms } from './terms.js'
+import { hasOurShape, isDue, onlyIn, type Terms } from './terms.js'
 import { Claim } from './token.js'
 import { idsOf, type Refused, writeAround } from './write-around.js'
 import { isDefiniteRefusal } from './write-error.js'
@@ -28,6 +29,12 @@ export interface ClaimResult {
   readonly candidates: number
   /** Candidates that somebody else got, or that were no longer due. */
   readonly lost: number
+  /** Due documents that were left to the replicas to which they fall. */
+  readonly left: number
+  /** After so long those that still lie there are anybody's. */
+  readonly againInMs: number
+  /** Whether there may be more due documents than the look for candidates has seen. */
+  readonly more: boolean
   /** `_id`s of documents of a broken shape: they were put aside (lockedAt 9999-12-31), everything else of them stays. */
   readonly broken: unknown[]
   /** Documents that refuse a claim for their own sake: left alone for a while by this replica, nothing of them changed. */
@@ -45,6 +52,8 @@ export interface ClaimsOptions {
   serverClock: ServerClock
   /** Documents to leave alone; this adds those that refuse a claim. Default: a list of its own. */
   skips?: SkipList | undefined
+  /** What is read of a document that was claimed. Default: all of it. */
+  projection?: Document | undefined
   /** Server time limit of a claim's commands. */
   maxTimeMS?: number | undefined
   /** Told once for each failed command of a claim that is then read back, so that an outage can be logged with a bound. */
@@ -52,6 +61,8 @@ export interface ClaimsOptions {
   /** Whether nothing is to be claimed any more: a claim that is being read back is then left to expire. */
   isOver?: (() => boolean) | undefined
   random?: (() => number) | undefined
+  /** The live replicas. Default: this one. */
+  standing?: (() => Standing) | undefined
 }
 
 /**
@@ -60,7 +71,17 @@ export interface ClaimsOptions {
  */
 let claimsSoFar = 0
 
-const NOTHING: ClaimResult = { claimed: [], candidates: 0, lost: 0, broken: [], refused: [], odd: [] }
+const NOTHING: ClaimResult = {
+  claimed: [],
+  candidates: 0,
+  lost: 0,
+  left: 0,
+  againInMs: 0,
+  more: false,
+  broken: [],
+  refused: [],
+  odd: [],
+}
 
 const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as another', isMended: false }
 
@@ -81,20 +102,23 @@ interface Taken extends Pick<ClaimResult, 'claimed' | 'broken' | 'refused'> {
  * documents and tokens that this process knows.
  */
 export class Claims {
-  private contended = false
+  private readonly share: Share
+  private readonly contended = new Set<string>()
+  private readonly crowded = new Set<string>()
   private readonly skips: SkipList
   private readonly missed: MissedIds
 
   constructor(private readonly options: ClaimsOptions) {
     this.skips = options.skips ?? new SkipList(options.clock)
     this.missed = new MissedIds(options.collection)
+    this.share = new Share(options.standing ?? alone(options.replica), options.clock)
   }
 
   /** The oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing due, or everybody else's. */
   async claimOne(phase: string): Promise<ClaimResult> {
     const terms = this.options.terms()
     const bound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
-    const filter: Filter<Document> = { phase, $expr: isDue(terms) }
+    const filter: Filter<Document> = { phase, $expr: isDue(terms), ...onlyIn(terms, phase) }
     if (bound) filter['lockedAt'] = { $not: { $gte: bound } }
     const skipped = this.skips.ids()
     if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }
@@ -123,30 +147,55 @@ export class Claims {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
     if (!dueBound) return this.claimOne(phase)
-    const candidates = await findCandidateDocuments(this.options.collection, terms, {
+    const {
+      documents: candidates,
+      parted: { left, againInMs, late },
+      more,
+    } = await this.candidates(terms, {
       phase,
       limit,
       dueBound,
-      spread: this.contended ? 4 : 1,
       random: this.options.random ?? Math.random,
       skipped: this.skips.ids(),
     })
-    if (candidates.length === 0) return NOTHING
+    if (candidates.length === 0) return { ...NOTHING, left, againInMs, more }
     const ids = candidates.map((document) => document['_id'] as unknown)
     const taken = await this.claimAround(terms, phase, ids)
     for (const { lease } of taken.claimed) this.skips.remove(lease.id)
     const missed = this.missedOf(ids, taken)
-    // Two replicas that pick alike lose half of their candidates: after a loss of more than 5 % the next pick is spread.
-    this.contended = ids.length > 1 && missed.length > ids.length * 0.05
+    if (ids.length > 1 && missed.length > ids.length * 0.05) this.contended.add(phase)
+    else this.contended.delete(phase)
+    if (late.size > 0) this.share.tookOver(countIn(late, ids), countIn(late, missed))
     for (const { id } of taken.refused) this.skips.add(id)
     const odd = oddOf(candidates, [...taken.claimed.map(({ lease }) => lease.id), ...taken.broken])
     if (missed.length > 0) {
-      const unmatched = await this.missed.putAside(terms, phase, missed)
+      const unmatched = await this.missed.putAside(terms, phase, missed).catch((error: unknown) => {
+        if (taken.claimed.length === 0) throw error
+        return [] // what was won is to be used
+      })
       taken.broken.push(...unmatched)
       odd.push(...unmatched.map((id) => ({ id, fields: [UNMATCHED] })))
     }
     const { claimed, broken, refused } = taken
-    return { claimed, broken, refused, candidates: ids.length, lost: missed.length, odd }
+    return { claimed, broken, refused, candidates: ids.length, lost: missed.length, left, againInMs, more, odd }
+  }
+
+  /**
+   * Whom it doesn't know to share with (a replica of an older version, one that is ticked by hand) a claim only meets by
+   * its losses: two that pick alike lose half of their candidates, so after a loss of more than 5 % the next pick is spread.
+   */
+  private async candidates(terms: Terms, request: CandidateRequest): Promise<Candidates> {
+    const { phase } = request
+    const found = await findCandidateDocuments(this.options.collection, terms, {
+      ...request,
+      // What others can't take is not theirs.
+      share: terms.only?.phases.includes(phase) ? undefined : this.share,
+      spread: this.contended.has(phase) && this.share.of === 1 ? 4 : 1,
+      crowded: this.crowded.has(phase),
+    })
+    if (found.crowded) this.crowded.add(phase)
+    else this.crowded.delete(phase)
+    return found
   }
 
   /** All at once, and those that have refused before one by one. */
@@ -200,7 +249,7 @@ export class Claims {
   ): Promise<ClaimResult> {
     const claim = this.nextClaim(terms)
     const sentAtMs = this.options.clock.monotonicMs()
-    const options = { ...how, returnDocument: 'after' as const, ...this.limits() }
+    const options = { ...how, returnDocument: 'after' as const, ...this.reading(), ...this.limits() }
     let document: Document | null
     try {
       document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
@@ -240,7 +289,7 @@ export class Claims {
         // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
         .find(
           { _id: { $in: ids as never[] }, lockedBy: claim.token },
-          { hint: ID_INDEX, batchSize: ids.length + 1, ...this.limits() },
+          { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
         )
         .toArray()
     } catch (error) {
@@ -273,8 +322,8 @@ export class Claims {
 
   /** @throws the error when nothing was won, so that nobody takes an outage for a claim that others won */
   private async readBack(ids: readonly unknown[], token: string, error: unknown): Promise<Document[]> {
-    const { collection, onRetry, isOver } = this.options
-    const won = await readBackClaim({ collection, ids, token, onRetry, isOver }, error)
+    const { collection, projection, onRetry, isOver } = this.options
+    const won = await readBackClaim({ collection, ids, token, projection, onRetry, isOver }, error)
     if (won.length === 0) throw error
     return won
   }
@@ -297,10 +346,23 @@ export class Claims {
     return { document, lease }
   }
 
+  private reading(): { projection?: Document } {
+    const { projection } = this.options
+    return projection ? { projection } : {}
+  }
+
   private limits(): { maxTimeMS?: number } {
     return this.options.maxTimeMS === undefined ? {} : { maxTimeMS: this.options.maxTimeMS }
   }
 }
+
+function alone(replica: string): () => Standing {
+  const standing = { self: replica, replicas: [replica] }
+  return () => standing
+}
+
+const countIn = (keys: ReadonlySet<string>, ids: readonly unknown[]): number =>
+  ids.reduce<number>((n, id) => n + (keys.has(idKey(id)) ? 1 : 0), 0)
 
 function oddOf(candidates: readonly Document[], ours: readonly unknown[]): ClaimResult['odd'] {
   const odd = candidates.flatMap((document) => {

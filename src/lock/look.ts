@@ -2,10 +2,11 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import type { Clock } from '../time/index.js'
 import { LIFECYCLES_COLLECTION, LOCK_TIMEOUT_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from './lock-timeout.js'
+import { PRESENT_REPLICAS } from './presence.js'
 import { type Rename, renameLook } from './rename.js'
 import { ruleLook, type StateRule } from './rule-update.js'
 import type { ServerClock } from './server-clock.js'
-import { isDue, type Terms } from './terms.js'
+import { isDue, onlyIn, type Terms } from './terms.js'
 
 /** What a look asks of one lifecycle. */
 export interface LookRequest {
@@ -17,8 +18,16 @@ export interface LookRequest {
   readonly rules: readonly StateRule[]
   /** Phases of an older version. Default: none. */
   readonly renames?: readonly Rename[] | undefined
+  /** Questions that are asked now and then, in the same command. Default: none. */
+  readonly chores?: readonly Chore[] | undefined
   /** Documents that refuse writes: not looked for. Default: none. */
   readonly skipped?: readonly unknown[] | undefined
+}
+
+/** Whether any document matches, by an index. */
+export interface Chore {
+  readonly name: string
+  readonly match: Document
 }
 
 export interface LookResult {
@@ -28,8 +37,12 @@ export interface LookResult {
   readonly rules: ReadonlyMap<string, readonly StateRule[]>
   /** Renames for which something matches, by lifecycle. */
   readonly renames: ReadonlyMap<string, readonly Rename[]>
+  /** Names of the chores for which something matches, by lifecycle. */
+  readonly chores: ReadonlyMap<string, readonly string[]>
   /** The lockTimeout in force, by lifecycle; a lifecycle that isn't registered is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
+  /** Names of the live replicas, by lifecycle: those that tick by themselves. */
+  readonly replicas: ReadonlyMap<string, readonly string[]>
   /** Lifecycles of which nobody has said for a while that a replica looks after them ({@link HANDLED_EVERY_MS}). */
   readonly unstamped: readonly string[]
   /** Monotonic time before it was sent. */
@@ -41,8 +54,8 @@ export const HANDLED_EVERY_MS = 60_000
 
 /** One query of a look. */
 export interface LookPart {
-  readonly kind: 'due' | 'rule' | 'rename'
-  /** Which of the request's phases, rules or renames it asks about. */
+  readonly kind: 'due' | 'rule' | 'rename' | 'chore'
+  /** Which of the request's phases, rules, renames or chores it asks about. */
   readonly index: number
   readonly match: Document
 }
@@ -65,7 +78,9 @@ export class Looks {
     const due = new Map<string, string[]>()
     const rules = new Map<string, StateRule[]>()
     const renames = new Map<string, Rename[]>()
+    const chores = new Map<string, string[]>()
     const lockTimeouts = new Map<string, LockTimeoutInForce>()
+    const replicas = new Map<string, readonly string[]>()
     const unstamped: string[] = []
     for (const row of found) {
       const request = requests[row['request']]
@@ -73,14 +88,16 @@ export class Looks {
       if (row['kind'] === 'lifecycle') {
         const now: Date = row['now']
         lockTimeouts.set(String(row['_id']), lockTimeoutAt(row as never, now))
+        replicas.set(String(row['_id']), row['replicas'])
         const { handledAt } = row
         if (!(handledAt instanceof Date && now.getTime() - handledAt.getTime() < HANDLED_EVERY_MS))
           unstamped.push(String(row['_id']))
       } else if (request && row['kind'] === 'due') add(due, request.lifecycle, request.phases[row['index']]!)
       else if (request && row['kind'] === 'rename') add(renames, request.lifecycle, request.renames![row['index']]!)
+      else if (request && row['kind'] === 'chore') add(chores, request.lifecycle, request.chores![row['index']]!.name)
       else if (request) add(rules, request.lifecycle, request.rules[row['index']]!)
     }
-    return { due, rules, renames, lockTimeouts, unstamped, sentAtMs }
+    return { due, rules, renames, chores, lockTimeouts, replicas, unstamped, sentAtMs }
   }
 
   /** The look's command as a cursor, so that a self-test can explain just what each tick runs. */
@@ -97,7 +114,11 @@ export class Looks {
     const others = skipped.length > 0 ? { _id: { $nin: skipped } } : {}
     const due = { ...notAfter, $expr: isDue(request.terms), ...others }
     return [
-      ...request.phases.map((phase, index) => ({ kind: 'due' as const, index, match: { phase, ...due } })),
+      ...request.phases.map((phase, index) => ({
+        kind: 'due' as const,
+        index,
+        match: { phase, ...due, ...onlyIn(request.terms, phase) },
+      })),
       ...request.rules.map((rule, index) => ({
         kind: 'rule' as const,
         index,
@@ -107,6 +128,11 @@ export class Looks {
         kind: 'rename' as const,
         index,
         match: { ...renameLook(request.terms, rename), ...others },
+      })),
+      ...(request.chores ?? []).map(({ match }, index) => ({
+        kind: 'chore' as const,
+        index,
+        match: { ...match, ...others },
       })),
     ]
   }
@@ -119,6 +145,7 @@ export class Looks {
           kind: 'lifecycle',
           now: requests[0]?.terms.protocol.now() ?? '$$NOW',
           handledAt: 1,
+          replicas: PRESENT_REPLICAS,
           ...LOCK_TIMEOUT_FIELDS,
         },
       },

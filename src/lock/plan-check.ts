@@ -75,10 +75,11 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
   const collection = protocolCollection<Document>(options.db, request.collection)
   const bound = options.serverClock.dueBound(terms.lockTimeoutMs) ?? new Date(0)
   const claims = phases.flatMap((phase) => {
-    const { fresh, woken } = candidateCursors(collection, terms, phase, LIMIT, bound)
+    const { fresh, waiting, woken } = candidateCursors(collection, terms, phase, LIMIT, bound)
     const what = (range: string) => `claim of ${phase} in ${request.collection} (${range})`
     return [
       () => finding(what('fresh'), CLAIM_INDEX, () => fresh.explain('queryPlanner')),
+      () => finding(what('waiting'), CLAIM_INDEX, () => waiting.explain('queryPlanner')),
       () => finding(what('woken'), CLAIM_INDEX, () => woken.explain('queryPlanner')),
     ]
   })
@@ -86,13 +87,15 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
     const about = {
       due: `due documents of ${phases[index]}`,
       rule: `state ${request.rules[index]?.when}`,
+      chore: `${request.chores?.[index]?.name}`,
       rename: `documents of the former phase ${request.renames?.[index]?.from}`,
     }[kind]
     const parts = collection.aggregate([{ $match: match }, { $limit: 1 }])
     const expected = kind === 'rule' ? STATE_INDEX : CLAIM_INDEX
     const what = `look for ${about} in ${request.collection}`
     // A rename takes what sleeps and what is parked too: all documents of its phase.
-    return () => finding(what, expected, () => parts.explain('queryPlanner'), kind === 'rename' ? 1 : 2)
+    return () =>
+      finding(what, expected, () => parts.explain('queryPlanner'), kind === 'rename' || kind === 'chore' ? 1 : 2)
   })
   // One after the other: a start must not open a connection for each of dozens of explains.
   const findings: PlanFinding[] = []

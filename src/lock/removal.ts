@@ -36,7 +36,7 @@ export async function removeFinal(
   terms: Terms,
   { phase, keepForMs, limit, dueBound, random, skipped, onRefused }: RemovalRequest,
 ): Promise<RemovalResult> {
-  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, spread: 1, random, skipped })
+  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, skipped })
   if (ids.length === 0) return { removed: 0, armed: 0 }
   const due = { _id: { $in: ids as never[] }, phase, $expr: isDue(terms) }
   const gone = await collection.deleteMany(

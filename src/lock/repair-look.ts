@@ -48,6 +48,15 @@ export class RepairLook {
     private readonly monotonicMs: () => number,
   ) {}
 
+  /** What it mends but for arrays, as questions for a look. */
+  matches(): Document[] {
+    const phase = { $in: [...this.phases] }
+    return [
+      { phase, lockedAt: { $type: NEVER_DUE } },
+      { phase, lockedAt: { $gt: PARKED_AT } },
+    ]
+  }
+
   async repair(): Promise<RepairResult> {
     const free = this.filter({ $type: NEVER_DUE as never })
     const parked = this.filter({ $gt: PARKED_AT })

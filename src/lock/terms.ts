@@ -19,7 +19,18 @@ export interface Terms {
   readonly progress: string
   readonly backOff: BackOffRule
   readonly protocol: Protocol
+  /** In these phases only documents that match are looked for and claimed; the others are left to those who can. */
+  readonly only?: Only | undefined
 }
+
+/** What of some phases a replica can work on. */
+export interface Only {
+  readonly phases: readonly string[]
+  readonly where: Document
+}
+
+/** The condition beside the phase and the time, for a look or a claim in a phase. */
+export const onlyIn = ({ only }: Terms, phase: string): Document => (only?.phases.includes(phase) ? only.where : {})
 
 export function termsOf(lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTimeoutMs'>> = {}): Terms {
   return {
@@ -30,6 +41,7 @@ export function termsOf(lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTi
     progress: more.progress ?? 'progress',
     backOff: more.backOff ?? DEFAULT_BACK_OFF,
     protocol: more.protocol ?? SAFE_PROTOCOL,
+    only: more.only,
   }
 }
 

@@ -1,5 +1,5 @@
 import type { DiscoveryService } from '@nestjs/core'
-import { type AnyHandler, handledPhases } from '../phases/index.js'
+import { type AnyHandler, handledPhases, standsFor } from '../phases/index.js'
 import { InvalidHandlers } from './errors.js'
 
 /** A method of one of the app's providers that handles a phase. */
@@ -65,7 +65,10 @@ function methodOf(wrapper: Wrapper, { lifecycle, phase, method }: Declared): Han
     phase,
     where: `${className(wrapper)}.${String(method)}`,
     module: wrapper.host?.name ?? 'its module',
-    call: (doc, step) => instance[method](doc, step),
+    call: standsFor<AnyHandler>(
+      (doc, step) => instance[method](doc, step),
+      () => instance[method],
+    ),
   }
 }
 

@@ -50,6 +50,7 @@ export function observerOf(observer: ReplicaObserver | undefined, hooks: Hooks, 
     broken: (event) => seen.broken?.(event),
     removed: (event) => seen.removed?.(event),
     ticked: (event) => seen.ticked?.(event),
+    rung: (event) => seen.rung?.(event),
     stepEnded(event) {
       const moved = transition(event)
       if (moved) void tell('onTransition', hooks.onTransition, moved)

@@ -8,6 +8,19 @@ export {
 } from './errors.js'
 export type { Hooks, Parked, Transition } from './hooks.js'
 export type { FeatureLifecycle } from './lifecycle-catalog.js'
+export {
+  InvalidSchedulerLocks,
+  LockAssert,
+  LockExecutor,
+  LockExtender,
+  LockProviderUnavailable,
+  type LocksAsyncOptions,
+  LocksModule,
+  LocksNotConfigured,
+  type LocksOptions,
+  SchedulerLock,
+  type SchedulerLockOptions,
+} from './locks/index.js'
 export { PhaselockModule } from './module.js'
 export { type NestLog, nestLogger } from './nest-logger.js'
 export type {
@@ -19,4 +32,11 @@ export type {
   PhaselockModuleOptions,
 } from './options.js'
 export { TICK_JOB } from './runner.js'
-export { getLifecycleToken, getReplicaToken, InjectLifecycle, InjectReplica, PHASELOCK_OPTIONS } from './tokens.js'
+export {
+  getLifecycleToken,
+  getReplicaToken,
+  InjectLifecycle,
+  InjectReplica,
+  MODULE_DATABASE,
+  PHASELOCK_OPTIONS,
+} from './tokens.js'

@@ -4,6 +4,7 @@ import {
   BoundLifecycle,
   type LifecycleModel,
   type RunnableLifecycle,
+  standsFor,
   Unavailable,
 } from '../phases/index.js'
 import { InvalidHandlers } from './errors.js'
@@ -131,11 +132,14 @@ function entryOf(model: LifecycleModel, database: string | undefined): Entry {
   const methods = new Map<string, HandlerMethod>()
   const handlers = workingPhases(model).map((phase): [string, AnyHandler] => [
     phase,
-    (doc, step) => {
-      const method = methods.get(phase)
-      if (!method) throw new Unavailable(notConnected(model.name, phase))
-      return method.call(doc, step)
-    },
+    standsFor<AnyHandler>(
+      (doc, step) => {
+        const method = methods.get(phase)
+        if (!method) throw new Unavailable(notConnected(model.name, phase))
+        return method.call(doc, step)
+      },
+      () => methods.get(phase)?.call,
+    ),
   ])
   return { model, database, methods, runnable: new BoundLifecycle(model, Object.fromEntries(handlers)) }
 }

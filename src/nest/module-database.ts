@@ -1,5 +1,5 @@
 import { type Db, MongoClient } from 'mongodb'
-import { connectDatabase, renewalClient } from '../database/index.js'
+import { connectDatabase, doorbellClient, LISTENING, renewalClient } from '../database/index.js'
 import type { Logger } from '../phases/index.js'
 import { InvalidModuleOptions } from './errors.js'
 import type { AppConnection, AppDb, ModuleSettings } from './options.js'
@@ -14,6 +14,8 @@ export interface ReplicaDatabases {
   readonly db: Db
   /** Renewals: a connection of their own, where one could be had. */
   readonly renewalDb: Db
+  /** Listening: a connection of its own; undefined where none could be had or nobody listens. */
+  readonly doorbellDb: Db | undefined
 }
 
 /** The databases of an app's lifecycles, on one server. */
@@ -46,6 +48,7 @@ export async function openModuleDatabase(
   try {
     const { client } = connection
     const renewals = settings.tick ? await renewalClient(connection, lockTimeoutMs) : client
+    const listening = listens(settings) ? await doorbellClient(connection, lockTimeoutMs) : undefined
     const name = connection.db.databaseName
     return {
       name,
@@ -53,6 +56,7 @@ export async function openModuleDatabase(
         ownerDb: client.db(database),
         db: client.db(database),
         renewalDb: renewals.db(database),
+        doorbellDb: listening?.db(database),
       }),
       close: () => connection.close(),
     }
@@ -83,6 +87,7 @@ async function withOwnClients(
 ): Promise<ModuleDatabase> {
   const client = clientOf(given)
   const own = settings.tick ? await ownClients(client, lockTimeoutMs, logger) : undefined
+  const listening = listens(settings) ? await secondClient(client, lockTimeoutMs, LISTENING) : undefined
   const onClient = (maker: MongoClient | undefined, database: string): Db => {
     if (maker) return maker.db(database)
     if (database === given.databaseName) return given
@@ -95,11 +100,14 @@ async function withOwnClients(
     of: (database = given.databaseName) => {
       const ownerDb = database === given.databaseName ? given : onClient(client, database)
       const db = own?.work ? own.work.db(database) : ownerDb
-      return { ownerDb, db, renewalDb: own?.renewals ? own.renewals.db(database) : db }
+      const renewalDb = own?.renewals ? own.renewals.db(database) : db
+      return { ownerDb, db, renewalDb, doorbellDb: listening?.db(database) }
     },
-    close: async () => void (await Promise.all([own?.work?.close(), own?.renewals?.close()])),
+    close: async () => void (await Promise.all([own?.work, own?.renewals, listening].map((one) => one?.close()))),
   }
 }
+
+const listens = ({ tick, doorbell }: ModuleSettings): boolean => tick && doorbell !== 'off'
 
 interface OwnClients {
   /** For claims and outcomes; undefined: the app's own client will do, or has to. */

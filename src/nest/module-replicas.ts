@@ -1,4 +1,4 @@
-import { Replica, type RunnableLifecycle } from '../phases/index.js'
+import { type Logger, Replica, type RunnableLifecycle, ThreadPool } from '../phases/index.js'
 import { observerOf } from './hooks.js'
 import type { LifecycleCatalog } from './lifecycle-catalog.js'
 import type { ModuleDatabase } from './module-database.js'
@@ -12,12 +12,19 @@ export class ModuleReplicas {
   /** Those with something to do; the module's own database may be without lifecycles. */
   readonly working: readonly Replica[]
 
+  /** One for all: the cores are the process's. */
+  private readonly threads: ThreadPool
+  private readonly logger: Logger
+
   /** @throws OverlappingLifecycles */
   constructor(
     private readonly settings: ModuleSettings,
     private readonly database: ModuleDatabase,
     catalog: LifecycleCatalog,
   ) {
+    const { threads: size, threadMemoryMb: memoryMb } = settings
+    this.logger = settings.logger ?? nestLogger()
+    this.threads = new ThreadPool({ size, memoryMb, logger: this.logger })
     const lifecycles = new Map<string, RunnableLifecycle[]>([[database.name, []]])
     for (const [name = database.name, found] of catalog.byDatabase) {
       lifecycles.set(name, [...(lifecycles.get(name) ?? []), ...found])
@@ -32,14 +39,16 @@ export class ModuleReplicas {
   }
 
   private replicaOf(database: string, lifecycles: readonly RunnableLifecycle[]): Replica {
-    const { settings } = this
-    const logger = settings.logger ?? nestLogger()
+    const { settings, logger } = this
     return new Replica({
       ...this.database.of(database),
       lifecycles,
       name: settings.name ?? (process.env['POD_NAME'] || undefined),
       graceMs: settings.graceMs,
       indexes: settings.indexes,
+      doorbell: settings.doorbell,
+      threadPool: this.threads,
+      blockedAfterMs: settings.blockedAfterMs,
       logger,
       observer: observerOf(settings.observer, settings, logger),
     })

@@ -1,8 +1,19 @@
-import { type DynamicModule, Global, Inject, Module, type OnApplicationShutdown, type Provider } from '@nestjs/common'
+import {
+  type DynamicModule,
+  Global,
+  Inject,
+  Module,
+  type OnApplicationShutdown,
+  type OnModuleInit,
+  type Provider,
+} from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core'
+import { LockExecutor } from '../lock/index.js'
 import { type BoundLifecycle, Replica } from '../phases/index.js'
-import { InvalidHandlers, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
+import { InvalidHandlers, InvalidModuleOptions, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
 import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'
+import { LocksModule } from './locks/index.js'
+import { type OpenLocks, openLocks } from './locks/open-locks.js'
 import { type ModuleDatabase, openModuleDatabase } from './module-database.js'
 import { ModuleReplicas } from './module-replicas.js'
 import { nestLogger } from './nest-logger.js'
@@ -15,7 +26,14 @@ import {
   parseOptions,
 } from './options.js'
 import { PhaselockRunner } from './runner.js'
-import { getLifecycleToken, getReplicaToken, MODULE_DATABASE, MODULE_SETTINGS, PHASELOCK_OPTIONS } from './tokens.js'
+import {
+  getLifecycleToken,
+  getReplicaToken,
+  MODULE_DATABASE,
+  MODULE_LOCKS,
+  MODULE_SETTINGS,
+  PHASELOCK_OPTIONS,
+} from './tokens.js'
 
 const settings: Provider = {
   provide: MODULE_SETTINGS,
@@ -60,13 +78,50 @@ const replica: Provider = {
   useFactory: (all: ModuleReplicas) => all.of(),
 }
 
+const locks: Provider = {
+  provide: MODULE_LOCKS,
+  inject: [MODULE_SETTINGS, MODULE_DATABASE, DiscoveryService, ModulesContainer],
+  useFactory: async (
+    given: ModuleSettings,
+    opened: ModuleDatabase,
+    discovery: DiscoveryService,
+    modules: ModulesContainer,
+  ) => {
+    try {
+      if ([...modules.values()].some((one) => one.metatype === LocksModule))
+        throw new InvalidModuleOptions([
+          'locks: expected LocksModule in apps without PhaselockModule only, got both; remove it and give PhaselockModule its options as `locks`',
+        ])
+      const more = { fallback: opened.of().db, name: given.name }
+      return await openLocks(given.locks, discovery, given.logger ?? nestLogger(), more)
+    } catch (error) {
+      await opened.close()
+      throw error
+    }
+  },
+}
+
+const lockExecutor: Provider = {
+  provide: LockExecutor,
+  inject: [MODULE_LOCKS],
+  useFactory: ({ executor }: OpenLocks) => executor,
+}
+
 /** What the app has once, for all of its modules. Being global it is shut down last: the database outlives the steps. @internal */
 @Global()
 @Module({})
-export class PhaselockCoreModule implements OnApplicationShutdown {
-  constructor(@Inject(MODULE_DATABASE) private readonly opened: ModuleDatabase) {}
+export class PhaselockCoreModule implements OnModuleInit, OnApplicationShutdown {
+  constructor(
+    @Inject(MODULE_DATABASE) private readonly opened: ModuleDatabase,
+    @Inject(MODULE_LOCKS) private readonly locks: OpenLocks,
+  ) {}
+
+  onModuleInit(): void {
+    this.locks.binder.bindInstances()
+  }
 
   async onApplicationShutdown(): Promise<void> {
+    await this.locks.close()
     await this.opened.close()
   }
 }
@@ -113,8 +168,8 @@ function rootModule(options: Provider, imports: PhaselockModuleAsyncOptions['imp
   const core: DynamicModule = {
     module: PhaselockCoreModule,
     imports: [DiscoveryModule, ...imports],
-    providers: [options, settings, catalog, database, replicas, replica],
-    exports: [MODULE_SETTINGS, MODULE_DATABASE, LifecycleCatalog, ModuleReplicas, Replica],
+    providers: [options, settings, catalog, database, locks, lockExecutor, replicas, replica],
+    exports: [MODULE_SETTINGS, MODULE_DATABASE, LockExecutor, LifecycleCatalog, ModuleReplicas, Replica],
   }
   return { module: PhaselockModule, imports: [core, DiscoveryModule], providers: [PhaselockRunner] }
 }

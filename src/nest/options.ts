@@ -1,9 +1,16 @@
 import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { z } from 'zod'
-import type { Logger, ReplicaObserver, RunnableLifecycle } from '../phases/index.js'
+import {
+  DOORBELL_MODES,
+  type DoorbellMode,
+  type Logger,
+  type ReplicaObserver,
+  type RunnableLifecycle,
+} from '../phases/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { InvalidModuleOptions } from './errors.js'
 import { HOOKS, type Hooks } from './hooks.js'
+import type { LocksOptions } from './locks/index.js'
 
 /**
  * The app's own handles by their shape: an app may bring another copy of the driver (Mongoose does), whose classes are other
@@ -51,13 +58,29 @@ export interface PhaselockModuleOptions extends Hooks {
   readonly name?: string | undefined
   /** How long running steps may go on when the app shuts down. Default 10s. */
   readonly grace?: Duration | undefined
+  /**
+   * Worker threads at most, for handlers declared as `thread(...)`; they start when a step needs one. Default: the cores that
+   * this process may use, but one; at least 1. See docs/threads.md.
+   */
+  readonly threads?: number | undefined
+  /** What one thread may keep on its heap, in MB. Default: as much as Node gives a thread. */
+  readonly threadMemoryMb?: number | undefined
+  /** The event loop counts as blocked, and is reported, when it stands still for so long. Default 200ms; 0ms: nobody looks. */
+  readonly blockedAfter?: Duration | undefined
   /** Whether this process works on documents, once a second. `false`: it only inserts and owns them. Default true. */
   readonly tick?: boolean | undefined
+  /**
+   * Whether this process listens for new documents between its ticks and rings for what it inserts, and how: by a change stream
+   * where the deployment has them, else by a capped collection. Default 'auto'. See docs/doorbell.md.
+   */
+  readonly doorbell?: DoorbellMode | undefined
   /**
    * Whether a start creates missing indexes, or only looks and fails with the commands to paste, for a database user without
    * DDL rights. Default 'create'.
    */
   readonly indexes?: 'create' | 'check' | undefined
+  /** Named locks: `@SchedulerLock` and `LockExecutor`. Default: in this module's database. */
+  readonly locks?: LocksOptions | undefined
   /** Default: Nest's Logger with the context 'Phaselock'. */
   readonly logger?: Logger | undefined
   /** Told of everything that happens, for metrics. */
@@ -72,9 +95,10 @@ export interface PhaselockModuleAsyncOptions extends Pick<ModuleMetadata, 'impor
 }
 
 /** The options, checked: units resolved, defaults filled in. */
-export interface ModuleSettings extends Omit<PhaselockModuleOptions, 'grace' | 'tick' | 'lifecycles'> {
+export interface ModuleSettings extends Omit<PhaselockModuleOptions, 'grace' | 'tick' | 'lifecycles' | 'blockedAfter'> {
   readonly lifecycles: readonly RunnableLifecycle[]
   readonly graceMs: number | undefined
+  readonly blockedAfterMs: number | undefined
   readonly tick: boolean
 }
 
@@ -91,13 +115,22 @@ const hook = z.custom((value) => typeof value === 'function', {
   error: (issue) => `expected a function, got ${shown(issue.input)}`,
 })
 
-const grace = text.superRefine((value, context) => {
+const duration = text.superRefine((value, context) => {
   try {
     durationMs(value)
   } catch (error) {
     context.addIssue((error as Error).message)
   }
 })
+
+const whole = (least: number, most: number) => {
+  const expected = `expected a whole number from ${least} to ${most}`
+  return z
+    .number({ error: (issue) => `${expected}, got ${shown(issue.input)}` })
+    .int(expected)
+    .min(least, expected)
+    .max(most, expected)
+}
 
 const connection = having(['close'], 'a Mongoose connection or one from connectDatabase()').refine(
   // One of Mongoose has no db before it is open.
@@ -113,11 +146,20 @@ const schema = z.strictObject({
   connection: connection.optional(),
   lifecycles: z.array(having(['attach'], 'a lifecycle with handlers: lifecycle.handle({...})')).optional(),
   name: text.min(1, 'expected a name, got an empty text').optional(),
-  grace: grace.optional(),
+  grace: duration.optional(),
+  threads: whole(1, 256).optional(),
+  threadMemoryMb: whole(16, 65_536).optional(),
+  blockedAfter: duration.optional(),
   tick: z.boolean({ error: (issue) => `expected true or false, got ${shown(issue.input)}` }).optional(),
+  doorbell: z
+    .enum(DOORBELL_MODES, {
+      error: (issue) => `expected one of ${DOORBELL_MODES.join(', ')}, got ${shown(issue.input)}`,
+    })
+    .optional(),
   indexes: z
     .enum(['create', 'check'], { error: (issue) => `expected 'create' or 'check', got ${shown(issue.input)}` })
     .optional(),
+  locks: having([], 'an object with the options of named locks').optional(),
   logger: having(['debug', 'info', 'warn', 'error'], 'an object with debug, info, warn and error').optional(),
   observer: having([], 'an object with an observer’s methods').optional(),
   ...Object.fromEntries(HOOKS.map((name) => [name, hook.optional()])),
@@ -133,12 +175,13 @@ export function parseOptions(given: PhaselockModuleOptions | undefined): ModuleS
   const problems = parsed.success ? [] : parsed.error.issues.map((issue) => describe(issue, schema))
   if (given && typeof given === 'object') problems.push(...connectionProblems(given))
   if (problems.length > 0) throw new InvalidModuleOptions(problems)
-  const { grace, tick, lifecycles, ...rest } = given ?? {}
+  const { grace, tick, lifecycles, blockedAfter, ...rest } = given ?? {}
   return {
     ...rest,
     lifecycles: lifecycles ?? [],
     tick: tick ?? true,
     graceMs: grace === undefined ? undefined : durationMs(grace),
+    blockedAfterMs: blockedAfter === undefined ? undefined : durationMs(blockedAfter),
   }
 }
 

@@ -1,5 +1,5 @@
-import { MongoClient, type MongoClientOptions } from 'mongodb'
-import { protocolClientOptions, withoutProtocolOptions } from '../database/index.js'
+import type { MongoClient, MongoClientOptions } from 'mongodb'
+import { protocolClient, protocolClientOptions, withoutProtocolOptions } from '../database/index.js'
 
 /** What a client may have been given besides its connection string, and what a second one needs to reach the same server. */
 const CARRIED = [
@@ -56,13 +56,13 @@ interface Credentials {
 export async function secondClient(
   given: unknown,
   lockTimeoutMs: number,
-  more: Pick<MongoClientOptions, 'maxPoolSize'> = {},
+  more: Pick<MongoClientOptions, 'maxPoolSize' | 'socketTimeoutMS'> = {},
 ): Promise<MongoClient | undefined> {
   const uri = (given as { s?: { url?: unknown } } | undefined)?.s?.url
   if (typeof uri !== 'string') return undefined
   let second: MongoClient | undefined
   try {
-    second = new MongoClient(withoutProtocolOptions(uri), {
+    second = protocolClient(withoutProtocolOptions(uri), {
       ...carriedOptions((given as { options?: Record<string, unknown> }).options ?? {}),
       ...protocolClientOptions(lockTimeoutMs),
       minPoolSize: 0,

@@ -10,6 +10,9 @@ export const MODULE_SETTINGS = Symbol.for('phaselock:settings')
 /** The database of this app's lifecycles. @internal */
 export const MODULE_DATABASE = Symbol.for('phaselock:database')
 
+/** The named locks of this app. @internal */
+export const MODULE_LOCKS = Symbol.for('phaselock:locks')
+
 /** The provider of a bound lifecycle, for `overrideProvider` and `app.get`. */
 export function getLifecycleToken(lifecycle: { readonly name: string }): string {
   return `phaselock:lifecycle:${lifecycle.name}`

@@ -73,6 +73,14 @@ export class NotAttached extends Error {
   }
 }
 
+/** `new Replica` with options that it can't go by: says which, what was expected and what came. */
+export class InvalidReplicaOptions extends Error {
+  override readonly name = 'InvalidReplicaOptions'
+  constructor(readonly problems: readonly string[]) {
+    super(`a replica can't go by these options:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`)
+  }
+}
+
 /** Lifecycles that would work on the same documents: one database, one collection, a phase in common. Nothing was changed. */
 export class OverlappingLifecycles extends Error {
   override readonly name = 'OverlappingLifecycles'

@@ -1,3 +1,4 @@
+export { DOORBELL_COLLECTION, DOORBELL_MODES, type DoorbellMode } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 export {
   type CheckOptions,
@@ -18,25 +19,24 @@ export {
 } from './definition/lifecycle.js'
 export { type HandledPhase, handledPhases } from './definition/on-phase.js'
 export type { LifecycleSettings } from './definition/settings.js'
+export type { TickCounts } from './engine/housekeeper.js'
 export type {
   BrokenDocument,
   BrokenReason,
   Claiming,
   LeaseLoss,
+  LoopBlocked,
   ReplicaObserver,
+  Rung,
   StepEnded,
   Ticked,
 } from './engine/observer.js'
-export {
-  Replica,
-  type ReplicaOptions,
-  type ReplicaStatus,
-  type RunnableLifecycle,
-  type TickCounts,
-} from './engine/replica.js'
+export { Replica } from './engine/replica.js'
+export type { ReplicaOptions, ReplicaStatus, RunnableLifecycle } from './engine/replica-options.js'
 export {
   InvalidLifecycle,
   InvalidOutcome,
+  InvalidReplicaOptions,
   LeaseLost,
   MissingIndexes,
   NotAttached,
@@ -55,6 +55,7 @@ export type {
   EntryOf,
   IdOf,
   NewDocument,
+  OwnerClientOptions,
   OwnerOptions,
   OwnerSession,
   OwnerVerdict,
@@ -63,3 +64,4 @@ export type {
   UnparkOptions,
 } from './owner/owner-types.js'
 export type { Handler, Progress, Step } from './step.js'
+export { InvalidThread, standsFor, ThreadDied, type ThreadOptions, ThreadPool, thread } from './threads/index.js'

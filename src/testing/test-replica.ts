@@ -1,6 +1,13 @@
-import { MongoClient } from 'mongodb'
-import { protocolClientOptions } from '../database/index.js'
-import { type AnyHandler, type Logger, Replica, type ReplicaObserver, type RunnableLifecycle } from '../phases/index.js'
+import type { MongoClient } from 'mongodb'
+import { protocolClient, protocolClientOptions } from '../database/index.js'
+import {
+  type AnyHandler,
+  type Logger,
+  Replica,
+  type ReplicaObserver,
+  type RunnableLifecycle,
+  standsFor,
+} from '../phases/index.js'
 import { type Clock, systemClock } from '../time/index.js'
 
 /** Wraps the handlers of a lifecycle: what a test puts between the engine and the user's code. */
@@ -48,8 +55,8 @@ export class TestReplica {
 
   static async open(options: TestReplicaOptions): Promise<TestReplica> {
     const settings = { ...protocolClientOptions(30_000), appName: `phaselock-test ${options.name}` }
-    const client = await new MongoClient(options.uri, settings).connect()
-    const renewals = await new MongoClient(options.uri, { ...settings, maxPoolSize: 1 }).connect()
+    const client = await protocolClient(options.uri, settings).connect()
+    const renewals = await protocolClient(options.uri, { ...settings, maxPoolSize: 1 }).connect()
     return new TestReplica(options, client, renewals)
   }
 
@@ -75,7 +82,13 @@ export class TestReplica {
 function wrapped(lifecycle: RunnableLifecycle, wrap: WrapHandler): RunnableLifecycle {
   const handlers = Object.entries(lifecycle.handlers).map(([phase, handler]) => [
     phase,
-    wrap(lifecycle.model.name, phase, handler),
+    standsFor(wrap(lifecycle.model.name, phase, handler), () => handler),
   ])
-  return { model: lifecycle.model, handlers: Object.fromEntries(handlers), attach: (db) => lifecycle.attach(db) }
+  return {
+    model: lifecycle.model,
+    handlers: Object.fromEntries(handlers),
+    attach: (db, options) => lifecycle.attach(db, options),
+    only: () => lifecycle.only?.(),
+    prepare: async (db, indexes) => lifecycle.prepare?.(db, indexes),
+  }
 }

@@ -14,6 +14,9 @@ export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
 }
 
+/** Monotonic milliseconds that mean the same in all threads of this process (each has a `performance.now()` of its own). */
+export const processMs = (): number => Number(process.hrtime.bigint()) / 1_000_000
+
 /**
  * Resolves after `ms`, or as soon as `signal` aborts (then too it resolves: the caller looks at the signal).
  * The timer doesn't keep the process alive when `unref` is set.

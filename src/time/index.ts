@@ -1,2 +1,3 @@
-export { type Clock, sleep, systemClock } from './clock.js'
+export { type Clock, processMs, sleep, systemClock } from './clock.js'
 export { type Duration, durationMs, formatMs, InvalidDuration } from './duration.js'
+export { LoopWatch } from './loop-watch.js'

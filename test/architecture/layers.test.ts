@@ -36,7 +36,7 @@ async function entry(): Promise<string> {
 async function sources(folder: string): Promise<string[]> {
   const entries = await readdir(join(root, folder), { recursive: true, withFileTypes: true })
   return entries
-    .filter((one) => one.isFile() && /\.(ts|mjs)$/.test(one.name))
+    .filter((one) => one.isFile() && /\.(ts|mjs)$/.test(one.name) && !one.parentPath.includes('node_modules'))
     .map((one) => join(one.parentPath, one.name))
 }
 
@@ -52,6 +52,15 @@ describe('the layers', () => {
   test('an import that goes up is refused, also of a type only', async () => {
     const up = `import type { B } from '../phases/index.js'\nexport type C = B`
     expect(await brokenRules({ ...index, 'src/lock/x.ts': up })).toContain('lock-imports-down-only')
+  })
+
+  test('the doorbell lies between lock and phases, which use it: it knows nothing of them', async () => {
+    const bell = { ...index, 'src/doorbell/index.ts': 'export const d = 1' }
+    const uses = `import { d } from '../doorbell/index.js'\nexport { d }`
+    expect(await brokenRules({ ...bell, 'src/phases/x.ts': uses })).toEqual([])
+    expect(await brokenRules({ ...bell, 'src/lock/x.ts': uses })).toContain('lock-imports-down-only')
+    const up = `import { b } from '../phases/index.js'\nexport { b }`
+    expect(await brokenRules({ ...bell, 'src/doorbell/x.ts': up })).toContain('doorbell-imports-down-only')
   })
 
   test('an import past an index is refused', async () => {

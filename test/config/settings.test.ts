@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { describe, expect, test } from '@jest/globals'
 import { InvalidSettings, nearest, readSettings, SETTINGS, settingsTable } from '../../src/config/index.js'
 
@@ -17,9 +18,16 @@ describe('settings', () => {
     expect(readSettings({})).toEqual({
       dataDir: '.phaselock',
       connectTimeout: 10_000,
+      doorbell: 'auto',
       grace: 10_000,
+      workers: 1,
+      blockedAfter: 200,
       httpHost: '0.0.0.0',
     })
+  })
+
+  test('have as many workers as there are cores, if asked for', () => {
+    expect(readSettings({ PHASELOCK_WORKERS: 'auto' }).workers).toBe(availableParallelism())
   })
 
   test('come from the environment, and a flag wins', () => {

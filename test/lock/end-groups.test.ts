@@ -120,7 +120,7 @@ describe('ends that are written together', () => {
     const ends = leases.map((lease, n) => endOf(lease, wait(), { set: { text, n } }))
     expect(new Set(await verdictsOf(collection, ends))).toEqual(new Set(['recorded']))
     expect(await read(collection, 999)).toMatchObject({ n: 999 })
-  }, 30_000)
+  })
 
   test('a set that no command can hold is rejected, not retried for ever, and holds nobody up', async () => {
     const collection = await lockedCollection(database.db)
@@ -128,5 +128,5 @@ describe('ends that are written together', () => {
     const text = 'x'.repeat(20_000_000)
     const ends = leases.map((lease, n) => endOf(lease, wait(), { set: n === 1 ? { text } : { n } }))
     expect(await verdictsOf(collection, ends)).toEqual(['recorded', 'rejected', 'recorded'])
-  }, 30_000)
+  })
 })

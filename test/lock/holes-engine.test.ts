@@ -37,7 +37,7 @@ describe('holes that the model found, in the engine', () => {
       await things(db).insertOne({ _id: 'a', phase: 'Creating' })
       await eventually(async () => ((await things(db).findOne({ _id: 'a' }))?.['progress']?.history?.length ?? 0) > 3)
       await things(db).updateOne({ _id: 'a' }, { $set: { state: 'Deleted' } })
-      await eventually(async () => (await things(db).countDocuments()) === 0, { timeoutMs: 8_000 })
+      await eventually(async () => (await things(db).countDocuments()) === 0)
     } finally {
       await replica.stop()
     }
@@ -58,7 +58,7 @@ describe('holes that the model found, in the engine', () => {
     await things(db).insertMany(['a', 'b', 'c', 'd'].map((_id) => ({ _id, phase: 'Creating' })))
     await replica.start()
     try {
-      await eventually(() => steps.size === 4, { timeoutMs: 12_000 })
+      await eventually(() => steps.size === 4)
     } finally {
       await replica.stop()
     }

@@ -143,7 +143,7 @@ describe('changing the lockTimeout in force', () => {
 
   test('sleeping documents wake when they were meant to; held, parked, free and foreign ones are left alone', async () => {
     const collection = await lockedCollection(database.db)
-    const resumeAt = new Date(Date.now() + 5_000)
+    const resumeAt = new Date(Date.now() + 120_000)
     const asleep = { phase: PHASE, lockedAt: new Date(resumeAt.getTime() - SHORT), progress: { resumeAt } }
     await put(
       collection,

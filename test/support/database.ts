@@ -76,11 +76,12 @@ export function useDatabase(): TestDatabase {
 
 /**
  * Calls `check` until it doesn't throw (and doesn't resolve to `false`), and resolves to its value; after `timeoutMs` its last error is
- * thrown.
+ * thrown. The default is far more than anything takes on a busy machine, and less than the default lockTimeout of 30 s: what
+ * goes on only because a lease has run out fails.
  */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeoutMs = 10_000, everyMs = 20 }: { timeoutMs?: number; everyMs?: number } = {},
+  { timeoutMs = 25_000, everyMs = 20 }: { timeoutMs?: number; everyMs?: number } = {},
 ): Promise<T> {
   const end = systemClock.monotonicMs() + timeoutMs
   for (;;) {

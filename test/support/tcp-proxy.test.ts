@@ -14,7 +14,7 @@ describe('the proxy between driver and server', () => {
     client = await new MongoClient(proxy.uri, {
       retryWrites: false,
       retryReads: false,
-      socketTimeoutMS: 2_000,
+      socketTimeoutMS: 3_000,
     }).connect()
     through = client.db(database.db.databaseName).collection('Thing')
     await through.insertOne({ _id: 'a', n: 0 })
@@ -69,7 +69,8 @@ describe('the proxy between driver and server', () => {
     await expect(first).rejects.toThrow(MongoNetworkError)
     expect(await n()).toBe(0)
     proxy.pass()
-    await increment()
+    // The driver may just have given up its pool because of a heartbeat.
+    await eventually(increment)
     expect(await n()).toBeGreaterThanOrEqual(1)
   })
 
@@ -77,7 +78,7 @@ describe('the proxy between driver and server', () => {
     proxy.refuse()
     await expect(increment()).rejects.toThrow()
     proxy.pass()
-    await increment()
-    expect(await n()).toBe(1)
+    await eventually(increment)
+    expect(await n()).toBeGreaterThanOrEqual(1)
   })
 })

@@ -19,6 +19,9 @@ export interface HeldCommand {
   release(): void
 }
 
+/** What a command is answered with in the server's place, now or later; undefined: the server answers. */
+type Replies = (command: { name: string; body: Document }) => Document | Promise<Document> | undefined
+
 const BROKEN = new Set(['', 'hello', 'ismaster', 'isMaster'])
 
 /**
@@ -41,7 +44,7 @@ export class TcpProxy {
   readonly seen: { name: string; body: Document }[] = []
   private mode: 'pass' | 'blackhole' | 'refuse' = 'pass'
   private delayMs = 0
-  private replies: (command: { name: string; body: Document }) => Document | undefined = () => undefined
+  private replies: Replies = () => undefined
   private faults: Fault[] = []
   private readonly connections = new Set<Connection>()
 
@@ -85,7 +88,7 @@ export class TcpProxy {
     this.delayMs = ms
   }
 
-  answerAll(reply: (command: { name: string; body: Document }) => Document | undefined): void {
+  answerAll(reply: Replies): void {
     this.replies = reply
   }
 
@@ -219,8 +222,10 @@ class Connection {
     this.server.write(command.bytes)
     if (this.client.destroyed) this.server.end()
   }
-  answer(command: WireMessage, reply: Document): void {
-    this.client.write(replyTo(command, reply))
+  answer(command: WireMessage, reply: Document | Promise<Document>): void {
+    void Promise.resolve(reply).then(
+      (document) => this.client.destroyed || this.client.write(replyTo(command, document)),
+    )
   }
 
   /** Sends on whatever waits, as far as it may go. */

@@ -11,6 +11,7 @@ import {
   type StepEnded,
 } from '../../src/index.js'
 import { backDate as backDateAll } from '../../src/testing/index.js'
+import { type Clock, systemClock } from '../../src/time/index.js'
 
 /** A small lifecycle that most engine tests use: one working phase up, one down. */
 export interface Thing {
@@ -67,6 +68,16 @@ export const replicaOf = (db: Db, lifecycle: RunnableLifecycle, more: Partial<Re
 /** Lets time pass for one thing: its sleep ends, its lease expires, its deadline comes. */
 export const backDate = (db: Db, id: string, ms: number, collection = 'Thing'): Promise<number> =>
   backDateAll(db.collection(collection), ms, { filter: { _id: id as never } })
+
+/** The system's clock, which a test may put forward. */
+export class ShiftedClock implements Clock {
+  private shiftMs = 0
+  now = () => systemClock.now()
+  monotonicMs = () => systemClock.monotonicMs() + this.shiftMs
+  advance(ms: number): void {
+    this.shiftMs += ms
+  }
+}
 
 /** A promise with its handles, to hold a handler until the test lets it go. */
 export function gate<T = void>(): { wait: Promise<T>; open: (value: T) => void } {

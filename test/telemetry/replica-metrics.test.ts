@@ -12,6 +12,8 @@ const thing = lifecycleOf<{ _id: string; state?: 'Deleted' }>().define({
   collection: 'Thing',
   phases: { Creating: { next: ['Created'] }, Created: { rest: true }, Deleted: { final: true } },
   rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleted' }],
+  // What waits or has failed isn't due again before the metrics are read, on a busy machine too.
+  backOff: { firstError: '1h', longestError: '1h' },
 })
 
 describe('the metrics of a replica', () => {
@@ -21,7 +23,7 @@ describe('the metrics of a replica', () => {
     const { db } = database
     const bound = thing.handle({
       async Creating(doc, step) {
-        if (doc._id === 'waits') return step.wait('rain')
+        if (doc._id === 'waits') return step.wait('rain', { for: '1h' })
         if (doc._id === 'throws') throw new Error('no')
         return step.moveTo('Created')
       },
@@ -90,8 +92,9 @@ describe('the metrics of a replica', () => {
     const { db, replica, metrics, things } = replicaWithMetrics()
     await replica.prepare()
     const now = new Date()
+    const inAnHour = new Date(now.getTime() + 3_600_000)
     await things.insertMany([
-      ...Array.from({ length: 2_000 }, (_, i) => ({ _id: `sleeps${i}`, phase: 'Creating', lockedAt: now })),
+      ...Array.from({ length: 2_000 }, (_, i) => ({ _id: `sleeps${i}`, phase: 'Creating', lockedAt: inAnHour })),
       ...Array.from({ length: 20 }, (_, i) => ({ _id: `due${i}`, phase: 'Creating' })),
     ])
     const filter = dueFilter('Creating', termsOf(30_000), now)

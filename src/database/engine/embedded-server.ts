@@ -8,7 +8,8 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer, type ListenOptions, type Server, type Socket } from 'node:net'
 import { parseArgs } from 'node:util'
-import { sleep, systemClock } from '../../time/index.js'
+import { systemClock } from '../../time/index.js'
+import { AwaitData } from './await-data.js'
 import { commandBody, commandName, type EngineReply, serveConnection } from './wire-frames.js'
 
 interface Engine {
@@ -26,8 +27,6 @@ const DEADLY = new Set([
   'killAllSessions',
   'killAllSessionsByPattern',
 ])
-/** How often an idle tailable cursor is looked at again: the engine has no awaitData of its own. */
-const AWAIT_DATA_POLL_MS = 10
 
 const { values: options } = parseArgs({
   strict: false,
@@ -47,6 +46,7 @@ const dataPath = String(options['dbpath'] ?? '/data/db')
 const require = createRequire(import.meta.url)
 const bson: Bson = createRequire(require.resolve('mongodb'))('bson')
 const sockets = new Set<Socket>()
+const awaitData = new AwaitData()
 let engine: Engine | undefined
 let server: Server | undefined
 let stopping = false
@@ -66,7 +66,7 @@ const ownReply = (message: Buffer, document: object): EngineReply => ({
   response: Buffer.from(bson.serialize(document)),
 })
 
-async function roundTrip(running: Engine, message: Buffer): Promise<EngineReply> {
+async function roundTrip(running: Engine, message: Buffer, gone: AbortSignal): Promise<EngineReply> {
   const name = commandName(message)
   if (name === 'shutdown') {
     setTimeout(() => void stop(0), 20)
@@ -76,22 +76,25 @@ async function roundTrip(running: Engine, message: Buffer): Promise<EngineReply>
     const errmsg = `'${name}' is refused: the embedded engine has no sessions`
     return ownReply(message, { ok: 0, code: 59, codeName: 'CommandNotFound', errmsg })
   }
-  const reply = await running.roundTrip(message)
-  return name === 'getMore' ? awaitData(running, message, reply) : reply
+  if (name === 'getMore') return await getMore(running, message, gone)
+  try {
+    return await running.roundTrip(message)
+  } finally {
+    awaitData.executed(name, message)
+  }
 }
 
-/** The engine answers an idle tailable cursor at once, and the driver would spin. Only awaitData puts maxTimeMS on a getMore. */
-async function awaitData(running: Engine, message: Buffer, first: EngineReply): Promise<EngineReply> {
-  let reply = first
-  const { maxTimeMS } = bson.deserialize(commandBody(message))
-  const end = systemClock.monotonicMs() + Number(maxTimeMS ?? 0)
-  while (systemClock.monotonicMs() < end && !stopping) {
-    const { cursor } = bson.deserialize(reply.response)
-    if (!cursor || Number(cursor.id) === 0 || cursor.nextBatch.length > 0) break
-    await sleep(AWAIT_DATA_POLL_MS)
-    reply = await running.roundTrip(message)
-  }
-  return reply
+/** Only awaitData puts maxTimeMS on a getMore. */
+async function getMore(running: Engine, message: Buffer, gone: AbortSignal): Promise<EngineReply> {
+  const { collection, maxTimeMS } = bson.deserialize(commandBody(message))
+  const look = () => running.roundTrip(message)
+  if (!maxTimeMS) return await look()
+  return await awaitData.answer(String(collection), Number(maxTimeMS), look, isIdle, gone)
+}
+
+function isIdle(reply: EngineReply): boolean {
+  const { cursor } = bson.deserialize(reply.response)
+  return !stopping && Number(cursor?.id ?? 0) !== 0 && cursor.nextBatch.length === 0
 }
 
 function listen(onSocket: (socket: Socket) => void): Promise<Server> {
@@ -131,7 +134,7 @@ async function main(): Promise<void> {
     socket.on('error', () => undefined).on('close', () => sockets.delete(socket))
     serveConnection(
       socket,
-      (message) => roundTrip(opening, message),
+      (message, gone) => roundTrip(opening, message, gone),
       (error) => stopping || log('connection dropped', { error: String(error) }),
     )
   })

@@ -16,19 +16,21 @@ export const OP_MSG = 2013
 
 /**
  * Serves one connection of MongoDB's wire protocol: cuts the stream into messages and answers them strictly in order.
- * A message of an impossible length, or an answer that throws, ends the connection.
+ * A message of an impossible length, or an answer that throws, ends the connection. `gone` aborts when the client has hung up.
  */
 export function serveConnection(
   socket: Socket,
-  roundTrip: (message: Buffer) => Promise<EngineReply>,
+  roundTrip: (message: Buffer, gone: AbortSignal) => Promise<EngineReply>,
   dropped: (error: unknown) => void,
 ): void {
   let chunks: Buffer[] = []
   let have = 0
   let replyId = 0
   let queue = Promise.resolve()
+  const gone = new AbortController()
+  socket.on('close', () => gone.abort())
   const answer = async (message: Buffer) => {
-    const reply = await roundTrip(message)
+    const reply = await roundTrip(message, gone.signal)
     if (!reply.moreToCome && !socket.destroyed) socket.write(frame(reply, ++replyId))
   }
   socket.on('data', (chunk: Buffer) => {
@@ -69,6 +71,13 @@ function frame(reply: EngineReply, id: number): Buffer {
 export function commandName(message: Buffer): string {
   const isCommand = message.length > 27 && message.readInt32LE(12) === OP_MSG && message[20] === 0
   return isCommand ? message.toString('latin1', 26, message.indexOf(0, 26)) : ''
+}
+
+/** The collection that a command names first (`insert: 'Thing'`); '' where its first value is no text. Only for messages with a `commandName`. */
+export function collectionName(message: Buffer): string {
+  const at = message.indexOf(0, 26) + 1
+  const BSON_STRING = 2
+  return message[25] === BSON_STRING ? message.toString('utf8', at + 4, at + 3 + message.readInt32LE(at)) : ''
 }
 
 /** The BSON document of the body section. Only for messages with a `commandName`. */

@@ -5,6 +5,7 @@ import type {
   EntryOf,
   IdOf,
   NewDocument,
+  OwnerClientOptions,
   OwnerOptions,
   OwnerVerdict,
   StateOf,
@@ -38,8 +39,8 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   }
 
   /** Gives the owner's methods below a database; a Replica does it for its lifecycles. */
-  attach(db: Db): this {
-    this.client = new OwnerClient(db, this.model)
+  attach(db: Db, options?: OwnerClientOptions): this {
+    this.client = new OwnerClient(db, this.model, options)
     return this
   }
 

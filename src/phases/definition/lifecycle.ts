@@ -40,13 +40,17 @@ export interface Lifecycle<Doc, G> {
   readonly model: LifecycleModel
   /** Gives each working phase its handler. */
   handle(handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc> }): BoundLifecycle<Doc, G>
-  /** Nest: a decorator bound to this lifecycle, so that the method below it is checked against the phase. */
-  OnPhase<P extends Working<G>>(
-    phase: P,
-  ): (proto: object, key: string | symbol, method: TypedPropertyDescriptor<Handler<NextOf<G[P]>, Doc>>) => void
+  /** Nest: a decorator bound to this lifecycle, so that the method (or the property) below it is checked against the phase. */
+  OnPhase<P extends Working<G>>(phase: P): OnPhaseDecorator<Handler<NextOf<G[P]>, Doc>>
   /** Types only: `typeof gateway.$step.Creating`. */
   readonly $step: { readonly [P in Working<G>]: Step<NextOf<G[P]>, Doc> }
   readonly $doc: Doc
+}
+
+interface OnPhaseDecorator<H> {
+  (proto: object, key: string | symbol, method: TypedPropertyDescriptor<H>): void
+  /** A property that holds a handler: one that `thread(...)` has made. It can't be private, as its type is looked at. */
+  <K extends string | symbol>(proto: { readonly [P in K]: H }, key: K): void
 }
 
 interface Owned {
@@ -60,7 +64,7 @@ type OwnerOf<Doc> = 'state' extends keyof Doc ? Owned : object
 type Renamed<Names extends string> = Readonly<Record<string, Names>> & { readonly [P in Names]?: never }
 
 /** What `define` takes. */
-export interface LifecycleSpec<Doc, G> extends LifecycleSettingsSpec {
+export interface LifecycleSpec<Doc, G> extends LifecycleSettingsSpec<keyof Doc & string> {
   readonly name: string
   readonly collection: string
   readonly phases: G

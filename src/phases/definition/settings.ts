@@ -12,6 +12,8 @@ export interface LifecycleSettings {
   readonly legacyWriters: boolean
   readonly progress: string
   readonly backOff: BackOffRule
+  /** Fields of the owner that handlers read; undefined: the whole document. */
+  readonly reads?: readonly string[] | undefined
 }
 
 const RESERVED_NAMES = ['_id', 'state', 'phase', 'lockedAt', 'lockedBy', 'fence', 'createdAt', 'updatedAt']
@@ -64,6 +66,12 @@ export const settingsSchema = z.strictObject({
     .refine((rule) => rule.firstError <= rule.longestError, 'expected firstError to be no longer than longestError')
     .prefault({}),
   legacyWriters: z.boolean('expected true or false').default(false),
+  reads: z
+    .array(
+      z.string().regex(/^[^.$][^.]*$/, "expected the name of a top-level field, such as 'image'"),
+      'expected a list of field names',
+    )
+    .optional(),
   fields: z.strictObject({ progress: fieldName.default('progress') }).default({ progress: 'progress' }),
 })
 

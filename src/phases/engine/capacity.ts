@@ -3,27 +3,48 @@ export const MAX_BATCH = 500
 const MOST_HELD = 1_000
 /** How much work a replica takes ahead of its free places, in milliseconds of its handlers' own duration. */
 const AHEAD_MS = 250
+/** How long a step may take beside its handler's run, in the line and until it is recorded, before a replica holds less. */
+const MOST_BESIDE_MS = 250
 const SMOOTHING = 0.05
 
 /**
  * How many documents a replica holds at once: its concurrency and what its handlers can begin within a quarter of a
  * second, at least a quarter more than the concurrency, at most 1,000. With 32 at once: handlers of 1 ms -> 1,000, of
  * 100 ms -> 112, of 10 s -> 40. So nobody hoards documents that others could begin.
+ *
+ * Where the line and the recording take longer than a quarter of a second a step (a slow database, a busy machine), it
+ * holds less until they don't: what has come due waits behind all that is held. 900 documents a second -> 225, not 1,000.
  */
 export class Capacity {
   private meanMs: number | undefined
+  private besideMs: number | undefined
+  private most = MOST_HELD
 
   constructor(private readonly concurrency: number) {}
 
+  /** How long a handler ran. */
   ran(ms: number): void {
-    this.meanMs = this.meanMs === undefined ? ms : this.meanMs + SMOOTHING * (ms - this.meanMs)
+    this.meanMs = smoothed(this.meanMs, ms)
+  }
+
+  /** How long a step took beside that, from its place in the line to its record. */
+  recorded(besideMs: number): void {
+    this.besideMs = smoothed(this.besideMs, besideMs)
+  }
+
+  /** Once for each claim: holds less, or more again, by what steps took since the claim before. */
+  adapt(): void {
+    const { besideMs } = this
+    if (besideMs === undefined) return
+    if (besideMs > MOST_BESIDE_MS) this.most *= Math.max(0.5, MOST_BESIDE_MS / besideMs)
+    else if (besideMs < MOST_BESIDE_MS / 2) this.most *= 1.25
+    this.most = Math.min(MOST_HELD, Math.max(this.least, this.most))
   }
 
   get places(): number {
-    const least = Math.ceil(this.concurrency * 1.25)
-    if (this.meanMs === undefined) return least
+    if (this.meanMs === undefined) return this.least
     const ahead = (this.concurrency * AHEAD_MS) / Math.max(this.meanMs, 0.1)
-    return Math.max(least, Math.min(MOST_HELD, Math.round(this.concurrency + ahead)))
+    return Math.max(this.least, Math.round(Math.min(this.most, this.concurrency + ahead)))
   }
 
   /**
@@ -37,4 +58,11 @@ export class Capacity {
     if (free <= 0 || (free < this.places / 4 && held >= this.concurrency)) return 0
     return Math.min(free, MAX_BATCH)
   }
+
+  private get least(): number {
+    return Math.ceil(this.concurrency * 1.25)
+  }
 }
+
+const smoothed = (mean: number | undefined, value: number): number =>
+  mean === undefined ? value : mean + SMOOTHING * (value - mean)

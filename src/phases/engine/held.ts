@@ -3,6 +3,9 @@ import { isValid, type Lease } from '../../lock/index.js'
 import type { Phase } from '../definition/lifecycle.js'
 import type { StepRun } from './step-run.js'
 
+/** A chain of steps looks at its document again, and yields where it must, when what it knows is older than this. */
+export const FRESH_MS = 1_000
+
 /** A document that this replica holds, from its claim to the end of its lease. */
 export interface Held {
   /** As of the claim, the last refresh, or what this replica itself has stored since. */
@@ -13,6 +16,8 @@ export interface Held {
   readonly phase: Phase
   /** Monotonic time of the claim: a chain of steps that goes on for long yields. */
   readonly claimedAtMs: number
+  /** Monotonic time since which it is in the line, in its step or being recorded. */
+  queuedAtMs: number
   /** The step that runs now. */
   run: StepRun | undefined
 }

@@ -1,5 +1,6 @@
 import type { Collection } from 'mongodb'
 import {
+  type Chore,
   type LookResult,
   type Refused,
   RepairLook,
@@ -15,7 +16,11 @@ import type { ReplicaObserver } from './observer.js'
 import { applyRename, applyRule, type MoveResult } from './rule-runner.js'
 
 const REMOVAL_BATCH = 1_000
-const REPAIRS_EVERY_MS = 60_000
+/** By itself; where a look finds something at once. Only this also looks for arrays, which no look can ask for. */
+const REPAIRS_EVERY_MS = 600_000
+
+/** The chore of documents that no claim would find. */
+export const REPAIR = 'repair'
 
 /** What a tick did. */
 export interface TickCounts {
@@ -49,10 +54,15 @@ export class Housekeeper {
     this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], skips, () => clock.monotonicMs())
   }
 
-  /** Once a minute: finds and mends documents that no claim would find. */
-  async repair(): Promise<void> {
+  /** Questions for a look: whether there is a document that no claim would find. */
+  chores(): Chore[] {
+    return this.repairLook.matches().map((match) => ({ name: REPAIR, match }))
+  }
+
+  /** Finds and mends documents that no claim would find: when a look has found some, and every ten minutes. */
+  async repair(isFound: boolean): Promise<void> {
     const { clock, broken } = this.options
-    if (clock.monotonicMs() - this.repairedAtMs < REPAIRS_EVERY_MS) return
+    if (!isFound && clock.monotonicMs() - this.repairedAtMs < REPAIRS_EVERY_MS) return
     this.repairedAtMs = clock.monotonicMs()
     const { repaired, refused } = await this.repairLook.repair()
     for (const { id, found } of repaired) broken.repaired(id, found)

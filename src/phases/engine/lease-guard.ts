@@ -13,8 +13,10 @@ export interface LeaseGuardOptions {
   readonly stepTimeoutMs: number
   readonly progress: string
   readonly serverNow: () => Date
-  /** All that this replica holds of one lifecycle, in a step or not. */
-  readonly held: () => Iterable<Held>
+  /** All that this replica holds of one lifecycle, in a step or not, and lost ones whose handlers run on. */
+  readonly held: () => readonly Held[]
+  /** Whether it is to be renewed. */
+  readonly isHeld: (held: Held) => boolean
   readonly onLost: (held: Held) => void
   readonly onError: (error: unknown) => void
 }
@@ -49,7 +51,7 @@ export class LeaseGuard {
 
   private round(): void {
     this.timer = undefined
-    const held = [...this.options.held()]
+    const held = this.options.held()
     if (held.length === 0) return
     for (const one of held) this.check(one)
     void this.renewAging(held)
@@ -74,7 +76,7 @@ export class LeaseGuard {
 
   private async renewAging(held: readonly Held[]): Promise<void> {
     const thirdMs = this.options.leaseMs() / 3 - this.intervalMs()
-    const aging = held.filter((one) => one.lease.ageMs() >= thirdMs)
+    const aging = held.filter((one) => one.lease.ageMs() >= thirdMs && this.options.isHeld(one))
     if (this.renewing || aging.length === 0) return
     this.renewing = true
     try {

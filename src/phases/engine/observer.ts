@@ -69,6 +69,24 @@ export type BrokenReason =
   | 'uniqueIndex'
   | 'refused'
 
+/** The event loop of the process didn't turn for a while. */
+export interface LoopBlocked {
+  /** For how long at least. */
+  readonly ms: number
+  /** Whose handlers ran meanwhile; empty: none of this replica, so something else of the process did it. */
+  readonly by: readonly { readonly lifecycle: string; readonly phase: string }[]
+  /** Whether it was that one: its handler ran for half of it or more without a pause. Else one of those in `by` may have. */
+  readonly certain: boolean
+}
+
+/** Somebody has rung, once or often since the last time. */
+export interface Rung {
+  /** The lifecycles that something is to be looked for in; empty: all, as after a time without listening. */
+  readonly lifecycles: readonly string[]
+  /** Working phases in which something is said to be due; absent: everything is looked at. */
+  readonly phases?: readonly string[] | undefined
+}
+
 /** What happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
 export interface ReplicaObserver {
   claimed?(event: Claiming): void
@@ -79,4 +97,7 @@ export interface ReplicaObserver {
   broken?(event: BrokenDocument): void
   removed?(event: { lifecycle: string; phase: string; count: number }): void
   ticked?(event: Ticked): void
+  /** This replica acts on rings. */
+  rung?(event: Rung): void
+  loopBlocked?(event: LoopBlocked): void
 }

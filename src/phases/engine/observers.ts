@@ -1,7 +1,17 @@
 import type { Logger } from '../logger.js'
 import type { ReplicaObserver } from './observer.js'
 
-const EVENTS = ['claimed', 'stepEnded', 'leaseLost', 'ruled', 'broken', 'removed', 'ticked'] as const
+const EVENTS = [
+  'claimed',
+  'stepEnded',
+  'leaseLost',
+  'ruled',
+  'broken',
+  'removed',
+  'ticked',
+  'rung',
+  'loopBlocked',
+] as const
 
 /** One observer that tells several; what one throws is logged and harms nobody. */
 export function observers(all: readonly ReplicaObserver[], logger: Logger): Required<ReplicaObserver> {

@@ -1,9 +1,9 @@
 import { BSON } from 'mongodb'
-import { isValid } from '../../lock/index.js'
 import { type Duration, durationMs } from '../../time/index.js'
 import type { Phase } from '../definition/lifecycle.js'
 import { InvalidOutcome } from '../errors.js'
 import { RESERVED_FIELDS } from '../outcome.js'
+import { requireStorable } from '../storable.js'
 import { MADE_BY, type StepContext } from './step-context.js'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -18,8 +18,6 @@ export type ReadOutcome =
 const EXPECTED = 'expected the result of step.again(), step.wait(), step.moveTo() or step.park()'
 const REASON_LIMIT = 1_000
 const DOCUMENT_LIMIT = 16 * 1024 * 1024
-/** The server's own limit for nested documents. */
-const MOST_LEVELS = 100
 
 /**
  * What a handler returned, checked at run time.
@@ -99,7 +97,7 @@ export function readSet(set: unknown, progressField: string): Fields | undefined
   }
   let size: number
   try {
-    requireStorable(set, [])
+    requireStorable(set)
     size = BSON.calculateObjectSize(set as BSON.Document)
   } catch (error) {
     if (error instanceof InvalidOutcome) throw error
@@ -111,23 +109,4 @@ export function readSet(set: unknown, progressField: string): Fields | undefined
     )
   }
   return Object.keys(set).length > 0 ? (set as Fields) : undefined
-}
-
-/** What the driver would drop or store as something else without a word. */
-function requireStorable(value: unknown, path: readonly string[]): void {
-  if (typeof value === 'function' || typeof value === 'symbol') {
-    throw new InvalidOutcome(`set: '${path.join('.')}' is a ${typeof value}, which can't be stored`)
-  }
-  if (typeof value !== 'object' || value === null) return
-  if (value instanceof Date) {
-    if (isValid(value)) return
-    throw new InvalidOutcome(`set: '${path.join('.')}' is an invalid date, which would be stored as 1970-01-01`)
-  }
-  if (path.length > MOST_LEVELS) throw new InvalidOutcome(`set: deeper than ${MOST_LEVELS} levels, or a cycle`)
-  if (!Array.isArray(value) && Object.getPrototypeOf(value) !== Object.prototype) return
-  for (const [name, inner] of Object.entries(value)) {
-    const isPlain =
-      inner === null || (typeof inner !== 'object' && typeof inner !== 'function' && typeof inner !== 'symbol')
-    if (!isPlain) requireStorable(inner, [...path, name])
-  }
 }

@@ -11,7 +11,10 @@ interface Waiting {
 export class Refresher {
   private waiting: Waiting[] = []
 
-  constructor(private readonly collection: Collection) {}
+  constructor(
+    private readonly collection: Collection,
+    private readonly projection?: Document | undefined,
+  ) {}
 
   read(id: unknown): Promise<Document | undefined> {
     return new Promise((resolve, reject) => {
@@ -25,7 +28,8 @@ export class Refresher {
     this.waiting = []
     try {
       const ids = batch.map((one) => one.id) as never[]
-      const found = await this.collection.find({ _id: { $in: ids } }, { hint: ID_INDEX }).toArray()
+      const options = this.projection ? { hint: ID_INDEX, projection: this.projection } : { hint: ID_INDEX }
+      const found = await this.collection.find({ _id: { $in: ids } }, options).toArray()
       const byId = new Map(found.map((document) => [idKey(document['_id']), document]))
       for (const { id, resolve } of batch) resolve(byId.get(idKey(id)))
     } catch (error) {

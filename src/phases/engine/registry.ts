@@ -58,8 +58,16 @@ export class LifecycleRegistry {
 
   /** The phases of all other lifecycles in a lifecycle's collection, this replica's and others'. */
   async phasesBeside({ name, collection }: LifecycleModel): Promise<string[]> {
-    const siblings = this.models.filter((model) => model.name !== name && model.collection === collection)
-    return [...siblings.map(territoryOf), ...(await this.others([collection]))].flatMap((other) => other.phases)
+    return [...this.siblings(name, collection), ...(await this.others([collection]))].flatMap((other) => other.phases)
+  }
+
+  /** The phases of this replica's other lifecycles in a lifecycle's collection. */
+  siblingPhases({ name, collection }: LifecycleModel): string[] {
+    return this.siblings(name, collection).flatMap((other) => other.phases)
+  }
+
+  private siblings(name: string, collection: string): Territory[] {
+    return this.models.filter((model) => model.name !== name && model.collection === collection).map(territoryOf)
   }
 
   private async others(collections: readonly string[]): Promise<Territory[]> {

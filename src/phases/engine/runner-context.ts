@@ -1,10 +1,12 @@
 import type { Collection } from 'mongodb'
-import type { ServerClock, SkipList, Terms } from '../../lock/index.js'
+import type { ServerClock, SkipList, Standing, Terms } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { Logger } from '../logger.js'
+import type { ThreadPool } from '../threads/index.js'
 import type { BrokenReports } from './broken-reports.js'
+import type { PhaseActivity } from './loop-monitor.js'
 import type { ReplicaObserver } from './observer.js'
 
 /** What a lifecycle's runner gets from its replica. */
@@ -15,6 +17,12 @@ export interface RunnerContext {
   /** The same collection over a connection of its own, so that a full pool never costs a lease. */
   readonly renewalCollection: Collection
   readonly replica: string
+  /** For handlers that are declared as `thread(...)`. */
+  readonly threads: ThreadPool
+  /** The phases whose handlers are declared so. */
+  readonly threadPhases: Pick<ReadonlySet<string>, 'has'>
+  /** By phase: who is told of its steps, where handlers run on the event loop. */
+  readonly activities: ReadonlyMap<string, PhaseActivity>
   readonly clock: Clock
   readonly serverClock: ServerClock
   readonly random: () => number
@@ -31,8 +39,12 @@ export interface RunnerContext {
   readonly serverNow: () => Date
   /** The back-off after having waited so long. */
   readonly pauseMs: (waitedMs: number) => number
+  /** Who shares the work. */
+  readonly standing: () => Standing
   /** Whether local timers wake the replica between ticks. */
   readonly wakes: () => boolean
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
+  /** Tells other replicas of documents in a phase that are due and that this one can't take. */
+  readonly ringOthers: (phase: string) => void
 }

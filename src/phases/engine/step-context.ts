@@ -2,6 +2,7 @@ import type { Duration } from '../../time/index.js'
 import { type Logger, withFields } from '../logger.js'
 import type { Outcome, OwnFields, WithSet } from '../outcome.js'
 import type { Progress, Step } from '../step.js'
+import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../threads/index.js'
 import type { StepRun } from './step-run.js'
 
 type AnyDoc = Record<string, unknown>
@@ -10,7 +11,7 @@ type AnyDoc = Record<string, unknown>
 export const MADE_BY = Symbol('phaselock:made-by')
 
 /** What a handler sees of its run. Its getters read the run, so that nothing is made that a handler doesn't use. */
-export class StepContext implements Step<string, AnyDoc> {
+export class StepContext implements Step<string, AnyDoc>, RunsThreads {
   readonly #run: StepRun
 
   constructor(run: StepRun) {
@@ -63,6 +64,11 @@ export class StepContext implements Step<string, AnyDoc> {
   }
   checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
     return this.#run.checkpoint(set)
+  }
+
+  /** For a handler that was made by `thread(...)`. */
+  [IN_THREAD](declaration: ThreadDeclaration, document: AnyDoc): Promise<unknown> {
+    return this.#run.inThread(declaration, document)
   }
 
   #made<T extends object>(outcome: T): T {

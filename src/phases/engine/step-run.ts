@@ -3,6 +3,7 @@ import { LeaseLost, StepAborted } from '../errors.js'
 import type { Logger } from '../logger.js'
 import type { OwnFields } from '../outcome.js'
 import type { Progress } from '../step.js'
+import type { ThreadDeclaration, ThreadPool } from '../threads/index.js'
 import { type Held, waitedMs } from './held.js'
 import { StepContext } from './step-context.js'
 
@@ -15,6 +16,7 @@ export interface StepRunOptions {
   readonly serverNow: Date
   /** Stores fields under the token and changes it; false: the lease is lost. */
   readonly checkpoint: (set: OwnFields<Record<string, unknown>>) => Promise<boolean>
+  readonly threads: ThreadPool
 }
 
 /** How a handler came to its end. */
@@ -26,11 +28,12 @@ export type Settled =
 
 /** One run of one handler: its signal, its clock, and its end. */
 export class StepRun {
-  readonly startedAtMs: number
   readonly context = new StepContext(this)
   /** The fence of this step; a checkpoint leaves it alone. */
   readonly fence: number
   aborted: StepAborted | undefined
+  private startedAtMs: number
+  private waitsForThread = false
   private controller: AbortController | undefined
   private giveUp: ((settled: Settled) => void) | undefined
   private over = false
@@ -66,7 +69,9 @@ export class StepRun {
     return waitedMs(this.held, this.options.progressField, this.options.serverNow)
   }
 
+  /** 0 as long as it waits for a thread: its step timeout doesn't count that. */
   ranMs(): number {
+    if (this.waitsForThread) return 0
     return this.options.clock.monotonicMs() - this.startedAtMs
   }
 
@@ -74,6 +79,27 @@ export class StepRun {
     if (this.aborted) return
     this.aborted = new StepAborted(why)
     this.controller?.abort(this.aborted)
+  }
+
+  /** Whether its handler has begun; one that waits for a thread may be called off as if it had never been called. */
+  get hasBegun(): boolean {
+    return !this.waitsForThread
+  }
+
+  /** Runs a handler that was declared as `thread(...)`. */
+  inThread(declaration: ThreadDeclaration, document: Record<string, unknown>): Promise<unknown> {
+    const { threads, progressField, clock } = this.options
+    return threads.run(declaration, document, progressField, this.context, {
+      waits: () => {
+        this.waitsForThread = true
+      },
+      begins: () => {
+        this.waitsForThread = false
+        this.startedAtMs = clock.monotonicMs()
+        // It may have passed while this process was paused: a handler begins only under a lease with time left.
+        if (this.held.lease.leftMs() === 0) this.abort('lease in danger')
+      },
+    })
   }
 
   /**

@@ -1,7 +1,10 @@
 import type { Collection } from 'mongodb'
-import { typeName } from '../../lock/index.js'
+import { type Chore, typeName } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { Logger } from '../logger.js'
+
+/** The chore of phases that aren't a lifecycle's. */
+export const FOREIGN_PHASES = 'foreign phases'
 
 /**
  * Notices documents in phases that the lifecycle doesn't know (a typo, a newer version): they are never claimed and never
@@ -17,7 +20,15 @@ export class UnknownPhases {
     private readonly phasesOfOthers: () => Promise<readonly string[]> = async () => [],
     /** Told of phases that are no text: 'a number'. */
     private readonly onOddPhase: (found: string) => void = () => {},
+    /** Phases of this replica's other lifecycles in the same collection. */
+    private readonly siblings: readonly string[] = [],
   ) {}
+
+  /** A question for a look: whether there is a document in a phase that isn't this lifecycle's. A key for each gap between them. */
+  chore(): Chore {
+    const known = [...this.model.phases.keys(), ...this.siblings, ...this.model.renames.map((rename) => rename.from)]
+    return { name: FOREIGN_PHASES, match: { phase: { $nin: [...known, null] } } }
+  }
 
   /** The unknown phases that documents are in. Reads one key of the claim index for each phase there is. */
   async check(): Promise<string[]> {

@@ -3,9 +3,11 @@ import { protocolCollection } from '../../database/index.js'
 import { historyWith, isNotHeld, PARKED_AT, readLockTimeouts, TASK_LOCK_INIT_TIME, termsOf } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { InvalidDocument } from './invalid-document.js'
+import { OwnerRings } from './owner-rings.js'
 import type {
   IdOf,
   NewDocument,
+  OwnerClientOptions,
   OwnerOptions,
   OwnerVerdict,
   StateOf,
@@ -17,15 +19,21 @@ import type {
  * What an owner, a person or a program beside the replicas, does with documents of one lifecycle. Each is one conditional
  * update judged by the database, so that it can't fight with a holder: nothing here touches a held document's lease. What
  * became of it is a value, never an exception.
+ *
+ * Replicas are told at once of what gives them something to do (docs/doorbell.md). That is a hint: no method waits for it or fails
+ * by it.
  */
 export class OwnerClient<Doc = Document, Entry extends string = string, Phase extends string = string> {
   readonly documents: Collection
   private readonly progress: string
+  private readonly rings: OwnerRings
 
   constructor(
     private readonly db: Db,
     readonly model: LifecycleModel,
+    options: OwnerClientOptions = {},
   ) {
+    this.rings = new OwnerRings(db, model, options)
     this.documents = protocolCollection(db, model.collection)
     this.progress = model.settings.progress
   }
@@ -44,6 +52,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const complete = docs.map((doc): Document => ({ phase: this.model.entries[0], ...doc }))
     for (const doc of complete) this.check(doc)
     const { insertedIds } = await this.documents.insertMany(complete, inSession(options))
+    this.rings.inserted(complete, options)
     return Object.values(insertedIds) as IdOf<Doc>[]
   }
 
@@ -61,6 +70,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       { $set: { state } },
       inSession(options),
     )
+    if (modifiedCount > 0) this.rings.wantedState(state, options)
     return matchedCount === 0 ? 'notFound' : modifiedCount === 0 ? 'unchanged' : 'done'
   }
 
@@ -71,6 +81,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       [{ $set: { lockedAt: TASK_LOCK_INIT_TIME } }, { $unset: `${this.progress}.resumeAt` }],
       inSession(options),
     )
+    if (matchedCount > 0) this.rings.look(options)
     return matchedCount > 0 ? 'done' : this.whyNot(id, options)
   }
 
@@ -91,6 +102,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       ],
       inSession({ session }),
     )
+    if (matchedCount > 0) this.rings.look({ session })
     return matchedCount > 0 ? 'done' : this.whyNot(id, { session })
   }
 
@@ -98,6 +110,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   async remove(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
     const { deletedCount } = await this.documents.deleteOne({ _id: id as never }, inSession(options))
     return deletedCount > 0 ? 'done' : 'notFound'
+  }
+
+  /** Resolves when replicas have been told of what was written, or it was given up: for a program that ends, or a second at most. */
+  flush(): Promise<void> {
+    return this.rings.flush()
   }
 
   /** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */

@@ -1,3 +1,4 @@
+import type { DoorbellMode } from '../../doorbell/index.js'
 import type { Progress } from '../step.js'
 
 /** A driver's ClientSession by its shape: an app may bring another copy of the driver, whose class is another type. */
@@ -10,6 +11,11 @@ export interface OwnerSession {
 /** With a session a method takes part in the caller's own transaction; the session is of the client that the owner uses. */
 export interface OwnerOptions {
   readonly session?: OwnerSession | undefined
+}
+
+export interface OwnerClientOptions {
+  /** `off`: replicas are not told of what was written and find it with their next tick. Default: they are. */
+  readonly doorbell?: DoorbellMode | undefined
 }
 
 export interface UnparkOptions extends OwnerOptions {

@@ -22,8 +22,8 @@ export class HealthController {
   @Header('Cache-Control', 'no-store')
   readyz(): Promise<HealthCheckResult> {
     return this.health.check([
-      () => {
-        const reasons = this.sources.notReady()
+      async () => {
+        const reasons = await this.sources.notReady()
         const replica = this.indicators.check('replica')
         return reasons.length === 0 ? replica.up() : replica.down({ reasons: [...reasons] })
       },

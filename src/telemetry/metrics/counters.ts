@@ -2,6 +2,7 @@ import { Counter, Histogram, type Registry } from 'prom-client'
 import type { ReplicaObserver } from '../../phases/index.js'
 
 const STEP_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
+const BLOCKED_SECONDS = [0.2, 0.5, 1, 2, 5, 10, 30]
 const TICK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 /** Counts what a replica's observer is told. */
@@ -32,6 +33,8 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
     'Documents that are not as Phaselock needs them, by what is wrong (a field, or why writes are refused) and what was done: mended, leftAlone, putAside, skipped',
     ['lifecycle', 'reason', 'fate'],
   )
+  const rings = counter('rings_heard_total', 'Rings that this replica acted on: a storm is coalesced', [])
+  rings.inc(0)
   const failedTicks = counter('ticks_failed_total', 'Ticks that failed, as when the database does not answer', [])
   failedTicks.inc(0)
   const stepSeconds = new Histogram({
@@ -48,6 +51,14 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
     registers,
   })
 
+  const blockedSeconds = new Histogram({
+    name: 'phaselock_event_loop_blocked_seconds',
+    help: 'How long the event loop of this process was blocked at a time, by whose handler ran (an empty phase: of several, an empty lifecycle: of several, or none)',
+    labelNames: ['lifecycle', 'phase'],
+    buckets: BLOCKED_SECONDS,
+    registers,
+  })
+
   return {
     claimed({ lifecycle, phase, claimed, lost: missed }) {
       claims.inc({ lifecycle, phase }, claimed)
@@ -61,6 +72,15 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
     ruled: ({ lifecycle, state, to, count }) => ruled.inc({ lifecycle, state, to }, count),
     broken: ({ lifecycle, reason, fate }) => broken.inc({ lifecycle, reason, fate }),
     removed: ({ lifecycle, phase, count }) => removed.inc({ lifecycle, phase }, count),
+    loopBlocked({ ms, by }) {
+      const only = (name: 'lifecycle' | 'phase') => {
+        const values = new Set(by.map((one) => one[name]))
+        return values.size === 1 ? [...values][0]! : ''
+      }
+      const lifecycle = only('lifecycle')
+      blockedSeconds.observe({ lifecycle, phase: lifecycle === '' ? '' : only('phase') }, ms / 1_000)
+    },
+    rung: () => rings.inc(),
     ticked({ seconds, error }) {
       tickSeconds.observe(seconds)
       if (error !== undefined) failedTicks.inc()

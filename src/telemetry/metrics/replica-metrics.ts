@@ -8,6 +8,8 @@ export interface ReplicaMetricsOptions {
   /** Where the documents are: counted at each scrape. */
   readonly db: Db
   readonly lifecycles: readonly { readonly model: LifecycleModel }[]
+  /** Whether documents are counted too: what is due and parked is the same for all replicas. Default true. */
+  readonly documents?: boolean | undefined
   /** This process's own memory, CPU and event loop too. Default true. */
   readonly processMetrics?: boolean | undefined
   readonly logger?: Logger | undefined
@@ -30,6 +32,19 @@ export interface ReplicaMetrics {
 export function replicaMetrics(options: ReplicaMetricsOptions): ReplicaMetrics {
   const registry = new Registry()
   if (options.processMetrics ?? true) collectDefaultMetrics({ register: registry })
+  if (options.documents ?? true) documentMetrics(registry, options)
+  return {
+    registry,
+    observer: observerMetrics(registry),
+    watch: (replica) => replicaGauges(registry, () => replica.status()),
+  }
+}
+
+/** What is due and parked, counted at each scrape. */
+export function documentMetrics(
+  registry: Registry,
+  options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'logger'>,
+): void {
   const counts = new DocumentCounts(
     options.db,
     options.lifecycles.map((lifecycle) => lifecycle.model),
@@ -43,11 +58,6 @@ export function replicaMetrics(options: ReplicaMetricsOptions): ReplicaMetrics {
     }
   })
   documentGauges(registry, scrape)
-  return {
-    registry,
-    observer: observerMetrics(registry),
-    watch: (replica) => replicaGauges(registry, () => replica.status()),
-  }
 }
 
 function documentGauges(registry: Registry, scrape: () => Promise<PhaseCounts[] | undefined>): void {
@@ -89,10 +99,17 @@ function documentGauges(registry: Registry, scrape: () => Promise<PhaseCounts[] 
 }
 
 function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
-  const gauge = (name: string, help: string, value: (status: ReplicaStatus) => number) =>
+  /** Over several workers they are added up, or the least of them counts. */
+  const gauge = (
+    name: string,
+    help: string,
+    value: (status: ReplicaStatus) => number,
+    aggregator: 'sum' | 'min' = 'sum',
+  ) =>
     new Gauge({
       name: `phaselock_${name}`,
       help,
+      aggregator,
       registers: [registry],
       collect() {
         this.set(value(status()))
@@ -107,7 +124,18 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     'Documents that refuse writes and that this replica leaves alone for a while; phaselock show says why',
     (now) => now.skipped,
   )
-  gauge('replica_ready', '1: this replica is ready; 0: see /readyz', (now) => (now.notReady.length === 0 ? 1 : 0))
+  gauge(
+    'doorbell_listening',
+    '1: new documents are heard of; 0: they wait for the tick',
+    (now) => (now.doorbell === 'deaf' || now.doorbell === 'off' ? 0 : 1),
+    'min',
+  )
+  gauge(
+    'replica_ready',
+    '1: this replica (all workers) is ready; 0: see /readyz',
+    (now) => (now.notReady.length === 0 ? 1 : 0),
+    'min',
+  )
   const info = new Gauge({
     name: 'phaselock_replica_info',
     help: 'Who this replica is in lockedBy; always 1',

@@ -6,12 +6,15 @@ import { type Id, NOTHING, useWorld } from './world.js'
 
 const ORDER = ['- again', 'functions again', 'stages again', 'domains again', 'database moveTo Deleted']
 
-/** Fails after the named step of the gateway's phase has done its work, until it is mended. */
+/** Fails once after the named step of the gateway's phase has done its work, then waits until it is mended. */
 function failingAfter(phase: string, name: string | undefined): { wrap: WrapHandler; mend: () => void } {
   let mended = false
+  let failed = false
   const wrap: WrapHandler = (lifecycle, ofPhase, handler) => async (doc, step) => {
     const outcome = await handler(doc, step)
     if (mended || lifecycle !== 'api-gateway' || ofPhase !== phase || step.name !== name) return outcome
+    if (failed) return step.wait('to be mended', { for: '1h' })
+    failed = true
     throw new Error(`the machine fell over after ${name}`)
   }
   const mend = () => {

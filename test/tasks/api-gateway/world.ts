@@ -71,7 +71,7 @@ export class World {
         for (const replica of replicas) await replica.runOnce()
         await check()
       },
-      { timeoutMs: 20_000 },
+      { timeoutMs: 60_000 },
     )
   }
 

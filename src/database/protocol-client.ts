@@ -1,0 +1,68 @@
+import { createRequire } from 'node:module'
+import { MongoClient, type MongoClientOptions, MongoNetworkError } from 'mongodb'
+
+type Socket = { readonly closed: boolean; once(event: 'close', listener: () => void): unknown }
+/** What is needed of the driver's own class of connections. */
+type Connection = {
+  readonly socket: Socket
+  readonly error: Error | null
+  writeCommand(command: unknown, options: unknown): Promise<void>
+}
+type ConnectionClass = new (socket: Socket, options: unknown) => Connection
+
+const connectionType = endingConnection()
+
+/**
+ * The driver's client, over connections whose commands end when they do. The driver (7.9) waits for a socket to drain that has been
+ * destroyed and will not tell: when a command is written between the end of the socket and its `close` event. Heartbeats and
+ * handshakes are such commands too: a client whose heartbeat hangs finds its server never again, and a pool of one connection whose
+ * command hangs has none left, long after the server is back.
+ * Autoencrypting clients keep the driver's own connections.
+ */
+export function protocolClient(uri: string, options: MongoClientOptions): MongoClient {
+  return new MongoClient(uri, { ...options, ...(connectionType && { connectionType }) })
+}
+
+/**
+ * `connectionType` is an option of the driver that its types leave out, and the class to derive from is in no public module: where
+ * another version hasn't both, or the driver was bundled, connections are the driver's own.
+ */
+function endingConnection(): ConnectionClass | undefined {
+  const Base = driversConnection()
+  if (!Base) return undefined
+  return class EndingConnection extends Base {
+    /** Fails the last write; one that has ended isn't impressed. A connection has one command at a time. */
+    private failWrite: (error: Error) => void = () => undefined
+
+    constructor(socket: Socket, options: unknown) {
+      super(socket, options)
+      socket.once('close', () => this.failWrite(this.reason()))
+    }
+
+    override writeCommand(command: unknown, options: unknown): Promise<void> {
+      return new Promise((resolve, reject) => {
+        this.failWrite = reject
+        if (this.socket.closed) reject(this.reason())
+        else super.writeCommand(command, options).then(resolve, reject)
+      })
+    }
+
+    /** The driver has noticed first, and says whether it was a timeout. */
+    private reason(): Error {
+      return this.error ?? new MongoNetworkError('the connection closed while a command was written')
+    }
+  }
+}
+
+function driversConnection(): ConnectionClass | undefined {
+  try {
+    const require = createRequire(import.meta.url)
+    const { Connection } = require('mongodb/lib/cmap/connection.js') as { Connection?: ConnectionClass }
+    const sameCopy = (require('mongodb') as { MongoClient: unknown }).MongoClient === MongoClient
+    if (!sameCopy || typeof Connection?.prototype.writeCommand !== 'function') return undefined
+    void new MongoClient('mongodb://127.0.0.1', { connectionType: Connection } as MongoClientOptions) // refuses what it doesn't know
+    return Connection
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,105 @@
+import type { Collection, Db } from 'mongodb'
+import { answered, protocolCollection } from '../database/index.js'
+import { systemClock } from '../time/index.js'
+import type { Ring, RingEntry } from './ring.js'
+
+/** Where rings are stored, beside `phaselock.lifecycles`. */
+export const DOORBELL_COLLECTION = 'phaselock.doorbell'
+/** About 500 rings: more than ten ringers at 20 a second leave in two seconds. The oldest make room for new ones. */
+export const DOORBELL_BYTES = 64 * 1024
+
+/** A ring that a crash of the server loses costs a tick at most. */
+const HINT = { writeConcern: { w: 1, journal: false } } as const
+
+const RING_FIELDS = ['_id', 'lifecycles', 'phases', 'by', 'at']
+const DROP_WITHIN_MS = 5_000
+
+const NAMESPACE_NOT_FOUND = 26
+const NAMESPACE_EXISTS = 48
+/** What a tailable cursor gets on a collection that isn't capped. */
+const BAD_VALUE = 2
+
+/** The collection isn't as a listener needs it, and this one may not make it so. */
+export class DoorbellUnavailable extends Error {
+  override readonly name = 'DoorbellUnavailable'
+  constructor(
+    readonly found: 'missing' | 'not capped' | "somebody else's",
+    readonly database: string,
+  ) {
+    const bell = `db.getCollection('${DOORBELL_COLLECTION}')`
+    const wrong = found === "somebody else's" ? 'not capped and holds documents that are no rings' : found
+    const first = {
+      missing: '',
+      'not capped': `${bell}.drop(); `,
+      "somebody else's": `${bell}.renameCollection('doorbell.kept'); `,
+    }[found]
+    super(
+      `expected a capped collection ${DOORBELL_COLLECTION} in the database '${database}', it is ${wrong}; run in mongosh, with a user who may: ` +
+        `${first}db.createCollection('${DOORBELL_COLLECTION}', { capped: true, size: ${DOORBELL_BYTES} })`,
+    )
+  }
+}
+
+export const doorbellOf = (db: Db): Collection<RingEntry> => protocolCollection<RingEntry>(db, DOORBELL_COLLECTION)
+
+export async function store(db: Db, by: string, { lifecycles, phases }: Ring): Promise<void> {
+  const entry = { lifecycles, ...(phases && { phases }), by, at: systemClock.now() }
+  await doorbellOf(db).insertMany([entry], HINT)
+}
+
+/** Whether this is the server's answer to a tailable cursor on a collection that isn't capped. */
+export const isNotCapped = (error: unknown): boolean => codeOf(error) === BAD_VALUE && /capped/.test(String(error))
+
+export interface MakeOptions {
+  readonly db: Db
+  /** Without it nothing is created or dropped: the collection must be there and capped. */
+  readonly create: boolean
+  readonly by: string
+}
+
+/**
+ * Makes a collection that tailable cursors can be had of: capped, and with an entry in it, as a cursor on an empty one is
+ * dead at once. Any number of listeners may do this at the same time.
+ * @param found what a tailable cursor met
+ * @throws DoorbellUnavailable
+ */
+export async function makeDoorbell(found: 'dead' | 'notCapped', { db, create, by }: MakeOptions): Promise<void> {
+  if (create) {
+    if (found === 'notCapped') await dropRings(db)
+    await answered(db.createCollection(DOORBELL_COLLECTION, { capped: true, size: DOORBELL_BYTES })).catch((error) => {
+      if (codeOf(error) !== NAMESPACE_EXISTS) throw error
+    })
+  } else {
+    if (found === 'notCapped') throw new DoorbellUnavailable('not capped', db.databaseName)
+    if (!(await exists(db))) throw new DoorbellUnavailable('missing', db.databaseName)
+  }
+  await store(db, by, { lifecycles: [] })
+}
+
+/**
+ * A ringer has made the collection by its insert, after somebody had dropped it: it holds hints, and losing those costs a tick.
+ * @throws DoorbellUnavailable, and drops nothing, where it holds anything else
+ */
+async function dropRings(db: Db): Promise<void> {
+  const fields = { $map: { input: { $objectToArray: '$$ROOT' }, in: '$$this.k' } }
+  const noRing = {
+    $or: [{ lifecycles: { $exists: false } }, { $expr: { $not: [{ $setIsSubset: [fields, RING_FIELDS] }] } }],
+  }
+  const other = await doorbellOf(db).findOne(noRing, { projection: { _id: 1 }, maxTimeMS: DROP_WITHIN_MS })
+  if (other) throw new DoorbellUnavailable("somebody else's", db.databaseName)
+  await answered(doorbellOf(db).drop()).catch((error) => {
+    if (codeOf(error) !== NAMESPACE_NOT_FOUND) throw error // another listener was quicker
+  })
+}
+
+async function exists(db: Db): Promise<boolean> {
+  try {
+    await doorbellOf(db).indexes()
+    return true
+  } catch (error) {
+    if (codeOf(error) === NAMESPACE_NOT_FOUND) return false
+    throw error
+  }
+}
+
+const codeOf = (error: unknown): unknown => (error as { code?: unknown }).code

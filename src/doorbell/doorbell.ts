@@ -1,0 +1,81 @@
+import type { Db } from 'mongodb'
+import { type Clock, systemClock } from '../time/index.js'
+import { CappedSource } from './capped.js'
+import { ChangeStreamSource } from './change-stream.js'
+import { chooseKind, type DoorbellMode } from './choose.js'
+import { type Hearing, Listener } from './listener.js'
+import type { Ring } from './ring.js'
+import { Ringer } from './ringer.js'
+import type { DoorbellKind, RingSource } from './source.js'
+
+/**
+ * Tells replicas that there is something to look for, so that they need not wait for their next tick. Only a hint: whoever hears
+ * it looks, and losing every ring costs a tick.
+ */
+export interface Doorbell {
+  /** Returns at once and never throws; in a storm rings are sent together, 20 a second. */
+  ring(ring: Ring): void
+  /** Sends what waits for its turn; resolves when it is sent or given up, after a second at most. */
+  flush(): Promise<void>
+  /**
+   * Listens to rings for these lifecycles by anybody else, until it is stopped, through all that may happen to the database.
+   * `onRing` is never called while it runs; what is rung meanwhile makes one more call.
+   */
+  listen(names: readonly string[], onRing: (ring: Ring) => Promise<unknown>): Listening
+}
+
+export interface Listening {
+  stop(): Promise<void>
+}
+
+export interface DoorbellOptions {
+  /** Over which it rings. */
+  readonly db: Db
+  /** The same database on a client made for listening (`doorbellClient`). Default: `db`, of whose pool it then takes a connection. */
+  readonly listeningDb?: Db | undefined
+  readonly mode: Exclude<DoorbellMode, 'off'>
+  /** Whether the collection may be made. */
+  readonly create: boolean
+  /** Who rings and listens. */
+  readonly self: string
+  readonly clock?: Clock | undefined
+  /** Told when it begins to hear, and when it hears no longer and why. */
+  readonly onHearing?: ((hearing: Hearing) => void) | undefined
+}
+
+/** The doorbell of a database: the collection `phaselock.doorbell`. See docs/doorbell.md. */
+export class DatabaseDoorbell implements Doorbell {
+  private readonly ringer: Ringer
+  private readonly clock: Clock
+
+  constructor(private readonly options: DoorbellOptions) {
+    this.clock = options.clock ?? systemClock
+    this.ringer = new Ringer(options.db, options.self, this.clock)
+  }
+
+  ring(ring: Ring): void {
+    this.ringer.ring(ring)
+  }
+
+  flush(): Promise<void> {
+    return this.ringer.flush()
+  }
+
+  listen(names: readonly string[], onRing: (ring: Ring) => Promise<unknown>): Listening {
+    const { db, listeningDb = db, mode, create, self, onHearing = () => undefined } = this.options
+    const options = { db: listeningDb, create, by: self }
+    let tried: DoorbellKind | undefined
+    const source = async (lastError: unknown): Promise<RingSource> => {
+      const chosen = await chooseKind(listeningDb, mode)
+      // What a change stream needs may be missing for good (rights, an old storage engine): the next attempt is without.
+      const isRefused = tried === 'changeStream' && isServersRefusal(lastError)
+      tried = chosen === 'changeStream' && !isRefused ? chosen : 'capped'
+      return tried === 'capped' ? new CappedSource(options) : new ChangeStreamSource(options)
+    }
+    return new Listener({ names, self, source, onRing, onHearing, clock: this.clock })
+  }
+}
+
+/** The server has answered, and the answer was no. */
+const isServersRefusal = (error: unknown): boolean =>
+  typeof (error as { code?: unknown } | undefined)?.code === 'number'

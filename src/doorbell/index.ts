@@ -1,0 +1,7 @@
+export { DOORBELL_MODES, type DoorbellMode, kindBy } from './choose.js'
+export { DOORBELL_BYTES, DOORBELL_COLLECTION, DoorbellUnavailable } from './collection.js'
+export { DatabaseDoorbell, type Doorbell, type DoorbellOptions, type Listening } from './doorbell.js'
+export type { Hearing } from './listener.js'
+export type { Ring, RingEntry } from './ring.js'
+export { type RingOnly, ringerOf, SILENT } from './shared-ringers.js'
+export type { DoorbellKind } from './source.js'

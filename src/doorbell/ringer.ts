@@ -1,0 +1,90 @@
+import type { Db } from 'mongodb'
+import { answered, awaitMsOf } from '../database/index.js'
+import { type Clock, sleep, systemClock } from '../time/index.js'
+import { DOORBELL_COLLECTION, isNotCapped, store } from './collection.js'
+import { mergeRings, type Ring } from './ring.js'
+import { type Left, type Pace, RING_PACE, takeTurn } from './turns.js'
+
+/** How long it is believed that somebody listens, and that nobody does. */
+const LISTENED_FOR_MS = 60_000
+const UNHEARD_FOR_MS = 2_000
+const FLUSH_WITHIN_MS = 1_000
+
+/**
+ * Rings: stores one entry for all that was rung since the last one, at most 20 a second, the last of a storm too.
+ * Nobody waits for it, and it never throws: a ring that fails costs a tick.
+ *
+ * It only rings where there is a capped collection with an entry, which each listener sees to: an insert into a missing one
+ * would make a collection that grows for ever. That is looked at once a minute at most, and only while there is something to ring.
+ */
+export class Ringer {
+  private pending: Ring | undefined
+  private left: Left | undefined
+  private sending = false
+  private sent = Promise.resolve()
+  private hurry = new AbortController()
+  private heard: { readonly isHeard: boolean; readonly atMs: number } | undefined
+
+  constructor(
+    private readonly db: Db,
+    private readonly by: string,
+    private readonly clock: Clock = systemClock,
+    private readonly pace: Pace = RING_PACE,
+  ) {}
+
+  /** Returns at once. */
+  ring(ring: Ring): void {
+    this.pending = this.pending ? mergeRings(this.pending, ring) : ring
+    if (this.sending) return
+    this.sending = true
+    this.sent = this.send()
+  }
+
+  /** Rings at once what waits for its turn, and resolves when it is stored or given up: before a process ends. */
+  async flush(): Promise<void> {
+    this.hurry.abort()
+    await answered(this.sent, FLUSH_WITHIN_MS).catch(() => undefined)
+    this.hurry = new AbortController()
+  }
+
+  private async send(): Promise<void> {
+    // Not in the caller's turn of the event loop: what is rung in it is one ring.
+    await Promise.resolve()
+    while (this.pending) {
+      const [left, waitMs] = takeTurn(this.left, this.clock.monotonicMs(), this.pace)
+      this.left = left
+      if (waitMs > 0) await sleep(waitMs, { signal: this.hurry.signal, unref: true })
+      const ring = this.pending
+      this.pending = undefined
+      try {
+        if (await this.isHeard()) await store(this.db, this.by, ring)
+      } catch {
+        this.heard = undefined
+      }
+    }
+    this.sending = false
+  }
+
+  private async isHeard(): Promise<boolean> {
+    const now = this.clock.monotonicMs()
+    const { isHeard, atMs } = this.heard ?? { isHeard: false, atMs: Number.NEGATIVE_INFINITY }
+    if (now - atMs < (isHeard ? LISTENED_FOR_MS : UNHEARD_FOR_MS)) return isHeard
+    this.heard = { isHeard: await this.look(), atMs: now }
+    return this.heard.isHeard
+  }
+
+  /** Only a capped collection takes a tailable cursor, and only one with an entry answers it with one. */
+  private async look(): Promise<boolean> {
+    const cursor = this.db
+      .collection(DOORBELL_COLLECTION, { readPreference: 'primary' })
+      .find({}, { tailable: true, batchSize: 1, projection: { _id: 1 } })
+    try {
+      return (await answered(cursor.tryNext(), awaitMsOf(this.db))) !== null
+    } catch (error) {
+      if (isNotCapped(error)) return false
+      throw error
+    } finally {
+      void cursor.close().catch(() => undefined)
+    }
+  }
+}

@@ -1,0 +1,24 @@
+/** How often something may happen: at once `burst` times, then `perSecond`; so at most their sum in any second. */
+export interface Pace {
+  readonly burst: number
+  readonly perSecond: number
+}
+
+/** At most 20 in any second; one that comes alone waits for nothing, in a storm they are 62 ms apart. */
+export const RING_PACE: Pace = { burst: 4, perSecond: 16 }
+
+/** What is left of a pace at a moment; below 0 where turns were promised ahead of time. */
+export interface Left {
+  readonly turns: number
+  readonly atMs: number
+}
+
+/**
+ * Takes a turn: what is left then, and how long to wait for it.
+ * With RING_PACE from a full start: four turns at once, then one after 62, 125, 187, ... ms.
+ */
+export function takeTurn(left: Left | undefined, nowMs: number, { burst, perSecond }: Pace): [Left, waitMs: number] {
+  const earned = left ? left.turns + ((nowMs - left.atMs) * perSecond) / 1_000 : burst
+  const turns = Math.min(burst, earned) - 1
+  return [{ turns, atMs: nowMs }, turns >= 0 ? 0 : (-turns * 1_000) / perSecond]
+}

@@ -1,0 +1,83 @@
+import { InvalidLockProvider } from './errors.js'
+
+export const PROVIDER_KINDS = ['mongodb', 'postgres', 'redis', 'memory'] as const
+export type ProviderKind = (typeof PROVIDER_KINDS)[number]
+
+/** Whether other processes want the same locks. `auto`: what the environment says. */
+export type LockMode = 'auto' | 'single' | 'distributed'
+
+/** What decides where locks are kept. */
+export interface ProviderChoice {
+  readonly provider?: ProviderKind | 'auto' | undefined
+  readonly mode?: LockMode | undefined
+  readonly url?: string | undefined
+  readonly client?: unknown
+  /** Whether this process has a MongoDB of its own, where it keeps other things too. */
+  readonly hasDatabase?: boolean
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+const SCHEMES: Readonly<Record<string, ProviderKind>> = {
+  mongodb: 'mongodb',
+  'mongodb+srv': 'mongodb',
+  postgres: 'postgres',
+  postgresql: 'postgres',
+  redis: 'redis',
+  rediss: 'redis',
+}
+
+/**
+ * Where locks are kept: what is named, else what the URL or the client is of, else by the mode: a single process keeps them in
+ * memory, several in their MongoDB. The mode is found from the environment: a MongoDB of its own or by MONGODB_URI, a pod's
+ * name, or Kubernetes mean several.
+ * @throws InvalidLockProvider where locks in memory would be no locks at all, or two things contradict each other
+ */
+export function chooseProvider(choice: ProviderChoice): ProviderKind {
+  const { provider = 'auto', url, client } = choice
+  const byUrl = url ? kindOfUrl(url) : undefined
+  const byClient = client === undefined ? undefined : kindOfClient(client)
+  if (url && client !== undefined)
+    throw new InvalidLockProvider('expected a url or a client for locks, got both; keep one')
+  const found = byUrl ?? byClient
+  if (provider === 'auto') return found ?? byMode(choice)
+  if (found && found !== provider)
+    throw new InvalidLockProvider(
+      `expected a ${byUrl ? 'url' : 'client'} for locks in ${provider}, got one of ${found}; correct one of the two`,
+    )
+  if (!found && (provider === 'postgres' || provider === 'redis'))
+    throw new InvalidLockProvider(
+      `expected where locks in ${provider} are, got neither a url nor a client; set PHASELOCK_LOCKS_URL to ${provider}://...`,
+    )
+  return provider
+}
+
+function kindOfUrl(url: string): ProviderKind {
+  const scheme = /^([a-z+]+):\/\//.exec(url)?.[1] ?? ''
+  const kind = SCHEMES[scheme]
+  if (kind) return kind
+  throw new InvalidLockProvider(
+    `expected a url for locks that begins with ${Object.keys(SCHEMES).join('://, ')}://, got ${scheme ? `${scheme}://...` : 'one without a scheme'}`,
+  )
+}
+
+/** By shape: an app may bring another copy of a driver. */
+function kindOfClient(client: unknown): ProviderKind {
+  const has = (method: string) => typeof (client as Record<string, unknown> | null)?.[method] === 'function'
+  if (has('collection') && has('command')) return 'mongodb'
+  if (has('call') || has('sendCommand')) return 'redis'
+  if (has('query')) return 'postgres'
+  throw new InvalidLockProvider(
+    "expected as client for locks a MongoDB Db, a Pool of pg, or ioredis's or redis's client",
+  )
+}
+
+function byMode({ mode = 'auto', hasDatabase = false, env }: ProviderChoice): ProviderKind {
+  if (mode === 'single') return 'memory'
+  if (hasDatabase || env['MONGODB_URI']) return 'mongodb'
+  const many = (['POD_NAME', 'KUBERNETES_SERVICE_HOST'] as const).find((name) => env[name])
+  if (mode === 'auto' && many === undefined) return 'memory'
+  throw new InvalidLockProvider(
+    `expected a server to keep locks in, there is none, and ${mode === 'distributed' ? 'the mode is distributed' : `${many} says that there are several replicas`}: ` +
+      'locks in memory would not exclude each other; set PHASELOCK_LOCKS_URL or MONGODB_URI, or PHASELOCK_MODE=single if this is the only replica',
+  )
+}

@@ -1,0 +1,63 @@
+const list = (problems: readonly string[]) =>
+  problems.length === 1 ? problems[0] : `\n${problems.map((problem) => `  - ${problem}`).join('\n')}`
+
+/** A lock's configuration that can't be used; lists every problem. */
+export class InvalidLockConfig extends Error {
+  override readonly name = 'InvalidLockConfig'
+  constructor(
+    /** The lock's name as it was given, or where it was declared. */
+    readonly lock: string,
+    readonly problems: readonly string[],
+  ) {
+    super(`lock ${lock} can't be used: ${list(problems)}`)
+  }
+}
+
+/** The settings of a lock provider can't be used, or name a package that isn't installed. */
+export class InvalidLockProvider extends Error {
+  override readonly name = 'InvalidLockProvider'
+  constructor(
+    readonly problem: string,
+    options?: ErrorOptions,
+  ) {
+    super(problem, options)
+  }
+}
+
+/**
+ * The provider's server didn't answer, or not in time. No lock was granted by this call and nothing was run; what the server
+ * made of the command is unknown, and ends by itself within lockAtMostFor.
+ */
+export class LockProviderUnavailable extends Error {
+  override readonly name = 'LockProviderUnavailable'
+  constructor(
+    readonly provider: string,
+    readonly action: string,
+    cause: unknown,
+    consequence = 'try again when the server is back',
+  ) {
+    const got = cause instanceof Error ? cause.message || cause.name : String(cause)
+    super(`expected the ${provider} lock provider to ${action}, got: ${got}; ${consequence}`, { cause })
+  }
+}
+
+/** `LockAssert.assertLocked()` was called where no lock is held. */
+export class NotLocked extends Error {
+  override readonly name = 'NotLocked'
+  constructor(readonly lock?: string) {
+    super(
+      `expected to run under ${lock === undefined ? 'a lock' : `the lock '${lock}'`}, no such lock is held on this call path; ` +
+        'call it within executeWithLock() or from a method with @SchedulerLock',
+    )
+  }
+}
+
+/** The lock of this call path has expired, was freed by an operator, or was taken by another: it can't be extended. */
+export class LockLost extends Error {
+  override readonly name = 'LockLost'
+  constructor(readonly lock: string) {
+    super(
+      `expected to hold the lock '${lock}' still, it expired, was freed or is another's; stop, and give it a longer lockAtMostFor or a watchdog`,
+    )
+  }
+}

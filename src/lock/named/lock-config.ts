@@ -1,0 +1,108 @@
+import { reentrySuffix } from './acquisition.js'
+import { type LockDuration, lockDurationMs } from './durations.js'
+import { InvalidLockConfig } from './errors.js'
+
+/** What is asked of a lock provider. */
+export interface LockConfig {
+  /** The lock's name: 1 to 255 characters (PostgreSQL: what its column takes, 64 in ShedLock's table). */
+  readonly name: string
+  /** A dead holder's lock ends after this long. Much longer than the work takes, or with a watchdog. At most 365 days. */
+  readonly lockAtMostFor: LockDuration
+  /** A fast holder keeps the lock for this long after it was locked: no second run by a clock that lags. Default 0. */
+  readonly lockAtLeastFor?: LockDuration | undefined
+  /**
+   * Whose work this is, when that outlives a process: at most 120 characters. A lock that is held under the same `reentry` is
+   * granted at once, with a new holder and a higher fence; the holder before has lost it. Default: none, and then a lock that
+   * is held is never granted.
+   */
+  readonly reentry?: string | undefined
+}
+
+/** A configuration that was checked: milliseconds, defaults filled in. */
+export interface CheckedLockConfig {
+  readonly name: string
+  readonly lockAtMostForMs: number
+  readonly lockAtLeastForMs: number
+  readonly reentry: string | undefined
+}
+
+const MOST_MS = 365 * 86_400_000
+const KEYS = ['name', 'lockAtMostFor', 'lockAtLeastFor', 'reentry']
+
+/**
+ * @param extra keys that the caller knows beyond those of {@link LockConfig}
+ * @throws InvalidLockConfig with every problem
+ */
+export function checkedLockConfig(given: LockConfig, extra: readonly string[] = []): CheckedLockConfig {
+  if (typeof given !== 'object' || given === null)
+    throw new InvalidLockConfig('(without a name)', [
+      `expected { name, lockAtMostFor, lockAtLeastFor? }, got ${String(given)}`,
+    ])
+  const problems = [
+    ...unknownKeys(given, [...KEYS, ...extra]),
+    ...nameProblems(given.name),
+    ...reentryProblems(given.reentry),
+  ]
+  const atMost = msOf('lockAtMostFor', given.lockAtMostFor, problems)
+  const atLeast = given.lockAtLeastFor === undefined ? 0 : msOf('lockAtLeastFor', given.lockAtLeastFor, problems)
+  problems.push(...durationProblems(atMost, atLeast))
+  if (problems.length > 0)
+    throw new InvalidLockConfig(
+      typeof given.name === 'string' && given.name ? `'${given.name}'` : '(without a name)',
+      problems,
+    )
+  return { name: given.name, lockAtMostForMs: atMost!, lockAtLeastForMs: atLeast!, reentry: given.reentry }
+}
+
+/** The two durations of `extend`, checked like those of a configuration. @throws InvalidLockConfig */
+export function checkedDurations(
+  name: string,
+  lockAtMostFor: LockDuration,
+  lockAtLeastFor: LockDuration,
+): { lockAtMostForMs: number; lockAtLeastForMs: number } {
+  return checkedLockConfig({ name, lockAtMostFor, lockAtLeastFor })
+}
+
+function unknownKeys(given: object, known: readonly string[]): string[] {
+  return Object.keys(given)
+    .filter((key) => !known.includes(key))
+    .map((key) => `unknown option '${key}'; known: ${known.join(', ')}`)
+}
+
+function nameProblems(name: unknown): string[] {
+  if (typeof name !== 'string' || name === '')
+    return [
+      `name: expected a text, got ${name === '' ? 'an empty one' : String(name)}; two locks of one name exclude each other`,
+    ]
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: no store takes them alike
+  if (name.length > 255 || /^\s|\s$|[\u0000-\u001f]/.test(name))
+    return ['name: expected 1 to 255 characters without control characters or spaces at its ends']
+  return []
+}
+
+function reentryProblems(reentry: unknown): string[] {
+  if (reentry === undefined) return []
+  const fits = typeof reentry === 'string' && reentry !== '' && reentrySuffix(reentry).length <= 141
+  return fits ? [] : ['reentry: expected a text of 1 to 120 characters, where %, | and ~ count as three']
+}
+
+function msOf(key: string, value: unknown, problems: string[]): number | undefined {
+  try {
+    return lockDurationMs(value)
+  } catch (error) {
+    problems.push(`${key}: ${(error as Error).message}`)
+    return undefined
+  }
+}
+
+function durationProblems(atMost: number | undefined, atLeast: number | undefined): string[] {
+  const problems: string[] = []
+  if (atMost !== undefined && (atMost <= 0 || atMost > MOST_MS))
+    problems.push(`lockAtMostFor: expected more than 0 and at most 365 days, got ${atMost} ms`)
+  if (atLeast !== undefined && atLeast < 0) problems.push(`lockAtLeastFor: expected 0 or more, got ${atLeast} ms`)
+  if (atMost !== undefined && atLeast !== undefined && atMost > 0 && atLeast > atMost)
+    problems.push(
+      `lockAtLeastFor (${atLeast} ms): expected at most lockAtMostFor (${atMost} ms); a lock can't be kept longer than it lasts`,
+    )
+  return problems
+}

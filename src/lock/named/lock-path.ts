@@ -1,0 +1,42 @@
+import { type ActiveLock, activeLocks } from './active-lock.js'
+import type { LockDuration } from './durations.js'
+import { LockLost, NotLocked } from './errors.js'
+
+const innermost = (): ActiveLock | undefined => activeLocks.getStore()?.at(-1)
+
+/** Extends the innermost lock of the call path it is called on. */
+export const LockExtender = {
+  /**
+   * Holds it for `lockAtMostFor` from now on; `lockAtLeastFor` counts from when it was locked.
+   * @throws NotLocked, LockLost, LockProviderUnavailable, InvalidLockConfig
+   */
+  async extendActiveLock(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void> {
+    const active = innermost()
+    if (!active) throw new NotLocked()
+    await active.extend(lockAtMostFor, lockAtLeastFor)
+  },
+}
+
+/** Whether code runs under a lock: catches a method that is called past its decorator. */
+export const LockAssert = {
+  /**
+   * @param name which lock; default any
+   * @throws NotLocked when the call path has none; LockLost when it had it and it has ended
+   */
+  assertLocked(name?: string): void {
+    if (passing.has(activeLocks.getStore() ?? {})) return
+    const wanted = activeLocks.getStore()?.filter((one) => name === undefined || one.name === name) ?? []
+    if (wanted.some((one) => one.isHeld)) return
+    const [had] = wanted
+    throw had ? new LockLost(had.name) : new NotLocked(name)
+  },
+
+  /** For unit tests of a task: within `task` every assertion passes, without any lock. */
+  passWithin<R>(task: () => R): R {
+    const path: readonly ActiveLock[] = [...(activeLocks.getStore() ?? [])]
+    passing.add(path)
+    return activeLocks.run(path, task)
+  },
+}
+
+const passing = new WeakSet<object>()

@@ -1,0 +1,78 @@
+import type { LockDuration } from './durations.js'
+import type { LockConfig } from './lock-config.js'
+
+/**
+ * One acquisition of a lock. Invariant: whatever is called on it, and however late, nothing of another acquisition changes:
+ * every write is conditional on `lockedBy` and on not having expired, by the server's clock.
+ */
+export interface SimpleLock {
+  readonly name: string
+  /** Unique per acquisition: POD_NAME, made unique per start, and a nonce; behind a `|` the reentry it was taken under. */
+  readonly lockedBy: string
+  /** Grows with each acquisition of the name, also across those of Java's ShedLock; outside systems refuse lower ones. */
+  readonly fence: number
+  /** Server time. */
+  readonly lockedAt: Date
+  /** Server time at which the lock ends unless it is extended. */
+  readonly lockUntil: Date
+  /**
+   * Frees the lock, or lets it end lockAtLeastFor after it was locked.
+   * @returns false when it was not ours any more: expired, freed or taken; then nothing was touched
+   * @throws LockProviderUnavailable
+   */
+  unlock(): Promise<boolean>
+  /**
+   * Holds it for `lockAtMostFor` from now on. `lockAtLeastFor` counts from `lockedAt`; unless given it stays as it was.
+   * @returns the same acquisition with its new end; undefined when it was not ours any more, and then nothing was touched
+   * @throws LockProviderUnavailable, InvalidLockConfig
+   */
+  extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration | undefined): Promise<SimpleLock | undefined>
+}
+
+/** The port: who can grant a lock. It never waits for one to become free. */
+export interface LockProvider {
+  /** What is behind it, for messages: `'mongodb'`, `'postgres'`, `'redis'`, `'memory'`, or a name of your own. */
+  readonly kind: string
+  /**
+   * @returns undefined when somebody else has it
+   * @throws LockProviderUnavailable (the server is down: nothing is granted), InvalidLockConfig
+   */
+  lock(config: LockConfig): Promise<SimpleLock | undefined>
+  /** What is stored under a name; undefined: nothing. Optional: without it a refused caller isn't told who has the lock. */
+  find?(name: string): Promise<LockRecord | undefined>
+}
+
+/** What is stored of a lock, whoever wrote it. Java's records have no fence of their own: it is that of our last turn. */
+export interface LockRecord {
+  readonly name: string
+  readonly lockedBy: string | undefined
+  readonly lockedAt: Date | undefined
+  readonly lockUntil: Date | undefined
+  readonly fence: number | undefined
+  /** Whether it is held now, by the server's clock; a lock that was unlocked early is, until lockAtLeastFor is over. */
+  readonly held: boolean
+  /** Unlocked by its holder, and kept for the rest of lockAtLeastFor. */
+  readonly released: boolean
+}
+
+/** Locks as an operator sees and frees them; all four providers can. */
+export interface LockRecords {
+  /** All that is stored, by name. Free ones are those whose record the store keeps. */
+  list(options?: { readonly heldOnly?: boolean }): Promise<readonly LockRecord[]>
+  find(name: string): Promise<LockRecord | undefined>
+  /**
+   * Frees a lock whoever has it: its holder's later unlock and extend touch nothing.
+   * @param lockedBy frees it only if this is still who has it
+   * @returns what was freed; undefined when nobody held it, or somebody else than `lockedBy`
+   */
+  release(name: string, lockedBy?: string): Promise<LockRecord | undefined>
+}
+
+/** A provider of ours: grants, shows and frees. */
+export interface OperableLockProvider extends LockProvider, LockRecords {
+  find(name: string): Promise<LockRecord | undefined>
+  /** Makes what the store needs beside what Java's ShedLock has: PostgreSQL's table and its column `fence`. Else nothing. */
+  migrate(): Promise<void>
+  /** Ends the connections that were opened here, never those that were passed in. */
+  close(): Promise<void>
+}

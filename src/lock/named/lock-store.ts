@@ -1,0 +1,40 @@
+import type { LockRecord } from './lock-provider.js'
+
+/** What is asked for: everything but the time, which is the server's. */
+export interface Request {
+  readonly name: string
+  /** The `lockedBy` of this acquisition. */
+  readonly token: string
+  readonly lockAtMostForMs: number
+  /** How `lockedBy` ends in a lock that may be taken though it is held. */
+  readonly reentrySuffix: string | undefined
+}
+
+/** What was granted, in the server's time. */
+export interface Granted {
+  readonly lockedAt: Date
+  readonly lockUntil: Date
+  readonly fence: number
+}
+
+/**
+ * Where locks are kept. Each method is one atomic decision of the server, by its own clock, and ends within a bounded time:
+ * - `take` writes only if nobody holds the name (or who holds it has the reentry), and then `lockedBy = token`;
+ * - `free` and `extend` write only if `lockedBy` is the token and the lock hasn't expired;
+ * - the fence of a grant is above that of every earlier one under the name, also when others took turns between.
+ * Errors are the server's own; {@link NamedLocks} gives them their name.
+ */
+export interface LockStore {
+  readonly kind: string
+  take(request: Request): Promise<Granted | undefined>
+  /** Ends it at the later of now and lockedAt + `lockAtLeastForMs`, and takes the token off it. */
+  free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean>
+  /** @returns the new end */
+  extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined>
+  find(name: string): Promise<LockRecord | undefined>
+  list(heldOnly: boolean): Promise<LockRecord[]>
+  release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined>
+  /** Makes what is missing of a table. Stores without one have nothing to make. */
+  migrate?(): Promise<void>
+  close(): Promise<void>
+}

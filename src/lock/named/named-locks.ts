@@ -1,0 +1,124 @@
+import { type Clock, systemClock } from '../../time/index.js'
+import { AbandonedAcquisitions } from './abandoned.js'
+import { acquisitionToken, reentrySuffix } from './acquisition.js'
+import type { LockDuration } from './durations.js'
+import { InvalidLockConfig, InvalidLockProvider, LockProviderUnavailable } from './errors.js'
+import { checkedDurations, checkedLockConfig, type LockConfig } from './lock-config.js'
+import type { LockRecord, OperableLockProvider, SimpleLock } from './lock-provider.js'
+import type { Granted, LockStore } from './lock-store.js'
+
+/** The four providers: what they have in common, on top of a store. */
+export class NamedLocks implements OperableLockProvider {
+  readonly kind: string
+  private readonly abandoned = new AbandonedAcquisitions()
+
+  constructor(
+    private readonly store: LockStore,
+    /** Who this process is: `holderIdentity()`. */
+    readonly identity: string,
+    private readonly clock: Clock = systemClock,
+  ) {
+    this.kind = store.kind
+  }
+
+  async lock(config: LockConfig): Promise<SimpleLock | undefined> {
+    const { name, lockAtMostForMs, lockAtLeastForMs, reentry } = checkedLockConfig(config)
+    const token = acquisitionToken(this.identity, reentry)
+    const suffix = reentry === undefined ? undefined : reentrySuffix(reentry)
+    const locking = `lock '${name}'`
+    const clear = () => this.abandoned.clear(name, (old) => this.store.free(name, old, 0))
+    await answered(this.kind, locking, clear, NOTHING_GRANTED)
+    const sentAtMs = this.clock.monotonicMs()
+    try {
+      const granted = await this.store.take({ name, token, lockAtMostForMs, reentrySuffix: suffix })
+      // A process that was paused, or an answer that took so long: it may be another's already.
+      if (!granted || this.clock.monotonicMs() - sentAtMs >= lockAtMostForMs) return undefined
+      return new HeldLock(this.store, name, token, granted, lockAtLeastForMs)
+    } catch (error) {
+      if (isOurs(error)) throw error
+      this.abandoned.add(name, token)
+      throw new LockProviderUnavailable(this.kind, locking, error, NOTHING_GRANTED)
+    }
+  }
+
+  find(name: string): Promise<LockRecord | undefined> {
+    return this.answered(`find '${name}'`, () => this.store.find(name))
+  }
+
+  list({ heldOnly = false }: { readonly heldOnly?: boolean } = {}): Promise<LockRecord[]> {
+    return this.answered('list its locks', () => this.store.list(heldOnly))
+  }
+
+  release(name: string, lockedBy?: string): Promise<LockRecord | undefined> {
+    return this.answered(`release '${name}'`, () => this.store.release(name, lockedBy))
+  }
+
+  async migrate(): Promise<void> {
+    await this.answered('migrate', async () => await this.store.migrate?.())
+  }
+
+  close(): Promise<void> {
+    return this.store.close()
+  }
+
+  private answered<T>(action: string, ask: () => Promise<T>): Promise<T> {
+    return answered(this.kind, action, ask)
+  }
+}
+
+class HeldLock implements SimpleLock {
+  readonly fence: number
+  readonly lockedAt: Date
+  readonly lockUntil: Date
+
+  constructor(
+    private readonly store: LockStore,
+    readonly name: string,
+    readonly lockedBy: string,
+    granted: Granted,
+    private readonly lockAtLeastForMs: number,
+  ) {
+    this.fence = granted.fence
+    this.lockedAt = granted.lockedAt
+    this.lockUntil = granted.lockUntil
+  }
+
+  unlock(): Promise<boolean> {
+    return answered(this.store.kind, `unlock '${this.name}'`, () =>
+      this.store.free(this.name, this.lockedBy, this.lockAtLeastForMs),
+    )
+  }
+
+  async extend(
+    lockAtMostFor: LockDuration,
+    lockAtLeastFor: LockDuration = Math.min(
+      this.lockAtLeastForMs,
+      checkedDurations(this.name, lockAtMostFor, 0).lockAtMostForMs,
+    ),
+  ): Promise<SimpleLock | undefined> {
+    const checked = checkedDurations(this.name, lockAtMostFor, lockAtLeastFor)
+    const lockUntil = await answered(this.store.kind, `extend '${this.name}'`, () =>
+      this.store.extend(this.name, this.lockedBy, checked.lockAtMostForMs),
+    )
+    return (
+      lockUntil &&
+      new HeldLock(this.store, this.name, this.lockedBy, { ...this.granted, lockUntil }, checked.lockAtLeastForMs)
+    )
+  }
+
+  private get granted(): Granted {
+    return { lockedAt: this.lockedAt, lockUntil: this.lockUntil, fence: this.fence }
+  }
+}
+
+const NOTHING_GRANTED = 'nothing was granted and nothing is run; try again when the server is back'
+
+const isOurs = (error: unknown) => error instanceof InvalidLockConfig || error instanceof InvalidLockProvider
+
+async function answered<T>(kind: string, action: string, ask: () => Promise<T>, consequence?: string): Promise<T> {
+  try {
+    return await ask()
+  } catch (error) {
+    throw isOurs(error) ? error : new LockProviderUnavailable(kind, action, error, consequence)
+  }
+}

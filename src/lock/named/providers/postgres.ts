@@ -1,0 +1,209 @@
+import { freedToken, isReleased, releasedToken } from '../acquisition.js'
+import { ANSWER_WITHIN_MS, bounded } from '../bounded.js'
+import { InvalidLockConfig, InvalidLockProvider } from '../errors.js'
+import type { LockRecord } from '../lock-provider.js'
+import type { Granted, LockStore, Request } from '../lock-store.js'
+import { RecordRegistry } from '../record-registry.js'
+
+/** What is needed of a pool of `pg`. Each query is a transaction of its own: a client within a transaction won't do. */
+export interface PostgresPool {
+  query(text: string, values?: unknown[]): Promise<{ rows: unknown[]; rowCount: number | null }>
+}
+
+export interface PostgresStoreOptions {
+  /** Default ShedLock's own, `shedlock`; `schema.table` is possible. */
+  readonly table?: string | undefined
+  /** Whether a missing table or fence column is made when it is first missed (needs the right to). Default true. */
+  readonly migrate?: boolean | undefined
+  readonly answerWithinMs?: number | undefined
+  readonly onClose?: () => Promise<void>
+}
+
+type Row = Record<'name' | 'locked_by' | 'at' | 'until' | 'fence', string | null> & { held?: boolean }
+
+/** ShedLock's table has no time zones: its times are UTC, as its `usingDbTime()` writes them. */
+const NOW = "timezone('utc', clock_timestamp())"
+const MISSING = new Set(['42P01', '42703', '3F000'])
+const SERIALIZATION = new Set(['40001', '40P01'])
+const TOO_LONG = '22001'
+const NO_RIGHT = '42501'
+const LIST_LIMIT = 10_000
+const ATTEMPTS = 10
+
+const after = (parameter: string) => `${NOW} + make_interval(secs => ${parameter}::numeric / 1000)`
+const FENCE_OF_NOW = '(floor(extract(epoch from clock_timestamp()) * 1000) * 1000)::bigint'
+const epochMs = (column: string) => `floor(extract(epoch from ${column}) * 1000)::bigint::text`
+const RETURNING = `${epochMs('locked_at')} AS at, ${epochMs('lock_until')} AS until, fence::text AS fence`
+
+/** The SQL that an operator without the process's DDL rights can paste; doing it again changes nothing. */
+export function migration(table: string): string {
+  return `CREATE TABLE IF NOT EXISTS ${table} (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL);
+ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS fence BIGINT;`
+}
+
+/**
+ * Locks in PostgreSQL, in ShedLock's table and a column `fence` beside, which Java leaves as it is:
+ * 1. a name seen for the first time: insert, or on conflict update where it is free; 2. later: update where it is free;
+ * 3. unlock and extend: update where locked_by is ours and lock_until is still to come; 4. all by the database's clock.
+ */
+export class PostgresLockStore implements LockStore {
+  readonly kind = 'postgres'
+  private readonly table: string
+  private readonly registry = new RecordRegistry()
+
+  constructor(
+    private readonly pool: PostgresPool,
+    private readonly options: PostgresStoreOptions = {},
+  ) {
+    this.table = options.table ?? 'shedlock'
+    if (!/^[A-Za-z_]\w*(\.[A-Za-z_]\w*)?$/.test(this.table))
+      throw new InvalidLockProvider(`table: expected a name such as shedlock or app.shedlock, got '${this.table}'`)
+  }
+
+  async take(request: Request): Promise<Granted | undefined> {
+    const { name, token, lockAtMostForMs, reentrySuffix } = request
+    const values = [name, lockAtMostForMs, token, reentrySuffix ?? null]
+    if (!this.registry.has(name)) return await this.insertOrTake(name, values)
+    const [taken] = await this.rows(`UPDATE ${this.table} AS t ${this.taking} RETURNING ${RETURNING}`, values)
+    if (taken) return grantedIn(taken)
+    const [there] = await this.rows(`SELECT 1 FROM ${this.table} WHERE name = $1`, [name])
+    if (there) return undefined
+    // Somebody has deleted the row.
+    this.registry.forget(name)
+    return await this.insertOrTake(name, values)
+  }
+
+  private async insertOrTake(name: string, values: unknown[]): Promise<Granted | undefined> {
+    const insert = `INSERT INTO ${this.table} AS t (name, lock_until, locked_at, locked_by, fence)
+      VALUES ($1, ${after('$2')}, ${NOW}, $3, ${FENCE_OF_NOW}) ON CONFLICT (name) DO UPDATE ${this.taking}`
+    const [taken] = await this.rows(`${insert} RETURNING ${RETURNING}`, values)
+    this.registry.add(name)
+    return taken && grantedIn(taken)
+  }
+
+  /** Under the row's own lock PostgreSQL judges the condition anew: of two that wait for it only the first matches. */
+  private readonly taking = `SET lock_until = ${after('$2')}, locked_at = ${NOW}, locked_by = $3,
+    fence = greatest(coalesce(t.fence, 0) + 1, ${FENCE_OF_NOW})
+    WHERE t.name = $1 AND (t.lock_until <= ${NOW}
+      OR ($4::text IS NOT NULL AND position('|' in t.locked_by) > 0 AND substr(t.locked_by, position('|' in t.locked_by)) = $4))`
+
+  async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
+    const sql = `UPDATE ${this.table} SET locked_by = $3,
+      lock_until = greatest(${NOW}, locked_at + make_interval(secs => $4::numeric / 1000))
+      WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING 1`
+    return (await this.retried(sql, [name, token, releasedToken(token), lockAtLeastForMs])).length === 1
+  }
+
+  async extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined> {
+    const sql = `UPDATE ${this.table} SET lock_until = ${after('$3')}
+      WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING ${RETURNING}`
+    const [extended] = await this.retried(sql, [name, token, lockAtMostForMs])
+    return extended && grantedIn(extended).lockUntil
+  }
+
+  async find(name: string): Promise<LockRecord | undefined> {
+    const [found] = await this.retried(`${this.select} WHERE name = $1`, [name])
+    return found && recordIn(found)
+  }
+
+  async list(heldOnly: boolean): Promise<LockRecord[]> {
+    const where = heldOnly ? `WHERE lock_until > ${NOW}` : ''
+    return (await this.retried(`${this.select} ${where} ORDER BY name LIMIT ${LIST_LIMIT}`, [])).map(recordIn)
+  }
+
+  async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
+    const found = await this.find(name)
+    if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
+    const sql = `UPDATE ${this.table} SET lock_until = ${NOW}, locked_by = $3
+      WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING 1`
+    const freed = await this.retried(sql, [name, found.lockedBy, freedToken(found.lockedBy!)])
+    return freed.length === 1 ? found : undefined
+  }
+
+  async close(): Promise<void> {
+    await this.options.onClose?.()
+  }
+
+  /** Makes the table where it is missing, and the fence's column. Any number of processes may do it at once. */
+  async migrate(): Promise<void> {
+    // One simple query is one transaction; the advisory lock spares two of them the race for the catalog.
+    const sql = `SELECT pg_advisory_xact_lock(hashtext('phaselock:${this.table}')); ${migration(this.table)}`
+    await bounded(this.pool.query(sql), this.withinMs)
+  }
+
+  private get select(): string {
+    return `SELECT name, locked_by, ${RETURNING}, lock_until > ${NOW} AS held FROM ${this.table}`
+  }
+
+  private get withinMs(): number {
+    return this.options.answerWithinMs ?? ANSWER_WITHIN_MS
+  }
+
+  /** Two who wanted it at the same moment, in a database that serializes: the other has it. */
+  private async rows(sql: string, values: unknown[]): Promise<Row[]> {
+    try {
+      return await this.query(sql, values)
+    } catch (error) {
+      if (SERIALIZATION.has(codeOf(error))) return []
+      throw error
+    }
+  }
+
+  private async retried(sql: string, values: unknown[]): Promise<Row[]> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.query(sql, values)
+      } catch (error) {
+        if (attempt === ATTEMPTS || !SERIALIZATION.has(codeOf(error))) throw error
+      }
+    }
+  }
+
+  private async query(sql: string, values: unknown[]): Promise<Row[]> {
+    try {
+      return await this.ask(sql, values)
+    } catch (error) {
+      if (codeOf(error) === TOO_LONG)
+        throw new InvalidLockConfig(`'${String(values[0])}'`, [
+          `name: expected one that fits the column ${this.table}.name (64 characters in ShedLock's table), got ${String(values[0]).length}`,
+        ])
+      if (!MISSING.has(codeOf(error))) throw error
+      if (this.options.migrate === false) throw this.notMigrated(error)
+      await this.migrate().catch((cause) =>
+        Promise.reject(codeOf(cause) === NO_RIGHT ? this.notMigrated(cause) : cause),
+      )
+      return await this.ask(sql, values)
+    }
+  }
+
+  private notMigrated(cause: unknown): InvalidLockProvider {
+    return new InvalidLockProvider(
+      `expected the table ${this.table} with ShedLock's columns and fence, got: ${(cause as Error).message}; run, with a user who may:\n${migration(this.table)}`,
+      { cause },
+    )
+  }
+
+  private async ask(sql: string, values: unknown[]): Promise<Row[]> {
+    return (await bounded(this.pool.query(sql, values), this.withinMs)).rows as Row[]
+  }
+}
+
+const codeOf = (error: unknown): string => String((error as { code?: unknown }).code)
+
+const grantedIn = ({ at, until, fence }: Row): Granted => ({
+  lockedAt: new Date(Number(at)),
+  lockUntil: new Date(Number(until)),
+  fence: Number(fence),
+})
+
+function recordIn(row: Row): LockRecord {
+  return {
+    name: row.name!,
+    lockedBy: row.locked_by ?? undefined,
+    lockedAt: new Date(Number(row.at)),
+    lockUntil: new Date(Number(row.until)),
+    fence: row.fence === null ? undefined : Number(row.fence),
+    held: row.held === true,
+    released: isReleased(row.locked_by ?? undefined),
+  }
+}

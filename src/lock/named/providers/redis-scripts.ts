@@ -1,0 +1,60 @@
+/**
+ * Each script is one decision of the server by its own clock. A lock's value is `<lockedBy>@<server ms of the acquisition>`;
+ * Java's is `ADDED:<time>@<host>:<uuid>`, which no token of ours equals. Numbers go in and out as text: Lua's own
+ * conversion keeps 14 digits only, a fence has 16.
+ */
+const NOW = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local value = redis.call('GET', KEYS[1])
+local holder, at = string.match(value or '', '^(.*)@(%d+)$')
+`
+
+/**
+ * KEYS: lock, fence. ARGV: token, lockAtMostFor in ms, reentry suffix or '', how long the fence is kept in ms.
+ * A driver that sends it again after a lost connection finds its own token, and gets the same answer.
+ * The fence is above all before it by the counter, and by the clock where the counter was lost.
+ */
+export const TAKE = `${NOW}
+if holder == ARGV[1] then
+  return { at, string.format('%.0f', now + redis.call('PTTL', KEYS[1])), redis.call('GET', KEYS[2]) }
+end
+if value and not (ARGV[3] ~= '' and holder and string.match(holder, '|.*$') == ARGV[3]) then return false end
+if value then redis.call('DEL', KEYS[1]) end
+local since = string.format('%.0f', now)
+redis.call('SET', KEYS[1], ARGV[1] .. '@' .. since, 'NX', 'PX', ARGV[2])
+local fence = string.format('%.0f', math.max(now * 1000, (tonumber(redis.call('GET', KEYS[2]) or '0') or 0) + 1))
+redis.call('SET', KEYS[2], fence, 'PX', ARGV[4])
+return { since, string.format('%.0f', now + ARGV[2]), fence }
+`
+
+/** KEYS: lock. ARGV: token, lockAtLeastFor in ms, what the token becomes while that lasts. */
+export const FREE = `${NOW}
+if holder ~= ARGV[1] then return 0 end
+local left = at + ARGV[2] - now
+if left > 0 then
+  redis.call('SET', KEYS[1], ARGV[3] .. '@' .. at, 'PX', string.format('%.0f', left))
+else
+  redis.call('DEL', KEYS[1])
+end
+return 1
+`
+
+/** KEYS: lock. ARGV: token, lockAtMostFor in ms. */
+export const EXTEND = `${NOW}
+if holder ~= ARGV[1] then return false end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return string.format('%.0f', now + ARGV[2])
+`
+
+/** KEYS: lock, fence. */
+export const FIND = `${NOW}
+if not value then return false end
+return { value, string.format('%.0f', now), string.format('%.0f', redis.call('PTTL', KEYS[1])), redis.call('GET', KEYS[2]) }
+`
+
+/** KEYS: lock. ARGV: the value that was seen. */
+export const RELEASE = `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+`

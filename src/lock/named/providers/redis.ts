@@ -1,0 +1,155 @@
+import { createHash } from 'node:crypto'
+import { isReleased, releasedToken } from '../acquisition.js'
+import { ANSWER_WITHIN_MS, bounded } from '../bounded.js'
+import { InvalidLockProvider } from '../errors.js'
+import type { LockRecord } from '../lock-provider.js'
+import type { Granted, LockStore, Request } from '../lock-store.js'
+import { EXTEND, FIND, FREE, RELEASE, TAKE } from './redis-scripts.js'
+
+/** A client of `ioredis`, or one of `redis` (node-redis), by what is used of it. You connect and close it. */
+export type RedisClient =
+  | { call(command: string, ...args: string[]): Promise<unknown> }
+  | { sendCommand(args: string[]): Promise<unknown> }
+
+export interface RedisStoreOptions {
+  /** The first part of a key. Default ShedLock's own, 'job-lock'. */
+  readonly prefix?: string | undefined
+  /** The second part, for several environments on one server. Default ShedLock's own, 'default'. */
+  readonly environment?: string | undefined
+  readonly answerWithinMs?: number | undefined
+  readonly onClose?: () => Promise<void>
+}
+
+const DAY_MS = 86_400_000
+const SCAN_COUNT = '500'
+const DIGESTS = new Map(
+  [TAKE, FREE, EXTEND, FIND, RELEASE].map((script) => [script, createHash('sha1').update(script).digest('hex')]),
+)
+
+/**
+ * Locks in Redis under `prefix:environment:name`, as Java's ShedLock keeps them: set if absent with an expiry, and a value
+ * unique per acquisition; release and extend compare it in a script. Beside it, in the same slot, the fence's counter.
+ * A free lock is no key. What Redis forgets (a restart without persistence, a failover) it grants again: docs/caveats.md.
+ */
+export class RedisLockStore implements LockStore {
+  readonly kind = 'redis'
+  private readonly send: (args: string[]) => Promise<unknown>
+  private readonly keyPrefix: string
+
+  constructor(
+    client: RedisClient,
+    private readonly options: RedisStoreOptions = {},
+  ) {
+    this.keyPrefix = `${options.prefix ?? 'job-lock'}:${options.environment ?? 'default'}:`
+    this.send = senderOf(client)
+  }
+
+  async take({ name, token, lockAtMostForMs, reentrySuffix }: Request): Promise<Granted | undefined> {
+    // The clock alone keeps fences growing once the counter has gone; the day is for clocks that step back.
+    const fenceKeptMs = String(DAY_MS + lockAtMostForMs)
+    const answer = await this.run(TAKE, this.keysOf(name), [
+      token,
+      String(lockAtMostForMs),
+      reentrySuffix ?? '',
+      fenceKeptMs,
+    ])
+    if (answer === null) return undefined
+    const [at, until, fence] = answer as [string, string, string]
+    return { lockedAt: new Date(Number(at)), lockUntil: new Date(Number(until)), fence: Number(fence) }
+  }
+
+  async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
+    const freed = await this.run(FREE, [this.keyOf(name)], [token, String(lockAtLeastForMs), releasedToken(token)])
+    return Number(freed) === 1
+  }
+
+  async extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined> {
+    const until = await this.run(EXTEND, [this.keyOf(name)], [token, String(lockAtMostForMs)])
+    return until === null ? undefined : new Date(Number(until))
+  }
+
+  async find(name: string): Promise<LockRecord | undefined> {
+    return (await this.seen(name))?.record
+  }
+
+  /** All keys under the prefix, one by one: for operators. A free lock has none. */
+  async list(): Promise<LockRecord[]> {
+    const names = new Set<string>()
+    const match = `${this.keyPrefix.replaceAll(/[\\*?[\]]/g, '\\$&')}*`
+    let cursor = '0'
+    do {
+      const [next, keys] = (await this.ask(['SCAN', cursor, 'MATCH', match, 'COUNT', SCAN_COUNT])) as [string, string[]]
+      for (const key of keys) names.add(String(key).slice(this.keyPrefix.length))
+      cursor = String(next)
+    } while (cursor !== '0')
+    const found = await Promise.all([...names].map((name) => this.find(name)))
+    return found.filter((record) => record !== undefined).sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
+    const seen = await this.seen(name)
+    if (!seen || (lockedBy !== undefined && seen.record.lockedBy !== lockedBy)) return undefined
+    const freed = await this.run(RELEASE, [this.keyOf(name)], [seen.value])
+    return Number(freed) === 1 ? seen.record : undefined
+  }
+
+  async close(): Promise<void> {
+    await this.options.onClose?.()
+  }
+
+  private async seen(name: string): Promise<{ value: string; record: LockRecord } | undefined> {
+    const answer = await this.run(FIND, this.keysOf(name), [])
+    if (answer === null) return undefined
+    const [value, now, left, fence] = answer as [string, string, string, string | null | undefined]
+    return { value, record: recordIn(name, value, Number(now) + Number(left), fence ?? undefined) }
+  }
+
+  private keyOf(name: string): string {
+    return this.keyPrefix + name
+  }
+
+  /** Both in one slot of a cluster: what is between braces decides about that. */
+  private keysOf(name: string): [string, string] {
+    const key = this.keyOf(name)
+    return [key, /[{}]/.test(key) ? `fence:${key}` : `fence:{${key}}`]
+  }
+
+  private async run(script: string, keys: string[], args: string[]): Promise<unknown> {
+    const rest = [String(keys.length), ...keys, ...args]
+    try {
+      return await this.ask(['EVALSHA', DIGESTS.get(script)!, ...rest])
+    } catch (error) {
+      if (!/NOSCRIPT/.test((error as Error).message)) throw error
+      return await this.ask(['EVAL', script, ...rest])
+    }
+  }
+
+  private ask(args: string[]): Promise<unknown> {
+    return bounded(this.send(args), this.options.answerWithinMs ?? ANSWER_WITHIN_MS)
+  }
+}
+
+/** @throws InvalidLockProvider for something that is neither client */
+function senderOf(client: RedisClient): (args: string[]) => Promise<unknown> {
+  if ('call' in client && typeof client.call === 'function')
+    return ([command, ...args]) => client.call(command!, ...args)
+  if ('sendCommand' in client && typeof client.sendCommand === 'function') return (args) => client.sendCommand(args)
+  throw new InvalidLockProvider('client: expected a client of ioredis or redis, with call() or sendCommand()')
+}
+
+/** Ours, or Java's `ADDED:2026-11-21T06:00:00.000Z@host:uuid`. */
+function recordIn(name: string, value: string, untilMs: number, fence: string | undefined): LockRecord {
+  const [, ours, at] = /^(.*)@(\d+)$/s.exec(value) ?? []
+  const [, since, theirs] = /^ADDED:([^@]*)@(.*)$/s.exec(value) ?? []
+  const lockedAt = ours !== undefined ? new Date(Number(at)) : new Date(since ?? Number.NaN)
+  const lockedBy = ours ?? theirs ?? value
+  return {
+    name,
+    lockedBy,
+    lockedAt: Number.isNaN(lockedAt.getTime()) ? undefined : lockedAt,
+    lockUntil: Number.isFinite(untilMs) ? new Date(untilMs) : undefined,
+    fence: fence === undefined ? undefined : Number(fence),
+    held: true,
+    released: isReleased(lockedBy),
+  }
+}

@@ -1,0 +1,34 @@
+import type { Collection, Document } from 'mongodb'
+
+/** A replica that ticks by itself says so in `replicas` of `phaselock.lifecycles`, so often. */
+export const PRESENT_EVERY_MS = 50_000
+/** It counts as live for so long after: one of its words may be lost. */
+const PRESENT_FOR_MS = 110_000
+
+const known = { $cond: [{ $isArray: '$replicas' }, '$replicas', []] }
+const isRecent = { $gt: ['$$this.seenAt', { $subtract: ['$$NOW', PRESENT_FOR_MS] }] }
+
+/** The names of a lifecycle's live replicas, as an expression over its document. */
+export const PRESENT_REPLICAS: Document = {
+  $map: { input: { $filter: { input: known, cond: isRecent } }, in: '$$this.name' },
+}
+
+/** Says that a replica looks after these lifecycles, and forgets those that have said nothing for long. */
+export async function sayPresent(
+  lifecycles: Collection<Document & { _id: string }>,
+  ids: readonly string[],
+  name: string,
+): Promise<void> {
+  const others = { $filter: { input: known, cond: { $and: [isRecent, { $ne: ['$$this.name', { $literal: name }] }] } } }
+  const replicas = { $concatArrays: [others, [{ name: { $literal: name }, seenAt: '$$NOW' }]] }
+  await lifecycles.updateMany({ _id: { $in: [...ids] } }, [{ $set: { handledAt: '$$NOW', replicas } }])
+}
+
+/** Says that it doesn't any more, so that its share goes to the others at once. */
+export async function sayGone(
+  lifecycles: Collection<Document & { _id: string }>,
+  ids: readonly string[],
+  name: string,
+): Promise<void> {
+  await lifecycles.updateMany({ _id: { $in: [...ids] } }, { $pull: { replicas: { name } } } as Document)
+}

@@ -1,0 +1,39 @@
+import type { LockDuration } from '../../lock/named/index.js'
+
+/** What `@SchedulerLock` takes. Texts may hold `${KEY}` or `${KEY:otherwise}`: values of the app's settings. */
+export interface SchedulerLockOptions {
+  /** The lock's name: two methods, or two replicas, with one name exclude each other. */
+  readonly name: string
+  /** Default: that of `forRoot`; one of the two is needed. */
+  readonly lockAtMostFor?: LockDuration | undefined
+  /** Default: that of `forRoot`, else 0. */
+  readonly lockAtLeastFor?: LockDuration | undefined
+  /** Extends the lock while the method runs. Default: that of `forRoot`, else false. */
+  readonly watchdog?: boolean | LockDuration | undefined
+  /** How long a call waits for the lock. Default 0: it is skipped at once. */
+  readonly waitFor?: LockDuration | undefined
+}
+
+/** One decorated method. */
+export interface LockDeclaration {
+  /** `Class.method`, for people. */
+  readonly where: string
+  readonly options: SchedulerLockOptions
+}
+
+/** By the prototype, or for static methods the class, that has the method. */
+const declared = new WeakMap<object, LockDeclaration[]>()
+
+export function declare(target: object, declaration: LockDeclaration): void {
+  declared.set(target, [...(declared.get(target) ?? []), declaration])
+}
+
+/** The decorated methods of an object or a class, inherited ones too. */
+export function declarationsOf(target: unknown): LockDeclaration[] {
+  const found: LockDeclaration[] = []
+  for (let at: unknown = target; isObject(at); at = Object.getPrototypeOf(at)) found.push(...(declared.get(at) ?? []))
+  return found
+}
+
+const isObject = (value: unknown): value is object =>
+  (typeof value === 'object' && value !== null) || typeof value === 'function'

@@ -1,0 +1,15 @@
+export {
+  LockAssert,
+  LockExecutor,
+  LockExtender,
+  type LockObserver,
+  type LockProvider,
+  LockProviderUnavailable,
+  memoryLocks,
+} from '../../lock/named/index.js'
+export type { SchedulerLockOptions } from './declaration.js'
+export { InvalidSchedulerLocks, LocksNotConfigured } from './errors.js'
+export type { LockDefaults, LockSettings } from './lock-scope.js'
+export { LocksModule } from './module.js'
+export type { LocksAsyncOptions, LocksOptions } from './options.js'
+export { SchedulerLock } from './scheduler-lock.js'

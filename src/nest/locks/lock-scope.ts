@@ -1,0 +1,87 @@
+import { checkedExecution, type ExecutionConfig, type LockDuration, type LockExecutor } from '../../lock/named/index.js'
+import type { LockDeclaration } from './declaration.js'
+import { InvalidSchedulerLocks } from './errors.js'
+
+/** What `forRoot` says for all methods with `@SchedulerLock`. */
+export interface LockDefaults {
+  readonly lockAtMostFor?: LockDuration | undefined
+  readonly lockAtLeastFor?: LockDuration | undefined
+  readonly watchdog?: boolean | LockDuration | undefined
+}
+
+/** Where `${KEY}` in a lock's options is looked up. */
+export type LockSettings = Readonly<Record<string, unknown>> | ((key: string) => unknown)
+
+/** The locks of one app: how its decorated methods are run. */
+export class LockScope {
+  private readonly resolved = new Map<LockDeclaration, ExecutionConfig>()
+
+  constructor(
+    readonly executor: LockExecutor,
+    private readonly defaults: LockDefaults,
+    private readonly settings: LockSettings,
+    private readonly skipped: (where: string, lock: string, heldBy: string | undefined) => void,
+  ) {}
+
+  /** @returns what the method returned; undefined when the lock was held */
+  async run<R>(declaration: LockDeclaration, method: () => R | Promise<R>): Promise<R | undefined> {
+    const config = this.configOf(declaration)
+    const result = await this.executor.executeWithLock(() => method(), config)
+    if (result.executed) return result.result
+    this.skipped(declaration.where, config.name, result.heldBy)
+    return undefined
+  }
+
+  /** @throws InvalidLockConfig, InvalidSchedulerLocks */
+  configOf(declaration: LockDeclaration): ExecutionConfig {
+    const known = this.resolved.get(declaration)
+    if (known) return known
+    const config = this.resolve(declaration)
+    checkedExecution(config)
+    this.resolved.set(declaration, config)
+    return config
+  }
+
+  private resolve({ where, options }: LockDeclaration): ExecutionConfig {
+    const { name, lockAtMostFor, lockAtLeastFor, watchdog, ...rest } = options ?? {}
+    const filled = <T>(value: T): T => (typeof value === 'string' ? (this.withSettings(where, value) as T) : value)
+    return {
+      ...rest,
+      name: filled(name),
+      lockAtMostFor: filled(lockAtMostFor ?? this.defaults.lockAtMostFor) as LockDuration,
+      lockAtLeastFor: filled(lockAtLeastFor ?? this.defaults.lockAtLeastFor),
+      watchdog: filled(watchdog ?? this.defaults.watchdog),
+    }
+  }
+
+  private withSettings(where: string, text: string): string {
+    return text.replaceAll(/\$\{([^}:]+)(?::([^}]*))?\}/g, (_, key: string, otherwise: string | undefined) => {
+      const value = typeof this.settings === 'function' ? this.settings(key) : this.settings[key]
+      if (value !== undefined && value !== null && value !== '') return String(value)
+      if (otherwise !== undefined) return otherwise
+      throw new InvalidSchedulerLocks([
+        `${where}: expected a setting '${key}' for '${text}', there is none; set it, or write \${${key}:otherwise}`,
+      ])
+    })
+  }
+}
+
+/** By instance; by class for instances that were not there when the app started (of request scope, or made by hand). */
+const scopes = new WeakMap<object, LockScope>()
+
+export function bindScope(target: object, scope: LockScope): void {
+  scopes.set(target, scope)
+}
+
+/** The locks of the app that this object belongs to. */
+export function scopeOf(target: unknown): LockScope | undefined {
+  if ((typeof target !== 'object' && typeof target !== 'function') || target === null) return undefined
+  const own = scopes.get(target)
+  if (own) return own
+  for (let at: unknown = typeof target === 'function' ? target : target.constructor; typeof at === 'function'; ) {
+    const found = scopes.get(at)
+    if (found) return found
+    at = Object.getPrototypeOf(at)
+  }
+  return undefined
+}

@@ -1,0 +1,35 @@
+import type { ModuleMetadata, Provider } from '@nestjs/common'
+import { type LockObserver, type LockProvider, type LockProviderOptions } from '../../lock/named/index.js'
+import { InvalidSchedulerLocks } from './errors.js'
+import type { LockDefaults, LockSettings } from './lock-scope.js'
+
+/** The locks of a Nest app: where they are kept, and what holds for methods with `@SchedulerLock` that don't say otherwise. */
+export interface LocksOptions extends Omit<LockProviderOptions, 'provider'> {
+  /** A kind of provider, or one of your own. Default: by `url`, `client`, or the environment. */
+  readonly provider?: LockProviderOptions['provider'] | LockProvider
+  readonly defaults?: LockDefaults | undefined
+  /** What `${KEY}` in a lock's options means, such as `(key) => config.get(key)`. Default: the environment. */
+  readonly settings?: LockSettings | undefined
+  readonly observer?: LockObserver | undefined
+}
+
+/** What `LocksModule.forRootAsync` takes: a factory of the options, with what it needs. */
+export interface LocksAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
+  readonly inject?: NonNullable<Extract<Provider, { useFactory: unknown }>['inject']>
+  // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
+  readonly useFactory: (...injected: any[]) => LocksOptions | Promise<LocksOptions>
+}
+
+const DEFAULTS = ['lockAtMostFor', 'lockAtLeastFor', 'watchdog']
+
+/** @throws InvalidSchedulerLocks */
+export function checkedLocksOptions(given: LocksOptions | undefined): LocksOptions {
+  if (given === undefined) return {}
+  const problems: string[] = []
+  if (typeof given !== 'object' || given === null) problems.push(`locks: expected an object, got ${String(given)}`)
+  const defaults = (given as LocksOptions | null)?.defaults ?? {}
+  for (const key of Object.keys(defaults).filter((one) => !DEFAULTS.includes(one)))
+    problems.push(`locks.defaults: unknown option '${key}'; known: ${DEFAULTS.join(', ')}`)
+  if (problems.length > 0) throw new InvalidSchedulerLocks(problems)
+  return given
+}

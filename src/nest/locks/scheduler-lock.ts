@@ -1,0 +1,61 @@
+import { declare, type LockDeclaration, type SchedulerLockOptions } from './declaration.js'
+import { InvalidSchedulerLocks, LocksNotConfigured } from './errors.js'
+import { scopeOf } from './lock-scope.js'
+
+/** A method that can be skipped: it promises nothing, or something that may be undefined. */
+type Skippable<M> = M extends (...args: never[]) => infer R
+  ? [R] extends [void | Promise<void>]
+    ? unknown
+    : R extends Promise<infer T>
+      ? undefined extends T
+        ? unknown
+        : {
+            'a method with @SchedulerLock is skipped when the lock is held': 'let it return a Promise<... | undefined>'
+          }
+      : { 'a method with @SchedulerLock waits for its lock': 'let it return a Promise' }
+  : unknown
+
+/**
+ * Runs the method only while this process has the lock; else the call is skipped and resolves to undefined. It holds on
+ * every call path (a cron, injected, `this.method()`), since it is the method itself that is replaced, and together with
+ * `@Cron` and the like in any order: what other decorators have noted about the method stays with it.
+ * Errors of a call: LockProviderUnavailable when the locks' server is down (the method isn't run), LocksNotConfigured.
+ * What is wrong with the options is told when the app starts.
+ */
+export function SchedulerLock(options: SchedulerLockOptions) {
+  return <M>(target: object, key: string | symbol, descriptor: TypedPropertyDescriptor<M> & Skippable<M>): void => {
+    const owner = typeof target === 'function' ? target : target.constructor
+    const where = `${owner.name}.${String(key)}`
+    const method: unknown = descriptor?.value
+    if (typeof method !== 'function')
+      throw new InvalidSchedulerLocks([`${where}: expected a method under @SchedulerLock`])
+    const declaration: LockDeclaration = { where, options }
+    declare(target, declaration)
+    descriptor.value = locked(method as Method, declaration) as M
+  }
+}
+
+type Method = (this: unknown, ...args: unknown[]) => unknown
+
+function locked(method: Method, declaration: LockDeclaration): Method {
+  async function withLock(this: unknown, ...args: unknown[]): Promise<unknown> {
+    const scope = scopeOf(this)
+    if (!scope) throw new LocksNotConfigured(declaration.where)
+    return await scope.run(declaration, () => method.apply(this, args))
+  }
+  Object.defineProperty(withLock, 'name', { value: method.name, configurable: true })
+  Object.defineProperty(withLock, 'length', { value: method.length, configurable: true })
+  copyMetadata(method, withLock)
+  return withLock
+}
+
+/** What decorators below this one have noted (`@Cron` does) is read from the method that stands in the class. */
+function copyMetadata(from: object, to: object): void {
+  const reflect = Reflect as typeof Reflect & {
+    getOwnMetadataKeys?(target: object): unknown[]
+    getOwnMetadata?(key: unknown, target: object): unknown
+    defineMetadata?(key: unknown, value: unknown, target: object): void
+  }
+  for (const key of reflect.getOwnMetadataKeys?.(from) ?? [])
+    reflect.defineMetadata?.(key, reflect.getOwnMetadata?.(key, from), to)
+}

@@ -1,0 +1,131 @@
+import { type ClaimResult, Claims } from '../../lock/index.js'
+import type { Capacity } from './capacity.js'
+import type { Holdings } from './holdings.js'
+import type { OutageLog } from './outage-log.js'
+import { readProjection } from './read-projection.js'
+import type { RunnerContext } from './runner-context.js'
+
+/** After so many claims in a row that got nothing of what they tried for, the next tick looks again. */
+const MOST_LOST_CLAIMS = 20
+
+export interface IntakeOptions {
+  readonly context: RunnerContext
+  readonly holdings: Holdings
+  readonly capacityOf: (phase: string) => Capacity
+  readonly outage: OutageLog
+  /** Told of each claim that came back. */
+  readonly onClaimed: (phase: string, result: ClaimResult) => void
+  /** Due documents were left to other replicas; after so many milliseconds those that still lie there are anybody's. */
+  readonly onLeft: (phase: string, ms: number) => void
+  /** Nothing is being claimed any more: there may be room by now. */
+  readonly onIdle: () => void
+}
+
+/** Takes documents of the phases in which something is due, as long as there is room. One claim at a time. */
+export class Intake {
+  private readonly due: string[] = []
+  private readonly claims: Claims
+  private underWay: Promise<void> | undefined
+  private stopped = false
+
+  constructor(private readonly options: IntakeOptions) {
+    const { context, outage } = options
+    this.claims = new Claims({
+      collection: context.collection,
+      terms: context.terms,
+      replica: context.replica,
+      clock: context.clock,
+      serverClock: context.serverClock,
+      random: context.random,
+      skips: context.skips,
+      projection: readProjection(context.model.settings),
+      maxTimeMS: 10_000,
+      onRetry: (error) => outage.failed(error),
+      isOver: () => this.stopped,
+      standing: context.standing,
+    })
+  }
+
+  /** Whether documents are known to be due that nobody has claimed yet. */
+  get othersDue(): boolean {
+    return this.due.length > 0
+  }
+
+  /** Whether one more document of a phase could be claimed now: there is room, and no claim under way that takes it. */
+  hasRoomFor(phase: string): boolean {
+    return !this.underWay && this.roomFor(phase) > 0
+  }
+
+  /** The claim under way, if any. */
+  get current(): Promise<void> | undefined {
+    return this.underWay
+  }
+
+  /** Phases in which something is due; `claimIfRoom` does the rest. */
+  offer(phases: readonly string[]): void {
+    for (const phase of phases) if (!this.due.includes(phase)) this.due.push(phase)
+  }
+
+  claimIfRoom(): void {
+    if (this.underWay || !this.hasRoom()) return
+    this.underWay = this.claimWhileRoom().finally(() => {
+      this.underWay = undefined
+      this.options.onIdle()
+    })
+  }
+
+  /** No more claims; resolves when the one under way has come back. */
+  async stop(): Promise<void> {
+    this.stopped = true
+    this.due.length = 0
+    await this.underWay
+  }
+
+  private hasRoom(): boolean {
+    return !this.stopped && this.due.some((phase) => this.roomFor(phase) > 0)
+  }
+
+  private roomFor(phase: string): number {
+    const { capacityOf, holdings } = this.options
+    return capacityOf(phase).room(holdings.sizeBeside(phase))
+  }
+
+  /** The first phase that is due and for which there is room; it is no longer known to be due. */
+  private nextPhase(): string {
+    const [phase] = this.due.splice(
+      this.due.findIndex((one) => this.roomFor(one) > 0),
+      1,
+    )
+    return phase!
+  }
+
+  private async claimWhileRoom(): Promise<void> {
+    const { context, outage, onClaimed, onLeft } = this.options
+    let allLost = 0
+    while (this.hasRoom()) {
+      const phase = this.nextPhase()
+      const limit = this.roomFor(phase)
+      try {
+        await context.keepTermsFresh()
+        const result = await this.claims.claimBatch(phase, limit)
+        outage.succeeded()
+        allLost = result.candidates > 0 && result.lost === result.candidates ? allLost + 1 : 0
+        if (allLost > MOST_LOST_CLAIMS) this.due.length = 0
+        else if (mayHaveMore(result, limit)) this.offer([phase])
+        else if (result.left > 0) onLeft(phase, result.againInMs)
+        onClaimed(phase, result)
+      } catch (error) {
+        // The next tick offers again what is due.
+        this.due.length = 0
+        outage.failed(error)
+      }
+    }
+  }
+}
+
+/**
+ * Whether to claim again at once: the claim got what it asked for; or, of a share of what there is, so much that another
+ * look for candidates is worth it.
+ */
+const mayHaveMore = ({ candidates, more }: ClaimResult, limit: number): boolean =>
+  candidates >= limit || (more && candidates >= limit / 4)

@@ -1,0 +1,89 @@
+import type { Db } from 'mongodb'
+import type { DoorbellMode } from '../../doorbell/index.js'
+import type { Only, Protocol } from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import type { AnyHandler } from '../definition/bound-lifecycle.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import type { Logger } from '../logger.js'
+import type { OwnerClientOptions } from '../owner/owner-types.js'
+import type { ThreadPool } from '../threads/index.js'
+import type { DoorbellStatus } from './doorbell-link.js'
+import type { ReplicaObserver } from './observer.js'
+
+/** A lifecycle with its handlers, as `lifecycle.handle({...})` returns it. */
+export interface RunnableLifecycle {
+  readonly model: LifecycleModel
+  readonly handlers: Readonly<Record<string, AnyHandler>>
+  attach(db: Db, options?: OwnerClientOptions): unknown
+  /** Asked before each look and claim: documents that this process can't work on, in some phases, are left to others. */
+  only?(): Only | undefined
+  /** Told once at a replica's start, when the collections and their indexes are there: for indexes and documents of its own. */
+  prepare?(db: Db, indexes: 'create' | 'check'): Promise<void>
+}
+
+export interface ReplicaOptions {
+  readonly db: Db
+  readonly lifecycles: readonly RunnableLifecycle[]
+  /** Who it is in `lockedBy`: POD_NAME in Kubernetes. Default: the host's name and the process id. */
+  readonly name?: string | undefined
+  /** The same database over a connection of its own, for renewals. Default: `db`. */
+  readonly renewalDb?: Db | undefined
+  /**
+   * The same database over the caller's own client: what the lifecycles' owner methods use, so that they can take part in the
+   * caller's transactions. Default: `db`.
+   */
+  readonly ownerDb?: Db | undefined
+  /**
+   * Whether it listens for new documents between its ticks and rings for other replicas, and how (docs/doorbell.md). Default
+   * 'auto': by a change stream where the deployment has them, else by a capped collection.
+   */
+  readonly doorbell?: DoorbellMode | undefined
+  /**
+   * The same database on a client for listening (`doorbellClient()`). Default: `db`, of whose pool listening then takes a
+   * connection for good; where that has fewer than five it doesn't listen.
+   */
+  readonly doorbellDb?: Db | undefined
+  /**
+   * Whether a start creates what is missing (two indexes for each collection, the collection `phaselock.lifecycles`), or only
+   * looks and fails with MissingIndexes, for a user without DDL rights. Default 'create'.
+   */
+  readonly indexes?: 'create' | 'check' | undefined
+  /** How long running steps may go on after `stop()`. Default 10,000 ms. */
+  readonly graceMs?: number | undefined
+  /**
+   * Worker threads at most, for handlers that are declared as `thread(...)`; they start when a step needs one. Default: the
+   * cores that this process may use, but one; at least 1.
+   */
+  readonly threads?: number | undefined
+  /** What one thread may keep in memory, in MB of its heap. Default: as much as Node gives a thread. */
+  readonly threadMemoryMb?: number | undefined
+  /** The event loop counts as blocked, and is reported, when it doesn't turn for so long. Default 200 ms; 0: nobody looks. */
+  readonly blockedAfterMs?: number | undefined
+  readonly logger?: Logger | undefined
+  readonly observer?: ReplicaObserver | undefined
+  readonly clock?: Clock | undefined
+  readonly random?: (() => number) | undefined
+  /**
+   * What a start does when a claim or a look is not a bounded scan of its index: say so in the log, or fail with
+   * BadQueryPlan. Default 'warn'.
+   */
+  readonly onBadPlan?: 'warn' | 'refuse' | undefined
+  /** Threads that several replicas of a process share. @internal */
+  readonly threadPool?: ThreadPool | undefined
+  /** @internal */
+  readonly protocol?: Protocol | undefined
+}
+
+export interface ReplicaStatus {
+  readonly identity: string
+  /** Empty: ready. Else why it isn't. */
+  readonly notReady: readonly string[]
+  readonly held: number
+  readonly queued: number
+  readonly running: number
+  readonly abandoned: number
+  /** Documents that refuse writes, left alone for a while. */
+  readonly skipped: number
+  /** How it hears of new documents between its ticks; `deaf`: it can't now; `off`: it doesn't listen. */
+  readonly doorbell: DoorbellStatus
+}

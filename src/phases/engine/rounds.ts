@@ -1,0 +1,98 @@
+import { KNOWN_FOR_MS, type LookRequest, type LookResult, type Looks } from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import { REPAIR, type TickCounts } from './housekeeper.js'
+import type { LifecycleParts } from './lifecycle-parts.js'
+import { lookRequestOf } from './look-request.js'
+import type { Presence } from './presence.js'
+import type { LifecycleRegistry } from './registry.js'
+import { FOREIGN_PHASES } from './unknown-phases.js'
+
+/** Questions about documents that nobody would find otherwise are asked so often, by the look: no command of their own. */
+const CHORES_EVERY_MS = 60_000
+
+/** What a tick does: one look over all lifecycles, and for each what it calls for. */
+export class Rounds {
+  private choresAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(
+    private readonly lifecycles: readonly LifecycleParts[],
+    private readonly looks: Looks,
+    private readonly registry: LifecycleRegistry,
+    private readonly presence: Presence,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Rules, renames and removals are done when it returns; what is due has been offered to the runners. */
+  async round(): Promise<TickCounts> {
+    // First, so that the look finds what has been mended.
+    await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
+    const { found, foreign } = await this.look()
+    if (!this.registry.adopt(found)) await this.registry.register()
+    this.presence.adopt(found)
+    await this.presence.say()
+    await this.registry.stamp(found.unstamped)
+    const counts: TickCounts = { ruled: 0, removed: 0, due: 0 }
+    await Promise.all(this.lifecycles.map((parts) => this.serve(parts, found, counts)))
+    for (const { unknownPhases } of foreign) await unknownPhases.check()
+    return counts
+  }
+
+  /** What each look asks for. */
+  requests(): LookRequest[] {
+    return this.lifecycles.map(({ model, terms, skips }) => ({
+      ...lookRequestOf(model, terms()),
+      skipped: skips.ids(),
+    }))
+  }
+
+  /** A look; where its chores find something to mend, once more after that is done. */
+  private async look(): Promise<{ found: LookResult; foreign: LifecycleParts[] }> {
+    const withChores = this.clock.monotonicMs() - this.choresAtMs >= CHORES_EVERY_MS
+    const look = (requests: () => LookRequest[]) => this.freshLook(requests)
+    const found = await look(() => (withChores ? this.requestsWithChores() : this.requests()))
+    if (withChores) this.choresAtMs = this.clock.monotonicMs()
+    const finds = ({ model }: LifecycleParts, chore: string) => found.chores.get(model.name)?.includes(chore) ?? false
+    const foreign = this.lifecycles.filter((parts) => finds(parts, FOREIGN_PHASES))
+    const broken = this.lifecycles.filter((parts) => finds(parts, REPAIR))
+    if (broken.length === 0) return { found, foreign }
+    await Promise.all(broken.map(({ housekeeper }) => housekeeper.repair(true)))
+    return { found: await look(() => this.requests()), foreign }
+  }
+
+  /**
+   * A look that goes by a lockTimeout which was read too long ago matches nothing, whatever is due: after a pause between two
+   * rounds it is asked again by what it has brought. Else the run of a replica that is ticked by hand would end with work left.
+   */
+  private async freshLook(requests: () => LookRequest[]): Promise<LookResult> {
+    const look = () => {
+      const asked = requests()
+      return this.looks.look(asked, { maxTimeMS: 10_000 }).then((found) => ({ asked, found }))
+    }
+    const { asked, found } = await look()
+    const isOutdated = asked.some(({ lifecycle, terms: { validUntil } }) => {
+      const knownUntil = found.lockTimeouts.get(lifecycle)?.knownUntil
+      return validUntil && knownUntil && validUntil.getTime() < knownUntil.getTime() - KNOWN_FOR_MS
+    })
+    if (!isOutdated) return found
+    this.registry.adopt(found)
+    return (await look()).found
+  }
+
+  private requestsWithChores(): LookRequest[] {
+    return this.requests().map((request, i) => {
+      const { housekeeper, unknownPhases } = this.lifecycles[i]!
+      return { ...request, chores: [...housekeeper.chores(), unknownPhases.chore()] }
+    })
+  }
+
+  private async serve(parts: LifecycleParts, found: LookResult, counts: TickCounts): Promise<void> {
+    const due = new Set(found.due.get(parts.model.name) ?? [])
+    counts.due += due.size
+    try {
+      await parts.housekeeper.serve(found, due, counts)
+    } finally {
+      // Also when a rule fails: what is due has nothing to do with that.
+      parts.runner.offer([...due])
+    }
+  }
+}

@@ -1,0 +1,13 @@
+export {
+  described,
+  IN_THREAD,
+  InvalidThread,
+  type RunsThreads,
+  standsFor,
+  type ThreadDeclaration,
+  type ThreadOptions,
+  thread,
+  threadOf,
+} from './declaration.js'
+export { ThreadDied } from './thread-call.js'
+export { type CallProgress, defaultThreads, ThreadPool, type ThreadPoolOptions } from './thread-pool.js'

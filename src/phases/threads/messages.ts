@@ -1,0 +1,87 @@
+import type { MessagePort } from 'node:worker_threads'
+import type { StepAborted } from '../errors.js'
+import type { SentError } from './sent-error.js'
+
+/** Why a step was asked to stop, by its number in the cell; 0: it wasn't. */
+export const REASONS: readonly StepAborted['why'][] = [
+  'lease in danger',
+  'lease lost',
+  'step timeout',
+  'deadline',
+  'shutdown',
+]
+
+/**
+ * Memory that both threads see while a step runs, so that a handler that computes without a pause sees what changes: why it is to
+ * stop, and until when its lease lasts at least (`processMs`).
+ */
+export class Cell {
+  private readonly reason: Int32Array
+  private readonly leaseUntil: Float64Array
+
+  constructor(readonly buffer = new SharedArrayBuffer(16)) {
+    this.reason = new Int32Array(buffer, 0, 1)
+    this.leaseUntil = new Float64Array(buffer, 8, 1)
+  }
+
+  get why(): StepAborted['why'] | undefined {
+    return REASONS[Atomics.load(this.reason, 0) - 1]
+  }
+  set why(why: StepAborted['why'] | undefined) {
+    Atomics.store(this.reason, 0, why === undefined ? 0 : 1 + REASONS.indexOf(why))
+  }
+
+  get leaseUntilMs(): number {
+    return this.leaseUntil[0]!
+  }
+  set leaseUntilMs(ms: number) {
+    this.leaseUntil[0] = ms
+  }
+}
+
+/** What a thread is asked to do. */
+export type Task = CheckTask | StepTask
+
+/** Whether the module has a function of that name. */
+export interface CheckTask {
+  readonly kind: 'check'
+  readonly module: string
+  readonly export: string
+}
+
+export interface StepTask {
+  readonly kind: 'step'
+  readonly module: string
+  readonly export: string
+  readonly document: Uint8Array
+  readonly progressField: string
+  readonly name: string | undefined
+  readonly fence: number
+  readonly attempt: number
+  readonly waitedMs: number
+  readonly cell: SharedArrayBuffer
+  readonly port: MessagePort
+  readonly sent: boolean
+}
+
+/** How a step ended in its thread. */
+export type StepResult =
+  | { readonly kind: 'returned'; readonly value: unknown; readonly set: Uint8Array | undefined }
+  | { readonly kind: 'threw'; readonly error: SentError }
+
+/** A module that doesn't have what was declared; undefined: it has. */
+export type CheckResult = { readonly problem: string | undefined }
+
+export type ToThread =
+  | { readonly kind: 'abort' }
+  | { readonly kind: 'stored'; readonly checkpoint: number; readonly error: SentError | undefined }
+
+export type FromThread =
+  | { readonly kind: 'checkpoint'; readonly checkpoint: number; readonly set: Uint8Array }
+  | {
+      readonly kind: 'log'
+      readonly level: 'debug' | 'info' | 'warn' | 'error'
+      readonly message: string
+      readonly fields: Uint8Array | undefined
+      readonly errors: Readonly<Record<string, SentError>>
+    }

@@ -1,0 +1,172 @@
+import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
+import { processMs } from '../../time/index.js'
+import { LeaseLost, type StepAborted } from '../errors.js'
+import { type Logger, withFields } from '../logger.js'
+import type { Step } from '../step.js'
+import { described, type ThreadDeclaration } from './declaration.js'
+import { Cell, type FromThread, type StepResult, type StepTask, type ToThread } from './messages.js'
+import { receivedError, sentError } from './sent-error.js'
+import type { Wire } from './wire.js'
+
+type Fields = Record<string, unknown>
+type Run = (task: StepTask, options: { signal: AbortSignal; transferList: MessagePort[] }) => Promise<StepResult>
+
+/** How often a thread is told until when its step's lease lasts; what it knows meanwhile is less than the truth. */
+const TELL_LEASE_MS = 250
+
+/** The thread of a step ended before its handler did: it exited, ran out of memory, or something in it threw unseen. */
+export class ThreadDied extends Error {
+  override readonly name = 'ThreadDied'
+  constructor(what: string, cause: Error) {
+    const { code, message } = cause as NodeJS.ErrnoException
+    const why =
+      code === 'ERR_WORKER_OUT_OF_MEMORY'
+        ? 'it ran out of memory: do less at once, or give threads more (threadMemoryMb, PHASELOCK_THREAD_MEMORY)'
+        : `${message}; a handler ends by returning an outcome, and process.exit ends its thread only`
+    super(`the thread of ${what} ended: ${why}`, { cause })
+  }
+}
+
+/** One step in a thread, seen from the replica: tells it what happens, does what it asks for, and waits for its end. */
+export class ThreadCall {
+  private readonly channel = new MessageChannel()
+  private readonly cell = new Cell()
+  private readonly ending = new AbortController()
+  private readonly gone: Promise<void>
+  private lost: LeaseLost | undefined
+  /** A thread has got the task. */
+  private sent = false
+  private closed = false
+  private leaseTimer: NodeJS.Timeout | undefined
+  private endTimer: NodeJS.Timeout | undefined
+
+  constructor(
+    private readonly declaration: ThreadDeclaration,
+    private readonly step: Step<string, Fields>,
+    private readonly wire: Wire,
+  ) {
+    const { port1 } = this.channel
+    this.gone = new Promise((resolve) =>
+      port1.once('close', () => {
+        this.closed = true
+        resolve()
+      }),
+    )
+    port1.on('message', (message: FromThread) => this.heard(message))
+  }
+
+  /**
+   * The handler's outcome.
+   * @throws what the handler threw, ThreadDied, or StepAborted when its thread had to be ended
+   */
+  async run(run: Run, document: Fields, progressField: string): Promise<unknown> {
+    const { signal } = this.step
+    const aborted = () => this.aborted(signal.reason)
+    signal.addEventListener('abort', aborted, { once: true })
+    if (signal.aborted) aborted()
+    this.tellLease()
+    let result: StepResult
+    try {
+      const task = this.task(document, progressField)
+      result = await run(task, { signal: this.ending.signal, transferList: [task.port] })
+      this.hearTheRest()
+    } catch (error) {
+      if (this.sent) await this.gone // it may be in native code still, and its document isn't free before it has ended
+      if (this.ending.signal.aborted) throw this.ending.signal.reason
+      throw new ThreadDied(described(this.declaration), error as Error)
+    } finally {
+      signal.removeEventListener('abort', aborted)
+      clearTimeout(this.leaseTimer)
+      clearTimeout(this.endTimer)
+      this.channel.port1.close()
+    }
+    return this.outcomeOf(result)
+  }
+
+  /** Its thread can't begin: nothing has run. */
+  cantBegin(error: Error): void {
+    if (!this.sent) this.ending.abort(new ThreadDied(described(this.declaration), error))
+  }
+
+  private task(document: Fields, progressField: string): StepTask {
+    const { name, fence, attempt, waitedMs } = this.step
+    const { module, export: exported } = this.declaration
+    const sent = () => {
+      this.sent = true
+      return true
+    }
+    return {
+      kind: 'step',
+      module,
+      export: exported,
+      document: this.wire.encode(document),
+      progressField,
+      name,
+      fence,
+      attempt,
+      waitedMs,
+      cell: this.cell.buffer,
+      port: this.channel.port2,
+      // Read when the task is copied for its thread, at the very moment at which it is no longer in a queue.
+      get sent() {
+        return sent()
+      },
+    }
+  }
+
+  /** First a word: a handler that looks at its signal ends by itself. Then its thread is ended, with whatever it does. */
+  private aborted(reason: StepAborted): void {
+    this.cell.why = reason.why
+    this.tell({ kind: 'abort' })
+    this.endTimer ??= setTimeout(() => this.ending.abort(reason), this.declaration.terminateAfterMs)
+  }
+
+  private tellLease(): void {
+    this.cell.leaseUntilMs = processMs() + this.step.leaseLeftMs()
+    this.leaseTimer = setTimeout(() => this.tellLease(), TELL_LEASE_MS).unref()
+  }
+
+  private outcomeOf(result: StepResult): unknown {
+    if (result.kind === 'returned') {
+      if (result.set === undefined) return result.value
+      return { ...(result.value as object), set: this.wire.fields(result.set) }
+    }
+    const error = receivedError(result.error)
+    throw this.lost && error instanceof Error && error.name === 'LeaseLost' ? this.lost : error
+  }
+
+  /** What the thread had sent before it ended its step: a checkpoint that its handler didn't wait for counts. */
+  private hearTheRest(): void {
+    const { port1 } = this.channel
+    if (this.closed) return // Node's receiveMessageOnPort crashes the process on a port that has closed
+    for (let entry = receiveMessageOnPort(port1); entry; entry = receiveMessageOnPort(port1)) this.heard(entry.message)
+  }
+
+  private heard(message: FromThread): void {
+    if (message.kind === 'log') this.logged(message)
+    else void this.checkpoint(message)
+  }
+
+  private async checkpoint({ checkpoint, set }: Extract<FromThread, { kind: 'checkpoint' }>): Promise<void> {
+    try {
+      await this.step.checkpoint(this.wire.fields(set))
+      this.tell({ kind: 'stored', checkpoint, error: undefined })
+    } catch (error) {
+      if (error instanceof LeaseLost) this.lost = error
+      this.tell({ kind: 'stored', checkpoint, error: sentError(error) })
+    }
+  }
+
+  private logged({ level, message, fields, errors }: Extract<FromThread, { kind: 'log' }>): void {
+    const received = Object.entries(errors).map(([name, error]) => [name, receivedError(error)])
+    this.log[level](message, { ...(fields && this.wire.document(fields)), ...Object.fromEntries(received) })
+  }
+
+  private get log(): Logger {
+    return withFields(this.step.log, { thread: true })
+  }
+
+  private tell(message: ToThread): void {
+    this.channel.port1.postMessage(message)
+  }
+}

@@ -1,0 +1,194 @@
+import { existsSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { BSON } from 'mongodb'
+import type { Piscina } from 'piscina'
+import { formatMs } from '../../time/index.js'
+import { type Logger, silentLogger } from '../logger.js'
+import type { Step } from '../step.js'
+import { described, type ThreadDeclaration } from './declaration.js'
+import type { CheckResult, CheckTask, StepResult, StepTask } from './messages.js'
+import { ThreadCall } from './thread-call.js'
+import { Wire } from './wire.js'
+
+type Fields = Record<string, unknown>
+
+export interface ThreadPoolOptions {
+  /** Threads at most. Default: the cores that this process may use, but one; at least 1. */
+  readonly size?: number | undefined
+  /** What one thread may keep in memory, in MB of its heap. Default: as much as Node gives a thread. */
+  readonly memoryMb?: number | undefined
+  readonly logger?: Logger | undefined
+  /** How long a module may take to load when a replica starts. Default 60,000 ms. @internal */
+  readonly loadWithinMs?: number | undefined
+}
+
+/** What a call tells of its way: it waits for a thread (its step has not begun), and has got one. */
+export interface CallProgress {
+  waits(): void
+  begins(): void
+}
+
+/** A thread that nothing was asked of for so long ends: an idle replica has none. */
+const IDLE_MS = 30_000
+
+/** A module that waits for ever at its top level must not keep a replica from starting without a word. */
+const LOAD_WITHIN_MS = 60_000
+
+/** Of the cores of this process one is for the event loop. */
+export const defaultThreads = (): number => Math.max(1, availableParallelism() - 1)
+
+/**
+ * The worker threads of a process, started when the first step needs one. Steps beyond their number wait here, in order, and may
+ * still be called off: how many those are is bounded by the lifecycles' concurrency.
+ */
+export class ThreadPool {
+  readonly size: number
+  private readonly wire = new Wire(BSON)
+  private readonly logger: Logger
+  /** Told when a thread ended without a step: what waits for one that can't even start would wait for ever. */
+  private readonly unbegun = new Set<(error: Error) => void>()
+  private readonly waiting: (() => void)[] = []
+  private free: number
+  private pool: Promise<Piscina> | undefined
+  private users = 0
+
+  constructor(private readonly options: ThreadPoolOptions = {}) {
+    this.size = options.size ?? defaultThreads()
+    this.free = this.size
+    this.logger = options.logger ?? silentLogger
+  }
+
+  /** A replica that uses it; `leave` ends its threads when the last one has left. */
+  join(): void {
+    this.users += 1
+  }
+
+  async leave(): Promise<void> {
+    this.users -= 1
+    if (this.users <= 0) await this.close()
+  }
+
+  /** What is wrong with a declaration, found by loading its module in a thread; undefined: nothing. */
+  async problem(declaration: ThreadDeclaration): Promise<string | undefined> {
+    const { module, export: name } = declaration
+    const failed = new AbortController()
+    const cantBegin = (error: Error) => failed.abort(error)
+    this.unbegun.add(cantBegin)
+    const { loadWithinMs = LOAD_WITHIN_MS } = this.options
+    const late = () => failed.abort(new Error(`it was not loaded after ${formatMs(loadWithinMs)}`))
+    const timer = setTimeout(late, loadWithinMs)
+    try {
+      const pool = await this.started()
+      const task: CheckTask = { kind: 'check', module, export: name }
+      const { problem } = (await pool.run(task, { signal: failed.signal })) as CheckResult
+      return problem === undefined ? undefined : `${described(declaration)}: ${problem}`
+    } catch (error) {
+      const why = failed.signal.aborted ? failed.signal.reason : error
+      return `${described(declaration)}: its thread ended while it loaded the module: ${String(why)}`
+    } finally {
+      clearTimeout(timer)
+      this.unbegun.delete(cantBegin)
+    }
+  }
+
+  /**
+   * Runs a step in a thread, as soon as there is one.
+   * @throws what the handler throws, ThreadDied, StepAborted; also while it waits
+   */
+  async run(
+    declaration: ThreadDeclaration,
+    document: Fields,
+    progressField: string,
+    step: Step<string, Fields>,
+    progress: CallProgress,
+  ): Promise<unknown> {
+    await this.place(step.signal, progress)
+    try {
+      step.signal.throwIfAborted()
+      const pool = await this.started()
+      const call = new ThreadCall(declaration, step, this.wire)
+      const cantBegin = (error: Error) => call.cantBegin(error)
+      this.unbegun.add(cantBegin)
+      try {
+        const run = (task: StepTask, options: object) => pool.run(task, options) as Promise<StepResult>
+        return await call.run(run, document, progressField)
+      } finally {
+        this.unbegun.delete(cantBegin)
+      }
+    } finally {
+      this.release()
+    }
+  }
+
+  /** Ends all threads, whatever they do. */
+  private async close(): Promise<void> {
+    const pool = await this.pool?.catch(() => undefined) // one that could not start was told of by what needed it
+    this.pool = undefined
+    await pool?.destroy()
+  }
+
+  private async place(signal: AbortSignal, progress: CallProgress): Promise<void> {
+    signal.throwIfAborted()
+    if (this.free > 0) {
+      this.free -= 1
+      return
+    }
+    progress.waits()
+    await new Promise<void>((resolve, reject) => {
+      const begin = () => {
+        signal.removeEventListener('abort', callOff)
+        resolve()
+      }
+      const callOff = () => {
+        this.waiting.splice(this.waiting.indexOf(begin), 1)
+        reject(signal.reason)
+      }
+      signal.addEventListener('abort', callOff, { once: true })
+      this.waiting.push(begin)
+    })
+    progress.begins()
+  }
+
+  private release(): void {
+    const next = this.waiting.shift()
+    if (next) next()
+    else this.free += 1
+  }
+
+  private started(): Promise<Piscina> {
+    this.pool ??= this.start()
+    return this.pool
+  }
+
+  private async start(): Promise<Piscina> {
+    const { Piscina } = await import('piscina')
+    const { memoryMb } = this.options
+    const pool = new Piscina({
+      filename: workerProgram(),
+      name: 'run',
+      minThreads: 0,
+      maxThreads: this.size,
+      idleTimeout: IDLE_MS,
+      // Between two steps a thread's own event loop goes on, so that connections of its module stay alive; with a port per
+      // step that is also the quickest (67 us a step there and back, 102 with 'sync', measured).
+      atomics: 'disabled',
+      ...(memoryMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: memoryMb } }),
+    })
+    pool.on('error', (error: Error) => {
+      this.logger.error(`a worker thread ended without a step: ${error.message}`, { error })
+      for (const tell of this.unbegun) tell(error)
+    })
+    return pool
+  }
+}
+
+/** The thread's program is plain JavaScript: a run from the TypeScript sources (the tests) uses the built one. */
+function workerProgram(): string {
+  const here = fileURLToPath(new URL('.', import.meta.url))
+  const folder = import.meta.url.endsWith('.ts') ? resolve(here, '../../../dist/phases/threads') : here
+  const path = resolve(folder, 'worker.js')
+  if (!existsSync(path)) throw new Error(`expected the built program ${path}, it is missing; run \`npm run build\``)
+  return path
+}

@@ -1,0 +1,133 @@
+import type { MessagePort } from 'node:worker_threads'
+import { type Duration, processMs } from '../../time/index.js'
+import { StepAborted } from '../errors.js'
+import type { Logger } from '../logger.js'
+import type { Outcome, OwnFields, WithSet } from '../outcome.js'
+import type { Progress, Step } from '../step.js'
+import { encodedSet } from './encoded-set.js'
+import { Cell, type FromThread, type StepTask, type ToThread } from './messages.js'
+import { receivedError, type SentError, sentError } from './sent-error.js'
+import type { Wire } from './wire.js'
+
+type AnyDoc = Record<string, unknown>
+
+/** The outcomes of this thread, each with the step that made it. */
+const madeBy = new WeakMap<object, ThreadStep>()
+
+/** What a handler in a thread sees of its step: the same as elsewhere, over the step's port. */
+export class ThreadStep implements Step<string, AnyDoc> {
+  readonly name: string | undefined
+  readonly fence: number
+  readonly attempt: number
+  readonly waitedMs: number
+  readonly progress: Progress
+  readonly log: Logger
+  private readonly port: MessagePort
+  private readonly cell: Cell
+  private readonly controller = new AbortController()
+  private readonly checkpoints = new Map<number, PromiseWithResolvers<void>>()
+  private lastCheckpoint = 0
+
+  constructor(
+    task: StepTask,
+    document: AnyDoc,
+    private readonly wire: Wire,
+  ) {
+    this.name = task.name
+    this.fence = task.fence
+    this.attempt = task.attempt
+    this.waitedMs = task.waitedMs
+    this.progress = (document[task.progressField] ?? {}) as Progress
+    this.cell = new Cell(task.cell)
+    this.port = task.port
+    this.log = this.logger()
+    this.port.on('message', (message: ToThread) => this.heard(message))
+  }
+
+  /**
+   * Also for a handler that computes without a pause: `step.signal.aborted` reads memory that the replica writes, as the event
+   * 'abort' comes only when the handler waits for something.
+   */
+  get signal(): AbortSignal {
+    this.lookAtCell()
+    return this.controller.signal
+  }
+
+  leaseLeftMs(): number {
+    return Math.max(0, this.cell.leaseUntilMs - processMs())
+  }
+  again(also?: { step?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.outcome({ kind: 'again', ...also })
+  }
+  wait(reason: string, also?: { for?: Duration } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.outcome({ kind: 'wait', reason, ...also })
+  }
+  moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
+    return this.outcome({ kind: 'moveTo', phase, ...also })
+  }
+  park(reason: string, also?: WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.outcome({ kind: 'park', reason, ...also })
+  }
+
+  /** The replica stores it, under the step's token. @throws LeaseLost, InvalidOutcome */
+  async checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
+    const bytes = encodedSet(set, this.wire)
+    this.lastCheckpoint += 1
+    const stored = Promise.withResolvers<void>()
+    this.checkpoints.set(this.lastCheckpoint, stored)
+    this.tell({ kind: 'checkpoint', checkpoint: this.lastCheckpoint, set: bytes })
+    await stored.promise
+  }
+
+  /** Whether an outcome is this step's, or no step's at all. */
+  isOwn(outcome: object): boolean {
+    return (madeBy.get(outcome) ?? this) === this
+  }
+
+  private outcome<T extends object>(outcome: T): T {
+    madeBy.set(outcome, this)
+    return outcome
+  }
+
+  private heard(message: ToThread): void {
+    if (message.kind === 'abort') {
+      this.lookAtCell()
+      return
+    }
+    const stored = this.checkpoints.get(message.checkpoint)
+    this.checkpoints.delete(message.checkpoint)
+    if (message.error) stored?.reject(receivedError(message.error))
+    else stored?.resolve()
+  }
+
+  private lookAtCell(): void {
+    const { why } = this.cell
+    if (why !== undefined && !this.controller.signal.aborted) this.controller.abort(new StepAborted(why))
+  }
+
+  private logger(): Logger {
+    const at = (level: keyof Logger) => (message: string, fields?: object) => {
+      const errors: Record<string, SentError> = {}
+      const others: AnyDoc = {}
+      for (const [name, value] of Object.entries(fields ?? {})) {
+        if (value instanceof Error) errors[name] = sentError(value)
+        else others[name] = value
+      }
+      this.tell({ kind: 'log', level, message: String(message), fields: this.loggable(others), errors })
+    }
+    return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
+  }
+
+  /** A log line harms nobody: fields that can't be sent are left out. */
+  private loggable(fields: AnyDoc): Uint8Array | undefined {
+    try {
+      return Object.keys(fields).length > 0 ? this.wire.encode(fields) : undefined
+    } catch {
+      return undefined
+    }
+  }
+
+  private tell(message: FromThread): void {
+    this.port.postMessage(message)
+  }
+}

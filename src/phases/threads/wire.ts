@@ -1,0 +1,44 @@
+import type { BSON } from 'mongodb'
+
+type Fields = Record<string, unknown>
+/** Of BSON's library, what is used here: the thread loads only that and not the driver (18 ms instead of 93, measured). */
+export type Bson = Pick<typeof BSON, 'serialize' | 'deserialize' | 'Double' | 'Int32'>
+
+/**
+ * Documents on their way between threads, as BSON: ids, dates, Long, Decimal128 and the like arrive as themselves. A structured
+ * clone makes plain objects of them, and Extended JSON takes five times as long (3 KB there and back: 81 us against 380, measured).
+ */
+export class Wire {
+  constructor(private readonly bson: Bson) {}
+
+  encode(fields: Fields): Uint8Array {
+    // As the driver stores them: undefined becomes null.
+    return this.bson.serialize(fields, { ignoreUndefined: false })
+  }
+
+  /** A document, as the driver would have read it; a Long stays one. */
+  document(bytes: Uint8Array): Fields {
+    return this.bson.deserialize(bytes, { promoteLongs: false })
+  }
+
+  /** Fields that are to be stored: each with the very type that it would have been stored with where it was made. */
+  fields(bytes: Uint8Array): Fields {
+    return this.plain(this.bson.deserialize(bytes, { promoteValues: false })) as Fields
+  }
+
+  /** Numbers come back from their wrappers, but for a Double that would become an integer. */
+  private plain(value: unknown): unknown {
+    if (typeof value !== 'object' || value === null) return value
+    if (value instanceof this.bson.Int32) return value.value
+    if (value instanceof this.bson.Double) {
+      return Number.isInteger(value.value) && !Object.is(value.value, -0) && (value.value | 0) === value.value
+        ? value
+        : value.value
+    }
+    if (Array.isArray(value)) return value.map((one) => this.plain(one))
+    if (Object.getPrototypeOf(value) !== Object.prototype) return value
+    const fields: Fields = {}
+    for (const [name, inner] of Object.entries(value)) fields[name] = this.plain(inner)
+    return fields
+  }
+}

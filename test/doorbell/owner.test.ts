@@ -1,0 +1,154 @@
+import { beforeEach, describe, expect, test } from '@jest/globals'
+import { type Document, MongoClient } from 'mongodb'
+import { DOORBELL_COLLECTION } from '../../src/doorbell/index.js'
+import { Ringer } from '../../src/doorbell/ringer.js'
+import { lifecycleOf, OwnerClient } from '../../src/index.js'
+import { OwnerRings } from '../../src/phases/owner/owner-rings.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+
+interface Order {
+  _id: string
+  state?: 'Wanted' | 'Cancelled'
+}
+
+const order = lifecycleOf<Order>().define({
+  name: 'order',
+  collection: 'Order',
+  phases: {
+    Taking: { next: ['Taken'], entry: true },
+    Checking: { next: ['Taken'], entry: true },
+    Taken: { rest: true, entry: true },
+    Cancelling: { next: ['Gone'] },
+    Gone: { final: true },
+  },
+  rules: [{ when: 'Cancelled', from: ['Taken'], goTo: 'Cancelling' }],
+})
+
+const database = useDatabase()
+const entries = () => database.db.collection(DOORBELL_COLLECTION)
+
+/** What was rung, without who and when. */
+async function rung(): Promise<Document[]> {
+  return await entries()
+    .find({ by: { $exists: true } }, { projection: { _id: 0, by: 0, at: 0 } })
+    .toArray()
+}
+
+/** As a listener leaves it. */
+async function somebodyListens(): Promise<void> {
+  await database.db.createCollection(DOORBELL_COLLECTION, { capped: true, size: 65_536 })
+  await entries().insertOne({ lifecycles: [] })
+}
+
+describe('an owner rings', () => {
+  beforeEach(somebodyListens)
+  const owner = () => new OwnerClient<Order>(database.db, order.model)
+
+  test('once for a batch, with the phases in which something is due', async () => {
+    const one = owner()
+    await one.insertMany([{ _id: 'a' }, { _id: 'b', phase: 'Checking' }, { _id: 'c' }, { _id: 'd', phase: 'Taken' }])
+    await one.flush()
+    expect(await rung()).toEqual([{ lifecycles: ['order'], phases: ['Taking', 'Checking'] }])
+    expect(await entries().findOne({ by: { $exists: true } })).toMatchObject({
+      by: expect.any(String),
+      at: expect.any(Date),
+    })
+  })
+
+  test('for a look where a rule has something to move', async () => {
+    const one = owner()
+    await one.insert({ _id: 'a', phase: 'Taken', state: 'Cancelled' })
+    await one.flush()
+    expect(await rung()).toEqual([{ lifecycles: ['order'] }])
+    await one.setState('a', 'Wanted')
+    await one.setState('a', 'Cancelled')
+    await one.flush()
+    expect(await rung()).toHaveLength(2)
+  })
+
+  test('for nothing that gives a replica nothing to do', async () => {
+    const one = owner()
+    await one.insert({ _id: 'a', phase: 'Taken' })
+    await one.setState('a', 'Wanted')
+    await one.setState('nobody', 'Cancelled')
+    expect([await one.wake('nobody'), await one.unpark('a')]).toEqual(['notFound', 'notParked'])
+    await one.remove('a')
+    await one.flush()
+    expect(await rung()).toEqual([])
+  })
+
+  test('again when the session of a transaction ends, as nobody sees before what was written', async () => {
+    const rings = new OwnerRings(database.db, order.model, {})
+    const session = database.client.startSession()
+    session.startTransaction()
+    rings.inserted([{ phase: 'Taking' }], { session })
+    await rings.flush()
+    expect(await rung()).toHaveLength(1)
+    await session.endSession()
+    await rings.flush()
+    expect(await rung()).toHaveLength(2)
+  })
+})
+
+describe('a ringer', () => {
+  const ringer = () => new Ringer(database.db, 'me')
+
+  test('makes no collection where nobody listens, and finds out when somebody does', async () => {
+    const one = ringer()
+    one.ring({ lifecycles: ['order'] })
+    await one.flush()
+    expect(await database.db.listCollections().toArray()).toEqual([])
+    await somebodyListens()
+    await eventually(async () => {
+      one.ring({ lifecycles: ['order'] })
+      await one.flush()
+      expect(await rung()).not.toEqual([])
+    })
+  })
+
+  test('leaves a collection alone that would grow for ever', async () => {
+    await entries().insertOne({ lifecycles: [] })
+    const one = ringer()
+    one.ring({ lifecycles: ['order'] })
+    await one.flush()
+    expect(await entries().countDocuments()).toBe(1)
+  })
+
+  test('sends the last ring of a storm too; flush sends it at once', async () => {
+    await somebodyListens()
+    const one = new Ringer(database.db, 'me', undefined, { burst: 1, perSecond: 0.01 })
+    one.ring({ lifecycles: ['first'] })
+    await eventually(async () => expect(await rung()).toEqual([{ lifecycles: ['first'] }]))
+    for (let n = 0; n < 50; n += 1) one.ring({ lifecycles: ['order'], phases: ['Taking'] })
+    one.ring({ lifecycles: ['invoice'], phases: ['Sending'] })
+    await one.flush()
+    expect(await rung()).toEqual([
+      { lifecycles: ['first'] },
+      { lifecycles: ['order', 'invoice'], phases: ['Taking', 'Sending'] },
+    ])
+  })
+
+  test('delays and fails nobody when the server is away', async () => {
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await new MongoClient(proxy.uri, {
+      serverSelectionTimeoutMS: 3_000,
+    }).connect()
+    try {
+      await somebodyListens()
+      const one = new Ringer(client.db(database.db.databaseName), 'me')
+      proxy.refuse()
+      one.ring({ lifecycles: ['order'] })
+      await one.flush()
+      proxy.pass()
+      await eventually(async () => {
+        one.ring({ lifecycles: ['order'] })
+        await one.flush()
+        expect(await rung()).not.toEqual([])
+      })
+    } finally {
+      await client.close()
+      await proxy.stop()
+    }
+  })
+})

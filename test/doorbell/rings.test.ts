@@ -1,0 +1,76 @@
+import { describe, expect, test } from '@jest/globals'
+import { EVERYTHING, heardIn, mergeRings, type Ring } from '../../src/doorbell/ring.js'
+import { type Left, RING_PACE, takeTurn } from '../../src/doorbell/turns.js'
+
+describe('the limiter', () => {
+  /** When each of those who ask at these moments gets its turn. */
+  function turnsOf(askedAtMs: readonly number[]): number[] {
+    let left: Left | undefined
+    return askedAtMs.map((nowMs) => {
+      const [after, waitMs] = takeTurn(left, nowMs, RING_PACE)
+      left = after
+      return nowMs + waitMs
+    })
+  }
+
+  test('one that comes alone waits for nothing, a fifth at the same moment waits 62.5 ms', () => {
+    expect(turnsOf([0, 500, 1_000, 1_500])).toEqual([0, 500, 1_000, 1_500])
+    expect(turnsOf([0, 0, 0, 0, 0, 0])).toEqual([0, 0, 0, 0, 62.5, 125])
+  })
+
+  test('never more than 20 in any second, and no turn is forgotten, however often is asked', () => {
+    const asked = [...Array.from({ length: 50 }, () => 0), ...Array.from({ length: 200 }, (_, n) => 7 * n)].sort(
+      (a, b) => a - b,
+    )
+    const turns = turnsOf(asked)
+    expect(turns).toHaveLength(asked.length)
+    for (const from of turns) {
+      expect(turns.filter((at) => at >= from && at < from + 1_000).length).toBeLessThanOrEqual(20)
+    }
+  })
+
+  test('after a pause they come at once again', () => {
+    expect(turnsOf([0, 0, 0, 0, 0, 1_000, 1_000]).slice(5)).toEqual([1_000, 1_000])
+  })
+})
+
+describe('what is rung', () => {
+  test.each<[Ring, Ring, Ring]>([
+    [{ lifecycles: ['a'] }, { lifecycles: ['b'] }, { lifecycles: ['a', 'b'] }],
+    [
+      { lifecycles: ['a'], phases: ['X'] },
+      { lifecycles: ['a'], phases: ['Y'] },
+      { lifecycles: ['a'], phases: ['X', 'Y'] },
+    ],
+    [{ lifecycles: ['a'], phases: ['X'] }, { lifecycles: ['a'] }, { lifecycles: ['a'] }],
+    [{ lifecycles: ['a'], phases: ['X'] }, EVERYTHING, EVERYTHING],
+  ])('%j and %j together are %j', (one, other, both) => {
+    expect(mergeRings(one, other)).toEqual(both)
+    const turned = mergeRings(other, one)
+    expect(turned.lifecycles).toHaveLength(both.lifecycles.length)
+    expect(new Set(turned.phases)).toEqual(new Set(both.phases))
+  })
+
+  test('of too many phases none is named: a look is cheaper', () => {
+    const phases = Array.from({ length: 21 }, (_, n) => `P${n}`)
+    expect(mergeRings({ lifecycles: ['a'], phases }, { lifecycles: ['a'], phases: ['X'] })).toEqual({
+      lifecycles: ['a'],
+    })
+  })
+
+  test('is heard by those whom it concerns, and never by the ringer itself', () => {
+    const entries = [
+      { lifecycles: ['a'], phases: ['X'], by: 'other' },
+      { lifecycles: ['a'], by: 'me' },
+      { lifecycles: ['c'], by: 'other' },
+    ]
+    expect(heardIn(entries, ['a', 'b'], 'me')).toEqual({ lifecycles: ['a'], phases: ['X'] })
+    expect(heardIn(entries, ['b'], 'me')).toBeUndefined()
+  })
+
+  test('may have been written by hand, with nonsense in it', () => {
+    expect(heardIn([{ lifecycles: 'a' }], ['a'], 'me')).toEqual({ lifecycles: ['a'] })
+    const nonsense = [{}, { lifecycles: 7 }, { lifecycles: [null] }, { lifecycles: ['a'], phases: { n: 1 }, by: 3 }]
+    expect(heardIn(nonsense, ['a'], 'me')).toEqual({ lifecycles: ['a'] })
+  })
+})

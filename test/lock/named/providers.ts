@@ -1,0 +1,95 @@
+import { randomBytes } from 'node:crypto'
+import { Redis } from 'ioredis'
+import { MongoClient } from 'mongodb'
+import { Pool } from 'pg'
+import { holderIdentity } from '../../../src/lock/named/acquisition.js'
+import type { OperableLockProvider } from '../../../src/lock/named/lock-provider.js'
+import { NamedLocks } from '../../../src/lock/named/named-locks.js'
+import { MemoryLockStore } from '../../../src/lock/named/providers/memory.js'
+import { MongoLockStore } from '../../../src/lock/named/providers/mongodb.js'
+import { PostgresLockStore } from '../../../src/lock/named/providers/postgres.js'
+import { RedisLockStore } from '../../../src/lock/named/providers/redis.js'
+import { startPostgres } from '../../../tools/servers/postgres.mjs'
+import { startRedis } from '../../../tools/servers/redis.mjs'
+import { testServerUri, withDatabase } from '../../support/database.js'
+
+export type Kind = 'mongodb' | 'postgres' | 'redis' | 'memory'
+
+/** One kind of lock provider on its real server, in a place of its own there. */
+export interface ProviderUnderTest {
+  readonly kind: Kind
+  /** Another process by all that matters: a provider of its own, over the same locks. */
+  provider(name?: string): OperableLockProvider
+  /** What a child process opens the same locks with: an argument of `openLockProvider`. */
+  readonly options: Record<string, string>
+  /** What an operator, or somebody careless, does: the lock's record is gone. */
+  deleteRecord(name: string): Promise<void>
+  close(): Promise<void>
+}
+
+export async function mongoUnderTest(uri = testServerUri()): Promise<ProviderUnderTest> {
+  const url = withDatabase(uri, `t_${randomBytes(8).toString('hex')}`)
+  const client = await new MongoClient(url, { serverSelectionTimeoutMS: 20_000 }).connect()
+  const db = client.db()
+  return {
+    kind: 'mongodb',
+    options: { url },
+    provider: (name = 'here') => new NamedLocks(new MongoLockStore(db), holderIdentity(name)),
+    deleteRecord: async (name) => void (await db.collection<{ _id: string }>('shedLock').deleteOne({ _id: name })),
+    close: async () => {
+      await db.dropDatabase().catch(() => undefined)
+      await client.close()
+    },
+  }
+}
+
+export async function postgresUnderTest(): Promise<ProviderUnderTest> {
+  const server = await startPostgres({ durable: false })
+  const pool = new Pool({ connectionString: server.url, max: 10 })
+  pool.on('error', () => undefined)
+  return {
+    kind: 'postgres',
+    options: { url: server.url },
+    provider: (name = 'here') => new NamedLocks(new PostgresLockStore(pool), holderIdentity(name)),
+    deleteRecord: async (name) => void (await pool.query('DELETE FROM shedlock WHERE name = $1', [name])),
+    close: async () => {
+      await pool.end()
+      await server.stop()
+    },
+  }
+}
+
+export async function redisUnderTest(): Promise<ProviderUnderTest> {
+  const server = await startRedis({ persistence: 'none' })
+  const client = new Redis(server.url, { maxRetriesPerRequest: 1 })
+  client.on('error', () => undefined)
+  return {
+    kind: 'redis',
+    options: { url: server.url },
+    provider: (name = 'here') => new NamedLocks(new RedisLockStore(client), holderIdentity(name)),
+    deleteRecord: async (name) =>
+      void (await client.del(`job-lock:default:${name}`, `fence:{job-lock:default:${name}}`)),
+    close: async () => {
+      client.disconnect()
+      await server.stop()
+    },
+  }
+}
+
+export async function memoryUnderTest(): Promise<ProviderUnderTest> {
+  const store = new MemoryLockStore()
+  return {
+    kind: 'memory',
+    options: {},
+    provider: (name = 'here') => new NamedLocks(store, holderIdentity(name)),
+    deleteRecord: async () => undefined,
+    close: async () => undefined,
+  }
+}
+
+export const UNDER_TEST = {
+  mongodb: () => mongoUnderTest(),
+  postgres: postgresUnderTest,
+  redis: redisUnderTest,
+  memory: memoryUnderTest,
+} satisfies Record<Kind, () => Promise<ProviderUnderTest>>

@@ -1,0 +1,118 @@
+import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import { Redis } from 'ioredis'
+import { MongoClient } from 'mongodb'
+import { Pool } from 'pg'
+import { protocolClientOptions } from '../../../src/database/index.js'
+import { holderIdentity } from '../../../src/lock/named/acquisition.js'
+import { LockProviderUnavailable } from '../../../src/lock/named/errors.js'
+import { LockExecutor } from '../../../src/lock/named/lock-executor.js'
+import type { LockProvider, SimpleLock } from '../../../src/lock/named/lock-provider.js'
+import { NamedLocks } from '../../../src/lock/named/named-locks.js'
+import { openLockProvider } from '../../../src/lock/named/open-provider.js'
+import { MongoLockStore } from '../../../src/lock/named/providers/mongodb.js'
+import { PostgresLockStore } from '../../../src/lock/named/providers/postgres.js'
+import { RedisLockStore } from '../../../src/lock/named/providers/redis.js'
+import { startPostgres } from '../../../tools/servers/postgres.mjs'
+import { startRedis } from '../../../tools/servers/redis.mjs'
+import { eventually, testDatabase } from '../../support/database.js'
+import { TcpProxy } from '../../support/tcp-proxy.js'
+
+jest.setTimeout(240_000)
+
+const config = { name: 'down', lockAtMostFor: '1h' }
+
+const closing: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close()
+})
+
+/** Nothing is granted, and nothing is run. */
+async function grantsNothing(provider: LockProvider): Promise<void> {
+  const ran: string[] = []
+  const executed = new LockExecutor(provider).executeWithLock(() => ran.push('ran'), { ...config, name: 'other' })
+  await expect(executed).rejects.toThrow(LockProviderUnavailable)
+  expect(ran).toEqual([])
+}
+
+/** The server is back: granted at once, whatever became of what it was asked before. */
+const grantedAgain = (provider: LockProvider): Promise<SimpleLock> =>
+  eventually(async () => (await provider.lock(config)) ?? Promise.reject(new Error('it is held')), {
+    timeoutMs: 60_000,
+  })
+
+describe.each(['postgres', 'redis'])('a %s server that is killed', (kind) => {
+  test('grants nothing and says so, and grants again when it is back', async () => {
+    const server = kind === 'redis' ? await startRedis({ persistence: 'always' }) : await startPostgres()
+    closing.push(() => server.stop())
+    const provider = await openLockProvider({ url: server.url, env: {} })
+    closing.push(() => provider.close())
+    const held = (await provider.lock(config))!
+    await server.kill9()
+    await grantsNothing(provider)
+    await expect(held.extend('1h')).rejects.toThrow(LockProviderUnavailable)
+    await expect(held.unlock()).rejects.toThrow(/expected the (postgres|redis) lock provider to unlock 'down', got: /)
+    await server.restart()
+    // The lock is still there: the server wrote it to disk before it granted it.
+    expect(await eventually(() => provider.find('down'), { timeoutMs: 60_000 })).toMatchObject({ held: true })
+    expect(await held.unlock()).toBe(true)
+    expect((await grantedAgain(provider)).fence).toBeGreaterThan(held.fence)
+  })
+})
+
+describe('a server that does what it is asked and never says so', () => {
+  test('mongodb: the reply is lost with the connection', async () => {
+    const { uri, db, drop } = await testDatabase()
+    closing.push(drop)
+    const proxy = await TcpProxy.start(uri)
+    closing.push(() => proxy.stop())
+    const client = await new MongoClient(proxy.uri, { ...protocolClientOptions(9_000), retryWrites: false }).connect()
+    closing.push(() => client.close())
+    const provider = new NamedLocks(new MongoLockStore(client.db()), holderIdentity('cut'))
+    proxy.cutAfter('findAndModify')
+    await expect(provider.lock(config)).rejects.toThrow(LockProviderUnavailable)
+    // Granted, and nobody knows.
+    expect(await db.collection('shedLock').countDocuments({ lockedBy: /^cut~/ })).toBe(1)
+    proxy.refuse()
+    await grantsNothing(provider)
+    proxy.pass()
+    await grantedAgain(provider)
+  })
+
+  test('postgres: it waits for a row longer than we do', async () => {
+    const server = await startPostgres({ durable: false })
+    closing.push(() => server.stop())
+    const pool = new Pool({ connectionString: server.url })
+    closing.push(() => pool.end())
+    const provider = new NamedLocks(new PostgresLockStore(pool, { answerWithinMs: 500 }), holderIdentity('slow'))
+    await eventually(async () => await (await provider.lock(config))?.unlock())
+    const other = await pool.connect()
+    await other.query('BEGIN')
+    await other.query("SELECT 1 FROM shedlock WHERE name = 'down' FOR UPDATE")
+    await expect(provider.lock(config)).rejects.toThrow(/no answer within 500 ms; nothing was granted/)
+    await other.query('COMMIT')
+    other.release()
+    await eventually(async () => {
+      const { rows } = await pool.query(
+        "SELECT 1 FROM shedlock WHERE locked_by ~ '^slow~[^~]*$' AND lock_until > now()",
+      )
+      return rows.length === 1
+    })
+    await grantedAgain(provider)
+  })
+
+  test('redis: it is stopped', async () => {
+    const server = await startRedis({ persistence: 'none' })
+    closing.push(() => server.stop())
+    const client = new Redis(server.url)
+    closing.push(() => client.disconnect())
+    const provider = new NamedLocks(new RedisLockStore(client, { answerWithinMs: 500 }), holderIdentity('stopped'))
+    await eventually(async () => await (await provider.lock(config))?.unlock())
+    process.kill(server.pid!, 'SIGSTOP')
+    try {
+      await expect(provider.lock(config)).rejects.toThrow(LockProviderUnavailable)
+    } finally {
+      process.kill(server.pid!, 'SIGCONT')
+    }
+    await grantedAgain(provider)
+  })
+})

@@ -1,0 +1,164 @@
+import { describe, expect, test } from '@jest/globals'
+import type { Document } from 'mongodb'
+import { findCandidateDocuments } from '../../src/lock/candidates.js'
+import { Claims } from '../../src/lock/index.js'
+import { Share } from '../../src/lock/share.js'
+import { systemClock } from '../../src/time/index.js'
+import { useDatabase } from '../support/database.js'
+import { ago, claimer, lockedCollection, ManualClock, PHASE, put, TERMS } from './fixture.js'
+
+const NAMES = ['api-1~a', 'api-2~b', 'api-3~c', 'api-4~d']
+const documents = (n: number): Document[] => Array.from({ length: n }, (_, i) => ({ _id: `gateway-${i}` }))
+const idsOf = (lists: readonly (readonly Document[])[]) => lists.flat().map((document) => document['_id'] as string)
+
+function shareOf(self: string, replicas: readonly string[], clock = new ManualClock()) {
+  return { clock, share: new Share(() => ({ self, replicas }), clock) }
+}
+
+describe('the share of a replica', () => {
+  test('each document falls to exactly one of four, whatever the order of their lists; oldest first', () => {
+    const all = documents(1_000)
+    const parts = NAMES.map((self, i) => {
+      const replicas = [...NAMES.slice(i), ...NAMES.slice(0, i)]
+      return idsOf(shareOf(self, replicas).share.part(PHASE, [all], 500).takes)
+    })
+    expect(parts.flat().sort()).toEqual(idsOf([all]).sort())
+    for (const part of parts) {
+      expect(part.length).toBeGreaterThan(200)
+      expect(part.map((id) => Number(id.slice(8)))).toEqual(
+        [...part.map((id) => Number(id.slice(8)))].sort((a, b) => a - b),
+      )
+    }
+  })
+
+  test('who does not know of the newest replica yet disagrees about that one’s share only', () => {
+    const all = documents(1_000)
+    const before = new Set(idsOf(shareOf(NAMES[0]!, NAMES.slice(0, 3)).share.part(PHASE, [all], 500).takes))
+    const after = idsOf(shareOf(NAMES[0]!, NAMES).share.part(PHASE, [all], 500).takes)
+    expect(after.every((id) => before.has(id))).toBe(true)
+    expect(before.size - after.length).toBeLessThan(150)
+  })
+
+  test('alone: everything, and nothing is left to others', () => {
+    const all = documents(10)
+    expect(shareOf('a', ['a']).share.part(PHASE, [all], 5)).toMatchObject({ takes: [all], left: 0 })
+  })
+
+  test('what falls to another is left to it, and taken over when it still lies there a moment later', () => {
+    const { share, clock } = shareOf(NAMES[0]!, NAMES)
+    const others = documents(40).filter(
+      ({ _id }) => !idsOf(shareOf(NAMES[0]!, NAMES).share.part(PHASE, [[{ _id }]], 1).takes).length,
+    )
+    const first = share.part(PHASE, [others], 40)
+    expect(first).toMatchObject({ takes: [[]], left: others.length })
+    expect(first.againInMs).toBeGreaterThan(0)
+    clock.advance(first.againInMs)
+    const second = share.part(PHASE, [others], 40)
+    // The last ones, as their own replica begins with the first.
+    expect(idsOf(second.takes)).toEqual(idsOf([others]).reverse().slice(0, 16))
+    expect(second.left).toBe(others.length - 16)
+  })
+
+  test('where the other one was quicker the patience grows, where not the number grows', () => {
+    const { share, clock } = shareOf(NAMES[0]!, NAMES)
+    const all = documents(400)
+    const others = all.filter(
+      (document) => idsOf(shareOf(NAMES[0]!, NAMES).share.part(PHASE, [[document]], 1).takes).length === 0,
+    )
+    const { againInMs } = share.part(PHASE, [others], 400)
+    share.tookOver(16, 16)
+    expect(share.part(PHASE, [others], 400).againInMs).toBe(2 * againInMs)
+    share.tookOver(16, 0)
+    share.tookOver(32, 0)
+    clock.advance(againInMs)
+    expect(share.part(PHASE, [others], 400).takes.flat()).toHaveLength(64)
+  })
+})
+
+describe('claims that share', () => {
+  const database = useDatabase()
+
+  test('four replicas over one backlog: each document once, no candidate lost', async () => {
+    const collection = await lockedCollection(database.db)
+    await collection.insertMany(Array.from({ length: 2_000 }, () => ({ phase: PHASE })))
+    const { serverClock } = await claimer(collection)
+    // Its time stands still: nobody loses patience with the others, however slow the machine is.
+    const clock = new ManualClock()
+    const results = await Promise.all(
+      NAMES.map(async (self) => {
+        const standing = () => ({ self, replicas: NAMES })
+        const claims = new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, standing })
+        const won: unknown[] = []
+        let lost = 0
+        for (;;) {
+          const result = await claims.claimBatch(PHASE, 100)
+          won.push(...result.claimed.map(({ lease }) => String(lease.id)))
+          lost += result.lost
+          if (result.candidates === 0 && !result.more) return { won, lost }
+        }
+      }),
+    )
+    expect(results.map(({ lost }) => lost)).toEqual([0, 0, 0, 0])
+    expect(new Set(results.flatMap(({ won }) => won)).size).toBe(2_000)
+  })
+
+  test('a dead replica’s share is taken over, all of it', async () => {
+    const collection = await lockedCollection(database.db)
+    await collection.insertMany(Array.from({ length: 300 }, () => ({ phase: PHASE })))
+    const { serverClock } = await claimer(collection)
+    const clock = new ManualClock()
+    const standing = () => ({ self: NAMES[0]!, replicas: NAMES.slice(0, 2) })
+    const claims = new Claims({ collection, terms: () => TERMS, replica: NAMES[0]!, clock, serverClock, standing })
+    let won = 0
+    for (;;) {
+      const result = await claims.claimBatch(PHASE, 100)
+      won += result.claimed.length
+      if (result.left === 0) break
+      clock.advance(result.againInMs)
+    }
+    expect(won).toBe(300)
+  })
+})
+
+describe('ranges of candidates', () => {
+  const database = useDatabase()
+  const never = { random: () => 0, phase: PHASE }
+
+  test('new, unlocked and woken documents each have their part of a claim, whatever there is of the others', async () => {
+    const collection = await lockedCollection(database.db)
+    const many = (n: number, kind: string, fields: Document) =>
+      Array.from({ length: n }, (_, i) => ({ _id: `${kind}${i}` as never, phase: PHASE, ...fields }))
+    const epoch = { lockedAt: new Date(0), updatedAt: new Date(5) }
+    await collection.insertMany([
+      ...many(50, 'new', {}),
+      ...many(30, 'free', { lockedAt: new Date(0) }),
+      ...many(40, 'released', epoch),
+    ])
+    await put(collection, ...many(20, 'woken', { lockedAt: ago(60_000) }))
+    const { serverClock } = await claimer(collection)
+    const dueBound = serverClock.dueBound(TERMS.lockTimeoutMs)!
+    const found = await findCandidateDocuments(collection, TERMS, { ...never, limit: 40, dueBound })
+    expect(kinds(found.documents)).toEqual({ woken: 0, released: 20, new: 20 })
+    // It saw nothing but released ones behind the new: the next one looks for woken ones too.
+    expect(found.crowded).toBe(true)
+    const next = await findCandidateDocuments(collection, TERMS, { ...never, limit: 40, dueBound, crowded: true })
+    expect(kinds(next.documents)).toEqual({ woken: 10, released: 20, new: 10 })
+  })
+
+  const kinds = (found: readonly Document[]) => {
+    const count = (kind: string) => found.filter(({ _id }) => String(_id).startsWith(kind)).length
+    return { woken: count('woken'), released: count('released'), new: count('new') + count('free') }
+  }
+
+  test('a document that a chain has given back is claimed although new ones never end', async () => {
+    const collection = await lockedCollection(database.db)
+    await put(collection, { _id: 'given back', phase: PHASE, lockedAt: new Date(0), updatedAt: '$$NOW' })
+    const { claims } = await claimer(collection, { clock: systemClock })
+    for (let round = 0; ; round += 1) {
+      await collection.insertMany(Array.from({ length: 40 }, () => ({ phase: PHASE })))
+      const { claimed } = await claims.claimBatch(PHASE, 20)
+      if (claimed.some(({ lease }) => lease.id === 'given back')) break
+      expect(round).toBeLessThan(3)
+    }
+  })
+})
