@@ -11,6 +11,10 @@ if (major < 22 || (major === 22 && minor < 19)) {
   )
   process.exitCode = 1
 } else {
+  if (process.argv[2] === 'start') {
+    const { keepHeapLean } = await import('./start/lean-heap.js')
+    keepHeapLean(process.env)
+  }
   const { runCli } = await import('./run.js')
   const code = await runCli(process.argv.slice(2))
   if (code !== 0) process.exitCode = code

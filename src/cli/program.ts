@@ -2,7 +2,11 @@ import { Command } from 'commander'
 import { registerAdd } from './commands/add.js'
 import { registerCheck } from './commands/check.js'
 import { registerList } from './commands/list.js'
+import { registerLocks } from './commands/locks.js'
 import { registerRemove } from './commands/remove.js'
+import { registerRun } from './commands/run.js'
+import { registerRuns } from './commands/runs.js'
+import { registerSchedules } from './commands/schedules.js'
 import { registerSetLockTimeout } from './commands/set-lock-timeout.js'
 import { registerSetState } from './commands/set-state.js'
 import { registerShow } from './commands/show.js'
@@ -46,6 +50,10 @@ export async function buildProgram(argv: readonly string[], context: CliContext)
   registerRemove(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
+  registerLocks(program, context)
+  registerSchedules(program, context)
+  registerRun(program, context)
+  registerRuns(program, context)
   await registerDemo(program, argv)
   return program
 }

@@ -14,16 +14,33 @@ const KNOWN = new Set([
   'InvalidHandlers',
   'InvalidHostName',
   'InvalidLifecycle',
+  'InvalidLockConfig',
+  'InvalidLockProvider',
+  'InvalidSchedulerLocks',
+  'LockProviderUnavailable',
   'InvalidModuleOptions',
   'InvalidMongoUri',
+  'InvalidSchedule',
+  'InvalidSchedulesOptions',
   'InvalidSettings',
+  'InvalidTask',
+  'InvalidThread',
   'KeeperStuck',
   'MissingPackage',
   'NoDatabase',
   'NoScheduler',
   'ServerTooOld',
+  'UnknownTimeZone',
 ])
-const USAGE = new Set(['InvalidDocument', 'InvalidMongoUri', 'InvalidSettings'])
+const USAGE = new Set([
+  'InvalidDocument',
+  'InvalidLockConfig',
+  'InvalidLockProvider',
+  'InvalidSchedule',
+  'InvalidMongoUri',
+  'InvalidSettings',
+  'UnknownTimeZone',
+])
 
 export interface ReportOptions {
   /** With the stack, also of known errors (--log-level debug). */

@@ -8,10 +8,23 @@ export const DATABASE_SETTINGS: readonly SettingKey[] = [
   'dataDir',
   'connectTimeout',
   'lifecycles',
+  'doorbell',
   'log',
   'logLevel',
 ]
-export const START_SETTINGS: readonly SettingKey[] = [...DATABASE_SETTINGS, 'name', 'grace', 'http', 'httpHost']
+/** Settings of commands on named locks. */
+export const LOCK_SETTINGS: readonly SettingKey[] = ['locks', 'locksUrl', 'mode']
+export const START_SETTINGS: readonly SettingKey[] = [
+  ...DATABASE_SETTINGS,
+  'name',
+  'grace',
+  'workers',
+  'threads',
+  'threadMemory',
+  'blockedAfter',
+  'http',
+  'httpHost',
+]
 
 /** Adds a flag for each setting; the values are checked together with the environment, by `readSettings`. */
 export function addSettingOptions(command: Command, keys: readonly SettingKey[]): Command {

@@ -1,15 +1,18 @@
 import { resolve } from 'node:path'
 import { didYouMean, type Settings } from '../config/index.js'
 import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
-import { type Logger, OwnerClient, type RunnableLifecycle } from '../phases/index.js'
+import { type DoorbellMode, type Logger, OwnerClient, type RunnableLifecycle } from '../phases/index.js'
 import { UsageError } from './errors.js'
 import { lifecyclesFactory } from './load-lifecycles.js'
 
 /** A database and the lifecycles whose documents it holds. */
 export class Workspace {
+  private readonly owners: OwnerClient[] = []
+
   constructor(
     readonly connection: DatabaseConnection,
     readonly lifecycles: readonly RunnableLifecycle[],
+    private readonly doorbell: DoorbellMode = 'auto',
   ) {}
 
   get names(): string[] {
@@ -27,11 +30,15 @@ export class Workspace {
   }
 
   owner(lifecycle: RunnableLifecycle): OwnerClient {
-    return new OwnerClient(this.connection.db, lifecycle.model)
+    const owner = new OwnerClient(this.connection.db, lifecycle.model, { doorbell: this.doorbell })
+    this.owners.push(owner)
+    return owner
   }
 
-  close(): Promise<void> {
-    return this.connection.close()
+  /** Replicas have been told of what was written when it resolves. */
+  async close(): Promise<void> {
+    await Promise.all(this.owners.map((owner) => owner.flush()))
+    await this.connection.close()
   }
 }
 
@@ -60,7 +67,7 @@ export async function openWorkspace({ settings, cwd, env, logger }: WorkspaceOpt
       log: (message, fields) => (message.includes(ALPHA_NOTICE) ? logger.warn : logger.info)(message, fields),
     })
     try {
-      return new Workspace(connection, await factory(connection))
+      return new Workspace(connection, await factory(connection), settings.doorbell)
     } catch (error) {
       await connection.close()
       throw error

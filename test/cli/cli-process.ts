@@ -53,7 +53,7 @@ export class Running {
         if (!match) throw new Error(`expected ${pattern}, got:\n${this.out}\n${this.err}`)
         return match
       },
-      { timeoutMs: 20_000 },
+      { timeoutMs: 100_000 },
     )
   }
 }

@@ -4,10 +4,13 @@ import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { THINGS, useCliFolder } from './cli-process.js'
 
-jest.setTimeout(60_000)
+jest.setTimeout(240_000)
 
-const HELD = { lockedAt: new Date(Date.now() + 60_000), lockedBy: 'api~5f3a9c#7.2' }
-const ASLEEP = { lockedAt: new Date(Date.now() + 60_000), progress: { waitingFor: 'rain', waitingSince: new Date() } }
+const HELD = { lockedAt: new Date(Date.now() + 3_600_000), lockedBy: 'api~5f3a9c#7.2' }
+const ASLEEP = {
+  lockedAt: new Date(Date.now() + 3_600_000),
+  progress: { waitingFor: 'rain', waitingSince: new Date() },
+}
 
 describe('the commands on documents', () => {
   const database = useDatabase()
@@ -210,5 +213,32 @@ describe('the commands on documents', () => {
     expect(shown.out).toMatch(/With the same _id .*\n {2}runtime-domain shop: Created\. Rests in Created/)
     const other = await folder().run(['show', 'shop', '--lifecycle', 'runtime-domain'], env)
     expect(other.out).toMatch(/^runtime-domain shop: Created/)
+  })
+})
+
+describe('the commands that give replicas something to do', () => {
+  const database = useDatabase()
+  const folder = useCliFolder()
+
+  test('ring before they end, unless they are told not to', async () => {
+    const { db } = database
+    const doorbell = await db.createCollection('phaselock.doorbell', { capped: true, size: 65_536 })
+    await doorbell.insertOne({ lifecycles: [] })
+    const run = (args: readonly string[]) =>
+      folder().run(args, { MONGODB_URI: database.uri, PHASELOCK_LIFECYCLES: THINGS })
+    for (const args of [
+      ['add', 'thing', '{"_id": "a"}'],
+      ['set-state', 'a', 'Deleted'],
+      ['wake', 'a'],
+      ['add', 'thing', '{"_id": "b"}', '--doorbell', 'off'],
+    ]) {
+      expect(await run(args)).toMatchObject({ code: 0 })
+    }
+    const rung = await doorbell.find({ by: { $exists: true } }, { projection: { _id: 0, by: 0, at: 0 } }).toArray()
+    expect(rung).toEqual([
+      { lifecycles: ['thing'], phases: ['Creating'] },
+      { lifecycles: ['thing'] },
+      { lifecycles: ['thing'] },
+    ])
   })
 })

@@ -18,24 +18,28 @@ function faults(args: readonly string[]): Promise<{ code: number | null; out: st
 
 describe('phaselock demo --faults', () => {
   test('a random fault every second: nothing is lost, repeated, overlapping or stuck', async () => {
-    const { code, out, err } = await faults(['--minutes', '0.5', '--seed', '1', '--json'])
-    expect(out === '' ? err : '').toBe('')
-    const result = JSON.parse(out) as FaultsResult
-    expect({ ...result, err: result.off?.length === 0 ? '' : err }).toMatchObject({
-      off: [],
-      lost: 0,
-      repeated: 0,
-      overlapping: 0,
-      stuck: 0,
-      crashed: 0,
-      seed: 1,
-    })
-    expect(code).toBe(0)
-    expect(result.documents).toBeGreaterThan(20)
-    expect(Object.values(result.faults).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(20)
-    for (const kind of ['databaseKilled', 'databaseBlackholed', 'replicaPaused', 'replicaKilled'] as const)
-      expect(result.faults).toHaveProperty(kind)
-  }, 240_000)
+    // On a machine that is busy with other things some faults find nothing to strike: then another run, which must be as clean.
+    let struck = 0
+    for (let tries = 0; tries < 3 && struck <= 20; tries += 1) {
+      const { code, out, err } = await faults(['--minutes', '0.5', '--seed', '1', '--json'])
+      expect(out === '' ? err : '').toBe('')
+      const result = JSON.parse(out) as FaultsResult
+      expect({ ...result, err: result.off?.length === 0 ? '' : err }).toMatchObject({
+        off: [],
+        lost: 0,
+        repeated: 0,
+        overlapping: 0,
+        stuck: 0,
+        crashed: 0,
+        seed: 1,
+      })
+      expect(code).toBe(0)
+      const kinds = ['databaseKilled', 'databaseBlackholed', 'replicaPaused', 'replicaKilled'] as const
+      const isWhole = result.documents > 20 && kinds.every((kind) => kind in result.faults)
+      struck = isWhole ? Object.values(result.faults).reduce((sum, count) => sum + count, 0) : 0
+    }
+    expect(struck).toBeGreaterThan(20)
+  }, 900_000)
 
   test('refuses settings that it does not know', async () => {
     for (const args of [

@@ -59,20 +59,32 @@ const isAlive = (pid: number) => {
 const SMALL: readonly string[] = ['--documents', '150']
 const FULL: readonly string[] = []
 
+/** How often the demo may run: what is about time, or isn't set up in time, is spoilt by a machine that is busy with other things. */
+const TRIES = 4
+
 describe('phaselock demo', () => {
   test('three replicas, one killed, one stopped, one paused: every recorded step happened once', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'phaselock-demo-test-'))
     try {
-      const { code, out, err } = await demo(['--json', '--ledger', join(folder, 'ledger.jsonl')])
-      const result = JSON.parse(out) as DemoResult
-      expect({ ...result, err: result.off.length > 0 ? err : '' }).toMatchObject({
+      let run: Run
+      let result: DemoResult
+      let tries = 0
+      do {
+        tries += 1
+        run = await demo(['--json', '--ledger', join(folder, 'ledger.jsonl')])
+        result = JSON.parse(run.out) as DemoResult
+        // In each of its runs, also in one that could not show all.
+        const none = { repeated: 0, overlapping: 0 }
+        expect(Object.assign({ ...none }, result, { err: run.err })).toMatchObject(none)
+      } while (run.code !== 0 && tries < TRIES)
+      expect({ ...result, err: run.code === 0 ? '' : run.err }).toMatchObject({
         off: [],
         lost: 0,
         repeated: 0,
         overlapping: 0,
         refusedLateWritesOfOthers: 0,
       })
-      expect(code).toBe(0)
+      expect(run.code).toBe(0)
       expect(result.documents).toBeGreaterThanOrEqual(300)
       expect(result.refusedLateWrites).toBeGreaterThanOrEqual(1)
       expect(result.recoverySeconds).toBeLessThanOrEqual(result.lockTimeoutSeconds + 2)
@@ -83,7 +95,7 @@ describe('phaselock demo', () => {
     } finally {
       await rm(folder, { recursive: true, force: true })
     }
-  }, 150_000)
+  }, 600_000)
 
   test.each<[string, readonly ('repeated' | 'overlapping')[], readonly string[]]>([
     ['unlock-by-id', ['repeated', 'overlapping'], FULL],
@@ -93,16 +105,22 @@ describe('phaselock demo', () => {
   ] as const)(
     'without a protection a figure goes wrong: --break %s',
     async (protection, figures, size) => {
-      const { code, out, err } = await demo(['--json', '--break', protection, ...size])
-      const result = JSON.parse(out) as DemoResult
+      let run: Run
+      let result: DemoResult
+      let tries = 0
+      do {
+        tries += 1
+        run = await demo(['--json', '--break', protection, ...size])
+        result = JSON.parse(run.out) as DemoResult
+      } while (!figures.some((figure) => result[figure] > 0) && tries < TRIES)
       expect(result).toMatchObject({ broken: protection })
-      expect({ wrong: figures.filter((figure) => result[figure] > 0).length > 0, result, err }).toMatchObject({
+      expect({ wrong: figures.some((figure) => result[figure] > 0), result, err: run.err }).toMatchObject({
         wrong: true,
       })
       expect(result.off.join()).toMatch(/repeated|overlapping/)
-      expect(code).toBe(1)
+      expect(run.code).toBe(1)
     },
-    120_000,
+    600_000,
   )
 
   test('interrupted or killed, it leaves no process behind', async () => {
@@ -126,9 +144,9 @@ describe('phaselock demo', () => {
       })
       expect(code).toBe(exitCode)
       expect(replicas.length).toBeGreaterThanOrEqual(2)
-      await eventually(() => replicas.filter(isAlive).length === 0)
+      await eventually(() => replicas.filter(isAlive).length === 0, { timeoutMs: 60_000 })
     }
-  }, 60_000)
+  }, 240_000)
 
   test('refuses a protection that it does not know', async () => {
     const { code, err } = await demo(['--break', 'nothing'])

@@ -27,7 +27,8 @@ describe('docs/cli.md', () => {
 
   test('lists every metric', async () => {
     const { registry, watch } = replicaMetrics({ db: undefined as never, lifecycles: [], processMetrics: false })
-    watch({ status: () => ({ identity: 'x', notReady: [], held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0 }) })
+    const counts = { held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0 }
+    watch({ status: () => ({ identity: 'x', notReady: [], ...counts, doorbell: 'off' }) })
     const text = await page()
     for (const { name } of registry.getMetricsAsArray()) expect(text).toContain(`\`${name}`)
   })

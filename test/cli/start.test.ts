@@ -10,7 +10,7 @@ import { apiGatewayLifecycles } from '../../src/tasks/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { ROOT, type Running, THINGS, useCliFolder } from './cli-process.js'
 
-jest.setTimeout(60_000)
+jest.setTimeout(240_000)
 
 const uriOf = async (replica: Running) => (await replica.printed(/^ {2}mongodb +(\S+)$/m))[1]!
 const identityOf = async (replica: Running) => (await replica.printed(/^ {2}replica +(\S+)$/m))[1]!
@@ -58,16 +58,18 @@ describe('phaselock start on a server', () => {
   const folder = useCliFolder()
   const env = () => ({ MONGODB_URI: database.uri, PHASELOCK_LIFECYCLES: THINGS })
 
-  async function withSlowStep(replica: Running, slowMs: number): Promise<void> {
+  /** A step that runs until the test says go. */
+  async function withSlowStep(replica: Running): Promise<void> {
     await replica.printed(/is running/)
-    await database.db.collection('Thing').insertOne({ phase: 'Creating', slowMs })
+    await database.db.collection('Thing').insertOne({ phase: 'Creating', waitsForGo: true })
     await eventually(async () => (await database.db.collection('Began').countDocuments()) === 1)
   }
 
   test('--http: alive, ready, measured; 503 while it stops; a step within the grace is recorded', async () => {
-    const replica = folder().phaselock(['start', '--http', '0', '--http-host', '127.0.0.1', '--log', 'json'], {
+    const args = ['start', '--http', '0', '--http-host', '127.0.0.1', '--log', 'json', '--grace', '1m']
+    const replica = folder().phaselock(args, {
       ...env(),
-      THING_LOCK_TIMEOUT: '3s', // shorter than the default: the connection's timeouts follow it
+      THING_LOCK_TIMEOUT: '9s', // shorter than the default: the connection's timeouts follow it
     })
     const [, url] = await replica.printed(/^ {2}http +(http:\S+)\/livez/m)
     expect((await fetch(`${url}/livez`)).status).toBe(200)
@@ -75,7 +77,7 @@ describe('phaselock start on a server', () => {
     expect(await (await fetch(`${url}/metrics`)).text()).toMatch(
       /^phaselock_documents_due\{lifecycle="thing",phase="Creating"\} 0$/m,
     )
-    await withSlowStep(replica, 1_500)
+    await withSlowStep(replica)
     replica.child.kill('SIGTERM')
     const ready = await eventually(async () => {
       const response = await fetch(`${url}/readyz`)
@@ -83,14 +85,19 @@ describe('phaselock start on a server', () => {
       return response
     })
     expect(await ready.json()).toMatchObject({ error: { replica: { reasons: ['stopping'] } } })
+    await database.db.collection('Go').insertOne({})
     expect(await replica.exited).toBe(0)
     expect(await database.db.collection('Thing').findOne()).toMatchObject({ phase: 'Created' })
     for (const line of replica.err.trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level')
+    // Lines that work as they stand.
+    expect(replica.out).toMatch(
+      /^ {2}phaselock add thing --lifecycles '\S+' && phaselock list thing --lifecycles '\S+'$/m,
+    )
   })
 
   test('a second SIGINT exits at once with 130; the same one coming twice, as under npm, does not', async () => {
     const replica = folder().phaselock(['start', '--grace', '1m'], env())
-    await withSlowStep(replica, 60_000)
+    await withSlowStep(replica)
     replica.child.kill('SIGINT')
     await replica.printed(/SIGINT: no more claims/, 'err')
     replica.child.kill('SIGINT')

@@ -6,7 +6,9 @@ import { examples } from './document-command.js'
 export function registerStart(program: Command, context: CliContext): void {
   const command = program
     .command('start')
-    .description('run one replica until SIGTERM or SIGINT (Ctrl-C); more of them share the work')
+    .description(
+      'run one replica, or several with --workers, until SIGTERM or SIGINT (Ctrl-C); more of them share the work',
+    )
     .option('--json', 'print where everything is as one JSON value on one line')
     .action(async (options: Options) => {
       const { settings, logger } = await settle(context, options, 'info')
@@ -19,6 +21,7 @@ export function registerStart(program: Command, context: CliContext): void {
     examples(
       'start',
       'start --http 8080 --log json',
+      'start --workers auto --http 8080',
       'start --lifecycles ./my-lifecycles.js',
       'start --uri mongodb://db.example:27017/shop --name worker-1 --grace 30s',
     ),

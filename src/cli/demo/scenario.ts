@@ -29,6 +29,8 @@ const MOST_UNCLAIMED = 5
 const FEED = 20
 const MOST_FED = 1.5
 const STRIKE_WITHIN_MS = 20_000
+/** Without a protection what is waited for may never come, and nothing depends on it. */
+const BROKEN_STRIKE_WITHIN_MS = 7_000
 /** For commands that a replica had sent before it was hit to arrive at the server. */
 const IN_FLIGHT_MS = 200
 const LATE_WRITES_WITHIN_MS = 8_000
@@ -172,7 +174,7 @@ export class Scenario {
         most = Math.max(most, held.length)
         return held.length >= enough && held
       },
-      { forMs: this.seesHolders ? STRIKE_WITHIN_MS : STRIKE_WITHIN_MS / 3, everyMs: 10 },
+      { forMs: this.parts.broken ? BROKEN_STRIKE_WITHIN_MS : STRIKE_WITHIN_MS, everyMs: 10 },
     )
     if (!found) this.missed(`replica ${replica.name} to have ${enough} ${what}`, `${most} at most`)
     return found ?? []

@@ -5,7 +5,7 @@ import { ScheduleModule } from '@nestjs/schedule'
 import type { Settings } from '../../config/index.js'
 import { PhaselockModule } from '../../nest/index.js'
 import { type Logger, Replica } from '../../phases/index.js'
-import { loadTelemetryHttp, type ReplicaMetrics, replicaMetrics } from '../../telemetry/index.js'
+import { loadTelemetryHttp, type ReplicaMetrics, replicaMetrics, type TelemetrySources } from '../../telemetry/index.js'
 import { PortUnavailable } from '../errors.js'
 import type { Workspace } from '../workspace.js'
 import { nestLog } from './nest-log.js'
@@ -15,6 +15,7 @@ export interface RunningApp {
   readonly replica: Replica
   /** `http://host:port` when the web server runs. */
   readonly http: string | undefined
+  readonly metrics: ReplicaMetrics | undefined
   close(): Promise<void>
 }
 
@@ -24,9 +25,16 @@ class ReplicaApp {}
  * Boots the Nest application that runs one replica; with `settings.http` also its web server.
  * @throws PortUnavailable, MissingPackage and what PhaselockModule throws
  */
-export async function bootApp(workspace: Workspace, settings: Settings, logger: Logger): Promise<RunningApp> {
+export async function bootApp(
+  workspace: Workspace,
+  settings: Settings,
+  logger: Logger,
+  { measured = false }: { readonly measured?: boolean } = {},
+): Promise<RunningApp> {
   const { connection, lifecycles } = workspace
-  const metrics = settings.http === undefined ? undefined : replicaMetrics({ db: connection.db, lifecycles, logger })
+  const serves = settings.http !== undefined
+  const about = { db: connection.db, lifecycles, logger, documents: serves }
+  const metrics = serves || measured ? replicaMetrics(about) : undefined
   let replica: Replica | undefined
   const imports: DynamicModule[] = [
     ScheduleModule.forRoot(),
@@ -35,26 +43,47 @@ export async function bootApp(workspace: Workspace, settings: Settings, logger: 
       lifecycles,
       name: settings.name,
       grace: `${settings.grace}ms`,
+      doorbell: settings.doorbell,
+      threads: settings.threads,
+      threadMemoryMb: settings.threadMemory,
+      blockedAfter: `${settings.blockedAfter}ms`,
       logger,
       observer: metrics?.observer,
     }),
   ]
-  if (metrics) imports.push(await telemetry(metrics, () => replica?.status().notReady ?? ['starting']))
+  if (metrics && serves) {
+    const notReady = () => replica?.status().notReady ?? ['starting']
+    imports.push(await telemetry({ registry: metrics.registry, notReady }))
+  }
   const root: DynamicModule = { module: ReplicaApp, imports }
   const options = { logger: nestLog(logger), abortOnError: false }
-  const app = metrics
+  const app = serves
     ? await NestFactory.create(root, options)
     : await NestFactory.createApplicationContext(root, options)
   const running = app.get(Replica)
   replica = running
   metrics?.watch(running)
   const http = isServer(app) ? await listen(app, settings) : undefined
-  return { replica: running, http, close: () => app.close() }
+  return { replica: running, http, metrics, close: () => app.close() }
 }
 
-async function telemetry({ registry }: ReplicaMetrics, notReady: () => readonly string[]): Promise<DynamicModule> {
+/**
+ * The web server alone, for replicas that run in other processes.
+ * @throws PortUnavailable, MissingPackage
+ */
+export async function serveTelemetry(
+  sources: TelemetrySources,
+  settings: Settings,
+  logger: Logger,
+): Promise<{ http: string; close(): Promise<void> }> {
+  const root: DynamicModule = { module: ReplicaApp, imports: [await telemetry(sources)] }
+  const app = await NestFactory.create(root, { logger: nestLog(logger), abortOnError: false })
+  return { http: await listen(app, settings), close: () => app.close() }
+}
+
+async function telemetry(sources: TelemetrySources): Promise<DynamicModule> {
   const { TelemetryHttpModule } = await loadTelemetryHttp()
-  return TelemetryHttpModule.forRoot({ registry, notReady })
+  return TelemetryHttpModule.forRoot(sources)
 }
 
 const isServer = (app: INestApplicationContext): app is INestApplication => 'listen' in app

@@ -1,26 +1,32 @@
 import { ALPHA_NOTICE, type DatabaseConnection, redactUri } from '../../database/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import type { Output } from '../output.js'
-import { pasteLines } from './paste-lines.js'
+import { pasteLines, shellQuoted } from './paste-lines.js'
 
 /** What a replica that has started tells of itself. */
 export interface Started {
   readonly version: string
-  readonly identity: string
+  /** Of the replica in this process; undefined: it has workers. */
+  readonly identity: string | undefined
+  /** The replicas in processes of their own. */
+  readonly workers?: readonly string[] | undefined
   readonly connection: DatabaseConnection
   readonly models: readonly LifecycleModel[]
+  /** The module that was named with `--lifecycles`: other commands need it too. */
+  readonly module: string | undefined
   /** `http://host:port` when the web server runs. */
   readonly http: string | undefined
 }
 
 /** Prints where everything is, and lines to paste that show it at work. */
 export function printBanner(output: Output, started: Started, json: boolean): void {
-  const { version, identity, connection, models, http } = started
+  const { version, identity, workers, connection, models, module, http } = started
   const lines = pasteLines(connection, models[0]!)
   if (json) {
     output.json({
       version,
-      identity,
+      identity: identity ?? null,
+      ...(workers && { workers }),
       database: connection.db.databaseName,
       uri: redactUri(connection.uri),
       source: connection.source,
@@ -33,7 +39,7 @@ export function printBanner(output: Output, started: Started, json: boolean): vo
   }
   const engine = connection.source === 'embedded' ? ` (${ALPHA_NOTICE})` : ''
   const rows: [string, string][] = [
-    ['replica', identity],
+    workers ? ['workers', `${workers.length}: ${workers.join(', ')}`] : ['replica', identity ?? ''],
     ['data', connection.dataPath ? `${connection.dataPath}${engine}` : 'on the server'],
     ['mongodb', redactUri(connection.uri)],
     ['database', connection.db.databaseName],
@@ -48,6 +54,7 @@ export function printBanner(output: Output, started: Started, json: boolean): vo
   output.line(`With mongosh (${lines.mongosh}):`)
   for (const line of lines.inMongosh) output.line(`  ${line}`)
   output.line('Or with the command line:')
-  output.line(`  phaselock add ${models[0]!.name} && phaselock list ${models[0]!.name}`)
+  const of = `${models[0]!.name}${module === undefined ? '' : ` --lifecycles ${shellQuoted(module)}`}`
+  output.line(`  phaselock add ${of} && phaselock list ${of}`)
   output.line()
 }

@@ -45,4 +45,5 @@ export function pasteLines(connection: Pick<DatabaseConnection, 'uri' | 'db'>, m
   }
 }
 
-const shellQuoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`
+/** One word of a POSIX shell. */
+export const shellQuoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`

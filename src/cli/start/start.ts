@@ -6,7 +6,9 @@ import { packageVersion } from '../package-version.js'
 import { openWorkspace } from '../workspace.js'
 import { printBanner } from './banner.js'
 import { consoleToLog } from './console-lines.js'
+import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
+import { type Supervisor, supervise } from './workers/supervise.js'
 
 export interface StartOptions extends CliContext {
   readonly settings: Settings
@@ -17,21 +19,36 @@ export interface StartOptions extends CliContext {
 const PACKAGES = ['@nestjs/common', '@nestjs/core', '@nestjs/schedule', 'reflect-metadata', 'rxjs']
 
 /**
- * Runs one replica until it is asked to stop, and stops it in order (docs/lock-protocol.md, shutdown). Resolves when all is
- * closed; a stop before it has begun to work ends it at once.
+ * Runs one replica, or several in processes of their own, until it is asked to stop, and stops in order (docs/lock-protocol.md,
+ * shutdown). Resolves when all is closed; a stop before it has begun to work ends it at once.
  */
 export async function start(options: StartOptions): Promise<void> {
-  const { logger, output } = options
-  requirePackages('phaselock start', PACKAGES)
+  const { logger, output, settings } = options
+  if (settings.http !== undefined) requirePackages('phaselock start --http', PACKAGES)
   consoleToLog(logger)
-  const signals = new StopSignals(logger).listen().watchParent(options.env)
+  let crew: Supervisor | undefined
+  const exitNow = (code: number) => {
+    crew?.kill()
+    process.exit(code)
+  }
+  const signals = new StopSignals(logger, undefined, exitNow).listen().watchParent(options.env)
   process.on('unhandledRejection', (error) =>
     logger.error(`a promise was rejected and nobody looked: ${String(error)}; some handler doesn't await it`, {
       error,
     }),
   )
-  const running = await Promise.race([run(options), signals.stopped])
-  if (typeof running === 'string') return
+  let isOver = false
+  const onCrew = (made: Supervisor) => {
+    crew = made
+    if (isOver) void made.stop() // so that it starts nobody
+  }
+  const work = settings.workers > 1 ? supervise(options, onCrew) : run(options)
+  const running = await Promise.race([work, signals.stopped])
+  if (typeof running === 'string') {
+    isOver = true
+    work.catch(() => undefined)
+    return crew?.stop()
+  }
   await signals.stopped
   await running.stop()
   if (!options.json) output.line('stopped')
@@ -40,27 +57,15 @@ export async function start(options: StartOptions): Promise<void> {
 async function run(options: StartOptions): Promise<{ stop(): Promise<void> }> {
   const { settings, logger, output } = options
   const workspace = await openWorkspace(options)
-  try {
-    const { bootApp } = await import('./app.js')
-    const app = await bootApp(workspace, settings, logger)
-    const started = {
-      version: await packageVersion(),
-      identity: app.replica.identity,
-      connection: workspace.connection,
-      models: workspace.lifecycles.map((lifecycle) => lifecycle.model),
-      http: app.http,
-    }
-    printBanner(output, started, options.json)
-    const stop = async () => {
-      await app.close()
-      await workspace.close()
-      const left = app.replica.status().held
-      const note = left > 0 ? `; ${left} documents keep their leases: their steps had not ended` : ''
-      logger.info(`stopped${note}`)
-    }
-    return { stop }
-  } catch (error) {
-    await workspace.close()
-    throw error
+  const running = await runReplica(workspace, settings, logger)
+  const started = {
+    version: await packageVersion(),
+    identity: running.replica.identity,
+    connection: workspace.connection,
+    models: workspace.lifecycles.map((lifecycle) => lifecycle.model),
+    module: settings.lifecycles,
+    http: running.http,
   }
+  printBanner(output, started, options.json)
+  return running
 }

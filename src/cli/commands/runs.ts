@@ -1,0 +1,84 @@
+import type { Command } from 'commander'
+import type { RunStatistics, StoredRun } from '../../schedules/index.js'
+import { formatMs } from '../../time/index.js'
+import type { CliContext, Options } from '../context.js'
+import { NotFound, UsageError } from '../errors.js'
+import { examples, withDatabase } from './document-command.js'
+import { overText } from './run.js'
+import { limitFrom, onSchedules, timeText } from './schedules.js'
+
+const PHASES: readonly string[] = ['Queued', 'Running', 'Completed', 'Failed', 'Skipped', 'Missed']
+/** Of the counters' trend. */
+const DAYS_SHOWN = 7
+
+export function registerRuns(program: Command, context: CliContext): void {
+  const command = program
+    .command('runs')
+    .description("a schedule's runs, the latest first, and what they come to")
+    .argument('<schedule>', 'its id')
+    .option('--phase <phase>', 'only those in this phase: Queued, Running, Completed, Failed, Skipped or Missed')
+    .option('--limit <n>', 'at most so many, 1 to 10000', limitFrom, 20)
+    .option('--lines', "with each run's log lines")
+    .option('--timezone <zone>', 'of the hours and days in the statistics (default: UTC)')
+    .action((id: string, options: Options) => runs(context, id, options))
+  withDatabase(command).addHelpText(
+    'after',
+    examples('runs repo_sync_42', 'runs repo_sync_42 --phase Failed --lines', 'runs repo_sync_42 --json'),
+  )
+}
+
+async function runs(context: CliContext, id: string, options: Options): Promise<void> {
+  const { limit, phase, timezone } = options as { limit: number; phase?: StoredRun['phase']; timezone?: string }
+  if (phase !== undefined && !PHASES.includes(phase))
+    throw new UsageError(`--phase: expected one of ${PHASES.join(', ')}, got '${phase}'`)
+  const [found, statistics] = await onSchedules(context, options, async (schedules) => {
+    const all = await Promise.all([schedules.runs(id, { limit, phase }), schedules.statistics(id, { timezone })])
+    if (all[1].runs === 0 && !(await schedules.get(id)))
+      throw new NotFound(`there is no schedule '${id}'; see: phaselock schedules`)
+    return all
+  })
+  if (options['json']) return context.output.json({ statistics, runs: found })
+  if (found.length === 0) context.output.line(`no ${phase ? `${phase} ` : ''}runs of ${id}`)
+  else {
+    context.output.table(
+      ['due', 'trigger', 'try', 'by', 'ended'],
+      found.map((run) => [
+        timeText(run.scheduledFor),
+        run.requestedBy ? `${run.trigger} (${run.requestedBy})` : run.trigger,
+        `${run.attempt ?? 1}${run.lost ? `+${run.lost} lost` : ''}`,
+        run.by ?? '-',
+        `${overText(run)}${countersText(run)}`,
+      ]),
+    )
+  }
+  if (options['lines']) {
+    for (const run of found)
+      for (const line of run.log ?? []) context.output.line(`${timeText(line.at)} ${line.message}`)
+  }
+  for (const line of statisticsLines(statistics)) context.output.line(line)
+}
+
+function countersText({ counters }: StoredRun): string {
+  const all = Object.entries(counters ?? {}).map(([name, value]) => `${name} ${value}`)
+  return all.length > 0 ? ` (${all.join(', ')})` : ''
+}
+
+function statisticsLines(statistics: RunStatistics): string[] {
+  const { runs: count, byOutcome, successRate, meanMs, p95Ms, failuresByError, failuresByHour, lost } = statistics
+  if (count === 0) return []
+  const outcomes = Object.entries(byOutcome).map(([outcome, n]) => `${outcome} ${n}`)
+  const lines = [
+    `${count} runs: ${outcomes.join(', ')}, open ${statistics.open}${lost > 0 ? `; tries lost ${lost}` : ''}`,
+  ]
+  if (successRate !== null) lines.push(`success rate ${(successRate * 100).toFixed(1)} %`)
+  if (meanMs !== null && p95Ms !== null) lines.push(`took ${formatMs(meanMs)} on average, p95 ${formatMs(p95Ms)}`)
+  for (const { error, count: n, last } of failuresByError)
+    lines.push(`failed ${n} times: ${error}, last ${timeText(last)}`)
+  const hours = failuresByHour.flatMap((n, hour) => (n > 0 ? [`${String(hour).padStart(2, '0')}h ${n}`] : []))
+  if (hours.length > 0) lines.push(`failures by hour: ${hours.join(', ')}`)
+  for (const { day, runs, counters } of statistics.trend.slice(-DAYS_SHOWN)) {
+    const sums = Object.entries(counters).map(([name, sum]) => `, ${name} ${sum}`)
+    if (sums.length > 0) lines.push(`${day}: ${runs} Completed${sums.join('')}`)
+  }
+  return lines
+}

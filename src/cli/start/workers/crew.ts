@@ -1,0 +1,157 @@
+import type { Logger } from '../../../phases/index.js'
+import { type Clock, formatMs, sleep, systemClock } from '../../../time/index.js'
+import { CliError, type ExitCode } from '../../errors.js'
+import { RestartPause } from './restart-pause.js'
+import { type WorkerEnd, type WorkerFailure, WorkerLink } from './worker-link.js'
+import type { WorkerConfig } from './worker-messages.js'
+
+/** A worker couldn't start when the command began. */
+export class WorkerFailed extends CliError {
+  override readonly name = 'WorkerFailed'
+  override readonly exitCode: ExitCode
+  constructor(
+    readonly worker: string,
+    { message, exitCode }: Pick<WorkerFailure, 'message' | 'exitCode'>,
+  ) {
+    super(`worker ${worker} could not start: ${message}`)
+    this.exitCode = exitCode as ExitCode
+  }
+}
+
+export interface CrewOptions {
+  readonly workers: readonly { readonly name: string; readonly config: WorkerConfig }[]
+  readonly env: NodeJS.ProcessEnv
+  readonly logger: Logger
+  readonly clock?: Clock | undefined
+}
+
+interface Worker {
+  readonly name: string
+  readonly config: WorkerConfig
+  readonly pause: RestartPause
+  link: WorkerLink | undefined
+}
+
+/** The workers of one supervisor: started, started again when they end by themselves, stopped together. */
+export class Crew {
+  /** Workers that had ended and were started again. */
+  restarts = 0
+  private readonly workers: readonly Worker[]
+  private readonly stopping = new AbortController()
+  private readonly watched: Promise<void>[] = []
+
+  constructor(private readonly options: CrewOptions) {
+    const { clock = systemClock } = options
+    this.workers = options.workers.map((one) => ({ ...one, pause: new RestartPause(clock), link: undefined }))
+  }
+
+  /**
+   * Starts all; resolves when all work: true, or were stopped before: false. The first one goes ahead: what keeps one from
+   * starting would keep all, and is said once; what it creates (indexes) is there for the others.
+   * @throws WorkerFailed
+   */
+  async start(): Promise<boolean> {
+    const [first, ...others] = this.workers
+    await this.begin(first!)
+    await Promise.all(others.map((worker) => this.begin(worker)))
+    return !this.stopping.signal.aborted
+  }
+
+  get size(): number {
+    return this.workers.length
+  }
+
+  /** Those that work now, by their names. */
+  get working(): Map<string, WorkerLink> {
+    return new Map(this.workers.flatMap(({ name, link }) => (link?.identity ? [[name, link]] : [])))
+  }
+
+  /** Why not all of them are ready, each reason with its worker's name. */
+  async notReady(): Promise<string[]> {
+    const reasons = await Promise.all(
+      this.workers.map(async ({ name, link }) => {
+        if (this.stopping.signal.aborted) return [`${name}: stopping`]
+        if (!link?.identity) return [`${name}: not running`]
+        const said = (await link.ask('readiness')) ?? ['no answer']
+        return said.map((reason) => `${name}: ${reason}`)
+      }),
+    )
+    return reasons.flat()
+  }
+
+  /** What those say that answer. */
+  async metrics(): Promise<(readonly unknown[])[]> {
+    const answers = await Promise.all([...this.working.values()].map((link) => link.ask('metrics')))
+    return answers.filter((answer) => answer !== undefined)
+  }
+
+  /** SIGTERM to all, SIGKILL to what is there still after `mostMs`. Resolves when all have ended. */
+  async stop(mostMs: number): Promise<void> {
+    this.stopping.abort()
+    for (const { link } of this.workers) link?.stop()
+    const over = new AbortController()
+    const all = [...this.watched, ...this.workers.map(({ link }) => link?.ended)]
+    const ended = Promise.all(all).then(() => over.abort())
+    await sleep(mostMs, { signal: over.signal })
+    if (!over.signal.aborted) {
+      this.options.logger.error(`workers had not ended after ${formatMs(mostMs)}: killed; leases end by themselves`)
+      this.kill()
+    }
+    await ended
+  }
+
+  kill(): void {
+    for (const { link } of this.workers) link?.kill()
+  }
+
+  private async begin(worker: Worker): Promise<void> {
+    if (this.stopping.signal.aborted) return
+    const link = this.launch(worker)
+    await link.settled
+    if (link.identity !== undefined) this.watched.push(this.watch(worker, link))
+    else {
+      const end = await link.ended
+      if (this.stopping.signal.aborted) return
+      throw new WorkerFailed(worker.name, end.failure ?? { message: `it ended with ${described(end)}`, exitCode: 1 })
+    }
+  }
+
+  private launch(worker: Worker): WorkerLink {
+    worker.pause.started()
+    worker.link = WorkerLink.launch(worker.config, this.options.env)
+    return worker.link
+  }
+
+  private async watch(worker: Worker, first: WorkerLink): Promise<void> {
+    const { logger } = this.options
+    for (let link: WorkerLink | undefined = first; link; link = await this.launchAgain(worker)) {
+      const end = await link.ended
+      if (this.stopping.signal.aborted) return
+      const why = end.failure ? `: ${end.failure.message}` : ''
+      logger.error(
+        `worker ${worker.name} (process ${link.pid}) ended with ${described(end)}${why}; it is started again in ${formatMs(worker.pause.ended())}`,
+        { worker: worker.name, code: end.code, signal: end.signal },
+      )
+    }
+  }
+
+  /** After its pause, and again after a longer one where the system makes no process; undefined: stopped meanwhile. */
+  private async launchAgain(worker: Worker): Promise<WorkerLink | undefined> {
+    const { signal } = this.stopping
+    for (;;) {
+      await sleep(worker.pause.ms, { signal })
+      if (signal.aborted) return undefined
+      this.restarts += 1
+      try {
+        return this.launch(worker)
+      } catch (error) {
+        this.options.logger.error(
+          `worker ${worker.name} could not be started again: ${String(error)}; the next attempt is in ${formatMs(worker.pause.ended())}`,
+          { worker: worker.name, error },
+        )
+      }
+    }
+  }
+}
+
+const described = ({ code, signal }: WorkerEnd): string => (signal ? `signal ${signal}` : `exit code ${code}`)

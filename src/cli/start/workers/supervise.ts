@@ -1,0 +1,86 @@
+import { availableParallelism, hostname } from 'node:os'
+import type { Settings } from '../../../config/index.js'
+import { type WorkersMetrics, workersMetrics } from '../../../telemetry/index.js'
+import { packageVersion } from '../../package-version.js'
+import { openWorkspace, type Workspace } from '../../workspace.js'
+import { printBanner } from '../banner.js'
+import type { StartOptions } from '../start.js'
+import { Crew } from './crew.js'
+import type { WorkerConfig } from './worker-messages.js'
+
+/** Beyond the grace, for what workers have to write and close. */
+const CLOSING_MS = 10_000
+
+/** A crew that works, and what ends it in order. */
+export interface Supervisor {
+  stop(): Promise<void>
+  /** At once: leases then end by themselves. */
+  kill(): void
+}
+
+/**
+ * Starts `settings.workers` processes that work, and watches over them. This one works on no documents: it holds the local
+ * database open, serves `--http` for all of them, and passes signals on.
+ * @param onCrew told of the crew before it works, so that a stop meanwhile reaches it
+ * @throws WorkerFailed, PortUnavailable and what a workspace throws
+ */
+export async function supervise(options: StartOptions, onCrew: (crew: Supervisor) => void): Promise<Supervisor> {
+  const { settings, logger, output } = options
+  const workspace = await openWorkspace(options)
+  const crew = new Crew({ workers: workersOf(options), env: options.env, logger })
+  const closing: (() => Promise<void>)[] = [() => workspace.close()]
+  const supervisor: Supervisor = {
+    async stop() {
+      await crew.stop(settings.grace + CLOSING_MS)
+      for (const close of closing.toReversed()) await close()
+      logger.info('stopped')
+    },
+    kill: () => crew.kill(),
+  }
+  onCrew(supervisor)
+  try {
+    const server = settings.http === undefined ? undefined : await serve(workspace, options, crew)
+    if (server) closing.push(server.close)
+    if (!(await crew.start())) return supervisor
+    const started = {
+      version: await packageVersion(),
+      identity: undefined,
+      workers: [...crew.working.values()].map((link) => link.identity!),
+      connection: workspace.connection,
+      models: workspace.lifecycles.map((lifecycle) => lifecycle.model),
+      module: settings.lifecycles,
+      http: server?.http,
+    }
+    printBanner(output, started, options.json)
+    return supervisor
+  } catch (error) {
+    crew.kill()
+    await crew.stop(CLOSING_MS)
+    for (const close of closing.toReversed()) await close()
+    throw error
+  }
+}
+
+/** The cores are for all workers: where nobody says how many threads, each gets its share. */
+function workersOf({ settings, cwd }: StartOptions): { name: string; config: WorkerConfig }[] {
+  const base = settings.name ?? `${hostname()}-${process.pid}`
+  const threads = settings.threads ?? Math.max(1, Math.floor(availableParallelism() / settings.workers) - 1)
+  const logFormat = settings.log ?? (process.stderr.isTTY ? 'pretty' : 'json')
+  return Array.from({ length: settings.workers }, (_, i) => {
+    const name = `${base}-${i + 1}`
+    const own: Settings = { ...settings, name, threads, workers: 1, http: undefined }
+    return { name, config: { settings: own, cwd, logFormat, measured: settings.http !== undefined } }
+  })
+}
+
+async function serve({ connection, lifecycles }: Workspace, { settings, logger }: StartOptions, crew: Crew) {
+  const { serveTelemetry } = await import('../app.js')
+  const metrics: WorkersMetrics = workersMetrics({
+    db: connection.db,
+    lifecycles,
+    logger,
+    ofWorkers: () => crew.metrics(),
+    counts: () => ({ wanted: crew.size, working: crew.working.size, restarts: crew.restarts }),
+  })
+  return serveTelemetry({ registry: metrics, notReady: () => crew.notReady() }, settings, logger)
+}

@@ -1,0 +1,24 @@
+import type { Settings } from '../../../config/index.js'
+import type { LogFormat } from '../../../telemetry/index.js'
+
+/** What one worker is to be; sent once, when its process has started. */
+export interface WorkerConfig {
+  /** Its own: its name, one process, no web server of its own. */
+  readonly settings: Settings
+  readonly cwd: string
+  readonly logFormat: LogFormat
+  /** Whether it is asked for its metrics. */
+  readonly measured: boolean
+}
+
+export type ToWorker =
+  | { readonly kind: 'configure'; readonly config: WorkerConfig }
+  /** How it is: answered with the same number. */
+  | { readonly kind: 'ask'; readonly ask: number; readonly about: 'readiness' | 'metrics' }
+
+export type FromWorker =
+  | { readonly kind: 'ready'; readonly identity: string }
+  /** It can't start; it ends itself. */
+  | { readonly kind: 'failed'; readonly name: string; readonly message: string; readonly exitCode: number }
+  /** Why it isn't ready (texts), or its metrics (as JSON of prom-client). */
+  | { readonly kind: 'answer'; readonly ask: number; readonly answer: readonly unknown[] }

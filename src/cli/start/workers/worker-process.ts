@@ -1,0 +1,68 @@
+/** One worker of `phaselock start --workers`: told what to be by its supervisor, and gone in order when that is gone. */
+import { withFields } from '../../../phases/index.js'
+import { pinoLogger } from '../../../telemetry/index.js'
+import { exitCodeOf } from '../../report-error.js'
+import { openWorkspace } from '../../workspace.js'
+import { consoleToLog } from '../console-lines.js'
+import { type RunningReplica, runReplica } from '../run-replica.js'
+import type { FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
+
+/** Beyond the grace: for what has to be written and closed. After that a process whose supervisor is gone ends however it stands. */
+const CLOSING_MS = 15_000
+
+const stop = Promise.withResolvers<string>()
+let running: RunningReplica | undefined
+
+// Ctrl-C and the end of a terminal reach all of its processes: the supervisor decides what becomes of its workers.
+for (const signal of ['SIGINT', 'SIGHUP']) process.on(signal, () => undefined)
+process.on('SIGTERM', () => stop.resolve('SIGTERM'))
+process.on('disconnect', () => stop.resolve('the supervisor is gone'))
+process.on('message', (message: ToWorker) => {
+  if (message.kind === 'ask') void answer(message)
+  else void work(message.config)
+})
+
+function tell(message: FromWorker): void {
+  if (process.connected) process.send?.(message, () => undefined)
+}
+
+async function answer({ ask, about }: Extract<ToWorker, { kind: 'ask' }>): Promise<void> {
+  const readiness = () => running?.replica.status().notReady ?? ['starting']
+  const metrics = async () => (await running?.metrics?.registry.getMetricsAsJSON()) ?? []
+  tell({ kind: 'answer', ask, answer: about === 'readiness' ? readiness() : await metrics() })
+}
+
+async function work(config: WorkerConfig): Promise<void> {
+  const { settings, cwd } = config
+  const pino = await pinoLogger({ format: config.logFormat, level: settings.logLevel ?? 'info' })
+  const logger = withFields(pino, { worker: settings.name })
+  consoleToLog(logger)
+  process.on('unhandledRejection', (error) =>
+    logger.error(`a promise was rejected and nobody looked: ${String(error)}; some handler doesn't await it`, {
+      error,
+    }),
+  )
+  try {
+    const workspace = await openWorkspace({ settings, cwd, env: process.env, logger })
+    const starting = runReplica(workspace, settings, logger, { measured: config.measured })
+    starting.then((started) => {
+      running = started
+      tell({ kind: 'ready', identity: started.replica.identity })
+    }, failed)
+    const why = await stop.promise
+    logger.info(`${why}: no more claims; running steps may finish`)
+    setTimeout(() => process.exit(1), settings.grace + CLOSING_MS).unref()
+    await (await starting).stop()
+  } catch (error) {
+    return failed(error)
+  }
+  process.exit(0)
+}
+
+function failed(error: unknown): void {
+  const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) }
+  const exitCode = exitCodeOf(error)
+  const end = () => process.exit(exitCode)
+  if (!process.connected) end()
+  process.send?.({ kind: 'failed', name, message, exitCode } satisfies FromWorker, end)
+}

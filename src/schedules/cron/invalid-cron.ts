@@ -1,0 +1,62 @@
+import { Cron as Croner } from 'croner'
+
+/** A cron expression that can't be read; says which field and what is allowed there. */
+export class InvalidCron extends Error {
+  override readonly name = 'InvalidCron'
+  constructor(
+    readonly expression: unknown,
+    readonly problem: string,
+  ) {
+    super(`cron: ${JSON.stringify(expression) ?? String(expression)}: ${problem}`)
+  }
+}
+
+interface Field {
+  readonly name: string
+  readonly allowed: string
+}
+
+const FORMS = "'*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several with ',' between"
+
+const SECOND: Field = { name: 'second', allowed: `0-59; ${FORMS}` }
+const FIELDS: readonly Field[] = [
+  { name: 'minute', allowed: `0-59; ${FORMS}` },
+  { name: 'hour', allowed: `0-23; ${FORMS}` },
+  { name: 'day of month', allowed: `1-31, 'L' (the last), 'nW' (the weekday nearest to n); ${FORMS}` },
+  { name: 'month', allowed: `1-12 or JAN-DEC; ${FORMS}` },
+  {
+    name: 'day of week',
+    allowed: `0-7 or SUN-SAT (0 and 7: Sunday), 'd#n' (the nth of the month), 'd#L' (its last); ${FORMS}`,
+  },
+]
+
+const MACROS = ['@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly']
+
+/** What is wrong with an expression, undefined: nothing that one field alone shows. */
+export function problemOf(expression: string): string | undefined {
+  const parts = expression.trim().split(/\s+/)
+  if (parts[0]?.startsWith('@')) {
+    return parts.length === 1 && MACROS.includes(parts[0].toLowerCase())
+      ? undefined
+      : `expected one of ${MACROS.join(', ')}; for every few minutes use '*/5 * * * *' or interval`
+  }
+  if (parts.length !== 5 && parts.length !== 6) {
+    return `expected 5 fields (${FIELDS.map((field) => field.name).join(', ')}) or 6 (second in front), got ${expression.trim() === '' ? 0 : parts.length}`
+  }
+  const fields = parts.length === 6 ? [SECOND, ...FIELDS] : FIELDS
+  const bad = fields.flatMap((field, i) => {
+    const alone = fields.map((_, j) => (i === j ? parts[i] : '*')).join(' ')
+    if (isReadable(alone)) return []
+    return [`${field.name}: expected ${field.allowed}; got '${parts[i]}'`]
+  })
+  return bad.length > 0 ? bad.join('. ') : undefined
+}
+
+function isReadable(expression: string): boolean {
+  try {
+    new Croner(expression, { timezone: 'UTC', mode: '5-or-6-parts', paused: true })
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,72 @@
+/** A time zone's rules, from the ICU data of Node. Wall times are given as a Date whose UTC fields are the wall's. */
+export class Zone {
+  private readonly format: Intl.DateTimeFormat
+
+  /** @throws UnknownTimeZone */
+  constructor(readonly name: string) {
+    try {
+      this.format = new Intl.DateTimeFormat('en-US', { timeZone: name, timeZoneName: 'longOffset' })
+    } catch {
+      throw new UnknownTimeZone(name)
+    }
+  }
+
+  /** How far the wall clock is ahead of UTC at an instant, in ms. */
+  offsetMs(instantMs: number): number {
+    const text = this.format.format(instantMs)
+    const [, sign, hours, minutes, seconds = '0'] = /GMT([+-])(\d\d):(\d\d)(?::(\d\d))?$/.exec(text) ?? []
+    if (!sign) return 0
+    return (sign === '-' ? -1 : 1) * (Number(hours) * 3_600 + Number(minutes) * 60 + Number(seconds)) * 1_000
+  }
+
+  wallOf(instantMs: number): Date {
+    return new Date(instantMs + this.offsetMs(instantMs))
+  }
+
+  /** When the wall shows this: the first time where it does so twice, and the first instant after the gap where it never does. */
+  instantOf(wall: Date): number {
+    const wallMs = wall.getTime()
+    const before = this.offsetMs(wallMs - DAY_MS)
+    const after = this.offsetMs(wallMs + DAY_MS)
+    const shown = [wallMs - before, wallMs - after].filter((instant) => instant + this.offsetMs(instant) === wallMs)
+    return shown.length > 0 ? Math.min(...shown) : this.changeBetween(wallMs - after, wallMs - before)
+  }
+
+  /** The first instant of the new offset, by halving. */
+  private changeBetween(from: number, to: number): number {
+    const old = this.offsetMs(from)
+    let [last, first] = [from, to]
+    while (first - last > 1_000) {
+      const middle = Math.floor((last + first) / 2_000) * 1_000
+      if (middle <= last) break
+      if (this.offsetMs(middle) === old) last = middle
+      else first = middle
+    }
+    return first
+  }
+}
+
+const DAY_MS = 86_400_000
+
+/** A time zone that isn't in the IANA list. */
+export class UnknownTimeZone extends Error {
+  override readonly name = 'UnknownTimeZone'
+  constructor(readonly zone: unknown) {
+    super(
+      `timezone: expected the name of an IANA time zone such as 'Asia/Seoul', 'Europe/Berlin' or 'UTC', got ${JSON.stringify(zone)}`,
+    )
+  }
+}
+
+const zones = new Map<string, Zone>()
+
+/** A zone by its name; made once. @throws UnknownTimeZone */
+export function zoneOf(name: unknown): Zone {
+  if (typeof name !== 'string' || name === '') throw new UnknownTimeZone(name)
+  let zone = zones.get(name)
+  if (!zone) {
+    zone = new Zone(name)
+    zones.set(name, zone)
+  }
+  return zone
+}

@@ -1,0 +1,205 @@
+import { BSON } from 'mongodb'
+import { type CheckedSchedule, readSchedule, SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/index.js'
+import { type Edit, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
+import { dueTimes, jitterOf, nextDue } from './due.js'
+
+export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as const
+export type SchedulePhase = (typeof SCHEDULE_PHASES)[number]
+
+/** Of the due times that became one run, the latest so many have a record of their own. */
+export const MOST_COALESCED = 100
+const MOST_EDITS = 50
+
+/** A run to be stored: Queued, or over at once. */
+export interface NewRun extends RunDocument {
+  readonly phase: 'Queued' | 'Skipped' | 'Missed'
+}
+
+/** What is to be done about a schedule. */
+export interface Decision {
+  readonly phase: SchedulePhase
+  /** Stored first; those that are there already stay as they are. */
+  readonly runs: readonly NewRun[]
+  readonly set: Partial<ScheduleDocument>
+  /** When it is to be looked at again; null: not before somebody edits it. */
+  readonly wakeAt: Date | null
+}
+
+type Stored = Readonly<ScheduleDocument> & { readonly createdAt?: unknown }
+
+/**
+ * What a schedule calls for at a moment of the server's clock: which runs, and when to look again. No clock, no database:
+ * two replicas that look at the same document come to the same runs.
+ */
+export function decide(doc: Stored, now: Date): Decision {
+  const fields = fieldsOf(doc)
+  const changed = doc.known ? changedFields(doc.known, fields) : []
+  const set: Partial<ScheduleDocument> = {
+    // Also in another order: the look for edits compares the whole.
+    ...(doc.known && textOf(doc.known) === textOf(fields) ? {} : { known: fields }),
+    ...(changed.length > 0 ? { edits: withEdit(doc.edits, noticed(now, doc.known!, fields, changed)) } : {}),
+  }
+  const read = readSchedule(fields)
+  const problems = [...idProblems(doc._id), ...('problems' in read ? read.problems : [])]
+  if (!('schedule' in read) || problems.length > 0) {
+    return { phase: 'Broken', runs: [], set: { ...set, broken: problems.join('; '), nextRunAt: null }, wakeAt: null }
+  }
+  if (doc.broken) set.broken = null
+  const { schedule } = read
+  const pausedUntil = pauseOf(doc, now)
+  if (!schedule.isActive || pausedUntil !== undefined) {
+    return { phase: 'Paused', runs: [], set: { ...set, nextRunAt: null }, wakeAt: pausedUntil ?? null }
+  }
+  if (doc.paused) set.paused = null
+  const replan = !doc.known || changed.some((name) => (TIMING_FIELDS as readonly string[]).includes(name))
+  return planned(doc, schedule, set, replan ? undefined : dateOf(doc.nextRunAt), now)
+}
+
+function planned(
+  doc: Stored,
+  schedule: CheckedSchedule,
+  set: Partial<ScheduleDocument>,
+  nextRunAt: Date | undefined,
+  now: Date,
+): Decision {
+  const anchor = dateOf(doc.createdAt) ?? now
+  const due = nextRunAt ?? firstDue(doc, schedule, now, anchor)
+  if (!due) return { phase: 'Finished', runs: [], set: { ...set, nextRunAt: null }, wakeAt: null }
+  const startOf = (time: Date) => new Date(time.getTime() + jitterOf(schedule, doc._id, time))
+  if (startOf(due) > now) {
+    return { phase: 'Active', runs: [], set: { ...set, nextRunAt: due }, wakeAt: startOf(due) }
+  }
+  const { times, earlierSince } = dueTimes(schedule, due, now, anchor)
+  const waiting = times.findIndex((time) => startOf(time) > now)
+  const come = waiting === -1 ? times : times.slice(0, waiting)
+  const next = waiting === -1 ? nextDue(schedule, come.at(-1)!, anchor) : times[waiting]
+  const runs = schedule.coalesce
+    ? coalesced(doc._id, schedule, come, earlierSince, now)
+    : come.map((time, i) => runOf(doc._id, schedule, time, i === 0 ? standsFor(earlierSince, 0, true) : undefined))
+  return {
+    phase: next ? 'Active' : 'Finished',
+    runs,
+    set: { ...set, lastRunAt: come.at(-1)!, nextRunAt: next ?? null },
+    wakeAt: next ? startOf(next) : null,
+  }
+}
+
+/** The first due time from now on; of a one-off also one that has passed, if it never ran. */
+function firstDue(doc: Stored, schedule: CheckedSchedule, now: Date, anchor: Date): Date | undefined {
+  const { timing } = schedule
+  if (timing.kind !== 'once') return nextDue(schedule, now, anchor)
+  const last = dateOf(doc.lastRunAt)
+  return last && last >= timing.at ? undefined : timing.at
+}
+
+function coalesced(
+  id: string,
+  schedule: CheckedSchedule,
+  times: readonly Date[],
+  earlierSince: Date | undefined,
+  now: Date,
+): NewRun[] {
+  const latest = times.at(-1)!
+  const others = times.slice(0, -1)
+  const first = earlierSince ?? others[0]
+  const run = runOf(id, schedule, latest, standsFor(first, others.length, earlierSince !== undefined))
+  const skipped = others.slice(-MOST_COALESCED).map(
+    (time): NewRun => ({
+      ...runOf(id, schedule, time, undefined),
+      phase: 'Skipped',
+      outcome: 'Skipped',
+      reason: `coalesced: the run of ${latest.toISOString()} stands for it`,
+      completedAt: now,
+    }),
+  )
+  return [...skipped, run]
+}
+
+/** @param isMore there were more than were counted */
+function standsFor(since: Date | undefined, count: number, isMore: boolean): RunDocument['coalesced'] {
+  return since && { count, since, isMore }
+}
+
+/** A run of a schedule as it is stored first. */
+export function runOf(
+  id: string,
+  schedule: CheckedSchedule,
+  due: Date,
+  coalesced: RunDocument['coalesced'],
+  more: Partial<RunDocument> = {},
+): NewRun {
+  const { graceMs, attempts, retryMs, longestRetryMs } = schedule
+  const startBy =
+    graceMs === null ? null : new Date(due.getTime() + jitterOf(schedule, id, due) + Math.min(graceMs, MOST_GRACE_MS))
+  return {
+    _id: runIdOf(id, due),
+    schedule: id,
+    task: schedule.task,
+    args: schedule.args,
+    phase: 'Queued',
+    scheduledFor: due,
+    trigger: 'schedule',
+    ...(coalesced ? { coalesced } : {}),
+    startBy,
+    maxInstances: schedule.maxInstances,
+    retry: { attempts, backOffMs: retryMs, longestMs: longestRetryMs },
+    timeoutMs: schedule.timeoutMs,
+    attempt: 1,
+    ...more,
+  }
+}
+
+const MOST_GRACE_MS = 3_650 * 86_400_000
+
+/** Of a stored document, the fields that are its owner's: those that are there. */
+export function fieldsOf(doc: object): Record<string, unknown> {
+  const all = doc as Record<string, unknown>
+  return Object.fromEntries(SCHEDULE_FIELDS.filter((name) => all[name] !== undefined).map((name) => [name, all[name]]))
+}
+
+export function changedFields(before: object, after: object): string[] {
+  const [from, to] = [before as Record<string, unknown>, after as Record<string, unknown>]
+  return SCHEDULE_FIELDS.filter((name) => textOf(from[name]) !== textOf(to[name]))
+}
+
+export function changesBetween(before: object, after: object, names: readonly string[]): NonNullable<Edit['changes']> {
+  const [from, to] = [before as Record<string, unknown>, after as Record<string, unknown>]
+  return Object.fromEntries(
+    names.map((name) => [
+      name,
+      {
+        ...(from[name] === undefined ? {} : { from: from[name] }),
+        ...(to[name] === undefined ? {} : { to: to[name] }),
+      },
+    ]),
+  )
+}
+
+export const withEdit = (edits: unknown, edit: Edit): readonly Edit[] =>
+  [...(Array.isArray(edits) ? (edits as Edit[]) : []), edit].slice(-MOST_EDITS)
+
+const noticed = (at: Date, before: object, after: object, names: readonly string[]): Edit => ({
+  at,
+  action: 'noticed',
+  changes: changesBetween(before, after, names),
+})
+
+const textOf = (value: unknown): string => BSON.EJSON.stringify({ value })
+
+/**
+ * `null`: paused until somebody resumes it; undefined: not paused. By hand `paused: true` will do.
+ */
+export function pauseOf({ paused }: { readonly paused?: unknown }, now: Date): Date | null | undefined {
+  if (paused === true) return null
+  if (typeof paused !== 'object' || paused === null) return undefined
+  const until = dateOf((paused as { until?: unknown }).until)
+  return until ? (until > now ? until : undefined) : null
+}
+
+function idProblems(id: unknown): string[] {
+  if (typeof id === 'string' && id !== '' && id.length <= 200) return []
+  return [`_id: expected a text of at most 200 characters, got ${typeof id === 'string' ? `${id.length}` : typeof id}`]
+}
+
+const dateOf = (value: unknown): Date | undefined =>
+  value instanceof Date && !Number.isNaN(value.getTime()) ? value : undefined

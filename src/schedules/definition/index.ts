@@ -1,0 +1,10 @@
+export { type CheckedSchedule, LONGEST_RUN_MS, readSchedule, type Timing, unknownFields } from './read-schedule.js'
+export {
+  type Json,
+  OWNERS_FIELDS,
+  type Retry,
+  SCHEDULE_FIELDS,
+  type ScheduleFields,
+  TIMING_FIELDS,
+} from './schedule-fields.js'
+export { type Span, shown } from './span.js'

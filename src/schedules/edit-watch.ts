@@ -1,0 +1,142 @@
+import { type Collection, type Db, type Document, MinKey } from 'mongodb'
+import { protocolCollection } from '../database/index.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
+import type { Duration } from '../time/index.js'
+import { SCHEDULE_PHASES } from './decide.js'
+import { OWNERS_FIELDS } from './definition/index.js'
+import type { ScheduleDocument } from './documents.js'
+
+const WATCH_ID = 'edits'
+
+/** Where the walk over the schedules is. One document: one replica walks at a time. */
+export interface WatchDocument {
+  _id: string
+  /** The `_id` behind which it goes on. */
+  position?: string | null
+}
+
+export interface EditWatchOptions {
+  readonly collection: string
+  readonly lockTimeout: Duration
+  readonly every: Duration
+  /** Schedules that are looked at each time. */
+  readonly chunk: number
+  readonly schedules: () => Collection<ScheduleDocument>
+}
+
+/**
+ * Finds schedules that somebody has edited in the database: their fields differ from what Phaselock last saw (`known`), or they
+ * have no phase. They are made due, and looked at. Walks over all schedules in chunks of bounded size, for ever; what is not
+ * edited is only read, by the server itself.
+ */
+export function editWatch(options: EditWatchOptions): BoundLifecycle<WatchDocument> {
+  const definition = lifecycleOf<WatchDocument>().define({
+    name: options.collection,
+    collection: options.collection,
+    phases: { Watching: { next: ['Ended'], entry: true }, Ended: { final: true } },
+    lockTimeout: options.lockTimeout,
+    maxAttempts: 1_000,
+    maxClaims: 1_000,
+  })
+  return definition.handle({
+    Watching: async (doc, step: Step<'Ended', WatchDocument>) => {
+      const { last, seen } = await noticeEdits(options.schedules(), doc.position ?? null, options.chunk)
+      const position = seen < options.chunk ? null : last
+      return step.wait('edits made in the database', { for: options.every, set: { position } })
+    },
+  }) as unknown as BoundLifecycle<WatchDocument>
+}
+
+/** Somebody has taken the pause off by hand, or let it end earlier; while it lasted nothing would have looked. */
+const isResumed: Document = {
+  $and: [
+    { $eq: ['$phase', 'Paused'] },
+    { $ne: ['$isActive', false] },
+    {
+      $or: [
+        { $in: [{ $ifNull: ['$paused', false] }, [false, 0, '']] },
+        { $and: [{ $eq: [{ $type: '$paused.until' }, 'date'] }, { $lte: ['$paused.until', '$$NOW'] }] },
+      ],
+    },
+  ],
+}
+
+/** Nobody would look at it: a schedule in a phase that there is not. */
+const isMisnamed: Document = {
+  $and: [
+    { $not: [{ $in: [{ $type: '$phase' }, ['missing', 'null', 'array', 'object']] }] },
+    { $not: [{ $in: ['$phase', [...SCHEDULE_PHASES, 'Removed']] }] },
+  ],
+}
+const WRONG_PHASE = 'phase: expected Active, or none: Phaselock writes it (isActive and paused are for pauses); got '
+
+const isEdited: Document = {
+  $or: [
+    { $in: [{ $type: '$phase' }, ['missing', 'null']] },
+    isMisnamed,
+    // It was misnamed, and somebody has mended it.
+    { $and: [{ $eq: ['$phase', 'Active'] }, { $eq: [{ $type: '$broken' }, 'string'] }] },
+    { $and: [{ $eq: [{ $type: '$known' }, 'object'] }, { $ne: ['$known', OWNERS_FIELDS] }] },
+    isResumed,
+  ],
+}
+
+const ifMisnamed = (then: unknown, otherwise: unknown): Document => ({ $cond: ['$isMisnamed', then, otherwise] })
+/** Due now; a misnamed one is broken until somebody edits it. */
+const LOOKED_AT: Document = {
+  lockedAt: ifMisnamed(PARKED_AT, TASK_LOCK_INIT_TIME),
+  phase: ifMisnamed('Broken', { $ifNull: ['$phase', 'Active'] }),
+  known: ifMisnamed({ $ifNull: ['$known', OWNERS_FIELDS] }, '$known'),
+  broken: ifMisnamed(
+    { $concat: [WRONG_PHASE, { $convert: { input: '$phase', to: 'string', onError: 'another type' } }] },
+    '$broken',
+  ),
+}
+
+/** One chunk of the walk, behind `position`. */
+export async function noticeEdits(
+  schedules: Collection<ScheduleDocument>,
+  position: string | null,
+  chunk: number,
+): Promise<{ last: string | null; seen: number; noticed: number }> {
+  const [found] = await schedules
+    .aggregate<{ last: string; seen: number; edited: string[] }>(
+      [
+        { $match: { _id: { $gt: position ?? new MinKey() } } },
+        { $sort: { _id: 1 } },
+        { $limit: chunk },
+        { $project: { isEdited } },
+        {
+          $group: {
+            _id: null,
+            last: { $max: '$_id' },
+            seen: { $sum: 1 },
+            edited: { $push: { $cond: ['$isEdited', '$_id', '$$REMOVE'] } },
+          },
+        },
+      ],
+      { hint: { _id: 1 }, maxTimeMS: 10_000 },
+    )
+    .toArray()
+  if (!found) return { last: null, seen: 0, noticed: 0 }
+  const { last, seen, edited } = found
+  if (edited.length > 0) {
+    // Never one that is held: its holder is looking at it, and if it saw it before the edit the next walk finds it again.
+    await schedules.updateMany(
+      { _id: { $in: edited }, lockedBy: null },
+      [{ $set: { isMisnamed } }, { $set: LOOKED_AT }, { $unset: 'isMisnamed' }],
+      { hint: { _id: 1 } },
+    )
+  }
+  return { last, seen, noticed: edited.length }
+}
+
+/** Makes the one document that walks, where there is none. */
+export async function startWatch(db: Db, collection: string): Promise<void> {
+  await protocolCollection<{ _id: string }>(db, collection).updateOne(
+    { _id: WATCH_ID },
+    { $setOnInsert: { phase: 'Watching' } },
+    { upsert: true },
+  )
+}

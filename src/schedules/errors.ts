@@ -1,0 +1,62 @@
+/** A schedule that can't run; lists every problem. Nothing was stored. */
+export class InvalidSchedule extends Error {
+  override readonly name = 'InvalidSchedule'
+  constructor(
+    readonly schedule: string,
+    readonly problems: readonly string[],
+  ) {
+    super(
+      `schedule '${schedule}' can't run: ${problems.length === 1 ? problems[0] : `\n${problems.map((problem) => `  - ${problem}`).join('\n')}`}`,
+    )
+  }
+}
+
+/** Options of `new Schedules(...)` that can't be used; lists every problem. */
+export class InvalidSchedulesOptions extends Error {
+  override readonly name = 'InvalidSchedulesOptions'
+  constructor(readonly problems: readonly string[]) {
+    super(`new Schedules: ${problems.join('; ')}`)
+  }
+}
+
+/** A task's registration that can't be used. */
+export class InvalidTask extends Error {
+  override readonly name = 'InvalidTask'
+}
+
+/** No schedule has this id. */
+export class NoSuchSchedule extends Error {
+  override readonly name = 'NoSuchSchedule'
+  constructor(readonly schedule: string) {
+    super(`there is no schedule '${schedule}'`)
+  }
+}
+
+/** A run took longer than its schedule's `timeout`; its signal was aborted. */
+export class RunTimeout extends Error {
+  override readonly name = 'RunTimeout'
+  constructor(
+    readonly afterMs: number,
+    readonly stillRuns: boolean,
+  ) {
+    super(
+      `the run did not end within its timeout of ${afterMs} ms${stillRuns ? '; it ignores its signal and still runs: its lock is kept until it ends' : ''}`,
+    )
+  }
+}
+
+/** The run's named lock was freed by an operator, or ended while its server could not be reached: another run may begin. */
+export class RunLockLost extends Error {
+  override readonly name = 'RunLockLost'
+  constructor(readonly lock: string) {
+    super(`the lock '${lock}' of this run was freed or has ended; the run was stopped so that no other runs beside it`)
+  }
+}
+
+/** The replicas that ran it were lost, one after the other. */
+export class ReplicasLost extends Error {
+  override readonly name = 'ReplicasLost'
+  constructor(readonly times: number) {
+    super(`${times} replicas were lost while they ran it: it may be what kills them`)
+  }
+}

@@ -1,0 +1,28 @@
+export { Cron, InvalidCron, UnknownTimeZone } from './cron/index.js'
+export type { Json, Retry, ScheduleFields, Span } from './definition/index.js'
+export type {
+  Edit,
+  Overlap,
+  Pause,
+  RunDocument,
+  RunError,
+  RunLine,
+  RunOutcome,
+  ScheduleDocument,
+} from './documents.js'
+export {
+  InvalidSchedule,
+  InvalidSchedulesOptions,
+  InvalidTask,
+  NoSuchSchedule,
+  ReplicasLost,
+  RunLockLost,
+  RunTimeout,
+} from './errors.js'
+export type { SchedulesOptions } from './options.js'
+export { lockNameOf } from './run-lock.js'
+export type { By, NewSchedule, PauseOptions, TriggerOptions } from './schedule-owner.js'
+export type { ListedSchedule, ListOptions, RunsOptions, StoredRun, StoredSchedule } from './schedule-reader.js'
+export { Schedules } from './schedules.js'
+export type { RunStatistics, StatisticsOptions } from './statistics.js'
+export type { RunCallback, Task, TaskFunction, TaskRun, TaskWithCallbacks } from './tasks.js'

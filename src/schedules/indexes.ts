@@ -1,0 +1,19 @@
+import type { Collection, IndexSpecification } from 'mongodb'
+import type { Logger } from '../phases/index.js'
+
+/** A schedule's runs, the latest first: its history and its statistics. */
+export const HISTORY_INDEX = { schedule: 1, scheduledFor: -1 } as const satisfies IndexSpecification
+export const HISTORY_INDEX_SORT = { scheduledFor: HISTORY_INDEX.scheduledFor } as const
+
+/** Without the right to create it nothing but history and statistics is slower. */
+export async function ensureRunIndexes(runs: Collection, how: 'create' | 'check', logger: Logger): Promise<void> {
+  if (how === 'create') {
+    await runs.createIndex(HISTORY_INDEX)
+    return
+  }
+  const found = await runs.indexes().catch(() => [])
+  if (found.some(({ key }) => JSON.stringify(key) === JSON.stringify(HISTORY_INDEX))) return
+  logger.warn(
+    `${runs.collectionName} has no index ${JSON.stringify(HISTORY_INDEX)}: the history of schedules is read slowly; db.getCollection('${runs.collectionName}').createIndex(${JSON.stringify(HISTORY_INDEX)})`,
+  )
+}

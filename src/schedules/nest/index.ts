@@ -1,0 +1,2 @@
+export { SchedulesModule, type SchedulesModuleOptions } from './module.js'
+export { Scheduled, type ScheduledOptions, ScheduledTask } from './scheduled.js'

@@ -1,0 +1,264 @@
+import type { Collection } from 'mongodb'
+import { LockProviderUnavailable } from '../lock/index.js'
+import { type BoundLifecycle, type Logger, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
+import { type Clock, type Duration } from '../time/index.js'
+import { pauseOf } from './decide.js'
+import { type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
+import { ReplicasLost, RunLockLost, RunTimeout } from './errors.js'
+import { RunLock, type RunLocks } from './run-lock.js'
+import { RunRecord, resultOf, runErrorOf } from './run-record.js'
+import { tryTask } from './run-task.js'
+import { serverTime } from './server-time.js'
+import type { RunCallback, TaskRegistry, TaskWithCallbacks } from './tasks.js'
+
+/** Tries that end with their replica, until the run has failed. */
+const MOST_LOST = 3
+
+export interface RunLifecycleOptions<Context> {
+  readonly lifecycle: string
+  readonly collection: string
+  readonly lockTimeout: Duration
+  readonly concurrency: number
+  readonly keepFor: Readonly<Record<RunOutcome, Duration>>
+  readonly tasks: TaskRegistry<Context>
+  readonly locks: RunLocks
+  readonly context: () => Context | Promise<Context>
+  readonly schedules: () => Collection<ScheduleDocument>
+  /** Who runs it, for people. */
+  readonly name: string
+  readonly patienceMs: number
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+type Ended = 'Completed' | 'Failed' | 'Skipped' | 'Missed'
+type QueuedStep = Step<'Running' | Ended, RunDocument>
+type RunningStep = Step<'Queued' | Ended, RunDocument>
+type Fields = Partial<Omit<RunDocument, '_id'>>
+
+/** A run's way: Queued, Running (under its schedule's lock), and how it ended. */
+export function runLifecycle<Context>(options: RunLifecycleOptions<Context>): BoundLifecycle<RunDocument> {
+  const { keepFor } = options
+  const definition = lifecycleOf<RunDocument>().define({
+    name: options.lifecycle,
+    collection: options.collection,
+    phases: {
+      Queued: { next: ['Running', 'Completed', 'Failed', 'Skipped', 'Missed'], entry: true },
+      Running: { next: ['Queued', 'Completed', 'Failed', 'Skipped', 'Missed'] },
+      Completed: { final: true, keepFor: keepFor.Completed },
+      Failed: { final: true, keepFor: keepFor.Failed },
+      Skipped: { final: true, keepFor: keepFor.Skipped },
+      Missed: { final: true, keepFor: keepFor.Missed },
+    },
+    lockTimeout: options.lockTimeout,
+    concurrency: options.concurrency,
+    // A run's own timeout is less: LONGEST_RUN_MS at most.
+    stepTimeout: '24h',
+    maxAttempts: 1_000,
+    // Lost replicas are counted by the run itself.
+    maxClaims: 100,
+  })
+  const runs = new Runs(options)
+  return definition.handle({
+    Queued: (run, step) => runs.queued(run, step),
+    Running: (run, step) => runs.running(run, step),
+  }) as unknown as BoundLifecycle<RunDocument>
+}
+
+class Runs<Context> {
+  constructor(private readonly options: RunLifecycleOptions<Context>) {}
+
+  /** Decides whether it runs at all, and takes its lock. Nothing of the task has run. */
+  async queued(run: Readonly<RunDocument>, step: QueuedStep) {
+    const { name } = this.options
+    const task = this.task(run)
+    if (run.outcome) return this.callBack(run, step, task, run.outcome)
+    const now = serverTime(run)
+    if (run.retryAt && run.retryAt > now) {
+      return step.wait('its next try', { for: `${run.retryAt.getTime() - now.getTime()}ms` })
+    }
+    const isFirst = !run.startedAt
+    if (isFirst && run.startBy && now > run.startBy) {
+      await this.leave(run)
+      const lateMs = now.getTime() - run.scheduledFor.getTime()
+      return this.end(run, step, task, 'Missed', {
+        reason: `it would have started ${Math.round(lateMs / 1_000)} s after it was due, later than misfireGraceTime allows`,
+      })
+    }
+    const gone = isFirst ? await this.whyNot(run) : undefined
+    if (gone) {
+      await this.leave(run)
+      return this.end(run, step, task, 'Skipped', { reason: gone })
+    }
+    const lock = await this.enter(run, (step.progress.claims ?? 1) > 1)
+    if (!(lock instanceof RunLock)) {
+      const { heldBy } = lock
+      const who = [heldBy.run && `the run ${heldBy.run}`, heldBy.by && `on ${heldBy.by}`].filter(Boolean).join(' ')
+      const reason = `overlap: ${who || 'another'} was running`
+      if (isFirst) return this.end(run, step, task, 'Skipped', { reason, overlap: heldBy })
+      return this.end(run, step, task, 'Failed', { reason: `no further try: ${reason}`, overlap: heldBy })
+    }
+    this.options.locks.keep(run, lock)
+    return step.moveTo('Running', {
+      set: { by: name, lockFence: lock.fence, ...(isFirst ? { startedAt: now } : {}), retryAt: null },
+    })
+  }
+
+  /** Runs the task, under the lock that this run holds already, perhaps by another replica's hand. */
+  async running(run: Readonly<RunDocument>, step: RunningStep) {
+    const { locks, name, clock, context, patienceMs } = this.options
+    const task = this.task(run)
+    const startedMs = clock.monotonicMs()
+    const claimedAt = serverTime(run)
+    const now = () => new Date(claimedAt.getTime() + clock.monotonicMs() - startedMs)
+    if (run.outcome) {
+      await this.leave(run)
+      return this.callBack(run, step, task, run.outcome)
+    }
+    const lost = (step.progress.claims ?? 1) - 1
+    const known: RunDocument = { ...run, by: name, ...(lost > 0 ? { lost } : {}) }
+    const lock = (lost === 0 ? locks.kept(run) : undefined) ?? (await this.enter(run, true))
+    if (!(lock instanceof RunLock)) {
+      const reason = `its lock was taken by ${lock.heldBy.run ?? lock.heldBy.by ?? 'another'} after its replica was lost`
+      return this.end(known, step, task, 'Failed', { ...this.counted(known), reason, overlap: lock.heldBy }, now)
+    }
+    if (lost >= MOST_LOST) {
+      await lock.release()
+      const error = runErrorOf(new ReplicasLost(lost))
+      return this.end(known, step, task, 'Failed', { ...this.counted(known), error }, now)
+    }
+    const record = new RunRecord(run, now)
+    // Who runs it now is told where it isn't who began.
+    if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })
+    const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal, patienceMs })
+    const fields: Fields = { ...record.fields(), ...this.counted(known), lockFence: lock.fence }
+    if (tried.kind === 'returned') {
+      const result = resultOf(tried.value)
+      const done = { ...fields, error: null, ...(result === undefined ? {} : { result }) }
+      return this.end(known, step, task, 'Completed', done, now, lock)
+    }
+    if (tried.kind === 'threw' && step.signal.aborted && !isItsOwn(tried.error)) {
+      // Through no fault of its own: another replica goes on, and enters the lock that carries this run's id.
+      lock.forget()
+      throw tried.error
+    }
+    const failed = { ...fields, error: runErrorOf(tried.error) }
+    const attempt = run.attempt ?? 1
+    const held = tried.kind === 'abandoned' ? undefined : lock
+    if (attempt >= run.retry.attempts || tried.kind === 'abandoned') {
+      return this.end(known, step, task, 'Failed', failed, now, held)
+    }
+    const pauseMs = Math.min(run.retry.longestMs, run.retry.backOffMs * 2 ** (attempt - 1))
+    await lock.release()
+    const retryAt = new Date(now().getTime() + pauseMs)
+    return step.moveTo('Queued', { set: { ...failed, attempt: attempt + 1, retryAt } })
+  }
+
+  /** Stores the outcome, frees the lock, then calls back: a crash between repeats only what is left. */
+  private async end(
+    run: Readonly<RunDocument>,
+    step: QueuedStep | RunningStep,
+    task: TaskWithCallbacks<Context>,
+    outcome: RunOutcome,
+    fields: Fields,
+    now: () => Date = () => serverTime(run),
+    lock?: RunLock,
+  ) {
+    const completedAt = now()
+    const set: Fields = {
+      ...fields,
+      outcome,
+      completedAt,
+      ...(run.startedAt ? { durationMs: Math.max(0, completedAt.getTime() - run.startedAt.getTime()) } : {}),
+    }
+    if (!lock && !callbackOf(task, outcome)) return moved(step, outcome, set)
+    try {
+      await step.checkpoint(set)
+    } finally {
+      await lock?.release()
+    }
+    return this.callBack({ ...run, ...set } as RunDocument, step, task, outcome)
+  }
+
+  private async callBack(
+    run: Readonly<RunDocument>,
+    step: QueuedStep | RunningStep,
+    task: TaskWithCallbacks<Context>,
+    outcome: RunOutcome,
+  ) {
+    const callback = callbackOf(task, outcome)
+    if (!callback) return moved(step, outcome, {})
+    try {
+      await callback(run, await this.options.context())
+      return moved(step, outcome, {})
+    } catch (error) {
+      this.options.logger.warn(`a callback of run ${run._id} failed: ${String(error)}`, { run: run._id })
+      return moved(step, outcome, { callbackError: runErrorOf(error) })
+    }
+  }
+
+  /** Why a run that is due is not to run after all. */
+  private async whyNot(run: Readonly<RunDocument>): Promise<string | undefined> {
+    if (run.trigger === 'manual') return undefined
+    const schedule = await this.options
+      .schedules()
+      .findOne({ _id: run.schedule }, { projection: { isActive: 1, paused: 1, task: 1 } })
+    if (!schedule) return 'the schedule was deleted'
+    if (schedule.isActive === false) return 'the schedule was deactivated'
+    if (pauseOf(schedule, serverTime(run)) !== undefined) {
+      return `the schedule was paused${schedule.paused?.reason ? `: ${schedule.paused.reason}` : ''}`
+    }
+    return undefined
+  }
+
+  /** Nothing is run while the locks' server is away; that uses no try. */
+  private async enter(run: Readonly<RunDocument>, again: boolean) {
+    try {
+      return await this.options.locks.enter(run, again)
+    } catch (error) {
+      if (!(error instanceof LockProviderUnavailable)) throw error
+      throw new Unavailable(error.message.slice(0, 500), { retryAfter: '1s', cause: error })
+    }
+  }
+
+  /** Its lock, if a replica before has entered it; else, and while the locks' server is away, it ends by itself. */
+  private async leave(run: Readonly<RunDocument>): Promise<void> {
+    try {
+      await this.options.locks.release(run)
+    } catch (error) {
+      if (!(error instanceof LockProviderUnavailable)) throw error
+      this.options.logger.warn(`the lock of run ${run._id} could not be looked at: ${error.message}`, { run: run._id })
+    }
+  }
+
+  private counted(run: RunDocument): Fields {
+    return { by: run.by!, ...(run.lost ? { lost: run.lost } : {}) }
+  }
+
+  private task(run: Readonly<RunDocument>): TaskWithCallbacks<Context> {
+    const task = this.options.tasks.get(run.task)
+    if (task) return task
+    throw new Error(`expected to know the task '${run.task}'; known: ${this.options.tasks.names.join(', ')}`)
+  }
+}
+
+/** A timeout and a lost lock are the run's own failure; all other aborts are the replica's. */
+const isItsOwn = (error: unknown) => error instanceof RunTimeout || error instanceof RunLockLost
+
+function callbackOf<Context>(task: TaskWithCallbacks<Context>, outcome: RunOutcome): RunCallback<Context> | undefined {
+  switch (outcome) {
+    case 'Completed':
+      return task.onSuccess
+    case 'Failed':
+      return task.onFailure
+    case 'Missed':
+      return task.onMissed
+    case 'Skipped':
+      return undefined
+  }
+}
+
+/** Both phases may go to each of the outcomes. */
+function moved(step: QueuedStep | RunningStep, outcome: RunOutcome, set: Fields) {
+  return (step as Step<Ended, RunDocument>).moveTo(outcome, { set })
+}

@@ -1,0 +1,204 @@
+import { createHash } from 'node:crypto'
+import type { LockProvider, SimpleLock } from '../lock/index.js'
+import type { Logger } from '../phases/index.js'
+import { type Clock, formatMs } from '../time/index.js'
+import type { Overlap, RunDocument } from './documents.js'
+
+export interface RunLocksOptions {
+  readonly provider: () => LockProvider
+  /** How long a lock outlives a holder that died; it is extended three times as often. */
+  readonly lockAtMostForMs: number
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+const MOST_REENTRY = 100
+const MOST_KEPT = 1_000
+/** A kept lock of this age is asked for again. */
+const FRESH_MS = 5_000
+
+/** What a lock's name must not be, whatever a schedule's `_id` is. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: no store takes them alike
+const NO_NAME = /\s$|[\u0000-\u001f]/
+const MOST_NAME = 255
+/** What ShedLock's table takes. */
+const MOST_NAME_IN_TABLE = 64
+
+/**
+ * The name of a schedule's lock: the first of its places; a schedule with more `maxInstances` has more of them. An `_id` that is
+ * too long for the locks' store goes in as a digest.
+ * @param kind of the locks' provider
+ */
+export function lockNameOf(schedule: string, place = 1, kind = 'mongodb'): string {
+  const most = (kind === 'postgres' ? MOST_NAME_IN_TABLE : MOST_NAME) - '#100'.length
+  const name = `scheduler_lock:${schedule}`
+  const fitting = name.length <= most && !NO_NAME.test(name) ? name : `scheduler_lock:${hashed(schedule)}`
+  return `${fitting}${place === 1 ? '' : `#${place}`}`
+}
+
+const hashed = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 40)
+
+/** Whose lock it is, however many replicas run it one after the other. */
+const reentryOf = (runId: string): string =>
+  runId.length <= MOST_REENTRY && !/[%|~]/.test(runId) ? runId : hashed(runId)
+
+/**
+ * The named locks of runs. Invariant: a run's task runs only under one of its schedule's places, each of which has one holder
+ * on all replicas, scheduled or manual. A place that carries this run's id is its own: another replica took the run over.
+ */
+export class RunLocks {
+  /** Taken for runs that are Queued, on their way to this or another replica as Running. */
+  private readonly taken = new Map<string, RunLock>()
+
+  constructor(private readonly options: RunLocksOptions) {}
+
+  /**
+   * @param again whether a replica may have entered for this run before: then its place is looked for first
+   * @throws LockProviderUnavailable: nothing is run then
+   */
+  async enter(run: Readonly<RunDocument>, again = false): Promise<RunLock | { heldBy: Overlap }> {
+    const { lockAtMostForMs, clock } = this.options
+    const provider = this.options.provider()
+    const reentry = reentryOf(run._id)
+    const names = this.namesOf(run)
+    for (const name of again ? await this.ownFirst(names, reentry) : names) {
+      const sentAtMs = clock.monotonicMs()
+      const lock = await provider.lock({ name, lockAtMostFor: lockAtMostForMs, reentry })
+      if (lock) return new RunLock(lock, sentAtMs, this.options)
+    }
+    return { heldBy: await this.holder(names[0]!) }
+  }
+
+  /** Entering another place would leave its own, which the replica before took, to nobody until it ends. */
+  private async ownFirst(names: readonly string[], reentry: string): Promise<readonly string[]> {
+    if (names.length === 1) return names
+    const own = await this.ownOf(names, reentry)
+    return own === undefined ? names : [own, ...names.filter((name) => name !== own)]
+  }
+
+  /** The place that carries a run's id. */
+  private async ownOf(names: readonly string[], reentry: string): Promise<string | undefined> {
+    for (const name of names) {
+      const record = await this.options.provider().find?.(name)
+      if (record?.held && record.lockedBy?.endsWith(`|${reentry}`)) return name
+    }
+    return undefined
+  }
+
+  /** For a run that is about to be Running: if this process gets it, soon, it need not ask again. */
+  keep(run: Readonly<RunDocument>, lock: RunLock): void {
+    if (this.taken.size >= MOST_KEPT) this.taken.clear()
+    this.taken.set(run._id, lock)
+  }
+
+  /** What was kept, if nobody has entered since and it lasts for long. */
+  kept(run: Readonly<RunDocument>): RunLock | undefined {
+    const lock = this.taken.get(run._id)
+    this.taken.delete(run._id)
+    return lock && lock.fence === run.lockFence && lock.isFresh ? lock : undefined
+  }
+
+  /**
+   * Frees what a run that is over may have left behind: a replica that died with it, or a grant whose answer was never heard.
+   * @throws LockProviderUnavailable
+   */
+  async release(run: Readonly<RunDocument>): Promise<void> {
+    const reentry = reentryOf(run._id)
+    const name = await this.ownOf(this.namesOf(run), reentry)
+    if (name === undefined) return
+    const lock = await this.options.provider().lock({ name, lockAtMostFor: this.options.lockAtMostForMs, reentry })
+    await lock?.unlock()
+  }
+
+  private namesOf({ schedule, maxInstances }: Readonly<RunDocument>): string[] {
+    const { kind } = this.options.provider()
+    return Array.from({ length: Math.max(1, maxInstances) }, (_, i) => lockNameOf(schedule, i + 1, kind))
+  }
+
+  private async holder(name: string): Promise<Overlap> {
+    const record = await this.options.provider().find?.(name)
+    const [token = '', run] = record?.lockedBy?.split('|') ?? []
+    return {
+      ...(run ? { run: decodeURIComponent(run) } : {}),
+      ...(token ? { by: token.replace(/#[^#]*$/, '') } : {}),
+      ...(record?.lockedAt ? { since: record.lockedAt } : {}),
+    }
+  }
+}
+
+/** A run's lock while its task runs. */
+export class RunLock {
+  private timer: NodeJS.Timeout | undefined
+
+  constructor(
+    private lock: SimpleLock,
+    /** When the last command was sent that made it ours for `lockAtMostFor`. */
+    private extendedAtMs: number,
+    private readonly options: RunLocksOptions,
+  ) {}
+
+  get name(): string {
+    return this.lock.name
+  }
+  get fence(): number {
+    return this.lock.fence
+  }
+
+  get isFresh(): boolean {
+    const { clock, lockAtMostForMs } = this.options
+    return clock.monotonicMs() - this.extendedAtMs < Math.min(FRESH_MS, lockAtMostForMs / 3)
+  }
+
+  /**
+   * Extends it every third of its time, and sooner where that failed, until `release` or `forget`; `onLost` is told once when it
+   * is not ours any more, or can't be extended with a third of its time left.
+   */
+  watch(onLost: () => void): void {
+    const everyMs = Math.max(50, this.options.lockAtMostForMs / 3)
+    const again = (ms: number) => {
+      this.timer = setTimeout(async () => {
+        const extended = await this.extend(onLost)
+        if (extended !== 'ended') again(extended === 'failed' ? everyMs / 10 : everyMs)
+      }, ms)
+      this.timer.unref()
+    }
+    again(everyMs)
+  }
+
+  /** Stops extending it: whoever takes the run over enters it anew, or it ends by itself. */
+  forget(): void {
+    clearTimeout(this.timer)
+    this.timer = undefined
+  }
+
+  /** A lock that can't be freed now ends by itself. */
+  async release(): Promise<void> {
+    this.forget()
+    await this.lock.unlock().catch((error: unknown) => {
+      this.options.logger.warn(
+        `the lock '${this.name}' could not be freed, it ends in at most ${formatMs(this.options.lockAtMostForMs)}: ${String(error)}`,
+      )
+    })
+  }
+
+  private async extend(onLost: () => void): Promise<'extended' | 'failed' | 'ended'> {
+    const { lockAtMostForMs, clock, logger } = this.options
+    const sentAtMs = clock.monotonicMs()
+    try {
+      const extended = await this.lock.extend(lockAtMostForMs)
+      if (this.timer === undefined) return 'ended'
+      if (extended) {
+        this.lock = extended
+        this.extendedAtMs = sentAtMs
+        return 'extended'
+      }
+    } catch (error) {
+      if (this.timer === undefined) return 'ended'
+      logger.warn(`the lock '${this.name}' could not be extended: ${String(error)}`)
+      if (clock.monotonicMs() - this.extendedAtMs < (lockAtMostForMs * 2) / 3) return 'failed'
+    }
+    this.forget()
+    onLost()
+    return 'ended'
+  }
+}

@@ -1,0 +1,85 @@
+import { BSON } from 'mongodb'
+import type { Json } from './definition/index.js'
+import type { RunDocument, RunError, RunLine } from './documents.js'
+
+const FIRST_LINES = 50
+const LATEST_LINES = 150
+const LINE_LENGTH = 1_000
+const MOST_FIELDS_BYTES = 4_096
+const MOST_COUNTERS = 100
+const MOST_RESULT_BYTES = 64 * 1024
+
+/** What a task says of its run while it runs; bounded, whatever it says. */
+export class RunRecord {
+  private readonly first: RunLine[]
+  private readonly latest: RunLine[] = []
+  private dropped: number
+  private readonly counters = new Map<string, number>()
+
+  constructor(
+    run: Readonly<RunDocument>,
+    private readonly now: () => Date,
+  ) {
+    this.first = (run.log ?? []).slice(0, FIRST_LINES)
+    this.latest.push(...(run.log ?? []).slice(FIRST_LINES))
+    this.dropped = run.logDropped ?? 0
+  }
+
+  log(message: string, fields?: Json): void {
+    const line: RunLine = {
+      at: this.now(),
+      message: String(message).slice(0, LINE_LENGTH),
+      ...(fields === undefined ? {} : { fields: asJson(fields, MOST_FIELDS_BYTES) ?? '(not JSON, or too large)' }),
+    }
+    if (this.first.length < FIRST_LINES) this.first.push(line)
+    else this.latest.push(line)
+    if (this.latest.length > LATEST_LINES) {
+      this.latest.shift()
+      this.dropped += 1
+    }
+  }
+
+  count(counter: string, by = 1): void {
+    if (typeof by !== 'number' || !Number.isFinite(by)) throw new TypeError(`count('${counter}'): expected a number`)
+    if (!/^[A-Za-z_][\w-]{0,99}$/.test(counter)) {
+      throw new TypeError(`count: expected a name of letters, digits, _ and -, got '${counter}'`)
+    }
+    if (!this.counters.has(counter) && this.counters.size >= MOST_COUNTERS) return
+    this.counters.set(counter, (this.counters.get(counter) ?? 0) + by)
+  }
+
+  fields(): Pick<RunDocument, 'log' | 'logDropped' | 'counters'> {
+    const log = [...this.first, ...this.latest]
+    return {
+      ...(log.length > 0 ? { log } : {}),
+      ...(this.dropped > 0 ? { logDropped: this.dropped } : {}),
+      ...(this.counters.size > 0 ? { counters: Object.fromEntries(this.counters) } : {}),
+    }
+  }
+}
+
+/** What a task returned, if it is JSON of at most 64 KB. */
+export function resultOf(value: unknown): Json | undefined {
+  return value === undefined ? undefined : asJson(value, MOST_RESULT_BYTES)
+}
+
+export function runErrorOf(thrown: unknown): RunError {
+  const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+  return {
+    name: String(error.name).slice(0, 200),
+    message: String(error.message).slice(0, 2_000),
+    ...(error.stack ? { stack: error.stack.slice(0, 4_000) } : {}),
+  }
+}
+
+function asJson(value: unknown, mostBytes: number): Json | undefined {
+  try {
+    const text = JSON.stringify(value)
+    if (text === undefined || Buffer.byteLength(text) > mostBytes) return undefined
+    const json = JSON.parse(text) as Json
+    BSON.calculateObjectSize({ json })
+    return json
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,79 @@
+import { sleep } from '../time/index.js'
+import { LONGEST_RUN_MS } from './definition/index.js'
+import type { RunDocument } from './documents.js'
+import { RunLockLost, RunTimeout } from './errors.js'
+import type { RunLock } from './run-lock.js'
+import type { RunRecord } from './run-record.js'
+import type { TaskRun, TaskWithCallbacks } from './tasks.js'
+
+/** How one try came to its end. */
+export type Tried =
+  | { readonly kind: 'returned'; readonly value: unknown }
+  | { readonly kind: 'threw'; readonly error: unknown }
+  /** It ignores its signal: it still runs, and keeps its lock until it ends. */
+  | { readonly kind: 'abandoned'; readonly error: Error }
+
+export interface TryOptions<Context> {
+  readonly task: TaskWithCallbacks<Context>
+  readonly run: Readonly<RunDocument>
+  readonly lock: RunLock
+  readonly record: RunRecord
+  readonly context: () => Context | Promise<Context>
+  /** Of the engine's step: the lease, the end of the process. */
+  readonly signal: AbortSignal
+  /** How long a task may take to end after its signal has aborted. */
+  readonly patienceMs: number
+}
+
+/** Runs a task once, under its lock and within its timeout. Never rejects. */
+export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tried> {
+  const { task, run, lock, record, context, signal, patienceMs } = options
+  const stop = new AbortController()
+  const over = new AbortController()
+  const all = AbortSignal.any([signal, stop.signal])
+  lock.watch(() => stop.abort(new RunLockLost(lock.name)))
+  const timeoutMs = run.timeoutMs ?? LONGEST_RUN_MS
+  void sleep(timeoutMs, { signal: over.signal, unref: true }).then(() => {
+    if (!over.signal.aborted) stop.abort(new RunTimeout(timeoutMs, false))
+  })
+  const taskRun = (found: Context): TaskRun<Context> => ({
+    id: run._id,
+    schedule: run.schedule,
+    scheduledFor: run.scheduledFor,
+    trigger: run.trigger,
+    attempt: run.attempt ?? 1,
+    fence: lock.fence,
+    signal: all,
+    context: found,
+    log: (message, fields) => record.log(message, fields),
+    count: (counter, by) => record.count(counter, by),
+  })
+  const settled = settle(async () => task.run(structuredClone(run.args), taskRun(await context())))
+  const gaveUp = aborted(stop.signal, over.signal).then(async (): Promise<Tried> => {
+    await sleep(patienceMs, { signal: over.signal, unref: true })
+    const { reason } = stop.signal
+    return { kind: 'abandoned', error: reason instanceof RunTimeout ? new RunTimeout(reason.afterMs, true) : reason }
+  })
+  const tried = await Promise.race([settled, gaveUp])
+  over.abort()
+  if (tried.kind === 'abandoned') void settled.then(() => lock.release())
+  // A task that ended because it was told to has failed for that reason, whatever it threw or returned.
+  else if (stop.signal.aborted) return { kind: 'threw', error: stop.signal.reason }
+  return tried
+}
+
+function settle(call: () => unknown): Promise<Tried> {
+  return new Promise((resolve) => {
+    new Promise((begin) => begin(call())).then(
+      (value) => resolve({ kind: 'returned', value }),
+      (error: unknown) => resolve({ kind: 'threw', error }),
+    )
+  })
+}
+
+/** Resolves when `signal` aborts; never, once `over` has. */
+function aborted(signal: AbortSignal, over: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', () => !over.aborted && resolve(), { once: true })
+  })
+}

@@ -1,0 +1,106 @@
+import type { Collection } from 'mongodb'
+import { CLAIM_INDEX } from '../lock/index.js'
+import { type BoundLifecycle, type Logger, lifecycleOf, type Step } from '../phases/index.js'
+import type { Clock, Duration } from '../time/index.js'
+import { decide, type NewRun, type SchedulePhase } from './decide.js'
+import type { ScheduleDocument } from './documents.js'
+import { HISTORY_INDEX_SORT } from './indexes.js'
+import type { RunStore } from './insert-runs.js'
+import type { StoredRun } from './schedule-reader.js'
+import { serverTime } from './server-time.js'
+
+export interface ScheduleLifecycleOptions {
+  readonly name: string
+  readonly collection: string
+  readonly lockTimeout: Duration
+  readonly concurrency: number
+  /** Who stores runs. */
+  readonly runs: RunStore
+  /** Whether this replica can run a task. */
+  readonly knows: (task: string) => boolean
+  readonly runDocuments: () => Collection<StoredRun>
+  readonly logger: Logger
+  readonly clock: Clock
+}
+
+/** Each phase may become any other: what its owner wrote decides. */
+const WAITS_FOR: Record<SchedulePhase, string> = {
+  Active: 'its next run',
+  Paused: 'somebody to resume it',
+  Finished: 'nothing: it will not be due again',
+  Broken: 'somebody to mend it',
+}
+
+/** Runs of one schedule that may wait for a replica that knows their task. */
+export const MOST_WAITING = 100
+
+/** Runs of a task that nobody has known for a long time are told as Missed at once: else they would be stored for ever. */
+async function bounded(
+  { knows, runDocuments, logger }: ScheduleLifecycleOptions,
+  runs: readonly NewRun[],
+  now: Date,
+): Promise<readonly NewRun[]> {
+  const [first] = runs
+  if (!first || knows(first.task)) return runs
+  const latest = await runDocuments()
+    .find({ schedule: first.schedule }, { projection: { phase: 1 }, sort: HISTORY_INDEX_SORT, limit: MOST_WAITING })
+    .toArray()
+  if (latest.length < MOST_WAITING || latest.some(({ phase }) => phase !== 'Queued' && phase !== 'Missed')) return runs
+  const waiting = await runDocuments()
+    .find(
+      { phase: 'Queued', schedule: first.schedule },
+      { projection: { _id: 1 }, hint: CLAIM_INDEX, limit: MOST_WAITING },
+    )
+    .toArray()
+  if (waiting.length < MOST_WAITING) return runs
+  const reason = `no replica knows the task '${first.task}': ${MOST_WAITING} earlier runs wait for one`
+  if (latest[0]!.phase === 'Queued') logger.warn(`schedule '${first.schedule}': ${reason}`, { task: first.task })
+  return runs.map((run) =>
+    run.phase === 'Queued' ? { ...run, phase: 'Missed', outcome: 'Missed', reason, completedAt: now } : run,
+  )
+}
+
+const NOT_BEFORE_AN_EDIT: Duration = '3650d'
+
+/**
+ * Schedules as documents that sleep until they are due: `lockedAt` encodes the next run, so that far and inactive ones cost
+ * nothing. All four phases are looked at by the same rule.
+ */
+export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifecycle<ScheduleDocument> {
+  const { collection, lockTimeout, concurrency, clock } = options
+  const definition = lifecycleOf<ScheduleDocument>().define({
+    name: options.name,
+    collection,
+    phases: {
+      Active: { next: ['Paused', 'Finished', 'Broken'], entry: true },
+      Paused: { next: ['Active', 'Finished', 'Broken'], entry: true },
+      // A lifecycle has an end; schedules stay until somebody deletes them.
+      Finished: { next: ['Active', 'Paused', 'Broken', 'Removed'], entry: true },
+      Broken: { next: ['Active', 'Paused', 'Finished'], entry: true },
+      Removed: { final: true },
+    },
+    lockTimeout,
+    concurrency,
+    maxAttempts: 1_000,
+    maxClaims: 1_000,
+  })
+  const plan = async (doc: Readonly<ScheduleDocument>, step: Step<SchedulePhase, ScheduleDocument>) => {
+    const claimedAt = serverTime(doc)
+    const startedMs = clock.monotonicMs()
+    const decision = decide(doc, claimedAt)
+    // First the runs, then what is next: a crash between finds them there already.
+    await options.runs.store(await bounded(options, decision.runs, claimedAt))
+    const { phase, set, wakeAt } = decision
+    if (phase !== (doc as { phase?: unknown }).phase) return step.moveTo(phase, { set })
+    if (!wakeAt) return step.wait(WAITS_FOR[phase], { for: NOT_BEFORE_AN_EDIT, set })
+    const spentMs = clock.monotonicMs() - startedMs
+    const ms = Math.max(0, Math.ceil(wakeAt.getTime() - claimedAt.getTime() - spentMs))
+    return step.wait(WAITS_FOR[phase], { for: `${ms}ms`, set })
+  }
+  return definition.handle({
+    Active: plan as never,
+    Paused: plan as never,
+    Finished: plan as never,
+    Broken: plan as never,
+  }) as unknown as BoundLifecycle<ScheduleDocument>
+}

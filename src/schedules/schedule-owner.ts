@@ -1,0 +1,233 @@
+import type { Document } from 'mongodb'
+import { TASK_LOCK_INIT_TIME } from '../lock/index.js'
+import { changedFields, changesBetween, fieldsOf, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
+import {
+  type Json,
+  OWNERS_FIELDS,
+  readSchedule,
+  type ScheduleFields,
+  TIMING_FIELDS,
+  unknownFields,
+} from './definition/index.js'
+import type { Edit, ScheduleDocument } from './documents.js'
+import { InvalidSchedule, NoSuchSchedule } from './errors.js'
+import { ScheduleReader, type StoredSchedule } from './schedule-reader.js'
+
+/** A schedule as code or a person writes it. */
+export type NewSchedule = ScheduleFields
+
+export interface By {
+  /** Who does it, for the schedule's edits. */
+  readonly by?: string | undefined
+}
+
+export interface PauseOptions extends By {
+  /** When it ends by itself. Default: when somebody resumes it. */
+  readonly until?: Date | undefined
+  readonly reason?: string | undefined
+}
+
+export interface TriggerOptions extends By {
+  /** Instead of the schedule's own. */
+  readonly args?: Json | undefined
+}
+
+const MOST_EDITS = 50
+const MOST_UPSERTS = 10
+const DUPLICATE_KEY = 11000
+/** Also by hand, with `paused: true`. */
+const PAUSED = { $or: [{ paused: { $type: 'object' } }, { paused: true }] }
+const isPlanned = { $eq: [{ $type: '$known' }, 'object'] }
+const literal = (value: unknown): Document => ({ $literal: value })
+
+/**
+ * What an owner of schedules does, from any process; each is one conditional update judged by the database. Whoever looks at
+ * a schedule in this moment loses it, and it is looked at anew.
+ */
+export abstract class ScheduleOwner extends ScheduleReader {
+  /**
+   * Makes a schedule, or replaces what exists under its id; its runs, its pause and (unless `isActive` is given) whether it is
+   * active stay. The same again changes nothing.
+   * @throws InvalidSchedule: nothing is stored
+   */
+  async upsert(id: string, given: NewSchedule, { by }: By = {}): Promise<'created' | 'replaced' | 'unchanged'> {
+    this.check(id, given)
+    for (let attempt = 1; ; attempt += 1) {
+      const before = await this.schedules.findOne({ _id: id })
+      // In the end whatever stands there: the last one to write wins.
+      const done = await this.upsertOver(before, id, given, by, attempt < MOST_UPSERTS)
+      if (done) return done
+    }
+  }
+
+  /** Replaces what was read, if it still stands so; undefined: somebody was quicker, and it is to be read again. */
+  private async upsertOver(
+    before: StoredSchedule | null,
+    id: string,
+    given: NewSchedule,
+    by: string | undefined,
+    onlyAsRead: boolean,
+  ): Promise<'created' | 'replaced' | 'unchanged' | undefined> {
+    const fields = fieldsOf({ ...given, isActive: given.isActive ?? before?.isActive ?? true })
+    const known = before ? fieldsOf(before) : {}
+    const changed = before ? changedFields(known, fields) : []
+    if (before && changed.length === 0) return 'unchanged'
+    const edit = {
+      action: before ? 'upsert' : 'created',
+      ...(before ? { changes: changesBetween(known, fields, changed) } : {}),
+    }
+    const replan = !before || changed.some((name) => (TIMING_FIELDS as readonly string[]).includes(name))
+    const gone = Object.keys(known).filter((name) => !(name in fields))
+    const update = [
+      ...anew({ by, edit }),
+      {
+        $set: {
+          ...Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, literal(value)])),
+          known: literal(fields),
+          createdAt: { $ifNull: ['$createdAt', '$$NOW'] },
+          ...(replan ? { nextRunAt: null } : {}),
+        },
+      },
+      { $unset: ['broken', ...gone] },
+    ]
+    // Of replicas that start together and declare the same schedule one makes it, and of two edits none is lost in the other.
+    const asRead = before ? { $expr: { $eq: [OWNERS_FIELDS, literal(known)] } } : { task: { $exists: false } }
+    const filter = { _id: id, ...(onlyAsRead ? asRead : {}) } as object
+    try {
+      const { matchedCount, upsertedCount } = await this.schedules.updateOne(filter, update, { upsert: !before })
+      if (matchedCount + upsertedCount === 0) return undefined
+    } catch (error) {
+      if (onlyAsRead && (error as { code?: unknown }).code === DUPLICATE_KEY) return undefined
+      throw error
+    }
+    return before ? 'replaced' : 'created'
+  }
+
+  /** Runs that are under way go on. */
+  async remove(id: string): Promise<boolean> {
+    return (await this.schedules.deleteMany({ _id: id })).deletedCount > 0
+  }
+
+  /**
+   * Nothing is run until it is resumed, or until `until`; what would have been due meanwhile is not made up for.
+   * @throws NoSuchSchedule, InvalidSchedule
+   */
+  async pause(id: string, options: PauseOptions = {}): Promise<void> {
+    const { matchedCount } = await this.schedules.updateOne(
+      { _id: id, ...stillToCome(options) },
+      pausing(id, options, true),
+    )
+    if (matchedCount > 0) return
+    if (!(await this.schedules.findOne({ _id: id }, { projection: { _id: 1 } }))) throw new NoSuchSchedule(id)
+    throw new InvalidSchedule(id, [`until: expected a time to come, got ${options.until?.toISOString()}`])
+  }
+
+  /** @returns how many were paused: those that were not paused already */
+  async pauseAll(options: PauseOptions = {}): Promise<number> {
+    const running = { phase: { $nin: ['Finished', 'Broken'] }, $nor: [PAUSED], ...stillToCome(options) } as object
+    // Not looked at now: each is when it comes due, and a million at once would be work for nothing.
+    return (await this.schedules.updateMany(running, pausing('(all)', options, false))).modifiedCount
+  }
+
+  /** Plans it from now on; one that was deactivated is active again. @throws NoSuchSchedule */
+  async resume(id: string, { by }: By = {}): Promise<void> {
+    const update = [
+      ...anew({ by, edit: { action: 'resume' } }),
+      {
+        $set: {
+          isActive: true,
+          known: { $cond: [isPlanned, { $mergeObjects: ['$known', { isActive: true }] }, '$$REMOVE'] },
+        },
+      },
+      { $unset: ['paused'] },
+    ]
+    const { matchedCount } = await this.schedules.updateOne({ _id: id }, update)
+    if (matchedCount === 0) throw new NoSuchSchedule(id)
+  }
+
+  /** Resumes what was paused; what was deactivated stays so. */
+  async resumeAll({ by }: By = {}): Promise<number> {
+    const update = [...anew({ by, edit: { action: 'resume' } }), { $unset: ['paused'] }]
+    return (await this.schedules.updateMany(PAUSED as object, update)).modifiedCount
+  }
+
+  /**
+   * Has it run once, now, by a replica that knows its task; under the same lock as its scheduled runs, so it is Skipped while
+   * one of them runs. Paused and inactive schedules run too.
+   * @returns the run's id
+   * @throws NoSuchSchedule, InvalidSchedule
+   */
+  async run(id: string, { by, args }: TriggerOptions = {}): Promise<string> {
+    const [found] = await this.schedules
+      .aggregate<ScheduleDocument & { now: Date }>([{ $match: { _id: id } }, { $addFields: { now: '$$NOW' } }])
+      .toArray()
+    if (!found) throw new NoSuchSchedule(id)
+    const read = readSchedule({ ...fieldsOf(found), ...(args === undefined ? {} : { args }) })
+    if ('problems' in read) throw new InvalidSchedule(id, read.problems)
+    for (let ms = found.now.getTime(); ; ms += 1) {
+      const run = runOf(id, read.schedule, new Date(ms), undefined, {
+        trigger: 'manual',
+        startBy: null,
+        ...(by === undefined ? {} : { requestedBy: by }),
+      })
+      if ((await this.insertRun(run)) > 0) return run._id
+    }
+  }
+
+  /** @returns 0: there is one of this id */
+  protected abstract insertRun(run: NewRun): Promise<number>
+
+  /** What this process knows of tasks. @throws InvalidSchedule */
+  protected checkTask(_id: string, _given: NewSchedule): void {}
+
+  /** What `upsert` asks of a schedule, without any database. @throws InvalidSchedule */
+  check(id: string, given: NewSchedule): void {
+    const problems: string[] = []
+    if (typeof id !== 'string' || !/^[^\0]{1,200}$/.test(id)) {
+      problems.push(`id: expected a text of 1 to 200 characters, got ${typeof id === 'string' ? id.length : typeof id}`)
+    }
+    if (typeof given !== 'object' || given === null) {
+      throw new InvalidSchedule(String(id), [`expected { task, cron, ... }, got ${String(given)}`])
+    }
+    problems.push(...unknownFields(given))
+    const read = readSchedule(given as unknown as Record<string, unknown>)
+    if ('problems' in read) problems.push(...read.problems)
+    if (problems.length > 0) throw new InvalidSchedule(String(id), problems)
+    this.checkTask(id, given)
+  }
+}
+
+/** Makes a schedule due, whoever looks at it now, and says who did what. */
+function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'by'> }, isDueNow = true): Document[] {
+  const added = {
+    $mergeObjects: [{ at: '$$NOW' }, literal({ ...edit, ...(by === undefined ? {} : { by }) })],
+  }
+  const edits = { $cond: [{ $isArray: '$edits' }, '$edits', []] }
+  return [
+    {
+      $set: {
+        phase: { $cond: [{ $in: ['$phase', SCHEDULE_PHASES] }, '$phase', 'Active'] },
+        ...(isDueNow ? { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' } : {}),
+        edits: { $slice: [{ $concatArrays: [edits, [added]] }, -MOST_EDITS] },
+      },
+    },
+  ]
+}
+
+/** By the server's clock: a pause until a time that has passed would be none. */
+const stillToCome = ({ until }: PauseOptions): object => (until ? { $expr: { $gt: [until, '$$NOW'] } } : {})
+
+function pausing(id: string, { until, reason, by }: PauseOptions, isDueNow: boolean): Document[] {
+  if (until !== undefined && !(until instanceof Date && !Number.isNaN(until.getTime()))) {
+    throw new InvalidSchedule(id, [`until: expected a date, got ${String(until)}`])
+  }
+  const said = {
+    ...(until ? { until } : {}),
+    ...(reason === undefined ? {} : { reason }),
+    ...(by === undefined ? {} : { by }),
+  }
+  return [
+    ...anew({ by, edit: { action: 'pause', ...(reason === undefined ? {} : { reason }) } }, isDueNow),
+    { $set: { paused: { $mergeObjects: [{ at: '$$NOW' }, literal(said)] } } },
+  ]
+}

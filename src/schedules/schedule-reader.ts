@@ -1,0 +1,107 @@
+import type { Collection, Db } from 'mongodb'
+import { protocolCollection } from '../database/index.js'
+import type { RunDocument, RunOutcome, ScheduleDocument } from './documents.js'
+import { HISTORY_INDEX_SORT } from './indexes.js'
+import { type RunStatistics, type StatisticsOptions, statisticsOf } from './statistics.js'
+
+/** A schedule as it is stored, with what the engine keeps of it. */
+export type StoredSchedule = ScheduleDocument & {
+  phase?: string
+  lockedAt?: Date | null
+  lockedBy?: string | null
+  createdAt?: Date
+}
+
+/** A run as it is stored, with its phase. */
+export type StoredRun = RunDocument & { phase: 'Queued' | 'Running' | RunOutcome; createdAt?: Date }
+
+export interface ListOptions {
+  /** At most so many. Default 100. */
+  readonly limit?: number | undefined
+  /** Those behind this id. */
+  readonly after?: string | undefined
+  /** Only those in this phase: Active, Paused, Finished, Broken. */
+  readonly phase?: string | undefined
+}
+
+export interface RunsOptions {
+  /** At most so many, the latest first. Default 20. */
+  readonly limit?: number | undefined
+  readonly phase?: StoredRun['phase'] | undefined
+}
+
+/** A schedule with its latest run. */
+export interface ListedSchedule extends StoredSchedule {
+  readonly lastRun?: Pick<
+    StoredRun,
+    '_id' | 'phase' | 'scheduledFor' | 'completedAt' | 'durationMs' | 'reason' | 'error'
+  >
+}
+
+/** What can be read of schedules and their runs. */
+export abstract class ScheduleReader {
+  constructor(private readonly names: { readonly schedules: string; readonly runs: string }) {}
+
+  /** @throws NotAttached before a database is known */
+  protected abstract get db(): Db
+
+  protected get schedules(): Collection<StoredSchedule> {
+    return protocolCollection<StoredSchedule>(this.db, this.names.schedules)
+  }
+
+  protected get runDocuments(): Collection<StoredRun> {
+    return protocolCollection<StoredRun>(this.db, this.names.runs)
+  }
+
+  get(id: string): Promise<StoredSchedule | null> {
+    return this.schedules.findOne({ _id: id }) as Promise<StoredSchedule | null>
+  }
+
+  /** Schedules by id, each with its latest run. */
+  list({ limit = 100, after, phase }: ListOptions = {}): Promise<ListedSchedule[]> {
+    return this.schedules
+      .aggregate<ListedSchedule>([
+        {
+          $match: {
+            ...(after === undefined ? {} : { _id: { $gt: after } }),
+            ...(phase === undefined ? {} : { phase }),
+          },
+        },
+        { $sort: { _id: 1 } },
+        { $limit: limit },
+        {
+          $lookup: {
+            from: this.runDocuments.collectionName,
+            let: { schedule: '$_id' },
+            pipeline: [
+              { $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } },
+              { $sort: { scheduledFor: -1 } },
+              { $limit: 1 },
+              {
+                $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 },
+              },
+            ],
+            as: 'lastRun',
+          },
+        },
+        { $set: { lastRun: { $first: '$lastRun' } } },
+      ])
+      .toArray()
+  }
+
+  findRun(runId: string): Promise<StoredRun | null> {
+    return this.runDocuments.findOne({ _id: runId }) as Promise<StoredRun | null>
+  }
+
+  /** A schedule's runs, the latest first. */
+  runs(schedule: string, { limit = 20, phase }: RunsOptions = {}): Promise<StoredRun[]> {
+    return this.runDocuments
+      .find({ schedule, ...(phase === undefined ? {} : { phase }) }, { sort: HISTORY_INDEX_SORT, limit })
+      .toArray() as Promise<StoredRun[]>
+  }
+
+  /** What a schedule's runs come to, computed by the database on an index. */
+  statistics(schedule: string, options: StatisticsOptions = {}): Promise<RunStatistics> {
+    return statisticsOf(this.runDocuments, schedule, options)
+  }
+}

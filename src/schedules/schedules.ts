@@ -1,0 +1,167 @@
+import { hostname } from 'node:os'
+import type { Db } from 'mongodb'
+import { protocolCollection } from '../database/index.js'
+import { type LockProvider, mongoLockProvider } from '../lock/index.js'
+import { type LifecycleModel, NotAttached, OwnerClient, type RunnableLifecycle, silentLogger } from '../phases/index.js'
+import { systemClock } from '../time/index.js'
+import type { NewRun } from './decide.js'
+import type { ScheduleDocument } from './documents.js'
+import { editWatch, startWatch } from './edit-watch.js'
+import { InvalidSchedule } from './errors.js'
+import { ensureRunIndexes } from './indexes.js'
+import { insertRuns, RunStore } from './insert-runs.js'
+import { readOptions, type SchedulesOptions, type SchedulesSettings } from './options.js'
+import { runLifecycle } from './run-lifecycle.js'
+import { RunLocks } from './run-lock.js'
+import { scheduleLifecycle } from './schedule-lifecycle.js'
+import { type NewSchedule, ScheduleOwner } from './schedule-owner.js'
+import type { StoredRun } from './schedule-reader.js'
+import { type Task, TaskRegistry } from './tasks.js'
+
+/** How long a task may take to end after its signal has aborted; then its run has failed without it. */
+const PATIENCE_MS = 10_000
+const SCHEDULES_AT_ONCE = 64
+
+type Attach = RunnableLifecycle['attach']
+/** A lifecycle by itself, with its name for those who register it. */
+export type ScheduleLifecycle = RunnableLifecycle & { readonly name: string }
+
+/**
+ * Cron schedules as documents. `lifecycles` goes to a Replica beside the app's own; the methods are what an owner does with
+ * schedules, from any process.
+ */
+export class Schedules<Context = unknown> extends ScheduleOwner {
+  /** What a replica runs: schedules, runs, and the look for edits. */
+  readonly lifecycles: readonly ScheduleLifecycle[]
+  private readonly registry: TaskRegistry<Context>
+  /** Of the owner's methods. */
+  private ownerDb: Db | undefined
+  /** Of what a replica does: its own connection. */
+  private replicaDb: Db | undefined
+  private runOwner: OwnerClient | undefined
+  private provider: LockProvider | undefined
+  private runModel: LifecycleModel | undefined
+  private ringing: Parameters<Attach>[1]
+
+  /** @throws InvalidSchedulesOptions, InvalidTask */
+  constructor(options: SchedulesOptions<Context> = {}) {
+    const settings = readOptions(options)
+    super(settings.collections)
+    this.registry = new TaskRegistry(options.tasks ?? {})
+    this.ownerDb = options.db
+    this.provider = options.locks
+    this.lifecycles = this.lifecyclesOf(options, settings)
+  }
+
+  /**
+   * Adds a task to those that this process knows.
+   * @throws InvalidTask
+   */
+  register(name: string, task: Task<Context>): this {
+    this.registry.add(name, task)
+    return this
+  }
+
+  get taskNames(): readonly string[] {
+    return this.registry.names
+  }
+
+  protected override get db(): Db {
+    if (!this.ownerDb) throw new NotAttached('schedules')
+    return this.ownerDb
+  }
+
+  protected override insertRun(run: NewRun): Promise<number> {
+    return insertRuns(this.runsOwner(), [run])
+  }
+
+  /** Where this process knows tasks, one that it doesn't know is an error. */
+  protected override checkTask(id: string, given: NewSchedule): void {
+    const { names } = this.registry
+    if (names.length === 0 || typeof given.task !== 'string' || names.includes(given.task)) return
+    throw new InvalidSchedule(id, [
+      `task: expected one of those that are registered (${names.join(', ')}), got '${given.task}'`,
+    ])
+  }
+
+  private ours(): Db {
+    return this.replicaDb ?? this.db
+  }
+
+  /** Who stores runs, so that replicas which listen hear of them. */
+  private runsOwner(): OwnerClient {
+    this.runOwner ??= new OwnerClient(this.ours(), this.runModel!, this.ringing)
+    return this.runOwner
+  }
+
+  private lifecyclesOf(options: SchedulesOptions<Context>, settings: SchedulesSettings): ScheduleLifecycle[] {
+    const { logger = silentLogger, clock = systemClock } = options
+    const { collections, lockTimeout, concurrency, keepFor, lockAtMostForMs, watchPerSecond } = settings
+    const name = options.name ?? (process.env['POD_NAME'] || `${hostname()}-${process.pid}`)
+    const ours = () => this.ours()
+    const found = () => protocolCollection<ScheduleDocument>(ours(), collections.schedules)
+    const locks = () => {
+      this.provider ??= mongoLockProvider(ours(), { name })
+      return this.provider
+    }
+    const schedules = scheduleLifecycle({
+      name: collections.schedules,
+      collection: collections.schedules,
+      lockTimeout,
+      concurrency: SCHEDULES_AT_ONCE,
+      runs: new RunStore(() => this.runsOwner()),
+      knows: (task) => this.registry.get(task) !== undefined,
+      runDocuments: () => protocolCollection<StoredRun>(ours(), collections.runs),
+      logger,
+      clock,
+    })
+    const runs = runLifecycle<Context>({
+      lifecycle: `${collections.schedules}.runs`,
+      collection: collections.runs,
+      lockTimeout,
+      concurrency,
+      keepFor,
+      tasks: this.registry,
+      locks: new RunLocks({ provider: locks, lockAtMostForMs, clock, logger }),
+      context: options.context ?? (() => undefined as Context),
+      schedules: found,
+      name,
+      patienceMs: PATIENCE_MS,
+      clock,
+      logger,
+    })
+    const watchCollection = `${collections.schedules}.watch`
+    const watch = editWatch({
+      collection: watchCollection,
+      lockTimeout,
+      every: '1s',
+      chunk: watchPerSecond,
+      schedules: found,
+    })
+    this.runModel = runs.model
+    const attach: Attach = (db, ringing) => {
+      this.ownerDb ??= db
+      this.ringing = ringing
+    }
+    return [
+      {
+        ...partsOf(schedules),
+        attach,
+        prepare: async (db) => {
+          this.replicaDb = db
+          this.runOwner = undefined
+        },
+      },
+      {
+        ...partsOf(runs),
+        attach,
+        // Runs of other tasks are left to replicas that know them.
+        only: () => ({ phases: ['Queued', 'Running'], where: { task: { $in: this.registry.names } } }),
+        prepare: (db, indexes) => ensureRunIndexes(db.collection(collections.runs), indexes, logger),
+      },
+      { ...partsOf(watch), attach, prepare: (db) => startWatch(db, watchCollection) },
+    ]
+  }
+}
+
+const partsOf = ({ name, model, handlers }: ScheduleLifecycle) => ({ name, model, handlers })

@@ -1,0 +1,161 @@
+import type { Collection, Document } from 'mongodb'
+import { zoneOf } from './cron/index.js'
+import type { RunOutcome } from './documents.js'
+import { RUN_OUTCOMES } from './documents.js'
+
+export interface StatisticsOptions {
+  /** Runs that were due since then. Default: all that are kept; of more than 100,000 the latest. */
+  readonly since?: Date | undefined
+  /** The zone of `failuresByHour` and the trend's days. Default UTC. */
+  readonly timezone?: string | undefined
+}
+
+export interface RunStatistics {
+  readonly runs: number
+  readonly byOutcome: Readonly<Record<RunOutcome, number>>
+  /** Runs that aren't over. */
+  readonly open: number
+  /** Completed of those that ran to an end; null: none did. */
+  readonly successRate: number | null
+  /** Of completed runs, in ms; null: none. */
+  readonly meanMs: number | null
+  readonly p95Ms: number | null
+  /** Tries that were lost with their replica. */
+  readonly lost: number
+  readonly failuresByError: readonly { readonly error: string; readonly count: number; readonly last: Date }[]
+  /** 24 numbers: failures of runs that were due in that hour of day. */
+  readonly failuresByHour: readonly number[]
+  /** The sums of each counter, by day, the latest 30 days with runs. */
+  readonly trend: readonly {
+    readonly day: string
+    readonly runs: number
+    readonly counters: Readonly<Record<string, number>>
+  }[]
+}
+
+/** The latest ones: so that a schedule of every second is answered within bounds. */
+const MOST_RUNS = 100_000
+const MOST_ERRORS = 20
+const MOST_DAYS = 30
+
+/**
+ * One aggregate over the schedule's stretch of the history index.
+ * @throws UnknownTimeZone, TypeError
+ */
+export async function statisticsOf(
+  runs: unknown,
+  schedule: string,
+  { since, timezone = 'UTC' }: StatisticsOptions,
+): Promise<RunStatistics> {
+  zoneOf(timezone)
+  if (since !== undefined && !(since instanceof Date && !Number.isNaN(since.getTime())))
+    throw new TypeError(`since: expected a date, got ${String(since)}`)
+  const [found] = await (runs as Collection<Document>)
+    .aggregate<Document>(pipeline(schedule, since, timezone), { maxTimeMS: 30_000 })
+    .toArray()
+  const byOutcome = Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, 0])) as Record<RunOutcome, number>
+  let total = 0
+  let lost = 0
+  for (const row of found?.['phases'] ?? []) {
+    total += row.count
+    lost += row.lost
+    if (row._id in byOutcome) byOutcome[row._id as RunOutcome] = row.count
+  }
+  const ended = byOutcome.Completed + byOutcome.Failed
+  const duration = found?.['durations']?.[0]
+  const failuresByHour = Array.from({ length: 24 }, () => 0)
+  for (const row of found?.['hours'] ?? []) failuresByHour[row._id] = row.count
+  return {
+    runs: total,
+    byOutcome,
+    open: total - RUN_OUTCOMES.reduce((sum, outcome) => sum + byOutcome[outcome], 0),
+    successRate: ended === 0 ? null : byOutcome.Completed / ended,
+    meanMs: duration ? Math.round(duration.mean) : null,
+    p95Ms: duration?.p95 ?? null,
+    lost,
+    failuresByError: (found?.['errors'] ?? []).map((row: Document) => ({
+      error: row['_id'],
+      count: row['count'],
+      last: row['last'],
+    })),
+    failuresByHour,
+    trend: trendOf(found?.['trend'] ?? []),
+  }
+}
+
+function pipeline(schedule: string, since: Date | undefined, timezone: string): Document[] {
+  const day = { $dateToString: { date: '$scheduledFor', format: '%Y-%m-%d', timezone } }
+  const counters = { $cond: [{ $eq: [{ $type: '$counters' }, 'object'] }, '$counters', {}] }
+  const counted = { $isNumber: '$counter.v' }
+  return [
+    { $match: { schedule, ...(since ? { scheduledFor: { $gte: since } } : {}) } },
+    { $sort: { scheduledFor: -1 } },
+    { $limit: MOST_RUNS },
+    {
+      $facet: {
+        phases: [{ $group: { _id: '$phase', count: { $sum: 1 }, lost: { $sum: { $ifNull: ['$lost', 0] } } } }],
+        durations: [
+          { $match: { phase: 'Completed', durationMs: { $type: 'number' } } },
+          { $sort: { durationMs: 1 } },
+          { $group: { _id: null, mean: { $avg: '$durationMs' }, all: { $push: '$durationMs' } } },
+          {
+            $project: {
+              mean: 1,
+              p95: {
+                $arrayElemAt: [
+                  '$all',
+                  { $subtract: [{ $toInt: { $ceil: { $multiply: [{ $size: '$all' }, 0.95] } } }, 1] },
+                ],
+              },
+            },
+          },
+        ],
+        errors: [
+          { $match: { phase: 'Failed' } },
+          {
+            $group: {
+              _id: { $ifNull: ['$error.name', { $ifNull: ['$reason', '(not told)'] }] },
+              count: { $sum: 1 },
+              last: { $max: '$scheduledFor' },
+            },
+          },
+          { $sort: { count: -1, _id: 1 } },
+          { $limit: MOST_ERRORS },
+        ],
+        hours: [
+          { $match: { phase: 'Failed', scheduledFor: { $type: 'date' } } },
+          { $group: { _id: { $hour: { date: '$scheduledFor', timezone } }, count: { $sum: 1 } } },
+        ],
+        trend: [
+          { $match: { phase: 'Completed', scheduledFor: { $type: 'date' } } },
+          {
+            $project: {
+              day,
+              counter: { $concatArrays: [[{ k: '', v: 1 }], { $objectToArray: counters }] },
+            },
+          },
+          { $unwind: '$counter' },
+          { $match: { $expr: counted } },
+          { $group: { _id: { day: '$day', counter: '$counter.k' }, sum: { $sum: '$counter.v' } } },
+          { $sort: { '_id.day': -1, '_id.counter': 1 } },
+          { $limit: MOST_DAYS * 100 },
+        ],
+      },
+    },
+  ]
+}
+
+/** The counter without a name counts the runs. */
+function trendOf(rows: readonly Document[]): RunStatistics['trend'] {
+  const days = new Map<string, { runs: number; counters: Record<string, number> }>()
+  for (const { _id, sum } of rows) {
+    const day = days.get(_id.day) ?? { runs: 0, counters: {} }
+    if (_id.counter === '') day.runs = sum
+    else day.counters[_id.counter] = sum
+    days.set(_id.day, day)
+  }
+  return [...days]
+    .slice(0, MOST_DAYS)
+    .map(([day, { runs, counters }]) => ({ day, runs, counters }))
+    .reverse()
+}

@@ -1,0 +1,87 @@
+import type { Json } from './definition/index.js'
+import type { RunDocument } from './documents.js'
+import { InvalidTask } from './errors.js'
+
+/** What a task has of its run. */
+export interface TaskRun<Context = unknown> {
+  /** `<schedule>@<due time>`. */
+  readonly id: string
+  readonly schedule: string
+  readonly scheduledFor: Date
+  readonly trigger: 'schedule' | 'manual'
+  /** 1 for the first try. */
+  readonly attempt: number
+  /** Grows with each time that the schedule's lock is taken: outside systems refuse lower ones. */
+  readonly fence: number
+  /** Aborts at the timeout, when the lease or the lock is lost, and at the end of `grace` on shutdown. */
+  readonly signal: AbortSignal
+  /** What `context` of the options returned when this run began: databases, clients. */
+  readonly context: Context
+  /** Keeps a line with the run: the first 50 and the latest 150, of 1,000 characters each. */
+  log(message: string, fields?: Json): void
+  /** Adds to a counter of the run, such as `filesProcessed`. */
+  count(counter: string, by?: number): void
+}
+
+/** Told of a run after its outcome was stored; again if the replica dies meanwhile. What it throws changes no outcome. */
+export type RunCallback<Context = unknown> = (run: Readonly<RunDocument>, context: Context) => unknown
+
+/**
+ * What is run. It gets JSON and returns JSON or nothing; what else it needs it finds in `run.context`. It may run again after
+ * a crash: make it idempotent, or give `run.fence` to what it writes to.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: each task knows its own arguments
+export type TaskFunction<Context = unknown, Args = any> = (args: Args, run: TaskRun<Context>) => unknown
+
+export interface TaskWithCallbacks<Context = unknown> {
+  readonly run: TaskFunction<Context>
+  readonly onSuccess?: RunCallback<Context>
+  readonly onFailure?: RunCallback<Context>
+  readonly onMissed?: RunCallback<Context>
+}
+
+export type Task<Context = unknown> = TaskFunction<Context> | TaskWithCallbacks<Context>
+
+const CALLBACKS = ['onSuccess', 'onFailure', 'onMissed'] as const
+const NAME = /^[^\s$.\0][^\s\0]{0,199}$/
+
+/** The tasks that this process knows, by name. */
+export class TaskRegistry<Context = unknown> {
+  private readonly tasks = new Map<string, TaskWithCallbacks<Context>>()
+
+  /** @throws InvalidTask */
+  constructor(given: Readonly<Record<string, Task<Context>>>) {
+    for (const [name, task] of Object.entries(given)) this.add(name, task)
+  }
+
+  get names(): string[] {
+    return [...this.tasks.keys()]
+  }
+
+  get(name: string): TaskWithCallbacks<Context> | undefined {
+    return this.tasks.get(name)
+  }
+
+  /** @throws InvalidTask for a name that is taken, or something that can't be run */
+  add(name: string, task: Task<Context>): void {
+    if (!NAME.test(name)) {
+      throw new InvalidTask(
+        `task '${name}': expected a name of 1 to 200 characters without spaces, '$' and '.' in front`,
+      )
+    }
+    if (this.tasks.has(name)) throw new InvalidTask(`task '${name}' is registered already; give this one another name`)
+    const checked = typeof task === 'function' ? { run: task } : task
+    const known: readonly string[] = ['run', ...CALLBACKS]
+    const unknown = Object.keys(checked ?? {}).filter((key) => !known.includes(key))
+    if (typeof checked?.run !== 'function' || unknown.length > 0) {
+      const what = unknown.length > 0 ? `unknown ${unknown.join(', ')}` : typeof task
+      throw new InvalidTask(`task '${name}': expected a function, or { run, ${CALLBACKS.join(', ')} }; got ${what}`)
+    }
+    for (const callback of CALLBACKS) {
+      if (checked[callback] !== undefined && typeof checked[callback] !== 'function') {
+        throw new InvalidTask(`task '${name}': ${callback}: expected a function, got ${typeof checked[callback]}`)
+      }
+    }
+    this.tasks.set(name, checked)
+  }
+}

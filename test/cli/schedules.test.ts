@@ -1,0 +1,96 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { useSchedulers } from '../schedules/support.js'
+import { useDatabase } from '../support/database.js'
+import { useCliFolder } from './cli-process.js'
+
+jest.setTimeout(240_000)
+
+describe('the commands on schedules', () => {
+  const database = useDatabase()
+  const folder = useCliFolder()
+  const scheduler = useSchedulers()
+  const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
+
+  test('set, list, run, runs, pause, resume, remove', async () => {
+    const { schedules, replica } = scheduler(database.db, {
+      name: 'pod-1',
+      tasks: {
+        sync: async (args: { fail?: boolean }, task) => {
+          if (args.fail) throw new Error('no such repository')
+          task.log('listing files')
+          task.count('filesProcessed', 7)
+        },
+      },
+    })
+    expect(await run('schedules')).toMatchObject({ code: 0, out: 'no schedules\n', err: '' })
+    const fields = '{"task":"sync","cron":"0 0 1 1 *","timezone":"Asia/Seoul"}'
+    expect(await run('schedules', 'set', 'repo_42', fields, '--by', 'anna')).toMatchObject({
+      code: 0,
+      out: 'repo_42 created\n',
+    })
+    await database.db
+      .collection<{ _id: string }>('schedules')
+      .insertOne({ _id: 'wrong', phase: 'Active', task: 'sync', cron: '0 25 * * *' } as never)
+    await replica.runOnce()
+
+    const waiting = folder().phaselock(['run', 'repo_42', '--wait', '--by', 'anna'], { MONGODB_URI: database.uri })
+    await replica.start()
+    expect(await waiting.exited).toBe(0)
+    expect(waiting.out).toMatch(/^repo_42@\S+Z Completed in .+\n$/)
+    const failed = await run('run', 'repo_42', '--args', '{"fail":true}', '--wait', '--json')
+    expect(failed.code).toBe(4)
+    expect(failed.json()).toMatchObject({
+      phase: 'Failed',
+      trigger: 'manual',
+      error: { message: 'no such repository' },
+    })
+
+    const list = await run('schedules')
+    expect(list.out.split('\n')[0]).toMatch(/^ID +TASK +WHEN +PHASE +NEXT RUN +LAST RUN +ENDED$/)
+    expect(list.out).toMatch(
+      /^repo_42 +sync +0 0 1 1 \* Asia\/Seoul +Active +20\d\d-12-31T15:00:00Z .* Failed in .*: no such repository$/m,
+    )
+    expect(list.out).toMatch(/^wrong +sync +0 25 \* \* \* +Broken +- +- +-$/m)
+    expect(list.out).toContain('wrong is broken: cron: "0 25 * * *": hour: expected 0-23')
+    expect((await run('schedules', '--phase', 'Broken', '--json')).json()).toMatchObject([{ _id: 'wrong' }])
+
+    const runs = await run('runs', 'repo_42', '--lines')
+    expect(runs.out).toMatch(/^DUE +TRIGGER +TRY +BY +ENDED$/m)
+    expect(runs.out).toMatch(/manual \(anna\) +1 +pod-1 +Completed in .* \(filesProcessed 7\)$/m)
+    expect(runs.out).toContain(
+      ' listing files\n2 runs: Completed 1, Failed 1, Skipped 0, Missed 0, open 0\nsuccess rate 50.0 %\n',
+    )
+    expect(runs.out).toContain('failed 1 times: Error, last ')
+
+    const until = ['--until', '2999-01-01T00:00:00Z', '--reason', 'it is moving', '--by', 'anna']
+    expect(await run('schedules', 'pause', 'repo_42', ...until)).toMatchObject({ code: 0, out: 'repo_42 paused\n' })
+    expect((await run('schedules')).out).toContain(
+      'repo_42 is paused until 2999-01-01T00:00:00Z by anna: it is moving\n',
+    )
+    expect(await run('schedules', 'resume', '--all', '--json')).toMatchObject({ code: 0, out: '{"resumed":1}\n' })
+    expect((await schedules.get('repo_42'))!.edits!.map((edit) => [edit.action, edit.by])).toMatchObject([
+      ['created', 'anna'],
+      ['pause', 'anna'],
+      ['resume', expect.any(String)],
+    ])
+    expect(await run('schedules', 'remove', 'wrong')).toMatchObject({ code: 0, out: 'wrong removed\n' })
+  })
+
+  test('what can not be done says so', async () => {
+    const bad = await run('schedules', 'set', 's', '{"task":"sync","cron":"61 * * * *"}')
+    expect(bad.code).toBe(2)
+    expect(bad.err).toMatch(/^phaselock: schedule 's' can't run: cron: "61 \* \* \* \*": minute: expected 0-59/)
+    for (const args of [
+      ['run', 'none'],
+      ['runs', 'none'],
+      ['schedules', 'pause', 'none'],
+    ]) {
+      expect(await run(...args)).toMatchObject({
+        code: 3,
+        err: "phaselock: there is no schedule 'none'; see: phaselock schedules\n",
+      })
+    }
+    expect((await run('schedules', 'pause')).err).toContain('expected a schedule or --all')
+    expect((await run('schedules', 'pause', 's', '--until', 'tomorrow')).code).toBe(2)
+  })
+})

@@ -1,0 +1,198 @@
+import { describe, expect, test } from '@jest/globals'
+import { type Decision, decide } from '../../src/schedules/decide.js'
+import type { ScheduleDocument } from '../../src/schedules/documents.js'
+import { MOST_DUE } from '../../src/schedules/due.js'
+
+const at = (text: string) => new Date(`2026-11-21T${text}Z`)
+
+/** A schedule as it stands after it was planned for `nextRunAt`. */
+function planned(fields: object, nextRunAt: Date | null, more: object = {}): ScheduleDocument {
+  const all = { task: 'sync', isActive: true, ...fields }
+  const known = decide({ _id: 's', ...all } as ScheduleDocument, at('00:00:00')).set.known
+  return { _id: 's', ...all, known, nextRunAt, createdAt: at('00:00:30'), ...more } as ScheduleDocument
+}
+
+const due = (decision: Decision) =>
+  decision.runs.map((run) => [run.scheduledFor.toISOString().slice(11, 19), run.phase])
+
+describe('what a schedule calls for', () => {
+  test('a new one is planned and nothing runs', () => {
+    const doc = { _id: 's', task: 'sync', cron: '0 */6 * * *', timezone: 'Asia/Seoul' } as ScheduleDocument
+    expect(decide(doc, at('04:00:00'))).toEqual({
+      phase: 'Active',
+      runs: [],
+      wakeAt: at('09:00:00'),
+      set: {
+        known: { task: 'sync', cron: '0 */6 * * *', timezone: 'Asia/Seoul' },
+        nextRunAt: at('09:00:00'),
+      },
+    })
+  })
+
+  test('not due yet: it sleeps on', () => {
+    const decision = decide(planned({ cron: '* * * * *' }, at('04:01:00')), at('04:00:59'))
+    expect(decision).toEqual({ phase: 'Active', runs: [], wakeAt: at('04:01:00'), set: { nextRunAt: at('04:01:00') } })
+  })
+
+  test('due: one run, then the next time', () => {
+    const decision = decide(planned({ cron: '* * * * *', args: { n: 1 } }, at('04:01:00')), at('04:01:00'))
+    expect(decision).toMatchObject({
+      phase: 'Active',
+      wakeAt: at('04:02:00'),
+      set: { lastRunAt: at('04:01:00'), nextRunAt: at('04:02:00') },
+    })
+    expect(decision.runs).toEqual([
+      {
+        _id: 's@2026-11-21T04:01:00.000Z',
+        schedule: 's',
+        task: 'sync',
+        args: { n: 1 },
+        phase: 'Queued',
+        scheduledFor: at('04:01:00'),
+        trigger: 'schedule',
+        startBy: at('04:06:00'),
+        maxInstances: 1,
+        retry: { attempts: 1, backOffMs: 10_000, longestMs: 600_000 },
+        timeoutMs: null,
+        attempt: 1,
+      },
+    ])
+  })
+
+  test('ten that were missed become one, the latest; the others are told as Skipped', () => {
+    const decision = decide(planned({ cron: '* * * * *' }, at('04:01:00')), at('04:10:20'))
+    expect(decision.runs).toHaveLength(10)
+    expect(due(decision).at(-1)).toEqual(['04:10:00', 'Queued'])
+    expect(due(decision)[0]).toEqual(['04:01:00', 'Skipped'])
+    expect(decision.runs[0]).toMatchObject({
+      outcome: 'Skipped',
+      reason: 'coalesced: the run of 2026-11-21T04:10:00.000Z stands for it',
+    })
+    expect(decision.runs.at(-1)!.coalesced).toEqual({ count: 9, since: at('04:01:00'), isMore: false })
+    expect(decision.set.nextRunAt).toEqual(at('04:11:00'))
+  })
+
+  test('grace is judged after coalescing: the latest is in time', () => {
+    const decision = decide(planned({ cron: '* * * * *', misfireGraceTime: 30 }, at('01:00:00')), at('04:10:20'))
+    expect(decision.runs.filter((run) => run.phase === 'Queued').map((run) => run.startBy)).toEqual([at('04:10:30')])
+  })
+
+  test('without coalesce each has its run, with a time of its own to start by', () => {
+    const decision = decide(
+      planned({ cron: '* * * * *', coalesce: false, misfireGraceTime: '2m' }, at('04:01:00')),
+      at('04:04:20'),
+    )
+    expect(due(decision)).toEqual(['04:01:00', '04:02:00', '04:03:00', '04:04:00'].map((time) => [time, 'Queued']))
+    expect(decision.runs.map((run) => run.startBy)).toEqual(['03', '04', '05', '06'].map((m) => at(`04:${m}:00`)))
+  })
+
+  test('a long outage costs a bounded number of records', () => {
+    const doc = planned({ cron: '* * * * * *', coalesce: false }, at('04:00:00'))
+    const decision = decide(doc, at('10:00:00'))
+    expect(decision.runs).toHaveLength(MOST_DUE)
+    expect(decision.runs.at(-1)!.scheduledFor).toEqual(at('10:00:00'))
+    expect(decision.runs[0]!.coalesced).toEqual({ count: 0, since: at('04:00:00'), isMore: true })
+    const coalesced = decide(planned({ cron: '* * * * * *' }, at('04:00:00')), at('10:00:00'))
+    expect(coalesced.runs).toHaveLength(101)
+    expect(coalesced.runs.at(-1)!.coalesced).toMatchObject({ since: at('04:00:00'), isMore: true })
+    expect(coalesced.set.nextRunAt).toEqual(at('10:00:01'))
+  })
+
+  test('misfireGraceTime null: however late', () => {
+    const decision = decide(planned({ cron: '0 0 * * *', misfireGraceTime: null }, at('00:00:00')), at('20:00:00'))
+    expect(decision.runs).toMatchObject([{ phase: 'Queued', startBy: null }])
+  })
+
+  test('an interval counts from when it was made, or from startAt', () => {
+    const made = decide(planned({ interval: 90 }, null), at('01:00:00'))
+    expect(made.set.nextRunAt).toEqual(at('01:00:30'))
+    const started = decide(planned({ interval: '90s', startAt: '2026-11-21T02:00:00Z' }, null), at('01:00:00'))
+    expect(started.set.nextRunAt).toEqual(at('02:00:00'))
+    const next = decide(planned({ interval: '90s', startAt: at('02:00:00') }, at('02:00:00')), at('02:00:00'))
+    expect(next).toMatchObject({ runs: [{ scheduledFor: at('02:00:00') }], set: { nextRunAt: at('02:01:30') } })
+  })
+
+  test('startAt and endAt are bounds that count themselves', () => {
+    const fields = { cron: '0 * * * *', startAt: at('03:00:00'), endAt: at('04:00:00') }
+    expect(decide(planned(fields, null), at('00:30:00')).set.nextRunAt).toEqual(at('03:00:00'))
+    expect(decide(planned(fields, at('03:00:00')), at('03:00:01')).set.nextRunAt).toEqual(at('04:00:00'))
+    const last = decide(planned(fields, at('04:00:00')), at('04:00:01'))
+    expect(last).toMatchObject({
+      phase: 'Finished',
+      wakeAt: null,
+      runs: [{ phase: 'Queued' }],
+      set: { nextRunAt: null },
+    })
+    expect(decide(planned(fields, null), at('05:00:00'))).toMatchObject({ phase: 'Finished', runs: [], wakeAt: null })
+  })
+
+  test('a one-off runs once, also when it comes late, and is finished', () => {
+    const first = decide({ _id: 's', task: 'sync', at: at('03:00:00') } as ScheduleDocument, at('01:00:00'))
+    expect(first).toMatchObject({ phase: 'Active', runs: [], wakeAt: at('03:00:00') })
+    const ran = decide(planned({ at: at('03:00:00') }, at('03:00:00')), at('03:00:00'))
+    expect(ran).toMatchObject({ phase: 'Finished', runs: [{ scheduledFor: at('03:00:00') }] })
+    const late = decide({ _id: 's', task: 'sync', at: at('03:00:00') } as ScheduleDocument, at('03:04:00'))
+    expect(late).toMatchObject({ phase: 'Finished', runs: [{ phase: 'Queued', startBy: at('03:05:00') }] })
+    const again = decide(planned({ at: at('03:00:00') }, null, { lastRunAt: at('03:00:00') }), at('05:00:00'))
+    expect(again).toMatchObject({ phase: 'Finished', runs: [] })
+  })
+
+  test('jitter moves the start, not the due time, and all replicas agree on it', () => {
+    const doc = planned({ cron: '0 * * * *', jitter: 600, misfireGraceTime: 60 }, at('04:00:00'))
+    const early = decide(doc, at('04:00:00'))
+    expect(early.runs).toEqual([])
+    const startsMs = early.wakeAt!.getTime() - at('04:00:00').getTime()
+    expect(startsMs).toBeGreaterThan(0)
+    expect(startsMs).toBeLessThanOrEqual(600_000)
+    expect(decide(doc, at('04:00:01')).wakeAt).toEqual(early.wakeAt)
+    const started = decide(doc, early.wakeAt!)
+    expect(started.runs).toMatchObject([
+      { scheduledFor: at('04:00:00'), startBy: new Date(early.wakeAt!.getTime() + 60_000) },
+    ])
+  })
+
+  test('inactive or paused: nothing, whatever was due; back again it is planned from then on', () => {
+    const inactive = planned({ cron: '* * * * *', isActive: false }, at('04:01:00'))
+    expect(decide(inactive, at('04:02:00'))).toMatchObject({ phase: 'Paused', runs: [], wakeAt: null })
+    const pause = { at: at('03:00:00'), until: at('05:00:00') }
+    const paused = planned({ cron: '* * * * *' }, null, { paused: pause })
+    expect(decide(paused, at('04:02:00'))).toMatchObject({ phase: 'Paused', runs: [], wakeAt: at('05:00:00') })
+    const over = decide(paused, at('05:00:00'))
+    expect(over).toMatchObject({ phase: 'Active', runs: [], set: { paused: null, nextRunAt: at('05:01:00') } })
+  })
+
+  test('fields edited in the database are noticed and planned anew, without a run for the old time', () => {
+    const doc = {
+      ...planned({ cron: '0 4 * * *', args: { n: 1 } }, at('04:00:00')),
+      cron: '30 5 * * *',
+      args: { n: 2 },
+    }
+    const decision = decide(doc, at('04:00:10'))
+    expect(decision).toMatchObject({ runs: [], wakeAt: at('05:30:00') })
+    expect(decision.set.edits).toEqual([
+      {
+        at: at('04:00:10'),
+        action: 'noticed',
+        changes: { args: { from: { n: 1 }, to: { n: 2 } }, cron: { from: '0 4 * * *', to: '30 5 * * *' } },
+      },
+    ])
+    const other = { ...planned({ cron: '0 4 * * *', args: { n: 1 } }, at('04:00:00')), args: { n: 2 } }
+    expect(decide(other, at('04:00:10')).runs).toMatchObject([{ args: { n: 2 } }])
+  })
+
+  test('what can not run is broken, with every reason, and mended by an edit', () => {
+    const broken = decide(
+      { _id: 's', cron: '61 * * * *', timezone: 'Mars', maxInstances: 0, interval: -5 } as never,
+      at('04:00:00'),
+    )
+    expect(broken).toMatchObject({ phase: 'Broken', runs: [], wakeAt: null })
+    expect(broken.set.broken).toContain('task: expected the name of a registered task, got undefined')
+    expect(broken.set.broken).toContain('timezone: expected the name of an IANA time zone')
+    expect(broken.set.broken).toContain('maxInstances: expected a whole number from 1 to 100, got 0')
+    const mended = decide(
+      { ...planned({ cron: '61 * * * *' }, null), broken: 'cron', cron: '1 * * * *' },
+      at('04:00:00'),
+    )
+    expect(mended).toMatchObject({ phase: 'Active', set: { broken: null, nextRunAt: at('04:01:00') } })
+  })
+})

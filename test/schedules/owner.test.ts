@@ -1,0 +1,327 @@
+import { describe, expect, test } from '@jest/globals'
+import type { Collection, Db } from 'mongodb'
+import { InvalidSchedule, InvalidTask, NoSuchSchedule, Schedules } from '../../src/schedules/index.js'
+import { backDate } from '../../src/testing/index.js'
+import { useDatabase } from '../support/database.js'
+import { dueSchedule, dueSince, type Scheduler, useSchedulers } from './support.js'
+
+const raw = (db: Db): Collection<any> => db.collection('schedules')
+const HOUR_MS = 3_600_000
+
+/** The look for edits goes on at once, instead of within its second. */
+async function look({ replica }: Scheduler, db: Db): Promise<void> {
+  await backDate(db.collection('schedules.watch'), 60_000)
+  await replica.runOnce()
+}
+
+const BAD: readonly (readonly [unknown, string])[] = [
+  [{ task: 'work', cron: '0 25 * * *' }, 'cron: "0 25 * * *": hour: expected 0-23'],
+  [{ task: 'work', cron: '0 5 * * *', timezone: 'Mars/Olympus' }, 'timezone: expected the name of an IANA time zone'],
+  [{ task: 'work', interval: 5, timezone: 'Mars/Olympus' }, 'timezone: expected the name of an IANA time zone'],
+  [
+    { task: 'work', interval: 5, startAt: '2026-02-01T00:00:00Z', endAt: '2026-01-01T00:00:00Z' },
+    'endAt: expected a time after startAt (2026-02-01T00:00:00.000Z), got 2026-01-01T00:00:00.000Z',
+  ],
+  [{ task: 'wrok', cron: '@daily' }, "task: expected one of those that are registered (work), got 'wrok'"],
+  [{ task: async function sync() {}, cron: '@daily' }, 'got a function (sync); a function can not be stored'],
+  [{ task: 'work', cron: '@daily', args: { when: new Date(0) } }, 'args.when: expected JSON'],
+  [{ task: 'work', cron: '@daily', args: { list: [1, { call: () => 1 }] } }, 'args.list.1.call: expected JSON'],
+  [{ task: 'work', cron: '@daily', args: { n: Number.NaN } }, 'args.n: expected JSON'],
+  [{ task: 'work', cron: '@daily', args: undefined, jitter: -1 }, 'jitter: expected seconds (300) or a duration'],
+  [{ task: 'work', interval: 0 }, "interval: expected seconds (300) or a duration ('5m'), more than 0"],
+  [{ task: 'work', interval: -5 }, 'more than 0 and at most 10 years, got -5'],
+  [{ task: 'work', interval: '5 minutes' }, 'got "5 minutes"'],
+  [{ task: 'work', cron: '@daily', misfireGraceTime: -1 }, 'misfireGraceTime: expected seconds'],
+  [{ task: 'work', cron: '@daily', timeout: 0 }, 'timeout: expected seconds (300)'],
+  [{ task: 'work', cron: '@daily', maxInstances: 0 }, 'maxInstances: expected a whole number from 1 to 100, got 0'],
+  [{ task: 'work', cron: '@daily', retry: { attempts: 0 } }, 'retry.attempts: expected a whole number from 1 to 100'],
+  [{ task: 'work', cron: '@daily', retry: { tries: 3 } }, "retry: unknown field 'tries'"],
+  [{ task: 'work', at: 'tomorrow' }, 'at: expected a date, or a text such as \'2026-11-21T06:00:00Z\', got "tomorrow"'],
+  [{ task: 'work', at: '2026-11-21T06:00:00' }, 'at: expected a date'],
+  [{ task: 'work' }, 'expected one of cron, interval and at, got none'],
+  [{ task: 'work', cron: '@daily', interval: 5 }, 'expected one of cron, interval and at, got cron and interval'],
+  [{ task: 'work', cron: '@daily', misfire_grace_time: 5 }, "unknown field 'misfire_grace_time'; known: task, args"],
+  [{ task: 'work', interval: 60, timeout: '48h' }, 'timeout: expected at most 23 h for one try, got "48h"'],
+  [{ task: 'work', cron: '0 25 * * *', timezone: 'Mars' }, 'cron: "0 25 * * *": hour: expected 0-23'],
+  [null, 'expected { task, cron, ... }, got null'],
+]
+
+describe('edits made in the database, by any client in any language', () => {
+  const database = useDatabase()
+  const scheduler = useSchedulers()
+
+  test('another cron: planned anew, noticed, kept without who', async () => {
+    const one = scheduler(database.db, { tasks: { work: async () => 1 } })
+    await one.schedules.upsert('s', { task: 'work', cron: '0 0 1 1 *' }, { by: 'anna' })
+    await one.replica.runOnce()
+    const before = (await one.schedules.get('s'))!
+    await raw(database.db).updateOne({ _id: 's' }, { $set: { cron: '* * * * *' } })
+    await look(one, database.db)
+    const after = (await one.schedules.get('s'))!
+    expect(after.nextRunAt!.getTime()).toBeLessThan(before.nextRunAt!.getTime())
+    expect(after.lockedAt!.getTime()).toBeLessThan(before.lockedAt!.getTime())
+    expect(after.edits).toMatchObject([
+      { action: 'created', by: 'anna' },
+      { action: 'noticed', changes: { cron: { from: '0 0 1 1 *', to: '* * * * *' } } },
+    ])
+    expect(after.edits![1]).not.toHaveProperty('by')
+    await look(one, database.db)
+    expect((await one.schedules.get('s'))!.edits).toHaveLength(2)
+  })
+
+  test('added with the least there is, deactivated, activated, deleted', async () => {
+    const ran: unknown[] = []
+    const one = scheduler(database.db, { tasks: { work: async () => void ran.push(1) } })
+    await raw(database.db).insertMany([
+      { _id: 'with a phase', phase: 'Active', task: 'work', cron: '0 0 1 1 *' },
+      { _id: 'without', task: 'work', interval: '1d' },
+    ])
+    await one.replica.runOnce()
+    await look(one, database.db)
+    for (const id of ['with a phase', 'without']) {
+      expect(await one.schedules.get(id)).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })
+    }
+    await raw(database.db).updateMany({}, { $set: { isActive: false } })
+    await dueSince(database.db, 'without', 1_000)
+    await look(one, database.db)
+    expect(ran).toEqual([])
+    expect(await one.schedules.list()).toMatchObject([
+      { phase: 'Paused', nextRunAt: null },
+      { phase: 'Paused', nextRunAt: null },
+    ])
+    await raw(database.db).updateOne({ _id: 'without' }, { $set: { isActive: true } })
+    await look(one, database.db)
+    expect(await one.schedules.get('without')).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })
+    await dueSince(database.db, 'without', 1_000)
+    await raw(database.db).deleteMany({})
+    await one.replica.runOnce()
+    expect(ran).toEqual([])
+  })
+
+  test('one that can not run is broken and says why, others run; mended, it runs', async () => {
+    const one = scheduler(database.db, { tasks: { work: async () => 1 } })
+    await raw(database.db).insertMany([
+      { _id: 'cron', phase: 'Active', task: 'work', cron: '0 25 * * *' },
+      { _id: 'missing', phase: 'Active', cron: '0 * * * *' },
+      { _id: 'args', phase: 'Active', task: 'work', cron: '0 * * * *', args: { since: new Date() } },
+      { _id: 7, phase: 'Active', task: 'work', cron: '0 * * * *' },
+    ])
+    await dueSchedule(one, database.db)
+    await one.replica.runOnce()
+    expect(await one.schedules.runs('s')).toMatchObject([{ phase: 'Completed' }])
+    const broken = await one.schedules.list({ phase: 'Broken' })
+    expect(broken.map((schedule) => schedule.broken)).toEqual([
+      expect.stringContaining('_id: expected a text of at most 200 characters, got number'),
+      expect.stringContaining(
+        'args.since: expected JSON (null, true, false, numbers, texts, arrays, objects), got a Date',
+      ),
+      expect.stringContaining('hour: expected 0-23'),
+      expect.stringContaining('task: expected the name of a registered task, got undefined'),
+    ])
+    await raw(database.db).updateOne({ _id: 'cron' }, { $set: { cron: '0 23 * * *' } })
+    await raw(database.db).updateOne({ _id: 'missing' }, { $set: { task: 'work' } })
+    await look(one, database.db)
+    expect(await one.schedules.list({ phase: 'Active' })).toMatchObject([
+      { _id: 'cron', broken: null },
+      { _id: 'missing', broken: null },
+      { _id: 's' },
+    ])
+  })
+
+  test('one in a phase that there is not is broken too, until that is mended', async () => {
+    const one = scheduler(database.db, { tasks: { work: async () => 1 } })
+    const wrong = { task: 'work', cron: '0 0 1 1 *' }
+    await raw(database.db).insertMany([
+      { _id: 'case', phase: 'active', ...wrong },
+      { _id: 'null', phase: null, ...wrong },
+      { _id: 'number', phase: 5, ...wrong },
+    ])
+    await one.replica.runOnce()
+    await look(one, database.db)
+    const expected = 'phase: expected Active, or none: Phaselock writes it (isActive and paused are for pauses); got '
+    expect(await one.schedules.list()).toMatchObject([
+      { _id: 'case', phase: 'Broken', broken: `${expected}active` },
+      { _id: 'null', phase: 'Active', nextRunAt: expect.any(Date) },
+      { _id: 'number', phase: 'Broken', broken: `${expected}5` },
+    ])
+    await raw(database.db).updateOne({ _id: 'case' }, { $set: { phase: 'Active' } })
+    await one.schedules.upsert('number', { ...wrong, cron: '0 0 2 1 *' })
+    await look(one, database.db)
+    for (const id of ['case', 'number']) {
+      const mended = await one.schedules.get(id)
+      expect(mended).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })
+      expect(mended!.broken ?? null).toBeNull()
+      expect(mended).not.toHaveProperty('isMisnamed')
+    }
+  })
+
+  test('the look goes through all schedules in bounded chunks', async () => {
+    const one = scheduler(database.db, { tasks: { work: async () => 1 }, watchPerSecond: 10 })
+    const ids = Array.from({ length: 35 }, (_, i) => `s${String(i).padStart(2, '0')}`)
+    for (const id of ids) await one.schedules.upsert(id, { task: 'work', cron: '0 0 1 1 *' })
+    await one.replica.runOnce()
+    await raw(database.db).updateMany({ _id: { $in: ['s00', 's17', 's34'] } }, { $set: { cron: '0 0 2 1 *' } })
+    for (let i = 0; i < 5; i += 1) await look(one, database.db)
+    const edited = await raw(database.db).find({ 'edits.action': 'noticed' }).toArray()
+    expect(edited.map((schedule) => schedule._id)).toEqual(['s00', 's17', 's34'])
+  })
+})
+
+describe('what an owner does', () => {
+  const database = useDatabase()
+  const scheduler = useSchedulers()
+
+  test('upsert replaces what exists, keeps its pause and its runs, and the same again changes nothing', async () => {
+    const one = scheduler(database.db, { tasks: { work: async () => 1 } })
+    const { schedules, replica } = one
+    const first = { task: 'work', cron: '0 0 1 1 *', jitter: 5, args: { a: 1 } }
+    expect(await schedules.upsert('s', first)).toBe('created')
+    await replica.runOnce()
+    const planned = await schedules.get('s')
+    expect(await schedules.upsert('s', first)).toBe('unchanged')
+    expect(await schedules.get('s')).toEqual(planned)
+    await schedules.pause('s', { by: 'anna', reason: 'moving' })
+    await replica.runOnce()
+    expect(await schedules.upsert('s', { task: 'work', interval: '5m' }, { by: 'deploy' })).toBe('replaced')
+    await replica.runOnce()
+    const paused = (await schedules.get('s'))!
+    expect(paused).toMatchObject({ phase: 'Paused', interval: '5m', paused: { by: 'anna', reason: 'moving' } })
+    for (const gone of ['cron', 'jitter', 'args']) expect(paused).not.toHaveProperty(gone)
+    expect(paused.edits!.at(-1)).toMatchObject({ action: 'upsert', by: 'deploy', changes: { jitter: { from: 5 } } })
+    await schedules.resume('s', { by: 'anna' })
+    await replica.runOnce()
+    expect(await schedules.get('s')).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })
+    expect((await schedules.get('s'))!.edits!.map((edit) => [edit.action, edit.by])).toEqual([
+      ['created', undefined],
+      ['pause', 'anna'],
+      ['upsert', 'deploy'],
+      ['resume', 'anna'],
+    ])
+  })
+
+  test('a pause ends by itself; all are paused and resumed at once', async () => {
+    const one = scheduler(database.db, { tasks: { work: async () => 1 } })
+    const { schedules, replica } = one
+    for (const id of ['a', 'b']) await schedules.upsert(id, { task: 'work', interval: 3_600 })
+    await replica.runOnce()
+    const { nextRunAt } = (await schedules.get('a'))!
+    await schedules.pause('a', { until: new Date(nextRunAt!.getTime() + HOUR_MS / 2) })
+    await replica.runOnce()
+    expect(await schedules.get('a')).toMatchObject({ phase: 'Paused', nextRunAt: null })
+    await raw(database.db).updateOne({ _id: 'a' }, [
+      {
+        $set: {
+          'paused.until': { $subtract: ['$paused.until', 2 * HOUR_MS] },
+          lockedAt: { $subtract: ['$lockedAt', 2 * HOUR_MS] },
+        },
+      },
+    ])
+    await replica.runOnce()
+    expect(await schedules.get('a')).toMatchObject({ phase: 'Active', paused: null })
+    expect(await schedules.pauseAll({ reason: 'incident 7', by: 'anna' })).toBe(2)
+    for (const id of ['a', 'b']) await dueSince(database.db, id, 1_000)
+    await replica.runOnce()
+    expect(await schedules.list()).toMatchObject([{ phase: 'Paused' }, { phase: 'Paused' }])
+    expect(await schedules.runs('a')).toEqual([])
+    expect(await schedules.resumeAll({ by: 'anna' })).toBe(2)
+    await replica.runOnce()
+    expect(await schedules.list()).toMatchObject([{ phase: 'Active' }, { phase: 'Active' }])
+  })
+
+  test('statistics: rate, durations, failures by error and hour, counters by day', async () => {
+    const { schedules } = scheduler(database.db)
+    const at = (day: number, hour: number) => new Date(Date.UTC(2026, 10, day, hour))
+    const run = (day: number, hour: number, more: object) => ({
+      _id: `s@${at(day, hour).toISOString()}` as never,
+      schedule: 's',
+      scheduledFor: at(day, hour),
+      ...more,
+    })
+    const completed = (day: number, hour: number, durationMs: number, files: number) =>
+      run(day, hour, { phase: 'Completed', durationMs, counters: { files } })
+    await database.db
+      .collection('runs')
+      .insertMany([
+        ...Array.from({ length: 19 }, (_, i) => completed(1, i, 100 + i, 1)),
+        completed(2, 0, 1_000, 5),
+        run(2, 3, { phase: 'Failed', error: { name: 'TypeError' }, lost: 2 }),
+        run(2, 4, { phase: 'Failed', error: { name: 'TypeError' } }),
+        run(3, 3, { phase: 'Failed', error: { name: 'RangeError' } }),
+        run(3, 5, { phase: 'Skipped' }),
+        run(3, 6, { phase: 'Running' }),
+        { ...completed(1, 1, 99_999, 1), _id: 'other' as never, schedule: 'other' },
+      ])
+    expect(await schedules.statistics('s')).toEqual({
+      runs: 25,
+      byOutcome: { Completed: 20, Failed: 3, Skipped: 1, Missed: 0 },
+      open: 1,
+      successRate: 20 / 23,
+      meanMs: 154,
+      p95Ms: 118,
+      lost: 2,
+      failuresByError: [
+        { error: 'TypeError', count: 2, last: at(2, 4) },
+        { error: 'RangeError', count: 1, last: at(3, 3) },
+      ],
+      failuresByHour: Array.from({ length: 24 }, (_, hour) => (hour === 3 ? 2 : hour === 4 ? 1 : 0)),
+      trend: [
+        { day: '2026-11-01', runs: 19, counters: { files: 19 } },
+        { day: '2026-11-02', runs: 1, counters: { files: 5 } },
+      ],
+    })
+    const since = await schedules.statistics('s', { since: at(3, 0), timezone: 'Asia/Seoul' })
+    expect(since).toMatchObject({ runs: 3, successRate: 0, meanMs: null, p95Ms: null, trend: [] })
+    expect(since.failuresByHour[12]).toBe(1)
+    expect(await schedules.statistics('none')).toMatchObject({ runs: 0, successRate: null })
+    await expect(schedules.statistics('s', { timezone: 'Mars' })).rejects.toThrow(
+      'timezone: expected the name of an IANA',
+    )
+    // Whatever somebody made of a run, the others count.
+    const odd = { schedule: 's', counters: 'none', scheduledFor: 'today', durationMs: 'long', error: 'no' }
+    const oddRuns = ['Completed', 'Failed'].map((phase) => ({ ...odd, _id: `odd ${phase}` as never, phase }))
+    await database.db.collection('runs').insertMany([...oddRuns, { _id: 'bare' as never, schedule: 's' }])
+    expect(await schedules.statistics('s')).toMatchObject({
+      runs: 28,
+      open: 2,
+      meanMs: 154,
+      byOutcome: { Completed: 21 },
+    })
+  })
+
+  test.each(BAD.map(([given, message]) => [message, given] as const))('refused: %s', async (message, given) => {
+    const schedules = new Schedules({ db: database.db, tasks: { work: async () => 1 } })
+    const upsert = schedules.upsert('s', given as never)
+    await expect(upsert).rejects.toThrow(InvalidSchedule)
+    await expect(upsert).rejects.toThrow(message)
+    expect(await schedules.get('s')).toBeNull()
+  })
+
+  test('what is not there, and options that can not be used', async () => {
+    const schedules = new Schedules({ db: database.db })
+    await expect(schedules.pause('none')).rejects.toThrow(NoSuchSchedule)
+    await expect(schedules.resume('none')).rejects.toThrow(NoSuchSchedule)
+    await expect(schedules.run('none')).rejects.toThrow("there is no schedule 'none'")
+    expect(await schedules.remove('none')).toBe(false)
+    await schedules.upsert('there', { task: 'a', cron: '@daily' })
+    await expect(schedules.pause('there', { until: new Date(0) })).rejects.toThrow(
+      "schedule 'there' can't run: until: expected a time to come, got 1970-01-01T00:00:00.000Z",
+    )
+    expect(await schedules.pauseAll({ until: new Date(0) })).toBe(0)
+    await expect(schedules.upsert('', { task: 'a', cron: '@daily' })).rejects.toThrow('id: expected a text')
+    const { db } = database
+    expect(() => new Schedules({ db, lockTimeout: '0s' })).toThrow(
+      "lockTimeout: expected a duration from 1s to 24h, got '0s'",
+    )
+    expect(() => new Schedules({ db, taks: {} } as never)).toThrow("unknown option 'taks'; known: db, tasks")
+    expect(() => new Schedules({ db, context: { db } as never })).toThrow(
+      'context: expected a function that returns it, such as () => ({ db }), got object',
+    )
+    expect(() => new Schedules({ db, locks: 'redis' as never })).toThrow('locks: expected a lock provider')
+    expect(() => new Schedules({ db, tasks: { 'a b': async () => 1 } })).toThrow(InvalidTask)
+    expect(() => new Schedules({ db, tasks: { a: 5 as never } })).toThrow("task 'a': expected a function, or { run,")
+    expect(() => new Schedules({ db, tasks: { a: { run: () => 1, onSucces: () => 1 } as never } })).toThrow(
+      'unknown onSucces',
+    )
+    expect(() => new Schedules({ db, tasks: { a: () => 1 } }).register('a', () => 2)).toThrow('is registered already')
+  })
+})
