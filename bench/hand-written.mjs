@@ -4,6 +4,7 @@
  * `updateMany` a step for the whole batch, conditional on the claim id. No renewal, no token per step, no read-back, no
  * handler, no second phase, no waiting.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { protocolCollection } from '../dist/database/index.js'
 import { CLAIM_INDEX, ID_INDEX, TASK_LOCK_INIT_TIME } from '../dist/lock/index.js'
 import { COLLECTION, STEP_NAMES } from './workload.mjs'
@@ -12,6 +13,8 @@ import { COLLECTION, STEP_NAMES } from './workload.mjs'
 export const FLOOR_BATCH = 500
 export const FLOOR_LANES = 2
 const LOCK_TIMEOUT_MS = 30_000
+/** It has no doorbell: where documents are still to come it looks again so soon. */
+const LOOK_AGAIN_MS = 5
 
 const due = { $expr: { $lt: ['$lockedAt', { $subtract: ['$$NOW', LOCK_TIMEOUT_MS] }] } }
 const higherFence = { $max: [{ $add: [{ $ifNull: ['$fence', 0] }, 1] }, { $toLong: '$$NOW' }] }
@@ -38,8 +41,11 @@ function stepUpdate(index, steps, claimId) {
     : { lockedAt: '$$NOW', updatedAt: '$$NOW', fence: higherFence, 'progress.step': STEP_NAMES[index + 1], ...entry }
 }
 
-/** Takes every due document through `steps` recorded steps; returns how many steps the server has matched. */
-export async function runFloor(db, { steps, batch = FLOOR_BATCH, lanes = FLOOR_LANES }) {
+/**
+ * Takes every due document through `steps` recorded steps, until none is due, or with `until`, until so many documents are
+ * done; returns how many steps the server has matched.
+ */
+export async function runFloor(db, { steps, until = 0, claimer = 0, batch = FLOOR_BATCH, lanes = FLOOR_LANES }) {
   const collection = protocolCollection(db, COLLECTION)
   let claims = 0
   let recorded = 0
@@ -50,9 +56,13 @@ export async function runFloor(db, { steps, batch = FLOOR_BATCH, lanes = FLOOR_L
         .sort({ lockedAt: 1, updatedAt: 1 })
         .limit(batch)
         .toArray()
-      if (found.length === 0) return
+      if (found.length === 0) {
+        if (recorded >= until * steps) return
+        await sleep(LOOK_AGAIN_MS)
+        continue
+      }
       claims += 1
-      const claimId = `floor#${claims}`
+      const claimId = `floor${claimer}#${claims}`
       const ids = found.map((document) => document._id)
       await collection.updateMany(
         { _id: { $in: ids }, phase: 'Creating', ...due },

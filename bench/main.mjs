@@ -1,54 +1,47 @@
 /**
- * `npm run bench -- <name> [--json] [--quick] [--documents n] [--rounds n]`: runs one benchmark on a private server and
- * prints its figures as a table, or with `--json` as one JSON object. What each figure means and how it is taken:
- * README.md.
+ * `npm run bench -- <name> [options]`: runs one benchmark on a private server and prints its figures as a table, or with
+ * `--json` as one JSON object. What each figure means and how it is taken: README.md.
  */
-import { parseArgs } from 'node:util'
+import { helpText, readArguments, USAGE } from './arguments.mjs'
+import { BENCHMARKS } from './benchmarks.mjs'
+import { machine } from './machine.mjs'
 import { printJson, printTable } from './report.mjs'
 import { privateServer } from './server.mjs'
+import { judged } from './targets.mjs'
 
-const NAMES = ['floor', 'steps', 'noop']
+const EXIT_WRONG = 1
+const EXIT_USAGE = 2
 
-function die(problem) {
-  console.error(
-    `${problem}\nusage: npm run bench -- <${NAMES.join('|')}> [--json] [--quick] [--documents n] [--rounds n]`,
-  )
-  process.exit(2)
-}
+const options = argumentsOrExit()
+if (options.help) console.log(helpText())
+else if (options.command === 'report') {
+  const { report } = await import('./publish/full-run.mjs')
+  process.exitCode = (await report(options)) ? 0 : EXIT_WRONG
+} else await one(options)
 
-function readArguments() {
-  const options = {
-    json: { type: 'boolean', default: false },
-    quick: { type: 'boolean', default: false },
-    documents: { type: 'string' },
-    rounds: { type: 'string' },
-  }
+async function one({ command, json, ...given }) {
+  const { module, server: needsServer = true } = BENCHMARKS[command]
+  const benchmark = await import(module)
+  const server = needsServer ? await privateServer() : undefined
   try {
-    const { values, positionals } = parseArgs({ options, allowPositionals: true })
-    return { ...values, names: positionals }
-  } catch (error) {
-    return die(error.message)
+    const progress = (line) => console.error(line)
+    const figures = await benchmark.run(server, { ...given, progress })
+    const result = { bench: command, quick: given.quick, ...figures, machine: machine(server?.description) }
+    const targets = judged(figures)
+    if (json) printJson({ ...result, ...(targets.length > 0 ? { targets } : {}) })
+    else printTable(`${command}${given.quick ? ' (quick)' : ''}`, result, targets)
+    if (figures.wrong > 0) process.exitCode = EXIT_WRONG
+  } finally {
+    await server?.close()
   }
 }
 
-function wholeNumber(text, name) {
-  if (text === undefined || /^[1-9]\d{0,6}$/.test(text)) return text && Number(text)
-  return die(`--${name}: expected a whole number from 1, got '${text}'`)
-}
-
-const { names, json, quick, ...given } = readArguments()
-const documents = wholeNumber(given.documents, 'documents')
-const rounds = wholeNumber(given.rounds, 'rounds')
-const [name] = names
-if (names.length !== 1 || !NAMES.includes(name)) die(`expected the name of one benchmark, got '${names.join(' ')}'`)
-
-const benchmark = await import(`./${name}.mjs`)
-const server = await privateServer()
-try {
-  const result = await benchmark.run(server, { quick, documents, rounds, progress: (line) => console.error(line) })
-  if (json) printJson({ bench: name, quick, ...result })
-  else printTable(`${name}${quick ? ' (quick)' : ''}`, result)
-  if (result.wrong > 0) process.exitCode = 1
-} finally {
-  await server.close()
+function argumentsOrExit() {
+  try {
+    return readArguments(process.argv.slice(2))
+  } catch (error) {
+    if (error.name !== 'UsageError') throw error
+    console.error(`${error.message}\n${USAGE}`)
+    process.exit(EXIT_USAGE)
+  }
 }

@@ -1,10 +1,3 @@
-/** The middle one, or the mean of the two in the middle. */
-export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b)
-  const middle = sorted.length / 2
-  return sorted.length % 2 === 1 ? sorted[Math.floor(middle)] : (sorted[middle - 1] + sorted[middle]) / 2
-}
-
 /**
  * Runs the contestants in turn, `rounds` times, beginning with another one each round: what else the machine does then
  * falls on all of them alike. A first round of each warms up and isn't counted.

@@ -22,6 +22,20 @@ export async function privateServer() {
       made.push(db)
       return db
     },
+    /** CPU that the server's process has used so far, in seconds; NaN where it doesn't tell (Linux servers do). */
+    async cpuSeconds() {
+      const { extra_info: info } = await connection.db.admin().command({ serverStatus: 1 })
+      return (Number(info?.user_time_us) + Number(info?.system_time_us)) / 1e6
+    },
+    /**
+     * Commands that the server has counted since its start, those of these names left out; NaN where it doesn't count.
+     * Asking is a command too: the difference of two readings has one too many.
+     */
+    async commandsSoFar(except) {
+      const { metrics } = await connection.db.admin().command({ serverStatus: 1 })
+      const counts = Object.entries(metrics?.commands ?? { none: { total: Number.NaN } })
+      return counts.reduce((sum, [name, { total = 0 }]) => sum + (except.includes(name) ? 0 : Number(total)), 0)
+    },
     async close() {
       for (const db of made) await db.dropDatabase()
       await connection.close()

@@ -12,12 +12,22 @@ const INSERT_BATCH = 2_000
 export const newDocuments = (count, extra = {}) =>
   Array.from({ length: count }, (_, i) => ({ phase: 'Creating', name: `gw${i}`, ...extra }))
 
-/** Both indexes of the protocol, then the documents: everybody works on the same collection. */
+/** Both indexes of the protocol: everybody works on the same collection. */
+export async function prepareCollection(db, name = COLLECTION) {
+  await ensureLockIndexes(db.collection(name))
+}
+
+/** Both indexes, then the documents. */
 export async function fill(db, documents) {
-  const collection = db.collection(COLLECTION)
-  await ensureLockIndexes(collection)
+  await prepareCollection(db)
+  await insertAll(db, documents)
+}
+
+/** @param options `owner`: a lifecycle, attached to the database, that inserts instead of the driver */
+export async function insertAll(db, documents, { owner, collection = COLLECTION } = {}) {
   for (let i = 0; i < documents.length; i += INSERT_BATCH) {
-    await collection.insertMany(documents.slice(i, i + INSERT_BATCH), { ordered: false })
+    const batch = documents.slice(i, i + INSERT_BATCH)
+    await (owner ? owner.insertMany(batch) : db.collection(collection).insertMany(batch, { ordered: false }))
   }
 }
 

@@ -19,7 +19,7 @@ describe('npm run bench', () => {
     expect(figures).toMatchObject({ bench: 'floor', quick: true, wrong: 0, batch: 500 })
     expect(figures['floorStepsPerSecond']).toBeGreaterThan(0)
     expect(figures['floorDocumentsPerSecond']).toBeGreaterThan(0)
-  }, 120_000)
+  }, 400_000)
 
   test('steps --quick --json: every document has its six history entries, none lost, none repeated', async () => {
     const figures = await bench('steps', '--quick', '--json')
@@ -27,7 +27,7 @@ describe('npm run bench', () => {
     for (const field of ['stepsPerSecond', 'bareStepsPerSecond', 'floorStepsPerSecond', 'floorShare']) {
       expect(figures[field]).toBeGreaterThan(0)
     }
-  }, 120_000)
+  }, 400_000)
 
   test.each([[[]], [['stepz']], [['floor', '--fast']], [['floor', '--rounds', '0']]])(
     '%j is refused with the usage',

@@ -89,9 +89,9 @@ export class Mongosh {
   private call(call: Call): any {
     Atomics.store(this.signal, 0, 0)
     this.channel.port1.postMessage(BSON.serialize(call as unknown as Document, { ignoreUndefined: true }))
-    Atomics.wait(this.signal, 0, 0, 20_000)
+    Atomics.wait(this.signal, 0, 0, 100_000)
     const reply = receiveMessageOnPort(this.channel.port1)
-    if (!reply) throw new Error('expected a reply of the server within 20 s, got none')
+    if (!reply) throw new Error('expected a reply of the server within 100 s, got none')
     const { value, error } = BSON.deserialize(reply.message)
     if (error) throw new Error(error)
     return value

@@ -109,10 +109,12 @@ describe('the old task service and the lifecycle side by side', () => {
       await eventually(async () => expect(await sites.countDocuments({ phase: 'Created' })).toBeGreaterThan(0))
       // In the middle of all kinds of steps of both.
       await sites.updateMany({ _id: { $in: doomed } }, { $set: { state: 'Deleted' } })
-      await eventually(async () => expect(await phases(sites)).toEqual({ Created: kept.length }), { timeoutMs: 60_000 })
+      await eventually(async () => expect(await phases(sites)).toEqual({ Created: kept.length }), {
+        timeoutMs: 120_000,
+      })
     }
     await sites.updateMany({}, { $set: { state: 'Deleted' } })
-    await eventually(async () => expect(await sites.countDocuments()).toBe(0), { timeoutMs: 60_000 })
+    await eventually(async () => expect(await sites.countDocuments()).toBe(0), { timeoutMs: 120_000 })
     await Promise.all(stops.map((stop) => stop()))
 
     expect(host.overlapping).toEqual([])
@@ -125,7 +127,7 @@ describe('the old task service and the lifecycle side by side', () => {
     }
     expect(host.created.old).toBeGreaterThanOrEqual(10)
     expect(host.created.new).toBeGreaterThanOrEqual(10)
-  }, 180_000)
+  }, 600_000)
 
   test("what an old pod holds or has put to sleep is not touched, and the page's query finds it", async () => {
     const { db } = database

@@ -60,7 +60,9 @@ function ask(start: string): any {
 
 const ids = (found: Document[]) => found.map(({ _id }) => _id).sort()
 const later = (path: string) => ({ $add: [path, 300_000] })
-const minutesAgo = (date: Date) => Math.round((Date.now() - date.getTime()) / 60_000)
+/** When this test's documents were made: however long the test takes, they are as old as they were then. */
+let madeAtMs: number
+const minutesAgo = (date: Date) => Math.round((madeAtMs - date.getTime()) / 60_000)
 
 beforeAll(async () => {
   blocks = codeBlocks(await readPage('docs/operations-queries.md'))
@@ -96,6 +98,7 @@ beforeEach(async () => {
     { _id: 'put-aside', phase: 'Creating', progress: '70 %' },
     ...ballast,
   ])
+  madeAtMs = Date.now()
   await replica.runOnce()
   // Its first pauses are short: it must not come due while the questions are asked.
   await documents.updateOne({ _id: 'failing' }, [
@@ -114,9 +117,9 @@ beforeEach(async () => {
   ])
   await replica.tick()
   await eventually(() => expect(replica.status().running).toBe(1))
-  const crashed = { phase: 'Deleting', lockedBy: 'api-0~7#3.1', lockedAt: new Date(Date.now() - 90_000) }
+  const crashed = { phase: 'Deleting', lockedBy: 'api-0~7#3.1', lockedAt: new Date(madeAtMs - 90_000) }
   await documents.insertMany([
-    { _id: 'due', phase: 'Creating', createdAt: new Date(Date.now() - 70_000) },
+    { _id: 'due', phase: 'Creating', createdAt: new Date(madeAtMs - 70_000) },
     { _id: 'crashed', ...crashed, progress: { claims: 4, attempts: 0 } },
   ])
   await documents.updateOne({ _id: 'sleeping-long' }, [{ $set: { lockedAt: { $add: ['$lockedAt', 3 * HOUR_MS] } } }])
@@ -233,9 +236,9 @@ test('which lockTimeout is in force, before, during and after a change', async (
         },
       },
     )
-  await changed(20_000, 35)
+  await changed(20_000, 5)
   expect(inForce()).toMatchObject({ lockTimeout: 20_000, judgedBy: 30_000 })
-  await changed(20_000, 45)
+  await changed(20_000, 60)
   expect(inForce()).toMatchObject({ lockTimeout: 20_000, judgedBy: 20_000 })
   await changed(60_000, 1)
   expect(inForce()).toMatchObject({ lockTimeout: 60_000, judgedBy: 60_000 })

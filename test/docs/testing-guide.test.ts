@@ -165,7 +165,7 @@ test("the page's file for node:test runs", async () => {
   const { code } = (await blocks()).find((block) => block.code.includes("from 'node:test'"))!
   const env = { ...process.env, NODE_OPTIONS: '' }
   const options = ['--disable-warning=ExperimentalWarning', '--input-type=module-typescript', '-e', code]
-  const { stdout } = await promisify(execFile)(process.execPath, options, { env, timeout: 60_000 })
+  const { stdout } = await promisify(execFile)(process.execPath, options, { env, timeout: 200_000 })
   expect(stdout).toMatch(/pass 1\n/)
   expect(stdout).toMatch(/fail 0\n/)
-}, 90_000)
+}, 240_000)

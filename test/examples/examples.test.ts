@@ -19,7 +19,7 @@ test('examples/without-nest runs until its sites are Created and one is Deleted'
   expect(said).toMatch(/its owner wants Deleted: it goes to Deleting/)
   expect(said.match(/: Created, \/srv\//g)).toHaveLength(2)
   expect(said.match(/: Deleted, \/srv\//g)).toHaveLength(1)
-}, 60_000)
+}, 300_000)
 
 test('examples/nest-app runs until its mailboxes are Created and one is Deleted', async () => {
   const said = await run('nest-app')
@@ -27,7 +27,7 @@ test('examples/nest-app runs until its mailboxes are Created and one is Deleted'
   expect(said.match(/Creating -> Created by a step/g)).toHaveLength(3)
   expect(said.match(/: Created, \S+@example\.org/g)).toHaveLength(2)
   expect(said.match(/: Deleted, \S+@example\.org/g)).toHaveLength(1)
-}, 60_000)
+}, 300_000)
 
 test('an unknown example is refused with the known ones', async () => {
   const failed = await run('nest').catch((error) => error)

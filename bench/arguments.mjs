@@ -1,0 +1,93 @@
+import { parseArgs } from 'node:util'
+import { BENCHMARKS } from './benchmarks.mjs'
+
+const OPTIONS = {
+  json: { type: 'boolean', about: 'print one JSON object on standard output instead of a table' },
+  quick: { type: 'boolean', about: 'a short run, under a minute' },
+  documents: { type: 'string', about: 'documents a round' },
+  rounds: { type: 'string', about: 'rounds of each contestant' },
+  minutes: { type: 'string', about: 'how long it is under load' },
+  help: { type: 'boolean', short: 'h', about: 'this text' },
+}
+const FOR_ALL = ['json', 'quick', 'help']
+const MOST = 9_999_999
+
+/** Thrown for arguments that can't be used; its message is for the caller. */
+export class UsageError extends Error {
+  name = 'UsageError'
+}
+
+/**
+ * @returns `{ help: true }`, or what to run: `{ command: 'report', names, ... }` or `{ command: name, ... }`, with the
+ *   options given
+ * @throws UsageError
+ */
+export function readArguments(args) {
+  const { values, positionals } = parse(args)
+  if (values.help) return { help: true }
+  const [command, ...more] = positionals
+  const known = [...Object.keys(BENCHMARKS), 'report']
+  if (!known.includes(command)) {
+    throw new UsageError(
+      `expected the name of a benchmark, got ${command === undefined ? 'none' : `'${command}'`}; known: ${known.join(', ')}`,
+    )
+  }
+  const names = command === 'report' ? reportNames(more) : []
+  if (command !== 'report' && more.length > 0) {
+    throw new UsageError(`expected one name, got '${positionals.join(' ')}'`)
+  }
+  const takes = [...FOR_ALL, ...(BENCHMARKS[command]?.takes ?? [])]
+  for (const option of Object.keys(values)) {
+    if (!takes.includes(option)) throw new UsageError(`${command} takes no --${option}`)
+  }
+  return {
+    command,
+    names,
+    json: values.json ?? false,
+    quick: values.quick ?? false,
+    ...given(values, 'documents', /^[1-9]\d*$/, 'a whole number from 1'),
+    ...given(values, 'rounds', /^[1-9]\d*$/, 'a whole number from 1'),
+    ...given(values, 'minutes', /^(?!0*\.?0*$)\d+(\.\d+)?$/, 'a number above 0'),
+  }
+}
+
+function parse(args) {
+  try {
+    return parseArgs({ args, options: OPTIONS, allowPositionals: true })
+  } catch (error) {
+    throw new UsageError(error.message)
+  }
+}
+
+function reportNames(names) {
+  const unknown = names.find((name) => !(name in BENCHMARKS))
+  if (unknown === undefined) return names
+  throw new UsageError(`expected names of benchmarks (${Object.keys(BENCHMARKS).join(', ')}), got '${unknown}'`)
+}
+
+function given(values, option, pattern, expected) {
+  const text = values[option]
+  if (text === undefined) return {}
+  if (pattern.test(text) && Number(text) <= MOST) return { [option]: Number(text) }
+  throw new UsageError(`--${option}: expected ${expected} to ${MOST}, got '${text}'`)
+}
+
+export const USAGE = 'usage: npm run bench -- <name> [--json] [--quick] (names and all options: --help)'
+
+export function helpText() {
+  const name = (text) => `  ${text.padEnd(22)}`
+  const takes = ({ takes: own }) => (own.length > 0 ? ` (${own.map((option) => `--${option} <n>`).join(', ')})` : '')
+  return [
+    'usage: npm run bench -- <name> [options]',
+    '',
+    ...Object.entries(BENCHMARKS).map(([each, benchmark]) => `${name(each)}${benchmark.about}${takes(benchmark)}`),
+    `${name('report [names]')}runs these (all but soak) in turn, each in full, and renews results.json, the table in`,
+    `${name('')}README.md and chart.svg; a run of some names renews their part`,
+    '',
+    ...Object.entries(OPTIONS).map(
+      ([each, { type, about }]) => `${name(`--${each}${type === 'string' ? ' <n>' : ''}`)}${about}`,
+    ),
+    '',
+    'README.md says how each figure is taken. Exit code 1: something was not as it should be (wrong); 2: usage.',
+  ].join('\n')
+}

@@ -1,0 +1,45 @@
+import pg from 'pg'
+
+/** The rows of both ways on PostgreSQL. `version` and `held_until` are used by the version column only. */
+const TABLE = `create table thing (
+  id int primary key, state text not null default 'queued', done_by text,
+  version int not null default 0, held_until timestamptz not null default '-infinity')`
+const INDEX = `create index on thing (id) where state = 'queued'`
+
+async function query(url, space, text, values = []) {
+  const client = new pg.Client(inSchema(url, space))
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    return (await client.query(text, values)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+export const inSchema = (url, space) => `${url}?options=${encodeURIComponent(`-c search_path=${space}`)}`
+
+/** A pool that survives the server's end. */
+export function pool(servers, space, most) {
+  const connections = new pg.Pool({ connectionString: inSchema(servers.postgres, space), max: most })
+  connections.on('error', () => undefined)
+  // Of those in use: what they were asked fails as well, and that is seen.
+  connections.on('connect', (client) => client.on('error', () => undefined))
+  return connections
+}
+
+export async function prepare(servers, space, count) {
+  await query(servers.postgres, space, `create schema ${space}`)
+  await query(servers.postgres, space, TABLE)
+  await query(servers.postgres, space, INDEX)
+  await query(servers.postgres, space, 'insert into thing (id) select generate_series(0, $1::int - 1)', [count])
+  await query(servers.postgres, space, 'analyze thing')
+}
+
+export const remaining = async (servers, space) =>
+  (await query(servers.postgres, space, `select count(*)::int as n from thing where state = 'queued'`))[0].n
+
+export const doneBy = async (servers, space) =>
+  (await query(servers.postgres, space, 'select done_by from thing'))[0].done_by ?? undefined
+
+export const drop = (servers, space) => query(servers.postgres, space, `drop schema ${space} cascade`)

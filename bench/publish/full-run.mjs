@@ -1,0 +1,97 @@
+/** `npm run bench -- report [names]`: the last full run, as results.json, the tables in README.md and chart.svg. */
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, writeFile } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { BENCHMARKS } from '../benchmarks.mjs'
+import { claimsTable } from '../claims/table.mjs'
+import { chart } from './chart.mjs'
+import { chartOf, peersTable, provenance, targetsTable } from './published.mjs'
+
+const here = (name) => fileURLToPath(new URL(name, import.meta.url))
+const RESULTS = here('../results.json')
+const README = here('../README.md')
+/** Has the table of `claims`. */
+const CHOOSING = here('../../docs/choosing.md')
+const CHART = here('../chart.svg')
+/** Too long to be a part of each report: run by name, it takes its ten minutes. */
+const LEFT_OUT = ['soak']
+const SHORTER = { memory: ['--minutes', '0.5'] }
+
+/**
+ * Runs benchmarks one after the other, each in a process of its own, and renews their part of what is published; after
+ * each of them, so that a run that is broken off has published what it has.
+ * @param names those to run, in full; none: all but soak, memory for half a minute instead of ten
+ * @returns whether all of them ran and had nothing wrong
+ */
+export async function report({ names, quick }) {
+  const all = Object.keys(BENCHMARKS).filter((name) => !LEFT_OUT.includes(name))
+  let sound = true
+  for (const name of names.length > 0 ? names : all) {
+    console.error(`\n=== ${name}`)
+    const flags = [...(quick ? ['--quick'] : []), ...(names.length === 0 && !quick ? (SHORTER[name] ?? []) : [])]
+    const { result, code } = await run(name, flags)
+    if (code !== 0 || !result) {
+      console.error(
+        `${name}: exit code ${code}; ${result ? 'its figures are published' : 'nothing of it is published'}`,
+      )
+      sound = false
+    }
+    if (result) await publish(name, result)
+  }
+  return sound
+}
+
+async function run(name, flags) {
+  const child = spawn(process.execPath, [here('../main.mjs'), name, '--json', ...flags], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let text = ''
+  child.stdout.on('data', (chunk) => {
+    text += chunk
+  })
+  const [code] = await once(child, 'close')
+  try {
+    return { result: JSON.parse(text), code }
+  } catch {
+    return { result: undefined, code }
+  }
+}
+
+async function publish(name, { bench: _bench, targets: _targets, ...figures }) {
+  const results = JSON.parse(await readFile(RESULTS, 'utf8').catch(() => '{}'))
+  results[name] = { takenAt: new Date().toISOString().slice(0, 16), ...figures }
+  const inOrder = Object.keys(BENCHMARKS).filter((each) => results[each])
+  await writeFile(
+    RESULTS,
+    `${JSON.stringify(Object.fromEntries(inOrder.map((each) => [each, results[each]])), null, 2)}\n`,
+  )
+  await formatted(RESULTS)
+  await writeTables(results)
+  const drawn = chartOf(results)
+  if (drawn) await writeFile(CHART, chart(drawn))
+}
+
+/** As the project's formatter has it; without it the figures are the same. */
+const formatted = (file) =>
+  promisify(execFile)('npx', ['--no-install', 'biome', 'format', '--write', file]).catch(() => undefined)
+
+async function writeTables(results) {
+  let text = await readFile(README, 'utf8')
+  text = between(text, 'targets', `${provenance(results)}\n\n${targetsTable(results)}`)
+  text = between(text, 'peers', peersTable(results) || 'Not taken yet.')
+  await writeFile(README, text)
+  if (results.claims) {
+    await writeFile(CHOOSING, between(await readFile(CHOOSING, 'utf8'), 'claims', claimsTable(results.claims)))
+  }
+}
+
+/** Replaces what stands between `<!-- name -->` and `<!-- /name -->`. */
+export function between(text, name, content) {
+  const [begin, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
+  const from = text.indexOf(begin)
+  const to = text.indexOf(end)
+  if (from < 0 || to < from) throw new Error(`expected ${begin} and ${end} in the page`)
+  return `${text.slice(0, from + begin.length)}\n\n${content}\n\n${text.slice(to)}`
+}

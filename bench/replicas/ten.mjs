@@ -1,0 +1,3 @@
+import { TEN } from '../ten-lifecycles.mjs'
+
+export default TEN.map(({ lifecycle }) => lifecycle)
