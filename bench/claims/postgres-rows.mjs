@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { query } from '../postgres-query.mjs'
 
 /** The rows of both ways on PostgreSQL. `version` and `held_until` are used by the version column only. */
 const TABLE = `create table thing (
@@ -6,16 +7,7 @@ const TABLE = `create table thing (
   version int not null default 0, held_until timestamptz not null default '-infinity')`
 const INDEX = `create index on thing (id) where state = 'queued'`
 
-async function query(url, space, text, values = []) {
-  const client = new pg.Client(inSchema(url, space))
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    return (await client.query(text, values)).rows
-  } finally {
-    await client.end()
-  }
-}
+const queryIn = (url, space, text, values) => query(inSchema(url, space), text, values)
 
 export const inSchema = (url, space) => `${url}?options=${encodeURIComponent(`-c search_path=${space}`)}`
 
@@ -29,17 +21,17 @@ export function pool(servers, space, most) {
 }
 
 export async function prepare(servers, space, count) {
-  await query(servers.postgres, space, `create schema ${space}`)
-  await query(servers.postgres, space, TABLE)
-  await query(servers.postgres, space, INDEX)
-  await query(servers.postgres, space, 'insert into thing (id) select generate_series(0, $1::int - 1)', [count])
-  await query(servers.postgres, space, 'analyze thing')
+  await queryIn(servers.postgres, space, `create schema ${space}`)
+  await queryIn(servers.postgres, space, TABLE)
+  await queryIn(servers.postgres, space, INDEX)
+  await queryIn(servers.postgres, space, 'insert into thing (id) select generate_series(0, $1::int - 1)', [count])
+  await queryIn(servers.postgres, space, 'analyze thing')
 }
 
 export const remaining = async (servers, space) =>
-  (await query(servers.postgres, space, `select count(*)::int as n from thing where state = 'queued'`))[0].n
+  (await queryIn(servers.postgres, space, `select count(*)::int as n from thing where state = 'queued'`))[0].n
 
 export const doneBy = async (servers, space) =>
-  (await query(servers.postgres, space, 'select done_by from thing'))[0].done_by ?? undefined
+  (await queryIn(servers.postgres, space, 'select done_by from thing'))[0].done_by ?? undefined
 
-export const drop = (servers, space) => query(servers.postgres, space, `drop schema ${space} cascade`)
+export const drop = (servers, space) => queryIn(servers.postgres, space, `drop schema ${space} cascade`)

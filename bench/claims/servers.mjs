@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connectDatabase } from '../../dist/database/index.js'
 import { startPostgres } from '../../tools/servers/postgres.mjs'
 import { startRedis } from '../../tools/servers/redis.mjs'
-import { ServerMissing } from '../../tools/servers/server-missing.mjs'
+import { redisAddress, serverGroup } from '../server-group.mjs'
 
 const BACK_WITHIN_MS = 60_000
 const LOOK_EVERY_MS = 50
@@ -16,31 +16,17 @@ const LOOK_EVERY_MS = 50
  * One that isn't installed is left out and said so; with CI=true that is an error.
  */
 export async function startServers(progress) {
-  const started = []
-  const optional = async (start) => {
-    try {
-      const server = await start()
-      started.push(server)
-      return server
-    } catch (error) {
-      if (!(error instanceof ServerMissing) || process.env.CI) throw error
-      progress(`left out: ${error.message}`)
-      return undefined
-    }
-  }
-  const stop = () => Promise.all(started.map((server) => server.stop()))
+  const { add, optional, stop } = serverGroup(progress)
   try {
-    const mongo = await startMongo()
-    started.push(mongo)
+    const mongo = await add(startMongo)
     const postgres = await optional(startPostgres)
     const redis = await optional(startRedis)
     const redisSnapshots = redis && (await optional(() => startRedis({ persistence: 'snapshots' })))
-    const address = (server) => ({ host: server.host, port: server.port, password: server.password })
     return {
       addresses: {
         mongo: mongo.uri,
         ...(postgres ? { postgres: postgres.url } : {}),
-        ...(redis ? { redis: address(redis), redisSnapshots: address(redisSnapshots) } : {}),
+        ...(redis ? { redis: redisAddress(redis), redisSnapshots: redisAddress(redisSnapshots) } : {}),
       },
       /** name -> kills the server with `kill -9` and starts it again on its data and port. */
       crash: {

@@ -1,9 +1,9 @@
 import { Redis } from 'ioredis'
 import { MongoClient } from 'mongodb'
-import pg from 'pg'
 import { startPostgres } from '../../tools/servers/postgres.mjs'
 import { startRedis } from '../../tools/servers/redis.mjs'
-import { ServerMissing } from '../../tools/servers/server-missing.mjs'
+import { query } from '../postgres-query.mjs'
+import { redisAddress, serverGroup } from '../server-group.mjs'
 
 /** One database for each of them, so that statements can be told apart. */
 const POSTGRES_DATABASES = { pgBoss: 'pg_boss', graphileWorker: 'graphile_worker' }
@@ -22,28 +22,15 @@ const NOT_COUNTED = {
  * One that isn't installed is left out and said so; with CI=true that is an error.
  */
 export async function startServers(mongoUri, progress) {
-  const started = []
-  const start = async (begin) => {
-    try {
-      const server = await begin()
-      started.push(server)
-      return server
-    } catch (error) {
-      if (!(error instanceof ServerMissing) || process.env.CI) throw error
-      progress(`left out: ${error.message}`)
-      return undefined
-    }
-  }
-  const stop = () => Promise.all(started.map((server) => server.stop()))
+  const { optional, stop } = serverGroup(progress)
   try {
-    const postgres = await start(() => startPostgres({ settings: POSTGRES_SETTINGS }))
-    const redis = await start(startRedis)
-    const redisAlways = redis && (await start(() => startRedis({ persistence: 'always' })))
-    const address = (server) => ({ host: server.host, port: server.port, password: server.password })
+    const postgres = await optional(() => startPostgres({ settings: POSTGRES_SETTINGS }))
+    const redis = await optional(startRedis)
+    const redisAlways = redis && (await optional(() => startRedis({ persistence: 'always' })))
     return {
       addresses: {
         mongo: mongoUri,
-        ...(redis ? { redis: address(redis), redisAlways: address(redisAlways) } : {}),
+        ...(redis ? { redis: redisAddress(redis), redisAlways: redisAddress(redisAlways) } : {}),
         ...(postgres ? { postgres: await postgresDatabases(postgres.url) } : {}),
       },
       commands: {
@@ -62,17 +49,6 @@ export async function startServers(mongoUri, progress) {
   } catch (error) {
     await stop()
     throw error
-  }
-}
-
-async function query(url, text, values = []) {
-  const client = new pg.Client(url)
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    return (await client.query(text, values)).rows
-  } finally {
-    await client.end()
   }
 }
 
