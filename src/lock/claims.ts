@@ -1,27 +1,21 @@
-import type { Collection, Document, Filter, FindOneAndUpdateOptions } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 import type { Clock } from '../time/index.js'
 import { type CandidateRequest, type Candidates, findCandidateDocuments } from './candidates.js'
 import { onClaimIndex } from './claim-index.js'
-import { readBackClaim } from './claim-read-back.js'
-import { claimUpdate } from './claim-update.js'
-import { CLAIM_INDEX, ID_INDEX, PARKED_AT } from './constants.js'
+import { claimParts } from './claim-parts.js'
+import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
+import { CLAIM_INDEX } from './constants.js'
 import { idKey } from './id-key.js'
-import { Lease } from './lease.js'
 import { MissedIds } from './missed-ids.js'
 import { type OddField, oddFields } from './odd-fields.js'
 import type { ServerClock } from './server-clock.js'
 import { Share, type Standing } from './share.js'
 import { SkipList } from './skip-list.js'
-import { hasOurShape, isDue, onlyIn, type Terms } from './terms.js'
-import { Claim } from './token.js'
-import { idsOf, type Refused, writeAround } from './write-around.js'
+import { isDue, onlyIn, type Terms } from './terms.js'
+import type { Refused } from './write-around.js'
 import { isDefiniteRefusal } from './write-error.js'
 
-/** A document that this replica holds, as it was when claimed. */
-export interface Claimed {
-  readonly document: Document
-  readonly lease: Lease
-}
+export type { Claimed }
 
 export interface ClaimResult {
   readonly claimed: Claimed[]
@@ -65,12 +59,6 @@ export interface ClaimsOptions {
   standing?: (() => Standing) | undefined
 }
 
-/**
- * Claims of this process so far: lifecycles of one replica share its identity, and may share a collection, so they must not
- * give out the same token.
- */
-let claimsSoFar = 0
-
 const NOTHING: ClaimResult = {
   claimed: [],
   candidates: 0,
@@ -84,14 +72,6 @@ const NOTHING: ClaimResult = {
 }
 
 const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as another', isMended: false }
-
-/** Of the documents that refused before, so many are tried in one claim, each alone. */
-const MOST_SUSPECTS = 5
-
-/** What a claim has come to so far. */
-interface Taken extends Pick<ClaimResult, 'claimed' | 'broken' | 'refused'> {
-  readonly untried: unknown[]
-}
 
 /**
  * Takes leases on due documents of one collection.
@@ -107,11 +87,18 @@ export class Claims {
   private readonly crowded = new Set<string>()
   private readonly skips: SkipList
   private readonly missed: MissedIds
+  private readonly writer: ClaimWriter
 
   constructor(private readonly options: ClaimsOptions) {
     this.skips = options.skips ?? new SkipList(options.clock)
     this.missed = new MissedIds(options.collection)
+    this.writer = new ClaimWriter(options)
     this.share = new Share(options.standing ?? alone(options.replica), options.clock)
+  }
+
+  /** A document that falls to another replica, which had its time for it: if it is due, the next claim takes it. */
+  waitedFor(phase: string, id: unknown): void {
+    this.share.waitedFor(phase, [idKey(id)])
   }
 
   /** The oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing due, or everybody else's. */
@@ -123,9 +110,11 @@ export class Claims {
     const skipped = this.skips.ids()
     if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }
     try {
-      return await onClaimIndex((hint) =>
-        this.findOneAndClaim(terms, filter, { sort: { lockedAt: 1, updatedAt: 1 }, hint }),
-      )
+      return await onClaimIndex(async (hint) => {
+        const sort = { lockedAt: 1, updatedAt: 1 } as const
+        const { claimed, broken } = await this.writer.claimFirst(terms, filter, { sort, hint })
+        return { ...NOTHING, claimed, broken, candidates: claimed.length + broken.length }
+      })
     } catch (error) {
       if (!isDefiniteRefusal(error)) throw error
       // Which document it was isn't told: read what stands first.
@@ -140,13 +129,18 @@ export class Claims {
 
   /**
    * Up to `limit` due documents of a phase in a constant number of round trips: find candidates, one conditional update,
-   * read those won by the token. A document that refuses a claim for its own sake (its size, the owner's validator) costs
-   * a few more, and none of the others their claim.
+   * read those won by the token; more than 500 in two parts at once ({@link claimParts}). A document that refuses a claim for its
+   * own sake (its size, the owner's validator) costs a few more, and none of the others their claim.
+   * @param won told of each part that was won as soon as it is; the result has all of them
    */
-  async claimBatch(phase: string, limit: number): Promise<ClaimResult> {
+  async claimBatch(phase: string, limit: number, won: Won = () => undefined): Promise<ClaimResult> {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
-    if (!dueBound) return this.claimOne(phase)
+    if (!dueBound) {
+      const result = await this.claimOne(phase)
+      won(result.claimed)
+      return result
+    }
     const {
       documents: candidates,
       parted: { left, againInMs, late },
@@ -160,7 +154,9 @@ export class Claims {
     })
     if (candidates.length === 0) return { ...NOTHING, left, againInMs, more }
     const ids = candidates.map((document) => document['_id'] as unknown)
-    const taken = await this.claimAround(terms, phase, ids)
+    const isSuspect = (id: unknown) => this.skips.isSuspect(id)
+    const parts = claimParts(candidates, { isSuspect, wasMissed: (id) => this.missed.has(id) })
+    const taken = await this.writer.claim(terms, phase, parts, won)
     for (const { lease } of taken.claimed) this.skips.remove(lease.id)
     const missed = this.missedOf(ids, taken)
     if (ids.length > 1 && missed.length > ids.length * 0.05) this.contended.add(phase)
@@ -198,30 +194,6 @@ export class Claims {
     return found
   }
 
-  /** All at once, and those that have refused before one by one. */
-  private async claimAround(terms: Terms, phase: string, ids: readonly unknown[]): Promise<Taken> {
-    const suspects = ids.filter((id) => this.skips.isSuspect(id))
-    const others = suspects.length > 0 ? ids.filter((id) => !this.skips.isSuspect(id)) : ids
-    const { collection } = this.options
-    const taken: Taken = { claimed: [], broken: [], refused: [], untried: [] }
-    for (const group of [others, ...suspects.slice(0, MOST_SUSPECTS).map((id) => [id])]) {
-      if (group.length === 0) continue
-      try {
-        const { refused, untried } = await writeAround(
-          group,
-          (some) => this.claimThese(terms, phase, some, taken),
-          (some) => idsOf(collection, { _id: { $in: some as never[] }, phase, $expr: isDue(terms) }, this.limits()),
-        )
-        taken.refused.push(...refused)
-        taken.untried.push(...untried)
-      } catch (error) {
-        if (taken.claimed.length === 0) throw error
-        break // what was won is to be used
-      }
-    }
-    return taken
-  }
-
   /** Candidates that this claim tried for and neither got nor put aside. */
   private missedOf(ids: readonly unknown[], taken: Taken): unknown[] {
     if (taken.claimed.length === ids.length) return []
@@ -230,129 +202,6 @@ export class Claims {
       ...[...taken.broken, ...taken.untried, ...taken.refused.map(({ id }) => id)].map(idKey),
     ])
     return ids.filter((id) => !known.has(idKey(id)) && !this.skips.isSuspect(id))
-  }
-
-  private async claimThese(terms: Terms, phase: string, ids: readonly unknown[], taken: Taken): Promise<void> {
-    if (ids.length > 1) return this.updateAndRead(terms, phase, ids, taken)
-    const filter = { _id: ids[0] as never, phase, $expr: isDue(terms) }
-    const { claimed, broken } = await this.findOneAndClaim(terms, filter, { hint: ID_INDEX }, ids)
-    taken.claimed.push(...claimed)
-    taken.broken.push(...broken)
-  }
-
-  /** @param ids what it may claim, where that is known: after an unknown outcome it is read back which of them it has won */
-  private async findOneAndClaim(
-    terms: Terms,
-    filter: Filter<Document>,
-    how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
-    ids?: readonly unknown[],
-  ): Promise<ClaimResult> {
-    const claim = this.nextClaim(terms)
-    const sentAtMs = this.options.clock.monotonicMs()
-    const options = { ...how, returnDocument: 'after' as const, ...this.reading(), ...this.limits() }
-    let document: Document | null
-    try {
-      document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
-    } catch (error) {
-      if (!ids || isDefiniteRefusal(error)) throw error
-      document = (await this.readBack(ids, claim.token, error))[0]!
-    }
-    if (!document) return NOTHING
-    if (document['lockedBy'] !== claim.token) return { ...NOTHING, candidates: 1, broken: [document['_id']] }
-    return { ...NOTHING, claimed: [this.leased(document, claim, sentAtMs, terms)], candidates: 1 }
-  }
-
-  /**
-   * Claims some at once. A command that is refused has written those before the culprit: they are read by the token like
-   * any others, and what is left is tried again by halves.
-   */
-  private async updateAndRead(terms: Terms, phase: string, ids: readonly unknown[], taken: Taken): Promise<void> {
-    const { collection, clock } = this.options
-    const claim = this.nextClaim(terms)
-    const sentAtMs = clock.monotonicMs()
-    let matched = 0
-    let refusal: Error | undefined
-    let won: Document[]
-    try {
-      try {
-        const result = await collection.updateMany(
-          { _id: { $in: ids as never[] }, phase, $expr: isDue(terms) },
-          claimUpdate(terms, claim.token),
-          { hint: ID_INDEX, ...this.limits() },
-        )
-        matched = result.matchedCount
-      } catch (error) {
-        if (!isDefiniteRefusal(error)) throw error
-        refusal = error
-      }
-      won = await collection
-        // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
-        .find(
-          { _id: { $in: ids as never[] }, lockedBy: claim.token },
-          { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
-        )
-        .toArray()
-    } catch (error) {
-      if (isDefiniteRefusal(error)) throw error
-      won = await this.readBack(ids, claim.token, error)
-    }
-    taken.claimed.push(...won.map((document) => this.leased(document, claim, sentAtMs, terms)))
-    if (refusal || matched > won.length) {
-      const known = new Set(taken.broken.map(idKey))
-      taken.broken.push(...(await this.putAside(ids)).filter((id) => !known.has(idKey(id))))
-    }
-    if (refusal) throw refusal
-  }
-
-  /** Which of these a claim has put aside: told by their shape, as they carry no token. */
-  private async putAside(ids: readonly unknown[]): Promise<unknown[]> {
-    const broken = await this.options.collection
-      .find(
-        {
-          _id: { $in: ids as never[] },
-          lockedBy: null,
-          lockedAt: PARKED_AT,
-          $expr: { $not: [hasOurShape(this.options.terms())] },
-        },
-        { projection: { _id: 1 }, hint: ID_INDEX },
-      )
-      .toArray()
-    return broken.map((document) => document['_id'])
-  }
-
-  /** @throws the error when nothing was won, so that nobody takes an outage for a claim that others won */
-  private async readBack(ids: readonly unknown[], token: string, error: unknown): Promise<Document[]> {
-    const { collection, projection, onRetry, isOver } = this.options
-    const won = await readBackClaim({ collection, ids, token, projection, onRetry, isOver }, error)
-    if (won.length === 0) throw error
-    return won
-  }
-
-  private nextClaim(terms: Terms): Claim {
-    claimsSoFar += 1
-    return new Claim(terms.protocol, this.options.replica, claimsSoFar)
-  }
-
-  private leased(document: Document, claim: Claim, sentAtMs: number, { leaseMs }: Terms): Claimed {
-    const lease = new Lease(
-      document['_id'],
-      claim,
-      claim.token,
-      Number(document['fence']),
-      sentAtMs,
-      leaseMs,
-      this.options.clock,
-    )
-    return { document, lease }
-  }
-
-  private reading(): { projection?: Document } {
-    const { projection } = this.options
-    return projection ? { projection } : {}
-  }
-
-  private limits(): { maxTimeMS?: number } {
-    return this.options.maxTimeMS === undefined ? {} : { maxTimeMS: this.options.maxTimeMS }
   }
 }
 

@@ -4,7 +4,7 @@ import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { stepFence } from './fence.js'
 import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
 import type { EndKind, StepEnd } from './step-end.js'
-import { countAt, inProgress, isDate, literal, perDocument, progressAcrossPhases, type Terms } from './terms.js'
+import { countAt, inProgress, isDate, literal, perDocument, type Terms } from './terms.js'
 
 /** The ends of one group: same token, same kind and content. */
 export interface EndGroup {
@@ -20,8 +20,6 @@ interface Change {
   readonly top: Document
   /** Absent: nothing of it changes. */
   readonly progress?: Document
-  /** The progress that it is merged into: all of it unless the phase is left. */
-  readonly base?: Document
 }
 
 /**
@@ -38,7 +36,7 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
       $set: {
         ...change.top,
         ...(change.progress && {
-          [terms.progress]: { $mergeObjects: [change.base ?? `$${terms.progress}`, change.progress] },
+          [terms.progress]: { $mergeObjects: [`$${terms.progress}`, change.progress] },
         }),
       },
     },
@@ -58,7 +56,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
   const { end, token } = group
   const now = terms.protocol.now()
   const history = (outcome: RecordedOutcome, more: { to?: string; reason?: string | null; by?: string } = {}) => {
-    const ms = each((member) => Math.round(member.ms))
+    const ms = each((member) => Math.floor(member.ms))
     const entry: NewHistoryEntry = { outcome, step: end.step, reason: null, by: token, ms, ...more }
     return historyWith(terms, entry)
   }
@@ -105,7 +103,6 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
           updatedAt: now,
           ...(end.setState ? { state: compensated(end.setState) } : {}),
         },
-        base: progressAcrossPhases(terms),
         progress: {
           ...ended,
           since: now,

@@ -17,20 +17,21 @@ const isSane = {
  * would go backwards.
  */
 export function claimFence(terms: Terms): Document {
-  const now = { $multiply: [{ $toLong: terms.protocol.now() }, 1000] }
   return {
     $let: {
-      vars: { now, old: oldFence },
+      vars: { now: firstFence(terms), old: oldFence },
       in: { $cond: [isSane, { $max: ['$$now', { $add: ['$$old', 1] }] }, '$$now'] },
     },
   }
 }
+
+/** The same for a document that has none yet. */
+export const firstFence = (terms: Terms): Document => ({ $multiply: [{ $toLong: terms.protocol.now() }, 1000] })
 
 /**
  * The fence of the next step under the same lease: the old one + 1. The holder knows it without reading it back, and the
  * factor of {@link claimFence} keeps it below the fence of any later claim (docs/decisions/0003).
  */
 export function stepFence(terms: Terms): Document {
-  const now = { $multiply: [{ $toLong: terms.protocol.now() }, 1000] }
-  return { $let: { vars: { old: oldFence }, in: { $cond: [isSane, { $add: ['$$old', 1] }, now] } } }
+  return { $let: { vars: { old: oldFence }, in: { $cond: [isSane, { $add: ['$$old', 1] }, firstFence(terms)] } } }
 }

@@ -16,6 +16,11 @@ export class MissedIds {
 
   constructor(private readonly collection: Collection) {}
 
+  /** Whether a claim didn't get it lately. */
+  has(id: unknown): boolean {
+    return this.misses.size > 0 && this.misses.has(idKey(id))
+  }
+
   /** To be told of candidates that a claim didn't get; returns those among them that were put aside. */
   async putAside(terms: Terms, phase: string, ids: readonly unknown[]): Promise<unknown[]> {
     if (this.misses.size > MOST) this.misses.clear()

@@ -107,7 +107,15 @@ export class Share {
     return { takes, left, againInMs: late.size > taken.size ? 0 : againInMs, late: taken }
   }
 
-  private isOwn(key: string): boolean {
+  /** These fall to others, who have had their time already: if they are due now they are taken like those that lay there for long. */
+  waitedFor(phase: string, keys: readonly string[]): void {
+    const seen = this.seen.get(phase) ?? new Map<string, number>()
+    for (const key of keys) seen.set(key, Number.NEGATIVE_INFINITY)
+    this.seen.set(phase, seen)
+  }
+
+  /** Whether a document falls to this replica, by the key of its `_id`. */
+  isOwn(key: string): boolean {
     const { self, replicas } = this.standing()
     if (this.listed !== replicas) {
       this.listed = replicas

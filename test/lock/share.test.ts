@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { findCandidateDocuments } from '../../src/lock/candidates.js'
-import { Claims } from '../../src/lock/index.js'
+import { Claims, idKey } from '../../src/lock/index.js'
 import { Share } from '../../src/lock/share.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
@@ -57,6 +57,16 @@ describe('the share of a replica', () => {
     // The last ones, as their own replica begins with the first.
     expect(idsOf(second.takes)).toEqual(idsOf([others]).reverse().slice(0, 16))
     expect(second.left).toBe(others.length - 16)
+  })
+
+  test('what another has had its time for is taken at once; what came beside it is left to that one', () => {
+    const { share } = shareOf(NAMES[0]!, NAMES)
+    const others = documents(40).filter(({ _id }) => !share.isOwn(idKey(_id)))
+    const waitedFor = others[3]!['_id']
+    share.waitedFor(PHASE, [idKey(waitedFor)])
+    const parted = share.part(PHASE, [others], 40)
+    expect(idsOf(parted.takes)).toEqual([waitedFor])
+    expect(parted.left).toBe(others.length - 1)
   })
 
   test('where the other one was quicker the patience grows, where not the number grows', () => {

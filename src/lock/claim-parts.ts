@@ -1,0 +1,53 @@
+import type { Document } from 'mongodb'
+
+/** Documents that one command claims. */
+export interface ClaimPart {
+  readonly ids: readonly unknown[]
+  /** Whether they look as if nobody had claimed them before: the cheaper update does for them. */
+  readonly areNew: boolean
+}
+
+/** How a claim goes about its candidates: the parts at once, then each suspect alone. */
+export interface ClaimParts {
+  readonly parts: readonly ClaimPart[]
+  readonly suspects: readonly ClaimPart[]
+}
+
+/** The most in one command: with 1,000 instead of 500 it costs 5 % less a document, and nothing of it overlaps with anything. */
+const MOST_IN_PART = 500
+/** Fewer new documents than this are claimed with the others: a part of their own costs two commands. */
+const LEAST_NEW = 100
+/** Of the documents that refused before, so many are tried in one claim. */
+const MOST_SUSPECTS = 5
+
+/**
+ * Parts that are claimed at once, so that the server has something to do while this process reads what it has won, and the other
+ * way round: 1,000 in two parts instead of 500 in one give 15 % more documents a second (bench/README.md).
+ * @param of what this process knows of an `_id`: `isSuspect`: it refused a claim before; `wasMissed`: a claim didn't get it, so the
+ *   look of a new document may deceive (an owner's own `progress` isn't among what was read)
+ */
+export function claimParts(
+  candidates: readonly Document[],
+  of: { isSuspect(id: unknown): boolean; wasMissed(id: unknown): boolean },
+): ClaimParts {
+  const fresh: unknown[] = []
+  const others: unknown[] = []
+  const suspects: unknown[] = []
+  for (const candidate of candidates) {
+    const id: unknown = candidate['_id']
+    if (of.isSuspect(id)) suspects.push(id)
+    else if (!('fence' in candidate) && !of.wasMissed(id)) fresh.push(id)
+    else others.push(id)
+  }
+  const separate = fresh.length >= LEAST_NEW
+  return {
+    parts: separate ? [...inParts(others, false), ...inParts(fresh, true)] : inParts([...others, ...fresh], false),
+    suspects: suspects.slice(0, MOST_SUSPECTS).map((id) => ({ ids: [id], areNew: false })),
+  }
+}
+
+function inParts(ids: readonly unknown[], areNew: boolean): ClaimPart[] {
+  const parts = Math.ceil(ids.length / MOST_IN_PART)
+  const size = Math.ceil(ids.length / parts)
+  return Array.from({ length: parts }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))
+}

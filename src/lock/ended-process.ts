@@ -1,0 +1,46 @@
+import type { Collection, Db, Document, Filter } from 'mongodb'
+import { onClaimIndex } from './claim-index.js'
+import { TASK_LOCK_INIT_TIME } from './constants.js'
+import { readLockTimeouts } from './lock-timeout.js'
+
+/** Where the leases of one lifecycle are. */
+export interface LeasedDocuments {
+  readonly lifecycle: string
+  readonly collection: Collection<Document>
+  /** The phases in which documents are claimed. */
+  readonly phases: readonly string[]
+}
+
+/** A lease that begins while the command is on its way is a little younger than the time that the command knows. */
+const YOUNGER_MS = 10_000
+
+/**
+ * Matches the documents that a replica holds, by the held range of the claim index: `lockedAt` no older than a lease may be,
+ * and not in the future, as that of a document that sleeps for longer. It reads the keys of documents that anybody holds, or
+ * that wake within a lockTimeout; never those of the backlog, or of documents at rest.
+ */
+export function heldBy(replica: string, phases: readonly string[], now: Date, lockTimeoutMs: number): Filter<Document> {
+  return {
+    phase: { $in: [...phases] },
+    lockedAt: { $gte: new Date(now.getTime() - lockTimeoutMs), $lte: new Date(now.getTime() + YOUNGER_MS) },
+    // '$' is the character after '#': the range holds the tokens of this start of a replica and nothing else.
+    lockedBy: { $gte: `${replica}#`, $lt: `${replica}$` },
+  }
+}
+
+/**
+ * Ends the leases of a process that has ended, as if its lockTimeout had passed: the documents are due at once, and all else of
+ * them stays. Their next claims count as after a crash. Each write is conditional on a token of that very process.
+ *
+ * Only for a process that is known to have ended: one that goes on would find its documents taken over.
+ * @returns how many
+ */
+export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: string): Promise<number> {
+  const { lifecycle, collection, phases } = leased
+  const inForce = (await readLockTimeouts(db, [lifecycle])).get(lifecycle)
+  if (!inForce || phases.length === 0) return 0
+  const held = heldBy(replica, phases, inForce.now, inForce.dueMs)
+  const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME } }
+  const { modifiedCount } = await onClaimIndex((hint) => collection.updateMany(held, due, { hint }))
+  return modifiedCount
+}
