@@ -120,6 +120,15 @@ export const settingsSchema = z.strictObject({
     fallback: '`200ms`',
     special: '`0ms`: nobody looks',
   }),
+  earlyRecovery: about(oneOf(['on', 'off']).default('off'), {
+    variable: 'PHASELOCK_EARLY_RECOVERY',
+    flag: 'early-recovery',
+    value: 'on',
+    meaning: "whether leases end as soon as Kubernetes reports the end of their process's container",
+    unit: '`on` or `off`',
+    fallback: '`off`: they end by their lockTimeout',
+    special: '`on` needs POD_NAME, POD_NAMESPACE and the right to read pods (docs/kubernetes.md)',
+  }),
   locks: about(oneOf(['auto', 'mongodb', 'postgres', 'redis', 'memory']).optional(), {
     variable: 'PHASELOCK_LOCKS',
     flag: 'locks',

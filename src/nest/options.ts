@@ -1,6 +1,7 @@
 import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { z } from 'zod'
 import {
+  type Alongside,
   DOORBELL_MODES,
   type DoorbellMode,
   type Logger,
@@ -81,6 +82,8 @@ export interface PhaselockModuleOptions extends Hooks {
   readonly indexes?: 'create' | 'check' | undefined
   /** Named locks: `@SchedulerLock` and `LockExecutor`. Default: in this module's database. */
   readonly locks?: LocksOptions | undefined
+  /** What runs beside each lifecycle while this process works on documents, as `earlyRecovery()`. Default: nothing. */
+  readonly alongside?: readonly Alongside[] | undefined
   /** Default: Nest's Logger with the context 'Phaselock'. */
   readonly logger?: Logger | undefined
   /** Told of everything that happens, for metrics. */
@@ -160,6 +163,7 @@ const schema = z.strictObject({
     .enum(['create', 'check'], { error: (issue) => `expected 'create' or 'check', got ${shown(issue.input)}` })
     .optional(),
   locks: having([], 'an object with the options of named locks').optional(),
+  alongside: z.array(hook).optional(),
   logger: having(['debug', 'info', 'warn', 'error'], 'an object with debug, info, warn and error').optional(),
   observer: having([], 'an object with an observer’s methods').optional(),
   ...Object.fromEntries(HOOKS.map((name) => [name, hook.optional()])),

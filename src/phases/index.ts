@@ -19,6 +19,7 @@ export {
 } from './definition/lifecycle.js'
 export { type HandledPhase, handledPhases } from './definition/on-phase.js'
 export type { LifecycleSettings } from './definition/settings.js'
+export type { Alongside, AlongsideContext, News } from './engine/alongside.js'
 export type { TickCounts } from './engine/housekeeper.js'
 export type {
   BrokenDocument,
@@ -30,6 +31,8 @@ export type {
   Rung,
   StepEnded,
   Ticked,
+  Watched,
+  Woken,
 } from './engine/observer.js'
 export { Replica } from './engine/replica.js'
 export type { ReplicaOptions, ReplicaStatus, RunnableLifecycle } from './engine/replica-options.js'
@@ -47,6 +50,7 @@ export {
 } from './errors.js'
 export { type Condition, type ConditionKind, conditionOf } from './explain/condition.js'
 export { explain } from './explain/explain.js'
+export { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './holder.js'
 export { type Logger, silentLogger, withFields } from './logger.js'
 export { type Outcome, type OwnFields, RESERVED_FIELDS } from './outcome.js'
 export { InvalidDocument } from './owner/invalid-document.js'

@@ -19,6 +19,8 @@ export interface Progress {
   readonly resumeAt?: Date
   readonly waitingFor?: string
   readonly waitingSince?: Date
+  /** The latest news from outside that it was woken for. */
+  readonly heard?: { readonly source: string; readonly version: number; readonly at: Date }
   readonly error?: { readonly name: string; readonly message: string; readonly stack?: string }
   readonly history?: readonly HistoryEntry[]
 }

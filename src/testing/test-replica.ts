@@ -90,5 +90,6 @@ function wrapped(lifecycle: RunnableLifecycle, wrap: WrapHandler): RunnableLifec
     attach: (db, options) => lifecycle.attach(db, options),
     only: () => lifecycle.only?.(),
     prepare: async (db, indexes) => lifecycle.prepare?.(db, indexes),
+    alongside: lifecycle.alongside ?? [],
   }
 }

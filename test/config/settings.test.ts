@@ -22,6 +22,7 @@ describe('settings', () => {
       grace: 10_000,
       workers: 1,
       blockedAfter: 200,
+      earlyRecovery: 'off',
       httpHost: '0.0.0.0',
     })
   })

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import { type INestApplicationContext, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
-import { BoundLifecycle, Replica, type RunnableLifecycle } from '../../src/index.js'
+import { type Alongside, BoundLifecycle, Replica, type RunnableLifecycle } from '../../src/index.js'
 import { getLifecycleToken, PhaselockModule, type PhaselockModuleOptions } from '../../src/nest/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { Accounts, InvoiceModule, Invoices, keepingLogger, MailboxHandlers, MailboxModule, mailbox } from './sample.js'
@@ -36,6 +36,18 @@ describe('a Nest app', () => {
     expect(doc?.progress?.endedBy).toMatch(/^pod-1~/)
     expect(await mailboxes.owner().setState('ann', 'Deleted')).toBe('done')
     await eventually(async () => (await phaseOf('ann')) === undefined)
+  })
+
+  test('runs what it is given beside each lifecycle, until it closes', async () => {
+    const seen: string[] = []
+    const beside: Alongside = async ({ model, signal }) => {
+      seen.push(model.name)
+      signal.addEventListener('abort', () => seen.push('stopped'))
+    }
+    await boot(PhaselockModule.forRoot({ uri: database.uri, alongside: [beside], logger: keepingLogger() }))
+    await eventually(() => expect(seen).toEqual([mailbox.model.name]))
+    await app?.close()
+    expect(seen.at(-1)).toBe('stopped')
   })
 
   test('gives one and the same bound lifecycle and replica to all of its modules', async () => {

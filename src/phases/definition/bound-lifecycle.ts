@@ -1,4 +1,5 @@
 import type { Db, Document } from 'mongodb'
+import type { Alongside } from '../engine/alongside.js'
 import { InvalidLifecycle, NotAttached } from '../errors.js'
 import { OwnerClient } from '../owner/owner-client.js'
 import type {
@@ -27,6 +28,8 @@ type PhaseOf<G> = keyof G & string
  */
 export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly name: string
+  /** What runs beside it on each replica that works. */
+  readonly alongside: Alongside[] = []
   private client: OwnerClient<Doc, EntryOf<G>, PhaseOf<G>> | undefined
 
   constructor(
@@ -41,6 +44,12 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   /** Gives the owner's methods below a database; a Replica does it for its lifecycles. */
   attach(db: Db, options?: OwnerClientOptions): this {
     this.client = new OwnerClient(db, this.model, options)
+    return this
+  }
+
+  /** Adds work that runs beside this lifecycle on each replica that works, from its start to its stop. Before that start. */
+  runAlongside(work: Alongside): this {
+    this.alongside.push(work)
     return this
   }
 

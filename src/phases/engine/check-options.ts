@@ -41,6 +41,10 @@ const RULES: { readonly [option in keyof Required<ReplicaOptions>]: Rule } = {
   threads: whole(1),
   threadMemoryMb: whole(16),
   blockedAfterMs: MILLISECONDS,
+  alongside: {
+    expected: 'a list of functions',
+    isMet: (value) => Array.isArray(value) && value.every((one) => typeof one === 'function'),
+  },
   logger: ANYTHING,
   observer: ANYTHING,
   clock: ANYTHING,

@@ -174,12 +174,11 @@ export class Endings {
   }
 }
 
-/** A move drops what belongs to the phase that is left by itself (see progressAcrossPhases). */
 const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
   again: ['waitingFor', 'waitingSince', 'resumeAt', 'error'],
   wait: ['error'],
   unavailable: [],
-  moveTo: [],
+  moveTo: ['step', 'waitingFor', 'waitingSince', 'resumeAt', 'error'],
   park: ['waitingFor', 'waitingSince', 'resumeAt'],
   error: ['waitingFor', 'waitingSince'],
   released: ['resumeAt'],

@@ -1,4 +1,4 @@
-import { type ClaimResult, Claims } from '../../lock/index.js'
+import { type Claimed, type ClaimResult, Claims } from '../../lock/index.js'
 import type { Capacity } from './capacity.js'
 import type { Holdings } from './holdings.js'
 import type { OutageLog } from './outage-log.js'
@@ -13,7 +13,9 @@ export interface IntakeOptions {
   readonly holdings: Holdings
   readonly capacityOf: (phase: string) => Capacity
   readonly outage: OutageLog
-  /** Told of each claim that came back. */
+  /** Told of documents as soon as they have been won, before the claim that they belong to is over. */
+  readonly onWon: (phase: string, claimed: readonly Claimed[]) => void
+  /** Told of each claim that is over; what it has won it was told of before. */
   readonly onClaimed: (phase: string, result: ClaimResult) => void
   /** Due documents were left to other replicas; after so many milliseconds those that still lie there are anybody's. */
   readonly onLeft: (phase: string, ms: number) => void
@@ -24,6 +26,8 @@ export interface IntakeOptions {
 /** Takes documents of the phases in which something is due, as long as there is room. One claim at a time. */
 export class Intake {
   private readonly due: string[] = []
+  /** Phases of which the last claim found more than it could take. */
+  private readonly leftBehind = new Set<string>()
   private readonly claims: Claims
   private underWay: Promise<void> | undefined
   private stopped = false
@@ -51,6 +55,11 @@ export class Intake {
     return this.due.length > 0
   }
 
+  /** Whether the last claim left more behind than it could take: this replica has work enough for now. */
+  get hasBacklog(): boolean {
+    return this.leftBehind.size > 0
+  }
+
   /** Whether one more document of a phase could be claimed now: there is room, and no claim under way that takes it. */
   hasRoomFor(phase: string): boolean {
     return !this.underWay && this.roomFor(phase) > 0
@@ -66,6 +75,11 @@ export class Intake {
     for (const phase of phases) if (!this.due.includes(phase)) this.due.push(phase)
   }
 
+  /** A due document that falls to another replica isn't left to it for longer. */
+  waitedFor(phase: string, id: unknown): void {
+    this.claims.waitedFor(phase, id)
+  }
+
   claimIfRoom(): void {
     if (this.underWay || !this.hasRoom()) return
     this.underWay = this.claimWhileRoom().finally(() => {
@@ -77,8 +91,14 @@ export class Intake {
   /** No more claims; resolves when the one under way has come back. */
   async stop(): Promise<void> {
     this.stopped = true
-    this.due.length = 0
+    this.forget()
     await this.underWay
+  }
+
+  /** The next tick offers again what is due. */
+  private forget(): void {
+    this.due.length = 0
+    this.leftBehind.clear()
   }
 
   private hasRoom(): boolean {
@@ -100,23 +120,25 @@ export class Intake {
   }
 
   private async claimWhileRoom(): Promise<void> {
-    const { context, outage, onClaimed, onLeft } = this.options
+    const { context, outage, onWon, onClaimed, onLeft } = this.options
     let allLost = 0
     while (this.hasRoom()) {
       const phase = this.nextPhase()
       const limit = this.roomFor(phase)
       try {
         await context.keepTermsFresh()
-        const result = await this.claims.claimBatch(phase, limit)
+        const result = await this.claims.claimBatch(phase, limit, (claimed) => onWon(phase, claimed))
         outage.succeeded()
+        const isMore = mayHaveMore(result, limit)
+        if (isMore) this.leftBehind.add(phase)
+        else this.leftBehind.delete(phase)
         allLost = result.candidates > 0 && result.lost === result.candidates ? allLost + 1 : 0
-        if (allLost > MOST_LOST_CLAIMS) this.due.length = 0
-        else if (mayHaveMore(result, limit)) this.offer([phase])
+        if (allLost > MOST_LOST_CLAIMS) this.forget()
+        else if (isMore) this.offer([phase])
         else if (result.left > 0) onLeft(phase, result.againInMs)
         onClaimed(phase, result)
       } catch (error) {
-        // The next tick offers again what is due.
-        this.due.length = 0
+        this.forget()
         outage.failed(error)
       }
     }

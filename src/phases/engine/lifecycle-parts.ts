@@ -1,20 +1,32 @@
-import type { Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import type { Ring } from '../../doorbell/index.js'
-import { type Only, pauseMs, SAFE_PROTOCOL, type ServerClock, SkipList, type Terms, termsOf } from '../../lock/index.js'
+import {
+  type Only,
+  pauseMs,
+  SAFE_PROTOCOL,
+  type ServerClock,
+  Share,
+  SkipList,
+  type Terms,
+  termsOf,
+} from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { Logger } from '../logger.js'
 import { type ThreadPool, threadOf } from '../threads/index.js'
+import type { AlongsideWork } from './alongside.js'
 import { BrokenReports } from './broken-reports.js'
 import { Housekeeper } from './housekeeper.js'
 import { LifecycleRunner } from './lifecycle-runner.js'
 import type { LoopMonitor, PhaseActivity } from './loop-monitor.js'
 import type { ReplicaObserver } from './observer.js'
+import { OutageLog } from './outage-log.js'
 import type { Presence } from './presence.js'
 import type { LifecycleRegistry } from './registry.js'
 import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
 import { UnknownPhases } from './unknown-phases.js'
+import { Waker } from './waker.js'
 
 /** What a replica has one of, for all of its lifecycles. */
 export interface ReplicaParts {
@@ -31,8 +43,8 @@ export interface ReplicaParts {
   readonly monitor: LoopMonitor
   /** Whether local timers wake the replica between ticks. */
   readonly wakes: () => boolean
-  /** Asks for a look ahead of the next tick. */
-  readonly lookSoon: () => void
+  /** Asks for a look ahead of the next tick, after so many milliseconds or a few. */
+  readonly lookSoon: (ms?: number) => void
   /** Tells other replicas of documents that are due and that this one can't take. */
   readonly ringOthers: (ring: Ring) => void
 }
@@ -44,6 +56,9 @@ export interface LifecycleParts {
   readonly housekeeper: Housekeeper
   readonly skips: SkipList
   readonly unknownPhases: UnknownPhases
+  /** What runs beside it, and what they wake documents with. */
+  readonly alongside: () => readonly AlongsideWork[]
+  readonly waker: Waker
   /** The terms in force. */
   readonly terms: () => Terms
 }
@@ -118,7 +133,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     keepTermsFresh: () => registry.keepFresh(),
     standing: () => presence.standing(model.name),
     wakes,
-    lookSoon,
+    lookSoon: () => lookSoon(),
     ringOthers: (phase) => ringOthers({ lifecycles: [model.name], phases: [phase] }),
   })
   const housekeeper = new Housekeeper({ model, collection, terms, serverClock, clock, random, observer, skips, broken })
@@ -130,5 +145,35 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     (found) => broken.phase(found),
     registry.siblingPhases(model),
   )
-  return { model, runner, housekeeper, skips, unknownPhases, terms }
+  const waker = wakerOf(parts, { model, collection, terms, runner })
+  const look = () => {
+    lookSoon(0)
+    ringOthers({ lifecycles: [model.name] })
+  }
+  const wake: Waker['wake'] = (ids, news) => waker.wake(ids, news)
+  const context = { model, db, replica: identity, logger, observer, clock, wake, look }
+  const alongside = () =>
+    [...(options.alongside ?? []), ...(lifecycle.alongside ?? [])].map((work) => ({ work, context }))
+  return { model, runner, housekeeper, skips, unknownPhases, alongside, waker, terms }
+}
+
+/** What is woken is claimed here at once, as far as there is room; other replicas are told. */
+function wakerOf(
+  { clock, serverClock, logger, observer, presence, ringOthers }: ReplicaParts,
+  { model, collection, terms, runner }: Pick<LifecycleParts, 'model' | 'runner' | 'terms'> & { collection: Collection },
+): Waker {
+  const share = new Share(() => presence.standing(model.name), clock)
+  const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
+  return new Waker({
+    ...{ model, collection, terms, clock },
+    isOwn: (key) => share.of === 1 || share.isOwn(key),
+    serverNow: () => serverClock.now() ?? clock.now(),
+    onWoken: (phases, { others, ...woken }) => {
+      outage.succeeded()
+      runner.offer(phases, others)
+      if (presence.standing(model.name).replicas.length > 1) ringOthers({ lifecycles: [model.name], phases })
+      observer.woken({ lifecycle: model.name, ...woken })
+    },
+    onError: (error) => outage.failed(error),
+  })
 }

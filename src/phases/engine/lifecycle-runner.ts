@@ -1,4 +1,4 @@
-import { type ClaimResult, Renewals, uncountClaims } from '../../lock/index.js'
+import { type Claimed, type ClaimResult, Renewals, uncountClaims } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { Capacity } from './capacity.js'
 import { type Ending, Endings, type Situation } from './execution.js'
@@ -44,6 +44,7 @@ export class LifecycleRunner {
     const shared = { context, holdings, capacityOf, endings: this.endings, outage: this.outage, situation }
     this.intake = new Intake({
       ...shared,
+      onWon: (phase, claimed) => this.won(phase, claimed),
       onClaimed: (phase, result) => this.took(phase, result),
       onLeft: (phase, ms) => this.wakeups.in(phase, ms),
       onIdle: pump,
@@ -81,9 +82,13 @@ export class LifecycleRunner {
     return this.turns.abandoned
   }
 
-  /** Phases in which something is due: claims as long as there is room, now and whenever some frees. */
-  offer(phases: readonly string[]): void {
+  /**
+   * Phases in which something is due: claims as long as there is room, now and whenever some frees.
+   * @param waitedFor documents that fall to other replicas, which have had their time: this one needn't leave them to those again
+   */
+  offer(phases: readonly string[], waitedFor: readonly { readonly phase: string; readonly id: unknown }[] = []): void {
     if (this.stopping) return
+    for (const { phase, id } of waitedFor) this.intake.waitedFor(phase, id)
     this.intake.offer(phases)
     this.pump()
   }
@@ -136,13 +141,19 @@ export class LifecycleRunner {
     this.intake.claimIfRoom()
   }
 
-  private took(phaseName: string, result: ClaimResult): void {
-    const { model, clock, observer, broken } = this.context
+  private won(phaseName: string, claimed: readonly Claimed[]): void {
+    const { model, clock } = this.context
     const phase = model.phases.get(phaseName)!
     const now = clock.monotonicMs()
-    for (const { document, lease } of result.claimed) {
+    for (const { document, lease } of claimed) {
       this.holdings.add({ document, readAtMs: now, lease, phase, claimedAtMs: now, queuedAtMs: now, run: undefined })
     }
+    if (this.holdings.size > 0) this.guard.watch()
+    this.pump()
+  }
+
+  private took(phaseName: string, result: ClaimResult): void {
+    const { model, observer, broken } = this.context
     if (result.claimed.length > 0) this.capacityOf(phaseName).adapt()
     broken.claimed(result)
     if (result.candidates > 0) {
@@ -150,8 +161,6 @@ export class LifecycleRunner {
     }
     // Somebody else claims here that the last look didn't know of.
     if (result.lost > Math.max(1, result.candidates / 20)) this.context.lookSoon()
-    if (this.holdings.size > 0) this.guard.watch()
-    this.pump()
   }
 
   private ended(held: Held, ending: Ending | undefined): void {
@@ -181,7 +190,9 @@ export class LifecycleRunner {
     if (due !== undefined && (this.stopping || !this.intake.hasRoomFor(due))) ringOthers(due)
     if (this.stopping) return
     // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
-    if (end.kind === 'moveTo' || end.kind === 'wait' || end.kind === 'released') lookSoon()
+    if (end.kind === 'released') lookSoon()
+    // What came of it can wait for the tick while there is more to do than this replica can: a look costs the server 2 ms, seven a second.
+    else if ((end.kind === 'moveTo' || end.kind === 'wait') && !this.intake.hasBacklog) lookSoon()
     if (due !== undefined && end.kind !== 'released') this.offer([due])
     else if (wakes()) {
       const isWait = end.kind === 'wait' || end.kind === 'unavailable'

@@ -87,6 +87,25 @@ export interface Rung {
   readonly phases?: readonly string[] | undefined
 }
 
+/** Something outside that a lifecycle's documents wait for is watched, or can't be. */
+export interface Watched {
+  readonly lifecycle: string
+  /** Where: `cluster eu-1`. */
+  readonly source: string
+  /** What of it: `Certificate`. */
+  readonly what: string
+  /** undefined: it needn't be watched any more. */
+  readonly up: boolean | undefined
+}
+
+/** Sleeping documents were woken by what runs beside their lifecycle. */
+export interface Woken {
+  readonly lifecycle: string
+  readonly count: number
+  /** Where the news came from that they were woken for; undefined: none was named. */
+  readonly source: string | undefined
+}
+
 /** What happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
 export interface ReplicaObserver {
   claimed?(event: Claiming): void
@@ -99,5 +118,7 @@ export interface ReplicaObserver {
   ticked?(event: Ticked): void
   /** This replica acts on rings. */
   rung?(event: Rung): void
+  woken?(event: Woken): void
+  watched?(event: Watched): void
   loopBlocked?(event: LoopBlocked): void
 }

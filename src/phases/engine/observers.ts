@@ -10,6 +10,8 @@ const EVENTS = [
   'removed',
   'ticked',
   'rung',
+  'woken',
+  'watched',
   'loopBlocked',
 ] as const
 

@@ -7,6 +7,7 @@ import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { Logger } from '../logger.js'
 import type { OwnerClientOptions } from '../owner/owner-types.js'
 import type { ThreadPool } from '../threads/index.js'
+import type { Alongside } from './alongside.js'
 import type { DoorbellStatus } from './doorbell-link.js'
 import type { ReplicaObserver } from './observer.js'
 
@@ -19,6 +20,8 @@ export interface RunnableLifecycle {
   only?(): Only | undefined
   /** Told once at a replica's start, when the collections and their indexes are there: for indexes and documents of its own. */
   prepare?(db: Db, indexes: 'create' | 'check'): Promise<void>
+  /** What runs beside it on each replica that works between its ticks (`start()`; not `runOnce()`), until that one stops. */
+  readonly alongside?: readonly Alongside[]
 }
 
 export interface ReplicaOptions {
@@ -59,6 +62,8 @@ export interface ReplicaOptions {
   readonly threadMemoryMb?: number | undefined
   /** The event loop counts as blocked, and is reported, when it doesn't turn for so long. Default 200 ms; 0: nobody looks. */
   readonly blockedAfterMs?: number | undefined
+  /** What runs beside each of its lifecycles, from `start()` until it stops. Default: nothing. */
+  readonly alongside?: readonly Alongside[] | undefined
   readonly logger?: Logger | undefined
   readonly observer?: ReplicaObserver | undefined
   readonly clock?: Clock | undefined

@@ -5,6 +5,7 @@ import { type Clock, sleep, systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { type Logger, silentLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
+import { AlongsideWorks } from './alongside.js'
 import { checkOptions } from './check-options.js'
 import { DoorbellLink } from './doorbell-link.js'
 import type { TickCounts } from './housekeeper.js'
@@ -54,6 +55,7 @@ export class Replica {
   private readonly doorbell: DoorbellLink
   private readonly threads: ThreadPool
   private readonly monitor: LoopMonitor
+  private readonly alongside: AlongsideWorks
   private prepared: Promise<void> | undefined
   private ticker: Ticker | undefined
   private ticking: Promise<TickCounts> | undefined
@@ -92,7 +94,7 @@ export class Replica {
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
     const wakes = () => this.waking
-    const lookSoon = () => this.lookSoon()
+    const lookSoon = (ms?: number) => this.lookSoon(ms)
     const ringOthers = (ring: Ring) => this.doorbell.ring(ring)
     const shared = {
       options,
@@ -111,6 +113,7 @@ export class Replica {
       ringOthers,
     }
     this.parts = options.lifecycles.map((lifecycle) => lifecycleParts(shared, lifecycle))
+    this.alongside = new AlongsideWorks(() => this.parts.flatMap((part) => part.alongside()), logger)
     this.doorbell = new DoorbellLink({
       ...{ replica: options, identity, clock, logger, observer },
       lifecycles: this.parts.map(({ model, runner }) => ({ model, offer: (phases) => runner.offer(phases) })),
@@ -182,6 +185,7 @@ export class Replica {
     this.waking = true
     this.doorbell.listen()
     this.monitor.start()
+    this.alongside.start()
   }
 
   /** Resolves when this replica holds nothing. */
@@ -268,10 +272,12 @@ export class Replica {
     const over = new AbortController()
     const wait = (ms: number) => sleep(ms, { signal: over.signal })
     const left = this.presence.leave().catch(() => undefined)
+    const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
     await Promise.all(this.parts.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
     await Promise.race([left, wait(LAST_CHANCE_MS)])
     over.abort()
+    await Promise.all([beside, ...this.parts.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])
     if (this.options.lifecycles.length > 0) await this.threads.leave()
   }

@@ -1,4 +1,4 @@
-import { Counter, Histogram, type Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { ReplicaObserver } from '../../phases/index.js'
 
 const STEP_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
@@ -35,6 +35,15 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   )
   const rings = counter('rings_heard_total', 'Rings that this replica acted on: a storm is coalesced', [])
   rings.inc(0)
+  const woken = counter('documents_woken_total', 'Sleeping documents that this replica woke for news from outside', [
+    'lifecycle',
+  ])
+  const watches = new Gauge({
+    name: 'phaselock_watch_up',
+    help: '1: what documents of this lifecycle wait for outside is watched, 0: it cannot be, they go on at the end of their pauses',
+    labelNames: ['lifecycle', 'source', 'what'],
+    registers,
+  })
   const failedTicks = counter('ticks_failed_total', 'Ticks that failed, as when the database does not answer', [])
   failedTicks.inc(0)
   const stepSeconds = new Histogram({
@@ -81,6 +90,11 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
       blockedSeconds.observe({ lifecycle, phase: lifecycle === '' ? '' : only('phase') }, ms / 1_000)
     },
     rung: () => rings.inc(),
+    woken: ({ lifecycle, count }) => woken.inc({ lifecycle }, count),
+    watched({ lifecycle, source, what, up }) {
+      if (up === undefined) watches.remove({ lifecycle, source, what })
+      else watches.set({ lifecycle, source, what }, up ? 1 : 0)
+    },
     ticked({ seconds, error }) {
       tickSeconds.observe(seconds)
       if (error !== undefined) failedTicks.inc()

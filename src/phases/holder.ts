@@ -1,0 +1,86 @@
+import type { Collection, Document } from 'mongodb'
+import { ID_INDEX, parseToken, SAFE_PROTOCOL } from '../lock/index.js'
+import type { Step } from './step.js'
+
+/** A step found that it no longer has its document: nothing it does may count any more. Its outcome would be refused too. */
+export class NoLongerHeld extends Error {
+  override readonly name = 'NoLongerHeld'
+  constructor(
+    readonly collection: string,
+    readonly id: unknown,
+  ) {
+    super(`${collection} ${String(id)} is no longer held by this step: its lease ended and another took the document`)
+  }
+}
+
+/** A document as its handler got it. */
+export type HeldDocument = { readonly _id: unknown; readonly lockedBy?: string }
+export type RunningStep = Pick<Step<string, never>, 'fence' | 'signal' | 'leaseLeftMs'>
+
+/**
+ * One step's right to its document, as the effects of the step use it. Whoever takes a document away changes or removes its
+ * token, so "a token of this claim is still there" means: nobody has moved it on since. (A checkpoint changes the token, within
+ * the claim.)
+ */
+export class Holder {
+  readonly fence: number
+  private readonly filter: Document
+
+  constructor(
+    private readonly collection: Collection<Document>,
+    document: HeldDocument,
+    private readonly step: RunningStep,
+  ) {
+    this.fence = step.fence
+    this.filter = { _id: document._id, ...heldUnder(document.lockedBy) }
+  }
+
+  /**
+   * Asks the database whether the document is still this step's, then the lease's own clock.
+   * @throws NoLongerHeld
+   */
+  async assertHeld(): Promise<void> {
+    const found = await this.collection.findOne(this.filter, { projection: { _id: 1 }, hint: ID_INDEX })
+    if (!found || this.step.signal.aborted || this.step.leaseLeftMs() === 0) throw this.lost()
+  }
+
+  /**
+   * Inserts a document elsewhere if this step still holds its own: one command, judged by the server when it runs. A write
+   * that was sent late, or delayed on its way, inserts nothing. Repeated, it changes nothing.
+   * @param into.db another database of the same server
+   * @param whenExists what becomes of a document with the same `_id`: as it is unless an update says more
+   */
+  async insert(
+    document: Document,
+    into: { collection: string; db?: string },
+    whenExists: 'keepExisting' | Document[] = 'keepExisting',
+  ): Promise<void> {
+    const target = into.db === undefined ? into.collection : { db: into.db, coll: into.collection }
+    const insertion = [
+      { $match: this.filter },
+      { $replaceWith: { $mergeObjects: [{ $literal: document }, { createdAt: '$$NOW' }] } },
+      { $merge: { into: target, on: '_id', whenMatched: whenExists, whenNotMatched: 'insert' } },
+    ]
+    await this.collection.aggregate(insertion, { hint: ID_INDEX }).toArray()
+  }
+
+  /**
+   * Sets fields of the held document in the middle of a step.
+   * @throws NoLongerHeld when nothing was set
+   */
+  async set(fields: Document): Promise<void> {
+    const { matchedCount } = await this.collection.updateOne(this.filter, { $set: fields }, { hint: ID_INDEX })
+    if (matchedCount === 0) throw this.lost()
+  }
+
+  lost(): NoLongerHeld {
+    return new NoLongerHeld(this.collection.collectionName, this.filter['_id'])
+  }
+}
+
+/** Any token of the claim that the document was read under; of a token in no known form, itself; of none, nothing. */
+function heldUnder(lockedBy: string | undefined): Document {
+  const token = lockedBy === undefined ? undefined : parseToken(lockedBy)
+  if (token) return SAFE_PROTOCOL.leasedBy(token.replica, token.claim)
+  return { lockedBy: lockedBy ?? { $in: [] } }
+}
