@@ -74,6 +74,13 @@ export function useDatabase(): TestDatabase {
   }
 }
 
+let patienceMs = 25_000
+
+/** A longer default for `eventually` in this test file: for what other servers' controllers do, which leases have no part in. */
+export function bePatient(ms: number): void {
+  patienceMs = ms
+}
+
 /**
  * Calls `check` until it doesn't throw (and doesn't resolve to `false`), and resolves to its value; after `timeoutMs` its last error is
  * thrown. The default is far more than anything takes on a busy machine, and less than the default lockTimeout of 30 s: what
@@ -81,7 +88,7 @@ export function useDatabase(): TestDatabase {
  */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeoutMs = 25_000, everyMs = 20 }: { timeoutMs?: number; everyMs?: number } = {},
+  { timeoutMs = patienceMs, everyMs = 20 }: { timeoutMs?: number; everyMs?: number } = {},
 ): Promise<T> {
   const end = systemClock.monotonicMs() + timeoutMs
   for (;;) {

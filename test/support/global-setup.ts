@@ -15,6 +15,8 @@ const root = resolve(fileURLToPath(import.meta.url), '../../..')
 const TEST_URI = 'PHASELOCK_TEST_MONGODB_URI'
 /** And the one that names a folder which goes with the run, however it ends: for tests that make folders of their own. */
 const TEST_FOLDER = 'PHASELOCK_TEST_FOLDER'
+/** And the process that the run ends with, for what is started later by any worker and shared by all. */
+const TEST_RUN = 'PHASELOCK_TEST_RUN'
 
 export default async function globalSetup(): Promise<void> {
   const index = buildIfStale('src/database', 'src/time')
@@ -28,6 +30,7 @@ export default async function globalSetup(): Promise<void> {
   })
   process.env[TEST_URI] = connection.uri
   process.env[TEST_FOLDER] = dataDir
+  process.env[TEST_RUN] = String(process.pid)
   Object.assign(globalThis, { phaselockTestRun: { connection, dataDir } })
 }
 
