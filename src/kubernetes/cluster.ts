@@ -1,0 +1,303 @@
+import type { IncomingMessage } from 'node:http'
+import type { HeldDocument, RunningStep } from '../phases/index.js'
+import { type Duration, durationMs } from '../time/index.js'
+import { asKind, errorOf, notAnApiServer, statusOf, unavailable } from './answers.js'
+import type { Circuit } from './circuit.js'
+import type { KubeconfigSource } from './credentials.js'
+import { Discovery, groupPath, type ResourceKind, resourceName } from './discovery.js'
+import { InvalidResource, type Request, UnknownKind } from './errors.js'
+import { HeldCluster } from './held-cluster.js'
+import type { KindRef, KubernetesObject, ObjectRef } from './objects.js'
+import type { OwnerLifecycle } from './ownership.js'
+import { endedBy, type HttpAnswer, type HttpRequest, NoReply, Transport } from './transport.js'
+
+const REQUEST_TIMEOUT: Duration = '10s'
+/** Objects of a list for each request. */
+const PAGE = 500
+
+interface Page {
+  readonly items?: readonly KubernetesObject[]
+  readonly metadata?: { readonly continue?: string }
+}
+
+export interface ClusterOptions {
+  /** For messages; a region's name. */
+  readonly name: string
+  readonly kubeconfig: KubeconfigSource
+  /** How long one request may take. Default 10 s. */
+  readonly requestTimeout?: Duration | undefined
+  /** Refuses requests while the server doesn't answer. Default: every request is sent. */
+  readonly circuit?: Circuit | undefined
+}
+
+export interface ListOptions {
+  /** Default: all namespaces. */
+  readonly namespace?: string | undefined
+  /** A label selector. */
+  readonly labels?: string | undefined
+  /** A field selector. */
+  readonly fields?: string | undefined
+  readonly limit?: number | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** @internal */
+export interface WatchOptions extends ListOptions {
+  /** Where to go on. */
+  readonly resourceVersion?: string | undefined
+  /** After so long the server ends the stream. Default: half an hour to an hour, as the server likes. */
+  readonly timeoutSeconds?: number | undefined
+}
+
+/** Limits of one call. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined
+  /** Not longer than the cluster's own `requestTimeout`. */
+  readonly timeoutMs?: number | undefined
+}
+
+/** One request about one kind. @internal */
+export interface Call extends CallOptions {
+  readonly verb: string
+  readonly kind: KindRef
+  readonly namespace?: string | undefined
+  readonly object?: string | undefined
+  /** Of the object: `log` of a pod. */
+  readonly subresource?: string | undefined
+  readonly http: Pick<HttpRequest, 'method' | 'query' | 'body' | 'contentType'>
+}
+
+/**
+ * One API server. Nothing is read or connected before the first request. All methods throw `Unavailable` when the server can't
+ * be asked (no connection, no answer in time, 401, 429, 5xx, an unreadable kubeconfig), UnknownKind, KubernetesForbidden or
+ * another KubernetesError.
+ */
+export class Cluster {
+  readonly name: string
+  readonly requestTimeoutMs: number
+  readonly circuit: Circuit | undefined
+  private readonly transport: Transport
+  private readonly discovery: Discovery
+
+  private constructor({ name, kubeconfig, requestTimeout = REQUEST_TIMEOUT, circuit }: ClusterOptions) {
+    this.name = name
+    this.circuit = circuit
+    this.requestTimeoutMs = durationMs(requestTimeout)
+    this.transport = new Transport(kubeconfig)
+    this.discovery = new Discovery((path) => this.resources(path))
+  }
+
+  /** @throws InvalidDuration */
+  static of(options: ClusterOptions): Cluster {
+    return new Cluster(options)
+  }
+
+  /** The object as the server has it now, undefined when there is none. */
+  async get(ref: ObjectRef, options: CallOptions = {}): Promise<KubernetesObject | undefined> {
+    const { name, namespace } = ref.metadata
+    const call: Call = { ...options, verb: 'get', kind: ref, namespace, object: name, http: { method: 'GET' } }
+    const answer = await this.answerTo(call)
+    if (answer.status === 404) return undefined
+    return JSON.parse(answer.text)
+  }
+
+  /** All of them, page by page; with `limit` the first ones only. */
+  async list(kind: KindRef, options: ListOptions = {}): Promise<KubernetesObject[]> {
+    const { namespace, labels, fields, limit = PAGE, signal } = options
+    const found: KubernetesObject[] = []
+    let next: string | undefined
+    do {
+      const query = { labelSelector: labels, fieldSelector: fields, limit, continue: next }
+      const answer = await this.answerTo({ verb: 'list', kind, namespace, signal, http: { method: 'GET', query } })
+      const { items = [], metadata } = JSON.parse(answer.text) as Page
+      // Items of a list leave out what they are.
+      found.push(...items.map((item) => ({ ...item, apiVersion: kind.apiVersion, kind: kind.kind })))
+      next = options.limit === undefined && metadata?.continue ? metadata.continue : undefined
+    } while (next !== undefined)
+    return found
+  }
+
+  /** A text that the server keeps of an object: `text(pod, 'log', { tailLines: 20 })`; undefined when there is no such object. */
+  async text(
+    ref: ObjectRef,
+    subresource: string,
+    query: HttpRequest['query'] = {},
+    options: CallOptions = {},
+  ): Promise<string | undefined> {
+    const { name, namespace } = ref.metadata
+    const http = { method: 'GET', query } as const
+    const answer = await this.answerTo({
+      ...options,
+      verb: 'get',
+      kind: ref,
+      namespace,
+      object: name,
+      subresource,
+      http,
+    })
+    return answer.status === 404 ? undefined : answer.text
+  }
+
+  /**
+   * What one step of a lifecycle may do here: writes are fenced, and stop with its lease.
+   * @param document with its `lockedBy`, as the handler got it
+   */
+  hold(document: HeldDocument, step: RunningStep, lifecycle: OwnerLifecycle): HeldCluster {
+    return new HeldCluster(this, document, step, lifecycle)
+  }
+
+  /**
+   * Any request about a kind. To get and delete a 404 is an answer; every other failure throws.
+   * @internal
+   */
+  async answerTo(call: Call): Promise<HttpAnswer> {
+    const answer = await this.send(call, await this.path(call))
+    if (answer.status !== 404 || isAboutObject(answer)) return this.checked(call, answer)
+    // No handler for this path: the kind is gone, or its plural is another one since its definition was made anew.
+    this.discovery.forget(call.kind)
+    return this.checked(call, await this.send(call, await this.path(call)))
+  }
+
+  /**
+   * Opens a list-and-watch stream of a kind: lines of JSON, `{ type, object }`. The time limit is for its beginning only.
+   * @internal
+   */
+  async watchStream(kind: KindRef, options: WatchOptions): Promise<IncomingMessage> {
+    const { namespace, labels, fields, signal, resourceVersion, timeoutSeconds } = options
+    const query = {
+      timeoutSeconds,
+      watch: 'true',
+      allowWatchBookmarks: 'true',
+      labelSelector: labels,
+      fieldSelector: fields,
+      resourceVersion,
+    }
+    const call: Call = { verb: 'watch', kind, namespace, signal, http: { method: 'GET', query } }
+    const { path } = await this.path(call)
+    const request = await this.requestOf(call)
+    try {
+      const timeoutMs = this.requestTimeoutMs
+      const opened = await this.transport.open({ ...call.http, path, signal, timeoutMs })
+      if ('status' in opened) throw errorOf(request, opened)
+      return opened
+    } catch (error) {
+      throw error instanceof NoReply ? unavailable(request, error.message, undefined, error) : error
+    }
+  }
+
+  /**
+   * Asks the server for its API groups: it answers, and takes the credentials.
+   * @throws Unavailable, KubernetesError
+   */
+  async reach(): Promise<void> {
+    const { request, answer } = await this.groups()
+    if (answer.status !== 200) throw errorOf(request, answer)
+    if (!asKind(answer, 'APIGroupList')) throw notAnApiServer(request, answer)
+  }
+
+  /** For messages. @internal */
+  async requestOf({ verb, kind, namespace, object, subresource }: Omit<Call, 'http'>): Promise<Request> {
+    const resource = withSubresource(resourceName(kind, await this.kindOf(kind, verb)), subresource)
+    return { cluster: this.name, verb, resource, namespace, object }
+  }
+
+  /** Closes its idle connections; it can still be used after. */
+  close(): void {
+    this.transport.close()
+  }
+
+  private async path({
+    kind,
+    namespace,
+    object,
+    subresource,
+    verb,
+    signal,
+  }: Call): Promise<{ path: string; resource: string }> {
+    const found = await this.kindOf(kind, verb, signal)
+    const scope = found.namespaced && namespace !== undefined ? `/namespaces/${encodeURIComponent(namespace)}` : ''
+    const name = object === undefined ? '' : withSubresource(`/${encodeURIComponent(object)}`, subresource)
+    const resource = withSubresource(resourceName(kind, found), subresource)
+    if (found.namespaced && object !== undefined && namespace === undefined) {
+      const says = `expected ${kind.kind} ${object} to say its metadata.namespace, it doesn't`
+      throw new InvalidResource(says, { cluster: this.name, verb, resource, object })
+    }
+    return { path: `${groupPath(kind.apiVersion)}${scope}/${found.plural}${name}`, resource }
+  }
+
+  private async kindOf(kind: KindRef, verb: string, signal?: AbortSignal): Promise<ResourceKind> {
+    // Others may wait for the same answer: the signal ends this wait only.
+    const found = await endedBy(signal, this.discovery.find(kind))
+    if (found) return found
+    const request = { cluster: this.name, verb, resource: `${kind.kind} (${kind.apiVersion})` }
+    const says = `expected cluster ${this.name} to know the kind ${kind.kind} of ${kind.apiVersion}, it doesn't: install its CustomResourceDefinition`
+    throw new UnknownKind(says, request)
+  }
+
+  private async resources(path: string): Promise<never[] | undefined> {
+    const request: Request = { cluster: this.name, verb: 'get', resource: path }
+    const answer = await this.exchange(request, { method: 'GET', path, timeoutMs: this.requestTimeoutMs })
+    // Of a group that it doesn't know an API server says so in plain text, as anything else would.
+    if (answer.status === 404 && (await this.isApiServer())) return undefined
+    if (answer.status !== 200) throw errorOf(request, answer)
+    const list = asKind(answer, 'APIResourceList') as { resources?: never[] } | undefined
+    if (!list) throw notAnApiServer(request, answer)
+    return list.resources
+  }
+
+  private async isApiServer(): Promise<boolean> {
+    const { answer } = await this.groups()
+    return [asKind(answer, 'APIGroupList'), asKind(answer, 'Status')].some(Boolean)
+  }
+
+  private async groups(): Promise<{ request: Request; answer: HttpAnswer }> {
+    const request: Request = { cluster: this.name, verb: 'get', resource: '/apis' }
+    const http = { method: 'GET', path: '/apis', timeoutMs: this.requestTimeoutMs } as const
+    return { request, answer: await this.exchange(request, http) }
+  }
+
+  private async send(call: Call, { path, resource }: { path: string; resource: string }): Promise<HttpAnswer> {
+    const { verb, namespace, object, signal } = call
+    const timeoutMs = Math.max(1, Math.ceil(Math.min(call.timeoutMs ?? this.requestTimeoutMs, this.requestTimeoutMs)))
+    // The server too gives up what it hasn't done by then: who asked has gone.
+    const http = { ...call.http, query: { ...call.http.query, timeout: `${timeoutMs}ms` } }
+    return this.exchange(
+      { cluster: this.name, verb, resource, namespace, object },
+      { ...http, path, timeoutMs, signal },
+    )
+  }
+
+  private async exchange(request: Request, http: HttpRequest): Promise<HttpAnswer> {
+    const entry = this.circuit?.enter()
+    if (entry && 'reason' in entry) throw unavailable(request, entry.reason)
+    // A log is read from a node: how long that takes says nothing about the server.
+    if (request.resource === 'pods/log') entry?.ended('cancelled')
+    try {
+      const answer = await this.transport.send(http)
+      if (answer.status === 401) entry?.ended('failed', 'it refuses the credentials of its kubeconfig')
+      entry?.ended('reply')
+      return answer
+    } catch (error) {
+      if (!(error instanceof NoReply)) throw error
+      entry?.ended('failed', error.message)
+      throw unavailable(request, error.message, undefined, error)
+    } finally {
+      entry?.ended('cancelled')
+    }
+  }
+
+  private async checked(call: Call, answer: HttpAnswer): Promise<HttpAnswer> {
+    if (answer.status >= 200 && answer.status < 300) return answer
+    // To a reader it says that there is no such object; also that its namespace isn't there.
+    const isGone = answer.status === 404 && asKind(answer, 'Status') !== undefined
+    if (isGone && (call.verb === 'get' || call.verb === 'delete')) return answer
+    throw errorOf(await this.requestOf(call), answer)
+  }
+}
+
+const withSubresource = (of: string, name: string | undefined) => (name === undefined ? of : `${of}/${name}`)
+
+/** A 404 that names an object is about that; without one the path itself isn't known. */
+function isAboutObject(answer: HttpAnswer): boolean {
+  return statusOf(answer).details?.name !== undefined
+}

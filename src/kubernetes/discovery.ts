@@ -1,0 +1,59 @@
+import type { KindRef } from './objects.js'
+
+/** How a kind is addressed. */
+export interface ResourceKind {
+  readonly plural: string
+  readonly namespaced: boolean
+}
+
+/** A resource of an APIResourceList. */
+interface ListedResource {
+  readonly name: string
+  readonly kind: string
+  readonly namespaced: boolean
+}
+
+/**
+ * The kinds that a server knows, asked for once for each API group version. A kind that isn't among them is asked for again,
+ * as its CustomResourceDefinition may be younger.
+ */
+export class Discovery {
+  private readonly kinds = new Map<string, Promise<ReadonlyMap<string, ResourceKind>>>()
+
+  /** @param read the resources of a group version; undefined: the server doesn't know it */
+  constructor(private readonly read: (path: string) => Promise<readonly ListedResource[] | undefined>) {}
+
+  /** undefined: the server doesn't know this kind. */
+  async find({ apiVersion, kind }: KindRef): Promise<ResourceKind | undefined> {
+    const known = await this.kinds.get(apiVersion)
+    return known?.get(kind) ?? (await this.ask(apiVersion)).get(kind)
+  }
+
+  /** What was known of this group version may be out of date. */
+  forget({ apiVersion }: KindRef): void {
+    this.kinds.delete(apiVersion)
+  }
+
+  private ask(apiVersion: string): Promise<ReadonlyMap<string, ResourceKind>> {
+    const asked = this.read(groupPath(apiVersion)).then((resources = []) => {
+      // Names with a slash are subresources.
+      const own = resources.filter(({ name }) => !name.includes('/'))
+      return new Map(own.map(({ name, kind, namespaced }) => [kind, { plural: name, namespaced }]))
+    })
+    this.kinds.set(apiVersion, asked)
+    asked.catch(() => {
+      if (this.kinds.get(apiVersion) === asked) this.kinds.delete(apiVersion)
+    })
+    return asked
+  }
+}
+
+/** `v1` -> `/api/v1`, `apps/v1` -> `/apis/apps/v1`. */
+export function groupPath(apiVersion: string): string {
+  return apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
+}
+
+/** For messages, as kubectl has it: `certificates.cert-manager.io`, `pods`. */
+export function resourceName({ apiVersion }: KindRef, { plural }: ResourceKind): string {
+  return apiVersion.includes('/') ? `${plural}.${apiVersion.slice(0, apiVersion.indexOf('/'))}` : plural
+}

@@ -1,0 +1,83 @@
+/** What was asked of which cluster when it went wrong. */
+export interface Request {
+  /** The cluster's name, as in its Region. */
+  readonly cluster: string
+  /** As RBAC has it: get, list, watch, create, patch, delete. */
+  readonly verb: string
+  /** Plural and group: `certificates.cert-manager.io`, `pods`. */
+  readonly resource: string
+  readonly namespace?: string | undefined
+  readonly object?: string | undefined
+}
+
+/** An answer of an API server that is no success; the subclasses say which kind, and what to do. */
+export class KubernetesError extends Error {
+  override readonly name: string = 'KubernetesError'
+  /**
+   * @param serverMessage the server's own words
+   * @param status the HTTP status
+   */
+  constructor(
+    message: string,
+    readonly request: Request,
+    readonly serverMessage: string = message,
+    readonly status?: number,
+  ) {
+    super(message)
+  }
+}
+
+/** Something else has changed the object meanwhile, more often than a few repetitions could cope with: try again later. */
+export class KubernetesConflict extends KubernetesError {
+  override readonly name = 'KubernetesConflict'
+}
+
+/** The account may not do this: a rule is missing in its Role. Says which verb on which resource in which namespace. */
+export class KubernetesForbidden extends KubernetesError {
+  override readonly name = 'KubernetesForbidden'
+}
+
+/** A ResourceQuota of the namespace leaves no room. A person has to decide: raise it, or remove something. */
+export class QuotaExceeded extends KubernetesError {
+  override readonly name = 'QuotaExceeded'
+}
+
+/** The server refuses what the object says (schema, validation): repeating it changes nothing. */
+export class InvalidResource extends KubernetesError {
+  override readonly name = 'InvalidResource'
+}
+
+/** A policy of the cluster (admission webhook or plugin) refuses the object: repeating it changes nothing. */
+export class AdmissionDenied extends KubernetesError {
+  override readonly name = 'AdmissionDenied'
+}
+
+/** An object of this name is there, and it isn't this document's: nothing was written. Rename, or remove the other one. */
+export class NotOwned extends KubernetesError {
+  override readonly name = 'NotOwned'
+}
+
+/** A newer holder of the document has written this object: the caller is late, and nothing was written. Stop. */
+export class StaleFence extends KubernetesError {
+  override readonly name = 'StaleFence'
+}
+
+/** The object is on its way out, so it can't be had anew yet: wait until it is gone. */
+export class BeingDeleted extends KubernetesError {
+  override readonly name = 'BeingDeleted'
+}
+
+/** The namespace is being deleted: nothing can be made in it until it is gone and there again. */
+export class NamespaceTerminating extends KubernetesError {
+  override readonly name = 'NamespaceTerminating'
+}
+
+/** There is no such namespace (yet). */
+export class NamespaceMissing extends KubernetesError {
+  override readonly name = 'NamespaceMissing'
+}
+
+/** The cluster doesn't know this kind: its CustomResourceDefinition isn't installed, or not served in this version. */
+export class UnknownKind extends KubernetesError {
+  override readonly name = 'UnknownKind'
+}

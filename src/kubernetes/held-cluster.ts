@@ -1,0 +1,242 @@
+import { protocolCollection } from '../database/index.js'
+import { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from '../phases/index.js'
+import type { CallOptions, Cluster, ListOptions } from './cluster.js'
+import { BeingDeleted, KubernetesConflict, KubernetesError, NotOwned, type Request, StaleFence } from './errors.js'
+import { fullNameOf, type KindRef, type KubernetesObject, nameOf, type ObjectMeta, type ObjectRef } from './objects.js'
+import { ANNOTATIONS, FIELD_MANAGER, fenceOf, Owner, type OwnerLifecycle } from './ownership.js'
+import { type Readiness, type ReadyOptions, readinessOf } from './readiness/index.js'
+import { type Removal, removalOf } from './removal.js'
+
+/** What becomes of what belongs to a removed object (a Deployment's pods): gone before it, after it, or kept. */
+export type Propagation = 'Foreground' | 'Background' | 'Orphan'
+
+export interface RemoveOptions {
+  /** Default 'Background'. With 'Foreground' the object stays until all that belongs to it is gone. */
+  readonly propagation?: Propagation
+  /** How long pods get to stop. Default: as they say themselves. */
+  readonly gracePeriodSeconds?: number
+}
+
+/**
+ * Of an object that doesn't exist: an apply with it makes the object or, when there is one after all, is refused. No object's
+ * version is as low.
+ */
+const NO_VERSION = '1'
+/** Controllers write to the same objects all the time; a write that meets another's is repeated so often. */
+const TRIES = 5
+
+/**
+ * What one step of a lifecycle may do in a cluster, for its document.
+ *
+ * Invariant: no write of a step takes effect after a later holder of the document has written the same object. For that each
+ * write stamps the step's fence, looks at the object's fence before, and requires the object to be the one that was looked at
+ * (uid and resourceVersion), or none to be there. What a late step creates after the document went on to another holder, it
+ * removes again. Each write also needs a lease with time left, by the local clock, right before it is sent, and waits for its
+ * answer no longer than the lease lasts.
+ */
+export class HeldCluster {
+  readonly owner: Owner
+  private readonly holder: Holder
+
+  constructor(
+    readonly cluster: Cluster,
+    private readonly document: HeldDocument,
+    private readonly step: RunningStep,
+    private readonly lifecycle: OwnerLifecycle,
+  ) {
+    this.owner = new Owner(lifecycle, document._id)
+    const { db, collection } = lifecycle
+    this.holder = new Holder(protocolCollection(db, collection), document, step)
+  }
+
+  get(ref: ObjectRef): Promise<KubernetesObject | undefined> {
+    return this.cluster.get(ref, this.limits())
+  }
+
+  list(kind: KindRef, options: Omit<ListOptions, 'signal'> = {}): Promise<KubernetesObject[]> {
+    return this.cluster.list(kind, { ...options, signal: this.step.signal })
+  }
+
+  /**
+   * Makes the object as it is given, or changes the one that is there (server-side apply): fields that an earlier call had and
+   * this one hasn't are removed, those of others stay. The owner's labels and the fence are added. Repeated, it changes nothing
+   * but the fence; as that is a write (and an event for watches) each time, a handler calls it in a step of its own and waits in
+   * the next one.
+   * @returns the object as the server has it now
+   * @throws NotOwned, StaleFence: nothing was written
+   * @throws BeingDeleted, KubernetesConflict, QuotaExceeded, InvalidResource, AdmissionDenied, NamespaceTerminating,
+   *   NamespaceMissing, and what every request may throw (Cluster)
+   * @throws NoLongerHeld when another has the document: what was just made is removed again
+   */
+  async ensure(object: KubernetesObject): Promise<KubernetesObject> {
+    return this.repeated(object, 'patch', async () => {
+      const live = await this.get(object)
+      if (live) await this.assertWritable(live, 'patch')
+      if (live?.metadata.deletionTimestamp !== undefined) throw await this.beingDeleted(live)
+      return live ? this.apply(object, live) : this.create(object)
+    })
+  }
+
+  /** Whether the object does what it is for: `reason` says in words what is missing. Reads only. */
+  async ready(ref: ObjectRef, options: ReadyOptions = {}): Promise<Readiness> {
+    const object = await this.get(ref)
+    if (!object) return { ready: false, reason: `there is no ${fullNameOf(ref)}` }
+    return readinessOf(object, options)
+  }
+
+  /**
+   * Removes the object, and says whether it is gone; `reason` names the finalizers that hold it. An object that isn't there is
+   * gone. Call it again after a wait until it is.
+   * @throws NotOwned, StaleFence: nothing was removed
+   * @throws KubernetesConflict, and what every request may throw (Cluster)
+   */
+  async remove(ref: ObjectRef, options: RemoveOptions = {}): Promise<Removal> {
+    return this.repeated(ref, 'delete', async () => {
+      const live = await this.get(ref)
+      if (!live) return { gone: true }
+      await this.assertWritable(live, 'delete')
+      if (live.metadata.deletionTimestamp === undefined) await this.delete(live, options)
+      return removalOf(ref, await this.get(ref))
+    })
+  }
+
+  /**
+   * A creation can't be conditional on the document, so the database is asked after it. Whoever has taken the document over
+   * before may have looked for the object already, and found none.
+   * @throws NoLongerHeld
+   */
+  private async create(object: KubernetesObject): Promise<KubernetesObject> {
+    let made: KubernetesObject | undefined
+    try {
+      made = await this.apply(object, undefined)
+    } catch (error) {
+      // No answer: it may have been made all the same.
+      if (!(error instanceof KubernetesError || error instanceof NoLongerHeld)) await this.clearLateOne(object)
+      throw error
+    }
+    try {
+      await this.holder.assertHeld()
+      return made
+    } catch (error) {
+      // Without an answer the lease's own clock decides: while it lasts the document is this step's.
+      if (error instanceof NoLongerHeld || this.step.leaseLeftMs() === 0) await this.takeBack(made)
+      throw error
+    }
+  }
+
+  private async apply(object: KubernetesObject, live: KubernetesObject | undefined): Promise<KubernetesObject> {
+    const body = { ...object, status: undefined, metadata: this.stamped(object.metadata, live) }
+    const http = {
+      method: 'PATCH',
+      query: { fieldManager: FIELD_MANAGER, force: 'true' },
+      contentType: 'application/apply-patch+yaml',
+      body,
+    } as const
+    const { namespace, name } = object.metadata
+    const call = { verb: 'patch', kind: object, namespace, object: name, http, ...this.limitsOfWrite() }
+    return JSON.parse((await this.cluster.answerTo(call)).text)
+  }
+
+  private async delete(live: KubernetesObject, options: RemoveOptions, limits = this.limitsOfWrite()): Promise<void> {
+    const { name, namespace, uid, resourceVersion } = live.metadata
+    const body = {
+      apiVersion: 'v1',
+      kind: 'DeleteOptions',
+      preconditions: { uid, resourceVersion },
+      propagationPolicy: options.propagation ?? 'Background',
+      gracePeriodSeconds: options.gracePeriodSeconds,
+    }
+    const http = { method: 'DELETE', body } as const
+    await this.cluster.answerTo({ verb: 'delete', kind: live, namespace, object: name, http, ...limits })
+  }
+
+  private stamped(metadata: ObjectMeta, live: KubernetesObject | undefined): ObjectMeta {
+    const { name, namespace, labels, annotations, finalizers, ownerReferences } = metadata
+    const fence = { [ANNOTATIONS.fence]: String(this.step.fence) }
+    return {
+      name,
+      namespace,
+      finalizers,
+      ownerReferences,
+      labels: { ...labels, ...this.owner.labels },
+      annotations: { ...annotations, ...this.owner.annotations, ...fence },
+      uid: live?.metadata.uid,
+      resourceVersion: live?.metadata.resourceVersion ?? NO_VERSION,
+    }
+  }
+
+  /** @throws NotOwned, StaleFence */
+  private async assertWritable(live: KubernetesObject, verb: string): Promise<void> {
+    if (!this.owner.owns(live)) {
+      const says = `${fullNameOf(live)} of cluster ${this.cluster.name} is there and isn't of ${this.lifecycle.name} ${String(this.document._id)}: nothing was written`
+      throw new NotOwned(says, await this.request(live, verb))
+    }
+    if (fenceOf(live) > this.step.fence) {
+      const says = `${fullNameOf(live)} was written under fence ${fenceOf(live)}, this step has ${this.step.fence}: another holds the document; nothing was written`
+      throw new StaleFence(says, await this.request(live, verb))
+    }
+  }
+
+  /** After a creation without an answer: what is there by now of a step that no longer has its document goes. Never throws. */
+  private async clearLateOne(ref: ObjectRef): Promise<void> {
+    try {
+      await this.holder.assertHeld()
+    } catch (error) {
+      if (!(error instanceof NoLongerHeld)) return
+      const made = await this.cluster.get(ref).catch(() => undefined)
+      if (made && this.owner.owns(made)) await this.takeBack(made).catch(() => undefined)
+    }
+  }
+
+  /** Removes what this very step has made, if no later one has written it since. */
+  private async takeBack(made: KubernetesObject): Promise<void> {
+    let live: KubernetesObject | undefined = made
+    // Its controller's writes leave uid and fence as they are.
+    const isMine = (object: KubernetesObject) =>
+      object.metadata.uid === made.metadata.uid && fenceOf(object) === this.step.fence
+    for (let tried = 1; live && isMine(live); tried += 1) {
+      try {
+        return await this.delete(live, {}, {})
+      } catch (error) {
+        if (!(error instanceof KubernetesConflict) || tried >= TRIES) throw error
+      }
+      live = await this.cluster.get(made)
+    }
+  }
+
+  /** @throws NoLongerHeld when the lease has no time left, or the step was asked to stop */
+  private limitsOfWrite(): CallOptions {
+    const leftMs = this.step.leaseLeftMs()
+    this.step.signal.throwIfAborted()
+    if (leftMs === 0) throw this.holder.lost()
+    return { signal: this.step.signal, timeoutMs: leftMs }
+  }
+
+  private limits(): CallOptions {
+    return { signal: this.step.signal }
+  }
+
+  private async repeated<T>(ref: ObjectRef, verb: string, attempt: () => Promise<T>): Promise<T> {
+    for (let tried = 1; ; tried += 1) {
+      try {
+        return await attempt()
+      } catch (error) {
+        if (!(error instanceof KubernetesConflict)) throw error
+        if (tried < TRIES) continue
+        const says = `${verb} ${fullNameOf(ref)}: something else changed it ${TRIES} times in a row, the last answer: ${error.serverMessage}`
+        throw new KubernetesConflict(says, error.request, error.serverMessage, error.status)
+      }
+    }
+  }
+
+  private async beingDeleted(live: KubernetesObject): Promise<BeingDeleted> {
+    const removal = removalOf(live, live)
+    const reason = removal.gone ? nameOf(live) : removal.reason
+    return new BeingDeleted(`${reason}: it can be made anew once it is gone`, await this.request(live, 'patch'))
+  }
+
+  private request({ apiVersion, kind, metadata }: KubernetesObject, verb: string): Promise<Request> {
+    const { name, namespace } = metadata
+    return this.cluster.requestOf({ verb, kind: { apiVersion, kind }, namespace, object: name })
+  }
+}

@@ -1,0 +1,69 @@
+export {
+  type CallOptions,
+  Cluster,
+  type ClusterOptions,
+  type ListOptions,
+} from './cluster.js'
+export type { KubeconfigSource } from './credentials.js'
+export {
+  AdmissionDenied,
+  BeingDeleted,
+  InvalidResource,
+  KubernetesConflict,
+  KubernetesError,
+  KubernetesForbidden,
+  NamespaceMissing,
+  NamespaceTerminating,
+  NotOwned,
+  QuotaExceeded,
+  type Request,
+  StaleFence,
+  UnknownKind,
+} from './errors.js'
+export { HeldCluster, type Propagation, type RemoveOptions } from './held-cluster.js'
+export {
+  fullNameOf,
+  type KindRef,
+  type KubernetesObject,
+  nameOf,
+  type ObjectMeta,
+  type ObjectRef,
+} from './objects.js'
+export { onCluster } from './on-cluster.js'
+export {
+  ANNOTATIONS,
+  documentLabel,
+  FIELD_MANAGER,
+  fenceOf,
+  LABELS,
+  labelValue,
+  Owner,
+  type OwnerLifecycle,
+  ownerOf,
+} from './ownership.js'
+export { type PodLogOptions, podLog } from './pod-log.js'
+export { type Readiness, type ReadyOptions, readinessOf } from './readiness/index.js'
+export { CONTAINERS_COLLECTION, type EarlyRecoveryOptions, earlyRecovery, PodUnknown } from './recovery/index.js'
+export {
+  type GatewaySettings,
+  InvalidRegion,
+  REGION_COLLECTION,
+  type Region,
+  type RegionDocument,
+  type RegionSource,
+  type RegionStatus,
+  Regions,
+  type RegionsOptions,
+  RegionUnavailable,
+  regionWorks,
+  singleRegion,
+} from './regions/index.js'
+export { type Removal, removalOf } from './removal.js'
+export {
+  InvalidWatchOptions,
+  type Verdict,
+  verdictOf,
+  type WatchedKind,
+  type WatchOptions,
+  watchObjects,
+} from './watch/index.js'

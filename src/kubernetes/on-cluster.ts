@@ -1,0 +1,55 @@
+import type { Handler, Outcome, RunningStep, Step } from '../phases/index.js'
+import {
+  AdmissionDenied,
+  BeingDeleted,
+  InvalidResource,
+  KubernetesConflict,
+  KubernetesForbidden,
+  NamespaceMissing,
+  NamespaceTerminating,
+  NotOwned,
+  QuotaExceeded,
+  UnknownKind,
+} from './errors.js'
+
+/** A person has to change something: the document is parked with the server's own words. */
+const FOR_A_PERSON = [QuotaExceeded, InvalidResource, AdmissionDenied, NotOwned]
+/** It passes, or somebody mends it in the cluster: the document waits, with the reason. */
+const PASSING = [
+  KubernetesConflict,
+  KubernetesForbidden,
+  BeingDeleted,
+  NamespaceTerminating,
+  NamespaceMissing,
+  UnknownKind,
+]
+
+type ClusterHandler<Next extends string, Doc, Where> = (
+  doc: Readonly<Doc>,
+  step: Step<Next, Doc>,
+  cluster: Where,
+) => Promise<Outcome<Next, Doc>>
+
+/**
+ * Makes an ordinary handler out of one that works in a cluster.
+ * @param resolve where: a HeldCluster (`cluster.hold(doc, step, lifecycle)`), alone or with more (a region's settings). It may
+ *   throw `Unavailable`: then the document waits
+ * @param handler what of the cluster's answers it doesn't catch becomes an outcome: a conflict, a missing right, a namespace that
+ *   is being deleted or isn't there, an object on its way out and an unknown kind wait; an exceeded quota, an invalid object, a policy's
+ *   refusal and an object of somebody else park, with the server's own message. All else is thrown on: Unavailable backs off
+ *   without using attempts, the rest uses them
+ */
+export function onCluster<Next extends string, Doc, Where>(
+  resolve: (doc: Readonly<Doc>, step: RunningStep) => Where | Promise<Where>,
+  handler: ClusterHandler<Next, Doc, Where>,
+): Handler<Next, Doc> {
+  return async (doc, step) => {
+    try {
+      return await handler(doc, step, await resolve(doc, step))
+    } catch (error) {
+      if (FOR_A_PERSON.some((Class) => error instanceof Class)) return step.park((error as Error).message)
+      if (PASSING.some((Class) => error instanceof Class)) return step.wait((error as Error).message)
+      throw error
+    }
+  }
+}

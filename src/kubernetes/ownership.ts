@@ -1,0 +1,93 @@
+import { createHash } from 'node:crypto'
+import { BSON, type Db } from 'mongodb'
+import type { KubernetesObject, ObjectMeta } from './objects.js'
+
+export const FIELD_MANAGER = 'phaselock'
+
+export const LABELS = {
+  lifecycle: 'phaselock.dev/lifecycle',
+  document: 'phaselock.dev/document',
+  managedBy: 'app.kubernetes.io/managed-by',
+} as const
+
+export const ANNOTATIONS = {
+  /** The document's `_id` as canonical Extended JSON. */
+  id: 'phaselock.dev/id',
+  /** The database that the document is in. */
+  database: 'phaselock.dev/database',
+  /** The fence of the step that wrote the object last. */
+  fence: 'phaselock.dev/fence',
+} as const
+
+/** The lifecycle whose documents own objects, and where its documents are. */
+export interface OwnerLifecycle {
+  readonly name: string
+  readonly collection: string
+  readonly db: Db
+}
+
+/** A document as the owner of objects. */
+export class Owner {
+  readonly id: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly annotations: Readonly<Record<string, string>>
+
+  constructor({ name, db }: Pick<OwnerLifecycle, 'name' | 'db'>, id: unknown) {
+    this.id = encodeId(id)
+    this.labels = {
+      [LABELS.lifecycle]: labelValue(name),
+      [LABELS.document]: documentLabel(id),
+      [LABELS.managedBy]: FIELD_MANAGER,
+    }
+    this.annotations = { [ANNOTATIONS.id]: this.id, [ANNOTATIONS.database]: db.databaseName }
+  }
+
+  owns({ metadata: { labels, annotations } }: { readonly metadata: ObjectMeta }): boolean {
+    return (
+      labels?.[LABELS.lifecycle] === this.labels[LABELS.lifecycle] &&
+      annotations?.[ANNOTATIONS.id] === this.id &&
+      annotations[ANNOTATIONS.database] === this.annotations[ANNOTATIONS.database]
+    )
+  }
+}
+
+/** The fence of the step that wrote an object last; 0 for one that Phaselock's controllers' controllers have made. */
+export function fenceOf({ metadata }: KubernetesObject): number {
+  const fence = Number(metadata.annotations?.[ANNOTATIONS.fence] ?? 0)
+  return Number.isSafeInteger(fence) ? fence : 0
+}
+
+/** What an object says of whose it is: the label of the lifecycle, and the document's `_id`; undefined: nobody's of ours. */
+export function ownerOf({
+  metadata: { labels, annotations },
+}: KubernetesObject): { lifecycle: string; database: string; id: unknown } | undefined {
+  const lifecycle = labels?.[LABELS.lifecycle]
+  const id = annotations?.[ANNOTATIONS.id]
+  const database = annotations?.[ANNOTATIONS.database]
+  if (lifecycle === undefined || id === undefined || database === undefined) return undefined
+  try {
+    return { lifecycle, database, id: BSON.EJSON.parse(id, { relaxed: false })['_id'] }
+  } catch {
+    return undefined
+  }
+}
+
+/** The value of the label `phaselock.dev/document`: the id as text where that is a legal value, else a hash of it. */
+export function documentLabel(id: unknown): string {
+  return labelValue(typeof id === 'string' ? id : idText(id), encodeId(id))
+}
+
+/** A text as it is where it may be a label's value, else a hash. */
+export function labelValue(text: string, hashed = text): string {
+  if (/^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/.test(text)) return text
+  return createHash('sha256').update(hashed).digest('hex').slice(0, 40)
+}
+
+/** In an object of its own: a plain string isn't a document that Extended JSON could stand for. */
+function encodeId(id: unknown): string {
+  return BSON.EJSON.stringify({ _id: id }, { relaxed: false })
+}
+
+function idText(id: unknown): string {
+  return typeof id === 'number' || id instanceof BSON.ObjectId ? String(id) : ''
+}

@@ -1,0 +1,46 @@
+import { type KubernetesObject, nameOf } from '../objects.js'
+import { claim, conditionIs, custom, GENERAL, ingress, namespace, service } from './others.js'
+import { conditionOf, type Missing, type Readiness, type ReadyOptions, type Rule } from './verdict.js'
+import { daemonSet, deployment, job, pod, replicaSet, statefulSet } from './workloads.js'
+
+export type { Readiness, ReadyOptions } from './verdict.js'
+
+/** By group and kind, without the version. */
+const RULES: Readonly<Record<string, Rule>> = {
+  'apps/Deployment': deployment,
+  'apps/ReplicaSet': replicaSet,
+  'apps/StatefulSet': statefulSet,
+  'apps/DaemonSet': daemonSet,
+  'batch/Job': job,
+  '/Pod': pod,
+  '/Service': service,
+  '/PersistentVolumeClaim': claim,
+  '/Namespace': namespace,
+  'networking.k8s.io/Ingress': ingress,
+  'apiextensions.k8s.io/CustomResourceDefinition': conditionIs('Established'),
+}
+
+/**
+ * Judges an object as the server has it: workloads by their counts, a Job by its end, a Service by its address, a claim by its
+ * volume, a custom kind by its condition Ready or Available; kinds of Kubernetes itself that have nothing of the kind (ConfigMap,
+ * Secret, Role) are ready when they are there. What the status says of an older spec doesn't count.
+ */
+export function readinessOf(object: KubernetesObject, options: ReadyOptions = {}): Readiness {
+  const missing = missingOf(object, options)
+  if (missing === undefined) return { ready: true, object }
+  if (typeof missing === 'string') return { ready: false, reason: `${nameOf(object)} ${missing}`, object }
+  return { ready: false, reason: `${nameOf(object)} ${missing.failed}`, failed: true, object }
+}
+
+function missingOf(object: KubernetesObject, options: ReadyOptions): Missing {
+  if (object.metadata.deletionTimestamp !== undefined) return 'is being deleted'
+  if (options.condition !== undefined) return conditionIs(options.condition)(object, options)
+  const { apiVersion, kind } = object
+  const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''
+  const rule = RULES[`${group}/${kind}`]
+  if (rule) return rule(object, options)
+  // Groups of Kubernetes itself have no dot, or end so.
+  const isBuiltIn = !group.includes('.') || group.endsWith('.k8s.io')
+  const saysSo = GENERAL.some((type) => conditionOf(object, type) !== undefined)
+  return isBuiltIn && !saysSo ? undefined : custom(object, options)
+}

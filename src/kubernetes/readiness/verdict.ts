@@ -1,0 +1,67 @@
+import type { KubernetesObject } from '../objects.js'
+
+/**
+ * Whether an object does what it is for; `reason` is for `step.wait`. `failed`: it won't by itself, however long one waits (a
+ * Job that has given up).
+ */
+export type Readiness =
+  | { readonly ready: true; readonly object: KubernetesObject }
+  | {
+      readonly ready: false
+      readonly reason: string
+      readonly failed?: true
+      /** undefined: there is none. */
+      readonly object?: KubernetesObject | undefined
+    }
+
+/** What is missing, in words that go on after the object's name; undefined: nothing. */
+export type Missing = string | { readonly failed: string } | undefined
+
+/** What is asked of a kind beside the ordinary. */
+export interface ReadyOptions {
+  /** The type of the condition that must be True, instead of the kind's own rule. */
+  readonly condition?: string
+  /** Of an Ingress: that it has an address too. */
+  readonly address?: boolean
+}
+
+/** Judges one kind. */
+export type Rule = (object: KubernetesObject, options: ReadyOptions) => Missing
+
+export interface Condition {
+  readonly type: string
+  readonly status: string
+  readonly reason?: string
+  readonly message?: string
+  readonly observedGeneration?: number
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+export const statusOf = (object: KubernetesObject): Fields => (object['status'] ?? {}) as Fields
+export const specOf = (object: KubernetesObject): Fields => (object['spec'] ?? {}) as Fields
+
+/** A count that the server leaves out when it is 0. */
+export function countOf(fields: Fields, name: string, absent = 0): number {
+  const count = fields[name]
+  return typeof count === 'number' ? count : absent
+}
+
+export function conditionOf(object: KubernetesObject, type: string): Condition | undefined {
+  const { conditions } = statusOf(object) as { conditions?: readonly Condition[] }
+  return Array.isArray(conditions) ? conditions.find((condition) => condition.type === type) : undefined
+}
+
+/** `: Issuing: the private key is being made`, as far as the condition says something. */
+export function whyOf(condition: Pick<Condition, 'reason' | 'message'> | undefined): string {
+  const words = [condition?.reason, condition?.message].filter((text) => text !== undefined && text !== '')
+  return words.length === 0 ? '' : `: ${words.join(': ')}`
+}
+
+/** Whether what the status says is about an older spec. */
+export function isBehind(object: KubernetesObject, observed = statusOf(object)['observedGeneration']): boolean {
+  const { generation } = object.metadata
+  return generation !== undefined && typeof observed === 'number' && observed < generation
+}
+
+export const BEHIND = 'is not Ready: its controller has not seen the last change yet'

@@ -1,0 +1,86 @@
+import type { KubernetesObject } from '../objects.js'
+
+/** One run of one container: the pod, and which start of the container it is. */
+export interface ContainerRun {
+  readonly namespace: string
+  readonly pod: string
+  readonly uid: string
+  readonly container: string
+  /** How often the container had been restarted when this run began. */
+  readonly restarts: number
+  /** When this run began, as the API server has it. */
+  readonly startedAt: string
+}
+
+interface ContainerState {
+  readonly running?: { readonly startedAt?: string }
+  readonly terminated?: { readonly startedAt?: string; readonly reason?: string }
+}
+
+interface ContainerStatus {
+  readonly name: string
+  readonly restartCount?: number
+  readonly state?: ContainerState
+  readonly lastState?: ContainerState
+}
+
+interface PodStatus {
+  readonly phase?: string
+  readonly reason?: string
+  readonly containerStatuses?: readonly ContainerStatus[]
+}
+
+/** The kubelet has found the container no more, and doesn't know its end. */
+const UNKNOWN_END = 'ContainerStatusUnknown'
+
+/** What of a pod tells which runs of its containers have ended. */
+export interface PodRuns {
+  readonly uid: string
+  /** Nobody has heard of the node for a while: what is said of its containers is old. */
+  readonly isLost: boolean
+  readonly containers: readonly {
+    readonly name: string
+    readonly restarts: number
+    /** The starts of the runs that are known to have ended. */
+    readonly ended: readonly string[]
+  }[]
+}
+
+export function runsOf(pod: KubernetesObject): PodRuns {
+  const { phase, reason, containerStatuses = [] } = (pod['status'] ?? {}) as PodStatus
+  return {
+    uid: pod.metadata.uid ?? '',
+    isLost: reason === 'NodeLost' || phase === 'Unknown',
+    containers: containerStatuses.map(({ name, restartCount = 0, state, lastState }) => ({
+      name,
+      restarts: restartCount,
+      ended: [state?.terminated, lastState?.terminated].flatMap((end) =>
+        end?.startedAt !== undefined && end.reason !== UNKNOWN_END ? [end.startedAt] : [],
+      ),
+    })),
+  }
+}
+
+/**
+ * Whether the kubelet has reported the end of this very run: it names it among the ended ones, or has started the container
+ * again since. The pod's phase alone says nothing: controllers too write it, for nodes that nobody has heard of.
+ */
+export function hasEnded(run: ContainerRun, { uid, isLost, containers }: PodRuns): boolean {
+  if (uid !== run.uid || isLost) return false
+  const now = containers.find(({ name }) => name === run.container)
+  return now !== undefined && (now.restarts > run.restarts || now.ended.includes(run.startedAt))
+}
+
+/**
+ * The present run of a container, undefined while none is reported as running.
+ * @param container undefined: the pod's only one
+ */
+export function presentRun(pod: KubernetesObject, container: string | undefined): ContainerRun | undefined {
+  const { containerStatuses = [] } = (pod['status'] ?? {}) as PodStatus
+  const found = containerStatuses.filter(({ name }) => container === undefined || name === container)
+  const [status] = found
+  const startedAt = status?.state?.running?.startedAt
+  if (!status || found.length > 1 || startedAt === undefined) return undefined
+  const { name, namespace = '', uid = '' } = pod.metadata
+  return { namespace, pod: name, uid, container: status.name, restarts: status.restartCount ?? 0, startedAt }
+}

@@ -1,0 +1,55 @@
+import { type Clock, systemClock } from '../../time/index.js'
+import type { Cluster } from '../cluster.js'
+import type { KubernetesObject } from '../objects.js'
+import { KindWatch, type KindWatchOptions } from '../watch/kind-watch.js'
+import { type PodRuns, runsOf } from './container-run.js'
+
+const SILENCE_MS = 150_000
+const LONGEST_PAUSE_MS = 30_000
+
+export interface PodWatchOptions {
+  readonly cluster: Cluster
+  readonly namespace: string
+  /** A label selector. Undefined: all pods. */
+  readonly labels: string | undefined
+  readonly clock?: Clock
+  /** A container of this pod was restarted, or has ended. */
+  readonly onEnd: (pod: PodRuns) => void
+  readonly onHearing: KindWatchOptions['onHearing']
+}
+
+/** Follows the pods of a namespace, until its signal aborts. What is deleted says nothing any more. */
+export async function watchPods(options: PodWatchOptions, signal: AbortSignal): Promise<void> {
+  const { cluster, namespace, labels, clock = systemClock, onEnd, onHearing } = options
+  const told = new Map<string, string>()
+  let listed = new Set<string>()
+  const saw = (pod: KubernetesObject) => {
+    const runs = runsOf(pod)
+    listed.add(runs.uid)
+    const now = JSON.stringify(runs)
+    const isNews = runs.containers.some(({ restarts, ended }) => restarts > 0 || ended.length > 0)
+    if (isNews && told.get(runs.uid) !== now) onEnd(runs)
+    if (isNews) told.set(runs.uid, now)
+    return undefined
+  }
+  const lost = (pod: KubernetesObject) => {
+    told.delete(pod.metadata.uid ?? '')
+    listed.delete(pod.metadata.uid ?? '')
+    return undefined
+  }
+  const beginList = () => {
+    listed = new Set()
+  }
+  // What went while nothing was heard.
+  const endList = () => {
+    for (const uid of told.keys()) if (!listed.has(uid)) told.delete(uid)
+    return []
+  }
+  const watch = new KindWatch({
+    ...{ cluster, kind: { apiVersion: 'v1', kind: 'Pod' }, namespace, labels },
+    verdicts: { saw, lost, beginList, endList },
+    ...{ silenceMs: SILENCE_MS, longestPauseMs: LONGEST_PAUSE_MS, clock, random: Math.random },
+    ...{ onChanges: () => undefined, onHearing },
+  })
+  await watch.run(signal)
+}

@@ -1,0 +1,45 @@
+import type { Collection, Db } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import type { ContainerRun } from './container-run.js'
+
+/** Holds a document for each start of a replica that runs in a pod. */
+export const CONTAINERS_COLLECTION = 'phaselock.containers'
+
+/** `_id` is the replica's identity, as each of its tokens begins. */
+interface RunRecord {
+  readonly _id: string
+  readonly seenAt: Date
+  readonly run: ContainerRun
+}
+
+/** A record that nobody has renewed for so long is of no use: no lease is as old. */
+const KEPT_MS = 24 * 3_600_000
+/** How often a replica says that it is still there. */
+export const SAID_EVERY_MS = 3_600_000
+const MOST = 1_000
+
+/** In which containers the replicas of a database run. */
+export class RunRecords {
+  private readonly records: Collection<RunRecord>
+
+  constructor(db: Db) {
+    this.records = protocolCollection(db, CONTAINERS_COLLECTION)
+  }
+
+  /** Says where a replica runs, and forgets those that have said nothing for a day. */
+  async say(replica: string, run: ContainerRun): Promise<void> {
+    const record = { $set: { seenAt: '$$NOW', run: { $literal: { ...run } } } }
+    await this.records.updateOne({ _id: replica }, [record], { upsert: true })
+    await this.records.deleteMany({ $expr: { $lt: ['$seenAt', { $subtract: ['$$NOW', KEPT_MS] }] } })
+  }
+
+  async forget(replica: string): Promise<void> {
+    await this.records.deleteMany({ _id: replica })
+  }
+
+  /** The replicas that have run in a pod, with their runs. */
+  async inPod(uid: string): Promise<{ readonly replica: string; readonly run: ContainerRun }[]> {
+    const found = await this.records.find({ 'run.uid': uid }, { limit: MOST }).toArray()
+    return found.map(({ _id, run }) => ({ replica: _id, run }))
+  }
+}

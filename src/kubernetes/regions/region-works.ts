@@ -1,0 +1,69 @@
+import { protocolCollection } from '../../database/index.js'
+import type { Alongside, AlongsideContext } from '../../phases/index.js'
+import { sleep } from '../../time/index.js'
+import { type WatchedKind, watchObjects } from '../watch/index.js'
+import type { Region, RegionSource } from './region.js'
+
+const LOOK_EVERY_MS = 2_000
+const MOST_WOKEN = 10_000
+
+/**
+ * What runs beside a lifecycle whose documents own objects in regions: a watch of these kinds in each region, and a look for regions that
+ * are of use again, whose documents are then woken.
+ * @param kinds none: nothing is watched
+ */
+export function regionWorks(regions: RegionSource, kinds: readonly WatchedKind[]): readonly Alongside[] {
+  return [
+    ...(kinds.length > 0 ? [watching(regions, kinds)] : []),
+    ...(regions.troubled ? [wakingRecovered(regions)] : []),
+  ]
+}
+
+function watching(regions: RegionSource, kinds: readonly WatchedKind[]): Alongside {
+  const fixed = new WeakMap<Region['cluster'], readonly string[]>()
+  return watchObjects({
+    kinds,
+    clusters: async () => {
+      const usable = await regions.usable()
+      for (const { cluster, namespace } of usable) {
+        if (namespace === undefined) fixed.delete(cluster)
+        else fixed.set(cluster, [namespace])
+      }
+      return usable.map(({ cluster }) => cluster)
+    },
+    namespaces: (cluster) => fixed.get(cluster),
+  })
+}
+
+/** A hint only: without it documents go on at the end of their pauses. */
+function wakingRecovered(regions: RegionSource): Alongside {
+  return async (context) => {
+    let before = new Set<string>()
+    while (!context.signal.aborted) {
+      const troubled = regions.troubled!().map(({ name }) => name)
+      // Each is asked for itself: one that hangs keeps no other waiting beyond this round.
+      const asked = await Promise.all(troubled.map((name) => regions.probe!(name)))
+      const still = new Set(asked.filter(({ trouble }) => trouble !== undefined).map(({ name }) => name))
+      for (const name of new Set([...before, ...troubled])) {
+        if (!still.has(name)) await wakeWaitingFor(name, context).catch((error) => context.logger.debug(String(error)))
+      }
+      before = still
+      await sleep(LOOK_EVERY_MS, { signal: context.signal, unref: true })
+    }
+  }
+}
+
+/** By the reasons that are written where a region or its cluster fails. */
+async function wakeWaitingFor(name: string, { db, model, logger, wake }: AlongsideContext): Promise<void> {
+  const working = [...model.phases.values()].filter(({ kind }) => kind === 'working').map((phase) => phase.name)
+  const because = new RegExp(`^(region|cluster) ${name.replace(/[^\w-]/g, '\\$&')} `)
+  const found = await protocolCollection(db, model.collection)
+    .find(
+      { phase: { $in: working }, [`${model.settings.progress}.waitingFor`]: because, lockedBy: { $exists: false } },
+      { projection: { _id: 1 }, limit: MOST_WOKEN },
+    )
+    .toArray()
+  if (found.length === 0) return
+  logger.info(`${model.name}: region ${name} can be used again: ${found.length} documents go on`)
+  wake(found.map(({ _id }) => _id))
+}

@@ -1,0 +1,102 @@
+import { Unavailable } from '../../phases/index.js'
+import type { Duration } from '../../time/index.js'
+import type { Cluster } from '../cluster.js'
+import { namespaceBy } from './namespace-rule.js'
+import {
+  GATEWAY_ID,
+  type GatewaySettings,
+  type RegionDocument,
+  type RegionSpec,
+  readRegion,
+} from './region-document.js'
+
+/** Where documents of a region have their resources. */
+export interface Region {
+  readonly name: string
+  readonly cluster: Cluster
+  /** Whether gateways make the namespace that they are in. */
+  readonly createNamespace: boolean
+  readonly gateway: GatewaySettings
+  /** The only namespace, where the rule names one for all. */
+  readonly namespace: string | undefined
+  /** The namespace of a document: by its gatewayId, else its `_id`. */
+  namespaceFor(doc: { readonly _id?: unknown; readonly gatewayId?: unknown }): string
+}
+
+/** Gives regions by their names. */
+export interface RegionSource {
+  /**
+   * @param name as a document has it; none: the default region
+   * @throws RegionUnavailable: the document waits, and nothing is parked
+   */
+  of(name?: unknown): Promise<Region>
+  /** All that can be used now. */
+  usable(): Promise<Region[]>
+  /** Regions that this process has needed and couldn't use when last asked. */
+  troubled?(): RegionStatus[]
+  /** Asks whether a region can be used now. */
+  probe?(name: string): Promise<RegionStatus>
+}
+
+/** One region for people. */
+export interface RegionStatus {
+  readonly name: string
+  /** Undefined: its cluster answers, and takes the credentials. Else why not. */
+  readonly trouble: string | undefined
+}
+
+/** A region that can't be used now: there is no such Region document, it is wrong, or its kubeconfig can't be read. */
+export class RegionUnavailable extends Unavailable {
+  constructor(
+    readonly region: string,
+    why: string,
+    options: { retryAfter?: Duration; cause?: unknown } = {},
+  ) {
+    super(`region ${region} can't be used: ${why}`, options)
+  }
+}
+
+/** Settings of a region that aren't those of a Region document. */
+export class InvalidRegion extends Error {
+  override readonly name = 'InvalidRegion'
+  constructor(
+    readonly region: string,
+    readonly problems: readonly string[],
+  ) {
+    super(`region ${region} can't be used:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`)
+  }
+}
+
+type Settings = Pick<RegionDocument, 'namespace' | 'createNamespace' | 'gateway'>
+
+export function regionOf(
+  name: string,
+  cluster: Cluster,
+  { namespace, createNamespace, gateway }: Pick<RegionSpec, 'namespace' | 'createNamespace' | 'gateway'>,
+): Region {
+  return {
+    name,
+    cluster,
+    createNamespace,
+    gateway,
+    namespace: namespace.includes(GATEWAY_ID) ? undefined : namespace,
+    namespaceFor: (doc) => namespaceBy(namespace, doc.gatewayId ?? doc._id),
+  }
+}
+
+/**
+ * One region from code, for a deployment with a single cluster: no Region document is needed. Documents name it, or none.
+ * @throws InvalidRegion
+ */
+export function singleRegion(name: string, cluster: Cluster, settings: Settings): RegionSource {
+  const spec = readRegion({ _id: name, cluster: { inCluster: true }, ...settings })
+  if ('problems' in spec) throw new InvalidRegion(name, spec.problems)
+  const region = regionOf(name, cluster, spec)
+  return {
+    async of(asked = name) {
+      if (asked === name) return region
+      throw new RegionUnavailable(String(asked), `the only region is ${name}`)
+    },
+    usable: async () => [region],
+  }
+}

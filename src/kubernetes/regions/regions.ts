@@ -1,0 +1,128 @@
+import type { Db } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { type Clock, type Duration, durationMs, systemClock } from '../../time/index.js'
+import { Circuit } from '../circuit.js'
+import { Cluster } from '../cluster.js'
+import { KnownRegion, type RegionContext } from './known-region.js'
+import { type Region, type RegionSource, type RegionStatus, RegionUnavailable } from './region.js'
+import { REGION_COLLECTION } from './region-document.js'
+
+const REQUEST_TIMEOUT: Duration = '5s'
+const REFRESH: Duration = '2s'
+
+export interface RegionsOptions {
+  /** The database with the Region documents. */
+  readonly db: Db
+  /** The region of documents that name none. Default: they wait. */
+  readonly default?: string | undefined
+  /** The cluster whose Secrets hold kubeconfigs. Default: the one that this process runs in. */
+  readonly home?: Cluster | undefined
+  /** How long one request to a region's cluster may take. Default 5s. */
+  readonly requestTimeout?: Duration | undefined
+  /** How long a Region document counts once it was read; kubeconfigs three times as long. Default 2s. */
+  readonly refresh?: Duration | undefined
+  readonly clock?: Clock | undefined
+}
+
+/**
+ * The regions that Region documents describe (docs/regions.md). A document is read when it is needed and again when that is 2 s
+ * ago. What is wrong with one is a reason to wait for the documents of that region, and no other's.
+ */
+export class Regions implements RegionSource {
+  private readonly known = new Map<string, KnownRegion>()
+  private readonly context: RegionContext
+  private readonly byDefault: string | undefined
+  private ownHome: Cluster | undefined
+
+  /** @throws InvalidDuration */
+  constructor(options: RegionsOptions) {
+    const { db, home, requestTimeout = REQUEST_TIMEOUT, refresh = REFRESH, clock = systemClock } = options
+    this.byDefault = options.default
+    this.context = {
+      regions: protocolCollection(db, REGION_COLLECTION),
+      home: () => home ?? this.inCluster(),
+      requestTimeout,
+      clock,
+      freshMs: durationMs(refresh),
+    }
+    durationMs(requestTimeout)
+  }
+
+  /**
+   * @throws RegionUnavailable when there is no such region, it is wrong, or its kubeconfig can't be read
+   * @throws the database's own errors
+   */
+  async of(name?: unknown): Promise<Region> {
+    const asked = name ?? this.byDefault
+    if (asked === undefined) throw new RegionUnavailable('(none)', 'the document names none, and there is no default')
+    if (typeof asked !== 'string' || asked === '') {
+      throw new RegionUnavailable(JSON.stringify(asked), "expected a region's name")
+    }
+    const known = this.knownAs(asked)
+    known.needed()
+    return await known.get()
+  }
+
+  async usable(): Promise<Region[]> {
+    const regions = await Promise.all(
+      (await this.names()).map((name) =>
+        this.knownAs(name)
+          .get()
+          .catch(() => undefined),
+      ),
+    )
+    return regions.filter((region) => region !== undefined)
+  }
+
+  /** Asks each cluster; one that doesn't answer takes as long as a request may. */
+  async list(): Promise<RegionStatus[]> {
+    return Promise.all((await this.names()).map((name) => this.probe(name)))
+  }
+
+  /** Regions that this process has needed and couldn't use when last asked, with the reason. */
+  troubled(): RegionStatus[] {
+    // Names that documents no longer ask for, such as misspelt ones.
+    for (const [name, region] of this.known) {
+      if (!region.isForgotten) continue
+      this.known.delete(name)
+      region.close()
+    }
+    return [...this.known.values()]
+      .map(({ name, trouble }) => ({ name, trouble }))
+      .filter(({ trouble }) => trouble !== undefined)
+  }
+
+  /** Reads the region anew where that is due, and asks its cluster for an answer. */
+  async probe(name: string): Promise<RegionStatus> {
+    try {
+      const { cluster } = await this.knownAs(name).get()
+      await cluster.reach()
+      return { name, trouble: undefined }
+    } catch (error) {
+      return { name, trouble: error instanceof Error ? error.message : String(error) }
+    }
+  }
+
+  /** Closes idle connections. */
+  close(): void {
+    for (const region of this.known.values()) region.close()
+    this.ownHome?.close()
+  }
+
+  private async names(): Promise<string[]> {
+    const found = await this.context.regions.find({}, { projection: { _id: 1 }, sort: { _id: 1 } }).toArray()
+    return found.map(({ _id }) => String(_id))
+  }
+
+  private knownAs(name: string): KnownRegion {
+    const known = this.known.get(name) ?? new KnownRegion(name, this.context)
+    this.known.set(name, known)
+    return known
+  }
+
+  private inCluster(): Cluster {
+    const { requestTimeout, clock } = this.context
+    this.ownHome ??= Cluster.of({ name: 'home', kubeconfig: 'inCluster', requestTimeout, circuit: new Circuit(clock) })
+    return this.ownHome
+  }
+}

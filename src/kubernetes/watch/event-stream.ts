@@ -1,0 +1,48 @@
+import type { IncomingMessage } from 'node:http'
+import type { KubernetesObject } from '../objects.js'
+
+/** One line of a watch. Of a bookmark only the resourceVersion counts; of an error the object is a Status. */
+export interface WatchEvent {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR'
+  readonly object: KubernetesObject
+}
+
+/** Nothing came for longer than a server with bookmarks is ever silent: the connection is dead, or a proxy swallows the stream. */
+export class SilentStream extends Error {
+  override readonly name = 'SilentStream'
+  constructor(readonly afterMs: number) {
+    super(`nothing was heard for ${afterMs} ms`)
+  }
+}
+
+/** More than any object may have (etcd takes 1.5 MB, and an event is one object). */
+const LONGEST_LINE = 16 * 1024 * 1024
+/** The system asks a peer that is silent for so long whether it is still there; without an answer the connection ends soon after. */
+const PROBE_AFTER_MS = 10_000
+
+/**
+ * The events of a watch, as many as have come at a time, until the server ends it. The stream is destroyed when the caller stops
+ * reading.
+ * @throws SilentStream; what the connection fails with; SyntaxError for what is no line of JSON
+ */
+export async function* eventsOf(stream: IncomingMessage, silenceMs: number): AsyncGenerator<readonly WatchEvent[]> {
+  stream.setEncoding('utf8')
+  stream.socket.setKeepAlive(true, PROBE_AFTER_MS)
+  const silent = () => stream.destroy(new SilentStream(silenceMs))
+  let timer = setTimeout(silent, silenceMs).unref()
+  let rest = ''
+  try {
+    for await (const chunk of stream) {
+      clearTimeout(timer)
+      timer = setTimeout(silent, silenceMs).unref()
+      const lines = (rest + (chunk as string)).split('\n')
+      rest = lines.pop()!
+      if (rest.length > LONGEST_LINE) throw new SyntaxError(`a line of more than ${LONGEST_LINE} characters`)
+      const events = lines.filter((line) => line !== '').map((line) => JSON.parse(line) as WatchEvent)
+      if (events.length > 0) yield events
+    }
+  } finally {
+    clearTimeout(timer)
+    stream.destroy()
+  }
+}

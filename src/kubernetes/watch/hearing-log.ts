@@ -1,0 +1,47 @@
+import type { Logger } from '../../phases/index.js'
+import { KubernetesError } from '../errors.js'
+
+/** An API server that restarts is no news for a person: so many failures in a row are. */
+const PATIENCE = 3
+
+/**
+ * Says once that something of a cluster isn't watched and why, and once that it is again: what the server refuses for each kind,
+ * what can't be reached once for the cluster.
+ */
+export class HearingLog {
+  /** Kinds, in words, that the server refuses; those whose watches fail, and how often in a row. */
+  private readonly refused = new Set<string>()
+  private readonly failing = new Map<string, number>()
+  private isTold = false
+
+  constructor(
+    private readonly lifecycle: string,
+    private readonly cluster: string,
+    private readonly logger: Logger,
+  ) {}
+
+  heard(kind: string): void {
+    if (this.refused.delete(kind))
+      this.logger.info(`${this.lifecycle}: ${kind} of cluster ${this.cluster} is watched now`)
+    this.failing.delete(kind)
+    if (!this.isTold || this.failing.size > 0) return
+    this.isTold = false
+    this.logger.info(`${this.lifecycle}: cluster ${this.cluster} is watched again`)
+  }
+
+  failed(kind: string, error: unknown): void {
+    const message = error instanceof Error ? error.message : String(error)
+    const then = 'documents that wait for it go on at the end of their pauses'
+    if (error instanceof KubernetesError) {
+      if (this.refused.has(kind)) return
+      this.refused.add(kind)
+      this.logger.warn(`${this.lifecycle}: ${kind} of cluster ${this.cluster} is not watched, ${then}: ${message}`)
+      return
+    }
+    const failures = (this.failing.get(kind) ?? 0) + 1
+    this.failing.set(kind, failures)
+    if (this.isTold || failures < PATIENCE) return
+    this.isTold = true
+    this.logger.warn(`${this.lifecycle}: cluster ${this.cluster} is not watched, ${then}: ${message}`)
+  }
+}

@@ -1,0 +1,164 @@
+import { Unavailable } from '../../phases/index.js'
+import { type Clock, sleep } from '../../time/index.js'
+import { errorOf } from '../answers.js'
+import type { Cluster } from '../cluster.js'
+import { KubernetesError } from '../errors.js'
+import type { KindRef, KubernetesObject } from '../objects.js'
+import { eventsOf, SilentStream } from './event-stream.js'
+import type { Change, Verdicts } from './verdicts.js'
+
+const PAGE = 500
+const FIRST_PAUSE_MS = 250
+/** A stream that ends sooner is no success: one that always does would be opened again without a pause. */
+const LEAST_STREAM_MS = 1_000
+/** The server ends a stream after so long; the next one goes on where it ended. Between these, so that not all end together. */
+const STREAM_SECONDS = [240, 360] as const
+
+/** What one watch listens to. */
+export interface KindWatchOptions {
+  readonly cluster: Cluster
+  readonly kind: KindRef
+  /** Undefined: all. */
+  readonly namespace: string | undefined
+  /** A label selector. Undefined: all. */
+  readonly labels: string | undefined
+  readonly verdicts: Pick<Verdicts, 'saw' | 'lost' | 'beginList' | 'endList'>
+  /** A server with bookmarks says something every minute. */
+  readonly silenceMs: number
+  /** The longest pause after failures; at once where the server refuses: somebody has to change a Role, or install a definition. */
+  readonly longestPauseMs: number
+  readonly clock: Clock
+  readonly random: () => number
+  /** Told of what changed, all at once that came together. */
+  readonly onChanges: (changes: readonly Change[]) => void
+  /** Told of each beginning to hear, and of each failure. */
+  readonly onHearing: (hearing: { heard: true } | { heard: false; error: unknown }) => void
+}
+
+/**
+ * One list-watch, until its signal aborts: a list in pages, then the stream from there on. A stream that ends is opened again
+ * where it ended; with 410 (the server no longer knows that point) it begins with a list anew, and what has changed meanwhile is
+ * told then. After failures it pauses, for 0.25 s and then twice as long each time.
+ */
+export class KindWatch {
+  private pauseMs = FIRST_PAUSE_MS
+
+  /** @param resourceVersion from where on; undefined: from a list */
+  constructor(
+    private readonly options: KindWatchOptions,
+    private resourceVersion?: string,
+  ) {}
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, random, longestPauseMs, onHearing } = this.options
+    while (!signal.aborted) {
+      const startedMs = clock.monotonicMs()
+      let error: unknown
+      try {
+        if (this.resourceVersion === undefined) await this.list(signal)
+        await this.follow(signal)
+      } catch (caught) {
+        error = caught
+      }
+      if (signal.aborted) return
+      const isGone = (error as { status?: unknown } | undefined)?.status === GONE
+      if (isGone) this.resourceVersion = undefined
+      const lasted = clock.monotonicMs() - startedMs >= LEAST_STREAM_MS
+      // The server's own end, a silence, a point that it has forgotten: no failure, if that is not all that ever comes.
+      if (lasted && (error === undefined || isGone || error instanceof SilentStream)) continue
+      if (error !== undefined && !isGone) onHearing({ heard: false, error })
+      const isRefused = error instanceof KubernetesError && !isGone
+      const pauseMs = (isRefused ? longestPauseMs : this.pauseMs) * (0.75 + random() / 2)
+      const askedMs = error instanceof Unavailable ? (error.retryAfterMs ?? 0) : 0
+      await sleep(Math.max(pauseMs, askedMs), { signal, unref: true })
+      this.pauseMs = Math.min(longestPauseMs, this.pauseMs * 2)
+    }
+  }
+
+  private async list(signal: AbortSignal): Promise<void> {
+    const { verdicts, onChanges } = this.options
+    verdicts.beginList()
+    let next: string | undefined
+    let resourceVersion: string | undefined
+    do {
+      const page = await this.page(next, signal)
+      onChanges(page.items.map((item) => verdicts.saw(item)).filter((change) => change !== undefined))
+      resourceVersion = page.metadata.resourceVersion
+      next = page.metadata.continue
+    } while (next)
+    onChanges(verdicts.endList(resourceVersion))
+    this.resourceVersion = resourceVersion
+  }
+
+  private async page(next: string | undefined, signal: AbortSignal): Promise<Page> {
+    const { cluster, kind, namespace, labels } = this.options
+    const query = { labelSelector: labels, limit: PAGE, continue: next }
+    const call = { verb: 'list', kind, namespace, signal, http: { method: 'GET', query } } as const
+    const answer = await cluster.answerTo(call)
+    if (answer.status !== 200) throw errorOf(await cluster.requestOf(call), answer)
+    const { metadata, items } = JSON.parse(answer.text) as Page
+    // Items of a list leave out what they are.
+    return { metadata, items: (items ?? []).map((item) => ({ ...item, ...kind })) }
+  }
+
+  private async follow(signal: AbortSignal): Promise<void> {
+    const { cluster, kind, namespace, labels, random, silenceMs, onHearing, onChanges } = this.options
+    const { resourceVersion } = this
+    const [least, most] = STREAM_SECONDS
+    const timeoutSeconds = Math.round(least + random() * (most - least))
+    // Its own, so that nothing of a stream that has ended stays with the signal of a replica's whole life.
+    const over = new AbortController()
+    const stop = () => over.abort(signal.reason)
+    signal.addEventListener('abort', stop, { once: true })
+    try {
+      const options = { namespace, labels, resourceVersion, timeoutSeconds, signal: over.signal }
+      const stream = await cluster.watchStream(kind, options)
+      onHearing({ heard: true })
+      for await (const events of eventsOf(stream, silenceMs)) {
+        this.pauseMs = FIRST_PAUSE_MS
+        const changes: Change[] = []
+        try {
+          for (const event of events) changes.push(...this.take(event))
+        } finally {
+          if (changes.length > 0) onChanges(changes)
+        }
+      }
+    } finally {
+      signal.removeEventListener('abort', stop)
+      over.abort()
+    }
+  }
+
+  /** @throws the error that the server says in the stream */
+  private take({ type, object }: { type: string; object: KubernetesObject }): Change[] {
+    const { verdicts, kind } = this.options
+    if (type === 'ERROR') throw new StreamError(object as unknown as StatusObject)
+    this.resourceVersion = object.metadata.resourceVersion ?? this.resourceVersion
+    if (type === 'BOOKMARK') return []
+    const whole = { ...object, ...kind }
+    const change = type === 'DELETED' ? verdicts.lost(whole) : verdicts.saw(whole)
+    return change ? [change] : []
+  }
+}
+
+interface Page {
+  readonly metadata: { readonly resourceVersion?: string; readonly continue?: string }
+  readonly items: readonly KubernetesObject[]
+}
+
+interface StatusObject {
+  readonly code?: number
+  readonly message?: string
+}
+
+const GONE = 410
+
+/** The server ends a stream with a Status. */
+class StreamError extends Error {
+  override readonly name = 'StreamError'
+  readonly status: number | undefined
+  constructor({ code, message }: StatusObject) {
+    super(message ?? 'the server ended the stream with an error')
+    this.status = code
+  }
+}
