@@ -1,26 +1,39 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
+import { INSTANCE_COLLECTION } from '../instance/index.js'
+import { DomainStore } from '../runtime-domain/index.js'
 import { COLLECTIONS } from './documents.js'
 
 /** The index by which children are looked up. Queries name it: with two that could serve, the planner may choose the worse. */
 export const BY_GATEWAY = { gatewayId: 1 } as const
 export const BY_ID = { _id: 1 } as const
 
-type Kind = keyof typeof COLLECTIONS
+const KINDS = { ...COLLECTIONS, instance: INSTANCE_COLLECTION } as const
+
+type Kind = keyof typeof KINDS
 
 /** Kinds whose documents belong to a gateway. */
 export type ChildKind = Exclude<Kind, 'gateway'>
 
-const CHILD_KINDS = Object.keys(COLLECTIONS).filter((kind) => kind !== 'gateway') as ChildKind[]
+export const collectionOf = (kind: Kind): string => KINDS[kind]
 
 /** The collections of one database, durable writes and reads from the primary, with the indexes of this task kind. */
 export class Collections {
+  private readonly children: readonly ChildKind[]
   private ready: Promise<void> | undefined
 
-  constructor(readonly db: Db) {}
+  /** @param withInstances whether gateways have instances: without regions there is no such collection */
+  constructor(
+    readonly db: Db,
+    withInstances = false,
+  ) {
+    this.children = (Object.keys(KINDS) as Kind[]).filter(
+      (kind) => kind !== 'gateway' && (withInstances || kind !== 'instance'),
+    ) as ChildKind[]
+  }
 
   of(kind: Kind): Collection<Document> {
-    return protocolCollection(this.db, COLLECTIONS[kind])
+    return protocolCollection(this.db, KINDS[kind])
   }
 
   /** Creates the indexes, once for each process; a failure is thrown, and the next call tries again. */
@@ -33,10 +46,7 @@ export class Collections {
   }
 
   private async createIndexes(): Promise<void> {
-    for (const kind of CHILD_KINDS) await this.of(kind).createIndex(BY_GATEWAY)
-    await this.of('runtimeDomain').createIndex(
-      { reservedHost: 1 },
-      { unique: true, partialFilterExpression: { reservedHost: { $type: 'string' } } },
-    )
+    for (const kind of this.children) await this.of(kind).createIndex(BY_GATEWAY)
+    await new DomainStore(this.db).ensureIndexes()
   }
 }

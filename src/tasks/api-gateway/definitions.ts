@@ -1,6 +1,7 @@
 import { type Lifecycle, type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
 import type { Duration } from '../../time/index.js'
-import { type ApiGateway, COLLECTIONS, type GatewayDatabase, type RuntimeDomain } from './documents.js'
+import { runtimeDomainDefinition } from '../runtime-domain/index.js'
+import { type ApiGateway, COLLECTIONS, type GatewayDatabase } from './documents.js'
 
 /** Settings of the three lifecycles, the same for each. Defaults are those of every lifecycle. */
 export interface ApiGatewaySettings extends Omit<LifecycleSettingsSpec, 'fields'> {
@@ -26,38 +27,30 @@ function defineGateway({ keepFor = DEFAULT_KEEP_FOR, ...settings }: ApiGatewaySe
     },
     rules: [
       { when: 'Running', from: ['Created', 'Stopped'], goTo: 'Starting' },
-      { when: 'Stopped', from: ['Created', 'Started'], goTo: 'Stopping' },
+      // Also one that can't be started, as its instance or its domain isn't: it would wait for them, and couldn't be stopped.
+      { when: 'Stopped', from: ['Created', 'Starting', 'Started'], goTo: 'Stopping' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },
     ],
     ...settings,
   })
 }
 
-/** The phases and rule of both children. Creating may go to Deleting: when the gateway that made it is gone. */
-const CHILD = {
-  phases: {
-    Creating: { next: ['Created', 'Deleting'] },
-    Created: { rest: true },
-    Deleting: { next: ['Deleted'] },
-    Deleted: { final: true },
-  },
-  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
-} as const
-
 function defineRuntimeDomain({ keepFor: _, ...settings }: ApiGatewaySettings) {
-  return lifecycleOf<RuntimeDomain>().define({
-    name: 'runtime-domain',
-    collection: COLLECTIONS.runtimeDomain,
-    ...CHILD,
-    ...settings,
-  })
+  return runtimeDomainDefinition(settings)
 }
 
 function defineGatewayDatabase({ keepFor: _, ...settings }: ApiGatewaySettings) {
   return lifecycleOf<GatewayDatabase>().define({
     name: 'gateway-database',
     collection: COLLECTIONS.gatewayDatabase,
-    ...CHILD,
+    phases: {
+      // To Deleting when the gateway that made it is gone.
+      Creating: { next: ['Created', 'Deleting'] },
+      Created: { rest: true },
+      Deleting: { next: ['Deleted'] },
+      Deleted: { final: true },
+    },
+    rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
     ...settings,
   })
 }

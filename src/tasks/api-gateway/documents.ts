@@ -1,12 +1,15 @@
-/** The collections of this task kind. */
+import type { Instance } from '../instance/index.js'
+import { DOMAIN_COLLECTIONS } from '../runtime-domain/index.js'
+
+/** The collections of this task kind. Gateways with regions have an instance too. */
 export const COLLECTIONS = {
   gateway: 'ApiGateway',
   trigger: 'CronTrigger',
   function: 'CloudFunction',
   stage: 'Stage',
-  runtimeDomain: 'RuntimeDomain',
+  runtimeDomain: DOMAIN_COLLECTIONS.runtimeDomain,
   gatewayDatabase: 'GatewayDatabase',
-  route: 'Route',
+  route: DOMAIN_COLLECTIONS.route,
 } as const
 
 /** What a gateway's owner wants. Without one it rests in Created. */
@@ -37,10 +40,29 @@ export interface ApiGateway extends LifecycleFields {
   readonly name?: string
   /** Its whole host name, instead of `<name>.<base domain>`. */
   readonly customDomain?: string
+  /** With regions: the `_id` of its Region. Where it has been placed it stays. */
+  readonly region?: string
+  /** With regions: what its instance runs, over what the lifecycle's options say. Read once, when the instance is made. */
+  readonly instance?: Partial<GatewayInstance>
+  /** Set by Phaselock while Creating: where its instance and domains are. */
+  readonly placed?: GatewayPlacement | null
   /** Set when Created: the name of its own MongoDB database. */
   readonly database?: string
   /** Set when Created: the host name of its runtime domain. */
   readonly host?: string
+}
+
+/** What an owner may say about the instance of a gateway. Domains send their requests to the first of its ports. */
+export type GatewayInstance = Pick<
+  Instance,
+  'image' | 'command' | 'args' | 'env' | 'resources' | 'imagePullSecrets' | 'replicas' | 'ports' | 'readiness'
+>
+
+export interface GatewayPlacement {
+  readonly region: string
+  readonly namespace: string
+  /** Whether the namespace was made for this gateway, and goes with it. */
+  readonly ownNamespace: boolean
 }
 
 /** Calls a function by the clock while `active`; written by the gateway's owner, without `active` it is suspended. */
@@ -63,17 +85,6 @@ export interface Stage extends ChildFields {
   readonly createdAt?: Date
 }
 
-/** A host name of a gateway; a lifecycle of its own. Owners may add more than the one that a gateway makes. */
-export interface RuntimeDomain extends ChildFields, LifecycleFields {
-  readonly _id: unknown
-  readonly state?: 'Deleted'
-  /** The `_id` of the gateway that made it; a domain inserted by hand has none. */
-  readonly gateway?: unknown
-  readonly host: string
-  /** Unique over all runtime domains: who has it may write the host's routing record. */
-  readonly reservedHost?: string | null
-}
-
 /** A gateway's own MongoDB database; a lifecycle of its own. Its `_id` is the gatewayId, which it so reserves. */
 export interface GatewayDatabase extends ChildFields, LifecycleFields {
   readonly _id: unknown
@@ -81,15 +92,4 @@ export interface GatewayDatabase extends ChildFields, LifecycleFields {
   readonly gateway?: unknown
   /** Set when Created: the database's name. */
   readonly database?: string
-}
-
-/** The routing record that a gateway process reads: requests for this host go to that gateway, while active. */
-export interface Route extends ChildFields {
-  /** The host name. */
-  readonly _id: string
-  readonly active: boolean
-  /** The `_id` of its runtime domain. */
-  readonly domainId: unknown
-  /** The fence of the runtime domain's step that wrote it. */
-  readonly domainFence: number
 }

@@ -1,11 +1,10 @@
 import { type Db, type Document, MongoServerError } from 'mongodb'
 import { idKey } from '../../lock/index.js'
-import type { Handler } from '../../phases/index.js'
+import { type Handler, Holder } from '../../phases/index.js'
+import { databaseNameFor, idText } from '../names.js'
 import type { Collections } from './collections.js'
 import type { GatewayDatabase } from './documents.js'
-import { Holder } from './holder.js'
-import { databaseNameFor, idText } from './names.js'
-import { isOrphan } from './parent.js'
+import { isOrphan } from './gateways.js'
 
 /** The first collection of a gateway's database, and the one document in it: whose database it is. */
 const FIRST_COLLECTION = 'Gateway'

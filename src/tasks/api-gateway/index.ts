@@ -5,15 +5,13 @@ export {
   COLLECTIONS,
   type CronTrigger,
   type GatewayDatabase,
+  type GatewayInstance,
+  type GatewayPlacement,
   type GatewayState,
-  type Route,
-  type RuntimeDomain,
   type Stage,
 } from './documents.js'
 export {
   type ApiGatewayLifecycles,
   type ApiGatewayOptions,
   apiGatewayLifecycles,
-  type WrapHandler,
 } from './lifecycles.js'
-export { databaseNameFor, InvalidHostName } from './names.js'

@@ -1,20 +1,31 @@
 import type { Db } from 'mongodb'
-import { type AnyHandler, BoundLifecycle, type RunnableLifecycle } from '../../phases/index.js'
+import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
+import type { BoundLifecycle, RunnableLifecycle } from '../../phases/index.js'
+import { type InstanceLifecycles, instanceLifecycles } from '../instance/index.js'
+import { parseHostName } from '../names.js'
+import { runtimeDomainLifecycles } from '../runtime-domain/index.js'
+import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { Collections } from './collections.js'
 import { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
+import type { GatewayInstance } from './documents.js'
 import { creating, deleting, starting, stopping } from './gateway/index.js'
 import { databaseCreating, databaseDeleting } from './gateway-database.js'
-import { parseHostName } from './names.js'
-import { domainCreating, domainDeleting } from './runtime-domain.js'
-
-/** Puts something around a handler: a ledger, a failure, a delay. It gets the handler and returns the one to run. */
-export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
+import { gatewaysOf, isOrphan } from './gateways.js'
 
 export interface ApiGatewayOptions extends ApiGatewaySettings {
   /** The database of the lifecycles' documents; gateways' own databases are made on the same server. */
   readonly db: Db
   /** What the host names of gateways without a domain of their own end with. Default `localhost`. */
   readonly baseDomain?: string | undefined
+  /**
+   * Where gateways have an instance, and their domains a Certificate and an Ingress (docs/regions.md). Default: nowhere; a gateway then has its
+   * database, its stage and its routes.
+   */
+  readonly regions?: RegionSource | undefined
+  /** What the instances of gateways run unless a gateway's own `instance` says otherwise. */
+  readonly instance?: Partial<GatewayInstance> | undefined
+  /** With regions: whether children go on at once when the cluster has news of them, by watches on each replica. Default true. */
+  readonly watch?: boolean | undefined
   readonly wrap?: WrapHandler | undefined
 }
 
@@ -24,7 +35,9 @@ export interface ApiGatewayLifecycles {
   readonly gateway: Bound<ApiGatewayDefinitions['gateway']>
   readonly runtimeDomain: Bound<ApiGatewayDefinitions['runtimeDomain']>
   readonly gatewayDatabase: Bound<ApiGatewayDefinitions['gatewayDatabase']>
-  /** What a replica runs: `new Replica({ db, lifecycles: all })`. A gateway needs all three. */
+  /** With regions. */
+  readonly instance: InstanceLifecycles['instance'] | undefined
+  /** What a replica runs: `new Replica({ db, lifecycles: all })`. A gateway needs all of them. */
   readonly all: readonly RunnableLifecycle[]
 }
 
@@ -33,32 +46,39 @@ export interface ApiGatewayLifecycles {
  * @throws InvalidLifecycle for unknown settings and those out of range; InvalidHostName for a base domain that is none
  */
 export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLifecycles {
-  const { db, baseDomain = 'localhost', wrap = (_lifecycle, _phase, handler) => handler, ...settings } = options
+  const { db, baseDomain = 'localhost', regions, instance: instanceDefaults = {}, watch, wrap, ...settings } = options
+  const { keepFor: _, ...childSettings } = settings
   const definitions = apiGatewayDefinitions(settings)
-  const collections = new Collections(db)
-  const wrapped = <Doc, G>(bound: BoundLifecycle<Doc, G>): BoundLifecycle<Doc, G> => {
-    const handlers = Object.entries(bound.handlers).map(([phase, handler]) => [phase, wrap(bound.name, phase, handler)])
-    return new BoundLifecycle<Doc, G>(bound.model, Object.fromEntries(handlers)).attach(db)
-  }
+  const collections = new Collections(db, regions !== undefined)
+  const wrapped = <Doc, G>(bound: BoundLifecycle<Doc, G>) => wrapHandlers(bound, wrap).attach(db)
   const gateway = wrapped(
     definitions.gateway.handle({
-      Creating: creating(collections, parseHostName(baseDomain)),
-      Starting: starting(collections),
-      Stopping: stopping(collections),
-      Deleting: deleting(collections),
+      Creating: creating(collections, { baseDomain: parseHostName(baseDomain), regions, instance: instanceDefaults }),
+      Starting: starting(collections, regions),
+      Stopping: stopping(collections, regions),
+      Deleting: deleting(collections, regions),
     }),
   )
-  const runtimeDomain = wrapped(
-    definitions.runtimeDomain.handle({
-      Creating: domainCreating(collections),
-      Deleting: domainDeleting(collections),
-    }),
-  )
+  for (const work of regions ? regionWorks(regions, []) : []) gateway.runAlongside(work)
+  const { runtimeDomain } = runtimeDomainLifecycles({
+    ...childSettings,
+    db,
+    regions,
+    gateways: gatewaysOf(collections),
+    watch,
+    wrap,
+  })
   const gatewayDatabase = wrapped(
     definitions.gatewayDatabase.handle({
       Creating: databaseCreating(collections),
       Deleting: databaseDeleting(collections),
     }),
   )
-  return { gateway, runtimeDomain, gatewayDatabase, all: [gateway, runtimeDomain, gatewayDatabase] }
+  const instance = regions && instanceOf({ ...childSettings, db, regions, watch, wrap }, collections)
+  const all = [gateway, runtimeDomain, gatewayDatabase, ...(instance ? [instance] : [])]
+  return { gateway, runtimeDomain, gatewayDatabase, instance, all }
+}
+
+function instanceOf(options: Parameters<typeof instanceLifecycles>[0], collections: Collections) {
+  return instanceLifecycles({ ...options, keepFor: '0s', isOrphan: (doc) => isOrphan(collections, doc) }).instance
 }

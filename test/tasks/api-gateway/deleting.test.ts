@@ -137,8 +137,8 @@ describe('deleting a gateway', () => {
     await world.until(async () =>
       expect(await world.gateway(id)).toMatchObject({ phase, progress: { waitingFor: 'its time' } }),
     )
-    // What another state calls for waits until it wakes; Deleted doesn't.
-    await world.want(id, phase === 'Starting' ? 'Stopped' : 'Running')
+    // Running waits until a Stopping has ended; Deleted doesn't.
+    await world.want(id, 'Running')
     await replica.runOnce()
     expect(await world.gateway(id)).toMatchObject({ phase })
     await world.want(id, 'Deleted')

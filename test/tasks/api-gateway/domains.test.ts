@@ -72,6 +72,21 @@ describe('runtime domains', () => {
     expect(await world.children(stopped)).toEqual(NOTHING)
   })
 
+  test('another host name by one plain write: reservation and route move, and stay active', async () => {
+    world.replica()
+    const id = await world.insert({ state: 'Running', customDomain: 'old.example' })
+    await world.untilPhase(id, 'Started')
+    await world
+      .collection('runtimeDomain')
+      .updateOne({ _id: id as never }, { $set: { host: 'New.example', state: 'Updating' } })
+    await world.until(async () =>
+      expect(await domain(id)).toMatchObject({ phase: 'Created', state: 'Running', reservedHost: 'new.example' }),
+    )
+    expect(await world.collection('route').find().toArray()).toMatchObject([{ _id: 'new.example', active: true }])
+    const next = await world.insert({ customDomain: 'old.example' })
+    await world.untilPhase(next, 'Created')
+  })
+
   test('a domain told to go takes its route and reservation with it; its gateway goes on', async () => {
     world.replica()
     const id = await world.insert({ state: 'Running' })

@@ -1,14 +1,17 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Replica } from '../../../src/index.js'
+import { NoLongerHeld } from '../../../src/phases/index.js'
 import { Collections } from '../../../src/tasks/api-gateway/collections.js'
 import { HeldGateway } from '../../../src/tasks/api-gateway/gateway/held-gateway.js'
-import { NoLongerHeld } from '../../../src/tasks/api-gateway/holder.js'
 import { COLLECTIONS, type WrapHandler } from '../../../src/tasks/index.js'
 import type { Duration } from '../../../src/time/index.js'
 import { eventually } from '../../support/database.js'
 import { gate, type Id, NOTHING, useWorld, type World } from './world.js'
 
 type Kind = keyof typeof COLLECTIONS
+
+/** So long that the late one renews nothing meanwhile: that would bring back a lease which the test lets expire. */
+const LOCK_TIMEOUT = '10m'
 
 /** A replica whose named step, once, begins late: after its document has been taken away. */
 function lateReplica(
@@ -27,7 +30,7 @@ function lateReplica(
     await go.opened
     return handler(doc, step).finally(ended.open)
   }
-  const replica = world.replica({ keepFor, wrap })
+  const replica = world.replica({ keepFor, wrap, lockTimeout: LOCK_TIMEOUT })
   const late = {
     replica,
     arrived: arrived.opened,
@@ -64,7 +67,7 @@ describe('a step that goes on after its gateway was taken from it', () => {
   test.each([undefined, 'stage', 'domain'])('creates nothing any more (Creating, %s)', async (step) => {
     // Its document is kept: that it is there must not be enough.
     const late = lateReplica(world, { lifecycle: 'api-gateway', phase: 'Creating', step }, '1h')
-    const other = world.replica({ keepFor: '1h' })
+    const other = world.replica({ keepFor: '1h', lockTimeout: LOCK_TIMEOUT })
     const id = await world.insert()
     await untilArrived(late)
     await world.want(id, 'Deleted')
@@ -84,7 +87,7 @@ describe('a step that goes on after its gateway was taken from it', () => {
   ])('creates nothing any more (%s, %s)', async (lifecycle, step) => {
     const kind = lifecycle === 'runtime-domain' ? 'runtimeDomain' : 'gatewayDatabase'
     const late = lateReplica(world, { lifecycle, phase: 'Creating', step })
-    const other = world.replica({ keepFor: '0s' })
+    const other = world.replica({ keepFor: '0s', lockTimeout: LOCK_TIMEOUT })
     const id = await world.insert()
     await untilArrived(late)
     await world.want(id, 'Deleted')
@@ -99,7 +102,7 @@ describe('a step that goes on after its gateway was taken from it', () => {
 
   test('doesn’t suspend the triggers and routes of a gateway that was started again', async () => {
     const late = lateReplica(world, { lifecycle: 'api-gateway', phase: 'Stopping', step: undefined })
-    const other = world.replica({ keepFor: '0s' })
+    const other = world.replica({ keepFor: '0s', lockTimeout: LOCK_TIMEOUT })
     const id = await world.insert({ state: 'Running' })
     await world.addChildren(id)
     await world.untilPhase(id, 'Started', [other])
@@ -118,7 +121,7 @@ describe('a step that goes on after its gateway was taken from it', () => {
     'takes nothing from a new gateway of the same id (Deleting, %s)',
     async (step) => {
       const late = lateReplica(world, { lifecycle: 'api-gateway', phase: 'Deleting', step })
-      const other = world.replica({ keepFor: '0s' })
+      const other = world.replica({ keepFor: '0s', lockTimeout: LOCK_TIMEOUT })
       const id = await world.insert()
       await world.addChildren(id)
       await world.untilPhase(id, 'Created', [other])
@@ -141,7 +144,7 @@ describe('a step that goes on after its gateway was taken from it', () => {
 
   test('doesn’t drop the database of a new gateway of the same id', async () => {
     const late = lateReplica(world, { lifecycle: 'gateway-database', phase: 'Deleting', step: undefined })
-    const other = world.replica({ keepFor: '0s' })
+    const other = world.replica({ keepFor: '0s', lockTimeout: LOCK_TIMEOUT })
     const id = await world.insert()
     await world.untilPhase(id, 'Created', [other])
     await world.want(id, 'Deleted')
@@ -156,7 +159,7 @@ describe('a step that goes on after its gateway was taken from it', () => {
 
   test('doesn’t remove the route of a new gateway of the same id', async () => {
     const late = lateReplica(world, { lifecycle: 'runtime-domain', phase: 'Deleting', step: undefined })
-    const other = world.replica({ keepFor: '0s' })
+    const other = world.replica({ keepFor: '0s', lockTimeout: LOCK_TIMEOUT })
     const id = await world.insert()
     await world.untilPhase(id, 'Created', [other])
     await world.want(id, 'Deleted')

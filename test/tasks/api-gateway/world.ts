@@ -71,7 +71,7 @@ export class World {
         for (const replica of replicas) await replica.runOnce()
         await check()
       },
-      { timeoutMs: 60_000 },
+      { timeoutMs: 120_000 },
     )
   }
 

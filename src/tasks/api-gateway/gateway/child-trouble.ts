@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
 import { PARKED_AT } from '../../../lock/index.js'
-import { idText } from '../names.js'
+import { idText } from '../../names.js'
 
 /** Why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
 export type ChildTrouble = string
@@ -8,7 +8,8 @@ export type ChildTrouble = string
 /** Says where a child with a lifecycle is, and what it last failed of. */
 export function troubleOf(collection: string, child: Document): ChildTrouble {
   const name = `${collection} ${idText(child['_id'])}`
-  const message = child['progress']?.error?.message
+  const { progress, stoppedBecause, trouble } = child
+  const message = progress?.error?.message ?? stoppedBecause ?? trouble ?? progress?.waitingFor
   const because = typeof message === 'string' ? `: ${message}` : ''
   const isParked = child['lockedAt'] instanceof Date && child['lockedAt'].getTime() === PARKED_AT.getTime()
   return isParked ? `${name} is parked${because}` : `${name} is in ${String(child['phase'])}${because}`

@@ -1,28 +1,46 @@
+import type { RegionSource } from '../../../kubernetes/index.js'
 import type { Handler } from '../../../phases/index.js'
-import type { Collections } from '../collections.js'
-import { type ApiGateway, COLLECTIONS } from '../documents.js'
-import { databaseNameFor, hostNameFor, idText } from '../names.js'
+import { databaseNameFor, hostNameFor, idText } from '../../names.js'
+import { reservedFor } from '../../runtime-domain/index.js'
+import { type Collections, collectionOf } from '../collections.js'
+import type { ApiGateway, GatewayInstance } from '../documents.js'
 import { troubleOf } from './child-trouble.js'
 import { HeldGateway } from './held-gateway.js'
+import { makeNamespace, place, readingAnswers } from './placing.js'
 
 type Creating = Handler<'Created', ApiGateway>
 type Kind = (gateway: HeldGateway, ...args: Parameters<Creating>) => ReturnType<Creating>
 
 const DEFAULT_STAGE = 'default'
 
-/** Makes a gateway's children, one kind a step, and waits until those with a lifecycle of their own are Created. */
-export function creating(collections: Collections, baseDomain: string): Creating {
+export interface CreatingParts {
+  /** What host names end with where there are no regions. */
+  readonly baseDomain: string
+  readonly regions: RegionSource | undefined
+  /** What an instance runs unless its gateway says otherwise. */
+  readonly instance: Partial<GatewayInstance>
+}
+
+/** Makes a gateway's children, one kind a step, and waits until those with a lifecycle of their own are there. */
+export function creating(collections: Collections, parts: CreatingParts): Creating {
+  const { baseDomain, regions, instance } = parts
   const steps: Readonly<Record<string, Kind>> = {
-    stage: createStage,
+    stage: (gateway, doc, step) => createStage(gateway, doc, step, regions ? 'placement' : 'domain'),
     domain: (gateway, doc, step) => createDomain(baseDomain, gateway, doc, step),
     children: awaitChildren,
+    ...(regions && {
+      placement: (gateway, doc, step) => settlePlacement(regions, gateway, doc, step),
+      namespace: (gateway, doc, step) => createNamespace(regions, gateway, doc, step),
+      instance: (gateway, doc, step) => createInstance(instance, gateway, doc, step),
+      domain: (gateway, doc, step) => createPlacedDomain(regions, gateway, doc, step),
+    }),
   }
-  return async (doc, step) => {
+  return readingAnswers(async (doc, step) => {
     await collections.ensureIndexes()
     const gateway = new HeldGateway(collections, doc, step)
     const kind = steps[step.name ?? ''] ?? createDatabase
     return kind(gateway, doc, step)
-  }
+  })
 }
 
 /** Its document's `_id` is the gatewayId: it comes first and goes last, so nobody else has that gatewayId meanwhile. */
@@ -36,53 +54,110 @@ const createDatabase: Kind = async (gateway, _doc, step) => {
   const owner = await gateway.otherOwner()
   if (owner !== undefined)
     return step.park(`gatewayId ${idText(gateway.gatewayId)} belongs to ApiGateway ${idText(owner)}`)
-  if (typeof creation === 'object') {
-    return step.park(
-      `GatewayDatabase ${idText(gateway.gatewayId)} belongs to the gateway ${idText(creation.belongsTo)}`,
-    )
-  }
+  if (typeof creation === 'object') return step.park(belongsTo('GatewayDatabase', gateway, creation))
   if (creation === 'leaving') return step.wait('the database of an earlier gateway to be gone')
   return step.again({ step: 'stage' })
 }
 
-const createStage: Kind = async (gateway, _doc, step) => {
+async function createStage(
+  gateway: HeldGateway,
+  _doc: Readonly<ApiGateway>,
+  step: Parameters<Creating>[1],
+  next: string,
+): ReturnType<Creating> {
   const { gatewayId } = gateway
   await gateway.create('stage', { _id: { gatewayId, name: DEFAULT_STAGE }, name: DEFAULT_STAGE })
+  return step.again({ step: next })
+}
+
+async function settlePlacement(regions: RegionSource, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Creating> {
+  const placed = doc.placed ?? (await place(regions, gateway, doc))
+  return step.again({ step: placed.ownNamespace ? 'namespace' : 'instance', set: { placed } })
+}
+
+async function createNamespace(regions: RegionSource, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Creating> {
+  if (!doc.placed) return step.again({ step: 'placement' })
+  await makeNamespace(regions, gateway, doc, step)
+  return step.again({ step: 'instance' })
+}
+
+/** It rests until the gateway is started. */
+async function createInstance(
+  defaults: Partial<GatewayInstance>,
+  ...[gateway, doc, step]: Parameters<Kind>
+): ReturnType<Creating> {
+  if (!doc.placed) return step.again({ step: 'placement' })
+  const creation = await gateway.create('instance', {
+    ...defaults,
+    ...doc.instance,
+    _id: gateway.gatewayId,
+    gateway: gateway.id,
+    region: doc.placed.region,
+    state: 'Stopped',
+    phase: 'Stopped',
+  })
+  if (creation === 'leaving') return step.wait('the instance of an earlier gateway to be gone')
+  if (creation !== 'there') return step.park(belongsTo('Instance', gateway, creation))
   return step.again({ step: 'domain' })
 }
 
-async function createDomain(baseDomain: string, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Creating> {
+/** It reserves its name and asks for its certificate at once, and is served when the gateway is started. */
+async function createPlacedDomain(
+  regions: RegionSource,
+  ...[gateway, doc, step]: Parameters<Kind>
+): ReturnType<Creating> {
+  if (!doc.placed) return step.again({ step: 'placement' })
+  const { domain } = (await regions.of(doc.placed.region)).gateway
+  const fields = {
+    host: hostNameFor(gateway.gatewayId, doc.name, domain),
+    ...(doc.customDomain != null && { customDomain: doc.customDomain }),
+    region: doc.placed.region,
+    state: 'Stopped',
+  }
+  return insertDomain(fields, gateway, doc, step)
+}
+
+function createDomain(baseDomain: string, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Creating> {
+  const host = doc.customDomain ?? hostNameFor(gateway.gatewayId, doc.name, baseDomain)
+  return insertDomain({ host }, gateway, doc, step)
+}
+
+async function insertDomain(
+  fields: { readonly host: string },
+  ...[gateway, _doc, step]: Parameters<Kind>
+): ReturnType<Creating> {
   const creation = await gateway.create('runtimeDomain', {
     _id: gateway.gatewayId,
     gateway: gateway.id,
-    host: doc.customDomain ?? hostNameFor(gateway.gatewayId, doc.name, baseDomain),
+    ...fields,
     phase: 'Creating',
   })
   if (creation === 'leaving') return step.wait('the runtime domain of an earlier gateway to be gone')
-  if (creation !== 'there') {
-    const owner = idText(creation.belongsTo)
-    return step.park(`RuntimeDomain ${idText(gateway.gatewayId)} belongs to the gateway ${owner}`)
-  }
+  if (creation !== 'there') return step.park(belongsTo('RuntimeDomain', gateway, creation))
   return step.again({ step: 'children' })
 }
 
-const awaitChildren: Kind = async (gateway, _doc, step) => {
+const belongsTo = (collection: string, gateway: HeldGateway, owner: { readonly belongsTo: unknown }): string =>
+  `${collection} ${idText(gateway.gatewayId)} belongs to the gateway ${idText(owner.belongsTo)}`
+
+/** Those that are as they should be before the gateway is started. */
+const READY: Readonly<Record<'gatewayDatabase' | 'instance' | 'runtimeDomain', readonly string[]>> = {
+  gatewayDatabase: ['Created'],
+  instance: ['Stopped', 'Started'],
+  runtimeDomain: ['Created', 'Stopped'],
+}
+
+const awaitChildren: Kind = async (gateway, doc, step) => {
   const { collections, gatewayId } = gateway
-  const [database, domain] = await Promise.all(
-    (['gatewayDatabase', 'runtimeDomain'] as const).map(async (kind) => ({
-      name: COLLECTIONS[kind],
-      found: await collections.of(kind).findOne({ _id: gatewayId as never }),
-    })),
-  )
-  for (const { name, found } of [database!, domain!]) {
+  const kinds = ['gatewayDatabase', ...(doc.placed ? (['instance'] as const) : []), 'runtimeDomain'] as const
+  const found = await Promise.all(kinds.map((kind) => collections.of(kind).findOne({ _id: gatewayId as never })))
+  for (const [n, kind] of kinds.entries()) {
+    const child = found[n]
     // Somebody removed it: made again.
-    if (!found) return step.again({ step: 'database' })
-    if (found['phase'] !== 'Created') return step.wait(troubleOf(name, found))
+    if (!child) return step.again({ step: 'database' })
+    if (!READY[kind].includes(child['phase'])) return step.wait(troubleOf(collectionOf(kind), child))
   }
-  return step.moveTo('Created', {
-    set: {
-      database: database!.found?.['database'] ?? databaseNameFor(gatewayId),
-      host: domain!.found?.['reservedHost'],
-    },
-  })
+  const database = found[0]?.['database'] ?? databaseNameFor(gatewayId)
+  const host = reservedFor({ reservedHost: found.at(-1)?.['reservedHost'] })
+  return step.moveTo('Created', { set: { database, ...(host !== undefined && { host }) } })
 }

@@ -1,10 +1,8 @@
 import type { Document, Filter } from 'mongodb'
 import { idKey } from '../../../lock/index.js'
-import type { Step } from '../../../phases/index.js'
-import { BY_GATEWAY, BY_ID, type ChildKind, type Collections } from '../collections.js'
+import { Holder, type Step } from '../../../phases/index.js'
+import { BY_GATEWAY, BY_ID, type ChildKind, type Collections, collectionOf } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
-import { COLLECTIONS } from '../documents.js'
-import { Holder } from '../holder.js'
 import { type ChildTrouble, troubleOf } from './child-trouble.js'
 
 const BATCH = 1_000
@@ -50,7 +48,7 @@ export class HeldGateway {
   /** Creates a child unless it is there: at most one for each `_id`, however often it is repeated. */
   async create(kind: ChildKind, child: Document): Promise<Creation> {
     const complete = { ...child, gatewayId: this.gatewayId, gatewayFence: this.holder.fence }
-    await this.holder.insert(complete, { collection: COLLECTIONS[kind] })
+    await this.holder.insert(complete, { collection: collectionOf(kind) })
     const found = await this.collections.of(kind).findOne({ _id: child['_id'] })
     if (!found) throw this.holder.lost()
     if (idKey(found['gatewayId']) !== idKey(this.gatewayId)) return { belongsTo: found['gatewayId'] }
@@ -70,6 +68,21 @@ export class HeldGateway {
     return this.eachBatch(kind, {}, (filter) => this.collections.of(kind).deleteMany(filter, { hint: BY_ID }))
   }
 
+  /**
+   * Tells children with a lifecycle of their own what they are to do, and marks them with this step's fence; their own lifecycle does it. One
+   * that was told to go stays told so, and one that is to take up changes before it runs does that.
+   */
+  tell(kind: ChildKind, state: 'Running' | 'Stopped'): Promise<void> {
+    const kept = state === 'Running' ? ['Updating', 'Restarting', 'Deleted'] : ['Deleted']
+    const told = { $cond: [{ $in: ['$state', kept] }, '$state', state] }
+    const notYetWritten = { gatewayFence: { $not: { $gte: this.holder.fence } } }
+    return this.eachBatch(kind, notYetWritten, (filter) =>
+      this.collections
+        .of(kind)
+        .updateMany(filter, [{ $set: { state: told, gatewayFence: this.holder.fence } }], { hint: BY_ID }),
+    )
+  }
+
   /** Tells children with a lifecycle of their own that they are to go; their own lifecycle does it. */
   tellToGo(kind: ChildKind): Promise<void> {
     const told = { $set: { state: 'Deleted' } }
@@ -79,11 +92,14 @@ export class HeldGateway {
   }
 
   /** What keeps a child of a kind from being gone; undefined when all are. */
-  async remaining(kind: ChildKind): Promise<ChildTrouble | undefined> {
-    const child = await this.collections
-      .of(kind)
-      .findOne({ ...this.own(), phase: { $ne: 'Deleted' } }, { hint: BY_GATEWAY })
-    return child ? troubleOf(COLLECTIONS[kind], child) : undefined
+  remaining(kind: ChildKind): Promise<ChildTrouble | undefined> {
+    return this.unlike(kind, { phase: { $ne: 'Deleted' } })
+  }
+
+  /** A child of a kind that is not yet as it should be, and why; undefined when there is none. */
+  async unlike(kind: ChildKind, which: Filter<Document>): Promise<ChildTrouble | undefined> {
+    const child = await this.collections.of(kind).findOne({ ...this.own(), ...which }, { hint: BY_GATEWAY })
+    return child ? troubleOf(collectionOf(kind), child) : undefined
   }
 
   /** Whether a child of a kind is there; one that its own lifecycle has ended doesn't count. */

@@ -1,25 +1,105 @@
+import type { RegionSource } from '../../../kubernetes/index.js'
+import { PARKED_AT } from '../../../lock/index.js'
 import type { Handler } from '../../../phases/index.js'
 import type { Collections } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
+import { troubleOf } from './child-trouble.js'
 import { HeldGateway } from './held-gateway.js'
+import { isPlaced } from './placing.js'
 
-/** Starting: domains routed, then triggers resumed. Each child is marked with the step's fence, so no late step undoes it. */
-export const starting = (collections: Collections): Handler<'Started', ApiGateway> =>
-  routing(collections, true, 'Started')
+type Kind<P extends string> = (
+  gateway: HeldGateway,
+  ...args: Parameters<Handler<P, ApiGateway>>
+) => ReturnType<Handler<P, ApiGateway>>
 
-/** Stopping: domains no longer routed, then triggers suspended. */
-export const stopping = (collections: Collections): Handler<'Stopped', ApiGateway> =>
-  routing(collections, false, 'Stopped')
-
-function routing<P extends string>(collections: Collections, active: boolean, phase: P): Handler<P, ApiGateway> {
+/**
+ * Starting: the instance and the domains in its region, where it has one; then domains routed, then triggers resumed. Each child is marked
+ * with the step's fence, so no late step undoes it.
+ */
+export function starting(collections: Collections, regions: RegionSource | undefined): Handler<'Started', ApiGateway> {
+  const steps: Readonly<Record<string, Kind<'Started'>>> = {
+    'instance started': awaitInstance,
+    domains: async (gateway, _doc, step) => {
+      await gateway.tell('runtimeDomain', 'Running')
+      return step.again({ step: 'domain served' })
+    },
+    'domain served': awaitDomain,
+  }
   return async (doc, step) => {
     await collections.ensureIndexes()
     const gateway = new HeldGateway(collections, doc, step)
-    if (step.name !== 'triggers') {
-      await gateway.write('route', { active })
-      return step.again({ step: 'triggers' })
+    switch (step.name) {
+      case 'triggers':
+        await gateway.write('trigger', { active: true })
+        return step.moveTo('Started')
+      case 'routes':
+        return setRoutes(gateway, true, step)
     }
-    await gateway.write('trigger', { active })
-    return step.moveTo(phase)
+    if (!isPlaced(doc, regions)) return setRoutes(gateway, true, step)
+    const kind = steps[step.name ?? '']
+    if (kind) return kind(gateway, doc, step)
+    await gateway.tell('instance', 'Running')
+    return step.again({ step: 'instance started' })
   }
+}
+
+/** Stopping: domains no longer routed, then triggers suspended; then, in its region, the domains, then the instance stopped. */
+export function stopping(collections: Collections, regions: RegionSource | undefined): Handler<'Stopped', ApiGateway> {
+  const steps: Readonly<Record<string, Kind<'Stopped'>>> = {
+    domains: stopDomains,
+    instance: stopInstance,
+  }
+  return async (doc, step) => {
+    await collections.ensureIndexes()
+    const gateway = new HeldGateway(collections, doc, step)
+    if (step.name === 'triggers') {
+      await gateway.write('trigger', { active: false })
+      return isPlaced(doc, regions) ? step.again({ step: 'domains' }) : step.moveTo('Stopped')
+    }
+    const kind = steps[step.name ?? '']
+    return kind ? kind(gateway, doc, step) : setRoutes(gateway, false, step)
+  }
+}
+
+async function setRoutes<P extends string>(
+  gateway: HeldGateway,
+  active: boolean,
+  step: Parameters<Kind<P>>[2],
+): ReturnType<Handler<P, ApiGateway>> {
+  await gateway.write('route', { active })
+  return step.again({ step: 'triggers' })
+}
+
+/** An instance that couldn't be started is not started again by itself: what it says has to be mended first. */
+const awaitInstance: Kind<'Started'> = async (gateway, _doc, step) => {
+  const instance = await gateway.collections.of('instance').findOne({ _id: gateway.gatewayId as never })
+  if (!instance)
+    return step.park('expected its Instance to be there, it was removed: delete the gateway and make it anew')
+  if (instance['phase'] === 'Started') return step.again({ step: 'domains' })
+  return step.wait(troubleOf('Instance', instance))
+}
+
+/** Only for its own: a domain that was added later and waits for its certificate keeps nobody else waiting. */
+const awaitDomain: Kind<'Started'> = async (gateway, _doc, step) => {
+  const own = await gateway.collections.of('runtimeDomain').findOne({ _id: gateway.gatewayId as never })
+  if (own?.['phase'] === 'Stopped' && own['state'] !== 'Running') return step.again({ step: 'domains' })
+  // Its owner may have removed it, and have others.
+  if (!own || ['Created', 'Deleting', 'Deleted'].includes(own['phase'])) return step.again({ step: 'routes' })
+  return step.wait(troubleOf('RuntimeDomain', own))
+}
+
+const stopDomains: Kind<'Stopped'> = async (gateway, _doc, step) => {
+  await gateway.tell('runtimeDomain', 'Stopped')
+  const served = { $or: [{ phase: { $in: ['Created', 'Updating', 'Stopping'] } }, BEING_CREATED] }
+  const trouble = await gateway.unlike('runtimeDomain', served)
+  return trouble === undefined ? step.again({ step: 'instance' }) : step.wait(trouble)
+}
+
+/** One that is parked before it was served keeps nothing from stopping. */
+const BEING_CREATED = { phase: 'Creating', lockedAt: { $ne: PARKED_AT } }
+
+const stopInstance: Kind<'Stopped'> = async (gateway, _doc, step) => {
+  await gateway.tell('instance', 'Stopped')
+  const trouble = await gateway.unlike('instance', { phase: { $nin: ['Stopped', 'Deleted'] } })
+  return trouble === undefined ? step.moveTo('Stopped') : step.wait(trouble)
 }

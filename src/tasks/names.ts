@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { BSON } from 'mongodb'
-import { idKey } from '../../lock/index.js'
+import { idKey } from '../lock/index.js'
 
 const HASH_LENGTH = 16
 const LABEL_LENGTH = 63
@@ -54,6 +54,17 @@ export function hostNameFor(gatewayId: unknown, name: unknown, baseDomain: strin
 const isNamed = (source: unknown, name: unknown): source is string =>
   typeof name === 'string' && typeof source === 'string'
 
+/**
+ * The name of an object in Kubernetes for this id: the prefix and the id where that is a legal label (lower case letters, digits and inner
+ * hyphens, at most 63 characters with the ending), else a legal beginning of it and a hash. Distinct ids have distinct names.
+ * @param prefix begins with a letter, as a Service's name must, and ends with a hyphen
+ * @param endingLength how many characters the caller appends
+ */
+export function objectNameFor(prefix: string, id: unknown, endingLength = 0): string {
+  const room = LABEL_LENGTH - prefix.length - endingLength
+  return `${prefix}${distinctName(id, (text) => LABEL.test(text) && text.length <= room, room)}`
+}
+
 /** @returns the host name in lower case. @throws InvalidHostName */
 export function parseHostName(value: unknown): string {
   const host = typeof value === 'string' ? value.trim().toLowerCase().replace(/\.$/, '') : ''
@@ -62,7 +73,7 @@ export function parseHostName(value: unknown): string {
 }
 
 /** Names that are kept never end like a hash, those that are changed always do: so no id can take another's name. */
-function distinctName(id: unknown, isLegal: (text: string) => boolean, maxLength: number): string {
+export function distinctName(id: unknown, isLegal: (text: string) => boolean, maxLength: number): string {
   const text = idText(id)
   // An ObjectId and its own digits as a text are two ids.
   const isPlain = id instanceof BSON.ObjectId || (typeof id === 'string' && !LOOKS_LIKE_OBJECT_ID.test(id))

@@ -1,0 +1,49 @@
+import type { Document } from 'mongodb'
+import { instanceNameFor } from '../instance/index.js'
+import type { Gateways, RuntimeDomain } from '../runtime-domain/index.js'
+import { BY_ID, type Collections } from './collections.js'
+
+const SERVED_PHASES = ['Starting', 'Started']
+
+/** What runtime domains ask of the gateways of this database. */
+export function gatewaysOf(collections: Collections): Gateways {
+  return {
+    isOrphan: (doc) => isOrphan(collections, doc),
+    async servingFence(doc) {
+      const gateway = await gatewayOf(collections, doc)
+      return gateway && SERVED_PHASES.includes(gateway['phase']) ? Number(gateway['fence']) : undefined
+    },
+    async isAtRest(doc) {
+      const gateway = doc.gatewayId == null ? null : await gatewayOf(collections, doc)
+      return gateway !== null && !SERVED_PHASES.includes(gateway['phase'])
+    },
+    async instanceOf(doc) {
+      const instance = await collections.of('instance').findOne({ _id: doc.gatewayId as never })
+      if (!instance) return undefined
+      const name = instance['placed']?.name ?? instanceNameFor(doc.gatewayId)
+      const port = instance['ports']?.[0]?.port
+      const region = instance['placed']?.region ?? instance['region']
+      return { region, service: typeof port === 'number' ? { name, port } : undefined }
+    },
+  }
+}
+
+/**
+ * Whether the gateway that made a child is gone or going. Such a child was made by a step that came late, or its gateway was
+ * removed by hand: nobody will tell it to go, so it goes by itself. A child that was inserted by hand has no such gateway.
+ */
+export async function isOrphan(collections: Collections, child: { readonly gateway?: unknown }): Promise<boolean> {
+  if (child.gateway === undefined) return false
+  const gateway = await collections
+    .of('gateway')
+    .findOne({ _id: child.gateway as never }, { projection: { phase: 1 }, hint: BY_ID })
+  return !gateway || gateway['phase'] === 'Deleting' || gateway['phase'] === 'Deleted'
+}
+
+async function gatewayOf(collections: Collections, doc: Readonly<RuntimeDomain>): Promise<Document | null> {
+  const byId = (id: unknown) =>
+    collections.of('gateway').findOne({ _id: id as never }, { projection: { phase: 1, fence: 1 }, hint: BY_ID })
+  if (doc.gateway !== undefined) return byId(doc.gateway)
+  const database = await collections.of('gatewayDatabase').findOne({ _id: doc.gatewayId as never })
+  return database ? byId(database['gateway'] ?? doc.gatewayId) : null
+}

@@ -1,0 +1,42 @@
+import { type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
+import type { Duration } from '../../time/index.js'
+import { BUCKET_COLLECTIONS, type Bucket } from './documents.js'
+
+/** Settings of the bucket lifecycle; defaults are those of every lifecycle. */
+export interface BucketSettings extends Omit<LifecycleSettingsSpec, 'fields' | 'reads'> {
+  /** How long a deleted bucket's document is kept. Default 1h; '0s': removed at once. */
+  readonly keepFor?: Duration | undefined
+  /**
+   * How often a Created bucket goes through Updating by itself: its size is measured against its quota, and its policy is set
+   * anew. Default 10m where the quota is a measured one, else never.
+   */
+  readonly reviewEvery?: Duration | 'never' | undefined
+}
+
+/**
+ * The lifecycle without its handlers: for Nest's decorators, and for programs that look at documents and run none.
+ * @throws InvalidLifecycle for unknown settings and those out of range
+ */
+export function bucketDefinition({ keepFor = '1h', reviewEvery = '10m', ...settings }: BucketSettings = {}) {
+  const review = reviewEvery === 'never' ? {} : { deadline: { after: reviewEvery, goTo: 'Updating' as const } }
+  return lifecycleOf<Bucket>().define({
+    name: 'bucket',
+    collection: BUCKET_COLLECTIONS.bucket,
+    phases: {
+      Creating: { next: ['Created'] },
+      Created: { rest: true, ...review },
+      Updating: { next: ['Created'] },
+      Deleting: { next: ['Deleted'] },
+      Deleted: { final: true, keepFor },
+    },
+    rules: [
+      { when: 'Updating', from: ['Created', 'Updating'], goTo: 'Updating', setState: 'Available' },
+      // Begun anew, also where it was parked for something that its owner has corrected.
+      { when: 'Updating', from: ['Creating'], goTo: 'Creating', setState: 'Available' },
+      { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+    ],
+    ...settings,
+  })
+}
+
+export type BucketDefinition = ReturnType<typeof bucketDefinition>

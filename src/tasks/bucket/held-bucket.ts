@@ -1,0 +1,234 @@
+import type { ObjectIdentifier, Tag } from '@aws-sdk/client-s3'
+import type { Holder, RunningStep } from '../../phases/index.js'
+import { isAnswer, isNotImplemented, Requests, type Storage, StorageForbidden } from './storage/index.js'
+
+/** How a bucket says whose it is. */
+export const TAGS = {
+  /** A random text that its document has too. */
+  mark: 'phaselock.dev/mark',
+  /** For people: the document's database and `_id`. */
+  database: 'phaselock.dev/database',
+  document: 'phaselock.dev/document',
+  /** The highest fence of a step that has written to the bucket itself. */
+  fence: 'phaselock.dev/fence',
+} as const
+
+/**
+ * - `absent`: there is no such bucket
+ * - `ours`: it has this document's mark
+ * - `unmarked`: it says of nobody
+ * - `hidden`: these credentials may not see whose it is
+ */
+export type Ownership = 'absent' | 'ours' | 'unmarked' | 'hidden' | { readonly whose: string }
+
+/** What a bucket is tagged with for its document. */
+export interface Mark {
+  readonly mark: string
+  readonly database: string
+  readonly document: string
+}
+
+/** What a listing of versions has found: what to delete, and where the next page begins. */
+export interface Page {
+  readonly objects: readonly ObjectIdentifier[]
+  readonly bytes: number
+  readonly next: { readonly key?: string; readonly version?: string } | undefined
+}
+
+/**
+ * A bucket in one step of its document. Invariant, also for a step that goes on after another replica has the document: it
+ * writes nothing once its lease is over by its own clock, or once a step with a higher fence has stamped the bucket.
+ */
+export class HeldBucket {
+  readonly requests: Requests
+  private tags: readonly Tag[] = []
+
+  constructor(
+    readonly storage: Storage,
+    readonly name: string,
+    private readonly mark: Mark,
+    readonly holder: Holder,
+    step: RunningStep,
+  ) {
+    this.requests = new Requests(storage, name, holder, step)
+  }
+
+  /**
+   * Whose the bucket of this name is.
+   * @throws NoLongerHeld when a step with a higher fence has stamped it
+   */
+  async ownership(): Promise<Ownership> {
+    const { sdk } = this.storage
+    try {
+      const command = new sdk.GetBucketTaggingCommand({ Bucket: this.name })
+      this.tags = (await this.requests.read('s3:GetBucketTagging', command)).TagSet ?? []
+    } catch (error) {
+      if (isAnswer(error, 'NoSuchBucket')) return 'absent'
+      if (error instanceof StorageForbidden) return 'hidden'
+      if (!isAnswer(error, 'NoSuchTagSet')) throw error
+      this.tags = []
+    }
+    const mark = this.tag(TAGS.mark)
+    if (mark === undefined) return this.tags.length === 0 ? 'unmarked' : { whose: 'somebody else: it has other tags' }
+    if (mark !== this.mark.mark) return { whose: this.ownerInWords() }
+    if (Number(this.tag(TAGS.fence)) > this.holder.fence) throw this.holder.lost()
+    return 'ours'
+  }
+
+  /**
+   * Makes the bucket, with its mark in the same request. If it then turns out that the document was taken away meanwhile, the
+   * bucket goes again, unless the document still wants it.
+   * @returns whose it is then
+   * @throws NoLongerHeld
+   */
+  async create(isWanted: () => Promise<boolean>): Promise<Ownership> {
+    const { sdk, location } = this.storage
+    const command = new sdk.CreateBucketCommand({
+      Bucket: this.name,
+      CreateBucketConfiguration: {
+        ...(location === undefined ? {} : { LocationConstraint: location as never }),
+        Tags: this.ownTags(),
+      },
+    })
+    let made = true
+    try {
+      await this.requests.write('s3:CreateBucket', command)
+    } catch (error) {
+      if (isAnswer(error, 'BucketAlreadyExists')) return { whose: 'another account' }
+      if (!isAnswer(error, 'BucketAlreadyOwnedByYou')) throw error
+      made = false
+    }
+    // A storage can't ask the database: it is asked afterwards.
+    await this.holder.assertHeld().catch(async (lost) => {
+      if (made && !(await isWanted())) await this.takeBack()
+      throw lost
+    })
+    return this.ownership()
+  }
+
+  /** Writes the document's mark and the step's fence; other tags stay. After `ownership`. */
+  async stamp(): Promise<void> {
+    const { sdk } = this.storage
+    const own: readonly string[] = Object.values(TAGS)
+    const others = this.tags.filter((tag) => !own.includes(tag.Key ?? ''))
+    const Tagging = { TagSet: [...others, ...this.ownTags()] }
+    await this.requests.write('s3:PutBucketTagging', new sdk.PutBucketTaggingCommand({ Bucket: this.name, Tagging }))
+  }
+
+  /** False: something is in it, or was not uploaded to its end. */
+  async isEmpty(): Promise<boolean> {
+    if ((await this.versions({}, 1)).objects.length > 0) return false
+    return (await this.uploads(1)).length === 0
+  }
+
+  /** A page of all versions and delete markers, of objects alone where the storage lists no versions. */
+  async versions(from: { key?: string; version?: string }, pageSize: number): Promise<Page> {
+    const { sdk } = this.storage
+    const command = new sdk.ListObjectVersionsCommand({
+      Bucket: this.name,
+      MaxKeys: pageSize,
+      KeyMarker: from.key,
+      VersionIdMarker: from.version,
+    })
+    const page = await this.requests.read('s3:ListBucketVersions', command).catch((error) => {
+      if (isNotImplemented(error)) return undefined
+      throw error
+    })
+    if (!page) return this.objects(from, pageSize)
+    // Some storages begin a page with the last one of the page before.
+    const isNew = (one: ObjectIdentifier) =>
+      from.key === undefined || one.Key !== from.key || one.VersionId !== from.version
+    const versions = (page.Versions ?? []).filter((one) => isNew(one as ObjectIdentifier))
+    const found = [...versions, ...(page.DeleteMarkers ?? []).filter((one) => isNew(one as ObjectIdentifier))]
+    return {
+      objects: found.map(({ Key, VersionId }) => ({ Key, ...(VersionId ? { VersionId } : {}) })),
+      bytes: versions.reduce((sum, { Size }) => sum + (Size ?? 0), 0),
+      next: page.IsTruncated ? placeOf(page.NextKeyMarker, page.NextVersionIdMarker) : undefined,
+    }
+  }
+
+  /** Deletes just what a page has listed. @returns what could not be deleted, and why */
+  async delete({ objects }: Page): Promise<readonly { key: string; code: string; message: string }[]> {
+    const { sdk } = this.storage
+    const Delete = { Objects: [...objects], Quiet: true }
+    const { Errors } = await this.requests.write(
+      's3:DeleteObject',
+      new sdk.DeleteObjectsCommand({ Bucket: this.name, Delete }),
+    )
+    return (Errors ?? [])
+      .filter(({ Code }) => Code !== 'NoSuchKey' && Code !== 'NoSuchVersion')
+      .map(({ Key = '', Code = 'Unknown', Message = '' }) => ({ key: Key, code: Code, message: Message }))
+  }
+
+  /** Multipart uploads that were begun and not ended. */
+  async uploads(most: number): Promise<readonly { key: string; id: string }[]> {
+    const { sdk } = this.storage
+    const command = new sdk.ListMultipartUploadsCommand({ Bucket: this.name, MaxUploads: most })
+    const { Uploads } = await this.requests
+      .read('s3:ListBucketMultipartUploads', command)
+      .catch((error) => (isNotImplemented(error) ? { Uploads: [] } : Promise.reject(error)))
+    return (Uploads ?? []).map(({ Key = '', UploadId = '' }) => ({ key: Key, id: UploadId }))
+  }
+
+  async abort(upload: { key: string; id: string }): Promise<void> {
+    const { sdk } = this.storage
+    const command = new sdk.AbortMultipartUploadCommand({ Bucket: this.name, Key: upload.key, UploadId: upload.id })
+    await this.requests.write('s3:AbortMultipartUpload', command).catch((error) => {
+      if (!isAnswer(error, 'NoSuchUpload')) throw error
+    })
+  }
+
+  /** Removes it; storages remove empty buckets only. @returns false: something is in it */
+  async remove(): Promise<boolean> {
+    const { sdk } = this.storage
+    try {
+      await this.requests.write('s3:DeleteBucket', new sdk.DeleteBucketCommand({ Bucket: this.name }))
+      return true
+    } catch (error) {
+      if (isAnswer(error, 'NoSuchBucket')) return true
+      if (isAnswer(error, 'BucketNotEmpty')) return false
+      throw error
+    }
+  }
+
+  private async objects(from: { key?: string }, pageSize: number): Promise<Page> {
+    const { sdk } = this.storage
+    const command = new sdk.ListObjectsV2Command({ Bucket: this.name, MaxKeys: pageSize, StartAfter: from.key })
+    const page = await this.requests.read('s3:ListBucket', command)
+    const contents = page.Contents ?? []
+    return {
+      objects: contents.map(({ Key }) => ({ Key })),
+      bytes: contents.reduce((sum, { Size }) => sum + (Size ?? 0), 0),
+      next: page.IsTruncated ? placeOf(contents.at(-1)?.Key, undefined) : undefined,
+    }
+  }
+
+  /** A bucket that this very step has made for a document that it had lost: only with this step's fence, and only empty. */
+  private async takeBack(): Promise<void> {
+    const { sdk, client, requestTimeoutMs } = this.storage
+    const bucket = { Bucket: this.name }
+    const options = { abortSignal: AbortSignal.timeout(requestTimeoutMs) }
+    const mine = await client.send(new sdk.GetBucketTaggingCommand(bucket), options).catch(() => undefined)
+    const fence = mine?.TagSet?.find(({ Key }) => Key === TAGS.fence)?.Value
+    if (fence !== String(this.holder.fence)) return
+    await client.send(new sdk.DeleteBucketCommand(bucket), options).catch(() => undefined)
+  }
+
+  private ownTags(): Tag[] {
+    const { mark, database, document } = this.mark
+    const values = { mark, database, document, fence: String(this.holder.fence) }
+    return Object.entries(TAGS).map(([key, Key]) => ({ Key, Value: values[key as keyof typeof values] }))
+  }
+
+  private tag(key: string): string | undefined {
+    return this.tags.find((tag) => tag.Key === key)?.Value
+  }
+
+  private ownerInWords(): string {
+    return `the document ${this.tag(TAGS.document)} of the database ${this.tag(TAGS.database)}`
+  }
+}
+
+function placeOf(key: string | undefined, version: string | undefined) {
+  return { ...(key ? { key } : {}), ...(version ? { version } : {}) }
+}

@@ -1,0 +1,30 @@
+import { distinctName } from '../names.js'
+import type { Bucket } from './documents.js'
+
+const LONGEST = 63
+const SHORTEST = 3
+const CHARACTERS = /^[a-z0-9][a-z0-9.-]*[a-z0-9]$/
+const IP_ADDRESS = /^\d+\.\d+\.\d+\.\d+$/
+const TAKEN_BEGINNINGS = ['xn--', 'sthree-', 'amzn-s3-demo-']
+const TAKEN_ENDINGS = ['-s3alias', '--ol-s3', '.mrap', '--x-s3', '--table-s3']
+
+/** The bucket that a document is to have: its `name`, else one made of its `_id` with the prefix. */
+export function bucketNameFor(doc: Pick<Bucket, '_id' | 'name'>, prefix: string): string {
+  if (doc.name !== undefined && doc.name !== null) return doc.name
+  const room = LONGEST - prefix.length
+  return `${prefix}${distinctName(doc._id, (text) => text.length <= room && nameProblem(`${prefix}${text}`) === undefined, room)}`
+}
+
+/** What is wrong with a bucket's name by the rules that all S3 storages share, if anything. */
+export function nameProblem(name: unknown): string | undefined {
+  const expected =
+    'expected the name of a bucket (3 to 63 lower case letters, digits, inner hyphens and dots, for example shop-images)'
+  if (typeof name !== 'string') return `${expected}, got ${JSON.stringify(name)}`
+  const got = `${expected}, got '${name}'`
+  if (name.length < SHORTEST || name.length > LONGEST || !CHARACTERS.test(name)) return got
+  if (/\.\.|\.-|-\./.test(name)) return `${got}: a dot stands between letters or digits`
+  if (IP_ADDRESS.test(name)) return `${got}: an IP address is no name`
+  const taken =
+    TAKEN_BEGINNINGS.find((text) => name.startsWith(text)) ?? TAKEN_ENDINGS.find((text) => name.endsWith(text))
+  return taken ? `${got}: '${taken}' is reserved` : undefined
+}

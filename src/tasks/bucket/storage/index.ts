@@ -1,0 +1,6 @@
+export type { ReadSecret, StorageKeys } from './credentials.js'
+export { isAnswer, isNotImplemented, StorageAnswer, StorageForbidden, StorageRefused } from './errors.js'
+export type { BucketQuota, QuotaTarget } from './quota.js'
+export { Requests } from './requests.js'
+export type { CredentialsReference, StorageSpec, StorageSpecInCode } from './spec.js'
+export { type Storage, type StorageSource, Storages, type StoragesOptions } from './storages.js'

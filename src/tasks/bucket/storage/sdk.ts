@@ -1,0 +1,22 @@
+import type { $Command, S3ClientResolvedConfig, ServiceInputTypes, ServiceOutputTypes } from '@aws-sdk/client-s3'
+
+export type Sdk = typeof import('@aws-sdk/client-s3')
+export type Command<Input extends ServiceInputTypes, Output extends ServiceOutputTypes> = $Command<
+  Input,
+  Output,
+  S3ClientResolvedConfig,
+  ServiceInputTypes,
+  ServiceOutputTypes
+>
+
+/** The S3 client is a package of its own, and loaded when a bucket is first worked on: who has no buckets needs none. */
+export function loadSdk(): Promise<Sdk> {
+  return import('@aws-sdk/client-s3').catch((cause) => {
+    throw new Error(
+      "expected the package '@aws-sdk/client-s3' (version 3) for buckets: npm install @aws-sdk/client-s3",
+      {
+        cause,
+      },
+    )
+  })
+}

@@ -1,0 +1,54 @@
+import { type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
+import type { Duration } from '../../time/index.js'
+import { INSTANCE_COLLECTION, type Instance } from './documents.js'
+
+/** Settings of the instance lifecycle, beside those of every lifecycle. */
+export interface InstanceSettings extends Omit<LifecycleSettingsSpec, 'fields'> {
+  /** How long Starting may take until the instance is stopped again, with the reason. Default 5m. */
+  readonly startTimeout?: Duration | undefined
+  /**
+   * How often a started instance is compared with its Deployment, which is then put right: changes written without `state: 'Updating'`
+   * are rolled out, and so is what others have changed in the cluster. Default: never.
+   */
+  readonly resync?: Duration | undefined
+  /** How long a deleted instance's document is kept. Default 1h; '0s': removed at once. */
+  readonly keepFor?: Duration | undefined
+}
+
+/**
+ * The instance lifecycle without its handlers: for Nest's decorators, and for programs that look at documents and run none.
+ * @throws InvalidLifecycle for unknown settings and those out of range
+ */
+export function instanceDefinition(given: InstanceSettings = {}) {
+  const { startTimeout = '5m', resync, keepFor = '1h', ...settings } = given
+  return lifecycleOf<Instance>().define({
+    name: 'instance',
+    collection: INSTANCE_COLLECTION,
+    phases: {
+      Starting: {
+        next: ['Started', 'Deleting'],
+        entry: true,
+        deadline: { after: startTimeout, goTo: 'Stopping', setState: 'Stopped' },
+      },
+      Started: resync ? { rest: true, deadline: { after: resync, goTo: 'Updating' } } : { rest: true },
+      Updating: { next: ['Started'] },
+      Restarting: { next: ['Started'] },
+      Stopping: { next: ['Stopped'] },
+      Stopped: { rest: true, entry: true },
+      Deleting: { next: ['Deleted'] },
+      Deleted: { final: true, keepFor },
+    },
+    rules: [
+      { when: 'Running', from: ['Stopped'], goTo: 'Starting' },
+      { when: 'Stopped', from: ['Starting', 'Started', 'Updating', 'Restarting'], goTo: 'Stopping' },
+      { when: 'Restarting', from: ['Started', 'Updating', 'Restarting'], goTo: 'Restarting', setState: 'Running' },
+      { when: 'Restarting', from: ['Starting', 'Stopped'], goTo: 'Starting', setState: 'Running' },
+      { when: 'Updating', from: ['Started', 'Updating', 'Restarting'], goTo: 'Updating', setState: 'Running' },
+      // A start that has failed or is parked begins anew with what is written now; what is stopped stays so.
+      { when: 'Updating', from: ['Starting'], goTo: 'Starting', setState: 'Running' },
+      { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },
+      { when: 'Deleted', from: 'any', goTo: 'Deleting' },
+    ],
+    ...settings,
+  })
+}

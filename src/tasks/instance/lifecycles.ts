@@ -1,0 +1,70 @@
+import type { Db } from 'mongodb'
+import { onCluster } from '../../kubernetes/index.js'
+import { InvalidLifecycle, type RunnableLifecycle } from '../../phases/index.js'
+import { ifPlaced, POD_SECURITY, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
+import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { type InstanceSettings, instanceDefinition } from './definitions.js'
+import { deleting, type InstanceParts, restarting, starting, stopping, updating } from './handlers.js'
+import { DEPLOYMENT, instanceNameFor, SERVICE } from './manifests.js'
+
+export type InstanceOptions = InstanceSettings &
+  Where & {
+    /** The database of the lifecycle's documents. */
+    readonly db: Db
+    /** How much the pods may do on their nodes. Default `baseline`. */
+    readonly podSecurity?: PodSecurity | undefined
+    /** Whether the gateway that made an instance is gone or going: then it deletes itself. Default: never. */
+    readonly isOrphan?: InstanceParts['isOrphan'] | undefined
+    /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
+    readonly watch?: boolean | undefined
+    /** Puts something around each handler. */
+    readonly wrap?: WrapHandler | undefined
+  }
+
+type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
+
+export interface InstanceLifecycles {
+  readonly instance: Bound<ReturnType<typeof instanceDefinition>>
+  /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
+  readonly all: readonly RunnableLifecycle[]
+}
+
+/**
+ * The instance lifecycle with its handlers. See docs/tasks/instance.md.
+ * @throws InvalidLifecycle for unknown settings and those out of range
+ */
+export function instanceLifecycles(options: InstanceOptions): InstanceLifecycles {
+  const {
+    db,
+    regions,
+    cluster,
+    namespace,
+    podSecurity = 'baseline',
+    isOrphan = never,
+    watch = true,
+    wrap,
+    ...settings
+  } = options
+  if (!POD_SECURITY.includes(podSecurity)) {
+    throw new InvalidLifecycle('instance', [
+      `podSecurity: expected one of ${POD_SECURITY.join(', ')}, got ${JSON.stringify(podSecurity)}`,
+    ])
+  }
+  const where = whereOf('instance', { regions, cluster, namespace } as Partial<Where>)
+  const definition = instanceDefinition(settings)
+  const { name, collection } = definition.model
+  const site = siteOf(where, { name, collection, db }, instanceNameFor)
+  const parts: InstanceParts = { security: podSecurity, isOrphan }
+  const bound = definition.handle({
+    Starting: onCluster(site, starting(parts)),
+    Updating: onCluster(site, updating(parts)),
+    Restarting: onCluster(site, restarting(parts)),
+    Stopping: ifPlaced('Stopped', onCluster(site, stopping)),
+    Deleting: ifPlaced('Deleted', onCluster(site, deleting)),
+  })
+  const instance = wrapHandlers(bound, wrap)
+  for (const work of watch ? watchOf(where, [DEPLOYMENT, SERVICE]) : []) instance.runAlongside(work)
+  return { instance: instance.attach(db), all: [instance] }
+}
+
+const never = async () => false

@@ -1,0 +1,92 @@
+import type { Outcome, Step } from '../../phases/index.js'
+import type { PodSecurity, Site } from '../pods/index.js'
+import { checkJob, DEFAULT_LOG_LINES } from './check-job.js'
+import type { JobResult, KubernetesJob } from './documents.js'
+import { endOf } from './job-end.js'
+import { lookAt, removeJobs } from './look.js'
+import { JOB, jobManifest } from './manifest.js'
+
+type Doc = Readonly<KubernetesJob>
+type SiteHandler<Next extends string> = (
+  doc: Doc,
+  step: Step<Next, KubernetesJob>,
+  site: Site,
+) => Promise<Outcome<Next, KubernetesJob>>
+
+/**
+ * Makes the Job of one run. Its name has the run's number, which is stored before: a step that is repeated after a crash makes
+ * no second one, and once Running was reached none is made any more.
+ */
+export function creating(security: PodSecurity): SiteHandler<'Running'> {
+  return async (doc, step, { cluster, place }) => {
+    const checked = checkJob(doc)
+    if ('problem' in checked) return step.park(checked.problem)
+    if (step.name !== 'make') {
+      // A run that was given up half-way may have made its Job.
+      const removal = doc.placed ? await removeJobs(cluster, place.namespace) : { gone: true as const }
+      if (!removal.gone) return step.wait(removal.reason)
+      const run = (doc.run ?? 0) + 1
+      const name = `${baseOf(place.name, doc.run)}-${run}`
+      return step.again({ step: 'make', set: { run, placed: { ...place, name }, trouble: null, result: null } })
+    }
+    await cluster.ensure(jobManifest(checked.spec, { ...place, security }))
+    return step.moveTo('Running')
+  }
+}
+
+/** A place that is stored has the name of the last run. */
+function baseOf(name: string, run: number | undefined): string {
+  return run !== undefined && name.endsWith(`-${run}`) ? name.slice(0, -`-${run}`.length) : name
+}
+
+/** Waits for the end, stores what is known of it, and then removes the Job. */
+export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { cluster, place }) => {
+  const { name, namespace } = place
+  if (step.name === 'remove' && doc.result) {
+    const removal = await removeJobs(cluster, namespace)
+    if (!removal.gone) return step.wait(removal.reason)
+    return step.moveTo(doc.result.reason === null ? 'Succeeded' : 'Failed')
+  }
+  const job = await cluster.get({ ...JOB, metadata: { name, namespace } })
+  if (!job || !cluster.owner.owns(job))
+    return recorded(step, lost(`there is no Job ${name} any more: it was removed before its end was seen`))
+  // One that has ended before says how, as long as it is there.
+  const isLeaving = job.metadata.deletionTimestamp !== undefined
+  if (isLeaving && !endOf(job)) return step.wait(`Job ${name} is being removed`)
+  const look = await lookAt(cluster, step, job, logLinesOf(doc))
+  if (look.kind !== 'pending') return recorded(step, look.result)
+  const set = look.trouble === (doc.trouble ?? null) ? {} : { set: { trouble: look.trouble } }
+  return step.wait(look.reason, set)
+}
+
+/** What was right when the Job was made may have become wrong; its result is wanted all the same. */
+function logLinesOf(doc: Doc): number {
+  const checked = checkJob(doc)
+  return 'spec' in checked ? checked.spec.logLines : DEFAULT_LOG_LINES
+}
+
+const recorded = (step: Step<never, KubernetesJob>, result: JobResult) =>
+  step.again({ step: 'remove', set: { result, trouble: null } })
+
+const lost = (reason: string): JobResult => ({
+  exitCode: null,
+  reason,
+  log: null,
+  logError: null,
+  pod: null,
+  startedAt: null,
+  finishedAt: null,
+  failedPods: 0,
+})
+
+export const cancelling: SiteHandler<'Cancelled'> = async (doc, step, { cluster, place }) => {
+  const removal = await removeJobs(cluster, place.namespace)
+  if (!removal.gone) return step.wait(removal.reason)
+  const result = doc.result ?? lost('cancelled by its owner')
+  return step.moveTo('Cancelled', { set: { result, trouble: null } })
+}
+
+export const deleting: SiteHandler<'Deleted'> = async (_doc, step, { cluster, place }) => {
+  const removal = await removeJobs(cluster, place.namespace)
+  return removal.gone ? step.moveTo('Deleted', { set: { trouble: null } }) : step.wait(removal.reason)
+}

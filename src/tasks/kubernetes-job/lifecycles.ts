@@ -1,0 +1,61 @@
+import type { Db } from 'mongodb'
+import { onCluster } from '../../kubernetes/index.js'
+import { InvalidLifecycle, type RunnableLifecycle } from '../../phases/index.js'
+import { objectNameFor } from '../names.js'
+import { ifPlaced, POD_SECURITY, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
+import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { type KubernetesJobSettings, kubernetesJobDefinition } from './definition.js'
+import { cancelling, creating, deleting, running } from './handlers.js'
+import { JOB } from './manifest.js'
+
+export type KubernetesJobOptions = KubernetesJobSettings &
+  Where & {
+    /** The database of the lifecycle's documents. */
+    readonly db: Db
+    /** How much the pods may do on their nodes. Default `baseline`. */
+    readonly podSecurity?: PodSecurity | undefined
+    /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
+    readonly watch?: boolean | undefined
+    /** Puts something around each handler. */
+    readonly wrap?: WrapHandler | undefined
+  }
+
+type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
+
+export interface KubernetesJobLifecycles {
+  readonly kubernetesJob: Bound<ReturnType<typeof kubernetesJobDefinition>>
+  /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
+  readonly all: readonly RunnableLifecycle[]
+}
+
+/** What follows the id in a Job's name, `-<run>`, and in its pods', `-2xjkl`. */
+const ENDING = 17
+
+/** The name of a document's Jobs, without the number of the run. */
+export const jobNameFor = (id: unknown): string => objectNameFor('job-', id, ENDING)
+
+/**
+ * The kubernetes-job lifecycle with its handlers. See docs/tasks/kubernetes-job.md.
+ * @throws InvalidLifecycle for unknown settings and those out of range
+ */
+export function kubernetesJobLifecycles(options: KubernetesJobOptions): KubernetesJobLifecycles {
+  const { db, regions, cluster, namespace, podSecurity = 'baseline', watch = true, wrap, ...settings } = options
+  if (!POD_SECURITY.includes(podSecurity)) {
+    throw new InvalidLifecycle('kubernetes-job', [
+      `podSecurity: expected one of ${POD_SECURITY.join(', ')}, got ${JSON.stringify(podSecurity)}`,
+    ])
+  }
+  const where = whereOf('kubernetes-job', { regions, cluster, namespace } as Partial<Where>)
+  const definition = kubernetesJobDefinition(settings)
+  const { name, collection } = definition.model
+  const site = siteOf(where, { name, collection, db }, jobNameFor)
+  const bound = definition.handle({
+    Creating: onCluster(site, creating(podSecurity)),
+    Running: onCluster(site, running),
+    Cancelling: ifPlaced('Cancelled', onCluster(site, cancelling)),
+    Deleting: ifPlaced('Deleted', onCluster(site, deleting)),
+  })
+  const kubernetesJob = wrapHandlers(bound, wrap)
+  for (const work of watch ? watchOf(where, [JOB]) : []) kubernetesJob.runAlongside(work)
+  return { kubernetesJob: kubernetesJob.attach(db), all: [kubernetesJob] }
+}

@@ -1,0 +1,42 @@
+/** An amount as Kubernetes writes it: `'250m'`, `'0.5'`, `2`, `'128Mi'`. */
+export type Quantity = string | number
+
+/** Amounts by resource: `cpu`, `memory`, `ephemeral-storage` or a device's name. */
+export type Quantities = Readonly<Record<string, Quantity>>
+
+export interface Resources {
+  /** What the scheduler sets aside for each pod. */
+  readonly requests?: Quantities
+  /** What a pod may use at most. */
+  readonly limits?: Quantities
+}
+
+/** A value of the environment: itself, or the key of a Secret in the same namespace, which only Kubernetes reads. */
+export type EnvValue =
+  | string
+  | number
+  | boolean
+  | { readonly secret: { readonly name: string; readonly key: string; readonly optional?: boolean } }
+
+/** What an owner says about the one container that a pod runs. */
+export interface ContainerFields {
+  /** `[registry/]name[:tag][@digest]`. */
+  readonly image: string
+  /** Instead of the image's entry point. */
+  readonly command?: readonly string[]
+  /** Instead of the image's arguments. */
+  readonly args?: readonly string[]
+  /** By the variable's name. */
+  readonly env?: Readonly<Record<string, EnvValue>>
+  readonly resources?: Resources
+  /** Names of Secrets in the same namespace by which the image is pulled. */
+  readonly imagePullSecrets?: readonly string[]
+}
+
+/**
+ * How much a pod may do on its node. `baseline`: no privilege escalation, the runtime's seccomp profile. `restricted`: besides,
+ * not as root and without any capability, as the Pod Security Standard of that name asks for.
+ */
+export type PodSecurity = 'baseline' | 'restricted'
+
+export const POD_SECURITY: readonly PodSecurity[] = ['baseline', 'restricted']

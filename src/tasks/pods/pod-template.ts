@@ -1,0 +1,65 @@
+import type { ContainerSpec } from './container-shape.js'
+import type { PodSecurity } from './documents.js'
+
+/** JSON as the API server takes it. */
+export type Json = { readonly [key: string]: unknown }
+
+export interface PodParts {
+  readonly container: ContainerSpec
+  readonly containerName: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly annotations?: Readonly<Record<string, string>>
+  readonly security: PodSecurity
+  /** More of the container: ports, a readiness probe. */
+  readonly moreOfContainer?: Json
+  /** More of the pod: its restart policy. */
+  readonly moreOfPod?: Json
+}
+
+/**
+ * A pod with one container and no rights: no token of a service account (a program that is broken into can't speak with the API
+ * server), no variables made of the namespace's Services, no privilege escalation.
+ */
+export function podTemplate(parts: PodParts): Json {
+  const { container, containerName, labels, annotations, security, moreOfContainer, moreOfPod } = parts
+  const { image, command, args, env, resources, imagePullSecrets } = container
+  return {
+    metadata: { labels, ...(annotations && { annotations }) },
+    spec: {
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      securityContext: {
+        seccompProfile: { type: 'RuntimeDefault' },
+        ...(security === 'restricted' && { runAsNonRoot: true }),
+      },
+      ...(imagePullSecrets.length > 0 && { imagePullSecrets: imagePullSecrets.map((name) => ({ name })) }),
+      containers: [
+        {
+          name: containerName,
+          image,
+          ...(command && { command }),
+          ...(args && { args }),
+          env: envOf(env),
+          ...(resources && { resources }),
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            ...(security === 'restricted' && { capabilities: { drop: ['ALL'] } }),
+          },
+          ...moreOfContainer,
+        },
+      ],
+      ...moreOfPod,
+    },
+  }
+}
+
+/** Sorted, so that the order of a document's fields rolls nothing out. */
+function envOf(env: ContainerSpec['env']): Json[] {
+  return Object.entries(env)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => {
+      if ('value' in value) return { name, value: value.value }
+      const { name: secret, key, optional } = value.secret
+      return { name, valueFrom: { secretKeyRef: { name: secret, key, ...(optional !== undefined && { optional }) } } }
+    })
+}

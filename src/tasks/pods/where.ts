@@ -1,0 +1,85 @@
+import {
+  type Cluster,
+  type HeldCluster,
+  type KindRef,
+  type OwnerLifecycle,
+  type RegionSource,
+  regionWorks,
+  watchObjects,
+} from '../../kubernetes/index.js'
+import { type Alongside, type Handler, InvalidLifecycle, type RunningStep } from '../../phases/index.js'
+
+/** What of a document says where its objects belong. */
+export interface Homed {
+  readonly _id: unknown
+  readonly region?: string | undefined
+  readonly gatewayId?: unknown
+}
+
+/** Where objects are made: in the region that the document names, or all in one namespace of one cluster. */
+export type Where =
+  | { readonly regions: RegionSource; readonly cluster?: undefined; readonly namespace?: undefined }
+  | { readonly cluster: Cluster; readonly namespace: string; readonly regions?: undefined }
+
+/** What JavaScript may have left out. @throws InvalidLifecycle */
+export function whereOf(lifecycle: string, { regions, cluster, namespace }: Partial<Where>): Where {
+  if (regions) return { regions }
+  if (cluster && namespace) return { cluster, namespace }
+  throw new InvalidLifecycle(lifecycle, [
+    `expected regions, or cluster and namespace, so that it is known where objects are made; got ${cluster ? 'cluster' : namespace ? 'namespace' : 'none of them'}`,
+  ])
+}
+
+/** Where the objects of one document are; stored in it before the first of them is made. */
+export interface Place {
+  /** Absent where there is only one cluster. */
+  readonly region?: string
+  readonly namespace: string
+  /** The name of its objects. */
+  readonly name: string
+}
+
+interface PlacedDocument extends Homed {
+  readonly lockedBy?: string
+  readonly placed?: Place | null | undefined
+}
+
+/** Where one step works. */
+export interface Site {
+  readonly cluster: HeldCluster
+  /** As stored, else as it is to be stored. */
+  readonly place: Place
+}
+
+/**
+ * Finds the cluster and the place of a document. One that is placed stays there, whatever becomes of its `region` and the region's
+ * rules.
+ */
+export function siteOf(where: Where, lifecycle: OwnerLifecycle, nameFor: (id: unknown) => string) {
+  return async (doc: PlacedDocument, step: RunningStep): Promise<Site> => {
+    const { placed } = doc
+    const name = nameFor(doc._id)
+    if (where.cluster) {
+      const { cluster, namespace } = where
+      return { cluster: cluster.hold(doc, step, lifecycle), place: placed ?? { namespace, name } }
+    }
+    const home = await where.regions.of(placed?.region ?? doc.region)
+    const place = placed ?? { region: home.name, namespace: home.namespaceFor(doc), name }
+    return { cluster: home.cluster.hold(doc, step, lifecycle), place }
+  }
+}
+
+/** Wakes documents when one of their objects becomes ready, fails or is gone, wherever they are. */
+export function watchOf(where: Where, kinds: readonly KindRef[]): readonly Alongside[] {
+  const { regions, cluster, namespace } = where
+  if (regions) return regionWorks(regions, kinds)
+  return [watchObjects({ kinds, clusters: () => [cluster], namespaces: () => [namespace] })]
+}
+
+/** One that was never placed has nothing in any cluster: it goes on without asking one, also when its region is wrong. */
+export function ifPlaced<Next extends string, Doc extends Pick<PlacedDocument, 'placed'>>(
+  next: Next,
+  handler: Handler<Next, Doc>,
+): Handler<Next, Doc> {
+  return async (doc, step) => (doc.placed ? handler(doc, step) : step.moveTo(next))
+}

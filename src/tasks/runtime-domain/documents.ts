@@ -1,0 +1,84 @@
+/** The collections of this task kind. */
+export const DOMAIN_COLLECTIONS = { runtimeDomain: 'RuntimeDomain', route: 'Route' } as const
+
+/**
+ * What a domain's owner wants. Without one it is served, as with Running. Updating: take up the host name, service or settings as they
+ * are now; it becomes Running.
+ */
+export type DomainState = 'Running' | 'Stopped' | 'Updating' | 'Deleted'
+
+/** A host name and all that serves it; a lifecycle of its own. Owners may add more than the one that a gateway makes. */
+export interface RuntimeDomain {
+  readonly _id: unknown
+  readonly phase?: string
+  readonly lockedBy?: string
+  readonly state?: DomainState
+  /** What it belongs to. Its gateway, or whatever a region's namespace is named after. */
+  readonly gatewayId?: unknown
+  /** The fence of the gateway's step that wrote it last. */
+  readonly gatewayFence?: number
+  /** The `_id` of the gateway that made it; a domain inserted by hand has none. */
+  readonly gateway?: unknown
+  readonly host: string
+  /** A host name of the owner's own, which takes the place of `host`. */
+  readonly customDomain?: string | null
+  /** The region whose cluster serves it; without one the default region. Where it has been placed it stays. */
+  readonly region?: string
+  /** The Service that the Ingress sends requests to; without one that of its gateway's instance. */
+  readonly service?: BackendService
+  /**
+   * Ours, unique over all runtime domains: who has a name here may write its Route and Ingress. While the name changes it is a list: the
+   * new one, then those that are still to be given up.
+   */
+  readonly reservedHost?: string | readonly string[] | null
+  /** Ours: where in which cluster it is, written before anything is made there. */
+  readonly placed?: Placement | null
+}
+
+export interface BackendService {
+  readonly name: string
+  readonly port: number
+}
+
+export interface Placement {
+  readonly region: string
+  readonly namespace: string
+  /** The Ingress's name. */
+  readonly ingress: string
+  /** The name of the reserved host's own Certificate, and of its Secret. Null: it needs none. */
+  readonly certificate: string | null
+  /** Certificates of before, with their Secrets, that are still to be removed. */
+  readonly leftover: readonly string[]
+}
+
+/** The routing record that a gateway process reads: requests for this host go to that gateway, while active. */
+export interface Route {
+  /** The host name. */
+  readonly _id: string
+  readonly gatewayId: unknown
+  readonly gatewayFence?: number
+  readonly active: boolean
+  /** The `_id` of its runtime domain. */
+  readonly domainId: unknown
+  /** The fence of the runtime domain's step that wrote it. */
+  readonly domainFence: number
+}
+
+/** The host name that its owner wants: the custom one if there is one. */
+export const wantedHost = (doc: Pick<RuntimeDomain, 'host' | 'customDomain'>): string => doc.customDomain ?? doc.host
+
+/** The name that it is being made for, if it has reserved one. */
+export function reservedFor(doc: Pick<RuntimeDomain, 'reservedHost'>): string | undefined {
+  return namesOf(doc)[0]
+}
+
+/** Names that it had before and has still to give up. */
+export function formerHosts(doc: Pick<RuntimeDomain, 'reservedHost'>): readonly string[] {
+  return namesOf(doc).slice(1)
+}
+
+/** All names that it has. */
+export function namesOf({ reservedHost }: Pick<RuntimeDomain, 'reservedHost'>): readonly string[] {
+  if (typeof reservedHost === 'string') return [reservedHost]
+  return Array.isArray(reservedHost) ? reservedHost.filter((name) => typeof name === 'string') : []
+}

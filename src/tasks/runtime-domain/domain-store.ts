@@ -1,0 +1,32 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { DOMAIN_COLLECTIONS } from './documents.js'
+
+export const BY_ID = { _id: 1 } as const
+
+/** The documents of runtime domains in one database, and the index that keeps a host name from having two owners. */
+export class DomainStore {
+  readonly domains: Collection<Document>
+  readonly routes: Collection<Document>
+  private ready: Promise<unknown> | undefined
+
+  constructor(readonly db: Db) {
+    this.domains = protocolCollection(db, DOMAIN_COLLECTIONS.runtimeDomain)
+    this.routes = protocolCollection(db, DOMAIN_COLLECTIONS.route)
+  }
+
+  /** Creates the index, once for each process; a failure is thrown, and the next call tries again. */
+  ensureIndexes(): Promise<unknown> {
+    // Also of a list that has a text: the index holds each name of a domain that changes its name.
+    this.ready ??= this.domains
+      .createIndex(
+        { reservedHost: 1 },
+        { unique: true, partialFilterExpression: { reservedHost: { $type: 'string' } } },
+      )
+      .catch((error) => {
+        this.ready = undefined
+        throw error
+      })
+    return this.ready
+  }
+}

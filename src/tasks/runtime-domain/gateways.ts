@@ -1,0 +1,27 @@
+import type { BackendService, RuntimeDomain } from './documents.js'
+
+export interface DomainBackend {
+  readonly region: string | undefined
+  /** Undefined: it has no ports. */
+  readonly service: BackendService | undefined
+}
+
+/** What a runtime domain asks of the gateways that domains belong to. */
+export interface Gateways {
+  /** Whether the gateway that made this domain is gone or going: then nobody will tell the domain to go. */
+  isOrphan(doc: Readonly<RuntimeDomain>): Promise<boolean>
+  /** The fence of its gateway if that one is started or starting, so that the domain's Route is to be active. */
+  servingFence(doc: Readonly<RuntimeDomain>): Promise<number | undefined>
+  /** Whether it has a gateway that isn't started: one that joins it is served when that is. */
+  isAtRest(doc: Readonly<RuntimeDomain>): Promise<boolean>
+  /** The region and Service of its gateway's instance, for a domain that says nothing itself. */
+  instanceOf(doc: Readonly<RuntimeDomain>): Promise<DomainBackend | undefined>
+}
+
+/** Domains that stand by themselves. */
+export const noGateways: Gateways = {
+  isOrphan: () => Promise.resolve(false),
+  servingFence: () => Promise.resolve(undefined),
+  isAtRest: () => Promise.resolve(false),
+  instanceOf: () => Promise.resolve(undefined),
+}

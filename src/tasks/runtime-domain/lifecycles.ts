@@ -1,0 +1,50 @@
+import type { Db } from 'mongodb'
+import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
+import type { RunnableLifecycle } from '../../phases/index.js'
+import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { bringingUp } from './bringing-up.js'
+import { type RuntimeDomainSettings, runtimeDomainDefinition } from './definition.js'
+import { DomainStore } from './domain-store.js'
+import { type Gateways, noGateways } from './gateways.js'
+import { CERTIFICATE, INGRESS } from './manifests.js'
+import { deleting, stopping } from './taking-down.js'
+
+export interface RuntimeDomainOptions extends RuntimeDomainSettings {
+  /** The database of the lifecycle's documents. */
+  readonly db: Db
+  /** Where domains have their Certificate and Ingress. Default: nowhere; then they only have their name and their Route. */
+  readonly regions?: RegionSource | undefined
+  /** What domains belong to. Default: nothing; they stand by themselves. */
+  readonly gateways?: Gateways | undefined
+  /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
+  readonly watch?: boolean | undefined
+  /** Puts something around each handler. */
+  readonly wrap?: WrapHandler | undefined
+}
+
+type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
+
+export interface RuntimeDomainLifecycles {
+  readonly runtimeDomain: Bound<ReturnType<typeof runtimeDomainDefinition>>
+  /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
+  readonly all: readonly RunnableLifecycle[]
+}
+
+/**
+ * The runtime-domain lifecycle with its handlers. See docs/tasks/runtime-domain.md.
+ * @throws InvalidLifecycle for unknown settings and those out of range
+ */
+export function runtimeDomainLifecycles(options: RuntimeDomainOptions): RuntimeDomainLifecycles {
+  const { db, regions, gateways = noGateways, watch = true, wrap, ...settings } = options
+  const parts = { store: new DomainStore(db), gateways, regions }
+  const bound = runtimeDomainDefinition(settings).handle({
+    Creating: bringingUp(parts),
+    Updating: bringingUp(parts),
+    Stopping: stopping(parts),
+    Deleting: deleting(parts),
+  })
+  const runtimeDomain = wrapHandlers(bound, wrap)
+  const works = regions ? regionWorks(regions, watch ? [CERTIFICATE, INGRESS] : []) : []
+  for (const work of works) runtimeDomain.runAlongside(work)
+  return { runtimeDomain: runtimeDomain.attach(db), all: [runtimeDomain] }
+}

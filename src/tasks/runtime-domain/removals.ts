@@ -1,0 +1,62 @@
+import { NotOwned, type ObjectRef, type Removal, UnknownKind } from '../../kubernetes/index.js'
+import type { Step } from '../../phases/index.js'
+import { certificateRef, ingressRef, secretRef } from './manifests.js'
+import type { Site } from './parts.js'
+
+/** Far longer than cert-manager works on one certificate at a time. */
+const SETTLED_AFTER_MS = 2_000
+
+/** What is still there, for a wait; undefined: nothing of this domain's. */
+type Remaining = string | undefined
+
+/** Removes the Ingress; its host name is served no more once it is gone. */
+export const removeIngress = (site: Site): Promise<Remaining> => removeAll(site, [ingressRef(site.placed)])
+
+/** Certificates go before their Secrets: else cert-manager would issue them anew. */
+export async function removeCertificates(site: Site, names: readonly string[]): Promise<Remaining> {
+  return removeAll(
+    site,
+    names.map((name) => certificateRef(site.placed, name)),
+  )
+}
+
+/**
+ * Removes the Secrets of certificates that are gone. cert-manager may be about to write one, of a certificate that went before it was
+ * issued: where there is none, another look follows.
+ * @param step whose time waited counts from when the certificates were gone
+ */
+export async function removeSecrets(
+  site: Site,
+  names: readonly string[],
+  step: Pick<Step<string, never>, 'waitedMs'>,
+): Promise<Remaining> {
+  const refs = names.map((name) => secretRef(site.placed, name))
+  const found = await Promise.all(refs.map((ref) => site.cluster.get(ref)))
+  const remaining = await removeAll(
+    site,
+    refs.filter((_, n) => found[n]),
+  )
+  if (remaining !== undefined) return remaining
+  const isSettled = found.every(Boolean) || step.waitedMs >= SETTLED_AFTER_MS
+  return isSettled ? undefined : 'cert-manager to have let go of the Secret'
+}
+
+/** All certificates that may be there. */
+export const certificatesOf = ({ placed: { certificate, leftover } }: Pick<Site, 'placed'>): readonly string[] =>
+  certificate === null ? leftover : [certificate, ...leftover]
+
+async function removeAll(site: Site, refs: readonly ObjectRef[]): Promise<Remaining> {
+  const removals = await Promise.all(refs.map((ref) => removeOwn(site, ref)))
+  const reasons = removals.flatMap((removal) => (removal.gone ? [] : [removal.reason]))
+  return reasons.length === 0 ? undefined : reasons.join('; ')
+}
+
+/** An object of this name that is somebody else's is nothing of this domain's; nor can there be one of a kind that isn't installed. */
+async function removeOwn({ cluster }: Site, ref: ObjectRef): Promise<Removal> {
+  try {
+    return await cluster.remove(ref)
+  } catch (error) {
+    if (error instanceof NotOwned || error instanceof UnknownKind) return { gone: true }
+    throw error
+  }
+}

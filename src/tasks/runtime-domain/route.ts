@@ -1,0 +1,43 @@
+import type { Holder, Step } from '../../phases/index.js'
+import { DOMAIN_COLLECTIONS, type RuntimeDomain } from './documents.js'
+import { BY_ID, type DomainStore } from './domain-store.js'
+import type { Gateways } from './gateways.js'
+
+/** Inactive at first. A record of another domain is left over from one that is gone, as this domain has the reservation. */
+export function writeRoute(holder: Holder, host: string, doc: Readonly<RuntimeDomain>): Promise<void> {
+  const { _id: domainId, gatewayId } = doc
+  const route = { _id: host, gatewayId, domainId, domainFence: holder.fence, active: false }
+  const keepOwn = [{ $replaceWith: { $cond: [{ $eq: ['$domainId', '$$new.domainId'] }, '$$ROOT', '$$new'] } }]
+  return holder.insert(route, { collection: DOMAIN_COLLECTIONS.route }, keepOwn)
+}
+
+/**
+ * A domain that joins a started gateway is routed at once. The gateway is read after the record was written: a start or stop
+ * that this read didn't see will see the record, and has a higher fence than the one written here.
+ */
+export async function activateRoute(
+  store: DomainStore,
+  gateways: Gateways,
+  host: string,
+  doc: Readonly<RuntimeDomain>,
+): Promise<void> {
+  const fence = await gateways.servingFence(doc)
+  if (fence === undefined) return
+  await store.routes.updateOne(
+    { _id: host as never, domainId: { $eq: doc._id }, gatewayFence: { $not: { $gt: fence } } },
+    { $set: { active: true, gatewayFence: fence } },
+    { hint: BY_ID },
+  )
+}
+
+/** Only its own, and none that a later domain of the same `_id` has written. */
+export async function deleteRoutes(
+  store: DomainStore,
+  hosts: readonly string[],
+  doc: Readonly<RuntimeDomain>,
+  step: Pick<Step<string, never>, 'fence'>,
+): Promise<void> {
+  if (hosts.length === 0) return
+  const own = { domainId: { $eq: doc._id }, domainFence: { $not: { $gt: step.fence } } }
+  await store.routes.deleteMany({ _id: { $in: [...hosts] as never[] }, ...own }, { hint: BY_ID })
+}

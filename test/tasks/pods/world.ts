@@ -1,0 +1,126 @@
+import { afterEach, expect } from '@jest/globals'
+import { type Collection, type Db, type Document, ObjectId } from 'mongodb'
+import { Replica, type RunnableLifecycle } from '../../../src/index.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../../../src/lock/index.js'
+import { backDate } from '../../../src/testing/index.js'
+import { eventually, type TestDatabase, useDatabase } from '../../support/database.js'
+import type { TestSite } from './site.js'
+
+/** Documents of one kind whose programs run in pods, the replicas that a test makes, and time that passes at will. */
+export class PodWorld {
+  readonly replicas: Replica[] = []
+
+  constructor(
+    private readonly database: TestDatabase,
+    readonly site: TestSite,
+    private readonly collection: string,
+    private readonly entry: string,
+  ) {}
+
+  get db(): Db {
+    return this.database.db
+  }
+
+  get documents(): Collection<Document> {
+    return this.db.collection(this.collection)
+  }
+
+  run(lifecycles: readonly RunnableLifecycle[]): Replica {
+    const replica = new Replica({ db: this.db, lifecycles, name: `r${this.replicas.length + 1}` })
+    this.replicas.push(replica)
+    return replica
+  }
+
+  /** What a plain client does. */
+  async insert(fields: Document = {}): Promise<ObjectId> {
+    const _id = new ObjectId()
+    await this.documents.insertOne({ _id, phase: this.entry, image: 'shop:1', ...fields })
+    return _id
+  }
+
+  async write(id: ObjectId, fields: Document): Promise<void> {
+    await this.documents.updateOne({ _id: id }, { $set: fields })
+  }
+
+  async document(id: ObjectId): Promise<Document> {
+    return (await this.documents.findOne({ _id: id })) ?? {}
+  }
+
+  /** Lets the replicas take turns until the check passes; nobody sleeps through it. */
+  until<T>(check: () => T | Promise<T>): Promise<T> {
+    const sleeping = { lockedBy: null, lockedAt: { $gt: TASK_LOCK_INIT_TIME, $lt: PARKED_AT } }
+    return eventually(
+      async () => {
+        await this.documents.updateMany(sleeping, { $set: { lockedAt: TASK_LOCK_INIT_TIME } })
+        for (const replica of this.replicas) await replica.runOnce()
+        return check()
+      },
+      { timeoutMs: 240_000, everyMs: 50 },
+    )
+  }
+
+  /** @param phase undefined: until the document is gone */
+  async untilPhase(id: ObjectId, phase: string | undefined): Promise<Document> {
+    await this.until(async () => expect((await this.document(id))['phase']).toBe(phase))
+    return this.document(id)
+  }
+
+  async untilParked(id: ObjectId): Promise<string> {
+    await this.until(async () => expect(await this.document(id)).toMatchObject({ lockedAt: PARKED_AT }))
+    return (await this.document(id))['progress'].error.message
+  }
+
+  /** Until it waits for something that is worded so. */
+  async untilWaiting(id: ObjectId, reason: RegExp): Promise<Document> {
+    await this.until(async () => {
+      expect(await this.document(id)).toMatchObject({ progress: { waitingFor: expect.stringMatching(reason) } })
+    })
+    return this.document(id)
+  }
+
+  /** Lets time pass for all documents. */
+  pass(ms: number): Promise<number> {
+    return backDate(this.documents, ms)
+  }
+
+  /** `step outcome` of each entry, oldest first; waits left out. */
+  async history(id: ObjectId): Promise<string[]> {
+    const { progress } = await this.document(id)
+    const entries = (progress?.history ?? []) as { step: string | null; outcome: string; to: string }[]
+    return entries
+      .filter(({ outcome }) => outcome !== 'wait')
+      .map(({ step, outcome, to }) => `${step ?? '-'} ${outcome}${outcome === 'again' ? '' : ` ${to}`}`)
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.replicas.splice(0).map((replica) => replica.stop()))
+  }
+}
+
+/** @param make of an empty database */
+export function useDocuments<World extends PodWorld>(make: (database: TestDatabase) => World): World {
+  // Before the database's own hook: those that are registered first run first.
+  afterEach(() => world.end())
+  const world: World = make(useDatabase())
+  return world
+}
+
+/** Fails once after each step has done its work: as if the replica had died before its outcome was recorded. */
+export function crashingOnce(): {
+  wrap: (lifecycle: string, phase: string, handler: AnyFunction) => AnyFunction
+  readonly crashed: readonly string[]
+} {
+  const crashed: string[] = []
+  const wrap = (_lifecycle: string, phase: string, handler: AnyFunction): AnyFunction => {
+    return async (doc, step) => {
+      const outcome = await handler(doc, step)
+      const at = `${phase} ${step.name ?? '-'}`
+      if (crashed.includes(at)) return outcome
+      crashed.push(at)
+      throw new Error('crashed before its outcome was recorded')
+    }
+  }
+  return { wrap, crashed }
+}
+
+type AnyFunction = import('../../../src/index.js').AnyHandler
