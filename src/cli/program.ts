@@ -3,6 +3,7 @@ import { registerAdd } from './commands/add.js'
 import { registerCheck } from './commands/check.js'
 import { registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
+import { registerRegions } from './commands/regions.js'
 import { registerRemove } from './commands/remove.js'
 import { registerRun } from './commands/run.js'
 import { registerRuns } from './commands/runs.js'
@@ -54,6 +55,7 @@ export async function buildProgram(argv: readonly string[], context: CliContext)
   registerSchedules(program, context)
   registerRun(program, context)
   registerRuns(program, context)
+  registerRegions(program, context)
   await registerDemo(program, argv)
   return program
 }

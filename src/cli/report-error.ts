@@ -29,6 +29,7 @@ const KNOWN = new Set([
   'MissingPackage',
   'NoDatabase',
   'NoScheduler',
+  'PodUnknown',
   'ServerTooOld',
   'UnknownTimeZone',
 ])
@@ -39,6 +40,7 @@ const USAGE = new Set([
   'InvalidSchedule',
   'InvalidMongoUri',
   'InvalidSettings',
+  'PodUnknown',
   'UnknownTimeZone',
 ])
 

@@ -22,6 +22,7 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'threads',
   'threadMemory',
   'blockedAfter',
+  'earlyRecovery',
   'http',
   'httpHost',
 ]

@@ -11,7 +11,7 @@ jest.setTimeout(240_000)
 describe('what is typed wrong is refused, with what was expected', () => {
   const folder = useCliFolder()
   // Nothing here gets as far as a database.
-  const env = { MONGODB_URI: 'mongodb://127.0.0.1:1/x' }
+  const env = { MONGODB_URI: 'mongodb://127.0.0.1:1/x', POD_NAMESPACE: '' }
 
   test.each([
     [['lst'], /unknown command 'lst'\n\(Did you mean list\?\)/],
@@ -26,6 +26,7 @@ describe('what is typed wrong is refused, with what was expected', () => {
     [['remove', 'a'], /expected --yes/],
     [['start', '--http', '70000'], /--http: expected a whole number from 0 to 65535, got '70000'/],
     [['start', '--grace', '10'], /--grace: expected a duration from 0s to 1h, .* add the unit \('10s' is 10 s\)/],
+    [['start', '--early-recovery', 'on'], /^phaselock: early recovery: expected POD_NAME and POD_NAMESPACE/],
     [['list', '--log', 'xml'], /--log: expected one of json, pretty, got 'xml'/],
     [['list', '--lifecycles', './nope.js'], /--lifecycles \.\/nope\.js: .*there is no file/],
     [['list', '--lifecycles', 'no-such-package'], /neither a file .* nor a package of that name/],

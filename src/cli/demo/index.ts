@@ -2,19 +2,22 @@ import { randomInt } from 'node:crypto'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { durationMs } from '../../time/index.js'
 import { BREAKABLE, type Breakable } from './broken-protocols.js'
+import type { Screen } from './screen.js'
 
 interface DemoFlags {
   readonly json?: boolean
   readonly break?: Breakable
-  readonly documents: number
+  readonly documents?: number
   readonly lockTimeout: number
   readonly ledger?: string
   readonly faults?: boolean
+  readonly kubernetes?: boolean
   readonly minutes: number
   readonly seed?: number
 }
 
 const DEFAULT_DOCUMENTS = 300
+const DEFAULT_KUBERNETES_DOCUMENTS = 100
 const DEFAULT_LOCK_TIMEOUT_MS = 4_000
 const EXIT_OFF = 1
 const EXIT_NOT_SHOWN = 2
@@ -38,11 +41,16 @@ export function registerDemo(program: Command): void {
     )
     .option('--ledger <file>', 'write the ledger to a file, an entry a line')
     .addOption(new Option('--faults', 'instead: a random fault every second').conflicts('break'))
+    .addOption(
+      new Option('--kubernetes', 'instead: domains and instances in a real Kubernetes control plane').conflicts([
+        'break',
+        'faults',
+        'ledger',
+      ]),
+    )
     .addOption(new Option('--minutes <n>', 'with --faults: how long they come').argParser(positive).default(5))
     .addOption(new Option('--seed <n>', 'with --faults: which faults come, printed by each run').argParser(whole))
-    .addOption(
-      new Option('--documents <count>', 'how many gateways').argParser(count).default(DEFAULT_DOCUMENTS).hideHelp(),
-    )
+    .addOption(new Option('--documents <count>', 'how many gateways').argParser(count).hideHelp())
     .addOption(
       new Option('--lock-timeout <duration>', 'the lock timeout, from 2s')
         .argParser(lockTimeout)
@@ -82,32 +90,28 @@ function lockTimeout(text: string): number {
   throw new InvalidArgumentError('expected at least 2s')
 }
 
+/** What a run has to say. */
+interface Shown {
+  readonly result: { readonly off: readonly string[] }
+  readonly text: string
+  /** With `--json`, of what is off, on standard error. */
+  readonly evidence?: readonly string[]
+}
+
 async function demo(flags: DemoFlags): Promise<number> {
-  // Loaded when asked for: the rest of the CLI needs none of it.
-  const [{ Interrupted, runDemo }, { reportText }, { Screen }, { faultsReportText, runFaults }] = await Promise.all([
-    import('./run-demo.js'),
-    import('./report.js'),
-    import('./screen.js'),
-    import('./faults/index.js'),
-  ])
+  const [{ Interrupted }, { Screen }] = await Promise.all([import('./run-demo.js'), import('./screen.js')])
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()
   for (const signal of SIGNALS) process.on(signal, interrupt)
-  const screen = new Screen()
-  const { documents, lockTimeout: lockTimeoutMs, json = false, break: broken = null, ledger: ledgerFile } = flags
+  const screen = new Screen(undefined, undefined, flags.kubernetes ? 'documents' : 'gateways')
+  const { json = false } = flags
+  const run = flags.kubernetes ? kubernetesRun : flags.faults ? faultsRun : usualRun
   try {
-    if (flags.faults) {
-      const { minutes, seed = randomInt(2 ** 32) } = flags
-      const soak = await runFaults({ minutes, seed, lockTimeoutMs, screen, signal: interrupted.signal, ledgerFile })
-      screen.end()
-      process.stdout.write(json ? `${JSON.stringify(soak.result)}\n` : `\n${faultsReportText(soak)}`)
-      if (json && soak.evidence.length > 0) process.stderr.write(`${soak.evidence.join('\n')}\n`)
-      return soak.result.off.length === 0 ? 0 : EXIT_OFF
-    }
-    const report = await runDemo({ documents, lockTimeoutMs, broken, screen, signal: interrupted.signal, ledgerFile })
+    const { result, text, evidence = [] } = await run(flags, screen, interrupted.signal)
     screen.end()
-    process.stdout.write(json ? `${JSON.stringify(report.result)}\n` : `\n${reportText(report)}`)
-    return report.result.off.length === 0 ? 0 : EXIT_OFF
+    process.stdout.write(json ? `${JSON.stringify(result)}\n` : `\n${text}`)
+    if (json && evidence.length > 0) process.stderr.write(`${evidence.join('\n')}\n`)
+    return result.off.length === 0 ? 0 : EXIT_OFF
   } catch (error) {
     screen.end()
     const { name, message } = error as Error
@@ -118,6 +122,29 @@ async function demo(flags: DemoFlags): Promise<number> {
   } finally {
     for (const signal of SIGNALS) process.off(signal, interrupt)
   }
+}
+
+// Each is loaded when asked for: the rest of the CLI needs none of it.
+
+async function usualRun(flags: DemoFlags, screen: Screen, signal: AbortSignal): Promise<Shown> {
+  const [{ runDemo }, { reportText }] = await Promise.all([import('./run-demo.js'), import('./report.js')])
+  const { documents = DEFAULT_DOCUMENTS, lockTimeout: lockTimeoutMs, break: broken = null, ledger: ledgerFile } = flags
+  const report = await runDemo({ documents, lockTimeoutMs, broken, screen, signal, ledgerFile })
+  return { result: report.result, text: reportText(report) }
+}
+
+async function faultsRun(flags: DemoFlags, screen: Screen, signal: AbortSignal): Promise<Shown> {
+  const { faultsReportText, runFaults } = await import('./faults/index.js')
+  const { minutes, seed = randomInt(2 ** 32), lockTimeout: lockTimeoutMs, ledger: ledgerFile } = flags
+  const soak = await runFaults({ minutes, seed, lockTimeoutMs, screen, signal, ledgerFile })
+  return { result: soak.result, text: faultsReportText(soak), evidence: soak.evidence }
+}
+
+async function kubernetesRun(flags: DemoFlags, screen: Screen, signal: AbortSignal): Promise<Shown> {
+  const { kubernetesReportText, runKubernetes } = await import('./kubernetes/index.js')
+  const { documents = DEFAULT_KUBERNETES_DOCUMENTS } = flags
+  const { result, evidence } = await runKubernetes({ documents, screen, signal })
+  return { result, text: kubernetesReportText(result, evidence), evidence }
 }
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const

@@ -13,6 +13,8 @@ export class Screen {
   constructor(
     private readonly out: NodeJS.WriteStream = process.stderr,
     private readonly clock: Clock = systemClock,
+    /** What is counted. */
+    private readonly things = 'gateways',
   ) {
     this.startedMs = clock.monotonicMs()
   }
@@ -47,7 +49,7 @@ export class Screen {
     if (!this.out.isTTY) return
     const filled = Math.min(WIDTH, Math.round((WIDTH * this.done) / Math.max(1, this.total)))
     const bar = '█'.repeat(filled) + '░'.repeat(WIDTH - filled)
-    const line = `${bar} ${this.done}/${this.total} gateways done  ${this.seconds.toFixed(0)} s  ${this.doing}`
+    const line = `${bar} ${this.done}/${this.total} ${this.things} done  ${this.seconds.toFixed(0)} s  ${this.doing}`
     this.out.write(`\r\x1b[K${line.slice(0, (this.out.columns ?? 80) - 1)}`)
     this.barShown = true
   }

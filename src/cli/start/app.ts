@@ -8,6 +8,7 @@ import { type Logger, Replica } from '../../phases/index.js'
 import { loadTelemetryHttp, type ReplicaMetrics, replicaMetrics, type TelemetrySources } from '../../telemetry/index.js'
 import { PortUnavailable } from '../errors.js'
 import type { Workspace } from '../workspace.js'
+import { besideLifecycles } from './beside.js'
 import { nestLog } from './nest-log.js'
 
 /** A running replica, and what ends it in order: its steps, the web server, its connections for renewals. */
@@ -47,6 +48,7 @@ export async function bootApp(
       threads: settings.threads,
       threadMemoryMb: settings.threadMemory,
       blockedAfter: `${settings.blockedAfter}ms`,
+      alongside: await besideLifecycles(settings),
       logger,
       observer: metrics?.observer,
     }),

@@ -4,6 +4,7 @@ import { type Logger, Replica } from '../../phases/index.js'
 import { replicaMetrics } from '../../telemetry/index.js'
 import type { Workspace } from '../workspace.js'
 import type { RunningApp } from './app.js'
+import { besideLifecycles } from './beside.js'
 
 /**
  * Runs one replica without a web server, and so without Nest: the same work with 23 MB less resident memory (measured).
@@ -31,6 +32,7 @@ export async function bootPlain(
     threads: settings.threads,
     threadMemoryMb: settings.threadMemory,
     blockedAfterMs: settings.blockedAfter,
+    alongside: await besideLifecycles(settings),
     logger,
     observer: metrics?.observer,
   })

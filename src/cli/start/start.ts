@@ -5,6 +5,7 @@ import type { CliContext } from '../context.js'
 import { packageVersion } from '../package-version.js'
 import { openWorkspace } from '../workspace.js'
 import { printBanner } from './banner.js'
+import { besideLifecycles } from './beside.js'
 import { consoleToLog } from './console-lines.js'
 import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
@@ -25,6 +26,11 @@ const PACKAGES = ['@nestjs/common', '@nestjs/core', '@nestjs/schedule', 'reflect
 export async function start(options: StartOptions): Promise<void> {
   const { logger, output, settings } = options
   if (settings.http !== undefined) requirePackages('phaselock start --http', PACKAGES)
+  if (settings.earlyRecovery === 'on') {
+    requirePackages('phaselock start --early-recovery', ['@kubernetes/client-node'])
+    // Says what is missing before anything is opened.
+    await besideLifecycles(settings)
+  }
   consoleToLog(logger)
   let crew: Supervisor | undefined
   const exitNow = (code: number) => {

@@ -1,0 +1,2 @@
+export { kubernetesReportText } from './result.js'
+export { runKubernetes } from './run-kubernetes.js'

@@ -1,0 +1,168 @@
+import { sleep, systemClock } from '../../../time/index.js'
+import { openDemoDatabase } from '../demo-database.js'
+import { ReplicaFailed } from '../replica-link.js'
+import { Interrupted } from '../run-demo.js'
+import type { Screen } from '../screen.js'
+import { waitFor } from '../wait-for.js'
+import { type CleanUp, CleanUps } from './clean-ups.js'
+import { Crew } from './crew.js'
+import { openDemoCluster } from './demo-cluster.js'
+import { Owner, type Wanted } from './owner.js'
+import { Playground } from './playground.js'
+import { judged, type KubernetesDemoResult } from './result.js'
+import { TIMED, Timing, type Until } from './timing.js'
+import { Witness } from './witness.js'
+
+/** Of five documents four are domains. */
+const DOMAINS_SHARE = 0.8
+/** Long enough that a busy machine doesn't cost a lease. */
+const LOCK_TIMEOUT_MS = 10_000
+/** The kill comes when so many documents have arrived, and the replica holds some. */
+const KILLED_AT_SHARE = 0.2
+/** The owner of all documents but those that are timed. */
+const SHOP = 'shop'
+/** Far more than anything takes. */
+const STAGE_WITHIN_MS = 900_000
+/** For controllers to remove what follows from what was removed. */
+const CLEARED_WITHIN_MS = 300_000
+/** What a process has sent has taken effect. */
+const ARRIVED_WITHIN_MS = 100
+const EXAMPLES = 10
+
+export interface KubernetesDemoOptions {
+  readonly documents: number
+  readonly screen: Screen
+  /** Ends the run early; everything is cleaned up, then `Interrupted` is thrown. */
+  readonly signal: AbortSignal
+}
+
+export interface KubernetesDemoReport {
+  readonly result: KubernetesDemoResult
+  /** Of what is off: the first few cases, and what the replicas said. */
+  readonly evidence: readonly string[]
+}
+
+/**
+ * Runs the demo in a database and a namespace of its own, and leaves nothing behind: no process, no data, no object.
+ * @throws NoCluster; ReplicaFailed; Interrupted; what connectDatabase and the API server throw
+ */
+export async function runKubernetes(options: KubernetesDemoOptions): Promise<KubernetesDemoReport> {
+  const cleanUps = new CleanUps()
+  const { signal } = options
+  const interrupted = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(new Interrupted()), { once: true })
+    if (signal.aborted) reject(new Interrupted())
+  })
+  const work = run(options, (cleanUp) => cleanUps.add(cleanUp))
+  work.catch(() => undefined)
+  try {
+    return await Promise.race([work, interrupted])
+  } finally {
+    await cleanUps.run()
+  }
+}
+
+async function run(
+  { documents, screen, signal }: KubernetesDemoOptions,
+  atEnd: (cleanUp: CleanUp) => void,
+): Promise<KubernetesDemoReport> {
+  const cluster = await openDemoCluster((text) => screen.note(text))
+  atEnd(() => cluster.close())
+  screen.note(`Kubernetes ${cluster.version}`)
+  const playground = new Playground(cluster)
+  atEnd(() => playground.remove())
+  await playground.admit(SHOP)
+  await playground.issueFor(SHOP)
+  const database = await openDemoDatabase((text) => screen.note(text))
+  atEnd(() => database.close())
+  const { connection, name } = database
+  const owner = await Owner.connect(connection.uri, name)
+  atEnd(() => owner.close())
+  const witness = await Witness.start(cluster, name)
+  atEnd(() => witness.stop())
+  /** When each domain came to Created, by the clock's monotonic time. */
+  const createdMs = new Map<string, number>()
+  const config = {
+    uri: connection.uri,
+    database: name,
+    kubeconfig: cluster.config.exportConfig(),
+    namespaceRule: playground.rule,
+    lockTimeoutMs: LOCK_TIMEOUT_MS,
+  }
+  const crew = new Crew(config, (id) => createdMs.set(id, systemClock.monotonicMs()))
+  atEnd(() => crew.end())
+
+  const until: Until = (what, forMs = STAGE_WITHIN_MS) => {
+    const look = async () => {
+      if (signal.aborted) throw new Interrupted()
+      const failure = crew.failure()
+      if (failure) throw new ReplicaFailed('of the demo', failure)
+      return await what()
+    }
+    return waitFor(look, { forMs, everyMs: 100 })
+  }
+  const allArrive = (state: Wanted) =>
+    until(async () => {
+      const arrived = await owner.arrived(state)
+      screen.progress(arrived, owner.count)
+      return arrived === owner.count
+    })
+  const timing = new Timing({ owner, playground, witness, createdMs, until })
+
+  const [first] = await Promise.all(['a', 'b', 'c'].map((replica) => crew.start(replica)))
+  const domains = Math.round(documents * DOMAINS_SHARE)
+  screen.stage(`${domains} domains and ${documents - domains} instances come in`)
+  await Promise.all([
+    owner.insertDomains(Array.from({ length: domains }, () => SHOP)),
+    owner.insertInstances(documents - domains, SHOP),
+  ])
+  const held = await until(async () => {
+    if ((await owner.arrived('Running')) < documents * KILLED_AT_SHARE) return false
+    // It stands still before it is killed: what is counted then is what it holds.
+    crew.pause('a')
+    await sleep(ARRIVED_WITHIN_MS)
+    const leases = await owner.heldBy(first!.identity)
+    if (leases === 0) crew.resume('a')
+    return leases > 0 && leases
+  })
+  await crew.kill('a')
+  const leasesAtKill = held ?? 0
+  screen.stage(`kill -9 of replica a with ${leasesAtKill} leases; d takes its place`)
+  await crew.start('d')
+  await allArrive('Running')
+  screen.stage('all are to stop')
+  await owner.want('Stopped')
+  await allArrive('Stopped')
+  screen.stage('all are to be deleted')
+  await owner.want('Deleted')
+  await allArrive('Deleted')
+
+  screen.stage(`${TIMED} domains whose certificates take a while are timed, with watches`)
+  const withWatches = await timing.run('with')
+  await crew.rest()
+  screen.stage(`and ${TIMED} without`)
+  await Promise.all(['e', 'f'].map((replica) => crew.start(replica, { watches: false })))
+  const withoutWatches = await timing.run('without')
+  screen.stage('and deleted')
+  await owner.want('Deleted')
+  await allArrive('Deleted')
+  const lost = await owner.missing('Deleted')
+  await until(async () => (await playground.leftOver()).length === 0, CLEARED_WITHIN_MS)
+  const [leftOver, madeTwice] = [await playground.leftOver(), witness.madeTwice()]
+  const result = judged({
+    documents: owner.count,
+    domains: owner.domains.length,
+    instances: owner.instances.length,
+    objects: witness.made,
+    lost: lost.length,
+    madeTwice: madeTwice.length,
+    leftOver: leftOver.length,
+    leasesAtKill,
+    readyToCreatedMs: { withWatches, withoutWatches },
+    kubernetes: cluster.version,
+    lockTimeoutSeconds: LOCK_TIMEOUT_MS / 1_000,
+    seconds: screen.seconds,
+  })
+  const examples = [lost, madeTwice, leftOver].flatMap((cases) => cases.slice(0, EXAMPLES))
+  return { result, evidence: result.off.length === 0 ? [] : [...examples, ...crew.lastWords()] }
+}
