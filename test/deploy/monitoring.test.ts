@@ -1,0 +1,203 @@
+import { spawn } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { describe, expect, jest, test } from '@jest/globals'
+import { dumpYaml } from '@kubernetes/client-node'
+import { lifecycleOf } from '../../src/index.js'
+import { replicaMetrics } from '../../src/telemetry/index.js'
+import { useDatabase } from '../support/database.js'
+import { deployProgram } from './programs.mjs'
+import { CHART, describeWithGo, KUSTOMIZE, objectsIn, ROOT, START_TIMEOUT_MS } from './support/render.js'
+
+jest.setTimeout(START_TIMEOUT_MS)
+
+const MONITORING = join(KUSTOMIZE, 'components/monitoring')
+const FIELD = 'namespace="a",pod="p1",job="phaselock"'
+const PHASE = `${FIELD},lifecycle="thing",phase="Creating"`
+/** Each alert with series (values 15 s apart) on which it is to fire after half an hour, and where it is not. */
+const CASES: Record<string, { fires: string[][]; quiet: string[][] }> = {
+  PhaselockNoReplica: {
+    fires: [[`up{${FIELD}} 0x120`], [`up{${FIELD}} 1x60`], []],
+    quiet: [[`up{${FIELD}} 1x120`], [`up{${FIELD}} 0x120`, 'up{namespace="a",pod="p2",job="phaselock"} 1x120']],
+  },
+  PhaselockDueTooLong: {
+    fires: [[`phaselock_oldest_due_seconds{${PHASE}} 0+15x120`]],
+    quiet: [[`phaselock_oldest_due_seconds{${PHASE}} 60x120`]],
+  },
+  PhaselockDocumentsParked: {
+    fires: [[`phaselock_documents_parked{${PHASE}} 1x120`]],
+    quiet: [[`phaselock_documents_parked{${PHASE}} 0x120`]],
+  },
+  PhaselockDatabaseAway: {
+    fires: [[`phaselock_database_up{${FIELD}} 0x120`]],
+    quiet: [[`phaselock_database_up{${FIELD}} 0x120`, 'phaselock_database_up{namespace="a",pod="p2"} 1x120']],
+  },
+  PhaselockReplicaNotReady: {
+    fires: [[`phaselock_replica_ready{${FIELD}} 0x120`]],
+    quiet: [[`phaselock_replica_ready{${FIELD}} 1x120`]],
+  },
+  PhaselockStepsFail: {
+    fires: [
+      [
+        `phaselock_steps_total{${PHASE},outcome="error"} 0+2x120`,
+        `phaselock_steps_total{${PHASE},outcome="again"} 0+8x120`,
+      ],
+    ],
+    quiet: [
+      [
+        `phaselock_steps_total{${PHASE},outcome="error"} 0+1x120`,
+        `phaselock_steps_total{${PHASE},outcome="again"} 0+99x120`,
+      ],
+      [],
+    ],
+  },
+  PhaselockLeasesLost: {
+    fires: [[`phaselock_lease_lost_total{${FIELD},lifecycle="thing",how="refused"} 0+1x120`]],
+    quiet: [[`phaselock_lease_lost_total{${FIELD},lifecycle="thing",how="refused"} 3x120`]],
+  },
+  PhaselockHandlersAbandoned: {
+    fires: [[`phaselock_handlers_abandoned{${FIELD}} 1x120`]],
+    quiet: [[`phaselock_handlers_abandoned{${FIELD}} 0x120`]],
+  },
+  PhaselockDocumentsSkipped: {
+    fires: [[`phaselock_documents_skipped{${FIELD}} 1x120`]],
+    quiet: [[`phaselock_documents_skipped{${FIELD}} 0x120`]],
+  },
+}
+
+interface Rule {
+  readonly alert?: string
+  readonly record?: string
+  readonly expr: string
+}
+
+async function rulesOf(): Promise<{ groups: { rules: Rule[] }[] }> {
+  const [object] = objectsIn(await readFile(join(MONITORING, 'prometheusrule.yaml'), 'utf8'))
+  return object!['spec']
+}
+
+interface Panel {
+  readonly title: string
+  readonly targets?: { readonly expr: string }[]
+}
+const dashboard = async (): Promise<{ panels: Panel[] }> =>
+  JSON.parse(await readFile(join(MONITORING, 'phaselock.json'), 'utf8'))
+
+describe('metrics by name', () => {
+  const database = useDatabase()
+
+  test('all that rules and panels ask for is there, with these labels', async () => {
+    const thing = lifecycleOf<{ _id: string }>().define({
+      name: 'thing',
+      collection: 'Thing',
+      phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
+    })
+    const metrics = replicaMetrics({ db: database.db, lifecycles: [thing] })
+    const notReady: string[] = []
+    const zero = { held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0, doorbell: 'off' as const }
+    metrics.watch({ status: () => ({ identity: 'a~1', notReady, ...zero }) as never })
+    const known = new Map<string, ReadonlySet<string>>()
+    for (const { name, labelNames = [], type } of metrics.registry.getMetricsAsArray() as unknown as Known[]) {
+      const labels = new Set(['namespace', 'pod', 'job', 'le', ...labelNames])
+      const suffixes = String(type) === 'histogram' ? ['_bucket', '_sum', '_count'] : ['']
+      for (const suffix of suffixes) known.set(name + suffix, labels)
+    }
+    const { groups } = await rulesOf()
+    const exprs = [
+      ...groups.flatMap(({ rules }) => rules.map(({ expr }) => expr)),
+      ...(await dashboard()).panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
+    ]
+    expect(exprs.length).toBeGreaterThan(30)
+    for (const expr of exprs) {
+      const names = expr.match(/\b(phaselock|process)_\w+/g) ?? []
+      for (const name of names) expect([...known.keys()]).toContain(name)
+      const [first] = names
+      const by = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, list]) => list!.split(/, */))
+      const labels = known.get(first ?? '')
+      if (labels) for (const label of by) expect([...labels]).toContain(label)
+    }
+  })
+})
+
+interface Known {
+  readonly name: string
+  readonly type: unknown
+  readonly labelNames?: readonly string[]
+}
+
+describeWithGo("Prometheus' own parser and engine", () => {
+  test('take the rules as they stand', async () => {
+    const { problems } = await ask({ rules: dumpYaml(await rulesOf()) })
+    expect(problems).toEqual([])
+  })
+
+  test('fire each alert where it should, and only there', async () => {
+    const alerts = (await rulesOf()).groups.flatMap(({ rules }) => rules).filter((rule) => rule.alert !== undefined)
+    expect(alerts.map(({ alert }) => alert)).toEqual(Object.keys(CASES))
+    for (const { alert, expr } of alerts) {
+      const { fires, quiet } = CASES[alert!]!
+      for (const [series, expected] of [
+        ...fires.map((given) => [given, 1] as const),
+        ...quiet.map((given) => [given, 0] as const),
+      ]) {
+        const { problems, answers } = await ask({
+          series: series.join('\n'),
+          queries: [{ name: 'alert', expr, at: 1_800 }],
+        })
+        expect(problems).toEqual([])
+        expect({ alert, series, found: answers['alert'] }).toMatchObject({ found: { length: expected } })
+      }
+    }
+  })
+
+  test('the backlog is counted once, however many replicas tell of it', async () => {
+    const { groups } = await rulesOf()
+    const [backlog] = groups.flatMap(({ rules }) => rules).filter(({ record }) => record !== undefined)
+    expect(backlog!.record).toBe('phaselock:documents_due:sum')
+    const series = ['p1', 'p2'].flatMap((pod) =>
+      ['Creating', 'Deleting'].map(
+        (phase) => `phaselock_documents_due{namespace="a",pod="${pod}",lifecycle="thing",phase="${phase}"} 300x120`,
+      ),
+    )
+    const queries = [{ name: 'due', expr: backlog!.expr, at: 1_800 }]
+    const { answers } = await ask({ series: series.join('\n'), queries })
+    expect(answers['due']).toEqual([{ labels: { namespace: 'a' }, value: 600 }])
+  })
+
+  test("take each panel's queries", async () => {
+    const { panels } = await dashboard()
+    const queries = panels.flatMap(({ title, targets = [] }) =>
+      targets.map(({ expr }, i) => ({
+        name: `${title} ${i}`,
+        expr: expr.replaceAll('$__rate_interval', '5m').replaceAll(/\$\w+/g, '.*'),
+        at: 1_800,
+      })),
+    )
+    const { answers } = await ask({ queries })
+    for (const [name, answer] of Object.entries(answers)) expect([name, answer]).toEqual([name, []])
+  })
+})
+
+describe('copies', () => {
+  test('the chart has the same rules and dashboard, and the README of operations names each alert', async () => {
+    const read = (...path: string[]) => readFile(join(...path), 'utf8')
+    expect(await read(CHART, 'files/prometheusrule.yaml')).toBe(await read(MONITORING, 'prometheusrule.yaml'))
+    expect(await read(CHART, 'files/dashboard.json')).toBe(await read(MONITORING, 'phaselock.json'))
+    const page = await read(ROOT, 'docs/operations.md')
+    const named = [...page.matchAll(/^### (Phaselock\w+)$/gm)].map(([, alert]) => alert)
+    expect(named).toEqual(Object.keys(CASES))
+  })
+})
+
+interface Asked {
+  readonly rules?: string
+  readonly series?: string
+  readonly queries?: readonly { readonly name: string; readonly expr: string; readonly at: number }[]
+}
+
+async function ask(asked: Asked): Promise<{ problems: string[]; answers: Record<string, unknown> }> {
+  const child = spawn(await deployProgram('rules'), { stdio: ['pipe', 'pipe', 'inherit'] })
+  child.stdin.end(JSON.stringify(asked))
+  return JSON.parse(await text(child.stdout))
+}
