@@ -66,6 +66,11 @@ export const BENCHMARKS = {
     takes: ['documents', 'rounds'],
     server: false,
   },
+  kubernetes: {
+    about: "from a certificate's Ready to the domain's Created, with watches and without, on a real API server",
+    module: './kubernetes.mjs',
+    takes: [],
+  },
   locks: {
     about:
       'named locks: acquire and release in a second by each provider, beside a hand-written floor; a fight for few',

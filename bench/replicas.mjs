@@ -9,7 +9,8 @@ import { COLLECTION, countWrong, insertAll, newDocuments, prepareCollection, STE
 const CREWS = { one: 1, two: 2, four: 4 }
 /** Two processes of the hand-written floor: what a second process is worth where nobody has to be careful. */
 const FLOORS = { floor: 1, twoFloors: 2 }
-const WARM_UP_SHARE = 0.25
+/** Of a round's documents, for each process: every one of a crew is to be as warm as the one that is alone. */
+const WARM_UP_SHARE = 0.5
 /** Replicas that have started know each other after some ticks. */
 const SETTLE_MS = 3_500
 
@@ -76,6 +77,7 @@ async function replicaCrew(server, size) {
   )
   return {
     db,
+    size,
     async drain(begin, documents) {
       const before = sums()
       const drained = new Promise((resolve) => {
@@ -98,6 +100,7 @@ async function floorCrew(server, size) {
   const processes = await all(size, () => contestant(server.uri))
   return {
     db,
+    size,
     async drain(begin) {
       const job = { kind: 'floor', steps: STEPS, database: db.databaseName }
       const starts = await Promise.all(processes.map((process, claimer) => process.ready({ ...job, claimer })))
@@ -121,8 +124,8 @@ async function preparedDatabase(server) {
  */
 function onBacklog(crew, { name, documents: count, extra }, tally) {
   return async (round) => {
-    const { db } = crew
-    const documents = newDocuments(round === 0 ? Math.ceil(count * WARM_UP_SHARE) : count, extra)
+    const { db, size } = crew
+    const documents = newDocuments(round === 0 ? Math.ceil(count * WARM_UP_SHARE) * size : count, extra)
     const last = documents.pop()
     await prepareCollection(db, BACKLOG)
     await insertAll(db, documents, { collection: BACKLOG })

@@ -44,6 +44,13 @@ export const TARGETS = {
     fewer: true,
     about: 'commands a second of an idle replica, 10 lifecycles, all its clients',
   },
+  readyToCreatedP95Ms: {
+    least: 200,
+    aim: 100,
+    fewer: true,
+    unit: 'ms',
+    about: "from a certificate's Ready to its domain's Created, with watches, p95",
+  },
   keysPerClaim: {
     least: 1.2,
     aim: 1.0,

@@ -8,13 +8,14 @@ const NAMES = ['agenda', 'bullmq', 'graphile-worker', 'pg-boss', 'phaselock']
 /** A quick run doesn't wait for what a killed worker leaves: the peers take from half a minute to for ever. */
 const SIZES = {
   quick: { quick: true, seconds: 0.5, limitSeconds: 2, rounds: 2, idleSeconds: 5, pickupSeconds: 5 },
+  /** About ten minutes on a quiet machine. */
   full: {
     quick: false,
-    seconds: 3,
-    limitSeconds: 10,
+    seconds: 2,
+    limitSeconds: 6,
     rounds: 3,
     idleSeconds: 20,
-    pickupSeconds: 45,
+    pickupSeconds: 30,
     recoverySeconds: 75,
   },
 }

@@ -6,6 +6,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { newLedger } from './ledger.mjs'
 
 const PENDING_POLL_MS = 3
+/** All jobs have run: their database says so within this, or the round counts as late. */
+const PENDING_LIMIT_MS = 10_000
+/** A worker or a connection that doesn't end is left to itself: the process goes on without it. */
+const END_WITHIN_MS = 20_000
 
 const [, , name, setting] = process.argv
 const peer = await import(`./${name}.mjs`)
@@ -37,9 +41,13 @@ const commands = {
   async finish({ limitMs }) {
     const outOfTime = new AbortController()
     const limit = sleep(Math.max(0, startedMs + limitMs - nowMs()), 'late', { signal: outOfTime.signal })
-    const late = (await Promise.race([ledger.completed, limit.catch(() => undefined)])) === 'late'
+    let late = (await Promise.race([ledger.completed, limit.catch(() => undefined)])) === 'late'
     outOfTime.abort()
-    while (!late && (await session.pending()) > 0) await sleep(PENDING_POLL_MS)
+    const pendingUntilMs = nowMs() + PENDING_LIMIT_MS
+    while (!late && (await session.pending()) > 0) {
+      await sleep(PENDING_POLL_MS)
+      late = nowMs() > pendingUntilMs
+    }
     const endedMs = nowMs()
     const rssMb = Math.round(process.memoryUsage.rss() / 2 ** 20)
     return { startedMs, endedMs, late, rssMb, latencies: ledger.latencies, ...ledger.counts() }
@@ -48,11 +56,21 @@ const commands = {
   async stop() {
     const ending = session
     session = undefined
-    await stopWorker?.().catch(mention)
+    await ended(stopWorker)
     stopWorker = undefined
-    await ending.close().catch(mention)
+    await ended(() => ending.close())
   },
   rss: async () => process.memoryUsage.rss() / 2 ** 20,
+}
+
+async function ended(end) {
+  const over = new AbortController()
+  const limit = sleep(END_WITHIN_MS, undefined, { signal: over.signal }).then(
+    () => mention(new Error(`not over after ${END_WITHIN_MS / 1_000} s`)),
+    () => undefined,
+  )
+  await Promise.race([Promise.resolve(end?.()).catch(mention), limit])
+  over.abort()
 }
 
 const mention = (error) => console.error(`${name} (${setting}), when it was stopped: ${error?.message ?? error}`)

@@ -2,6 +2,9 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
+/** Longer than any command takes: whoever hangs fails the run instead of holding it up for ever. */
+const ANSWERS_WITHIN_MS = 120_000
+
 const PROGRAM = fileURLToPath(new URL('./worker-process.mjs', import.meta.url))
 
 /** A peer with one of its settings in a process of its own, which goes with this one. */
@@ -16,10 +19,10 @@ export function startWorker(name, setting) {
       hung.resolve(hang)
       return
     }
-    const { resolve, reject } = waiting.get(id)
+    const asked = waiting.get(id)
     waiting.delete(id)
-    if (error) reject(new Error(`${name} (${setting}): ${error}`))
-    else resolve(answer)
+    if (error) asked?.reject(new Error(`${name} (${setting}): ${error}`))
+    else asked?.resolve(answer)
   })
   child.once('exit', (code, signal) => {
     const ended = new Error(`${name} (${setting}): its process ended (${signal ?? code}); its error stands above`)
@@ -35,7 +38,12 @@ export function startWorker(name, setting) {
       const answer = Promise.withResolvers()
       waiting.set(last, answer)
       child.send({ id: last, command, given })
-      return answer.promise
+      const limit = setTimeout(() => {
+        answer.reject(
+          new Error(`${name} (${setting}): no answer to '${command}' within ${ANSWERS_WITHIN_MS / 1_000} s`),
+        )
+      }, ANSWERS_WITHIN_MS)
+      return answer.promise.finally(() => clearTimeout(limit))
     },
     /** `kill -9`, also what ends it when all is done. */
     async kill() {

@@ -2,6 +2,7 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { BENCHMARKS } from '../benchmarks.mjs'
@@ -18,10 +19,13 @@ const CHART = here('../chart.svg')
 /** Too long to be a part of each report: run by name, it takes its ten minutes. */
 const LEFT_OUT = ['soak']
 const SHORTER = { memory: ['--minutes', '0.5'] }
+/** None takes so long: one that does hangs. It is ended, and the others go on. */
+const LIMIT_MINUTES = 15
+const CLOSES_WITHIN_MS = 5_000
 
 /**
  * Runs benchmarks one after the other, each in a process of its own, and renews their part of what is published; after
- * each of them, so that a run that is broken off has published what it has.
+ * each of them, so that a run that is broken off has published what it has. It always ends, without anybody who watches it.
  * @param names those to run, in full; none: all but soak, memory for half a minute instead of ten
  * @returns whether all of them ran and had nothing wrong
  */
@@ -51,7 +55,16 @@ async function run(name, flags) {
   child.stdout.on('data', (chunk) => {
     text += chunk
   })
-  const [code] = await once(child, 'close')
+  const limit = setTimeout(() => {
+    console.error(`${name}: still running after ${LIMIT_MINUTES} minutes: ended`)
+    // What it has started notices that it is gone, and ends too.
+    child.kill('SIGKILL')
+  }, LIMIT_MINUTES * 60_000)
+  const closed = once(child, 'close')
+  const [code] = await once(child, 'exit')
+  clearTimeout(limit)
+  // All that it wrote has come with `close`; one that was ended may have left somebody who keeps its output open.
+  await Promise.race([closed, sleep(CLOSES_WITHIN_MS, undefined, { ref: false })])
   try {
     return { result: JSON.parse(text), code }
   } catch {
