@@ -9,7 +9,7 @@ import { idKey } from './id-key.js'
 import { MissedIds } from './missed-ids.js'
 import { type OddField, oddFields } from './odd-fields.js'
 import type { ServerClock } from './server-clock.js'
-import { Share, type Standing } from './share.js'
+import { Share } from './share.js'
 import { SkipList } from './skip-list.js'
 import { isDue, onlyIn, type Terms } from './terms.js'
 import type { Refused } from './write-around.js'
@@ -55,8 +55,8 @@ export interface ClaimsOptions {
   /** Whether nothing is to be claimed any more: a claim that is being read back is then left to expire. */
   isOver?: (() => boolean) | undefined
   random?: (() => number) | undefined
-  /** The live replicas. Default: this one. */
-  standing?: (() => Standing) | undefined
+  /** Which documents fall to this replica. Default: all. */
+  share?: Share | undefined
 }
 
 const NOTHING: ClaimResult = {
@@ -93,12 +93,7 @@ export class Claims {
     this.skips = options.skips ?? new SkipList(options.clock)
     this.missed = new MissedIds(options.collection)
     this.writer = new ClaimWriter(options)
-    this.share = new Share(options.standing ?? alone(options.replica), options.clock)
-  }
-
-  /** A document that falls to another replica, which had its time for it: if it is due, the next claim takes it. */
-  waitedFor(phase: string, id: unknown): void {
-    this.share.waitedFor(phase, [idKey(id)])
+    this.share = options.share ?? alone(options)
   }
 
   /** The oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing due, or everybody else's. */
@@ -205,9 +200,9 @@ export class Claims {
   }
 }
 
-function alone(replica: string): () => Standing {
+function alone({ replica, clock }: Pick<ClaimsOptions, 'replica' | 'clock'>): Share {
   const standing = { self: replica, replicas: [replica] }
-  return () => standing
+  return new Share(() => standing, clock)
 }
 
 const countIn = (keys: ReadonlySet<string>, ids: readonly unknown[]): number =>

@@ -107,11 +107,10 @@ export class Share {
     return { takes, left, againInMs: late.size > taken.size ? 0 : againInMs, late: taken }
   }
 
-  /** These fall to others, who have had their time already: if they are due now they are taken like those that lay there for long. */
-  waitedFor(phase: string, keys: readonly string[]): void {
+  /** A document that falls to another, who has had its time already: if it is due now it is taken like those that lay there for long. */
+  waitedFor(phase: string, key: string): void {
     const seen = this.seen.get(phase) ?? new Map<string, number>()
-    for (const key of keys) seen.set(key, Number.NEGATIVE_INFINITY)
-    this.seen.set(phase, seen)
+    this.seen.set(phase, seen.set(key, Number.NEGATIVE_INFINITY))
   }
 
   /** Whether a document falls to this replica, by the key of its `_id`. */

@@ -63,7 +63,7 @@ describe('the share of a replica', () => {
     const { share } = shareOf(NAMES[0]!, NAMES)
     const others = documents(40).filter(({ _id }) => !share.isOwn(idKey(_id)))
     const waitedFor = others[3]!['_id']
-    share.waitedFor(PHASE, [idKey(waitedFor)])
+    share.waitedFor(PHASE, idKey(waitedFor))
     const parted = share.part(PHASE, [others], 40)
     expect(idsOf(parted.takes)).toEqual([waitedFor])
     expect(parted.left).toBe(others.length - 1)
@@ -96,8 +96,8 @@ describe('claims that share', () => {
     const clock = new ManualClock()
     const results = await Promise.all(
       NAMES.map(async (self) => {
-        const standing = () => ({ self, replicas: NAMES })
-        const claims = new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, standing })
+        const share = new Share(() => ({ self, replicas: NAMES }), clock)
+        const claims = new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, share })
         const won: unknown[] = []
         let lost = 0
         for (;;) {
@@ -117,8 +117,8 @@ describe('claims that share', () => {
     await collection.insertMany(Array.from({ length: 300 }, () => ({ phase: PHASE })))
     const { serverClock } = await claimer(collection)
     const clock = new ManualClock()
-    const standing = () => ({ self: NAMES[0]!, replicas: NAMES.slice(0, 2) })
-    const claims = new Claims({ collection, terms: () => TERMS, replica: NAMES[0]!, clock, serverClock, standing })
+    const share = new Share(() => ({ self: NAMES[0]!, replicas: NAMES.slice(0, 2) }), clock)
+    const claims = new Claims({ collection, terms: () => TERMS, replica: NAMES[0]!, clock, serverClock, share })
     let won = 0
     for (;;) {
       const result = await claims.claimBatch(PHASE, 100)

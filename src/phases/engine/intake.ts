@@ -46,7 +46,7 @@ export class Intake {
       maxTimeMS: 10_000,
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
-      standing: context.standing,
+      share: context.share,
     })
   }
 
@@ -73,11 +73,6 @@ export class Intake {
   /** Phases in which something is due; `claimIfRoom` does the rest. */
   offer(phases: readonly string[]): void {
     for (const phase of phases) if (!this.due.includes(phase)) this.due.push(phase)
-  }
-
-  /** A due document that falls to another replica isn't left to it for longer. */
-  waitedFor(phase: string, id: unknown): void {
-    this.claims.waitedFor(phase, id)
   }
 
   claimIfRoom(): void {

@@ -110,6 +110,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
   const terms = () => termsInForce(registry, model, options.protocol, lifecycle.only?.())
   const skips = new SkipList(clock)
   const broken = new BrokenReports(model.name, model.settings.progress, observer, logger, clock)
+  const share = new Share(() => presence.standing(model.name), clock)
   const runner = new LifecycleRunner({
     model,
     handlers,
@@ -131,7 +132,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     serverNow: () => serverClock.now() ?? clock.now(),
     pauseMs: (waitedMs) => pauseMs(waitedMs, registry.lockTimeout(model).dueMs, model.settings.backOff),
     keepTermsFresh: () => registry.keepFresh(),
-    standing: () => presence.standing(model.name),
+    share,
     wakes,
     lookSoon: () => lookSoon(),
     ringOthers: (phase) => ringOthers({ lifecycles: [model.name], phases: [phase] }),
@@ -145,7 +146,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     (found) => broken.phase(found),
     registry.siblingPhases(model),
   )
-  const waker = wakerOf(parts, { model, collection, terms, runner })
+  const waker = wakerOf(parts, { model, collection, terms, runner, share })
   const look = () => {
     lookSoon(0)
     ringOthers({ lifecycles: [model.name] })
@@ -159,19 +160,23 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
 
 /** What is woken is claimed here at once, as far as there is room; other replicas are told. */
 function wakerOf(
-  { clock, serverClock, logger, observer, presence, ringOthers }: ReplicaParts,
-  { model, collection, terms, runner }: Pick<LifecycleParts, 'model' | 'runner' | 'terms'> & { collection: Collection },
+  { clock, serverClock, logger, observer, ringOthers }: ReplicaParts,
+  {
+    model,
+    collection,
+    terms,
+    runner,
+    share,
+  }: Pick<LifecycleParts, 'model' | 'runner' | 'terms'> & { collection: Collection; share: Share },
 ): Waker {
-  const share = new Share(() => presence.standing(model.name), clock)
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
   return new Waker({
-    ...{ model, collection, terms, clock },
-    isOwn: (key) => share.of === 1 || share.isOwn(key),
+    ...{ model, collection, terms, clock, share },
     serverNow: () => serverClock.now() ?? clock.now(),
-    onWoken: (phases, { others, ...woken }) => {
+    onWoken: (phases, woken) => {
       outage.succeeded()
-      runner.offer(phases, others)
-      if (presence.standing(model.name).replicas.length > 1) ringOthers({ lifecycles: [model.name], phases })
+      runner.offer(phases)
+      if (share.of > 1) ringOthers({ lifecycles: [model.name], phases })
       observer.woken({ lifecycle: model.name, ...woken })
     },
     onError: (error) => outage.failed(error),

@@ -82,13 +82,9 @@ export class LifecycleRunner {
     return this.turns.abandoned
   }
 
-  /**
-   * Phases in which something is due: claims as long as there is room, now and whenever some frees.
-   * @param waitedFor documents that fall to other replicas, which have had their time: this one needn't leave them to those again
-   */
-  offer(phases: readonly string[], waitedFor: readonly { readonly phase: string; readonly id: unknown }[] = []): void {
+  /** Phases in which something is due: claims as long as there is room, now and whenever some frees. */
+  offer(phases: readonly string[]): void {
     if (this.stopping) return
-    for (const { phase, id } of waitedFor) this.intake.waitedFor(phase, id)
     this.intake.offer(phases)
     this.pump()
   }

@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import type { ServerClock, SkipList, Standing, Terms } from '../../lock/index.js'
+import type { ServerClock, Share, SkipList, Terms } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -39,8 +39,8 @@ export interface RunnerContext {
   readonly serverNow: () => Date
   /** The back-off after having waited so long. */
   readonly pauseMs: (waitedMs: number) => number
-  /** Who shares the work. */
-  readonly standing: () => Standing
+  /** How due documents are shared with other replicas. */
+  readonly share: Share
   /** Whether local timers wake the replica between ticks. */
   readonly wakes: () => boolean
   /** Asks for a look ahead of the next tick. */

@@ -1,5 +1,13 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { idKey, isNotHeld, PARKED_AT, perDocument, TASK_LOCK_INIT_TIME, type Terms } from '../../lock/index.js'
+import {
+  idKey,
+  isNotHeld,
+  PARKED_AT,
+  perDocument,
+  type Share,
+  TASK_LOCK_INIT_TIME,
+  type Terms,
+} from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { News } from './alongside.js'
@@ -20,23 +28,15 @@ const SAME_NEWS_MS = 60_000
 export interface WakerOptions {
   readonly model: LifecycleModel
   readonly collection: Collection
-  /** Whether a document falls to this replica, by the key of its `_id`. */
-  readonly isOwn: (key: string) => boolean
+  /** The one that this lifecycle's claims go by: what is woken here in others' place is claimed here too. */
+  readonly share: Pick<Share, 'isOwn' | 'waitedFor'>
   readonly terms: () => Terms
   readonly clock: Clock
   /** The server's time by estimate. */
   readonly serverNow: () => Date
   /** Told of documents that have just become due, and of their phases. */
-  readonly onWoken: (phases: readonly string[], woken: Woken) => void
+  readonly onWoken: (phases: readonly string[], woken: { count: number; source: string | undefined }) => void
   readonly onError: (error: unknown) => void
-}
-
-/** What a write has woken. */
-export interface Woken {
-  readonly count: number
-  readonly source: string | undefined
-  /** Of them those that fall to other replicas, which had their time for it; some may be woken by others in this very moment. */
-  readonly others: readonly { readonly phase: string; readonly id: unknown }[]
 }
 
 /** A document to wake. */
@@ -94,7 +94,7 @@ export class Waker {
       if (this.keptCount >= MOST_KEPT && !this.wanted.has(key) && !this.held.has(key)) break
       const before = this.wanted.get(key) ?? this.held.get(key)
       const one = { id, news: later(before?.news, news), untilMs }
-      if (!news || this.wanted.has(key) || this.options.isOwn(key)) {
+      if (!news || this.wanted.has(key) || this.options.share.isOwn(key)) {
         this.held.delete(key)
         this.wanted.set(key, one)
       } else this.keep(key, one, PATIENCE_MS)
@@ -205,7 +205,7 @@ export class Waker {
 
   /** A document that somebody has claimed or woken since the look matches no longer: its step begins after the news. */
   private async end(source: string | undefined, members: readonly Asleep[]): Promise<void> {
-    const { collection, terms, model, isOwn, onWoken } = this.options
+    const { collection, terms, model, share, onWoken } = this.options
     const { progress } = model.settings
     const version = Math.max(...members.map(({ one }) => one.news?.version ?? 0))
     const heard = source !== undefined && {
@@ -224,11 +224,12 @@ export class Waker {
       [{ $set: { lockedAt: TASK_LOCK_INIT_TIME, ...heard } }, { $unset: `${progress}.resumeAt` }],
     )
     if (modifiedCount === 0) return
-    const others = members.filter(({ one }) => one.news && !isOwn(idKey(one.id)))
-    onWoken([...new Set(members.map(({ phase }) => phase))], {
-      ...{ count: modifiedCount, source },
-      others: others.map(({ one, phase }) => ({ phase, id: one.id })),
-    })
+    // Those that fall to others were left to them before, if they come from news: they had their time.
+    for (const { one, phase } of members) {
+      const key = idKey(one.id)
+      if (one.news && !share.isOwn(key)) share.waitedFor(phase, key)
+    }
+    onWoken([...new Set(members.map(({ phase }) => phase))], { count: modifiedCount, source })
   }
 
   /** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */
