@@ -4,7 +4,7 @@ import type { BoundLifecycle, RunnableLifecycle } from '../../phases/index.js'
 import { type InstanceLifecycles, instanceLifecycles } from '../instance/index.js'
 import { parseHostName } from '../names.js'
 import { runtimeDomainLifecycles } from '../runtime-domain/index.js'
-import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { Collections } from './collections.js'
 import { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 import type { GatewayInstance } from './documents.js'
@@ -28,8 +28,6 @@ export interface ApiGatewayOptions extends ApiGatewaySettings {
   readonly watch?: boolean | undefined
   readonly wrap?: WrapHandler | undefined
 }
-
-type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
 
 export interface ApiGatewayLifecycles {
   readonly gateway: Bound<ApiGatewayDefinitions['gateway']>

@@ -1,5 +1,6 @@
 import type { Db } from 'mongodb'
-import { type AnyHandler, BoundLifecycle, InvalidLifecycle } from '../../phases/index.js'
+import { InvalidLifecycle } from '../../phases/index.js'
+import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { creating } from './creating.js'
 import { type BucketDefinition, type BucketSettings, bucketDefinition } from './definition.js'
 import { deleting } from './deleting.js'
@@ -21,7 +22,7 @@ export interface BucketOptions extends BucketSettings, Omit<StoragesOptions, 'db
   /** Objects that one step lists, measures or deletes, 10 to 1000 (what S3 takes at once). Default 1000. */
   readonly pageSize?: number | undefined
   /** Puts something around each handler: a ledger, a failure, a delay. */
-  readonly wrap?: ((lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler) | undefined
+  readonly wrap?: WrapHandler | undefined
 }
 
 export type BucketLifecycle = ReturnType<BucketDefinition['handle']>
@@ -53,9 +54,7 @@ export function bucketLifecycle(options: BucketOptions): BucketLifecycle {
     Updating: updating(work),
     Deleting: deleting(work),
   })
-  if (!wrap) return bound.attach(db)
-  const handlers = Object.entries(bound.handlers).map(([phase, handler]) => [phase, wrap(bound.name, phase, handler)])
-  return new BoundLifecycle(bound.model, Object.fromEntries(handlers)).attach(db) as BucketLifecycle
+  return wrapHandlers(bound, wrap).attach(db)
 }
 
 function optionProblems(namePrefix: string, pageSize: number): string[] {

@@ -1,8 +1,8 @@
 import type { Db } from 'mongodb'
 import { onCluster } from '../../kubernetes/index.js'
-import { InvalidLifecycle, type RunnableLifecycle } from '../../phases/index.js'
-import { ifPlaced, POD_SECURITY, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
-import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import type { RunnableLifecycle } from '../../phases/index.js'
+import { checkPodSecurity, ifPlaced, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
+import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { type InstanceSettings, instanceDefinition } from './definitions.js'
 import { deleting, type InstanceParts, restarting, starting, stopping, updating } from './handlers.js'
 import { DEPLOYMENT, instanceNameFor, SERVICE } from './manifests.js'
@@ -20,8 +20,6 @@ export type InstanceOptions = InstanceSettings &
     /** Puts something around each handler. */
     readonly wrap?: WrapHandler | undefined
   }
-
-type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
 
 export interface InstanceLifecycles {
   readonly instance: Bound<ReturnType<typeof instanceDefinition>>
@@ -45,11 +43,7 @@ export function instanceLifecycles(options: InstanceOptions): InstanceLifecycles
     wrap,
     ...settings
   } = options
-  if (!POD_SECURITY.includes(podSecurity)) {
-    throw new InvalidLifecycle('instance', [
-      `podSecurity: expected one of ${POD_SECURITY.join(', ')}, got ${JSON.stringify(podSecurity)}`,
-    ])
-  }
+  checkPodSecurity('instance', podSecurity)
   const where = whereOf('instance', { regions, cluster, namespace } as Partial<Where>)
   const definition = instanceDefinition(settings)
   const { name, collection } = definition.model

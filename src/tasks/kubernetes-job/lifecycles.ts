@@ -1,9 +1,9 @@
 import type { Db } from 'mongodb'
 import { onCluster } from '../../kubernetes/index.js'
-import { InvalidLifecycle, type RunnableLifecycle } from '../../phases/index.js'
+import type { RunnableLifecycle } from '../../phases/index.js'
 import { objectNameFor } from '../names.js'
-import { ifPlaced, POD_SECURITY, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
-import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { checkPodSecurity, ifPlaced, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
+import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { type KubernetesJobSettings, kubernetesJobDefinition } from './definition.js'
 import { cancelling, creating, deleting, running } from './handlers.js'
 import { JOB } from './manifest.js'
@@ -19,8 +19,6 @@ export type KubernetesJobOptions = KubernetesJobSettings &
     /** Puts something around each handler. */
     readonly wrap?: WrapHandler | undefined
   }
-
-type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
 
 export interface KubernetesJobLifecycles {
   readonly kubernetesJob: Bound<ReturnType<typeof kubernetesJobDefinition>>
@@ -40,11 +38,7 @@ export const jobNameFor = (id: unknown): string => objectNameFor('job-', id, END
  */
 export function kubernetesJobLifecycles(options: KubernetesJobOptions): KubernetesJobLifecycles {
   const { db, regions, cluster, namespace, podSecurity = 'baseline', watch = true, wrap, ...settings } = options
-  if (!POD_SECURITY.includes(podSecurity)) {
-    throw new InvalidLifecycle('kubernetes-job', [
-      `podSecurity: expected one of ${POD_SECURITY.join(', ')}, got ${JSON.stringify(podSecurity)}`,
-    ])
-  }
+  checkPodSecurity('kubernetes-job', podSecurity)
   const where = whereOf('kubernetes-job', { regions, cluster, namespace } as Partial<Where>)
   const definition = kubernetesJobDefinition(settings)
   const { name, collection } = definition.model

@@ -1,3 +1,5 @@
+import { InvalidLifecycle } from '../../phases/index.js'
+
 /** An amount as Kubernetes writes it: `'250m'`, `'0.5'`, `2`, `'128Mi'`. */
 export type Quantity = string | number
 
@@ -39,4 +41,12 @@ export interface ContainerFields {
  */
 export type PodSecurity = 'baseline' | 'restricted'
 
-export const POD_SECURITY: readonly PodSecurity[] = ['baseline', 'restricted']
+const POD_SECURITY: readonly PodSecurity[] = ['baseline', 'restricted']
+
+/** @throws InvalidLifecycle for an option that says something else */
+export function checkPodSecurity(lifecycle: string, podSecurity: PodSecurity): void {
+  if (POD_SECURITY.includes(podSecurity)) return
+  throw new InvalidLifecycle(lifecycle, [
+    `podSecurity: expected one of ${POD_SECURITY.join(', ')}, got ${JSON.stringify(podSecurity)}`,
+  ])
+}

@@ -1,8 +1,8 @@
 export { type ContainerSpec, checkFields, containerShape, expecting } from './container-shape.js'
 export {
   type ContainerFields,
+  checkPodSecurity,
   type EnvValue,
-  POD_SECURITY,
   type PodSecurity,
   type Quantities,
   type Quantity,

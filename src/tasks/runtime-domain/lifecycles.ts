@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
 import type { RunnableLifecycle } from '../../phases/index.js'
-import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { bringingUp } from './bringing-up.js'
 import { type RuntimeDomainSettings, runtimeDomainDefinition } from './definition.js'
 import { DomainStore } from './domain-store.js'
@@ -21,8 +21,6 @@ export interface RuntimeDomainOptions extends RuntimeDomainSettings {
   /** Puts something around each handler. */
   readonly wrap?: WrapHandler | undefined
 }
-
-type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
 
 export interface RuntimeDomainLifecycles {
   readonly runtimeDomain: Bound<ReturnType<typeof runtimeDomainDefinition>>
