@@ -133,7 +133,7 @@ function onBacklog(crew, { name, documents: count, extra }, tally) {
     const begin = async () => {
       startedMs = performance.now()
       await db.renameCollection(BACKLOG, COLLECTION, { dropTarget: true })
-      await LIFECYCLES.bare.attach(db).insert(last)
+      await LIFECYCLES.bare.attach(db).insertMany([last], { ringFor: 'phase' })
     }
     const { claimed, lost } = await crew.drain(begin, documents.length + 1)
     const seconds = (performance.now() - startedMs) / 1_000

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { describe, expect, test } from '@jest/globals'
 import { BSON } from 'mongodb'
 
@@ -101,6 +102,12 @@ describe('what is published', () => {
     expect(peersTable(results)).toContain('| other | best | 22,000 |')
     expect(peersTable(results)).toContain('| phaselock | defaults | 18,000 | - | 4 | - | 30.1 |')
     expect(peersTable({})).toBe('')
+  })
+
+  test('each target has its figure in the last full run', async () => {
+    const { targetsTable } = await load('publish/published.mjs')
+    const published = JSON.parse(await readFile(new URL('../../bench/results.json', import.meta.url), 'utf8'))
+    expect(targetsTable(published)).not.toContain('not taken')
   })
 
   test('the chart is one SVG with a bar for each figure, and says why one is missing', async () => {
