@@ -8,6 +8,8 @@ const BATCH = 10_000
 /** Beyond what the server may wait. */
 const SLACK_MS = 5_000
 const CLOSE_WITHIN_MS = 1_000
+/** The first reply waits for no entry. The driver may never answer what it writes to a connection that is being closed. */
+const OPEN_WITHIN_MS = 10_000
 const MOST_ATTEMPTS = 3
 
 /** Listens with a tailable cursor: an entry is there within a round trip, and an idle listener sends two commands a minute. */
@@ -30,7 +32,7 @@ export class CappedSource implements RingSource {
     const tail = new Tail(this.options.db)
     try {
       // There is an entry, always: the driver would go on to wait for one. All that it brings is old.
-      await tail.next()
+      await tail.next(OPEN_WITHIN_MS)
       return tail
     } catch (error) {
       await tail.close()
@@ -54,8 +56,8 @@ class Tail implements OpenSource {
       .find({}, { tailable: true, awaitData: true, maxAwaitTimeMS: awaitMs, batchSize: BATCH })
   }
 
-  async next(): Promise<Document[]> {
-    const first = await answered(this.cursor.tryNext(), this.withinMs)
+  async next(mostMs = this.withinMs): Promise<Document[]> {
+    const first = await answered(this.cursor.tryNext(), Math.min(mostMs, this.withinMs))
     if (first) return [first, ...this.cursor.readBufferedDocuments()]
     if (this.cursor.closed) throw new NotHeard('capped')
     return []

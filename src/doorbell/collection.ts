@@ -5,13 +5,13 @@ import type { Ring, RingEntry } from './ring.js'
 
 /** Where rings are stored, beside `phaselock.lifecycles`. */
 export const DOORBELL_COLLECTION = 'phaselock.doorbell'
-/** About 500 rings: more than ten ringers at 20 a second leave in two seconds. The oldest make room for new ones. */
+/** About 500 rings, 80 to 400 of those that name documents: a listener that falls behind by more looks at everything. */
 export const DOORBELL_BYTES = 64 * 1024
 
 /** A ring that a crash of the server loses costs a tick at most. */
 const HINT = { writeConcern: { w: 1, journal: false } } as const
 
-const RING_FIELDS = ['_id', 'lifecycles', 'phases', 'by', 'at']
+const RING_FIELDS = ['_id', 'lifecycles', 'phases', 'ids', 'by', 'at']
 const DROP_WITHIN_MS = 5_000
 
 const NAMESPACE_NOT_FOUND = 26
@@ -42,8 +42,8 @@ export class DoorbellUnavailable extends Error {
 
 export const doorbellOf = (db: Db): Collection<RingEntry> => protocolCollection<RingEntry>(db, DOORBELL_COLLECTION)
 
-export async function store(db: Db, by: string, { lifecycles, phases }: Ring): Promise<void> {
-  const entry = { lifecycles, ...(phases && { phases }), by, at: systemClock.now() }
+export async function store(db: Db, by: string, { lifecycles, phases, ids }: Ring): Promise<void> {
+  const entry = { lifecycles, ...(phases && { phases }), ...(ids && { ids }), by, at: systemClock.now() }
   await doorbellOf(db).insertMany([entry], HINT)
 }
 

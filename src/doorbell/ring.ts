@@ -1,4 +1,5 @@
-import type { Document } from 'mongodb'
+import { BSON, type Document } from 'mongodb'
+import { idKey } from '../lock/index.js'
 
 /** That something may be due. Only a hint: whoever hears it looks, and the database says what there is. */
 export interface Ring {
@@ -6,12 +7,15 @@ export interface Ring {
   readonly lifecycles: readonly string[]
   /** Working phases in which something is due, so that these can be claimed at once; absent: look at everything. */
   readonly phases?: readonly string[] | undefined
+  /** The `_id`s of all that is due in the one phase named, so that they can be claimed without a look. Simple ones ({@link canBeNamed}), few of them. */
+  readonly ids?: readonly unknown[] | undefined
 }
 
 /** A ring as it is stored in `phaselock.doorbell`. A writer in any language needs only `{ lifecycles: ['order'] }`. */
 export interface RingEntry {
   readonly lifecycles: readonly string[]
   readonly phases?: readonly string[]
+  readonly ids?: readonly unknown[]
   /** Who rang: a replica's identity, or an owner's host and process. */
   readonly by?: string
   /** When, by the ringer's clock: for people. */
@@ -23,6 +27,16 @@ export const EVERYTHING: Ring = { lifecycles: [] }
 
 /** More than these are not worth naming: one look is cheaper. */
 const MOST_PHASES = 20
+/** The collection is small: with these a ring takes 700 bytes at most, in a script of three bytes a letter 1,700. */
+const MOST_IDS = 8
+const LONGEST_ID = 64
+
+/** Whether documents may be named by these `_id`s. What was written by hand might hold operators: only plain values. */
+export const canBeNamed = (ids: readonly unknown[]): boolean =>
+  ids.length > 0 && ids.length <= MOST_IDS && ids.every(isPlain)
+
+const isPlain = (id: unknown): boolean =>
+  typeof id === 'string' ? id.length <= LONGEST_ID : typeof id === 'number' || id instanceof BSON.ObjectId
 
 /** One ring instead of two: it calls for a look where one of them does. */
 export function mergeRings(one: Ring, other: Ring): Ring {
@@ -30,7 +44,10 @@ export function mergeRings(one: Ring, other: Ring): Ring {
   const lifecycles = everything ? [] : [...new Set([...one.lifecycles, ...other.lifecycles])]
   if (everything || !one.phases || !other.phases) return { lifecycles }
   const phases = [...new Set([...one.phases, ...other.phases])]
-  return phases.length > MOST_PHASES ? { lifecycles } : { lifecycles, phases }
+  if (phases.length > MOST_PHASES) return { lifecycles }
+  const ids = [...new Map([...(one.ids ?? []), ...(other.ids ?? [])].map((id) => [idKey(id), id])).values()]
+  const areAll = one.ids !== undefined && other.ids !== undefined && canBeNamed(ids)
+  return areAll && lifecycles.length === 1 && phases.length === 1 ? { lifecycles, phases, ids } : { lifecycles, phases }
 }
 
 /**
@@ -44,7 +61,9 @@ export function heardIn(entries: readonly Document[], names: readonly string[], 
     const lifecycles = textsOf(entry['lifecycles']).filter((name) => names.includes(name))
     if (lifecycles.length === 0) continue
     const phases = textsOf(entry['phases'])
-    const ring: Ring = phases.length > 0 ? { lifecycles, phases } : { lifecycles }
+    const ids: unknown = entry['ids']
+    const isNamed = phases.length === 1 && lifecycles.length === 1 && Array.isArray(ids) && canBeNamed(ids)
+    const ring: Ring = phases.length > 0 ? { lifecycles, phases, ...(isNamed && { ids }) } : { lifecycles }
     heard = heard ? mergeRings(heard, ring) : ring
   }
   return heard

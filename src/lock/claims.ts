@@ -59,6 +59,12 @@ export interface ClaimsOptions {
   share?: Share | undefined
 }
 
+/** What has become of documents that were claimed by name. */
+export interface NamedResult extends ClaimResult {
+  /** How many of those that fall to this replica were not there, not due, or somebody else's. */
+  readonly notFound: number
+}
+
 const NOTHING: ClaimResult = {
   claimed: [],
   candidates: 0,
@@ -172,6 +178,30 @@ export class Claims {
   }
 
   /**
+   * Those of some documents that fall to this replica and are due, without a look for candidates: one round trip where it is one
+   * document. The others are left to the replicas to which they fall, as if a look had seen them.
+   */
+  async claimNamed(phase: string, ids: readonly unknown[], won: Won = () => undefined): Promise<NamedResult> {
+    const terms = this.options.terms()
+    const own: unknown[] = []
+    const others: string[] = []
+    const isShared = this.isShared(terms, phase)
+    for (const id of ids) {
+      const key = idKey(id)
+      if (this.skips.isSuspect(id)) continue
+      if (!isShared || this.share.isOwn(key)) own.push(id)
+      else others.push(key)
+    }
+    const againInMs = others.length > 0 ? this.share.leave(phase, others) : 0
+    const parts = own.length > 0 ? [{ ids: own, areNew: false }] : []
+    const { claimed, broken, refused } = await this.writer.claim(terms, phase, { parts, suspects: [] }, won)
+    for (const { id } of refused) this.skips.add(id)
+    const candidates = claimed.length + broken.length + refused.length
+    const notFound = own.length - candidates
+    return { ...NOTHING, claimed, broken, refused, candidates, left: others.length, againInMs, notFound }
+  }
+
+  /**
    * Whom it doesn't know to share with (a replica of an older version, one that is ticked by hand) a claim only meets by
    * its losses: two that pick alike lose half of their candidates, so after a loss of more than 5 % the next pick is spread.
    */
@@ -179,14 +209,18 @@ export class Claims {
     const { phase } = request
     const found = await findCandidateDocuments(this.options.collection, terms, {
       ...request,
-      // What others can't take is not theirs.
-      share: terms.only?.phases.includes(phase) ? undefined : this.share,
+      share: this.isShared(terms, phase) ? this.share : undefined,
       spread: this.contended.has(phase) && this.share.of === 1 ? 4 : 1,
       crowded: this.crowded.has(phase),
     })
     if (found.crowded) this.crowded.add(phase)
     else this.crowded.delete(phase)
     return found
+  }
+
+  /** What others can't take is not theirs. */
+  private isShared({ only }: Terms, phase: string): boolean {
+    return !only?.phases.includes(phase)
   }
 
   /** Candidates that this claim tried for and neither got nor put aside. */

@@ -93,7 +93,7 @@ export class Share {
     )
     this.seen.set(phase, seenNow)
     if (seenNow.size === 0) return { takes: own, ...NOTHING_LEFT }
-    const againInMs = Math.min(MOST_PATIENCE_MS, Math.max(LEAST_PATIENCE_MS, seenNow.size / 2)) * this.doubled
+    const againInMs = this.patienceMs(seenNow.size)
     if (own.reduce((sum, list) => sum + list.length, 0) >= places * ENOUGH)
       return { takes: own, left: seenNow.size, againInMs, late: NONE }
     const isLate = ([, since]: [string, number]) => since <= now - againInMs
@@ -107,10 +107,26 @@ export class Share {
     return { takes, left, againInMs: late.size > taken.size ? 0 : againInMs, late: taken }
   }
 
+  /**
+   * Documents that are said to be due and fall to others: from now on their time runs.
+   * @returns after how many milliseconds it is worth to look whether they still lie there
+   */
+  leave(phase: string, keys: readonly string[]): number {
+    const now = this.clock.monotonicMs()
+    const seen = this.seen.get(phase) ?? new Map<string, number>()
+    this.seen.set(phase, seen)
+    for (const key of keys) if (!seen.has(key)) seen.set(key, now)
+    return this.patienceMs(keys.length)
+  }
+
   /** A document that falls to another, who has had its time already: if it is due now it is taken like those that lay there for long. */
   waitedFor(phase: string, key: string): void {
     const seen = this.seen.get(phase) ?? new Map<string, number>()
     this.seen.set(phase, seen.set(key, Number.NEGATIVE_INFINITY))
+  }
+
+  private patienceMs(documents: number): number {
+    return Math.min(MOST_PATIENCE_MS, Math.max(LEAST_PATIENCE_MS, documents / 2)) * this.doubled
   }
 
   /** Whether a document falls to this replica, by the key of its `_id`. */

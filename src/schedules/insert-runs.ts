@@ -58,7 +58,8 @@ export async function insertRuns(owner: OwnerClient, runs: readonly NewRun[]): P
   })
   if (!isQueued) return stored
   // By the owner's way: replicas that listen hear of it at once.
-  return stored + (await newOnes(1, async () => void (await owner.insertMany([latest as never]))))
+  const ringFor = earlier.length > 0 ? 'phase' : 'these'
+  return stored + (await newOnes(1, async () => void (await owner.insertMany([latest as never], { ringFor }))))
 }
 
 async function newOnes(count: number, insert: () => Promise<void>): Promise<number> {

@@ -4,6 +4,8 @@ import { DOORBELL_COLLECTION } from '../../src/doorbell/index.js'
 import { Ringer } from '../../src/doorbell/ringer.js'
 import { lifecycleOf, OwnerClient } from '../../src/index.js'
 import { OwnerRings } from '../../src/phases/owner/owner-rings.js'
+import { insertRuns } from '../../src/schedules/insert-runs.js'
+import { sleep } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 
@@ -56,6 +58,75 @@ describe('an owner rings', () => {
     })
   })
 
+  test('by name for a few, and before the server has answered', async () => {
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 3_000 }).connect()
+    try {
+      const one = new OwnerClient<Order>(client.db(database.db.databaseName), order.model)
+      const named = { lifecycles: ['order'], phases: ['Taking'], ids: ['a', 'b'] }
+      const held = proxy.hold(({ name, body }) => name === 'insert' && body['insert'] === 'Order')
+      const inserted = one.insertMany([{ _id: 'a' }, { _id: 'b' }])
+      const insert = await held
+      await eventually(async () => expect(await rung()).toEqual([named]))
+      // Who has heard it has looked in vain by now: it is rung again.
+      await sleep(50)
+      insert.release()
+      expect(await inserted).toEqual(['a', 'b'])
+      await one.flush()
+      expect(await rung()).toEqual([named, named])
+    } finally {
+      await client.close()
+      await proxy.stop()
+    }
+  })
+
+  test('without names for many, for odd `_id`s and fields, and where one is to sleep', async () => {
+    const one = new OwnerClient<Document>(database.db, order.model)
+    const asleep = { _id: 's', lockedAt: new Date(Date.now() + 60_000) }
+    for (const docs of [
+      Array.from({ length: 9 }, () => ({})),
+      [{ _id: { n: 1 } }],
+      [{ _id: 'x'.repeat(65) }],
+      [asleep],
+      // A look tells of it.
+      [{ _id: 'odd', createdAt: 'today' as never }],
+    ]) {
+      await one.insertMany(docs)
+      await one.flush()
+    }
+    expect(await rung()).toEqual(Array.from({ length: 5 }, () => ({ lifecycles: ['order'], phases: ['Taking'] })))
+  })
+
+  test('for the whole phase where others were stored beside what it inserts', async () => {
+    const runs = lifecycleOf<Document>().define({
+      name: 'runs',
+      collection: 'Run',
+      phases: { Queued: { next: ['Ended'] }, Ended: { final: true } },
+    })
+    const one = new OwnerClient(database.db, runs.model)
+    const queued = ['s@1', 's@2'].map((_id) => ({ _id, phase: 'Queued' }) as never)
+    expect(await insertRuns(one, queued)).toBe(2)
+    await one.flush()
+    expect(await rung()).toEqual([{ lifecycles: ['runs'], phases: ['Queued'] }])
+  })
+
+  test('with the `_id` that the driver would have made, or that its client makes', async () => {
+    const one = new OwnerClient<Document>(database.db, order.model)
+    const id = await one.insert({})
+    let made = 0
+    const pkFactory = { createPk: () => `made-${++made}` }
+    const client = await new MongoClient(database.uri, { pkFactory }).connect()
+    try {
+      const two = new OwnerClient<Document>(client.db(database.db.databaseName), order.model)
+      expect(await two.insert({})).toBe('made-1')
+      await Promise.all([one.flush(), two.flush()])
+      expect(new Set((await rung()).flatMap(({ ids }) => ids.map(String)))).toEqual(new Set([String(id), 'made-1']))
+      expect(await database.db.collection('Order').countDocuments({ _id: { $in: [id, 'made-1'] } } as never)).toBe(2)
+    } finally {
+      await client.close()
+    }
+  })
+
   test('for a look where a rule has something to move', async () => {
     const one = owner()
     await one.insert({ _id: 'a', phase: 'Taken', state: 'Cancelled' })
@@ -82,7 +153,10 @@ describe('an owner rings', () => {
     const rings = new OwnerRings(database.db, order.model, {})
     const session = database.client.startSession()
     session.startTransaction()
-    rings.inserted([{ phase: 'Taking' }], { session })
+    const stored = rings.inserting([{ _id: 'a', phase: 'Taking' }], { session })
+    await rings.flush()
+    expect(await rung()).toHaveLength(0)
+    stored()
     await rings.flush()
     expect(await rung()).toHaveLength(1)
     await session.endSession()

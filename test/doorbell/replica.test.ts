@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
-import { MongoClient } from 'mongodb'
+import { type Document, MongoClient } from 'mongodb'
 import { DOORBELL_COLLECTION } from '../../src/doorbell/index.js'
 import {
   type Handler,
@@ -120,7 +120,56 @@ describe('a replica whose tick stands still', () => {
     await owner().insert({ _id: 'a' } as never)
     await eventually(() => expect(idler.steps).toMatchObject([{ id: 'a', to: 'Taken' }]))
     expect(ticksAtFirstStep).toBe(1)
-    expect(idler.rung).toEqual([{ lifecycles: [] }, { lifecycles: ['order'], phases: ['Taking'] }])
+    // Perhaps rung again, where the insert took long.
+    const named = { lifecycles: ['order'], phases: ['Taking'], ids: ['a'] }
+    expect(idler.rung.slice(0, 2)).toEqual([{ lifecycles: [] }, named])
+  })
+
+  test('takes just what is named', async () => {
+    let byHand: unknown
+    const idler = new Idler(
+      orders(async (_doc, step) => {
+        byHand ??= await raw().findOne({ _id: 'by hand' })
+        return step.moveTo('Taken')
+      }),
+    )
+    await idler.listens()
+    await raw().insertMany(['by hand', 'a'].map((_id) => ({ _id, phase: 'Taking' })))
+    await entries().insertOne({ lifecycles: ['order'], phases: ['Taking'], ids: ['a'] })
+    await eventually(() => expect(idler.steps[0]).toMatchObject({ id: 'a' }))
+    expect(byHand).toEqual({ _id: 'by hand', phase: 'Taking' })
+  })
+
+  test('looks once more where nothing of what is named is there, or due', async () => {
+    const idler = await new Idler(orders()).listens()
+    await raw().insertOne({ _id: 'a', phase: 'Taking' })
+    await entries().insertOne({ lifecycles: ['order'], phases: ['Taking'], ids: ['nobody'] })
+    await eventually(() => expect(idler.steps).toMatchObject([{ id: 'a' }]))
+  })
+
+  test('looks once more for what was named while it claimed others, as it may not be stored yet', async () => {
+    const { proxy, client } = await proxied()
+    const db = client.db(database.db.databaseName)
+    const idler = await new Idler(orders(), { db, doorbellDb: database.db }).listens()
+    const isLook = ({ name, body }: { name: string; body: Document }) => name === 'find' && 'min' in body
+    const before = proxy.seen.filter(isLook).length
+    await raw().insertOne({ _id: 'a', phase: 'Taking' })
+    const held = proxy.hold(({ name }) => name === 'findAndModify')
+    await entries().insertOne({ lifecycles: ['order'], phases: ['Taking'], ids: ['a'] })
+    const claim = await held
+    await entries().insertOne({ lifecycles: ['order'], phases: ['Taking'], ids: ['late'] })
+    await eventually(() => expect(idler.rung.at(-1)).toMatchObject({ ids: ['late'] }))
+    claim.release()
+    // A look is two commands.
+    await eventually(() => expect(proxy.seen.filter(isLook).length).toBeGreaterThanOrEqual(before + 4))
+  })
+
+  test('takes operators for no names', async () => {
+    const idler = await new Idler(orders()).listens()
+    await raw().insertOne({ _id: 'a', phase: 'Taking' })
+    await entries().insertOne({ lifecycles: ['order'], phases: ['Taking'], ids: [{ $gt: '' }] })
+    await eventually(() => expect(idler.steps).toMatchObject([{ id: 'a' }]))
+    expect(idler.rung.at(-1)).toEqual({ lifecycles: ['order'], phases: ['Taking'] })
   })
 
   test('looks for what an owner wants, wakes or unparks', async () => {
@@ -164,9 +213,9 @@ describe('a replica whose tick stands still', () => {
     const unheard = new OwnerClient(client.db(database.db.databaseName), order.model)
     await unheard.insert({ _id: 'unheard' } as never)
     await unheard.flush()
-    expect(proxy.seen.filter(({ name, body }) => body[name] === DOORBELL_COLLECTION && name === 'insert')).toHaveLength(
-      1,
-    )
+    const sent = proxy.seen.filter(({ name, body }) => name === 'insert' && body[name] === DOORBELL_COLLECTION)
+    // Rung again where the insert took long.
+    expect([1, 2]).toContain(sent.length)
     // Whatever is rung later is heard later.
     await entries().insertOne({ lifecycles: ['order'], phases: ['Packing'] })
     await eventually(() => expect(idler.rung).toHaveLength(2))

@@ -44,11 +44,38 @@ describe('what is rung', () => {
     ],
     [{ lifecycles: ['a'], phases: ['X'] }, { lifecycles: ['a'] }, { lifecycles: ['a'] }],
     [{ lifecycles: ['a'], phases: ['X'] }, EVERYTHING, EVERYTHING],
+    [
+      { lifecycles: ['a'], phases: ['X'], ids: [1] },
+      { lifecycles: ['a'], phases: ['X'], ids: [1, 2] },
+      { lifecycles: ['a'], phases: ['X'], ids: [1, 2] },
+    ],
+    // Of what isn't named nobody would know.
+    [
+      { lifecycles: ['a'], phases: ['X'], ids: [1] },
+      { lifecycles: ['a'], phases: ['X'] },
+      { lifecycles: ['a'], phases: ['X'] },
+    ],
+    [
+      { lifecycles: ['a'], phases: ['X'], ids: [1] },
+      { lifecycles: ['a'], phases: ['Y'], ids: [2] },
+      { lifecycles: ['a'], phases: ['X', 'Y'] },
+    ],
+    [
+      { lifecycles: ['a'], phases: ['X'], ids: [1] },
+      { lifecycles: ['b'], phases: ['X'], ids: [2] },
+      { lifecycles: ['a', 'b'], phases: ['X'] },
+    ],
+    [
+      { lifecycles: ['a'], phases: ['X'], ids: [1, 2, 3, 4] },
+      { lifecycles: ['a'], phases: ['X'], ids: [5, 6, 7, 8, 9] },
+      { lifecycles: ['a'], phases: ['X'] },
+    ],
   ])('%j and %j together are %j', (one, other, both) => {
     expect(mergeRings(one, other)).toEqual(both)
     const turned = mergeRings(other, one)
     expect(turned.lifecycles).toHaveLength(both.lifecycles.length)
     expect(new Set(turned.phases)).toEqual(new Set(both.phases))
+    expect(new Set(turned.ids)).toEqual(new Set(both.ids))
   })
 
   test('of too many phases none is named: a look is cheaper', () => {
@@ -72,5 +99,13 @@ describe('what is rung', () => {
     expect(heardIn([{ lifecycles: 'a' }], ['a'], 'me')).toEqual({ lifecycles: ['a'] })
     const nonsense = [{}, { lifecycles: 7 }, { lifecycles: [null] }, { lifecycles: ['a'], phases: { n: 1 }, by: 3 }]
     expect(heardIn(nonsense, ['a'], 'me')).toEqual({ lifecycles: ['a'] })
+    const named = { lifecycles: ['a'], phases: ['X'] }
+    for (const ids of [[], 'x', { $gt: 0 }, [{ $gt: 0 }], [['x']], [null], Array.from({ length: 9 }, (_, n) => n)]) {
+      expect(heardIn([{ ...named, ids }], ['a'], 'me')).toEqual(named)
+    }
+    expect(heardIn([{ ...named, phases: ['X', 'Y'], ids: ['x'] }], ['a'], 'me')).toEqual({
+      ...named,
+      phases: ['X', 'Y'],
+    })
   })
 })

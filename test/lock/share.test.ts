@@ -112,6 +112,67 @@ describe('claims that share', () => {
     expect(new Set(results.flatMap(({ won }) => won)).size).toBe(2_000)
   })
 
+  test('four that hear the same names: each claims its own without a look, nothing is tried for twice; then what is left', async () => {
+    const collection = await lockedCollection(database.db)
+    const ids = documents(200).map(({ _id }) => _id as string)
+    await collection.insertMany(ids.map((_id) => ({ _id: _id as never, phase: PHASE })))
+    const { serverClock } = await claimer(collection)
+    const clock = new ManualClock()
+    const all = NAMES.map((self) => {
+      const share = new Share(() => ({ self, replicas: NAMES }), clock)
+      return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, share })
+    })
+    const [dead, ...alive] = all
+    const results = await Promise.all(alive.map((claims) => claims.claimNamed(PHASE, ids)))
+    for (const { claimed, left, lost, notFound } of results) {
+      expect({ seen: claimed.length + left, lost, notFound }).toEqual({ seen: 200, lost: 0, notFound: 0 })
+    }
+    const won = results.flatMap(({ claimed }) => claimed.map(({ lease }) => String(lease.id)))
+    expect(new Set(won).size).toBe(won.length)
+    expect(won.length).toBeLessThan(200)
+    // The first look after their time takes over what still lies there.
+    clock.advance(results[0]!.againInMs)
+    const { claimed } = await alive[0]!.claimBatch(PHASE, 200)
+    expect(claimed).toHaveLength(Math.min(16, 200 - won.length))
+    expect(await dead!.claimNamed(PHASE, [ids[0]])).toMatchObject({ lost: 0 })
+  })
+
+  test('by name nothing is claimed that isn’t due, or of another phase', async () => {
+    const collection = await lockedCollection(database.db)
+    await put(
+      collection,
+      { _id: 'due', phase: PHASE },
+      { _id: 'asleep', phase: PHASE, lockedAt: ago(-60_000) },
+      { _id: 'moved', phase: 'Another' },
+    )
+    const { claims } = await claimer(collection)
+    const result = await claims.claimNamed(PHASE, ['due', 'asleep', 'moved', 'nobody'])
+    expect(result).toMatchObject({ claimed: [{ document: { _id: 'due' } }], notFound: 3, lost: 0 })
+    expect(await claims.claimNamed(PHASE, ['due'])).toMatchObject({ claimed: [], notFound: 1 })
+  })
+
+  test.each([1, 2])('by name (%d) nothing is claimed that this replica can’t work on', async (count) => {
+    const collection = await lockedCollection(database.db)
+    await put(collection, { _id: 'a', phase: PHASE, task: 'ours' }, { _id: 'b', phase: PHASE, task: 'theirs' })
+    const { claims } = await claimer(collection, {
+      terms: { ...TERMS, only: { phases: [PHASE], where: { task: 'ours' } } },
+    })
+    const result = await claims.claimNamed(PHASE, ['b', 'a'].slice(0, count))
+    expect(result).toMatchObject({ claimed: [{ document: { _id: 'a' } }].slice(0, count - 1), notFound: 1 })
+  })
+
+  test('nothing of it is left to others, who may not be able to, and nothing is kept for them', async () => {
+    const collection = await lockedCollection(database.db)
+    const ids = documents(20).map(({ _id }) => _id as string)
+    await collection.insertMany(ids.map((_id) => ({ _id: _id as never, phase: PHASE, task: 'ours' })))
+    const clock = new ManualClock()
+    const share = new Share(() => ({ self: NAMES[0]!, replicas: NAMES }), clock)
+    const terms = { ...TERMS, only: { phases: [PHASE], where: { task: 'ours' } } }
+    const { serverClock } = await claimer(collection)
+    const claims = new Claims({ collection, terms: () => terms, replica: NAMES[0]!, clock, serverClock, share })
+    expect(await claims.claimNamed(PHASE, ids)).toMatchObject({ candidates: 20, left: 0, notFound: 0 })
+  })
+
   test('a dead replica’s share is taken over, all of it', async () => {
     const collection = await lockedCollection(database.db)
     await collection.insertMany(Array.from({ length: 300 }, () => ({ phase: PHASE })))

@@ -24,13 +24,19 @@ const PATIENCE = 5
 /** With fewer connections than this a listener on the work's own client would be in the way of the work. */
 const LEAST_POOL = 5
 
+interface Rungable {
+  readonly model: LifecycleModel
+  offer(phases: readonly string[]): void
+  offerNamed(phase: string, ids: readonly unknown[]): void
+}
+
 export interface DoorbellLinkOptions {
   readonly replica: ReplicaOptions
   readonly identity: string
   readonly clock: Clock
   readonly logger: Logger
   readonly observer: Required<ReplicaObserver>
-  readonly lifecycles: readonly { readonly model: LifecycleModel; offer(phases: readonly string[]): void }[]
+  readonly lifecycles: readonly Rungable[]
   /** Looks at everything, after whatever look is under way. */
   readonly look: () => Promise<unknown>
 }
@@ -91,6 +97,7 @@ export class DoorbellLink {
     const offers = rung.map((lifecycle) => ({ lifecycle, phases: workingPhases(lifecycle.model, ring.phases ?? []) }))
     // A phase that only one of two lifecycles has says nothing of the other.
     if (offers.length === 0 || offers.some(({ phases }) => phases.length === 0)) await look()
+    else if (ring.ids) for (const { lifecycle, phases } of offers) lifecycle.offerNamed(phases[0]!, ring.ids)
     else for (const { lifecycle, phases } of offers) lifecycle.offer(phases)
   }
 

@@ -1,4 +1,4 @@
-import { type Claimed, type ClaimResult, Claims } from '../../lock/index.js'
+import { type Claimed, type ClaimResult, Claims, idKey } from '../../lock/index.js'
 import type { Capacity } from './capacity.js'
 import type { Holdings } from './holdings.js'
 import type { OutageLog } from './outage-log.js'
@@ -28,6 +28,8 @@ export class Intake {
   private readonly due: string[] = []
   /** Phases of which the last claim found more than it could take. */
   private readonly leftBehind = new Set<string>()
+  /** By phase: keys of documents that fall to this replica and were rung for while it claimed others; they may not be stored yet. */
+  private readonly awaited = new Map<string, Set<string>>()
   private readonly claims: Claims
   private underWay: Promise<void> | undefined
   private stopped = false
@@ -75,9 +77,27 @@ export class Intake {
     for (const phase of phases) if (!this.due.includes(phase)) this.due.push(phase)
   }
 
+  /**
+   * Documents of a phase that are said to be due: they are claimed as they are named where this can be done at once, and where
+   * there is no line that they would push past; else their phase is offered.
+   */
+  claimNamed(phase: string, ids: readonly unknown[]): void {
+    if (this.stopped) return
+    const isFree = !this.underWay && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length
+    if (isFree) this.run(() => this.takeNamed(phase, ids))
+    else {
+      if (this.roomFor(phase) > 0) this.expectNamed(phase, ids)
+      this.offer([phase])
+      this.claimIfRoom()
+    }
+  }
+
   claimIfRoom(): void {
-    if (this.underWay || !this.hasRoom()) return
-    this.underWay = this.claimWhileRoom().finally(() => {
+    if (!this.underWay && this.hasRoom()) this.run(() => this.claimWhileRoom())
+  }
+
+  private run(work: () => Promise<void>): void {
+    this.underWay = work().finally(() => {
       this.underWay = undefined
       this.options.onIdle()
     })
@@ -94,6 +114,21 @@ export class Intake {
   private forget(): void {
     this.due.length = 0
     this.leftBehind.clear()
+    this.awaited.clear()
+  }
+
+  /** They may not be stored yet: a look that comes too early is not the last one before the tick. */
+  private expectNamed(phase: string, ids: readonly unknown[]): void {
+    const awaited = this.awaited.get(phase) ?? new Set()
+    this.awaited.set(phase, awaited)
+    for (const key of ids.map(idKey)) if (this.options.context.share.isOwn(key)) awaited.add(key)
+  }
+
+  /** Whether a claim has not found all that was rung for before its look. */
+  private isMissed(awaited: ReadonlySet<string> | undefined, { claimed }: ClaimResult): boolean {
+    if (!awaited) return false
+    const found = new Set(claimed.map(({ lease }) => idKey(lease.id)))
+    return [...awaited].some((key) => !found.has(key))
   }
 
   private hasRoom(): boolean {
@@ -114,12 +149,30 @@ export class Intake {
     return phase!
   }
 
+  private async takeNamed(phase: string, ids: readonly unknown[]): Promise<void> {
+    const { context, outage, onWon, onClaimed, onLeft } = this.options
+    try {
+      await context.keepTermsFresh()
+      const result = await this.claims.claimNamed(phase, ids, (claimed) => onWon(phase, claimed))
+      outage.succeeded()
+      // Rung for while they are being stored: they may not be there yet.
+      if (result.notFound > 0) onLeft(phase, 0)
+      if (result.left > 0) onLeft(phase, result.againInMs)
+      onClaimed(phase, result)
+    } catch (error) {
+      this.forget()
+      outage.failed(error)
+    }
+  }
+
   private async claimWhileRoom(): Promise<void> {
     const { context, outage, onWon, onClaimed, onLeft } = this.options
     let allLost = 0
     while (this.hasRoom()) {
       const phase = this.nextPhase()
       const limit = this.roomFor(phase)
+      const awaited = this.awaited.get(phase)
+      this.awaited.delete(phase)
       try {
         await context.keepTermsFresh()
         const result = await this.claims.claimBatch(phase, limit, (claimed) => onWon(phase, claimed))
@@ -130,7 +183,10 @@ export class Intake {
         allLost = result.candidates > 0 && result.lost === result.candidates ? allLost + 1 : 0
         if (allLost > MOST_LOST_CLAIMS) this.forget()
         else if (isMore) this.offer([phase])
-        else if (result.left > 0) onLeft(phase, result.againInMs)
+        else {
+          if (this.isMissed(awaited, result)) onLeft(phase, 0)
+          if (result.left > 0) onLeft(phase, result.againInMs)
+        }
         onClaimed(phase, result)
       } catch (error) {
         this.forget()

@@ -89,6 +89,11 @@ export class LifecycleRunner {
     this.pump()
   }
 
+  /** Documents of a phase that are said to be due. */
+  offerNamed(phase: string, ids: readonly unknown[]): void {
+    if (!this.stopping) this.intake.claimNamed(phase, ids)
+  }
+
   /** Resolves when nothing is held and nothing more is known to be due. */
   async idle(): Promise<void> {
     while (this.intake.current || this.holdings.size > 0) await (this.intake.current ?? this.holdings.empty())

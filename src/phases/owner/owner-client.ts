@@ -1,4 +1,4 @@
-import type { ClientSession, Collection, Db, Document, Filter } from 'mongodb'
+import { type ClientSession, type Collection, type Db, type Document, type Filter, ObjectId } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { historyWith, isNotHeld, PARKED_AT, readLockTimeouts, TASK_LOCK_INIT_TIME, termsOf } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -6,6 +6,7 @@ import { InvalidDocument } from './invalid-document.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
   IdOf,
+  InsertOptions,
   NewDocument,
   OwnerClientOptions,
   OwnerOptions,
@@ -48,11 +49,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /** @throws InvalidDocument for an unknown phase; nothing is inserted then */
-  async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: OwnerOptions = {}): Promise<IdOf<Doc>[]> {
-    const complete = docs.map((doc): Document => ({ phase: this.model.entries[0], ...doc }))
+  async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
+    const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
     for (const doc of complete) this.check(doc)
-    const { insertedIds } = await this.documents.insertMany(complete, inSession(options))
-    this.rings.inserted(complete, options)
+    const inserting = this.documents.insertMany(complete, inSession(options))
+    const stored = this.rings.inserting(complete, options)
+    const { insertedIds } = await inserting
+    stored()
     return Object.values(insertedIds) as IdOf<Doc>[]
   }
 
@@ -133,6 +136,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return found['lockedAt'] instanceof Date && found['lockedAt'].getTime() === PARKED_AT.getTime()
       ? 'parked'
       : 'notParked'
+  }
+
+  /** As the driver would give it one, but before the insert. */
+  private withId(doc: Document): Document {
+    const { forceServerObjectId, pkFactory } = this.db.options ?? {}
+    if (doc['_id'] != null || forceServerObjectId) return doc
+    return { ...doc, _id: pkFactory?.createPk() ?? new ObjectId() }
   }
 
   private check(doc: Document): void {

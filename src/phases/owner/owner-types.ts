@@ -18,6 +18,11 @@ export interface OwnerClientOptions {
   readonly doorbell?: DoorbellMode | undefined
 }
 
+export interface InsertOptions extends OwnerOptions {
+  /** `phase`: others of their phase have been stored beside these and are due too, and nobody has rung for them. Default `these`. */
+  readonly ringFor?: 'these' | 'phase' | undefined
+}
+
 export interface UnparkOptions extends OwnerOptions {
   /** Who did it, for the history. Default 'owner'. */
   readonly by?: string | undefined
