@@ -34,7 +34,11 @@ export interface Hooks {
 export const HOOKS = ['onTransition', 'onParked', 'onLeaseLost'] as const satisfies (keyof Hooks)[]
 
 /** The user's observer and hooks as one observer. */
-export function observerOf(observer: ReplicaObserver | undefined, hooks: Hooks, logger: Logger): ReplicaObserver {
+export function observerOf(
+  observer: ReplicaObserver | undefined,
+  hooks: Hooks,
+  logger: Logger,
+): Required<ReplicaObserver> {
   const report = (name: string, error: unknown) => logger.error(`${name} failed: ${String(error)}`, { error })
   const tell = async <E>(name: string, listener: ((event: E) => unknown) | undefined, event: E) => {
     try {
@@ -51,15 +55,18 @@ export function observerOf(observer: ReplicaObserver | undefined, hooks: Hooks, 
     removed: (event) => seen.removed?.(event),
     ticked: (event) => seen.ticked?.(event),
     rung: (event) => seen.rung?.(event),
+    woken: (event) => seen.woken?.(event),
+    watched: (event) => seen.watched?.(event),
+    loopBlocked: (event) => seen.loopBlocked?.(event),
     stepEnded(event) {
       const moved = transition(event)
       if (moved) void tell('onTransition', hooks.onTransition, moved)
       if (event.outcome === 'park') void tell('onParked', hooks.onParked, parked(event))
-      seen.stepEnded?.(event)
+      return seen.stepEnded?.(event)
     },
     leaseLost(event) {
       void tell('onLeaseLost', hooks.onLeaseLost, event)
-      seen.leaseLost?.(event)
+      return seen.leaseLost?.(event)
     },
   }
 }

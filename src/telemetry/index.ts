@@ -1,7 +1,13 @@
 export type { TelemetrySources } from './http/sources.js'
-export { loadTelemetryHttp } from './load-http.js'
+export { HTTP_PACKAGES, loadTelemetryHttp } from './load-http.js'
 export { COUNT_LIMIT } from './metrics/document-counts.js'
-export { type ReplicaMetrics, type ReplicaMetricsOptions, replicaMetrics } from './metrics/replica-metrics.js'
+export { type LockMetrics, type LockMetricsOptions, type LockNames, lockMetrics } from './metrics/lock-metrics.js'
+export {
+  type MeasuredLifecycle,
+  type ReplicaMetrics,
+  type ReplicaMetricsOptions,
+  replicaMetrics,
+} from './metrics/replica-metrics.js'
 export { type WorkersMetrics, type WorkersMetricsOptions, workersMetrics } from './metrics/workers-metrics.js'
 export { MissingPackage, requirePackages } from './missing-package.js'
 export { type LogFormat, type LogLevel, type PinoLoggerOptions, pinoLogger } from './pino-logger.js'

@@ -1,6 +1,7 @@
 import { requirePackages } from './missing-package.js'
 
-const PACKAGES = [
+/** What the web server needs. */
+export const HTTP_PACKAGES: readonly string[] = [
   '@nestjs/common',
   '@nestjs/core',
   '@nestjs/platform-express',
@@ -14,6 +15,6 @@ const PACKAGES = [
  * @throws MissingPackage with the npm line to run, when one of Nest's packages isn't installed
  */
 export async function loadTelemetryHttp(): Promise<typeof import('./http/index.js')> {
-  requirePackages('the web server (--http)', PACKAGES)
+  requirePackages('the web server (--http)', HTTP_PACKAGES)
   return await import('./http/index.js')
 }

@@ -5,6 +5,7 @@ import { text } from 'node:stream/consumers'
 import { describe, expect, jest, test } from '@jest/globals'
 import { dumpYaml } from '@kubernetes/client-node'
 import { lifecycleOf } from '../../src/index.js'
+import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 import { useDatabase } from '../support/database.js'
 import { deployProgram } from './programs.mjs'
@@ -15,6 +16,7 @@ jest.setTimeout(START_TIMEOUT_MS)
 const MONITORING = join(KUSTOMIZE, 'components/monitoring')
 const FIELD = 'namespace="a",pod="p1",job="phaselock"'
 const PHASE = `${FIELD},lifecycle="thing",phase="Creating"`
+const RUNS = `${FIELD},lifecycle="schedules",task="work"`
 /** Each alert with series (values 15 s apart) on which it is to fire after half an hour, and where it is not. */
 const CASES: Record<string, { fires: string[][]; quiet: string[][] }> = {
   PhaselockNoReplica: {
@@ -64,6 +66,29 @@ const CASES: Record<string, { fires: string[][]; quiet: string[][] }> = {
     fires: [[`phaselock_documents_skipped{${FIELD}} 1x120`]],
     quiet: [[`phaselock_documents_skipped{${FIELD}} 0x120`]],
   },
+  PhaselockRunsFail: {
+    fires: [
+      // Once a night, in a series that has been there since the start.
+      [`phaselock_schedule_runs_total{${RUNS},outcome="Failed",why="error"} 0x90 1x30`],
+      [`phaselock_schedule_runs_total{${RUNS},outcome="Missed",why="late"} 0+1x120`],
+    ],
+    quiet: [
+      [`phaselock_schedule_runs_total{${RUNS},outcome="Failed",why="error"} 3x120`],
+      [`phaselock_schedule_runs_total{${RUNS},outcome="Completed",why="done"} 0+1x120`],
+    ],
+  },
+  PhaselockSchedulesBroken: {
+    fires: [[`phaselock_schedules{${FIELD},lifecycle="schedules",phase="Broken"} 1x120`]],
+    quiet: [[`phaselock_schedules{${FIELD},lifecycle="schedules",phase="Paused"} 1x120`]],
+  },
+  PhaselockLocksLost: {
+    fires: [[`phaselock_locks_lost_total{${FIELD},lock=""} 0x100 1x20`]],
+    quiet: [[`phaselock_locks_lost_total{${FIELD},lock="nightly"} 1x120`]],
+  },
+  PhaselockLocksUnavailable: {
+    fires: [[`phaselock_lock_acquisitions_total{${FIELD},lock="",result="error"} 0+1x120`]],
+    quiet: [[`phaselock_lock_acquisitions_total{${FIELD},lock="",result="held"} 0+1x120`]],
+  },
 }
 
 interface Rule {
@@ -93,7 +118,8 @@ describe('metrics by name', () => {
       collection: 'Thing',
       phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
     })
-    const metrics = replicaMetrics({ db: database.db, lifecycles: [thing] })
+    const schedules = new Schedules({ db: database.db })
+    const metrics = replicaMetrics({ db: database.db, lifecycles: [thing, ...schedules.lifecycles] })
     const notReady: string[] = []
     const zero = { held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0, doorbell: 'off' as const }
     metrics.watch({ status: () => ({ identity: 'a~1', notReady, ...zero }) as never })

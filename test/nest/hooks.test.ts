@@ -1,7 +1,9 @@
 import { describe, expect, test } from '@jest/globals'
 import { Test } from '@nestjs/testing'
-import { lifecycleOf, Replica } from '../../src/index.js'
+import { lifecycleOf, Replica, type ReplicaObserver, silentLogger } from '../../src/index.js'
+import { observerOf } from '../../src/nest/hooks.js'
 import { getLifecycleToken, nestLogger, PhaselockModule } from '../../src/nest/index.js'
+import { observers } from '../../src/phases/engine/observers.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { keepingLogger } from './sample.js'
 
@@ -82,6 +84,29 @@ describe('hooks', () => {
     expect(messages).toContain('onParked failed: Error: thrown')
     expect(seen.sort()).toEqual(['a', 'b'])
   })
+})
+
+test('observers that reject are logged and harm nobody', async () => {
+  const rejects = async () => {
+    throw new Error('rejected')
+  }
+  const logger = await run({ observer: { stepEnded: rejects, leaseLost: rejects } }, [
+    { _id: 'a' },
+    { _id: 'b', stolen: true },
+  ])
+  for (const name of ['stepEnded', 'leaseLost'])
+    await eventually(() =>
+      logger.lines.some(({ message }) => message === `an observer's ${name} threw: Error: rejected`),
+    )
+})
+
+test('the observer is told of every event that there is', () => {
+  const told: string[] = []
+  const observer = new Proxy({}, { get: (_, name) => () => void told.push(String(name)) }) as ReplicaObserver
+  const events = observers([], silentLogger)
+  const one = observerOf(observer, {}, silentLogger) as Record<string, ((event: object) => void) | undefined>
+  for (const name of Object.keys(events)) one[name]?.({})
+  expect(told.sort()).toEqual(Object.keys(events).sort())
 })
 
 describe("Nest's logger", () => {

@@ -1,8 +1,9 @@
 import { describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import { type Document, MongoClient } from 'mongodb'
 import { register } from 'prom-client'
 import { lifecycleOf, Replica } from '../../src/index.js'
 import { CLAIM_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME, termsOf } from '../../src/lock/index.js'
+import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 import { COUNT_LIMIT, dueFilter } from '../../src/telemetry/metrics/document-counts.js'
 import { useDatabase } from '../support/database.js'
@@ -122,6 +123,17 @@ describe('the metrics of a replica', () => {
     expect(await metrics.registry.metrics()).toContain('phaselock_handlers_running 0')
     await client.close()
   })
+
+  test('a scrape ends in time for Prometheus, however long the client waits for its server', async () => {
+    const patient = { serverSelectionTimeoutMS: 300_000, socketTimeoutMS: 300_000 }
+    const client = new MongoClient('mongodb://127.0.0.1:1/?directConnection=true', patient)
+    const lifecycles = [{ model: thing.model }, ...new Schedules().lifecycles]
+    const away = replicaMetrics({ db: client.db('away'), lifecycles, processMetrics: false })
+    const text = await away.registry.metrics()
+    expect(text).toContain('phaselock_database_up 0')
+    expect(text).not.toContain('phaselock_schedules{')
+    await client.close()
+  }, 60_000)
 })
 
 function keysExamined(plan: unknown): number {

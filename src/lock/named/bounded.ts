@@ -2,7 +2,7 @@
 export const ANSWER_WITHIN_MS = 5_000
 
 /** A server, or the pool in front of it, gave no answer: whether the command was executed is unknown. */
-export class NoAnswerInTime extends Error {
+class NoAnswerInTime extends Error {
   override readonly name = 'NoAnswerInTime'
   constructor(readonly afterMs: number) {
     super(`no answer within ${afterMs} ms`)

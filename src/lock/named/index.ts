@@ -16,8 +16,8 @@ export {
   type ExecutionResult,
   type HeldLockContext,
   LockExecutor,
-  type LockObserver,
 } from './lock-executor.js'
+export { type LockObserver, observeLocks } from './lock-observer.js'
 export { LockAssert, LockExtender } from './lock-path.js'
 export type {
   LockProvider,

@@ -3,6 +3,7 @@ import { ActiveLock, activeLocks } from './active-lock.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig } from './errors.js'
 import { type CheckedLockConfig, checkedLockConfig, type LockConfig } from './lock-config.js'
+import { type LockEvent, type LockObserver, tellLockObservers } from './lock-observer.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 
 /** What `executeWithLock` takes besides the lock's own configuration. */
@@ -35,17 +36,6 @@ export type ExecutionResult<R> =
   | { readonly executed: true; readonly result: R }
   | { readonly executed: false; readonly heldBy: string | undefined; readonly until: Date | undefined }
 
-/** Told of what happens, for metrics and logs. What it throws harms nobody. */
-export interface LockObserver {
-  acquired?(event: { name: string; lockedBy: string; fence: number; waitedMs: number }): void
-  notAcquired?(event: { name: string; heldBy: string | undefined }): void
-  finished?(event: { name: string; lockedBy: string; ms: number; failed: boolean }): void
-  /** The lock ended before its task: it expired, was freed, or could not be extended in time. */
-  lost?(event: { name: string; lockedBy: string }): void
-  /** A command failed that nothing depends on any more, or that is sent again: an extension of the watchdog, an unlock. */
-  failed?(event: { name: string; action: 'extend' | 'unlock'; error: unknown }): void
-}
-
 const LEAST_PAUSE_MS = 20
 const MOST_PAUSE_MS = 1_000
 
@@ -76,7 +66,7 @@ export class LockExecutor {
     if (outer) return { executed: true, result: await task(contextOf(outer)) }
     const startedMs = this.clock.monotonicMs()
     const granted = await this.obtain(config, checked, startedMs)
-    if (!granted) return await this.refused(checked.name)
+    if (typeof granted === 'string') return await this.refused(checked.name, granted, startedMs)
     const { lock, sentAtMs } = granted
     const { name, lockedBy, fence } = lock
     this.tell('acquired', { name, lockedBy, fence, waitedMs: this.clock.monotonicMs() - startedMs })
@@ -118,27 +108,35 @@ export class LockExecutor {
     }
   }
 
-  private async obtain(
-    config: ExecutionConfig,
-    checked: CheckedExecution,
-    startedMs: number,
-  ): Promise<{ lock: SimpleLock; sentAtMs: number } | undefined> {
+  /** @returns why not, where somebody else has it */
+  private async obtain(config: ExecutionConfig, checked: CheckedExecution, startedMs: number) {
     const { name, lockAtMostFor, lockAtLeastFor, reentry } = config
     for (let pauseMs = LEAST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 1.5, MOST_PAUSE_MS)) {
       const sentAtMs = this.clock.monotonicMs()
-      const lock = await this.provider.lock({ name, lockAtMostFor, lockAtLeastFor, reentry })
+      const lock = await this.provider
+        .lock({ name, lockAtMostFor, lockAtLeastFor, reentry })
+        .catch((error: unknown) => {
+          this.tell('unavailable', { name, waitedMs: this.clock.monotonicMs() - startedMs, error })
+          throw error
+        })
       if (lock) return { lock, sentAtMs }
       const leftMs = checked.waitForMs - (this.clock.monotonicMs() - startedMs)
-      if (leftMs <= 0 || config.signal?.aborted) return undefined
+      if (leftMs <= 0) return checked.waitForMs > 0 ? 'timedOut' : 'held'
+      if (config.signal?.aborted) return 'aborted'
       const jittered = pauseMs * (0.75 + Math.random() / 2)
       await sleep(Math.min(leftMs, jittered), config.signal ? { signal: config.signal } : {})
     }
   }
 
-  private async refused(name: string): Promise<ExecutionResult<never>> {
+  private async refused(
+    name: string,
+    why: LockEvent<'notAcquired'>['why'],
+    startedMs: number,
+  ): Promise<ExecutionResult<never>> {
+    const waitedMs = this.clock.monotonicMs() - startedMs
     const record = await this.provider.find?.(name).catch(() => undefined)
     const heldBy = record?.held ? record.lockedBy : undefined
-    this.tell('notAcquired', { name, heldBy })
+    this.tell('notAcquired', { name, heldBy, waitedMs, why })
     return { executed: false, heldBy, until: record?.held ? record.lockUntil : undefined }
   }
 
@@ -147,12 +145,8 @@ export class LockExecutor {
     return activeLocks.getStore()?.findLast((one) => one.name === name && one.provider === this.provider && one.isHeld)
   }
 
-  private tell<K extends keyof LockObserver>(what: K, event: Parameters<NonNullable<LockObserver[K]>>[0]): void {
-    try {
-      ;(this.observer[what] as ((event: unknown) => void) | undefined)?.call(this.observer, event)
-    } catch {
-      // An observer's own fault.
-    }
+  private tell<K extends keyof LockObserver>(what: K, event: LockEvent<K>): void {
+    tellLockObservers(this.observer, what, event)
   }
 }
 

@@ -61,10 +61,11 @@ function logging(log: LocksLog, observer: LockObserver = {}): LockObserver {
   return {
     acquired: (event) => observer.acquired?.(event),
     notAcquired: (event) => observer.notAcquired?.(event),
+    unavailable: (event) => observer.unavailable?.(event),
     finished: (event) => observer.finished?.(event),
     lost(event) {
       log.warn('a lock ended before its task: it expired, was freed, or could not be extended', event)
-      observer.lost?.(event)
+      return observer.lost?.(event)
     },
     failed(event) {
       const { name, action, error } = event
@@ -75,7 +76,7 @@ function logging(log: LocksLog, observer: LockObserver = {}): LockObserver {
           cause: String(error),
         },
       )
-      observer.failed?.(event)
+      return observer.failed?.(event)
     },
   }
 }

@@ -15,14 +15,16 @@ const EVENTS = [
   'loopBlocked',
 ] as const
 
-/** One observer that tells several; what one throws is logged and harms nobody. */
+/** One observer that tells several; what one throws or rejects with is logged and harms nobody. */
 export function observers(all: readonly ReplicaObserver[], logger: Logger): Required<ReplicaObserver> {
   const tell = (name: (typeof EVENTS)[number]) => (event: never) => {
     for (const one of all) {
+      const threw = (error: unknown) => logger.error(`an observer's ${name} threw: ${String(error)}`)
       try {
-        one[name]?.(event)
+        const told: unknown = one[name]?.(event)
+        if (told instanceof Promise) told.catch(threw)
       } catch (error) {
-        logger.error(`an observer's ${name} threw: ${String(error)}`)
+        threw(error)
       }
     }
   }

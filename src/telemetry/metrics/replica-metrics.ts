@@ -1,25 +1,47 @@
 import type { Db } from 'mongodb'
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import type { LockObserver } from '../../lock/named/index.js'
 import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus } from '../../phases/index.js'
+import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'
 import { COUNT_LIMIT, DocumentCounts, type PhaseCounts } from './document-counts.js'
+import { type LockNames, lockMetrics } from './lock-metrics.js'
+import { oncePerScrape, withinScrape } from './once-per-scrape.js'
+import { RunMetrics, ScheduleGauges } from './schedule-metrics.js'
+
+/** A lifecycle; that of schedules brings what metrics show beside its steps. */
+export interface MeasuredLifecycle {
+  readonly model: LifecycleModel
+  readonly reports?: ScheduleReports | undefined
+}
 
 export interface ReplicaMetricsOptions {
   /** Where the documents are: counted at each scrape. */
   readonly db: Db
-  readonly lifecycles: readonly { readonly model: LifecycleModel }[]
+  readonly lifecycles: readonly MeasuredLifecycle[]
   /** Whether documents are counted too: what is due and parked is the same for all replicas. Default true. */
   readonly documents?: boolean | undefined
   /** This process's own memory, CPU and event loop too. Default true. */
   readonly processMetrics?: boolean | undefined
+  /** Which named locks have the label `lock`. Default: none. */
+  readonly lockNames?: LockNames | undefined
+  /** Schedules whose last success is shown. Default: all, where there are at most 50, else none. */
+  readonly scheduleNames?: readonly string[] | undefined
   readonly logger?: Logger | undefined
 }
+
+/** The label of all locks that runs of schedules take: a name for each schedule would be too many. */
+const LOCKS_OF_RUNS = 'scheduler_lock'
 
 /** Metrics of one replica, in a registry of their own: the app's global one is left alone. */
 export interface ReplicaMetrics {
   readonly registry: Registry
   /** Give it to the replica: `new Replica({ ..., observer })` or `PhaselockModule.forRoot({ ..., observer })`. */
   readonly observer: ReplicaObserver
+  /** Give it to what takes named locks: `new LockExecutor(provider, { observer })`, or `locks: { observer }` of the Nest modules. */
+  readonly locks: LockObserver
+  /** Shows schedules whose lifecycles were not among the options: in a Nest app, `app.get(Schedules)`. */
+  watchSchedules(schedules: { readonly lifecycles: readonly MeasuredLifecycle[] }): void
   /** Shows what this replica holds too; call it once the replica exists. */
   watch(replica: { status(): ReplicaStatus }): void
 }
@@ -32,32 +54,56 @@ export interface ReplicaMetrics {
 export function replicaMetrics(options: ReplicaMetricsOptions): ReplicaMetrics {
   const registry = new Registry()
   if (options.processMetrics ?? true) collectDefaultMetrics({ register: registry })
-  if (options.documents ?? true) documentMetrics(registry, options)
+  const documents = (options.documents ?? true) ? documentMetrics(registry, options) : undefined
+  const locks = lockMetrics({ registry, names: options.lockNames })
+  let runs: RunMetrics | undefined
+  const addRuns = (lifecycles: readonly MeasuredLifecycle[]) => {
+    for (const { reports } of lifecycles) {
+      if (!reports) continue
+      runs ??= new RunMetrics(registry, locks.failuresOf(LOCKS_OF_RUNS))
+      runs.add(reports)
+    }
+  }
+  addRuns(options.lifecycles)
   return {
     registry,
     observer: observerMetrics(registry),
+    locks: locks.observer,
     watch: (replica) => replicaGauges(registry, () => replica.status()),
+    watchSchedules({ lifecycles }) {
+      documents?.add(lifecycles)
+      addRuns(lifecycles)
+    },
   }
 }
 
-/** What is due and parked, counted at each scrape. */
+/** What is due and parked, and how many schedules there are, counted at each scrape. */
 export function documentMetrics(
   registry: Registry,
-  options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'logger'>,
-): void {
-  const counts = new DocumentCounts(
-    options.db,
-    options.lifecycles.map((lifecycle) => lifecycle.model),
-  )
+  options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'scheduleNames' | 'logger'>,
+): { add(lifecycles: readonly MeasuredLifecycle[]): void } {
+  const models: LifecycleModel[] = []
+  const counts = new DocumentCounts(options.db, models)
+  let schedules: ScheduleGauges | undefined
+  const add = (lifecycles: readonly MeasuredLifecycle[]) => {
+    for (const { model, reports } of lifecycles) {
+      if (!models.includes(model)) models.push(model)
+      if (!reports) continue
+      schedules ??= new ScheduleGauges(registry, options)
+      schedules.add(reports)
+    }
+  }
+  add(options.lifecycles)
   const scrape = oncePerScrape(async () => {
     try {
-      return await counts.count()
+      return await withinScrape(counts.count())
     } catch (error) {
       options.logger?.warn(`metrics: documents could not be counted: ${String(error)}`)
       return undefined
     }
   })
   documentGauges(registry, scrape)
+  return { add }
 }
 
 function documentGauges(registry: Registry, scrape: () => Promise<PhaseCounts[] | undefined>): void {
@@ -143,15 +189,4 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     registers: [registry],
   })
   info.set({ identity: status().identity }, 1)
-}
-
-/** The gauges of one scrape are collected at the same time and share one count. */
-function oncePerScrape<T>(count: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | undefined
-  return () => {
-    running ??= count().finally(() => {
-      running = undefined
-    })
-    return running
-  }
 }

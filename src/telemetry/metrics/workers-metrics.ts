@@ -1,11 +1,11 @@
 import type { Db } from 'mongodb'
 import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
-import type { LifecycleModel, Logger } from '../../phases/index.js'
-import { documentMetrics } from './replica-metrics.js'
+import type { Logger } from '../../phases/index.js'
+import { documentMetrics, type MeasuredLifecycle } from './replica-metrics.js'
 
 export interface WorkersMetricsOptions {
   readonly db: Db
-  readonly lifecycles: readonly { readonly model: LifecycleModel }[]
+  readonly lifecycles: readonly MeasuredLifecycle[]
   readonly logger?: Logger | undefined
   /** Of each worker that answers: `registry.getMetricsAsJSON()`, as it came over a channel. */
   readonly ofWorkers: () => Promise<(readonly unknown[])[]>

@@ -1,7 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import { holderIdentity } from '../../../src/lock/named/acquisition.js'
 import { InvalidLockConfig, LockLost, NotLocked } from '../../../src/lock/named/errors.js'
-import { type HeldLockContext, LockExecutor, type LockObserver } from '../../../src/lock/named/lock-executor.js'
+import { type HeldLockContext, LockExecutor } from '../../../src/lock/named/lock-executor.js'
+import type { LockObserver } from '../../../src/lock/named/lock-observer.js'
 import { LockAssert, LockExtender } from '../../../src/lock/named/lock-path.js'
 import { NamedLocks } from '../../../src/lock/named/named-locks.js'
 import { MemoryLockStore } from '../../../src/lock/named/providers/memory.js'
@@ -28,6 +29,19 @@ describe('executeWithLock', () => {
     const failing = executor.executeWithLock(() => Promise.reject(new Error('out of paper')), config)
     await expect(failing).rejects.toThrow('out of paper')
     expect(await theirs.lock(config)).toBeDefined()
+  })
+
+  test('harms nobody with what its observer throws or rejects with', async () => {
+    const failing = async () => {
+      throw new Error('rejected')
+    }
+    const acquired = () => {
+      throw new Error('thrown')
+    }
+    const { executor } = twoProcesses({ acquired, finished: failing, failed: failing })
+    expect(await executor.executeWithLock(() => 1, config)).toEqual({ executed: true, result: 1 })
+    // A rejection that nobody catches fails the test by then.
+    await new Promise((resolve) => setImmediate(resolve))
   })
 
   test('says who has it and until when, and never waits', async () => {

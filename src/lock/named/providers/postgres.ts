@@ -36,7 +36,7 @@ const epochMs = (column: string) => `floor(extract(epoch from ${column}) * 1000)
 const RETURNING = `${epochMs('locked_at')} AS at, ${epochMs('lock_until')} AS until, fence::text AS fence`
 
 /** The SQL that an operator without the process's DDL rights can paste; doing it again changes nothing. */
-export function migration(table: string): string {
+function migration(table: string): string {
   return `CREATE TABLE IF NOT EXISTS ${table} (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL);
 ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS fence BIGINT;`
 }

@@ -1,0 +1,70 @@
+import type { Logger } from '../phases/index.js'
+
+/**
+ * How runs end, and why: `overlap`, another run held the lock; `lockTaken`, the same, but on a further try or after its replica was
+ * lost; `late`, later than misfireGraceTime allows; `unknownTask`, no replica knows the task and many runs wait already.
+ */
+export const RUN_ENDS = {
+  Completed: ['done'],
+  Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost'],
+  Skipped: ['overlap', 'coalesced', 'paused', 'deactivated', 'deleted'],
+  Missed: ['late', 'unknownTask'],
+} as const
+
+export type RunEndReason = (typeof RUN_ENDS)[keyof typeof RUN_ENDS][number]
+
+/** A run, as observers are told of it. */
+export interface ObservedRun {
+  readonly schedule: string
+  /** `<schedule>@<due time>`. */
+  readonly run: string
+  readonly task: string
+  readonly trigger: 'schedule' | 'manual'
+}
+
+/**
+ * Told of runs by the replica that works on them, for metrics and logs; what it throws or rejects with is logged and dropped. A run whose replica
+ * loses its lease in that moment may be told of by the next one, too.
+ */
+export interface ScheduleObserver {
+  /** A run's first try begins, so long after it was due (a manual one: after it was asked for); `jitter` is no lateness. */
+  started?(event: ObservedRun & { readonly lateMs: number }): void
+  /** A try has failed, and there will be another. */
+  retried?(event: ObservedRun & { readonly attempt: number }): void
+  /** A run is over. */
+  ended?(event: ObservedRun & { readonly outcome: keyof typeof RUN_ENDS; readonly why: RunEndReason }): void
+  /** The lock of a run could not be extended (it is tried again) or freed (it ends by itself). */
+  lockFailed?(event: { readonly lock: string; readonly action: 'extend' | 'unlock'; readonly error: unknown }): void
+}
+
+/** Tells several observers. */
+export class ScheduleObservers {
+  private readonly all = new Set<ScheduleObserver>()
+
+  constructor(private readonly logger: Logger) {}
+
+  /** @returns ends it */
+  add(observer: ScheduleObserver): () => void {
+    this.all.add(observer)
+    return () => void this.all.delete(observer)
+  }
+
+  tell<K extends keyof ScheduleObserver>(what: K, event: Parameters<NonNullable<ScheduleObserver[K]>>[0]): void {
+    for (const one of this.all) {
+      const threw = (error: unknown) => this.logger.error(`an observer's ${what} threw: ${String(error)}`)
+      try {
+        const told = (one[what] as ((event: unknown) => unknown) | undefined)?.call(one, event)
+        if (told instanceof Promise) told.catch(threw)
+      } catch (error) {
+        threw(error)
+      }
+    }
+  }
+}
+
+export const observedRun = (run: {
+  readonly _id: string
+  readonly schedule: string
+  readonly task: string
+  readonly trigger: 'schedule' | 'manual'
+}): ObservedRun => ({ schedule: run.schedule, run: run._id, task: run.task, trigger: run.trigger })

@@ -1,0 +1,139 @@
+import type { Db } from 'mongodb'
+import { protocolCollection } from '../database/index.js'
+import { CLAIM_INDEX, readLockTimeouts } from '../lock/index.js'
+import { SCHEDULE_PHASES, type SchedulePhase } from './decide.js'
+import { HISTORY_INDEX_SORT } from './indexes.js'
+import { RUN_ENDS, type ScheduleObserver, type ScheduleObservers } from './observer.js'
+
+const MAX_TIME_MS = 5_000
+/** Of each schedule: one that fails every minute has 43,000 failed runs that are kept, and is asked for at each scrape. */
+const LATEST_RUNS = 1_000
+
+/** What there is of schedules at a moment, on all replicas together. */
+export interface ScheduleCounts {
+  readonly phases: Readonly<Record<SchedulePhase, number>>
+  /** Runs that are under way, those of a replica that was lost included. */
+  readonly running: number
+  /** How long the first of them has been under way, from its first try on; 0: none is. */
+  readonly oldestRunSeconds: number
+}
+
+/** When an active schedule last ran to its end. */
+export interface LastSuccess {
+  readonly schedule: string
+  /** null: not once among its latest runs that are kept, 1,000 at most. */
+  readonly at: Date | null
+}
+
+/** What is to be told of schedules beside the steps of their documents: events of this process, and counts of the database. */
+export class ScheduleReports {
+  /** All that `ended` may tell of. */
+  readonly ends = RUN_ENDS
+
+  constructor(
+    private readonly names: { readonly schedules: string; readonly runs: string },
+    private readonly observers: ScheduleObservers,
+    private readonly tasks: () => readonly string[],
+  ) {}
+
+  /** The name of the schedules' lifecycle; that of their runs is `<name>.runs`. */
+  get lifecycle(): string {
+    return this.names.schedules
+  }
+
+  get taskNames(): readonly string[] {
+    return this.tasks()
+  }
+
+  /** @returns ends it */
+  observe(observer: ScheduleObserver): () => void {
+    return this.observers.add(observer)
+  }
+
+  /**
+   * Keys of the claim index, at most `limit` of each phase; of the runs that are under way the documents too.
+   * @returns undefined before a replica has registered schedules: there is no index to count on
+   */
+  async counts(db: Db, limit: number): Promise<ScheduleCounts | undefined> {
+    if (!(await this.isRegistered(db))) return undefined
+    const schedules = protocolCollection(db, this.names.schedules)
+    const options = { hint: CLAIM_INDEX, limit, maxTimeMS: MAX_TIME_MS }
+    const [running, ...counts] = await Promise.all([
+      this.running(db, limit),
+      ...SCHEDULE_PHASES.map((phase) => schedules.countDocuments({ phase }, options)),
+    ])
+    const phases = Object.fromEntries(SCHEDULE_PHASES.map((phase, i) => [phase, counts[i]]))
+    return { phases: phases as ScheduleCounts['phases'], ...running }
+  }
+
+  private async running(db: Db, limit: number): Promise<Omit<ScheduleCounts, 'phases'>> {
+    const [found] = await protocolCollection(db, this.names.runs)
+      .aggregate<{ running: number; oldestMs: number | null }>(
+        [
+          { $match: { phase: 'Running' } },
+          { $limit: limit },
+          { $project: { ms: { $subtract: ['$$NOW', '$startedAt'] } } },
+          { $group: { _id: null, running: { $sum: 1 }, oldestMs: { $max: '$ms' } } },
+        ],
+        { hint: CLAIM_INDEX, maxTimeMS: MAX_TIME_MS },
+      )
+      .toArray()
+    return { running: found?.running ?? 0, oldestRunSeconds: Math.max(0, found?.oldestMs ?? 0) / 1_000 }
+  }
+
+  /**
+   * Of active schedules that have run, by the history index: from the latest run back to the first that succeeded.
+   * @param given which; 'few': all, where there are at most `most`, else none
+   */
+  async lastSuccesses(db: Db, given: readonly string[] | 'few', most: number): Promise<LastSuccess[]> {
+    if (!(await this.isRegistered(db))) return []
+    const names = given === 'few' ? await this.few(db, most) : given
+    if (names.length === 0) return []
+    const found = await protocolCollection<{ _id: string }>(db, this.names.schedules)
+      .aggregate<{ _id: string; latest: { at?: Date }[]; any: unknown[] }>(
+        [
+          { $match: { _id: { $in: [...names] }, phase: 'Active' } },
+          { $project: { _id: 1 } },
+          this.runsOf('latest', [
+            { $limit: LATEST_RUNS },
+            { $match: { phase: 'Completed' } },
+            { $limit: 1 },
+            { $project: { _id: 0, at: '$completedAt' } },
+          ]),
+          this.runsOf('any', [{ $limit: 1 }, { $project: { _id: 1 } }]),
+        ],
+        { maxTimeMS: MAX_TIME_MS },
+      )
+      .toArray()
+    return found
+      .filter(({ any }) => any.length > 0)
+      .map(({ _id, latest }) => ({ schedule: _id, at: latest[0]?.at ?? null }))
+  }
+
+  private async few(db: Db, most: number): Promise<string[]> {
+    const found = await protocolCollection<{ _id: string }>(db, this.names.schedules)
+      .find({}, { projection: { _id: 1 }, hint: { _id: 1 }, limit: most + 1, maxTimeMS: MAX_TIME_MS })
+      .toArray()
+    return found.length > most ? [] : found.map(({ _id }) => String(_id))
+  }
+
+  private runsOf(as: string, pipeline: object[]): object {
+    return {
+      $lookup: {
+        from: this.names.runs,
+        let: { schedule: '$_id' },
+        pipeline: [
+          { $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } },
+          { $sort: HISTORY_INDEX_SORT },
+          ...pipeline,
+        ],
+        as,
+      },
+    }
+  }
+
+  private async isRegistered(db: Db): Promise<boolean> {
+    const inForce = await readLockTimeouts(db, [this.lifecycle], { maxTimeMS: MAX_TIME_MS })
+    return inForce.has(this.lifecycle)
+  }
+}

@@ -1,0 +1,143 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import type { LockObserver } from '../../lock/named/index.js'
+
+const WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
+const HOLD_SECONDS = [0.01, 0.1, 0.5, 1, 5, 30, 60, 300, 900, 3_600, 14_400]
+/** A function that gives each name a label of its own would fill Prometheus: no more labels than this. */
+const MOST_LABELS = 200
+/** The label of locks that have none of their own: none. */
+const UNNAMED = ''
+
+/**
+ * Which locks have the label `lock`: these, by their names; or what a function makes of a name ("tenant-42-sync" -> "tenant-sync"),
+ * undefined: none. Names may be made of anything, so that by default none has.
+ */
+export type LockNames = readonly string[] | ((name: string) => string | undefined)
+
+export interface LockMetricsOptions {
+  /** Default: one of its own. */
+  readonly registry?: Registry | undefined
+  readonly names?: LockNames | undefined
+}
+
+/** Metrics of named locks. */
+export interface LockMetrics {
+  readonly registry: Registry
+  /** For `new LockExecutor(provider, { observer })`, the Nest modules' `locks: { observer }`, or `observeLocks(observer)`. */
+  readonly observer: Required<LockObserver>
+  /** Counts failed commands on locks that aren't taken through an executor, under a label of their own. */
+  failuresOf(label: string): (action: 'extend' | 'unlock') => void
+}
+
+export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
+  const registry = options.registry ?? new Registry()
+  const registers = [registry]
+  const counter = <L extends string>(name: string, help: string, labelNames: L[]) =>
+    new Counter({ name: `phaselock_${name}`, help, labelNames, registers })
+  const histogram = (name: string, help: string, buckets: number[]) =>
+    new Histogram({ name: `phaselock_${name}`, help, labelNames: ['lock'], buckets, registers })
+
+  const acquisitions = counter(
+    'lock_acquisitions_total',
+    'Named locks asked for, by result: acquired, held (by another; nobody waited), timedOut (waited in vain), aborted, error (the server of the locks is away)',
+    ['lock', 'result'],
+  )
+  const waits = histogram(
+    'lock_wait_seconds',
+    'How long who asked for a named lock waited until it was his, or in vain; who did not want to wait is left out',
+    WAIT_SECONDS,
+  )
+  const holds = histogram('lock_hold_seconds', 'How long tasks ran under named locks', HOLD_SECONDS)
+  const lost = counter('locks_lost_total', 'Named locks that ended before their task', ['lock'])
+  const failed = counter(
+    'lock_commands_failed_total',
+    'Commands on held locks that failed: extend (it is tried again), unlock (the lock ends by itself)',
+    ['lock', 'action'],
+  )
+  const held = new HeldLocks()
+  new Gauge({
+    name: 'phaselock_locks_held',
+    help: 'Named locks that tasks of this process hold',
+    labelNames: ['lock'],
+    registers,
+    collect() {
+      for (const [lock, count] of held.counts()) this.set({ lock }, count)
+    },
+  })
+  // A series that begins with 1 has no increase that an alert could see.
+  const begin = (lock: string) => {
+    for (const result of ['acquired', 'held', 'timedOut', 'aborted', 'error']) acquisitions.inc({ lock, result }, 0)
+    for (const action of ['extend', 'unlock']) failed.inc({ lock, action }, 0)
+    lost.inc({ lock }, 0)
+  }
+  const labelOf = labels(options.names, begin)
+
+  return {
+    registry,
+    failuresOf(lock) {
+      for (const action of ['extend', 'unlock']) failed.inc({ lock, action }, 0)
+      return (action) => failed.inc({ lock, action })
+    },
+    observer: {
+      acquired({ name, lockedBy, waitedMs }) {
+        const lock = labelOf(name)
+        acquisitions.inc({ lock, result: 'acquired' })
+        waits.observe({ lock }, waitedMs / 1_000)
+        held.add(lockedBy, lock)
+      },
+      notAcquired({ name, waitedMs, why }) {
+        const lock = labelOf(name)
+        acquisitions.inc({ lock, result: why })
+        if (why !== 'held') waits.observe({ lock }, waitedMs / 1_000)
+      },
+      unavailable: ({ name }) => acquisitions.inc({ lock: labelOf(name), result: 'error' }),
+      finished({ name, lockedBy, ms }) {
+        held.remove(lockedBy)
+        holds.observe({ lock: labelOf(name) }, ms / 1_000)
+      },
+      lost({ name, lockedBy }) {
+        held.remove(lockedBy)
+        lost.inc({ lock: labelOf(name) })
+      },
+      failed: ({ name, action }) => failed.inc({ lock: labelOf(name), action }),
+    },
+  }
+}
+
+/** By `lockedBy`, which no two acquisitions share: a lock that was lost isn't given back once more when its task ends. */
+class HeldLocks {
+  private readonly labels = new Map<string, string>()
+  private readonly totals = new Map<string, number>()
+
+  add(lockedBy: string, label: string): void {
+    if (this.labels.has(lockedBy)) return
+    this.labels.set(lockedBy, label)
+    this.totals.set(label, (this.totals.get(label) ?? 0) + 1)
+  }
+
+  remove(lockedBy: string): void {
+    const label = this.labels.get(lockedBy)
+    if (label === undefined) return
+    this.labels.delete(lockedBy)
+    this.totals.set(label, this.totals.get(label)! - 1)
+  }
+
+  counts(): Iterable<[string, number]> {
+    return this.totals
+  }
+}
+
+/** @param begin told once of each label, before it is used */
+function labels(names: LockNames | undefined, begin: (label: string) => void): (name: string) => string {
+  const known = new Set([UNNAMED, ...(typeof names === 'function' ? [] : (names ?? []))])
+  for (const label of known) begin(label)
+  if (typeof names !== 'function') return (name) => (known.has(name) ? name : UNNAMED)
+  return (name) => {
+    const label = names(name) ?? UNNAMED
+    if (known.has(label)) return label
+    if (known.size > MOST_LABELS) return UNNAMED
+    known.add(label)
+    begin(label)
+    return label
+  }
+}
