@@ -39,6 +39,23 @@ export class ModuleNotConfigured extends Error {
   }
 }
 
+/** Methods have decorators that another module of Phaselock's has to find, and this app, which works on documents, doesn't have it. */
+export class ModuleMissing extends Error {
+  override readonly name = 'ModuleMissing'
+  constructor(
+    /** As its import is written, and where it comes from. */
+    readonly module: string,
+    /** The methods: `Class.method`. */
+    readonly methods: readonly string[],
+    decorator: string,
+  ) {
+    super(
+      `expected ${module} in this app, it is not there: nothing else looks for ${decorator} (${methods.join(', ')}); add it to the imports of your root module, ` +
+        'or give PhaselockModule `tick: false` if this process should not work on documents',
+    )
+  }
+}
+
 /** A second `PhaselockModule.forRoot`: two replicas with the same lifecycles in one process. */
 export class ModuleConfiguredTwice extends Error {
   override readonly name = 'ModuleConfiguredTwice'

@@ -1,5 +1,5 @@
 import type { DiscoveryService } from '@nestjs/core'
-import { type AnyHandler, handledPhases, standsFor } from '../phases/index.js'
+import { type AnyHandler, HANDLERS_NEED, handledPhases, standsFor } from '../phases/index.js'
 import { InvalidHandlers } from './errors.js'
 
 /** A method of one of the app's providers that handles a phase. */
@@ -33,6 +33,7 @@ export function handlerMethods(discovery: DiscoveryService): HandlerMethod[] {
       )
       continue
     }
+    HANDLERS_NEED.meet(wrapper.instance)
     found.set(
       wrapper.instance,
       declared.map((one) => methodOf(wrapper, one)),

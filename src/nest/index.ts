@@ -3,6 +3,7 @@ export {
   InvalidHandlers,
   InvalidModuleOptions,
   ModuleConfiguredTwice,
+  ModuleMissing,
   ModuleNotConfigured,
   NoScheduler,
 } from './errors.js'

@@ -1,5 +1,6 @@
 import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { z } from 'zod'
+import { nearest, requireNode } from '../config/index.js'
 import {
   type Alongside,
   DOORBELL_MODES,
@@ -118,13 +119,15 @@ const hook = z.custom((value) => typeof value === 'function', {
   error: (issue) => `expected a function, got ${shown(issue.input)}`,
 })
 
-const duration = text.superRefine((value, context) => {
-  try {
-    durationMs(value)
-  } catch (error) {
-    context.addIssue((error as Error).message)
-  }
-})
+const duration = z
+  .string({ error: (issue) => `expected a duration such as '10s', got ${shown(issue.input)}` })
+  .superRefine((value, context) => {
+    try {
+      durationMs(value)
+    } catch (error) {
+      context.addIssue((error as Error).message)
+    }
+  })
 
 const whole = (least: number, most: number) => {
   const expected = `expected a whole number from ${least} to ${most}`
@@ -173,8 +176,9 @@ const featureSchema = z.strictObject({ database: text.min(1, 'expected a name, g
 
 const CONNECTIONS = ['uri', 'client', 'db', 'connection'] as const
 
-/** @throws InvalidModuleOptions listing every problem: unknown options, wrong types, two databases at once */
+/** @throws InvalidModuleOptions listing every problem: unknown options, wrong types, two databases at once; UnsupportedNode */
 export function parseOptions(given: PhaselockModuleOptions | undefined): ModuleSettings {
+  requireNode()
   const parsed = schema.safeParse(given ?? {})
   const problems = parsed.success ? [] : parsed.error.issues.map((issue) => describe(issue, schema))
   if (given && typeof given === 'object') problems.push(...connectionProblems(given))
@@ -213,7 +217,11 @@ function connectionProblems(given: PhaselockModuleOptions): string[] {
 function describe(issue: z.core.$ZodIssue, { shape }: z.ZodObject): string {
   if (issue.code === 'unrecognized_keys') {
     const known = Object.keys(shape).join(', ')
-    return `unknown option ${issue.keys.map((key) => `'${key}'`).join(', ')}; known: ${known}`
+    const unknown = issue.keys.map((key) => {
+      const near = nearest(key, Object.keys(shape))
+      return near === undefined ? `'${key}'` : `'${key}' (did you mean '${near}'?)`
+    })
+    return `unknown option ${unknown.join(', ')}; known: ${known}`
   }
   const path = issue.path.join('.')
   return path === '' ? `expected an object, got something else: ${issue.message}` : `${path}: ${issue.message}`

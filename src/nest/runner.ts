@@ -7,8 +7,9 @@ import {
 } from '@nestjs/common'
 import { DiscoveryService, ModuleRef } from '@nestjs/core'
 import { Cron, CronExpression, SchedulerRegistry } from '@nestjs/schedule'
+import { needed } from '../decorated/index.js'
 import { sleep } from '../time/index.js'
-import { NoScheduler } from './errors.js'
+import { ModuleMissing, NoScheduler } from './errors.js'
 import { handlerMethods } from './handler-methods.js'
 import { LifecycleCatalog } from './lifecycle-catalog.js'
 import type { ModuleDatabase } from './module-database.js'
@@ -45,6 +46,7 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
     await this.orClose(async () => {
       if (this.settings.tick) this.requireScheduler()
       this.catalog.connect(handlerMethods(this.discovery), { ownersOnly: !this.settings.tick })
+      this.requireModules()
     })
   }
 
@@ -76,7 +78,25 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
     if (options?.cronJobs === false) throw new NoScheduler('crons are off')
   }
 
-  private find(token: string | typeof SchedulerRegistry): unknown {
+  /** Of Phaselock's other modules, by the decorators of this app's methods; a process that doesn't work leaves those to others. */
+  private requireModules(): void {
+    for (const { instance, isAlias } of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
+      const unmet = isAlias ? [] : needed(instance)
+      for (const [need, methods] of Map.groupBy(unmet, (one) => one.need)) {
+        const { decorator, module, token } = need.about
+        if (token === undefined || this.find(token) !== undefined) continue
+        if (this.settings.tick)
+          throw new ModuleMissing(
+            module,
+            methods.map(({ where }) => where),
+            decorator,
+          )
+        need.meet(instance)
+      }
+    }
+  }
+
+  private find(token: string | symbol | typeof SchedulerRegistry): unknown {
     try {
       return this.modules.get(token, { strict: false })
     } catch {

@@ -7,7 +7,7 @@ export const PHASELOCK_OPTIONS = Symbol.for('phaselock:options')
 /** The options, checked. @internal */
 export const MODULE_SETTINGS = Symbol.for('phaselock:settings')
 
-/** The database of this app's lifecycles. @internal */
+/** The database of this app's lifecycles: for modules that build on this one. */
 export const MODULE_DATABASE = Symbol.for('phaselock:database')
 
 /** The named locks of this app. @internal */

@@ -7,7 +7,7 @@ export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as con
 export type SchedulePhase = (typeof SCHEDULE_PHASES)[number]
 
 /** Of the due times that became one run, the latest so many have a record of their own. */
-export const MOST_COALESCED = 100
+const MOST_COALESCED = 100
 const MOST_EDITS = 50
 
 /** A run to be stored: Queued, or over at once. */
@@ -129,8 +129,8 @@ export function runOf(
   more: Partial<RunDocument> = {},
 ): NewRun {
   const { graceMs, attempts, retryMs, longestRetryMs } = schedule
-  const startBy =
-    graceMs === null ? null : new Date(due.getTime() + jitterOf(schedule, id, due) + Math.min(graceMs, MOST_GRACE_MS))
+  const jitterMs = jitterOf(schedule, id, due)
+  const startBy = graceMs === null ? null : new Date(due.getTime() + jitterMs + Math.min(graceMs, MOST_GRACE_MS))
   return {
     _id: runIdOf(id, due),
     schedule: id,
@@ -140,6 +140,7 @@ export function runOf(
     scheduledFor: due,
     trigger: 'schedule',
     ...(coalesced ? { coalesced } : {}),
+    ...(jitterMs > 0 ? { jitterMs } : {}),
     startBy,
     maxInstances: schedule.maxInstances,
     retry: { attempts, backOffMs: retryMs, longestMs: longestRetryMs },
@@ -175,7 +176,7 @@ export function changesBetween(before: object, after: object, names: readonly st
   )
 }
 
-export const withEdit = (edits: unknown, edit: Edit): readonly Edit[] =>
+const withEdit = (edits: unknown, edit: Edit): readonly Edit[] =>
   [...(Array.isArray(edits) ? (edits as Edit[]) : []), edit].slice(-MOST_EDITS)
 
 const noticed = (at: Date, before: object, after: object, names: readonly string[]): Edit => ({

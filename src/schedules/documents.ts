@@ -71,6 +71,8 @@ export interface RunDocument {
   requestedBy?: string
   /** Due times that this one stands for, too. */
   coalesced?: { readonly count: number; readonly since: Date; readonly isMore: boolean }
+  /** How much later than due it was to start, by chance. */
+  jitterMs?: number
   /** Starting after this it is Missed; null: however late. */
   startBy?: Date | null
   maxInstances: number

@@ -1,6 +1,6 @@
 import { type Collection, type Db, type Document, MinKey } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+import { onClaimIndex, PARKED_AT, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
 import type { Duration } from '../time/index.js'
 import { SCHEDULE_PHASES } from './decide.js'
@@ -13,7 +13,7 @@ const WATCH_ID = 'edits'
 export interface WatchDocument {
   _id: string
   /** The `_id` behind which it goes on. */
-  position?: string | null
+  position?: unknown
 }
 
 export interface EditWatchOptions {
@@ -26,9 +26,9 @@ export interface EditWatchOptions {
 }
 
 /**
- * Finds schedules that somebody has edited in the database: their fields differ from what Phaselock last saw (`known`), or they
- * have no phase. They are made due, and looked at. Walks over all schedules in chunks of bounded size, for ever; what is not
- * edited is only read, by the server itself.
+ * Finds schedules that somebody has edited in the database: their fields differ from what Phaselock last saw (`known`). They are
+ * made due, and looked at. Walks over all schedules in chunks of bounded size, for ever; what is not edited is only read, by the
+ * server itself. Those without a phase, or in none that there is, are found by the index each time, wherever the walk is.
  */
 export function editWatch(options: EditWatchOptions): BoundLifecycle<WatchDocument> {
   const definition = lifecycleOf<WatchDocument>().define({
@@ -62,19 +62,19 @@ const isResumed: Document = {
   ],
 }
 
+const PHASES = [...SCHEDULE_PHASES, 'Removed']
+const isNew: Document = { $in: [{ $type: '$phase' }, ['missing', 'null']] }
 /** Nobody would look at it: a schedule in a phase that there is not. */
 const isMisnamed: Document = {
   $and: [
     { $not: [{ $in: [{ $type: '$phase' }, ['missing', 'null', 'array', 'object']] }] },
-    { $not: [{ $in: ['$phase', [...SCHEDULE_PHASES, 'Removed']] }] },
+    { $not: [{ $in: ['$phase', PHASES] }] },
   ],
 }
 const WRONG_PHASE = 'phase: expected Active, or none: Phaselock writes it (isActive and paused are for pauses); got '
 
 const isEdited: Document = {
   $or: [
-    { $in: [{ $type: '$phase' }, ['missing', 'null']] },
-    isMisnamed,
     // It was misnamed, and somebody has mended it.
     { $and: [{ $eq: ['$phase', 'Active'] }, { $eq: [{ $type: '$broken' }, 'string'] }] },
     { $and: [{ $eq: [{ $type: '$known' }, 'object'] }, { $ne: ['$known', OWNERS_FIELDS] }] },
@@ -94,16 +94,37 @@ const LOOKED_AT: Document = {
   ),
 }
 
-/** One chunk of the walk, behind `position`. */
+/** One chunk of the walk, behind `position`, and as many at most that no phase is known of. */
 export async function noticeEdits(
   schedules: Collection<ScheduleDocument>,
-  position: string | null,
+  position: unknown,
   chunk: number,
-): Promise<{ last: string | null; seen: number; noticed: number }> {
-  const [found] = await schedules
-    .aggregate<{ last: string; seen: number; edited: string[] }>(
+): Promise<{ last: unknown; seen: number; noticed: number }> {
+  const [walked, unplanned] = await Promise.all([walk(schedules, position, chunk), withoutPhase(schedules, chunk)])
+  const found = [...walked.edited, ...unplanned]
+  if (found.length > 0) {
+    // Never one that is held: its holder is looking at it, and if it saw it before the edit the next walk finds it again.
+    await schedules.updateMany(
+      { _id: { $in: found }, lockedBy: null } as object,
+      [{ $set: { isMisnamed } }, { $set: LOOKED_AT }, { $unset: 'isMisnamed' }],
+      { hint: { _id: 1 } },
+    )
+  }
+  return { last: walked.last, seen: walked.seen, noticed: found.length }
+}
+
+interface Walked {
+  readonly last: unknown
+  readonly seen: number
+  readonly edited: readonly unknown[]
+}
+
+async function walk(schedules: Collection<ScheduleDocument>, position: unknown, chunk: number): Promise<Walked> {
+  const [walked] = await schedules
+    .aggregate<Walked>(
       [
-        { $match: { _id: { $gt: position ?? new MinKey() } } },
+        // By $expr: a plain $gt would end with the last _id of the position's own type, and those of later types are never seen.
+        { $match: { $expr: { $gt: ['$_id', { $literal: position ?? new MinKey() }] } } },
         { $sort: { _id: 1 } },
         { $limit: chunk },
         { $project: { isEdited } },
@@ -119,17 +140,21 @@ export async function noticeEdits(
       { hint: { _id: 1 }, maxTimeMS: 10_000 },
     )
     .toArray()
-  if (!found) return { last: null, seen: 0, noticed: 0 }
-  const { last, seen, edited } = found
-  if (edited.length > 0) {
-    // Never one that is held: its holder is looking at it, and if it saw it before the edit the next walk finds it again.
-    await schedules.updateMany(
-      { _id: { $in: edited }, lockedBy: null },
-      [{ $set: { isMisnamed } }, { $set: LOOKED_AT }, { $unset: 'isMisnamed' }],
-      { hint: { _id: 1 } },
-    )
-  }
-  return { last, seen, noticed: edited.length }
+  return walked ?? { last: null, seen: 0, edited: [] }
+}
+
+/** A few seeks in the gaps between the phases, however many schedules there are and whatever their `_id` is. */
+async function withoutPhase(schedules: Collection<ScheduleDocument>, most: number): Promise<unknown[]> {
+  const pipeline = [
+    { $match: { phase: { $nin: PHASES }, lockedBy: null } },
+    { $match: { $expr: { $or: [isNew, isMisnamed] } } },
+    { $limit: most },
+    { $project: { _id: 1 } },
+  ]
+  const found = await onClaimIndex((hint) =>
+    schedules.aggregate<{ _id: unknown }>(pipeline, { hint, maxTimeMS: 10_000 }).toArray(),
+  )
+  return found.map(({ _id }) => _id)
 }
 
 /** Makes the one document that walks, where there is none. */

@@ -19,7 +19,9 @@ export {
   RunLockLost,
   RunTimeout,
 } from './errors.js'
+export type { ObservedRun, RunEndReason, ScheduleObserver } from './observer.js'
 export type { SchedulesOptions } from './options.js'
+export type { LastSuccess, ScheduleCounts, ScheduleReports } from './reports.js'
 export { lockNameOf } from './run-lock.js'
 export type { By, NewSchedule, PauseOptions, TriggerOptions } from './schedule-owner.js'
 export type { ListedSchedule, ListOptions, RunsOptions, StoredRun, StoredSchedule } from './schedule-reader.js'

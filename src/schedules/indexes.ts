@@ -2,7 +2,7 @@ import type { Collection, IndexSpecification } from 'mongodb'
 import type { Logger } from '../phases/index.js'
 
 /** A schedule's runs, the latest first: its history and its statistics. */
-export const HISTORY_INDEX = { schedule: 1, scheduledFor: -1 } as const satisfies IndexSpecification
+const HISTORY_INDEX = { schedule: 1, scheduledFor: -1 } as const satisfies IndexSpecification
 export const HISTORY_INDEX_SORT = { scheduledFor: HISTORY_INDEX.scheduledFor } as const
 
 /** Without the right to create it nothing but history and statistics is slower. */

@@ -1,10 +1,12 @@
 import type { Db } from 'mongodb'
 import { z } from 'zod'
+import { DOORBELL_MODES, type DoorbellMode } from '../doorbell/index.js'
 import type { LockProvider } from '../lock/index.js'
 import type { Logger } from '../phases/index.js'
 import { type Clock, type Duration, durationMs } from '../time/index.js'
 import type { RunOutcome } from './documents.js'
 import { InvalidSchedulesOptions } from './errors.js'
+import type { ScheduleObserver } from './observer.js'
 import type { Task } from './tasks.js'
 
 export interface SchedulesOptions<Context = unknown> {
@@ -30,6 +32,10 @@ export interface SchedulesOptions<Context = unknown> {
   readonly concurrency?: number | undefined
   /** How many schedules are looked at for edits made in the database, each second. Default 1,000. */
   readonly watchPerSecond?: number | undefined
+  /** `off`: replicas are not told of runs that the owner's methods ask for. Default: as the replica that it is attached to, else they are. */
+  readonly doorbell?: DoorbellMode | undefined
+  /** Told of runs as they start and end here, for metrics and logs. */
+  readonly observer?: ScheduleObserver | undefined
   readonly logger?: Logger | undefined
   readonly clock?: Clock | undefined
 }
@@ -42,6 +48,7 @@ export interface SchedulesSettings {
   readonly keepFor: Readonly<Record<RunOutcome, Duration>>
   readonly concurrency: number
   readonly watchPerSecond: number
+  readonly doorbell?: DoorbellMode | undefined
 }
 
 const duration = (least: string, most: string) =>
@@ -83,9 +90,10 @@ const schema = z.object({
     .prefault({}),
   concurrency: whole(1, 10_000).default(32),
   watchPerSecond: whole(1, 100_000).default(1_000),
+  doorbell: z.enum(DOORBELL_MODES, `expected one of ${DOORBELL_MODES.join(', ')}`).optional(),
 })
 
-const HANDLES = ['db', 'tasks', 'context', 'locks', 'name', 'logger', 'clock']
+const HANDLES = ['db', 'tasks', 'context', 'locks', 'name', 'observer', 'logger', 'clock']
 const KEEP_FOR: Readonly<Record<RunOutcome, Duration>> = {
   Completed: '30d',
   Failed: '30d',
@@ -103,6 +111,8 @@ export function readOptions<Context>(given: SchedulesOptions<Context>): Schedule
     problems.push('db: expected a Db of the mongodb driver')
   if (given?.context !== undefined && typeof given.context !== 'function')
     problems.push(`context: expected a function that returns it, such as () => ({ db }), got ${typeof given.context}`)
+  if (given?.observer !== undefined && (typeof given.observer !== 'object' || given.observer === null))
+    problems.push(`observer: expected an object with methods such as ended(), got ${typeof given.observer}`)
   if (given?.locks !== undefined && typeof given.locks?.lock !== 'function')
     problems.push('locks: expected a lock provider, such as await openLockProvider({ url }) of phaselock/locks')
   if (given?.name !== undefined && (typeof given.name !== 'string' || given.name === ''))

@@ -5,6 +5,7 @@ import { type Clock, type Duration } from '../time/index.js'
 import { pauseOf } from './decide.js'
 import { type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
 import { ReplicasLost, RunLockLost, RunTimeout } from './errors.js'
+import { observedRun, type RunEndReason, type ScheduleObservers } from './observer.js'
 import { RunLock, type RunLocks } from './run-lock.js'
 import { RunRecord, resultOf, runErrorOf } from './run-record.js'
 import { tryTask } from './run-task.js'
@@ -29,6 +30,7 @@ export interface RunLifecycleOptions<Context> {
   readonly patienceMs: number
   readonly clock: Clock
   readonly logger: Logger
+  readonly observers: ScheduleObservers
 }
 
 type Ended = 'Completed' | 'Failed' | 'Skipped' | 'Missed'
@@ -81,24 +83,26 @@ class Runs<Context> {
     if (isFirst && run.startBy && now > run.startBy) {
       await this.leave(run)
       const lateMs = now.getTime() - run.scheduledFor.getTime()
-      return this.end(run, step, task, 'Missed', {
+      return this.end(run, step, task, 'Missed', 'late', {
         reason: `it would have started ${Math.round(lateMs / 1_000)} s after it was due, later than misfireGraceTime allows`,
       })
     }
     const gone = isFirst ? await this.whyNot(run) : undefined
     if (gone) {
       await this.leave(run)
-      return this.end(run, step, task, 'Skipped', { reason: gone })
+      return this.end(run, step, task, 'Skipped', gone.why, { reason: gone.reason })
     }
     const lock = await this.enter(run, (step.progress.claims ?? 1) > 1)
     if (!(lock instanceof RunLock)) {
       const { heldBy } = lock
       const who = [heldBy.run && `the run ${heldBy.run}`, heldBy.by && `on ${heldBy.by}`].filter(Boolean).join(' ')
       const reason = `overlap: ${who || 'another'} was running`
-      if (isFirst) return this.end(run, step, task, 'Skipped', { reason, overlap: heldBy })
-      return this.end(run, step, task, 'Failed', { reason: `no further try: ${reason}`, overlap: heldBy })
+      if (isFirst) return this.end(run, step, task, 'Skipped', 'overlap', { reason, overlap: heldBy })
+      return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap: heldBy })
     }
     this.options.locks.keep(run, lock)
+    // Not when it is Running: a try that its replica could not end is begun again by the next one.
+    if (isFirst) this.options.observers.tell('started', { ...observedRun(run), lateMs: lateMs(run, now) })
     return step.moveTo('Running', {
       set: { by: name, lockFence: lock.fence, ...(isFirst ? { startedAt: now } : {}), retryAt: null },
     })
@@ -120,12 +124,13 @@ class Runs<Context> {
     const lock = (lost === 0 ? locks.kept(run) : undefined) ?? (await this.enter(run, true))
     if (!(lock instanceof RunLock)) {
       const reason = `its lock was taken by ${lock.heldBy.run ?? lock.heldBy.by ?? 'another'} after its replica was lost`
-      return this.end(known, step, task, 'Failed', { ...this.counted(known), reason, overlap: lock.heldBy }, now)
+      const taken = { ...this.counted(known), reason, overlap: lock.heldBy }
+      return this.end(known, step, task, 'Failed', 'lockTaken', taken, now)
     }
     if (lost >= MOST_LOST) {
       await lock.release()
       const error = runErrorOf(new ReplicasLost(lost))
-      return this.end(known, step, task, 'Failed', { ...this.counted(known), error }, now)
+      return this.end(known, step, task, 'Failed', 'replicasLost', { ...this.counted(known), error }, now)
     }
     const record = new RunRecord(run, now)
     // Who runs it now is told where it isn't who began.
@@ -135,7 +140,7 @@ class Runs<Context> {
     if (tried.kind === 'returned') {
       const result = resultOf(tried.value)
       const done = { ...fields, error: null, ...(result === undefined ? {} : { result }) }
-      return this.end(known, step, task, 'Completed', done, now, lock)
+      return this.end(known, step, task, 'Completed', 'done', done, now, lock)
     }
     if (tried.kind === 'threw' && step.signal.aborted && !isItsOwn(tried.error)) {
       // Through no fault of its own: another replica goes on, and enters the lock that carries this run's id.
@@ -146,11 +151,12 @@ class Runs<Context> {
     const attempt = run.attempt ?? 1
     const held = tried.kind === 'abandoned' ? undefined : lock
     if (attempt >= run.retry.attempts || tried.kind === 'abandoned') {
-      return this.end(known, step, task, 'Failed', failed, now, held)
+      return this.end(known, step, task, 'Failed', whyFailed(tried.error), failed, now, held)
     }
     const pauseMs = Math.min(run.retry.longestMs, run.retry.backOffMs * 2 ** (attempt - 1))
     await lock.release()
     const retryAt = new Date(now().getTime() + pauseMs)
+    this.options.observers.tell('retried', { ...observedRun(run), attempt })
     return step.moveTo('Queued', { set: { ...failed, attempt: attempt + 1, retryAt } })
   }
 
@@ -160,6 +166,7 @@ class Runs<Context> {
     step: QueuedStep | RunningStep,
     task: TaskWithCallbacks<Context>,
     outcome: RunOutcome,
+    why: RunEndReason,
     fields: Fields,
     now: () => Date = () => serverTime(run),
     lock?: RunLock,
@@ -171,9 +178,14 @@ class Runs<Context> {
       completedAt,
       ...(run.startedAt ? { durationMs: Math.max(0, completedAt.getTime() - run.startedAt.getTime()) } : {}),
     }
-    if (!lock && !callbackOf(task, outcome)) return moved(step, outcome, set)
+    const tell = () => this.options.observers.tell('ended', { ...observedRun(run), outcome, why })
+    if (!lock && !callbackOf(task, outcome)) {
+      tell()
+      return moved(step, outcome, set)
+    }
     try {
       await step.checkpoint(set)
+      tell()
     } finally {
       await lock?.release()
     }
@@ -198,15 +210,16 @@ class Runs<Context> {
   }
 
   /** Why a run that is due is not to run after all. */
-  private async whyNot(run: Readonly<RunDocument>): Promise<string | undefined> {
+  private async whyNot(run: Readonly<RunDocument>): Promise<{ why: RunEndReason; reason: string } | undefined> {
     if (run.trigger === 'manual') return undefined
     const schedule = await this.options
       .schedules()
       .findOne({ _id: run.schedule }, { projection: { isActive: 1, paused: 1, task: 1 } })
-    if (!schedule) return 'the schedule was deleted'
-    if (schedule.isActive === false) return 'the schedule was deactivated'
+    if (!schedule) return { why: 'deleted', reason: 'the schedule was deleted' }
+    if (schedule.isActive === false) return { why: 'deactivated', reason: 'the schedule was deactivated' }
     if (pauseOf(schedule, serverTime(run)) !== undefined) {
-      return `the schedule was paused${schedule.paused?.reason ? `: ${schedule.paused.reason}` : ''}`
+      const said = schedule.paused?.reason ? `: ${schedule.paused.reason}` : ''
+      return { why: 'paused', reason: `the schedule was paused${said}` }
     }
     return undefined
   }
@@ -244,6 +257,17 @@ class Runs<Context> {
 
 /** A timeout and a lost lock are the run's own failure; all other aborts are the replica's. */
 const isItsOwn = (error: unknown) => error instanceof RunTimeout || error instanceof RunLockLost
+
+function whyFailed(error: unknown): RunEndReason {
+  if (error instanceof RunTimeout) return 'timeout'
+  return error instanceof RunLockLost ? 'lockLost' : 'error'
+}
+
+/** Manual runs have no jitter to wait for. */
+function lateMs({ scheduledFor, trigger, jitterMs = 0 }: Readonly<RunDocument>, startedAt: Date): number {
+  const meant = scheduledFor.getTime() + (trigger === 'manual' ? 0 : jitterMs)
+  return Math.max(0, startedAt.getTime() - meant)
+}
 
 function callbackOf<Context>(task: TaskWithCallbacks<Context>, outcome: RunOutcome): RunCallback<Context> | undefined {
   switch (outcome) {

@@ -3,6 +3,7 @@ import type { LockProvider, SimpleLock } from '../lock/index.js'
 import type { Logger } from '../phases/index.js'
 import { type Clock, formatMs } from '../time/index.js'
 import type { Overlap, RunDocument } from './documents.js'
+import type { ScheduleObservers } from './observer.js'
 
 export interface RunLocksOptions {
   readonly provider: () => LockProvider
@@ -10,6 +11,7 @@ export interface RunLocksOptions {
   readonly lockAtMostForMs: number
   readonly clock: Clock
   readonly logger: Logger
+  readonly observers: ScheduleObservers
 }
 
 const MOST_REENTRY = 100
@@ -175,6 +177,7 @@ export class RunLock {
   async release(): Promise<void> {
     this.forget()
     await this.lock.unlock().catch((error: unknown) => {
+      this.options.observers.tell('lockFailed', { lock: this.name, action: 'unlock', error })
       this.options.logger.warn(
         `the lock '${this.name}' could not be freed, it ends in at most ${formatMs(this.options.lockAtMostForMs)}: ${String(error)}`,
       )
@@ -195,6 +198,7 @@ export class RunLock {
     } catch (error) {
       if (this.timer === undefined) return 'ended'
       logger.warn(`the lock '${this.name}' could not be extended: ${String(error)}`)
+      this.options.observers.tell('lockFailed', { lock: this.name, action: 'extend', error })
       if (clock.monotonicMs() - this.extendedAtMs < (lockAtMostForMs * 2) / 3) return 'failed'
     }
     this.forget()

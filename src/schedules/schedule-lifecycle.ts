@@ -6,6 +6,7 @@ import { decide, type NewRun, type SchedulePhase } from './decide.js'
 import type { ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
 import type { RunStore } from './insert-runs.js'
+import { observedRun, type ScheduleObservers } from './observer.js'
 import type { StoredRun } from './schedule-reader.js'
 import { serverTime } from './server-time.js'
 
@@ -20,6 +21,7 @@ export interface ScheduleLifecycleOptions {
   readonly knows: (task: string) => boolean
   readonly runDocuments: () => Collection<StoredRun>
   readonly logger: Logger
+  readonly observers: ScheduleObservers
   readonly clock: Clock
 }
 
@@ -60,6 +62,14 @@ async function bounded(
   )
 }
 
+/** Runs that were over when they were stored. */
+function tellOfOver(observers: ScheduleObservers, runs: readonly NewRun[]): void {
+  for (const run of runs) {
+    if (run.phase === 'Skipped') observers.tell('ended', { ...observedRun(run), outcome: 'Skipped', why: 'coalesced' })
+    if (run.phase === 'Missed') observers.tell('ended', { ...observedRun(run), outcome: 'Missed', why: 'unknownTask' })
+  }
+}
+
 const NOT_BEFORE_AN_EDIT: Duration = '3650d'
 
 /**
@@ -89,7 +99,9 @@ export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifec
     const startedMs = clock.monotonicMs()
     const decision = decide(doc, claimedAt)
     // First the runs, then what is next: a crash between finds them there already.
-    await options.runs.store(await bounded(options, decision.runs, claimedAt))
+    const runs = await bounded(options, decision.runs, claimedAt)
+    await options.runs.store(runs)
+    tellOfOver(options.observers, runs)
     const { phase, set, wakeAt } = decision
     if (phase !== (doc as { phase?: unknown }).phase) return step.moveTo(phase, { set })
     if (!wakeAt) return step.wait(WAITS_FOR[phase], { for: NOT_BEFORE_AN_EDIT, set })

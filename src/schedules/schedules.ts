@@ -10,7 +10,9 @@ import { editWatch, startWatch } from './edit-watch.js'
 import { InvalidSchedule } from './errors.js'
 import { ensureRunIndexes } from './indexes.js'
 import { insertRuns, RunStore } from './insert-runs.js'
+import { ScheduleObservers } from './observer.js'
 import { readOptions, type SchedulesOptions, type SchedulesSettings } from './options.js'
+import { ScheduleReports } from './reports.js'
 import { runLifecycle } from './run-lifecycle.js'
 import { RunLocks } from './run-lock.js'
 import { scheduleLifecycle } from './schedule-lifecycle.js'
@@ -24,7 +26,11 @@ const SCHEDULES_AT_ONCE = 64
 
 type Attach = RunnableLifecycle['attach']
 /** A lifecycle by itself, with its name for those who register it. */
-export type ScheduleLifecycle = RunnableLifecycle & { readonly name: string }
+export type ScheduleLifecycle = RunnableLifecycle & {
+  readonly name: string
+  /** With the schedules' own lifecycle: what metrics show beside its steps. */
+  readonly reports?: ScheduleReports
+}
 
 /**
  * Cron schedules as documents. `lifecycles` goes to a Replica beside the app's own; the methods are what an owner does with
@@ -33,6 +39,9 @@ export type ScheduleLifecycle = RunnableLifecycle & { readonly name: string }
 export class Schedules<Context = unknown> extends ScheduleOwner {
   /** What a replica runs: schedules, runs, and the look for edits. */
   readonly lifecycles: readonly ScheduleLifecycle[]
+  /** For metrics: `replicaMetrics` of phaselock/telemetry finds them in `lifecycles`. */
+  readonly reports: ScheduleReports
+  private readonly observers: ScheduleObservers
   private readonly registry: TaskRegistry<Context>
   /** Of the owner's methods. */
   private ownerDb: Db | undefined
@@ -50,6 +59,10 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     this.registry = new TaskRegistry(options.tasks ?? {})
     this.ownerDb = options.db
     this.provider = options.locks
+    this.observers = new ScheduleObservers(options.logger ?? silentLogger)
+    if (options.observer) this.observers.add(options.observer)
+    if (settings.doorbell) this.ringing = { doorbell: settings.doorbell }
+    this.reports = new ScheduleReports(settings.collections, this.observers, () => this.taskNames)
     this.lifecycles = this.lifecyclesOf(options, settings)
   }
 
@@ -60,6 +73,11 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
   register(name: string, task: Task<Context>): this {
     this.registry.add(name, task)
     return this
+  }
+
+  /** Resolves when replicas have been told of the runs that were asked for, or it was given up: for a program that ends. */
+  async flush(): Promise<void> {
+    await this.runOwner?.flush()
   }
 
   get taskNames(): readonly string[] {
@@ -112,6 +130,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
       runs: new RunStore(() => this.runsOwner()),
       knows: (task) => this.registry.get(task) !== undefined,
       runDocuments: () => protocolCollection<StoredRun>(ours(), collections.runs),
+      observers: this.observers,
       logger,
       clock,
     })
@@ -122,13 +141,14 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
       concurrency,
       keepFor,
       tasks: this.registry,
-      locks: new RunLocks({ provider: locks, lockAtMostForMs, clock, logger }),
+      locks: new RunLocks({ provider: locks, lockAtMostForMs, clock, logger, observers: this.observers }),
       context: options.context ?? (() => undefined as Context),
       schedules: found,
       name,
       patienceMs: PATIENCE_MS,
       clock,
       logger,
+      observers: this.observers,
     })
     const watchCollection = `${collections.schedules}.watch`
     const watch = editWatch({
@@ -141,11 +161,12 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     this.runModel = runs.model
     const attach: Attach = (db, ringing) => {
       this.ownerDb ??= db
-      this.ringing = ringing
+      this.ringing = settings.doorbell ? { doorbell: settings.doorbell } : ringing
     }
     return [
       {
         ...partsOf(schedules),
+        reports: this.reports,
         attach,
         prepare: async (db) => {
           this.replicaDb = db

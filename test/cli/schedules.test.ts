@@ -76,6 +76,47 @@ describe('the commands on schedules', () => {
     expect(await run('schedules', 'remove', 'wrong')).toMatchObject({ code: 0, out: 'wrong removed\n' })
   })
 
+  test('schedules and runs of other collections, by flags or the environment; their names are in the help', async () => {
+    const collections = { schedules: 'jobs', runs: 'jobRuns' }
+    const { schedules, replica } = scheduler(database.db, { collections, tasks: { sync: async () => 1 } })
+    const flags = ['--schedules-collection', 'jobs', '--runs-collection', 'jobRuns']
+    const fields = '{"task":"sync","cron":"0 0 1 1 *"}'
+    expect(await run('schedules', 'set', 'job', fields, ...flags)).toMatchObject({ code: 0, out: 'job created\n' })
+    expect((await run('run', 'job', ...flags)).out).toMatch(/^job@\S+Z is queued; /)
+    await replica.runOnce()
+    await replica.runOnce()
+    expect(await schedules.runs('job')).toMatchObject([{ phase: 'Completed', trigger: 'manual' }])
+    const env = {
+      MONGODB_URI: database.uri,
+      PHASELOCK_SCHEDULES_COLLECTION: 'jobs',
+      PHASELOCK_RUNS_COLLECTION: 'jobRuns',
+    }
+    expect((await folder().run(['runs', 'job'], env)).out).toContain('\n1 runs: Completed 1,')
+    expect((await folder().run(['schedules', 'pause', '--all'], env)).out).toBe('1 schedules paused\n')
+    expect((await schedules.get('job'))!.paused).toMatchObject({ at: expect.any(Date) })
+    expect((await run('schedules', 'resume', 'job')).code).toBe(3)
+    expect(await run('runs', 'job', '--schedules-collection', 'runs')).toMatchObject({
+      code: 2,
+      err: "phaselock: --schedules-collection and --runs-collection: expected two names, got 'runs' twice\n",
+    })
+    const help = (await run('schedules', 'resume', '--help')).out
+    for (const flag of ['--schedules-collection <name>', '--runs-collection <name>']) expect(help).toContain(flag)
+  })
+
+  test('a run that is asked for rings before the command ends, unless it is told not to', async () => {
+    const doorbell = await database.db.createCollection('phaselock.doorbell', { capped: true, size: 65_536 })
+    await doorbell.insertOne({ lifecycles: [] })
+    await run('schedules', 'set', 's', '{"task":"sync","cron":"0 0 1 1 *"}')
+    expect(await run('run', 's', '--doorbell', 'off')).toMatchObject({ code: 0 })
+    expect(await doorbell.countDocuments({ by: { $exists: true } })).toBe(0)
+    expect(await run('run', 's')).toMatchObject({ code: 0 })
+    expect(await doorbell.findOne({ by: { $exists: true } })).toMatchObject({
+      lifecycles: ['schedules.runs'],
+      phases: ['Queued'],
+      ids: [expect.stringMatching(/^s@/)],
+    })
+  })
+
   test('what can not be done says so', async () => {
     const bad = await run('schedules', 'set', 's', '{"task":"sync","cron":"61 * * * *"}')
     expect(bad.code).toBe(2)

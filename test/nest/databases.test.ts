@@ -113,7 +113,7 @@ describe('lifecycles in two databases of one app', () => {
   test('an unknown option of forFeature is refused', () => {
     const wrong = () => PhaselockModule.forFeature([mailbox], { databse: 'x' } as never)
     expect(wrong).toThrow(InvalidModuleOptions)
-    expect(wrong).toThrow(/forFeature: unknown option 'databse'; known: database/)
+    expect(wrong).toThrow(/forFeature: unknown option 'databse' \(did you mean 'database'\?\); known: database/)
   })
 })
 

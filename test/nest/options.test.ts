@@ -15,7 +15,9 @@ async function refused(options: object): Promise<string> {
 }
 
 test('an unknown option is refused with the known ones', async () => {
-  expect(await refused({ tik: false })).toMatch(/unknown option 'tik'; known: uri, client, .*tick.*onTransition/)
+  expect(await refused({ tik: false })).toMatch(
+    /unknown option 'tik' \(did you mean 'tick'\?\); known: uri, client, .*tick.*onTransition/,
+  )
 })
 
 test('each wrong value is named, with what was expected and what came', async () => {

@@ -58,6 +58,17 @@ test('it may replace the handlers by a class or by a plain object', async () => 
   await byValue.close()
 })
 
+/** As libraries make them: it has something under every name, so also under those of our own notes. */
+const mock = (): object =>
+  new Proxy(() => undefined, { get: (_, key) => (key === 'then' || String(key).startsWith('on') ? undefined : mock()) })
+
+test('it may replace a service by a mock that has everything', async () => {
+  const domains = new Proxy({}, { get: (_, key) => Reflect.get(mock(), key) })
+  const app = await appUnderTest().overrideProvider(Domains).useValue(domains).compile()
+  await app.init()
+  await app.close()
+})
+
 test('it may replace a lifecycle that is injected, so that nothing reaches a database', async () => {
   const inserted: object[] = []
   const app = await appUnderTest()

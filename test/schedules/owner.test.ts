@@ -128,6 +128,22 @@ describe('edits made in the database, by any client in any language', () => {
     ])
   })
 
+  test('without a phase it is seen at once wherever the walk is, which goes on through ids of every type', async () => {
+    const one = scheduler(database.db, { watchPerSecond: 2 })
+    const fields = { task: 'work', cron: '0 0 1 1 *' }
+    await raw(database.db).insertMany([1, 2, 3, 'a', 'b'].map((_id) => ({ _id, phase: 'Active', ...fields })) as never)
+    await one.replica.runOnce()
+    await raw(database.db).insertMany([{ _id: true, ...fields } as never, { _id: '$z', ...fields }])
+    await look(one, database.db)
+    const broken = { phase: 'Broken', broken: '_id: expected a text of at most 200 characters, got boolean' }
+    expect(await one.schedules.get(true as never)).toMatchObject(broken)
+    expect(await one.schedules.get('$z')).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })
+    await raw(database.db).updateOne({ _id: 'b' }, { $set: { cron: '* * * * *' } })
+    // Five chunks and the empty one hold all seven, wherever it has been.
+    for (let chunks = 0; chunks < 5; chunks += 1) await look(one, database.db)
+    expect((await one.schedules.get('b'))!.edits).toMatchObject([{ action: 'noticed' }])
+  })
+
   test('one in a phase that there is not is broken too, until that is mended', async () => {
     const one = scheduler(database.db, { tasks: { work: async () => 1 } })
     const wrong = { task: 'work', cron: '0 0 1 1 *' }

@@ -3,8 +3,8 @@ import type { Json, Schedules, StoredRun } from '../../schedules/index.js'
 import { formatMs, sleep } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
 import { Refused, UsageError } from '../errors.js'
-import { examples, withDatabase } from './document-command.js'
-import { byFrom, byOption, onSchedules } from './schedules.js'
+import { examples } from './document-command.js'
+import { byFrom, byOption, onSchedules, withSchedules } from './schedules.js'
 
 const LOOK_EVERY_MS = 200
 const LOOKS_UNTIL_TOLD = 25
@@ -19,7 +19,7 @@ export function registerRun(program: Command, context: CliContext): void {
     .option('--args <json>', "instead of the schedule's own")
     .option('--wait', 'until it is over; exit code 4 unless it was Completed')
     .action((id: string, options: Options) => run(context, id, options))
-  withDatabase(byOption(command)).addHelpText(
+  withSchedules(byOption(command)).addHelpText(
     'after',
     examples('run repo_sync_42', 'run repo_sync_42 --args \'{"full":true}\' --wait'),
   )

@@ -3,9 +3,9 @@ import type { RunStatistics, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
 import { NotFound, UsageError } from '../errors.js'
-import { examples, withDatabase } from './document-command.js'
+import { examples } from './document-command.js'
 import { overText } from './run.js'
-import { limitFrom, onSchedules, timeText } from './schedules.js'
+import { limitFrom, onSchedules, timeText, withSchedules } from './schedules.js'
 
 const PHASES: readonly string[] = ['Queued', 'Running', 'Completed', 'Failed', 'Skipped', 'Missed']
 /** Of the counters' trend. */
@@ -21,7 +21,7 @@ export function registerRuns(program: Command, context: CliContext): void {
     .option('--lines', "with each run's log lines")
     .option('--timezone <zone>', 'of the hours and days in the statistics (default: UTC)')
     .action((id: string, options: Options) => runs(context, id, options))
-  withDatabase(command).addHelpText(
+  withSchedules(command).addHelpText(
     'after',
     examples('runs repo_sync_42', 'runs repo_sync_42 --phase Failed --lines', 'runs repo_sync_42 --json'),
   )

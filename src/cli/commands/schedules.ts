@@ -5,6 +5,7 @@ import { formatMs } from '../../time/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { documentFrom } from '../documents/json-argument.js'
 import { NotFound, UsageError } from '../errors.js'
+import { addSettingOptions, SCHEDULE_SETTINGS } from '../setting-options.js'
 import { examples, withDatabase } from './document-command.js'
 
 export function registerSchedules(program: Command, context: CliContext): void {
@@ -15,7 +16,7 @@ export function registerSchedules(program: Command, context: CliContext): void {
     .option('--after <id>', 'those behind this id')
     .option('--limit <n>', 'at most so many, 1 to 10000', limitFrom, 100)
     .action((options: Options) => list(context, options))
-  withDatabase(command).addHelpText(
+  withSchedules(command).addHelpText(
     'after',
     examples(
       'schedules',
@@ -23,6 +24,7 @@ export function registerSchedules(program: Command, context: CliContext): void {
       'schedules set repo_sync_42 \'{"task":"repository-sync","cron":"0 */6 * * *","timezone":"Asia/Seoul"}\'',
       'schedules pause repo_sync_42 --until 2026-12-01T06:00:00Z --reason "the repository is moving"',
       'schedules resume --all',
+      'schedules --schedules-collection jobs --runs-collection jobRuns',
     ),
   )
   registerSet(command, context)
@@ -54,15 +56,26 @@ export function byFrom(options: Options): string {
 /** Options of a subcommand stand before those of its parent, which has the same ones. */
 export const merged = (command: Command): Options => command.optsWithGlobals()
 
+/** Options that every command on schedules has. */
+export function withSchedules(command: Command): Command {
+  return addSettingOptions(withDatabase(command), SCHEDULE_SETTINGS)
+}
+
 /** @throws NotFound instead of NoSuchSchedule */
 export async function onSchedules<T>(
   context: CliContext,
   options: Options,
   act: (schedules: Schedules) => Promise<T>,
 ): Promise<T> {
-  return inWorkspace(context, options, async ({ connection }) => {
+  return inWorkspace(context, options, async ({ connection }, settings) => {
+    const { schedulesCollection: schedules, runsCollection: runs, doorbell } = settings
+    if (schedules === runs)
+      throw new UsageError(`--schedules-collection and --runs-collection: expected two names, got '${runs}' twice`)
+    const owner = new Schedules({ db: connection.db, collections: { schedules, runs }, doorbell })
     try {
-      return await act(new Schedules({ db: connection.db }))
+      const result = await act(owner)
+      await owner.flush()
+      return result
     } catch (error) {
       if (error instanceof Error && error.name === 'NoSuchSchedule') {
         throw new NotFound(`${error.message}; see: phaselock schedules`)
@@ -137,46 +150,63 @@ function registerSet(schedules: Command, context: CliContext): void {
       const done = await onSchedules(context, options, (owner) => owner.upsert(id, given as never, { by }))
       print(context, options, { _id: id, done }, `${id} ${done}`)
     })
-  withDatabase(byOption(command))
+  withSchedules(byOption(command))
 }
 
 function registerPause(schedules: Command, context: CliContext): void {
-  const command = schedules
-    .command('pause')
-    .description('nothing of it runs until it is resumed; what would have been due is not made up for')
-    .argument('[id]', 'the schedule')
-    .option('--all', 'all schedules')
-    .option('--until <time>', 'resumes by itself then, such as 2026-12-01T06:00:00Z', timeFrom)
-    .option('--reason <text>', 'why, for those who wonder')
-    .action(async (id: string | undefined, _options: Options, sub: Command) => {
-      const options = merged(sub)
-      requireOneOf(id, options)
+  registerOneOrAll(schedules, context, {
+    name: 'pause',
+    done: 'paused',
+    description: 'nothing of it runs until it is resumed; what would have been due is not made up for',
+    all: 'all schedules',
+    act: (owner, id, options) => {
       const { until, reason } = options as { until?: Date; reason?: string }
       const pause = { until, reason, by: byFrom(options) }
-      await onSchedules(context, options, async (owner) => {
-        const paused = id === undefined ? await owner.pauseAll(pause) : await owner.pause(id, pause).then(() => 1)
-        print(context, options, { paused }, id === undefined ? `${paused} schedules paused` : `${id} paused`)
-      })
-    })
-  withDatabase(byOption(command))
+      return id === undefined ? owner.pauseAll(pause) : owner.pause(id, pause).then(() => 1)
+    },
+  })
+    .option('--until <time>', 'resumes by itself then, such as 2026-12-01T06:00:00Z', timeFrom)
+    .option('--reason <text>', 'why, for those who wonder')
 }
 
 function registerResume(schedules: Command, context: CliContext): void {
+  registerOneOrAll(schedules, context, {
+    name: 'resume',
+    done: 'resumed',
+    description: 'plans it from now on; one that was deactivated is active again',
+    all: 'all that are paused',
+    act: (owner, id, options) => {
+      const by = byFrom(options)
+      return id === undefined ? owner.resumeAll({ by }) : owner.resume(id, { by }).then(() => 1)
+    },
+  })
+}
+
+interface OneOrAll {
+  readonly name: string
+  /** What has become of them: `paused`. */
+  readonly done: string
+  readonly description: string
+  /** Which ones `--all` means. */
+  readonly all: string
+  /** To one, or without an id to all: how many. */
+  readonly act: (owner: Schedules, id: string | undefined, options: Options) => Promise<number>
+}
+
+/** A command on one schedule, or with `--all` on all. */
+function registerOneOrAll(schedules: Command, context: CliContext, of: OneOrAll): Command {
   const command = schedules
-    .command('resume')
-    .description('plans it from now on; one that was deactivated is active again')
+    .command(of.name)
+    .description(of.description)
     .argument('[id]', 'the schedule')
-    .option('--all', 'all that are paused')
+    .option('--all', of.all)
     .action(async (id: string | undefined, _options: Options, sub: Command) => {
       const options = merged(sub)
-      requireOneOf(id, options)
-      const by = byFrom(options)
-      await onSchedules(context, options, async (owner) => {
-        const resumed = id === undefined ? await owner.resumeAll({ by }) : await owner.resume(id, { by }).then(() => 1)
-        print(context, options, { resumed }, id === undefined ? `${resumed} schedules resumed` : `${id} resumed`)
-      })
+      if ((id === undefined) === (options['all'] === undefined)) throw new UsageError('expected a schedule or --all')
+      const count = await onSchedules(context, options, (owner) => of.act(owner, id, options))
+      print(context, options, { [of.done]: count }, `${id ?? `${count} schedules`} ${of.done}`)
     })
-  withDatabase(byOption(command))
+  return withSchedules(byOption(command))
 }
 
 function registerRemove(schedules: Command, context: CliContext): void {
@@ -190,11 +220,7 @@ function registerRemove(schedules: Command, context: CliContext): void {
       if (!removed) throw new NotFound(`there is no schedule '${id}'; see: phaselock schedules`)
       print(context, options, { _id: id, removed }, `${id} removed`)
     })
-  withDatabase(command)
-}
-
-function requireOneOf(id: string | undefined, options: Options): void {
-  if ((id === undefined) === (options['all'] === undefined)) throw new UsageError('expected a schedule or --all')
+  withSchedules(command)
 }
 
 function timeFrom(text: string): Date {

@@ -1,3 +1,5 @@
+import '../warnings.js'
+
 export {
   LockAssert,
   LockExecutor,

@@ -1,3 +1,4 @@
+import { Need, needsModule } from '../../decorated/index.js'
 import { declare, type LockDeclaration, type SchedulerLockOptions } from './declaration.js'
 import { InvalidSchedulerLocks, LocksNotConfigured } from './errors.js'
 import { scopeOf } from './lock-scope.js'
@@ -15,12 +16,25 @@ type Skippable<M> = M extends (...args: never[]) => infer R
       : { 'a method with @SchedulerLock waits for its lock': 'let it return a Promise' }
   : unknown
 
+class LocksNeed extends Need {
+  /** Also of an instance that Nest made later: its class is bound. */
+  override isMet(instance: object): boolean {
+    return scopeOf(instance) !== undefined
+  }
+}
+
+const LOCKS_NEED = new LocksNeed({
+  decorator: '@SchedulerLock',
+  module: 'LocksModule.forRoot() (phaselock/locks/nest) or PhaselockModule.forRoot() (phaselock/nest)',
+  without: 'fails when it is called',
+})
+
 /**
  * Runs the method only while this process has the lock; else the call is skipped and resolves to undefined. It holds on
  * every call path (a cron, injected, `this.method()`), since it is the method itself that is replaced, and together with
  * `@Cron` and the like in any order: what other decorators have noted about the method stays with it.
  * Errors of a call: LockProviderUnavailable when the locks' server is down (the method isn't run), LocksNotConfigured.
- * What is wrong with the options is told when the app starts.
+ * What is wrong with the options is told when the app starts, and a warning where the app has no locks.
  */
 export function SchedulerLock(options: SchedulerLockOptions) {
   return <M>(target: object, key: string | symbol, descriptor: TypedPropertyDescriptor<M> & Skippable<M>): void => {
@@ -31,6 +45,7 @@ export function SchedulerLock(options: SchedulerLockOptions) {
       throw new InvalidSchedulerLocks([`${where}: expected a method under @SchedulerLock`])
     const declaration: LockDeclaration = { where, options }
     declare(target, declaration)
+    needsModule(target, key, LOCKS_NEED)
     descriptor.value = locked(method as Method, declaration) as M
   }
 }

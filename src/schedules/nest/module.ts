@@ -14,15 +14,13 @@ import { InvalidTask } from '../errors.js'
 import type { SchedulesOptions } from '../options.js'
 import { Schedules } from '../schedules.js'
 import type { TaskRun } from '../tasks.js'
-import { declaredTasks } from './scheduled.js'
+import { declaredTasks, SCHEDULES_NEED, SCHEDULES_OPTIONS } from './scheduled.js'
 
 /** The database is that of PhaselockModule; what tasks need is injected into their classes. */
 export interface SchedulesModuleOptions extends Omit<SchedulesOptions, 'db' | 'context'> {
   /** Who is written down for schedules that code declares. Default `code`. */
   readonly by?: string | undefined
 }
-
-const OPTIONS = Symbol.for('phaselock:schedules-options')
 
 /** Finds the methods that are tasks, registers them, and stores the schedules that are declared. @internal */
 @Injectable()
@@ -34,7 +32,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
     @Inject(DiscoveryService) private readonly discovery: DiscoveryService,
     // Without PhaselockModule its lifecycles say what is missing; Nest would name a symbol.
     @Optional() @Inject(MODULE_DATABASE) private readonly database: { close(): Promise<void> } | undefined,
-    @Inject(OPTIONS) private readonly options: SchedulesModuleOptions,
+    @Inject(SCHEDULES_OPTIONS) private readonly options: SchedulesModuleOptions,
   ) {}
 
   /** Before anything runs. @throws InvalidTask, InvalidSchedule */
@@ -66,6 +64,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
           `${wrapper.name} has scheduled methods but is not a singleton (it, or something it injects, has request or transient scope); runs have no request: use the default scope`,
         )
       }
+      SCHEDULES_NEED.meet(instance)
       for (const one of found) this.add(instance, one)
     }
   }
@@ -112,7 +111,7 @@ export class SchedulesModule {
       imports: [DiscoveryModule, PhaselockModule.forFeature(schedules.lifecycles)],
       providers: [
         { provide: Schedules, useValue: schedules },
-        { provide: OPTIONS, useValue: options },
+        { provide: SCHEDULES_OPTIONS, useValue: options },
         ScheduledMethods,
       ],
       exports: [Schedules],

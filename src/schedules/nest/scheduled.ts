@@ -1,8 +1,20 @@
+import { Need, needsModule, noted } from '../../decorated/index.js'
 import type { ScheduleFields } from '../definition/index.js'
 import { InvalidTask } from '../errors.js'
 import type { TaskRun } from '../tasks.js'
 
 const DECLARED = Symbol.for('phaselock:scheduled')
+
+/** A provider of SchedulesModule: where it is, decorated methods are found. @internal */
+export const SCHEDULES_OPTIONS = Symbol.for('phaselock:schedules-options')
+
+/** Met by SchedulesModule, which finds the methods. @internal */
+export const SCHEDULES_NEED = new Need({
+  decorator: '@Scheduled and @ScheduledTask',
+  module: 'SchedulesModule.forRoot() (phaselock/schedules/nest)',
+  without: 'never runs',
+  token: SCHEDULES_OPTIONS,
+})
 
 /** What `@Scheduled` takes: a schedule, but for its task, which is the method. */
 export interface ScheduledOptions extends Omit<ScheduleFields, 'task'> {
@@ -50,6 +62,7 @@ export function ScheduledTask(task: string): TaskDecorator {
 }
 
 function declare(proto: object, one: DeclaredTask): void {
+  needsModule(proto, one.method, SCHEDULES_NEED)
   const own = Object.hasOwn(proto, DECLARED) ? declaredTasks(proto) : [...declaredTasks(proto)]
   Object.defineProperty(proto, DECLARED, { value: [...own, one], configurable: true })
 }
@@ -57,5 +70,5 @@ function declare(proto: object, one: DeclaredTask): void {
 /** Kept on the class itself, inherited ones included. */
 export function declaredTasks(instance: unknown): readonly DeclaredTask[] {
   if (typeof instance !== 'object' || instance === null) return []
-  return (instance as { [DECLARED]?: DeclaredTask[] })[DECLARED] ?? []
+  return noted(instance, DECLARED)
 }
