@@ -4,7 +4,14 @@ import { type Duration, durationMs } from '../time/index.js'
 import { asKind, errorOf, notAnApiServer, statusOf, unavailable } from './answers.js'
 import type { Circuit } from './circuit.js'
 import type { KubeconfigSource } from './credentials.js'
-import { Discovery, groupPath, type ResourceKind, resourceName } from './discovery.js'
+import {
+  Discovery,
+  groupPath,
+  type ListedGroup,
+  type ListedResource,
+  type ResourceKind,
+  resourceName,
+} from './discovery.js'
 import { InvalidResource, type Request, UnknownKind } from './errors.js'
 import { HeldCluster } from './held-cluster.js'
 import type { KindRef, KubernetesObject, ObjectRef } from './objects.js'
@@ -79,7 +86,8 @@ export class Cluster {
   private readonly transport: Transport
   private readonly discovery: Discovery
 
-  private constructor({ name, kubeconfig, requestTimeout = REQUEST_TIMEOUT, circuit }: ClusterOptions) {
+  private constructor(private readonly options: ClusterOptions) {
+    const { name, kubeconfig, requestTimeout = REQUEST_TIMEOUT, circuit } = options
     this.name = name
     this.circuit = circuit
     this.requestTimeoutMs = durationMs(requestTimeout)
@@ -90,6 +98,11 @@ export class Cluster {
   /** @throws InvalidDuration */
   static of(options: ClusterOptions): Cluster {
     return new Cluster(options)
+  }
+
+  /** The same server for somebody who has the time: every request is sent, and may take this long. To be closed by itself. @internal */
+  patient(requestTimeout: Duration): Cluster {
+    return new Cluster({ ...this.options, requestTimeout, circuit: undefined })
   }
 
   /** The object as the server has it now, undefined when there is none. */
@@ -190,9 +203,21 @@ export class Cluster {
    * @throws Unavailable, KubernetesError
    */
   async reach(): Promise<void> {
+    await this.apiGroups()
+  }
+
+  /** Its API groups, without the core one. @internal */
+  async apiGroups(): Promise<readonly ListedGroup[]> {
     const { request, answer } = await this.groups()
     if (answer.status !== 200) throw errorOf(request, answer)
-    if (!asKind(answer, 'APIGroupList')) throw notAnApiServer(request, answer)
+    const list = asKind(answer, 'APIGroupList') as { groups?: ListedGroup[] } | undefined
+    if (!list) throw notAnApiServer(request, answer)
+    return list.groups ?? []
+  }
+
+  /** The resources of a group version, such as `apps/v1`, as the server has them now. @internal */
+  async resourcesOf(apiVersion: string): Promise<readonly ListedResource[]> {
+    return (await this.resources(groupPath(apiVersion))) ?? []
   }
 
   /** For messages. @internal */
@@ -234,13 +259,13 @@ export class Cluster {
     throw new UnknownKind(says, request)
   }
 
-  private async resources(path: string): Promise<never[] | undefined> {
+  private async resources(path: string): Promise<ListedResource[] | undefined> {
     const request: Request = { cluster: this.name, verb: 'get', resource: path }
     const answer = await this.exchange(request, { method: 'GET', path, timeoutMs: this.requestTimeoutMs })
     // Of a group that it doesn't know an API server says so in plain text, as anything else would.
     if (answer.status === 404 && (await this.isApiServer())) return undefined
     if (answer.status !== 200) throw errorOf(request, answer)
-    const list = asKind(answer, 'APIResourceList') as { resources?: never[] } | undefined
+    const list = asKind(answer, 'APIResourceList') as { resources?: ListedResource[] } | undefined
     if (!list) throw notAnApiServer(request, answer)
     return list.resources
   }

@@ -7,10 +7,18 @@ export interface ResourceKind {
 }
 
 /** A resource of an APIResourceList. */
-interface ListedResource {
+export interface ListedResource {
   readonly name: string
   readonly kind: string
   readonly namespaced: boolean
+  readonly verbs?: readonly string[]
+}
+
+/** An API group of an APIGroupList. */
+export interface ListedGroup {
+  readonly name: string
+  readonly versions: readonly { readonly groupVersion: string }[]
+  readonly preferredVersion: { readonly groupVersion: string }
 }
 
 /**

@@ -5,17 +5,7 @@ import { BeingDeleted, KubernetesConflict, KubernetesError, NotOwned, type Reque
 import { fullNameOf, type KindRef, type KubernetesObject, nameOf, type ObjectMeta, type ObjectRef } from './objects.js'
 import { ANNOTATIONS, FIELD_MANAGER, fenceOf, Owner, type OwnerLifecycle } from './ownership.js'
 import { type Readiness, type ReadyOptions, readinessOf } from './readiness/index.js'
-import { type Removal, removalOf } from './removal.js'
-
-/** What becomes of what belongs to a removed object (a Deployment's pods): gone before it, after it, or kept. */
-export type Propagation = 'Foreground' | 'Background' | 'Orphan'
-
-export interface RemoveOptions {
-  /** Default 'Background'. With 'Foreground' the object stays until all that belongs to it is gone. */
-  readonly propagation?: Propagation
-  /** How long pods get to stop. Default: as they say themselves. */
-  readonly gracePeriodSeconds?: number
-}
+import { deleteAsSeen, type Removal, type RemoveOptions, removalOf } from './removal.js'
 
 /**
  * Of an object that doesn't exist: an apply with it makes the object or, when there is one after all, is refused. No object's
@@ -95,7 +85,9 @@ export class HeldCluster {
       const live = await this.get(ref)
       if (!live) return { gone: true }
       await this.assertWritable(live, 'delete')
-      if (live.metadata.deletionTimestamp === undefined) await this.delete(live, options)
+      if (live.metadata.deletionTimestamp === undefined) {
+        await deleteAsSeen(this.cluster, live, options, this.limitsOfWrite())
+      }
       return removalOf(ref, await this.get(ref))
     })
   }
@@ -135,19 +127,6 @@ export class HeldCluster {
     const { namespace, name } = object.metadata
     const call = { verb: 'patch', kind: object, namespace, object: name, http, ...this.limitsOfWrite() }
     return JSON.parse((await this.cluster.answerTo(call)).text)
-  }
-
-  private async delete(live: KubernetesObject, options: RemoveOptions, limits = this.limitsOfWrite()): Promise<void> {
-    const { name, namespace, uid, resourceVersion } = live.metadata
-    const body = {
-      apiVersion: 'v1',
-      kind: 'DeleteOptions',
-      preconditions: { uid, resourceVersion },
-      propagationPolicy: options.propagation ?? 'Background',
-      gracePeriodSeconds: options.gracePeriodSeconds,
-    }
-    const http = { method: 'DELETE', body } as const
-    await this.cluster.answerTo({ verb: 'delete', kind: live, namespace, object: name, http, ...limits })
   }
 
   private stamped(metadata: ObjectMeta, live: KubernetesObject | undefined): ObjectMeta {
@@ -196,7 +175,7 @@ export class HeldCluster {
       object.metadata.uid === made.metadata.uid && fenceOf(object) === this.step.fence
     for (let tried = 1; live && isMine(live); tried += 1) {
       try {
-        return await this.delete(live, {}, {})
+        return await deleteAsSeen(this.cluster, live)
       } catch (error) {
         if (!(error instanceof KubernetesConflict) || tried >= TRIES) throw error
       }

@@ -20,7 +20,7 @@ export {
   StaleFence,
   UnknownKind,
 } from './errors.js'
-export { HeldCluster, type Propagation, type RemoveOptions } from './held-cluster.js'
+export { HeldCluster } from './held-cluster.js'
 export {
   fullNameOf,
   type KindRef,
@@ -30,6 +30,14 @@ export {
   type ObjectRef,
 } from './objects.js'
 export { onCluster } from './on-cluster.js'
+export {
+  type FoundOrphans,
+  type NotLookedAt,
+  type Orphan,
+  Orphans,
+  type OrphansOptions,
+  type Swept,
+} from './orphans/index.js'
 export {
   ANNOTATIONS,
   documentLabel,
@@ -58,7 +66,7 @@ export {
   regionWorks,
   singleRegion,
 } from './regions/index.js'
-export { type Removal, removalOf } from './removal.js'
+export { type Propagation, type Removal, type RemoveOptions, removalOf } from './removal.js'
 export {
   InvalidWatchOptions,
   type Verdict,

@@ -1,10 +1,43 @@
+import type { CallOptions, Cluster } from './cluster.js'
 import { type KubernetesObject, nameOf, type ObjectRef } from './objects.js'
+
+/** What becomes of what belongs to a removed object (a Deployment's pods): gone before it, after it, or kept. */
+export type Propagation = 'Foreground' | 'Background' | 'Orphan'
+
+export interface RemoveOptions {
+  /** Default 'Background'. With 'Foreground' the object stays until all that belongs to it is gone. */
+  readonly propagation?: Propagation
+  /** How long pods get to stop. Default: as they say themselves. */
+  readonly gracePeriodSeconds?: number
+}
 
 /** Whether an object is gone; `reason` is for `step.wait`. */
 export type Removal = { readonly gone: true } | { readonly gone: false; readonly reason: string }
 
 /** The finalizer of an object that was deleted with propagation 'Foreground'. */
 const DEPENDENTS = 'foregroundDeletion'
+
+/**
+ * Deletes the very object that was looked at, as it was then.
+ * @throws KubernetesConflict when it was written since, or is another one of that name; what every request may throw (Cluster)
+ */
+export async function deleteAsSeen(
+  cluster: Cluster,
+  seen: KubernetesObject,
+  { propagation = 'Background', gracePeriodSeconds }: RemoveOptions = {},
+  limits: CallOptions = {},
+): Promise<void> {
+  const { name, namespace, uid, resourceVersion } = seen.metadata
+  const body = {
+    apiVersion: 'v1',
+    kind: 'DeleteOptions',
+    preconditions: { uid, resourceVersion },
+    propagationPolicy: propagation,
+    gracePeriodSeconds,
+  }
+  const http = { method: 'DELETE', body } as const
+  await cluster.answerTo({ verb: 'delete', kind: seen, namespace, object: name, http, ...limits })
+}
 
 /** @param live what is there under that name now */
 export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): Removal {

@@ -1,14 +1,15 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { expect, test } from '@jest/globals'
+import { describeWithCluster } from '../kubernetes/support/index.js'
 import { useDatabase } from '../support/database.js'
 
 const database = useDatabase()
 
 /** Runs an example as its readers do, against the run's server; it must exit with 0. */
-async function run(name: string): Promise<string> {
+async function run(name: string, env: Record<string, string> = {}): Promise<string> {
   const { stdout } = await promisify(execFile)(process.execPath, ['examples/run.mjs', name], {
-    env: { ...process.env, MONGODB_URI: database.uri, NODE_OPTIONS: '' },
+    env: { ...process.env, MONGODB_URI: database.uri, NODE_OPTIONS: '', ...env },
   })
   return stdout
 }
@@ -29,7 +30,23 @@ test('examples/nest-app runs until its mailboxes are Created and one is Deleted'
   expect(said.match(/: Deleted, \S+@example\.org/g)).toHaveLength(1)
 }, 300_000)
 
+describeWithCluster('examples/kubernetes', (cluster) => {
+  test('makes its pages in the cluster, waits until they are ready, and removes them', async () => {
+    const namespace = await cluster().namespace('example')
+    const said = await run('kubernetes', { KUBECONFIG: cluster().kubeconfig, EXAMPLE_NAMESPACE: namespace })
+    expect(said.match(/^ {2}\S+: ready: goes to Created$/gm)).toHaveLength(2)
+    expect(said.match(/: goes to Deleted$/gm)).toHaveLength(2)
+    const left = await cluster().admin.list('apps/v1', 'Deployment', namespace)
+    expect(left.items).toEqual([])
+  })
+})
+
+test('examples/kubernetes without a cluster says what it needs', async () => {
+  const failed = await run('kubernetes', { PATH: '', KUBECONFIG: '' }).catch((error) => error)
+  expect(failed).toMatchObject({ code: 2, stderr: expect.stringMatching(/^kubernetes: expected KUBECONFIG .* or Go/) })
+})
+
 test('an unknown example is refused with the known ones', async () => {
   const failed = await run('nest').catch((error) => error)
-  expect(failed).toMatchObject({ code: 2, stderr: 'expected without-nest or nest-app, got nest\n' })
+  expect(failed).toMatchObject({ code: 2, stderr: 'expected without-nest or nest-app or kubernetes, got nest\n' })
 })

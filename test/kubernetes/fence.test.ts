@@ -104,65 +104,54 @@ describeWithCluster('a replica that is paused between its check and its write', 
       return (await sites().findOne({ _id: 'a' }))?.['phase'] === phase
     })
 
-  test('overwrites nothing of the one that took the document over, when it was about to create', async () => {
-    const [late, other] = [replica(proxy.kubeconfigText), replica(account.kubeconfigText)]
-    await insert('old')
-    const write = proxy.hold('PATCH')
-    await late.tick()
-    await write.arrived
-    await expire({ content: 'new' })
-    await untilPhase(other, 'Created')
-    write.release()
-    await late.idle()
-    expect(await contentNow()).toBe('new')
-  })
-
-  test('leaves nothing behind, when everything was removed meanwhile', async () => {
-    const [late, other] = [replica(proxy.kubeconfigText), replica(account.kubeconfigText)]
-    await insert('old')
-    const write = proxy.hold('PATCH')
-    await late.tick()
-    await write.arrived
-    await expire({ state: 'Deleted' })
-    await untilPhase(other, undefined)
-    write.release()
-    await late.idle()
-    expect(await contentNow()).toBeUndefined()
-  })
-
-  test('overwrites nothing, when it was about to change', async () => {
-    const [late, other] = [replica(proxy.kubeconfigText), replica(account.kubeconfigText)]
-    await insert('first')
-    await untilPhase(other, 'Created')
-    await sites().updateOne({ _id: 'a' }, { $set: { phase: 'Creating', content: 'old', lockedAt: new Date(0) } })
-    const write = proxy.hold('PATCH')
-    await late.tick()
-    await write.arrived
-    await expire({ content: 'new' })
-    await untilPhase(other, 'Created')
-    write.release()
-    await late.idle()
-    expect(await contentNow()).toBe('new')
-  })
-
-  test('removes nothing that was made anew, when it was about to remove', async () => {
-    const [late, other] = [replica(proxy.kubeconfigText), replica(account.kubeconfigText)]
-    await insert('first')
-    await untilPhase(other, 'Created')
-    await sites().updateOne({ _id: 'a' }, { $set: { state: 'Restarted' } })
-    const write = proxy.hold('DELETE')
+  /**
+   * One replica stands still with its next write to the cluster under way. Its lease ends, the owner writes `set`, and the other one
+   * brings the document to `phase` (undefined: until it is gone). Then the late write arrives.
+   */
+  async function late(method: 'PATCH' | 'DELETE', other: Replica, set: Document, phase: string | undefined) {
+    const paused = replica(proxy.kubeconfigText)
+    const write = proxy.hold(method)
     let arrived = false
     void write.arrived.then(() => {
       arrived = true
     })
     await eventually(async () => {
-      await late.tick()
+      await paused.tick()
       return arrived
     })
-    await expire({ content: 'new', state: 'Running' })
-    await untilPhase(other, 'Created')
+    await expire(set)
+    await untilPhase(other, phase)
     write.release()
-    await late.idle()
+    await paused.idle()
+  }
+
+  test('overwrites nothing of the one that took the document over, when it was about to create', async () => {
+    await insert('old')
+    await late('PATCH', replica(account.kubeconfigText), { content: 'new' }, 'Created')
+    expect(await contentNow()).toBe('new')
+  })
+
+  test('leaves nothing behind, when everything was removed meanwhile', async () => {
+    await insert('old')
+    await late('PATCH', replica(account.kubeconfigText), { state: 'Deleted' }, undefined)
+    expect(await contentNow()).toBeUndefined()
+  })
+
+  test('overwrites nothing, when it was about to change', async () => {
+    const other = replica(account.kubeconfigText)
+    await insert('first')
+    await untilPhase(other, 'Created')
+    await sites().updateOne({ _id: 'a' }, { $set: { phase: 'Creating', content: 'old', lockedAt: new Date(0) } })
+    await late('PATCH', other, { content: 'new' }, 'Created')
+    expect(await contentNow()).toBe('new')
+  })
+
+  test('removes nothing that was made anew, when it was about to remove', async () => {
+    const other = replica(account.kubeconfigText)
+    await insert('first')
+    await untilPhase(other, 'Created')
+    await sites().updateOne({ _id: 'a' }, { $set: { state: 'Restarted' } })
+    await late('DELETE', other, { content: 'new', state: 'Running' }, 'Created')
     expect(await contentNow()).toBe('new')
   })
 })

@@ -91,7 +91,9 @@ export class KnownRegion {
 
   private async judge(found: object | null, nowMs: number): Promise<Verdict> {
     if (!found)
-      return { problem: `expected a document ${this.name} in the collection ${REGION_COLLECTION}, there is none` }
+      return {
+        problem: `expected a document ${this.name} in the collection ${REGION_COLLECTION}, there is none (removed, or never written): its documents wait until there is one`,
+      }
     const spec = readRegion(found)
     if ('problems' in spec) return { problem: spec.problems.join('; ') }
     const document = BSON.EJSON.stringify(found)

@@ -74,6 +74,12 @@ export class Regions implements RegionSource {
     return regions.filter((region) => region !== undefined)
   }
 
+  /** Of all Region documents. */
+  async names(): Promise<string[]> {
+    const found = await this.context.regions.find({}, { projection: { _id: 1 }, sort: { _id: 1 } }).toArray()
+    return found.map(({ _id }) => String(_id))
+  }
+
   /** Asks each cluster; one that doesn't answer takes as long as a request may. */
   async list(): Promise<RegionStatus[]> {
     return Promise.all((await this.names()).map((name) => this.probe(name)))
@@ -107,11 +113,6 @@ export class Regions implements RegionSource {
   close(): void {
     for (const region of this.known.values()) region.close()
     this.ownHome?.close()
-  }
-
-  private async names(): Promise<string[]> {
-    const found = await this.context.regions.find({}, { projection: { _id: 1 }, sort: { _id: 1 } }).toArray()
-    return found.map(({ _id }) => String(_id))
   }
 
   private knownAs(name: string): KnownRegion {

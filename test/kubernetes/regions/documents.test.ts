@@ -63,7 +63,7 @@ describe('a Region document', () => {
     ]
     for (const [document, says] of wrong) expect(await troubleOf(document, 'eu-1')).toContain(says)
     expect(await troubleOf(undefined, 'eu-1')).toBe(
-      "region eu-1 can't be used: expected a document eu-1 in the collection Region, there is none",
+      "region eu-1 can't be used: expected a document eu-1 in the collection Region, there is none (removed, or never written): its documents wait until there is one",
     )
     expect(await troubleOf(undefined)).toContain('there is no default')
     expect(await troubleOf(undefined, 7)).toContain("expected a region's name")

@@ -1,0 +1,46 @@
+import type { Cluster } from '../cluster.js'
+import type { KindRef } from '../objects.js'
+
+/** A kind whose objects can be looked for. */
+export interface SweptKind extends KindRef {
+  /** For messages and rights: `certificates.cert-manager.io`. */
+  readonly resource: string
+  readonly namespaced: boolean
+}
+
+/** A part of a cluster that wasn't looked at. */
+export interface NotLookedAt {
+  /** A resource (`secrets`), or a group version that doesn't answer (`metrics.k8s.io/v1beta1`). */
+  readonly what: string
+  readonly why: string
+}
+
+/**
+ * All kinds of a cluster that can be listed and deleted, each once, in its group's preferred version where that has it. A group whose
+ * server is away is named.
+ * @throws Unavailable, KubernetesError when the cluster itself can't be asked
+ */
+export async function sweptKinds(cluster: Cluster): Promise<{ kinds: SweptKind[]; notLookedAt: NotLookedAt[] }> {
+  const groups = await cluster.apiGroups()
+  const versions = groups.flatMap(({ versions: all, preferredVersion: { groupVersion } }) => [
+    ...new Set([groupVersion, ...all.map((version) => version.groupVersion)]),
+  ])
+  const kinds = new Map<string, SweptKind>()
+  const notLookedAt: NotLookedAt[] = []
+  for (const apiVersion of ['v1', ...versions]) {
+    try {
+      for (const { name, kind, namespaced, verbs = [] } of await cluster.resourcesOf(apiVersion)) {
+        const group = apiVersion.includes('/') ? `.${apiVersion.slice(0, apiVersion.indexOf('/'))}` : ''
+        const resource = `${name}${group}`
+        // Names with a slash are subresources.
+        const isSwept = !name.includes('/') && verbs.includes('list') && verbs.includes('delete')
+        if (isSwept && !kinds.has(resource)) kinds.set(resource, { apiVersion, kind, namespaced, resource })
+      }
+    } catch (error) {
+      if (apiVersion === 'v1') throw error
+      await cluster.reach()
+      notLookedAt.push({ what: apiVersion, why: (error as Error).message })
+    }
+  }
+  return { kinds: [...kinds.values()], notLookedAt }
+}

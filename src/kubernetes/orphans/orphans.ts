@@ -1,0 +1,172 @@
+import type { Db } from 'mongodb'
+import { type LifecycleModel, Unavailable } from '../../phases/index.js'
+import type { Cluster } from '../cluster.js'
+import { KubernetesConflict, KubernetesError, KubernetesForbidden, UnknownKind } from '../errors.js'
+import type { KubernetesObject, ObjectRef } from '../objects.js'
+import { FIELD_MANAGER, LABELS } from '../ownership.js'
+import { deleteAsSeen, removalOf } from '../removal.js'
+import { type NotLookedAt, type SweptKind, sweptKinds } from './kinds.js'
+import { type OwnerDocument, Owners, type Presence } from './owners.js'
+import { type OrphanVerdict, type SweepRules, verdictOn } from './verdict.js'
+
+const OURS = `${LABELS.lifecycle},${LABELS.managedBy}=${FIELD_MANAGER}`
+const LISTS_AT_ONCE = 8
+/** A lease that has just run out, and the difference of two clocks that NTP keeps. */
+const CLOCK_SLACK_MS = 5_000
+
+export interface OrphansOptions {
+  readonly db: Db
+  /** Whose objects are looked at; those of others are counted. */
+  readonly models: readonly LifecycleModel[]
+  /** Nothing younger is removed; raised to the lifecycle's lease and 5 s for the clocks. */
+  readonly olderThanMs: number
+  /** Also what documents in final phases have left. */
+  readonly ended?: boolean
+  /** Also where the lifecycle's collection is empty, as it is in a wrong database. */
+  readonly emptyCollections?: boolean
+}
+
+/** An object whose document is gone, or has ended. */
+export interface Orphan extends OrphanVerdict {
+  readonly ref: ObjectRef
+  readonly uid: string
+  readonly owner: OwnerDocument
+}
+
+export interface FoundOrphans {
+  readonly orphans: readonly Orphan[]
+  readonly notLookedAt: readonly NotLookedAt[]
+  /** How many objects of lifecycles that aren't known here. */
+  readonly lifecycles: ReadonlyMap<string, number>
+  /** How many objects of documents of other databases. */
+  readonly databases: ReadonlyMap<string, number>
+}
+
+/** What became of an orphan: removed, or why it was left alone. */
+export type Swept = 'removed' | { readonly left: string; readonly failed: boolean }
+
+/**
+ * Finds objects whose documents are gone, and removes them: what a late creation has left whose maker died before it could take it back,
+ * or what a database that was restored doesn't know.
+ *
+ * Invariant: no object is removed that a document has adopted. An object is read, then its document, then it is deleted as it was read
+ * (uid and resourceVersion). A document that is made anew after that look writes the object first (`ensure`), and the deletion is refused;
+ * or after the deletion, and makes it again.
+ */
+export class Orphans {
+  private readonly owners: Owners
+
+  constructor(private readonly options: OrphansOptions) {
+    this.owners = new Owners(options.db, options.models)
+  }
+
+  /**
+   * @param namespaces only in these; default: in the whole cluster, or where that isn't allowed in `elseIn`
+   * @throws Unavailable when the cluster can't be asked; the database's own errors
+   */
+  async find(cluster: Cluster, namespaces?: readonly string[], elseIn?: string): Promise<FoundOrphans> {
+    const { kinds, notLookedAt } = await sweptKinds(cluster)
+    const found = new Map<string, { object: KubernetesObject; owner: OwnerDocument }>()
+    const [lifecycles, databases] = [new Map<string, number>(), new Map<string, number>()]
+    const wanted = kinds.filter(({ namespaced }) => namespaced || !namespaces)
+    for (let from = 0; from < wanted.length; from += LISTS_AT_ONCE) {
+      const some = wanted.slice(from, from + LISTS_AT_ONCE)
+      const lists = await Promise.all(some.map((kind) => listed(cluster, kind, namespaces, elseIn)))
+      notLookedAt.push(...lists.flatMap(({ missed }) => missed))
+      for (const object of lists.flatMap(({ objects }) => objects)) {
+        const owner = this.owners.of(object)
+        if (owner?.model) found.set(object.metadata.uid ?? '', { object, owner })
+        else if (owner?.lifecycle !== undefined) count(lifecycles, owner.lifecycle)
+        else if (owner?.database !== undefined) count(databases, owner.database)
+      }
+    }
+    return { orphans: await this.judged([...found.values()]), notLookedAt, lifecycles, databases }
+  }
+
+  /**
+   * Removes one, if it still is what it was found to be.
+   * @throws Unavailable; the database's own errors
+   */
+  async remove(cluster: Cluster, orphan: Orphan): Promise<Swept> {
+    if (orphan.kept !== undefined) return left(orphan.kept)
+    try {
+      const live = await cluster.get(orphan.ref)
+      if (!live) return left('gone by itself')
+      if (live.metadata.uid !== orphan.uid) return left('another one of that name is there now')
+      const owner = this.owners.of(live)
+      const [now] = owner?.model ? await this.judged([{ object: live, owner }]) : []
+      if (!now) return left('its document is there now')
+      if (now.kept !== undefined) return left(now.kept)
+      await deleteAsSeen(cluster, live)
+      const removal = removalOf(orphan.ref, await cluster.get(orphan.ref))
+      return removal.gone ? 'removed' : left(removal.reason)
+    } catch (error) {
+      if (error instanceof KubernetesConflict) return left('it was changed meanwhile')
+      if (error instanceof KubernetesError) return { left: error.message, failed: true }
+      throw error
+    }
+  }
+
+  /** Those of them that are orphans. */
+  private async judged(objects: readonly { object: KubernetesObject; owner: OwnerDocument }[]): Promise<Orphan[]> {
+    const orphans: Orphan[] = []
+    for (const model of this.options.models) {
+      const own = objects.filter(({ owner }) => owner.model === model)
+      if (own.length === 0) continue
+      const rules = await this.rulesOf(model)
+      const presence: Presence = await this.owners.presence(
+        model,
+        own.map(({ owner }) => owner.id),
+      )
+      for (const { object, owner } of own) {
+        const verdict = verdictOn(object, owner, presence, rules)
+        const { apiVersion, kind, metadata } = object
+        const { name, namespace, uid = '' } = metadata
+        if (verdict) orphans.push({ ...verdict, ref: { apiVersion, kind, metadata: { name, namespace } }, uid, owner })
+      }
+    }
+    return orphans.sort(byKindAndName)
+  }
+
+  private async rulesOf(model: LifecycleModel): Promise<SweepRules> {
+    const { olderThanMs, ended = false, emptyCollections = false } = this.options
+    const leaseMs = (await this.owners.leaseMs(model)) + CLOCK_SLACK_MS
+    return { olderThanMs: Math.max(olderThanMs, leaseMs), ended, emptyCollections }
+  }
+}
+
+const left = (why: string): Swept => ({ left: why, failed: false })
+const count = (counts: Map<string, number>, of: string) => counts.set(of, (counts.get(of) ?? 0) + 1)
+
+/** Secrets last: a controller would write those of a Certificate again as long as that is there. */
+function byKindAndName(one: Orphan, other: Orphan): number {
+  const key = ({ ref: { kind, metadata } }: Orphan) =>
+    [kind === 'Secret' ? 1 : 0, kind, metadata.namespace ?? '', metadata.name].join(' ')
+  return key(one) < key(other) ? -1 : 1
+}
+
+/** The objects of a kind that carry our labels. A missing right, or a kind that has just gone, is named. */
+async function listed(
+  cluster: Cluster,
+  kind: SweptKind,
+  namespaces: readonly string[] | undefined,
+  elseIn: string | undefined,
+): Promise<{ objects: KubernetesObject[]; missed: NotLookedAt[] }> {
+  const places: readonly (string | undefined)[] = namespaces ?? [undefined]
+  const objects: KubernetesObject[] = []
+  const missed: NotLookedAt[] = []
+  for (const namespace of places) {
+    try {
+      objects.push(...(await cluster.list(kind, { labels: OURS, namespace })))
+    } catch (error) {
+      if (error instanceof UnknownKind) continue
+      // One kind's server is away, or its definition just going; or all of the cluster.
+      if (error instanceof Unavailable) await cluster.reach()
+      else if (!(error instanceof KubernetesError)) throw error
+      const isElsewhere = error instanceof KubernetesForbidden && kind.namespaced && !namespaces && elseIn
+      if (isElsewhere) return listed(cluster, kind, [elseIn], undefined)
+      missed.push({ what: kind.resource, why: (error as Error).message })
+    }
+  }
+  return { objects, missed }
+}
