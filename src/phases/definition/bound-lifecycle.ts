@@ -14,6 +14,7 @@ import type {
   UnparkOptions,
 } from '../owner/owner-types.js'
 import type { Handler } from '../step.js'
+import { meant } from './check-keys.js'
 import type { LifecycleModel } from './lifecycle.js'
 
 /** A handler as the engine calls it; what it returned is checked at run time. */
@@ -105,9 +106,11 @@ function handlerProblems(model: LifecycleModel, handlers: Readonly<Record<string
   return [
     ...working
       .filter((name) => typeof handlers[name] !== 'function')
-      .map((name) => `working phase '${name}' has no handler`),
+      .map((name) => `working phase '${name}' has no handler; add ${name}(doc, step) { ... } to handle({...})`),
     ...Object.keys(handlers)
       .filter((name) => !working.includes(name))
-      .map((name) => `handler '${name}' isn't for a working phase; working: ${working.join(', ')}`),
+      .map(
+        (name) => `handler '${name}' isn't for a working phase${meant(name, working)}; working: ${working.join(', ')}`,
+      ),
   ]
 }

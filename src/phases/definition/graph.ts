@@ -52,7 +52,7 @@ export interface RuleSpec<Names extends string, State extends string> {
 }
 
 /** Settings of a lifecycle, each with its unit in its value (`'30s'`). */
-export interface LifecycleSettingsSpec<Field extends string = never> {
+export interface LifecycleSettingsSpec<Named extends readonly string[] | undefined = undefined> {
   /** How long a lease lasts without a renewal: what a crash costs. Default 30s, at least 1s. */
   readonly lockTimeout?: Duration
   /** How long one step may run. Default 5m. */
@@ -80,10 +80,11 @@ export interface LifecycleSettingsSpec<Field extends string = never> {
    */
   readonly legacyWriters?: boolean
   /**
-   * The owner's fields that handlers read, beside `_id`, `state` and Phaselock's own: nothing else of a document is fetched,
-   * and handlers find nothing else in it. For big documents of which they need little. Default: the whole document.
+   * The owner's top-level fields that handlers read, beside `_id`, `state` and Phaselock's own: nothing else of a document is
+   * fetched, handlers find nothing else in it, and its type there has nothing else. For big documents of which they need
+   * little. Default: the whole document.
    */
-  readonly reads?: readonly Field[]
+  readonly reads?: Named
   /** Renames the field that holds all of Phaselock's beyond its seven names. Default `progress`. */
   readonly fields?: { readonly progress?: string }
 }

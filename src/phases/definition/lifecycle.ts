@@ -7,6 +7,7 @@ import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
 import { entryPhases, graphProblems, type PhaseNode, type Phases, type RuleNode, ruleSources } from './check-graph.js'
 import type { Graph, LifecycleSettingsSpec, NextOf, RuleSpec, Working } from './graph.js'
 import { onPhase } from './on-phase.js'
+import type { ReadDocument, Reads } from './reads.js'
 import { type LifecycleSettings, parseSettings } from './settings.js'
 
 /** A phase as the engine uses it. */
@@ -33,18 +34,22 @@ export interface LifecycleModel {
   readonly settings: LifecycleSettings
 }
 
-/** The state machine of one kind of document: its collection, phases, rules and settings. */
-export interface Lifecycle<Doc, G> {
+/**
+ * The state machine of one kind of document: its collection, phases, rules and settings.
+ * @typeParam Read what handlers find in a document: less than `Doc` where `reads` says so
+ */
+export interface Lifecycle<Doc, G, Read = Doc> {
   readonly name: string
   readonly phases: G
   readonly model: LifecycleModel
   /** Gives each working phase its handler. */
-  handle(handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc> }): BoundLifecycle<Doc, G>
+  handle(handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc, Read> }): BoundLifecycle<Doc, G>
   /** Nest: a decorator bound to this lifecycle, so that the method (or the property) below it is checked against the phase. */
-  OnPhase<P extends Working<G>>(phase: P): OnPhaseDecorator<Handler<NextOf<G[P]>, Doc>>
+  OnPhase<P extends Working<G>>(phase: P): OnPhaseDecorator<Handler<NextOf<G[P]>, Doc, Read>>
   /** Types only: `typeof gateway.$step.Creating`. */
   readonly $step: { readonly [P in Working<G>]: Step<NextOf<G[P]>, Doc> }
-  readonly $doc: Doc
+  /** Types only: the document as handlers get it. */
+  readonly $doc: Read
 }
 
 interface OnPhaseDecorator<H> {
@@ -64,7 +69,8 @@ type OwnerOf<Doc> = 'state' extends keyof Doc ? Owned : object
 type Renamed<Names extends string> = Readonly<Record<string, Names>> & { readonly [P in Names]?: never }
 
 /** What `define` takes. */
-export interface LifecycleSpec<Doc, G> extends LifecycleSettingsSpec<keyof Doc & string> {
+export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = undefined>
+  extends LifecycleSettingsSpec<Named> {
   readonly name: string
   readonly collection: string
   readonly phases: G
@@ -78,12 +84,14 @@ export interface LifecycleSpec<Doc, G> extends LifecycleSettingsSpec<keyof Doc &
 
 /**
  * Begins a lifecycle for documents of type `Doc`. Two calls because TypeScript has no partial inference: the first fixes
- * `Doc` by hand, the second infers the graph.
+ * `Doc` by hand, the second infers the graph and what handlers read.
  * @throws InvalidLifecycle (from `define`) listing every problem: unknown settings, names that aren't declared, phases
  *   that can't be reached, working phases with no way to an end
  */
 export function lifecycleOf<Doc extends OwnerOf<Doc>>(): {
-  define<const G extends Graph<G, StateOf<Doc>>>(spec: LifecycleSpec<Doc, G>): Lifecycle<Doc, G>
+  define<const G extends Graph<G, StateOf<Doc>>, const Named extends Reads<Doc> | undefined = undefined>(
+    spec: LifecycleSpec<Doc, G, Named>,
+  ): Lifecycle<Doc, G, ReadDocument<Doc, Named>>
 } {
   return {
     define(spec) {

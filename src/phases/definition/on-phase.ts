@@ -1,8 +1,17 @@
+import { Need, needsModule, noted } from '../../decorated/index.js'
 import { InvalidLifecycle } from '../errors.js'
+import { meant } from './check-keys.js'
 import type { LifecycleModel } from './lifecycle.js'
 
 /** A class's methods that handle phases, by lifecycle; kept on the class itself, so no registry outlives it. */
 const HANDLED = Symbol.for('phaselock:handled')
+
+/** Met by the Nest module, which finds the methods. */
+export const HANDLERS_NEED = new Need({
+  decorator: '@lifecycle.OnPhase',
+  module: 'PhaselockModule.forRoot() (phaselock/nest)',
+  without: 'handles no document',
+})
 
 export interface HandledPhase {
   readonly lifecycle: string
@@ -14,9 +23,12 @@ export function onPhase(model: LifecycleModel, phase: string) {
   return (proto: object, key: string | symbol): void => {
     if (model.phases.get(phase)?.kind !== 'working') {
       const working = [...model.phases.values()].filter((p) => p.kind === 'working').map((p) => p.name)
-      throw new InvalidLifecycle(model.name, [`OnPhase('${phase}'): expected a working phase (${working.join(', ')})`])
+      throw new InvalidLifecycle(model.name, [
+        `OnPhase('${phase}'): expected a working phase (${working.join(', ')})${meant(phase, working)}`,
+      ])
     }
     const own = Object.hasOwn(proto, HANDLED) ? (proto as never)[HANDLED] : [...handledPhases(proto)]
+    needsModule(proto, key, HANDLERS_NEED)
     Object.defineProperty(proto, HANDLED, {
       value: [...own, { lifecycle: model.name, phase, method: key }],
       configurable: true,
@@ -26,5 +38,5 @@ export function onPhase(model: LifecycleModel, phase: string) {
 
 /** The phases that an instance's methods handle, inherited ones included. */
 export function handledPhases(instance: object): readonly HandledPhase[] {
-  return (instance as { [HANDLED]?: HandledPhase[] })[HANDLED] ?? []
+  return noted(instance, HANDLED)
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { type BackOffRule, DEFAULT_BACK_OFF } from '../../lock/index.js'
 import { durationMs } from '../../time/index.js'
+import { meant } from './check-keys.js'
 
 /** A lifecycle's settings as the engine uses them: milliseconds and counts, every default filled in. */
 export interface LifecycleSettings {
@@ -18,8 +19,10 @@ export interface LifecycleSettings {
 
 const RESERVED_NAMES = ['_id', 'state', 'phase', 'lockedAt', 'lockedBy', 'fence', 'createdAt', 'updatedAt']
 
-const duration = (least: string, most: string) =>
-  z.string().transform((value, context) => {
+const duration = (least: string, most: string) => {
+  const notText = (issue: { readonly input?: unknown }) =>
+    `expected a duration from ${least} to ${most}, such as '30s', got ${JSON.stringify(issue.input)}; write it with its unit, in quotes`
+  return z.string({ error: notText }).transform((value, context) => {
     try {
       const ms = durationMs(value)
       if (ms >= durationMs(least) && ms <= durationMs(most)) return ms
@@ -29,6 +32,7 @@ const duration = (least: string, most: string) =>
     }
     return z.NEVER
   })
+}
 
 const whole = (least: number, most: number) =>
   z
@@ -102,7 +106,9 @@ function describe(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys') {
     const unknown = `unknown setting ${issue.keys.map((key) => `'${[...issue.path, key].join('.')}'`).join(', ')}`
     if (issue.path.length > 0) return unknown
-    return `${unknown}; known: name, collection, phases, rules, renamed, ${Object.keys(settingsSchema.shape).join(', ')}`
+    const known = ['name', 'collection', 'phases', 'rules', 'renamed', ...Object.keys(settingsSchema.shape)]
+    const [near] = issue.keys.map((key) => meant(key, known)).filter(Boolean)
+    return `${unknown}${near ?? ''}; known: ${known.join(', ')}`
   }
   return `${issue.path.join('.')}: ${issue.message}`
 }

@@ -1,0 +1,13 @@
+/** The declarations in dist, as an app sees them that checks its libraries' types too: none may name what was left out of them. */
+export type * as Core from 'phaselock'
+export type * as Database from 'phaselock/database'
+export type * as Kubernetes from 'phaselock/kubernetes'
+export type * as Lock from 'phaselock/lock'
+export type * as Locks from 'phaselock/locks'
+export type * as LocksNest from 'phaselock/locks/nest'
+export type * as Nest from 'phaselock/nest'
+export type * as Schedules from 'phaselock/schedules'
+export type * as SchedulesNest from 'phaselock/schedules/nest'
+export type * as Tasks from 'phaselock/tasks'
+export type * as Telemetry from 'phaselock/telemetry'
+export type * as Testing from 'phaselock/testing'
