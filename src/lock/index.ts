@@ -4,7 +4,7 @@ export { candidateCursors, findCandidates } from './candidates.js'
 export { onClaimIndex, STAND_IN_INDEX } from './claim-index.js'
 export { whyNotClaimable } from './claim-trial.js'
 export { claimUpdate } from './claim-update.js'
-export { type Claimed, type ClaimResult, Claims } from './claims.js'
+export { type Claimed, type ClaimResult, Claims, type NamedResult } from './claims.js'
 export {
   CLAIM_INDEX,
   HISTORY_LIMIT,

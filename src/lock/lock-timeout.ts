@@ -54,7 +54,7 @@ export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeout
 }
 
 /** When a change is over: then all of it is in force. Undefined where nothing was ever changed. */
-export function handoverUntil({ lockTimeout, lockTimeoutWas, lockTimeoutSince }: LockTimeoutRecord): Date | undefined {
+function handoverUntil({ lockTimeout, lockTimeoutWas, lockTimeoutSince }: LockTimeoutRecord): Date | undefined {
   if (typeof lockTimeoutWas !== 'number' || !(lockTimeoutSince instanceof Date)) return undefined
   const oldLeasesMs = lockTimeout < lockTimeoutWas ? lockTimeoutWas : 0
   return new Date(lockTimeoutSince.getTime() + HANDOVER_MS + oldLeasesMs)

@@ -56,17 +56,18 @@ export async function checkPlans(options: PlanCheckOptions): Promise<PlanFinding
 }
 
 async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
-  const name = collection.collectionName
   try {
-    return (await unusableLockIndexes(collection)).map(({ key, problem, command }) => ({
-      what: `index ${JSON.stringify(key)} of ${name}`,
+    return (await unusableLockIndexes(collection)).map(({ what, problem, command }) => ({
+      what,
       problem,
       advice: `run ${command}`,
     }))
   } catch (error) {
     if (!(error instanceof MongoServerError)) throw error
     const problem = `the server doesn't tell them (${error.code}): ${error.message}`
-    return [{ what: `indexes of ${name}`, problem, advice: 'give the user the right listIndexes on it' }]
+    return [
+      { what: `indexes of ${collection.collectionName}`, problem, advice: 'give the user the right listIndexes on it' },
+    ]
   }
 }
 

@@ -97,7 +97,7 @@ export const progressAcrossPhases = (terms: Terms): Document => ({
 })
 
 /** Fields of `progress` that say why a document waits or failed; gone as soon as it gets on. */
-export const WAITING_FIELDS = ['waitingFor', 'waitingSince', 'resumeAt', 'error'] as const
+const WAITING_FIELDS = ['waitingFor', 'waitingSince', 'resumeAt', 'error'] as const
 const PHASE_FIELDS = ['step', ...WAITING_FIELDS]
 
 /**

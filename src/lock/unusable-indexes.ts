@@ -9,6 +9,8 @@ const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
 /** An index that the protocol needs and can't use. */
 export interface UnusableIndex {
   readonly key: Document
+  /** `index {"phase":1,"lockedAt":1} of Site`. */
+  readonly what: string
   /** "it is missing", "it is of another kind (sparse)". */
   readonly problem: string
   /** What to run in mongosh to mend it. */
@@ -30,6 +32,7 @@ export async function unusableLockIndexes(collection: Collection): Promise<Unusa
     const of = `db.getCollection('${collection.collectionName}')`
     return {
       key,
+      what: `index ${name} of ${collection.collectionName}`,
       problem: index ? `it is of another kind (${crippled.join(', ')})` : 'it is missing',
       command: `${index ? `${of}.dropIndex('${index['name']}'); ` : ''}${of}.createIndex(${name})`,
     }

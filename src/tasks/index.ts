@@ -14,6 +14,7 @@ export {
   type GatewayState,
   type Stage,
 } from './api-gateway/index.js'
+export type { WrapHandler } from './bind-lifecycle.js'
 export {
   BUCKET_COLLECTIONS,
   BUCKET_TAGS,
@@ -88,4 +89,3 @@ export {
   runtimeDomainDefinition,
   runtimeDomainLifecycles,
 } from './runtime-domain/index.js'
-export type { WrapHandler } from './wrap-handlers.js'

@@ -121,6 +121,17 @@ export const failed: EndKind = { kind: 'error', step: null, error: { name: 'Erro
 export const released: EndKind = { kind: 'released', step: null }
 export const checkpoint: EndKind = { kind: 'checkpoint', step: null }
 
+/** Each way in which a handler's step ends, and a checkpoint. */
+export const ENDS: readonly [string, EndKind][] = [
+  ['again', again()],
+  ['unlock', unlock],
+  ['wait', wait()],
+  ['move', moveTo('Next')],
+  ['park', park],
+  ['error', failed],
+  ['checkpoint', checkpoint],
+]
+
 /** A document with its `_id`, which must exist. */
 export async function read(collection: Collection, id: unknown): Promise<Document> {
   const document = await collection.findOne({ _id: id as never })

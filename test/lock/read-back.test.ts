@@ -1,38 +1,26 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { Collection, Document, MongoClient } from 'mongodb'
 import { protocolCollection } from '../../src/database/index.js'
-import type { EndKind, StepEnd, Verdict } from '../../src/lock/index.js'
+import type { EndKind, Lease, StepEnd, Verdict } from '../../src/lock/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import {
   again,
   ago,
-  checkpoint,
   claimed,
   claimer,
   clientAt,
+  ENDS,
   endOf,
-  failed,
   lockedCollection,
   moveTo,
   PHASE,
-  park,
   put,
   read,
   unlock,
   wait,
   writer,
 } from './fixture.js'
-
-const ENDS: [string, EndKind][] = [
-  ['again', again()],
-  ['unlock', unlock],
-  ['wait', wait()],
-  ['move', moveTo('Next')],
-  ['park', park],
-  ['error', failed],
-  ['checkpoint', checkpoint],
-]
 
 describe('after a write whose outcome is unknown', () => {
   const database = useDatabase()
@@ -63,6 +51,11 @@ describe('after a write whose outcome is unknown', () => {
     await writeThrough(1_000)
   }
 
+  async function leased(ids: readonly string[]): Promise<Lease[]> {
+    await put(collection, ...ids.map((_id) => ({ _id, phase: PHASE })))
+    const { claims } = await claimer(collection)
+    return (await claims.claimBatch(PHASE, ids.length)).claimed.map((one) => one.lease)
+  }
   async function holding(kind: EndKind): Promise<StepEnd> {
     await put(collection, { _id: 'a', phase: PHASE })
     const { lease } = await claimed(collection)
@@ -252,10 +245,7 @@ describe('after a write whose outcome is unknown', () => {
   })
 
   test('a group of which one was taken meanwhile: the others recorded, that one moved on', async () => {
-    const batch = ['a', 'b', 'c'].map((_id) => ({ _id, phase: PHASE }))
-    await put(collection, ...batch)
-    const { claims } = await claimer(collection)
-    const leases = (await claims.claimBatch(PHASE, 3)).claimed.map((one) => one.lease)
+    const leases = await leased(['a', 'b', 'c'])
     const ends = leases.map((lease) => endOf(lease, again()))
     void proxy.cutBefore('update')
     const reading = proxy.hold('find')
@@ -266,39 +256,33 @@ describe('after a write whose outcome is unknown', () => {
     expect(await recording).toEqual([{ kind: 'recorded' }, { kind: 'movedOn' }, { kind: 'recorded' }])
   })
 
-  test('a first write that arrives between a refused resend and its halves: recorded, under the token that it set', async () => {
+  /**
+   * Two ends whose first write is late: its resend is refused, and the first of the halves that follow is held until the late one
+   * has been recorded.
+   */
+  async function lateBeforeHalves() {
     await writeImpatiently()
-    await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
-    const { claims } = await claimer(collection)
-    const leases = (await claims.claimBatch(PHASE, 2)).claimed.map((one) => one.lease)
-    const ends = leases.map((lease) => endOf(lease, again()))
+    const leases = await leased(['a', 'b'])
     const first = proxy.hold('update')
     void proxy.answer('update', { ok: 0, code: 121, codeName: 'DocumentValidationFailure', errmsg: 'no' }, 2)
     const third = proxy.hold('update', 3)
-    const recording = record(ends)
+    const recording = record(leases.map((lease) => endOf(lease, again())))
     const late = await first
     const half = await third
     late.release()
     await eventually(async () => (await outcomes()).length === 1)
+    return { leases, recording, half }
+  }
+
+  test('a first write that arrives between a refused resend and its halves: recorded, under the token that it set', async () => {
+    const { leases, recording, half } = await lateBeforeHalves()
     half.release()
     expect(await recording).toEqual([{ kind: 'recorded' }, { kind: 'recorded' }])
     for (const lease of leases) expect((await read(collection, lease.id))['lockedBy']).toBe(lease.token)
   })
 
   test('an unknown first write, a refused resend, and then another holder: moved on, as the first may have been recorded', async () => {
-    await writeImpatiently()
-    await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
-    const { claims } = await claimer(collection)
-    const leases = (await claims.claimBatch(PHASE, 2)).claimed.map((one) => one.lease)
-    const ends = leases.map((lease) => endOf(lease, again()))
-    const first = proxy.hold('update')
-    void proxy.answer('update', { ok: 0, code: 121, codeName: 'DocumentValidationFailure', errmsg: 'no' }, 2)
-    const third = proxy.hold('update', 3)
-    const recording = record(ends)
-    const late = await first
-    const half = await third
-    late.release()
-    await eventually(async () => (await outcomes()).length === 1)
+    const { recording, half } = await lateBeforeHalves()
     await collection.updateMany({}, { $set: { lockedBy: 'other#1.1' } })
     half.release()
     expect(await recording).toEqual([{ kind: 'movedOn' }, { kind: 'movedOn' }])

@@ -8,56 +8,51 @@ import {
   checkpoint,
   claimed,
   claimer,
+  ENDS,
   endOf,
-  failed,
   lockedCollection,
   moveTo,
   PHASE,
-  park,
   put,
   read,
   released,
   TERMS,
   unlock,
-  wait,
   writer,
 } from './fixture.js'
 
-const ENDS: [string, EndKind][] = [
-  ['again', again()],
-  ['unlock', unlock],
-  ['wait', wait()],
+const ALL_ENDS: readonly [string, EndKind][] = [
+  ...ENDS,
   ['unavailable', { kind: 'unavailable', step: null, reason: 'down', forMs: null }],
-  ['move', moveTo('Next')],
-  ['park', park],
-  ['error', failed],
   ['release', released],
-  ['checkpoint', checkpoint],
 ]
 
 describe('the token changes with every write that ends a step, so', () => {
   const database = useDatabase()
 
-  test.each(ENDS)('after %s every late or repeated write under the old token matches nothing', async (_n, first) => {
-    const collection = await lockedCollection(database.db)
-    await put(collection, { _id: 'a', phase: PHASE })
-    const { lease } = await claimed(collection)
-    const { token } = lease
-    // The late ones as they were sent while the token still stood there.
-    const sent = ENDS.map(([, end]) =>
-      endUpdate(TERMS, { token, end, members: [endOf(lease, end)], nextToken: `${token}x` }),
-    )
-    await writer(collection).write([endOf(lease, first)])
-    const recorded = await read(collection, 'a')
-    for (const update of sent) {
-      const { matchedCount } = await collection.updateMany({ _id: { $in: ['a' as never] }, lockedBy: token }, update)
-      expect(matchedCount).toBe(0)
-    }
-    expect(await read(collection, 'a')).toEqual(recorded)
-  })
+  test.each(ALL_ENDS)(
+    'after %s every late or repeated write under the old token matches nothing',
+    async (_n, first) => {
+      const collection = await lockedCollection(database.db)
+      await put(collection, { _id: 'a', phase: PHASE })
+      const { lease } = await claimed(collection)
+      const { token } = lease
+      // The late ones as they were sent while the token still stood there.
+      const sent = ALL_ENDS.map(([, end]) =>
+        endUpdate(TERMS, { token, end, members: [endOf(lease, end)], nextToken: `${token}x` }),
+      )
+      await writer(collection).write([endOf(lease, first)])
+      const recorded = await read(collection, 'a')
+      for (const update of sent) {
+        const { matchedCount } = await collection.updateMany({ _id: { $in: ['a' as never] }, lockedBy: token }, update)
+        expect(matchedCount).toBe(0)
+      }
+      expect(await read(collection, 'a')).toEqual(recorded)
+    },
+  )
 
   test('a write after the lease expired and another claimed is lost, and changes nothing', async () => {
-    for (const [, end] of ENDS) {
+    for (const [, end] of ALL_ENDS) {
       const collection = await lockedCollection(database.db)
       await put(collection, { _id: 'a', phase: PHASE })
       const { lease } = await claimed(collection)

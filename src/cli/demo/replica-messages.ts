@@ -1,5 +1,6 @@
 import type { Breakable } from './broken-protocols.js'
 import type { Pace } from './observed-handlers.js'
+import type { ReplicaNews } from './replica-life.js'
 
 /** What a replica's process is told once, over its channel: a connection string may hold a password. */
 export interface ReplicaConfig {
@@ -29,8 +30,11 @@ export type ToReplica =
   /** The other replicas' processes: whoever finds the demo dead ends them too, as a paused one can't end by itself. */
   | { readonly kind: 'siblings'; readonly pids: readonly number[] }
 
-export type FromReplica =
-  | { readonly kind: 'started'; readonly identity: string }
-  | { readonly kind: 'leaseLost'; readonly how: string; readonly lifecycle: string; readonly id: string }
-  | { readonly kind: 'log'; readonly level: 'warn' | 'error'; readonly message: string }
-  | { readonly kind: 'failed'; readonly message: string }
+export interface LeaseLostNews {
+  readonly kind: 'leaseLost'
+  readonly how: string
+  readonly lifecycle: string
+  readonly id: string
+}
+
+export type FromReplica = ReplicaNews | LeaseLostNews

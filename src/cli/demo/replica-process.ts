@@ -1,13 +1,14 @@
 /** One replica of the demo, as a process of its own: started by replica-link.ts, told what to do over the IPC channel. */
 import { MongoClient } from 'mongodb'
 import { connectDatabase, renewalClient } from '../../database/index.js'
-import { type Logger, Replica } from '../../phases/index.js'
+import { Replica } from '../../phases/index.js'
 import { apiGatewayLifecycles } from '../../tasks/index.js'
 import { type Duration, systemClock } from '../../time/index.js'
 import { brokenProtocol, clockAhead } from './broken-protocols.js'
 import { faultyHandlers } from './faulty-handlers.js'
 import { observedHandlers, type Pace } from './observed-handlers.js'
-import type { FromReplica, ReplicaConfig, ToReplica } from './replica-messages.js'
+import { ReplicaLife } from './replica-life.js'
+import type { LeaseLostNews, ReplicaConfig, ToReplica } from './replica-messages.js'
 import { roundStepNumber } from './round-order.js'
 import { StepLedger } from './step-ledger.js'
 
@@ -17,19 +18,13 @@ const LAST_STEPS_MS = 1_000
 const hurry = new AbortController()
 let pace: Pace = { leastMs: 0, mostMs: 0, slowMs: 0 }
 
-const tell = (message: FromReplica) => {
-  if (process.connected) process.send?.(message, () => undefined)
-}
-
+const life = new ReplicaLife<LeaseLostNews>()
 process.on('message', (message: ToReplica) => {
   if (message.kind === 'siblings') siblings = message.pids
   else if (message.kind === 'pace') pace = { ...pace, ...message.pace }
-  else run(message.config).catch(failed)
+  else run(message.config).catch(life.failed)
 })
 process.on('disconnect', endWithTheDemo)
-// Ctrl-C reaches all processes of the terminal; the demo decides what becomes of its replicas.
-process.on('SIGINT', () => undefined)
-process.on('unhandledRejection', failed)
 
 /** The demo has died: nobody is left behind. */
 function endWithTheDemo(): void {
@@ -41,10 +36,6 @@ function endWithTheDemo(): void {
     }
   }
   process.exit(1)
-}
-
-function failed(error: unknown): void {
-  tell({ kind: 'failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
 }
 
 async function run(config: ReplicaConfig): Promise<void> {
@@ -78,34 +69,13 @@ async function run(config: ReplicaConfig): Promise<void> {
     name: config.name,
     renewalDb: renewals.db(database),
     graceMs: config.graceMs,
-    logger: logger(),
+    logger: life.logger,
     clock,
     protocol: config.broken ? brokenProtocol(config.broken, clock) : undefined,
     observer: {
-      leaseLost: ({ how, lifecycle, id }) => tell({ kind: 'leaseLost', how, lifecycle, id: String(id) }),
+      leaseLost: ({ how, lifecycle, id }) => life.tell({ kind: 'leaseLost', how, lifecycle, id: String(id) }),
     },
   })
-  process.once('SIGTERM', () => {
-    setTimeout(() => hurry.abort(), LAST_STEPS_MS)
-    replica
-      .stop()
-      .then(() => Promise.all([connection.close(), ledgerClient.close()]))
-      .then(() => process.exit(0))
-      .catch((error) => {
-        failed(error)
-        process.exit(1)
-      })
-  })
-  await replica.start()
-  tell({ kind: 'started', identity: replica.identity })
-}
-
-function logger(): Logger {
-  const nothing = () => undefined
-  return {
-    debug: nothing,
-    info: nothing,
-    warn: (message) => tell({ kind: 'log', level: 'warn', message }),
-    error: (message) => tell({ kind: 'log', level: 'error', message }),
-  }
+  const close = () => Promise.all([connection.close(), ledgerClient.close()])
+  await life.live(replica, close, () => setTimeout(() => hurry.abort(), LAST_STEPS_MS))
 }

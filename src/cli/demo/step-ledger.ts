@@ -12,7 +12,7 @@ export interface LedgerStep extends Pick<StepEntry, 'document' | 'number' | 'ste
 }
 
 /** Thrown instead of running a handler whose lease was over before its begin had been written. */
-export class NotBegun extends Error {
+class NotBegun extends Error {
   override readonly name = 'NotBegun'
   constructor(step: LedgerStep) {
     super(`${step.step} of ${step.document} has not begun: its lease was over before that was in the ledger`)

@@ -1,3 +1,4 @@
+import { nearest, requireNode } from '../../config/index.js'
 import { DOORBELL_MODES } from '../../doorbell/index.js'
 import { InvalidReplicaOptions } from '../errors.js'
 import type { ReplicaOptions } from './replica-options.js'
@@ -56,13 +57,15 @@ const RULES: { readonly [option in keyof Required<ReplicaOptions>]: Rule } = {
 const NEEDED: readonly (keyof ReplicaOptions)[] = ['db', 'lifecycles']
 const INTERNAL: readonly string[] = ['threadPool', 'protocol']
 
-/** @throws InvalidReplicaOptions for unknown options, and for values with which a replica would stand still or do something else */
+/** @throws InvalidReplicaOptions for unknown options, and for values with which a replica would stand still or do something else; UnsupportedNode */
 export function checkOptions(options: ReplicaOptions): void {
+  requireNode()
   const problems = Object.entries(options).flatMap(([option, value]) => {
     const rule = Object.hasOwn(RULES, option) ? RULES[option as keyof ReplicaOptions] : undefined
     if (!rule) {
       const known = Object.keys(RULES).filter((name) => !INTERNAL.includes(name))
-      return [`${option}: no such option; known: ${known.join(', ')}`]
+      const near = nearest(option, known)
+      return [`${option}: no such option${near ? ` (did you mean '${near}'?)` : ''}; known: ${known.join(', ')}`]
     }
     return value === undefined || rule.isMet(value) ? [] : [`${option}: expected ${rule.expected}, got ${shown(value)}`]
   })

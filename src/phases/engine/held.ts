@@ -23,7 +23,7 @@ export interface Held {
 }
 
 /** When the document entered its phase, as the server has it. */
-export function enteredAt(held: Held, progress: string): Date | undefined {
+function enteredAt(held: Held, progress: string): Date | undefined {
   const since = held.document[progress]?.since
   return since instanceof Date && isValid(since) ? since : undefined
 }

@@ -1,53 +1,19 @@
 import type { Collection, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import type { Ring } from '../../doorbell/index.js'
-import {
-  type Only,
-  pauseMs,
-  SAFE_PROTOCOL,
-  type ServerClock,
-  Share,
-  SkipList,
-  type Terms,
-  termsOf,
-} from '../../lock/index.js'
-import type { Clock } from '../../time/index.js'
+import { type Only, pauseMs, SAFE_PROTOCOL, Share, SkipList, type Terms, termsOf } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
-import type { Logger } from '../logger.js'
-import { type ThreadPool, threadOf } from '../threads/index.js'
+import { threadOf } from '../threads/index.js'
 import type { AlongsideWork } from './alongside.js'
 import { BrokenReports } from './broken-reports.js'
 import { Housekeeper } from './housekeeper.js'
 import { LifecycleRunner } from './lifecycle-runner.js'
 import type { LoopMonitor, PhaseActivity } from './loop-monitor.js'
-import type { ReplicaObserver } from './observer.js'
 import { OutageLog } from './outage-log.js'
-import type { Presence } from './presence.js'
 import type { LifecycleRegistry } from './registry.js'
 import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
+import type { ReplicaParts } from './replica-parts.js'
 import { UnknownPhases } from './unknown-phases.js'
 import { Waker } from './waker.js'
-
-/** What a replica has one of, for all of its lifecycles. */
-export interface ReplicaParts {
-  readonly options: ReplicaOptions
-  readonly identity: string
-  readonly clock: Clock
-  readonly serverClock: ServerClock
-  readonly random: () => number
-  readonly logger: Logger
-  readonly observer: Required<ReplicaObserver>
-  readonly registry: LifecycleRegistry
-  readonly presence: Presence
-  readonly threads: ThreadPool
-  readonly monitor: LoopMonitor
-  /** Whether local timers wake the replica between ticks. */
-  readonly wakes: () => boolean
-  /** Asks for a look ahead of the next tick, after so many milliseconds or a few. */
-  readonly lookSoon: (ms?: number) => void
-  /** Tells other replicas of documents that are due and that this one can't take. */
-  readonly ringOthers: (ring: Ring) => void
-}
 
 /** What a replica has for one lifecycle. */
 export interface LifecycleParts {
@@ -87,22 +53,8 @@ function activitiesOf(monitor: LoopMonitor, { model, handlers }: RunnableLifecyc
 }
 
 export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle): LifecycleParts {
-  const {
-    options,
-    identity,
-    clock,
-    serverClock,
-    random,
-    logger,
-    observer,
-    registry,
-    presence,
-    wakes,
-    lookSoon,
-    ringOthers,
-    threads,
-    monitor,
-  } = parts
+  const { options, identity, registry, presence, monitor, lookSoon, ringOthers, ...shared } = parts
+  const { clock, serverClock, logger, observer } = shared
   const { model, handlers } = lifecycle
   const { db, renewalDb = db, ownerDb = db } = options
   lifecycle.attach(ownerDb, { doorbell: options.doorbell })
@@ -112,20 +64,15 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
   const broken = new BrokenReports(model.name, model.settings.progress, observer, logger, clock)
   const share = new Share(() => presence.standing(model.name), clock)
   const runner = new LifecycleRunner({
+    ...shared,
     model,
     handlers,
     collection,
     renewalCollection: protocolCollection<Document>(renewalDb, model.collection),
     replica: identity,
-    threads,
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
     threadPhases: { has: (phase) => threadOf(handlers[phase]) !== undefined },
     activities: activitiesOf(monitor, lifecycle),
-    clock,
-    serverClock,
-    random,
-    logger,
-    observer,
     skips,
     broken,
     terms,
@@ -133,11 +80,10 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     pauseMs: (waitedMs) => pauseMs(waitedMs, registry.lockTimeout(model).dueMs, model.settings.backOff),
     keepTermsFresh: () => registry.keepFresh(),
     share,
-    wakes,
     lookSoon: () => lookSoon(),
     ringOthers: (phase) => ringOthers({ lifecycles: [model.name], phases: [phase] }),
   })
-  const housekeeper = new Housekeeper({ model, collection, terms, serverClock, clock, random, observer, skips, broken })
+  const housekeeper = new Housekeeper({ ...shared, model, collection, terms, skips, broken })
   const unknownPhases = new UnknownPhases(
     model,
     collection,

@@ -85,6 +85,8 @@ export interface Rung {
   readonly lifecycles: readonly string[]
   /** Working phases in which something is said to be due; absent: everything is looked at. */
   readonly phases?: readonly string[] | undefined
+  /** The `_id`s of all that is said to be due in the one phase named. */
+  readonly ids?: readonly unknown[] | undefined
 }
 
 /** Something outside that a lifecycle's documents wait for is watched, or can't be. */

@@ -43,17 +43,20 @@ export function readOutcome(value: unknown, context: StepContext, phase: Phase, 
       return { kind, phase: readPhase(outcome['phase'], phase), set }
     case 'park':
       return { kind, reason: readReason(outcome['reason'], kind), set }
-    default:
-      throw new InvalidOutcome(
-        `the handler of phase '${phase.name}' returned kind ${JSON.stringify(kind)}; ${EXPECTED}`,
-      )
+    default: {
+      const what =
+        kind === undefined
+          ? `an object with ${Object.keys(outcome).join(', ') || 'nothing'}`
+          : `kind ${JSON.stringify(kind)}`
+      throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
+    }
   }
 }
 
 function readPhase(to: unknown, phase: Phase): string {
   if (typeof to === 'string' && phase.next.includes(to)) return to
   throw new InvalidOutcome(
-    `moveTo(${JSON.stringify(to)}): from '${phase.name}' expected one of ${phase.next.join(', ')}`,
+    `moveTo(${JSON.stringify(to)}): from '${phase.name}' expected one of ${phase.next.join(', ')}, as its next says`,
   )
 }
 

@@ -149,7 +149,10 @@ export class LifecycleRegistry {
         `${model.name}: lockTimeout is being changed (${LIFECYCLES_COLLECTION}): leases last ${lease}, others' are honoured for ${due}`,
       )
     } else if (dueMs !== own || isChange) {
-      const unused = dueMs === own ? '' : `; this replica's setting of ${formatMs(own)} is not used`
+      const unused =
+        dueMs === own
+          ? ''
+          : `; this replica's setting of ${formatMs(own)} is not used (to change it: phaselock set-lock-timeout ${model.name} ${own % 1_000 === 0 ? `${own / 1_000}s` : `${own}ms`})`
       this.logger.warn(`${model.name}: lockTimeout ${formatMs(dueMs)} is in force (${LIFECYCLES_COLLECTION})${unused}`)
     }
   }

@@ -1,5 +1,4 @@
 import { hostname } from 'node:os'
-import type { Ring } from '../../doorbell/index.js'
 import { Looks, replicaIdentity, ServerClock, type Terms } from '../../lock/index.js'
 import { type Clock, sleep, systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -19,6 +18,7 @@ import { requireDisjoint } from './overlaps.js'
 import { Presence } from './presence.js'
 import { LifecycleRegistry } from './registry.js'
 import type { ReplicaOptions, ReplicaStatus } from './replica-options.js'
+import type { ReplicaParts } from './replica-parts.js'
 import { Rounds } from './rounds.js'
 import { checkAtStart } from './start-checks.js'
 import { Ticker } from './ticker.js'
@@ -93,30 +93,21 @@ export class Replica {
     if (options.lifecycles.length > 0) this.threads.join()
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
-    const wakes = () => this.waking
-    const lookSoon = (ms?: number) => this.lookSoon(ms)
-    const ringOthers = (ring: Ring) => this.doorbell.ring(ring)
-    const shared = {
-      options,
-      identity,
-      clock,
-      serverClock,
-      random,
-      logger,
-      observer,
-      registry,
-      presence,
-      threads,
-      monitor,
-      wakes,
-      lookSoon,
-      ringOthers,
+    const shared: ReplicaParts = {
+      ...{ options, identity, clock, serverClock, random, logger, observer, registry, presence, threads, monitor },
+      wakes: () => this.waking,
+      lookSoon: (ms) => this.lookSoon(ms),
+      ringOthers: (ring) => this.doorbell.ring(ring),
     }
     this.parts = options.lifecycles.map((lifecycle) => lifecycleParts(shared, lifecycle))
     this.alongside = new AlongsideWorks(() => this.parts.flatMap((part) => part.alongside()), logger)
     this.doorbell = new DoorbellLink({
       ...{ replica: options, identity, clock, logger, observer },
-      lifecycles: this.parts.map(({ model, runner }) => ({ model, offer: (phases) => runner.offer(phases) })),
+      lifecycles: this.parts.map(({ model, runner }) => ({
+        model,
+        offer: (phases) => runner.offer(phases),
+        offerNamed: (phase, ids) => runner.offerNamed(phase, ids),
+      })),
       look: async () => {
         await this.ticking
         await this.tick()

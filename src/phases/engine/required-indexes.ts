@@ -9,8 +9,8 @@ import { MissingIndexes } from '../errors.js'
 export async function requireIndexes(db: Db, collections: readonly string[]): Promise<void> {
   const missing = await Promise.all([
     ...collections.map(async (name) =>
-      (await unusableLockIndexes(db.collection(name))).map(({ key, problem, command }) => ({
-        what: `index ${JSON.stringify(key)} of ${name}: ${problem}`,
+      (await unusableLockIndexes(db.collection(name))).map(({ what, problem, command }) => ({
+        what: `${what}: ${problem}`,
         command,
       })),
     ),

@@ -1,33 +1,23 @@
 import type { Collection } from 'mongodb'
-import type { ServerClock, Share, SkipList, Terms } from '../../lock/index.js'
-import type { Clock } from '../../time/index.js'
+import type { Share, SkipList, Terms } from '../../lock/index.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
-import type { Logger } from '../logger.js'
-import type { ThreadPool } from '../threads/index.js'
 import type { BrokenReports } from './broken-reports.js'
 import type { PhaseActivity } from './loop-monitor.js'
-import type { ReplicaObserver } from './observer.js'
+import type { SharedParts } from './replica-parts.js'
 
 /** What a lifecycle's runner gets from its replica. */
-export interface RunnerContext {
+export interface RunnerContext extends SharedParts {
   readonly model: LifecycleModel
   readonly handlers: Readonly<Record<string, AnyHandler>>
   readonly collection: Collection
   /** The same collection over a connection of its own, so that a full pool never costs a lease. */
   readonly renewalCollection: Collection
   readonly replica: string
-  /** For handlers that are declared as `thread(...)`. */
-  readonly threads: ThreadPool
-  /** The phases whose handlers are declared so. */
+  /** The phases whose handlers are declared as `thread(...)`. */
   readonly threadPhases: Pick<ReadonlySet<string>, 'has'>
   /** By phase: who is told of its steps, where handlers run on the event loop. */
   readonly activities: ReadonlyMap<string, PhaseActivity>
-  readonly clock: Clock
-  readonly serverClock: ServerClock
-  readonly random: () => number
-  readonly logger: Logger
-  readonly observer: Required<ReplicaObserver>
   /** Documents that refuse writes. */
   readonly skips: SkipList
   readonly broken: BrokenReports
@@ -41,8 +31,6 @@ export interface RunnerContext {
   readonly pauseMs: (waitedMs: number) => number
   /** How due documents are shared with other replicas. */
   readonly share: Share
-  /** Whether local timers wake the replica between ticks. */
-  readonly wakes: () => boolean
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
   /** Tells other replicas of documents in a phase that are due and that this one can't take. */

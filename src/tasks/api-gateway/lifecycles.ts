@@ -1,10 +1,9 @@
-import type { Db } from 'mongodb'
 import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
-import type { BoundLifecycle, RunnableLifecycle } from '../../phases/index.js'
+import type { RunnableLifecycle } from '../../phases/index.js'
+import { type BindOptions, type Bound, bindLifecycle } from '../bind-lifecycle.js'
 import { type InstanceLifecycles, instanceLifecycles } from '../instance/index.js'
 import { parseHostName } from '../names.js'
 import { runtimeDomainLifecycles } from '../runtime-domain/index.js'
-import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { Collections } from './collections.js'
 import { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 import type { GatewayInstance } from './documents.js'
@@ -12,9 +11,8 @@ import { creating, deleting, starting, stopping } from './gateway/index.js'
 import { databaseCreating, databaseDeleting } from './gateway-database.js'
 import { gatewaysOf, isOrphan } from './gateways.js'
 
-export interface ApiGatewayOptions extends ApiGatewaySettings {
-  /** The database of the lifecycles' documents; gateways' own databases are made on the same server. */
-  readonly db: Db
+/** Gateways' own databases are made on the server of `db`. */
+export interface ApiGatewayOptions extends ApiGatewaySettings, BindOptions {
   /** What the host names of gateways without a domain of their own end with. Default `localhost`. */
   readonly baseDomain?: string | undefined
   /**
@@ -26,7 +24,6 @@ export interface ApiGatewayOptions extends ApiGatewaySettings {
   readonly instance?: Partial<GatewayInstance> | undefined
   /** With regions: whether children go on at once when the cluster has news of them, by watches on each replica. Default true. */
   readonly watch?: boolean | undefined
-  readonly wrap?: WrapHandler | undefined
 }
 
 export interface ApiGatewayLifecycles {
@@ -48,16 +45,16 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
   const { keepFor: _, ...childSettings } = settings
   const definitions = apiGatewayDefinitions(settings)
   const collections = new Collections(db, regions !== undefined)
-  const wrapped = <Doc, G>(bound: BoundLifecycle<Doc, G>) => wrapHandlers(bound, wrap).attach(db)
-  const gateway = wrapped(
+  const gateway = bindLifecycle(
     definitions.gateway.handle({
       Creating: creating(collections, { baseDomain: parseHostName(baseDomain), regions, instance: instanceDefaults }),
       Starting: starting(collections, regions),
       Stopping: stopping(collections, regions),
       Deleting: deleting(collections, regions),
     }),
+    { db, wrap },
+    regions ? regionWorks(regions, []) : [],
   )
-  for (const work of regions ? regionWorks(regions, []) : []) gateway.runAlongside(work)
   const { runtimeDomain } = runtimeDomainLifecycles({
     ...childSettings,
     db,
@@ -66,11 +63,12 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
     watch,
     wrap,
   })
-  const gatewayDatabase = wrapped(
+  const gatewayDatabase = bindLifecycle(
     definitions.gatewayDatabase.handle({
       Creating: databaseCreating(collections),
       Deleting: databaseDeleting(collections),
     }),
+    { db, wrap },
   )
   const instance = regions && instanceOf({ ...childSettings, db, regions, watch, wrap }, collections)
   const all = [gateway, runtimeDomain, gatewayDatabase, ...(instance ? [instance] : [])]

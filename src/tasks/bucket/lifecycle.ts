@@ -1,6 +1,5 @@
-import type { Db } from 'mongodb'
 import { InvalidLifecycle } from '../../phases/index.js'
-import { type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { type BindOptions, bindLifecycle } from '../bind-lifecycle.js'
 import { creating } from './creating.js'
 import { type BucketDefinition, type BucketSettings, bucketDefinition } from './definition.js'
 import { deleting } from './deleting.js'
@@ -12,17 +11,13 @@ import { BucketWork } from './work.js'
 const SMALLEST_PAGE = 10
 const LARGEST_PAGE = 1_000
 
-export interface BucketOptions extends BucketSettings, Omit<StoragesOptions, 'db'> {
-  /** The database of the buckets' documents. */
-  readonly db: Db
+export interface BucketOptions extends BucketSettings, BindOptions, Omit<StoragesOptions, 'db'> {
   /** What the names of buckets without a name of their own begin with, for example `shop-`. Default: nothing. */
   readonly namePrefix?: string | undefined
   /** Sets quotas on the storage. Default: buckets are measured, and closed to writing when they are full. */
   readonly quota?: BucketQuota | undefined
   /** Objects that one step lists, measures or deletes, 10 to 1000 (what S3 takes at once). Default 1000. */
   readonly pageSize?: number | undefined
-  /** Puts something around each handler: a ledger, a failure, a delay. */
-  readonly wrap?: WrapHandler | undefined
 }
 
 export type BucketLifecycle = ReturnType<BucketDefinition['handle']>
@@ -54,7 +49,7 @@ export function bucketLifecycle(options: BucketOptions): BucketLifecycle {
     Updating: updating(work),
     Deleting: deleting(work),
   })
-  return wrapHandlers(bound, wrap).attach(db)
+  return bindLifecycle(bound, { db, wrap })
 }
 
 function optionProblems(namePrefix: string, pageSize: number): string[] {

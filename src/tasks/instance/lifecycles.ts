@@ -1,24 +1,20 @@
-import type { Db } from 'mongodb'
 import { onCluster } from '../../kubernetes/index.js'
 import type { RunnableLifecycle } from '../../phases/index.js'
+import { type BindOptions, type Bound, bindLifecycle } from '../bind-lifecycle.js'
 import { checkPodSecurity, ifPlaced, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
-import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { type InstanceSettings, instanceDefinition } from './definitions.js'
 import { deleting, type InstanceParts, restarting, starting, stopping, updating } from './handlers.js'
 import { DEPLOYMENT, instanceNameFor, SERVICE } from './manifests.js'
 
 export type InstanceOptions = InstanceSettings &
+  BindOptions &
   Where & {
-    /** The database of the lifecycle's documents. */
-    readonly db: Db
     /** How much the pods may do on their nodes. Default `baseline`. */
     readonly podSecurity?: PodSecurity | undefined
     /** Whether the gateway that made an instance is gone or going: then it deletes itself. Default: never. */
     readonly isOrphan?: InstanceParts['isOrphan'] | undefined
     /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
     readonly watch?: boolean | undefined
-    /** Puts something around each handler. */
-    readonly wrap?: WrapHandler | undefined
   }
 
 export interface InstanceLifecycles {
@@ -56,9 +52,8 @@ export function instanceLifecycles(options: InstanceOptions): InstanceLifecycles
     Stopping: ifPlaced('Stopped', onCluster(site, stopping)),
     Deleting: ifPlaced('Deleted', onCluster(site, deleting)),
   })
-  const instance = wrapHandlers(bound, wrap)
-  for (const work of watch ? watchOf(where, [DEPLOYMENT, SERVICE]) : []) instance.runAlongside(work)
-  return { instance: instance.attach(db), all: [instance] }
+  const instance = bindLifecycle(bound, { db, wrap }, watch ? watchOf(where, [DEPLOYMENT, SERVICE]) : [])
+  return { instance, all: [instance] }
 }
 
 const never = async () => false

@@ -1,23 +1,19 @@
-import type { Db } from 'mongodb'
 import { onCluster } from '../../kubernetes/index.js'
 import type { RunnableLifecycle } from '../../phases/index.js'
+import { type BindOptions, type Bound, bindLifecycle } from '../bind-lifecycle.js'
 import { objectNameFor } from '../names.js'
 import { checkPodSecurity, ifPlaced, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
-import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
 import { type KubernetesJobSettings, kubernetesJobDefinition } from './definition.js'
 import { cancelling, creating, deleting, running } from './handlers.js'
 import { JOB } from './manifest.js'
 
 export type KubernetesJobOptions = KubernetesJobSettings &
+  BindOptions &
   Where & {
-    /** The database of the lifecycle's documents. */
-    readonly db: Db
     /** How much the pods may do on their nodes. Default `baseline`. */
     readonly podSecurity?: PodSecurity | undefined
     /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
     readonly watch?: boolean | undefined
-    /** Puts something around each handler. */
-    readonly wrap?: WrapHandler | undefined
   }
 
 export interface KubernetesJobLifecycles {
@@ -49,7 +45,6 @@ export function kubernetesJobLifecycles(options: KubernetesJobOptions): Kubernet
     Cancelling: ifPlaced('Cancelled', onCluster(site, cancelling)),
     Deleting: ifPlaced('Deleted', onCluster(site, deleting)),
   })
-  const kubernetesJob = wrapHandlers(bound, wrap)
-  for (const work of watch ? watchOf(where, [JOB]) : []) kubernetesJob.runAlongside(work)
-  return { kubernetesJob: kubernetesJob.attach(db), all: [kubernetesJob] }
+  const kubernetesJob = bindLifecycle(bound, { db, wrap }, watch ? watchOf(where, [JOB]) : [])
+  return { kubernetesJob, all: [kubernetesJob] }
 }

@@ -1,7 +1,6 @@
-import type { Db } from 'mongodb'
 import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
 import type { RunnableLifecycle } from '../../phases/index.js'
-import { type Bound, type WrapHandler, wrapHandlers } from '../wrap-handlers.js'
+import { type BindOptions, type Bound, bindLifecycle } from '../bind-lifecycle.js'
 import { bringingUp } from './bringing-up.js'
 import { type RuntimeDomainSettings, runtimeDomainDefinition } from './definition.js'
 import { DomainStore } from './domain-store.js'
@@ -9,17 +8,13 @@ import { type Gateways, noGateways } from './gateways.js'
 import { CERTIFICATE, INGRESS } from './manifests.js'
 import { deleting, stopping } from './taking-down.js'
 
-export interface RuntimeDomainOptions extends RuntimeDomainSettings {
-  /** The database of the lifecycle's documents. */
-  readonly db: Db
+export interface RuntimeDomainOptions extends RuntimeDomainSettings, BindOptions {
   /** Where domains have their Certificate and Ingress. Default: nowhere; then they only have their name and their Route. */
   readonly regions?: RegionSource | undefined
   /** What domains belong to. Default: nothing; they stand by themselves. */
   readonly gateways?: Gateways | undefined
   /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
   readonly watch?: boolean | undefined
-  /** Puts something around each handler. */
-  readonly wrap?: WrapHandler | undefined
 }
 
 export interface RuntimeDomainLifecycles {
@@ -41,8 +36,7 @@ export function runtimeDomainLifecycles(options: RuntimeDomainOptions): RuntimeD
     Stopping: stopping(parts),
     Deleting: deleting(parts),
   })
-  const runtimeDomain = wrapHandlers(bound, wrap)
   const works = regions ? regionWorks(regions, watch ? [CERTIFICATE, INGRESS] : []) : []
-  for (const work of works) runtimeDomain.runAlongside(work)
-  return { runtimeDomain: runtimeDomain.attach(db), all: [runtimeDomain] }
+  const runtimeDomain = bindLifecycle(bound, { db, wrap }, works)
+  return { runtimeDomain, all: [runtimeDomain] }
 }

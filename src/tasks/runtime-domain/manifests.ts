@@ -22,7 +22,7 @@ export function certificateNameFor(id: unknown, host: string): string {
 }
 
 /** Whether the region's wildcard certificate is good for this host: it stands for exactly one label. */
-export function isUnderWildcard(host: string, { domain }: Pick<GatewaySettings, 'domain'>): boolean {
+function isUnderWildcard(host: string, { domain }: Pick<GatewaySettings, 'domain'>): boolean {
   return host.endsWith(`.${domain}`) && !host.slice(0, -domain.length - 1).includes('.')
 }
 

@@ -6,7 +6,8 @@ import { HeldGateway } from '../../../src/tasks/api-gateway/gateway/held-gateway
 import { COLLECTIONS, type WrapHandler } from '../../../src/tasks/index.js'
 import type { Duration } from '../../../src/time/index.js'
 import { eventually } from '../../support/database.js'
-import { gate, type Id, NOTHING, useWorld, type World } from './world.js'
+import { gate } from '../../support/thing.js'
+import { type Id, NOTHING, useWorld, type World } from './world.js'
 
 type Kind = keyof typeof COLLECTIONS
 
@@ -27,17 +28,17 @@ function lateReplica(
     if (used || lifecycle !== at.lifecycle || phase !== at.phase || step.name !== at.step) return handler(doc, step)
     used = true
     arrived.open()
-    await go.opened
+    await go.wait
     return handler(doc, step).finally(ended.open)
   }
   const replica = world.replica({ keepFor, wrap, lockTimeout: LOCK_TIMEOUT })
   const late = {
     replica,
-    arrived: arrived.opened,
+    arrived: arrived.wait,
     /** Lets the late step do what it still can, and records what it can. */
     async run() {
       go.open()
-      await ended.opened
+      await ended.wait
       await replica.idle()
     },
   }

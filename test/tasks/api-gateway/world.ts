@@ -1,27 +1,21 @@
 import { afterEach, expect } from '@jest/globals'
 import { type Collection, type Document, ObjectId } from 'mongodb'
-import { Replica, type ReplicaOptions } from '../../../src/index.js'
+import type { Replica, ReplicaOptions } from '../../../src/index.js'
 import {
   type ApiGatewayLifecycles,
   type ApiGatewayOptions,
   apiGatewayLifecycles,
   COLLECTIONS,
 } from '../../../src/tasks/index.js'
-import { eventually, type TestDatabase, useDatabase } from '../../support/database.js'
+import { useDatabase } from '../../support/database.js'
+import { historyOf, TaskWorld } from '../task-world.js'
 
 type Options = Omit<ApiGatewayOptions, 'db'>
 export type Id = string | number | object
 export type Fields = Document & { _id: Id }
 
 /** A database with gateways, the replicas that a test makes, and what tests ask of them. Gateways' databases go with the test. */
-export class World {
-  readonly replicas: Replica[] = []
-  database!: TestDatabase
-
-  get db() {
-    return this.database.db
-  }
-
+export class World extends TaskWorld {
   collection(kind: keyof typeof COLLECTIONS): Collection<Fields> {
     return this.db.collection<Fields>(COLLECTIONS[kind])
   }
@@ -29,10 +23,7 @@ export class World {
   /** A replica with lifecycles of its own, as in a process of its own. */
   replica(options: Options = {}, more: Partial<ReplicaOptions> = {}): Replica & { lifecycles: ApiGatewayLifecycles } {
     const lifecycles = apiGatewayLifecycles({ db: this.db, ...options })
-    const name = `r${this.replicas.length + 1}`
-    const replica = new Replica({ db: this.db, lifecycles: lifecycles.all, name, ...more })
-    this.replicas.push(replica)
-    return Object.assign(replica, { lifecycles })
+    return Object.assign(this.run(lifecycles.all, more), { lifecycles })
   }
 
   /** What a plain client does: inserts a document with just its own fields and `phase`. */
@@ -64,17 +55,6 @@ export class World {
     return (await this.collection('gateway').findOne({ _id: id as never })) ?? {}
   }
 
-  /** Lets the replicas take turns until the check passes. */
-  until(check: () => unknown, replicas: readonly Replica[] = this.replicas): Promise<unknown> {
-    return eventually(
-      async () => {
-        for (const replica of replicas) await replica.runOnce()
-        await check()
-      },
-      { timeoutMs: 120_000 },
-    )
-  }
-
   untilPhase(id: Id, phase: string, replicas: readonly Replica[] = this.replicas): Promise<unknown> {
     return this.until(async () => expect(await this.gateway(id)).toMatchObject({ phase }), replicas)
   }
@@ -97,13 +77,8 @@ export class World {
     }
   }
 
-  /** `step outcome` of each entry, oldest first; waits left out. */
   async history(id: Id): Promise<string[]> {
-    const { progress } = await this.gateway(id)
-    const entries = (progress?.history ?? []) as { step: string | null; outcome: string; to: string }[]
-    return entries
-      .filter(({ outcome }) => outcome !== 'wait')
-      .map(({ step, outcome, to }) => `${step ?? '-'} ${outcome}${outcome === 'again' ? '' : ` ${to}`}`)
+    return historyOf(await this.gateway(id))
   }
 
   /** Names of the gateways' databases that this test's database has made. */
@@ -117,8 +92,8 @@ export class World {
     return names.filter((_, n) => ours[n])
   }
 
-  async end(): Promise<void> {
-    await Promise.all(this.replicas.splice(0).map((replica) => replica.stop()))
+  override async end(): Promise<void> {
+    await super.end()
     for (const name of await this.gatewayDatabases()) await this.db.client.db(name).dropDatabase()
   }
 }
@@ -139,13 +114,4 @@ export function useWorld(): World {
   afterEach(() => world.end())
   world.database = useDatabase()
   return world
-}
-
-/** A promise and its key: what waits at the gate goes on when it is opened. */
-export function gate(): { opened: Promise<void>; open: () => void } {
-  let open = () => {}
-  const opened = new Promise<void>((resolve) => {
-    open = resolve
-  })
-  return { opened, open }
 }

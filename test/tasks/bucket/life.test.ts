@@ -28,7 +28,7 @@ describeWithS3('a bucket', () => {
       'create again',
       'versioning again',
       'quota again',
-      'policy moveTo',
+      'policy moveTo Created',
     ])
     expect(await world.client.send(new GetBucketVersioningCommand({ Bucket: 'shop-images' }))).toMatchObject({
       Status: 'Enabled',
@@ -59,7 +59,7 @@ describeWithS3('a bucket', () => {
     await world.write(id, { state: 'Deleted' })
     await world.untilPhase(id, 'Deleted')
     const steps = (await world.history(id)).join(', ')
-    expect(steps).toMatch(/- again, uploads again, (objects again, ){3,}remove again, gone moveTo$/)
+    expect(steps).toMatch(/- again, uploads again, (objects again, ){3,}remove again, gone moveTo Deleted$/)
     expect(await world.document(id)).toMatchObject({ reserved: null })
     expect(await world.buckets()).toEqual([])
   })

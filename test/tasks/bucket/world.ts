@@ -10,7 +10,7 @@ import {
 } from '@aws-sdk/client-s3'
 import { afterAll, afterEach, beforeAll, describe, expect, jest } from '@jest/globals'
 import { type Collection, type Document, ObjectId } from 'mongodb'
-import { Replica, type ReplicaOptions } from '../../../src/index.js'
+import type { Replica, ReplicaOptions } from '../../../src/index.js'
 import {
   BUCKET_COLLECTIONS,
   type BucketLifecycle,
@@ -19,7 +19,8 @@ import {
 } from '../../../src/tasks/bucket/index.js'
 import { buildS3, type S3Server, startS3 } from '../../../tools/servers/s3.mjs'
 import { ServerMissing } from '../../../tools/servers/server-missing.mjs'
-import { bePatient, eventually, type TestDatabase, useDatabase } from '../../support/database.js'
+import { bePatient, useDatabase } from '../../support/database.js'
+import { historyOf, TaskWorld } from '../task-world.js'
 
 // The storage is a process of its own, and a busy machine's.
 jest.setTimeout(600_000)
@@ -42,15 +43,13 @@ export const describeWithS3 = missing ? describe.skip : describe
 export const FOR_TENANT = { Effect: 'Allow', Principal: { AWS: ['tenant'] }, Action: 's3:*' }
 
 /** An S3 server with an account of ours and one of another, a database with buckets' documents, and the replicas of a test. */
-export class World {
-  readonly replicas: Replica[] = []
+export class World extends TaskWorld {
   server!: S3Server
-  database!: TestDatabase
   /** Our account's. */
   client!: S3Client
 
   get documents(): Collection<Stored> {
-    return this.database.db.collection<Stored>(BUCKET_COLLECTIONS.bucket)
+    return this.db.collection<Stored>(BUCKET_COLLECTIONS.bucket)
   }
 
   clientOf(account: string, more: object = {}): S3Client {
@@ -60,11 +59,8 @@ export class World {
   }
 
   replica(options: Options = {}, more: Partial<ReplicaOptions> = {}): Replica & { lifecycle: BucketLifecycle } {
-    const { db } = this.database
-    const lifecycle = bucketLifecycle({ db, storage: this.client, keepFor: '0s', ...options })
-    const replica = new Replica({ db, lifecycles: [lifecycle], name: `r${this.replicas.length + 1}`, ...more })
-    this.replicas.push(replica)
-    return Object.assign(replica, { lifecycle })
+    const lifecycle = bucketLifecycle({ db: this.db, storage: this.client, keepFor: '0s', ...options })
+    return Object.assign(this.run([lifecycle], more), { lifecycle })
   }
 
   /** What a plain client does: inserts a document with just its own fields and `phase`. */
@@ -80,17 +76,6 @@ export class World {
 
   async document(id: ObjectId): Promise<Document> {
     return (await this.documents.findOne({ _id: id })) ?? {}
-  }
-
-  /** Lets the replicas take turns until the check passes. */
-  until(check: () => unknown, replicas: readonly Replica[] = this.replicas): Promise<unknown> {
-    return eventually(
-      async () => {
-        for (const replica of replicas) await replica.runOnce()
-        await check()
-      },
-      { timeoutMs: 120_000 },
-    )
   }
 
   untilPhase(id: ObjectId, phase: string | undefined, replicas?: readonly Replica[]): Promise<unknown> {
@@ -147,10 +132,8 @@ export class World {
     return response.status
   }
 
-  /** `step outcome` of each entry, oldest first; waits left out. */
   async history(id: ObjectId): Promise<string[]> {
-    const entries = ((await this.document(id))['progress']?.history ?? []) as { step: string | null; outcome: string }[]
-    return entries.filter(({ outcome }) => outcome !== 'wait').map(({ step, outcome }) => `${step ?? '-'} ${outcome}`)
+    return historyOf(await this.document(id))
   }
 }
 
@@ -172,9 +155,7 @@ export function useWorld(): World {
   })
   afterAll(() => world.server?.stop())
   // Before the database's own hook: those that are registered first run first.
-  afterEach(async () => {
-    await Promise.all(world.replicas.splice(0).map((replica) => replica.stop()))
-  })
+  afterEach(() => world.end())
   world.database = useDatabase()
   return world
 }

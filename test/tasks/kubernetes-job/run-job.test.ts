@@ -1,8 +1,8 @@
 import { expect, test } from '@jest/globals'
 import { lifecycleOf } from '../../../src/index.js'
 import { type HeldCluster, onCluster } from '../../../src/kubernetes/index.js'
+import { bindLifecycle, type WrapHandler } from '../../../src/tasks/bind-lifecycle.js'
 import { removeJobs, runJob } from '../../../src/tasks/index.js'
-import { wrapHandlers } from '../../../src/tasks/wrap-handlers.js'
 import { describeWithCluster } from '../../kubernetes/support/index.js'
 import { endContainer, useKubelet } from '../pods/kubelet.js'
 import { useSite } from '../pods/site.js'
@@ -27,7 +27,7 @@ const definition = lifecycleOf<Site>().define({
 
 /** Documents whose one phase builds something in a Job. */
 class World extends PodWorld {
-  replica(wrap?: Parameters<typeof wrapHandlers>[1]): void {
+  replica(wrap?: WrapHandler): void {
     const { cluster, namespace } = this.site
     const building = onCluster<'Built', Site, HeldCluster>(
       (doc, step) => cluster.hold(doc, step, { name: 'site', collection: 'Site', db: this.db }),
@@ -42,7 +42,7 @@ class World extends PodWorld {
         return step.again({ step: 'built', set: { built: job.result.log } })
       },
     )
-    this.run([wrapHandlers(definition.handle({ Building: building }), wrap).attach(this.db)])
+    this.run([bindLifecycle(definition.handle({ Building: building }), { db: this.db, wrap })])
   }
 
   jobs() {

@@ -1,34 +1,24 @@
 import { afterEach, expect } from '@jest/globals'
-import { type Collection, type Db, type Document, ObjectId } from 'mongodb'
-import { Replica, type RunnableLifecycle } from '../../../src/index.js'
+import { type Collection, type Document, ObjectId } from 'mongodb'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../../../src/lock/index.js'
 import { backDate } from '../../../src/testing/index.js'
-import { eventually, type TestDatabase, useDatabase } from '../../support/database.js'
+import { type TestDatabase, useDatabase } from '../../support/database.js'
+import { historyOf, TaskWorld } from '../task-world.js'
 import type { TestSite } from './site.js'
 
 /** Documents of one kind whose programs run in pods, the replicas that a test makes, and time that passes at will. */
-export class PodWorld {
-  readonly replicas: Replica[] = []
-
+export class PodWorld extends TaskWorld {
   constructor(
-    private readonly database: TestDatabase,
+    override readonly database: TestDatabase,
     readonly site: TestSite,
     private readonly collection: string,
     private readonly entry: string,
-  ) {}
-
-  get db(): Db {
-    return this.database.db
+  ) {
+    super()
   }
 
   get documents(): Collection<Document> {
     return this.db.collection(this.collection)
-  }
-
-  run(lifecycles: readonly RunnableLifecycle[]): Replica {
-    const replica = new Replica({ db: this.db, lifecycles, name: `r${this.replicas.length + 1}` })
-    this.replicas.push(replica)
-    return replica
   }
 
   /** What a plain client does. */
@@ -46,17 +36,10 @@ export class PodWorld {
     return (await this.documents.findOne({ _id: id })) ?? {}
   }
 
-  /** Lets the replicas take turns until the check passes; nobody sleeps through it. */
-  until<T>(check: () => T | Promise<T>): Promise<T> {
+  /** Nobody sleeps through it. */
+  protected override async beforeTurns(): Promise<void> {
     const sleeping = { lockedBy: null, lockedAt: { $gt: TASK_LOCK_INIT_TIME, $lt: PARKED_AT } }
-    return eventually(
-      async () => {
-        await this.documents.updateMany(sleeping, { $set: { lockedAt: TASK_LOCK_INIT_TIME } })
-        for (const replica of this.replicas) await replica.runOnce()
-        return check()
-      },
-      { timeoutMs: 240_000, everyMs: 50 },
-    )
+    await this.documents.updateMany(sleeping, { $set: { lockedAt: TASK_LOCK_INIT_TIME } })
   }
 
   /** @param phase undefined: until the document is gone */
@@ -83,17 +66,8 @@ export class PodWorld {
     return backDate(this.documents, ms)
   }
 
-  /** `step outcome` of each entry, oldest first; waits left out. */
   async history(id: ObjectId): Promise<string[]> {
-    const { progress } = await this.document(id)
-    const entries = (progress?.history ?? []) as { step: string | null; outcome: string; to: string }[]
-    return entries
-      .filter(({ outcome }) => outcome !== 'wait')
-      .map(({ step, outcome, to }) => `${step ?? '-'} ${outcome}${outcome === 'again' ? '' : ` ${to}`}`)
-  }
-
-  async end(): Promise<void> {
-    await Promise.all(this.replicas.splice(0).map((replica) => replica.stop()))
+    return historyOf(await this.document(id))
   }
 }
 

@@ -1,10 +1,11 @@
 import { afterEach, expect } from '@jest/globals'
 import { type Document, ObjectId } from 'mongodb'
-import { Replica, type ReplicaOptions } from '../../../src/index.js'
+import type { Replica, ReplicaOptions } from '../../../src/index.js'
 import { Cluster, type KubernetesObject, type RegionSource, singleRegion } from '../../../src/kubernetes/index.js'
 import { type RuntimeDomainOptions, runtimeDomainLifecycles } from '../../../src/tasks/index.js'
 import type { TestCluster } from '../../kubernetes/support/index.js'
-import { eventually, type TestDatabase, useDatabase } from '../../support/database.js'
+import { useDatabase } from '../../support/database.js'
+import { TaskWorld } from '../task-world.js'
 
 type Settings = Parameters<typeof singleRegion>[2]
 export type Domain = Document & { _id: ObjectId }
@@ -15,16 +16,16 @@ export const SECRET = { apiVersion: 'v1', kind: 'Secret' }
 const SERVICE = { name: 'web', port: 80 }
 
 /** Domains in one namespace of a real cluster, and replicas that tests make. */
-export class DomainsWorld {
-  readonly replicas: Replica[] = []
-  database!: TestDatabase
+export class DomainsWorld extends TaskWorld {
   namespace = ''
   private clusters: Cluster[] = []
 
-  constructor(private readonly testCluster: () => TestCluster) {}
+  constructor(private readonly testCluster: () => TestCluster) {
+    super()
+  }
 
   get domains() {
-    return this.database.db.collection<Domain>('RuntimeDomain')
+    return this.db.collection<Domain>('RuntimeDomain')
   }
 
   get cluster(): Cluster {
@@ -47,11 +48,8 @@ export class DomainsWorld {
 
   replica(regions: RegionSource, more: Partial<ReplicaOptions & RuntimeDomainOptions> = {}): Replica {
     const { wrap, resync, ...options } = more
-    const { db } = this.database
-    const { all } = runtimeDomainLifecycles({ db, regions, ...(wrap && { wrap }), ...(resync && { resync }) })
-    const replica = new Replica({ db, lifecycles: all, name: `r${this.replicas.length + 1}`, ...options })
-    this.replicas.push(replica)
-    return replica
+    const { all } = runtimeDomainLifecycles({ db: this.db, regions, ...(wrap && { wrap }), ...(resync && { resync }) })
+    return this.run(all, options)
   }
 
   async insert(fields: Document): Promise<ObjectId> {
@@ -71,17 +69,6 @@ export class DomainsWorld {
 
   async domain(_id: ObjectId): Promise<Document> {
     return (await this.domains.findOne({ _id })) ?? {}
-  }
-
-  /** Lets the replicas take turns until the check passes. */
-  until(check: () => unknown, replicas: readonly Replica[] = this.replicas): Promise<unknown> {
-    return eventually(
-      async () => {
-        for (const replica of replicas) await replica.runOnce()
-        await check()
-      },
-      { timeoutMs: 240_000 },
-    )
   }
 
   /** In a phase, and not about to leave it for its state. */
@@ -105,8 +92,8 @@ export class DomainsWorld {
     return { ingresses: await names(INGRESS), certificates: await names(CERTIFICATE), secrets: await names(SECRET) }
   }
 
-  async end(): Promise<void> {
-    await Promise.all(this.replicas.splice(0).map((replica) => replica.stop()))
+  override async end(): Promise<void> {
+    await super.end()
     for (const cluster of this.clusters.splice(0)) cluster.close()
   }
 }

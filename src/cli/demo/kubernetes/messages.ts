@@ -1,3 +1,5 @@
+import type { ReplicaNews } from '../replica-life.js'
+
 /** What a replica's process is told once, over its channel: a kubeconfig and a connection string hold secrets. */
 export interface KubernetesReplicaConfig {
   readonly name: string
@@ -12,9 +14,10 @@ export interface KubernetesReplicaConfig {
   readonly watches: boolean
 }
 
-export type FromKubernetesReplica =
-  | { readonly kind: 'started'; readonly identity: string }
-  /** A domain has moved to Created. */
-  | { readonly kind: 'created'; readonly id: string }
-  | { readonly kind: 'log'; readonly level: 'warn' | 'error'; readonly message: string }
-  | { readonly kind: 'failed'; readonly message: string }
+/** A domain has moved to Created. */
+export interface CreatedNews {
+  readonly kind: 'created'
+  readonly id: string
+}
+
+export type FromKubernetesReplica = ReplicaNews | CreatedNews

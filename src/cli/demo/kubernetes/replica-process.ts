@@ -2,29 +2,20 @@
 import type { Db } from 'mongodb'
 import { connectDatabase, renewalClient } from '../../../database/index.js'
 import { Cluster, singleRegion } from '../../../kubernetes/index.js'
-import { BoundLifecycle, type Logger, Replica, type RunnableLifecycle } from '../../../phases/index.js'
+import { BoundLifecycle, Replica, type RunnableLifecycle } from '../../../phases/index.js'
 import { instanceLifecycles, runtimeDomainLifecycles } from '../../../tasks/index.js'
 import type { Duration } from '../../../time/index.js'
-import type { FromKubernetesReplica, KubernetesReplicaConfig } from './messages.js'
+import { ReplicaLife } from '../replica-life.js'
+import type { CreatedNews, KubernetesReplicaConfig } from './messages.js'
 import { ISSUER } from './playground.js'
 
 const CONCURRENCY = 16
 const GRACE_MS = 10_000
 
-const tell = (message: FromKubernetesReplica) => {
-  if (process.connected) process.send?.(message, () => undefined)
-}
-
-process.on('message', (config: KubernetesReplicaConfig) => void run(config).catch(failed))
+const life = new ReplicaLife<CreatedNews>()
+process.on('message', (config: KubernetesReplicaConfig) => void run(config).catch(life.failed))
 // The demo has died: nobody is left behind.
 process.on('disconnect', () => process.exit(1))
-// Ctrl-C reaches all processes of the terminal; the demo decides what becomes of its replicas.
-process.on('SIGINT', () => undefined)
-process.on('unhandledRejection', failed)
-
-function failed(error: unknown): void {
-  tell({ kind: 'failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
-}
 
 async function run(config: KubernetesReplicaConfig): Promise<void> {
   const { uri, database, lockTimeoutMs } = config
@@ -36,26 +27,15 @@ async function run(config: KubernetesReplicaConfig): Promise<void> {
     name: config.name,
     renewalDb: renewals.db(database),
     graceMs: GRACE_MS,
-    logger: logger(),
+    logger: life.logger,
     observer: {
       stepEnded: ({ lifecycle, to, phase, id }) => {
         if (lifecycle === 'runtime-domain' && to === 'Created' && phase !== to)
-          tell({ kind: 'created', id: String(id) })
+          life.tell({ kind: 'created', id: String(id) })
       },
     },
   })
-  process.once('SIGTERM', () => {
-    replica
-      .stop()
-      .then(() => connection.close())
-      .then(() => process.exit(0))
-      .catch((error) => {
-        failed(error)
-        process.exit(1)
-      })
-  })
-  await replica.start()
-  tell({ kind: 'started', identity: replica.identity })
+  await life.live(replica, () => connection.close())
 }
 
 function lifecycles(config: KubernetesReplicaConfig, db: Db): RunnableLifecycle[] {
@@ -69,14 +49,4 @@ function lifecycles(config: KubernetesReplicaConfig, db: Db): RunnableLifecycle[
   const all = [...runtimeDomainLifecycles(settings).all, ...instanceLifecycles(settings).all]
   // The same handlers with nothing beside them.
   return watches ? all : all.map(({ model, handlers }) => new BoundLifecycle(model, handlers))
-}
-
-function logger(): Logger {
-  const nothing = () => undefined
-  return {
-    debug: nothing,
-    info: nothing,
-    warn: (message) => tell({ kind: 'log', level: 'warn', message }),
-    error: (message) => tell({ kind: 'log', level: 'error', message }),
-  }
 }

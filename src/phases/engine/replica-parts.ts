@@ -1,0 +1,36 @@
+import type { Ring } from '../../doorbell/index.js'
+import type { ServerClock } from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import type { Logger } from '../logger.js'
+import type { ThreadPool } from '../threads/index.js'
+import type { LoopMonitor } from './loop-monitor.js'
+import type { ReplicaObserver } from './observer.js'
+import type { Presence } from './presence.js'
+import type { LifecycleRegistry } from './registry.js'
+import type { ReplicaOptions } from './replica-options.js'
+
+/** What every part of a replica works with. */
+export interface SharedParts {
+  readonly clock: Clock
+  readonly serverClock: ServerClock
+  readonly random: () => number
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+  /** For handlers that are declared as `thread(...)`. */
+  readonly threads: ThreadPool
+  /** Whether local timers wake the replica between ticks. */
+  readonly wakes: () => boolean
+}
+
+/** What a replica has one of, for all of its lifecycles. */
+export interface ReplicaParts extends SharedParts {
+  readonly options: ReplicaOptions
+  readonly identity: string
+  readonly registry: LifecycleRegistry
+  readonly presence: Presence
+  readonly monitor: LoopMonitor
+  /** Asks for a look ahead of the next tick, after so many milliseconds or a few. */
+  readonly lookSoon: (ms?: number) => void
+  /** Tells other replicas of documents that are due and that this one can't take. */
+  readonly ringOthers: (ring: Ring) => void
+}

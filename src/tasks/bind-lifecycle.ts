@@ -1,0 +1,28 @@
+import type { Db } from 'mongodb'
+import { type Alongside, type AnyHandler, BoundLifecycle } from '../phases/index.js'
+
+/** Puts something around a handler: a ledger, a failure, a delay. It gets the handler and returns the one to run. */
+export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
+
+/** What a definition's `handle` returns: the lifecycle with its handlers. */
+export type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
+
+/** What each task kind takes to bind its lifecycles. */
+export interface BindOptions {
+  /** The database of the lifecycles' documents. */
+  readonly db: Db
+  /** Puts something around each handler. */
+  readonly wrap?: WrapHandler | undefined
+}
+
+/** What `handle` has just returned, with its owner's database, what runs beside it, and something around each handler. */
+export function bindLifecycle<Doc, G>(
+  { model, handlers }: BoundLifecycle<Doc, G>,
+  { db, wrap = (_lifecycle, _phase, handler) => handler }: BindOptions,
+  alongside: readonly Alongside[] = [],
+): BoundLifecycle<Doc, G> {
+  const wrapped = Object.entries(handlers).map(([phase, handler]) => [phase, wrap(model.name, phase, handler)])
+  const bound = new BoundLifecycle<Doc, G>(model, Object.fromEntries(wrapped))
+  for (const work of alongside) bound.runAlongside(work)
+  return bound.attach(db)
+}
