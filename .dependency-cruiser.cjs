@@ -5,14 +5,15 @@
 const LAYERS = [
   ['cli', 'console'],
   ['tasks'],
-  ['schedules', 'pools', 'cache', 'kubernetes', 'telemetry'],
+  ['telemetry'],
+  ['schedules', 'pools', 'cache', 'kubernetes'],
   ['nest', 'testing'],
   ['phases'],
   ['doorbell'],
   ['lock'],
   ['database'],
   ['config'],
-  ['time'],
+  ['time', 'decorated'],
 ]
 
 const folders = (layers) => `^src/(${layers.flat().join('|')})/`
@@ -62,7 +63,7 @@ module.exports = {
       name: 'core-without-nest',
       comment: 'The plain core works without Nest: only the adapter and what lies above import it.',
       severity: 'error',
-      from: { path: '^src/(phases|doorbell|lock|database|config|time)/' },
+      from: { path: '^src/(phases|doorbell|lock|database|config|time|decorated)/' },
       to: { path: 'node_modules/(@nestjs|rxjs|reflect-metadata)' },
     },
     {

@@ -32,12 +32,12 @@ export async function settle(
 export async function inWorkspace<T>(
   context: CliContext,
   options: Options,
-  use: (workspace: Workspace) => Promise<T>,
+  use: (workspace: Workspace, settings: Settings) => Promise<T>,
 ): Promise<T> {
   const { settings, logger } = await settle(context, options, 'warn')
   const workspace = await openWorkspace({ ...context, settings, logger })
   try {
-    return await use(workspace)
+    return await use(workspace, settings)
   } finally {
     await workspace.close()
   }

@@ -42,6 +42,20 @@ export class InvalidLifecyclesModule extends CliError {
   }
 }
 
+/** The module of `--lifecycles`, or the function that it exports, throws. Its own error is the cause, with its stack. */
+export class LifecyclesModuleFailed extends CliError {
+  override readonly name = 'LifecyclesModuleFailed'
+  override readonly exitCode = EXIT.failure
+  constructor(
+    readonly module: string,
+    override readonly cause: unknown,
+  ) {
+    const where = cause instanceof SyntaxError ? ` (node --check ${module} shows where)` : ''
+    const thrown = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)
+    super(`--lifecycles ${module}: expected a module that can be loaded, it throws${where}:\n${thrown}`)
+  }
+}
+
 /** The port of `--http` can't be listened on. */
 export class PortUnavailable extends CliError {
   override readonly name = 'PortUnavailable'
@@ -51,7 +65,9 @@ export class PortUnavailable extends CliError {
     readonly port: number,
     readonly reason: string,
   ) {
-    super(`expected to listen on ${host}:${port}, got ${reason}; choose another --http port (0: any free one)`)
+    super(
+      `expected to listen on ${host}:${port}, got ${reason}; choose another --http port (0: any free one) or --http-host`,
+    )
   }
 }
 
@@ -66,5 +82,21 @@ export class FindingsLeft extends CliError {
     super(
       `expected nothing to be found, got ${left} finding${left === 1 ? '' : 's'}${repairable > 0 ? `; phaselock check --repair mends ${repairable}` : ''}`,
     )
+  }
+}
+
+/** Somewhere `orphans` could not look, or something that it may not remove. */
+export class OrphansMissed extends CliError {
+  override readonly name = 'OrphansMissed'
+  override readonly exitCode = EXIT.failure
+  constructor(
+    readonly places: number,
+    readonly failed: number,
+  ) {
+    const problems = [
+      places > 0 ? `${places} cluster${places === 1 ? '' : 's'} could not be asked` : '',
+      failed > 0 ? `${failed} object${failed === 1 ? '' : 's'} could not be removed` : '',
+    ]
+    super(`expected to look everywhere and to remove what was found: ${problems.filter(Boolean).join(', ')}`)
   }
 }

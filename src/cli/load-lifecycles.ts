@@ -1,10 +1,11 @@
-import { existsSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Db, MongoClient } from 'mongodb'
 import type { RunnableLifecycle } from '../phases/index.js'
-import { InvalidLifecyclesModule } from './errors.js'
+import { InvalidLifecyclesModule, LifecyclesModuleFailed } from './errors.js'
+import { isKnown } from './report-error.js'
 
 /** What a module's function is given. */
 export interface LifecyclesContext {
@@ -17,17 +18,26 @@ export type LifecyclesFactory = (context: LifecyclesContext) => Promise<readonly
 
 /**
  * The lifecycles to run: of the user's own module, else the built-in tasks.
- * @throws InvalidLifecyclesModule when it can't be found or exports something else; what the module itself throws comes through
+ * @throws InvalidLifecyclesModule when it can't be found or exports something else; LifecyclesModuleFailed with what the module
+ *   itself throws, unless that is an error of Phaselock's own
  */
 export async function lifecyclesFactory(module: string | undefined, cwd: string): Promise<LifecyclesFactory> {
   if (module === undefined) return builtIn
   const url = locate(module, cwd)
-  const loaded: { default?: unknown } = await import(url)
+  const loaded: { default?: unknown } = await theirs(module, () => import(url))
   const exported = loaded.default
   return async (context) => {
-    const lifecycles = typeof exported === 'function' ? await exported(context) : exported
+    const lifecycles = typeof exported === 'function' ? await theirs(module, () => exported(context)) : exported
     checkLifecycles(module, lifecycles)
     return lifecycles
+  }
+}
+
+async function theirs<T>(module: string, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    throw isKnown(error) ? error : new LifecyclesModuleFailed(module, error)
   }
 }
 
@@ -38,8 +48,13 @@ const builtIn: LifecyclesFactory = async ({ db }) => {
 
 function locate(module: string, cwd: string): string {
   const file = resolve(cwd, module)
-  if (existsSync(file)) return pathToFileURL(file).href
-  if (/^(\.|\/)/.test(module)) throw new InvalidLifecyclesModule(module, `there is no file ${file}`)
+  const found = statSync(file, { throwIfNoEntry: false })
+  if (found && !found.isDirectory()) return pathToFileURL(file).href
+  if (/^(\.|\/)/.test(module))
+    throw new InvalidLifecyclesModule(
+      module,
+      found ? `${file} is a folder; name a file in it` : `there is no file ${file}`,
+    )
   try {
     return pathToFileURL(createRequire(resolve(cwd, 'package.json')).resolve(module)).href
   } catch (cause) {

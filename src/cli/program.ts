@@ -3,6 +3,7 @@ import { registerAdd } from './commands/add.js'
 import { registerCheck } from './commands/check.js'
 import { registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
+import { registerOrphans } from './commands/orphans.js'
 import { registerRegions } from './commands/regions.js'
 import { registerRemove } from './commands/remove.js'
 import { registerRun } from './commands/run.js'
@@ -24,7 +25,8 @@ Exit codes:
   1    it failed: the database, or something unexpected
   2    the command line or a setting can't be used
   3    no such document
-  4    refused: the document is held, parked, not parked, or there already; a change of lockTimeout is under way
+  4    refused: the document is held, parked, not parked, or there already; a change of lockTimeout is under way;
+       a Region is in use
   5    check: something was found
   130  interrupted by a second SIGINT
 
@@ -56,6 +58,7 @@ export async function buildProgram(argv: readonly string[], context: CliContext)
   registerRun(program, context)
   registerRuns(program, context)
   registerRegions(program, context)
+  registerOrphans(program, context)
   await registerDemo(program, argv)
   return program
 }

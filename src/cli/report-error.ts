@@ -65,7 +65,8 @@ export function exitCodeOf(error: unknown): ExitCode {
   return error instanceof Error && USAGE.has(error.name) ? EXIT.usage : EXIT.failure
 }
 
-function isKnown(error: unknown): boolean {
+/** Whether the message alone says all that its reader needs. */
+export function isKnown(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   // The driver's errors name the server's answer; a stack inside the driver helps nobody.
   return error instanceof CliError || KNOWN.has(error.name) || /^Mongo/.test(error.name)

@@ -58,8 +58,8 @@ export async function openWorkspace({ settings, cwd, env, logger }: WorkspaceOpt
   const open = async (lockTimeoutMs: number): Promise<Workspace> => {
     const connection = await connectDatabase({
       uri: settings.uri,
-      // The connection string is a setting like the others: read once, by readSettings.
-      env: { ...env, MONGODB_URI: '' },
+      // The connection string is a setting like the others: read once, by readSettings. Here only so that an error can name it.
+      env: { ...env, MONGODB_URI: settings.uri === env['MONGODB_URI'] ? settings.uri : '' },
       dataDir: resolve(cwd, settings.dataDir),
       database: settings.database,
       timeoutMs: settings.connectTimeout,

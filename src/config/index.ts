@@ -1,5 +1,6 @@
 export { InvalidSettings } from './invalid-settings.js'
 export { didYouMean, nearest } from './nearest.js'
+export { requireNode, UnsupportedNode } from './node-version.js'
 export { type Flags, readSettings } from './read-settings.js'
 export type { SettingInfo } from './setting-types.js'
 export { aboutSetting, SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'

@@ -6,6 +6,8 @@ function about<T extends z.ZodType>(schema: T, info: SettingInfo): T {
   return schema
 }
 
+const collection = text("a collection's name without $", /^(?!system\.)[^$\0]{1,200}$/)
+
 /**
  * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle
  * (lockTimeout, concurrency, ...) is declared with the lifecycle. Values come as text, from a flag or the environment.
@@ -156,6 +158,24 @@ export const settingsSchema = z.strictObject({
     unit: '`auto`, `single` or `distributed`',
     fallback: '`auto`: distributed with a MongoDB, a POD_NAME or in Kubernetes, else single',
     special: '`single`: locks in memory; `distributed`: refuses to start without a server for them',
+  }),
+  schedulesCollection: about(collection.default('schedules'), {
+    variable: 'PHASELOCK_SCHEDULES_COLLECTION',
+    flag: 'schedules-collection',
+    value: 'name',
+    meaning: 'where the commands on schedules find them',
+    unit: 'name',
+    fallback: '`schedules`',
+    special: '`start` goes by the code that makes them (`collections` of Schedules)',
+  }),
+  runsCollection: about(collection.default('runs'), {
+    variable: 'PHASELOCK_RUNS_COLLECTION',
+    flag: 'runs-collection',
+    value: 'name',
+    meaning: "where the commands on schedules find the schedules' runs",
+    unit: 'name',
+    fallback: '`runs`',
+    special: '`start` goes by the code that makes them (`collections` of Schedules)',
   }),
   http: about(wholeNumber(0, 65_535).optional(), {
     variable: 'PHASELOCK_HTTP',

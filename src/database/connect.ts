@@ -1,4 +1,5 @@
 import type { Db, MongoClient } from 'mongodb'
+import { requireNode } from '../config/index.js'
 import {
   EngineMembership,
   type LocalServer,
@@ -61,8 +62,10 @@ export interface DatabaseConnection {
  * @throws NoDatabase nothing was given and nothing starts
  * @throws DataDirUnusable the local database's folder can't be written
  * @throws KeeperStuck the local database's keeper hangs
+ * @throws UnsupportedNode this Node.js is too old
  */
 export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
+  requireNode()
   const env = options.env ?? process.env
   const log = options.log ?? logToStandardError
   return await connectWith({ ...options, env, log }, localServers(env, log))
@@ -73,8 +76,9 @@ type Prepared = ConnectOptions & { env: NodeJS.ProcessEnv; log: Log }
 /** The same with the given local servers. @internal */
 export async function connectWith(options: Prepared, servers: LocalServer[]): Promise<DatabaseConnection> {
   const given = options.uri?.trim()
-  const uri = given || options.env['MONGODB_URI']?.trim()
-  if (uri) return await connectToUri(uri, given ? 'the uri option' : 'MONGODB_URI', options)
+  const variable = options.env['MONGODB_URI']?.trim()
+  const uri = given || variable
+  if (uri) return await connectToUri(uri, uri === variable ? 'MONGODB_URI' : 'the uri option', options)
   return await connectToLocal(servers, options)
 }
 

@@ -1,5 +1,7 @@
 import { type Duration, durationMs } from '../time/index.js'
 
+const listed = (problems: readonly string[]) => problems.map((problem) => `  - ${problem}`).join('\n')
+
 /**
  * The outside world is down (a cluster, an API): throw it from a handler and the document backs off without using
  * attempts. A 20-minute outage parks nothing.
@@ -59,7 +61,7 @@ export class InvalidLifecycle extends Error {
     readonly lifecycle: string,
     readonly problems: readonly string[],
   ) {
-    super(`lifecycle '${lifecycle}' can't work:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`)
+    super(`lifecycle '${lifecycle}' can't work:\n${listed(problems)}`)
   }
 }
 
@@ -77,7 +79,7 @@ export class NotAttached extends Error {
 export class InvalidReplicaOptions extends Error {
   override readonly name = 'InvalidReplicaOptions'
   constructor(readonly problems: readonly string[]) {
-    super(`a replica can't go by these options:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`)
+    super(`a replica can't go by these options:\n${listed(problems)}`)
   }
 }
 
@@ -85,9 +87,7 @@ export class InvalidReplicaOptions extends Error {
 export class OverlappingLifecycles extends Error {
   override readonly name = 'OverlappingLifecycles'
   constructor(readonly problems: readonly string[]) {
-    super(
-      `expected each document to belong to one lifecycle, got lifecycles that overlap:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`,
-    )
+    super(`expected each document to belong to one lifecycle, got lifecycles that overlap:\n${listed(problems)}`)
   }
 }
 
@@ -98,10 +98,10 @@ export class MissingIndexes extends Error {
     readonly database: string,
     readonly missing: readonly { readonly what: string; readonly command: string }[],
   ) {
-    const lines = [...missing.map(({ what }) => `  - ${what}`), 'run in mongosh, with a user who may:']
-    const commands = [`  use ${database}`, ...missing.map(({ command }) => `  ${command}`)]
+    const problems = listed(missing.map(({ what }) => what))
+    const commands = [`use ${database}`, ...missing.map(({ command }) => command)].map((line) => `  ${line}`).join('\n')
     super(
-      `expected the database '${database}' to be prepared (indexes: 'check'), it is not:\n${[...lines, ...commands].join('\n')}`,
+      `expected the database '${database}' to be prepared (indexes: 'check'), it is not:\n${problems}\nrun in mongosh, with a user who may:\n${commands}`,
     )
   }
 }

@@ -1,3 +1,4 @@
+export { UnsupportedNode } from '../config/index.js'
 export { DOORBELL_COLLECTION, DOORBELL_MODES, type DoorbellMode } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 export {
@@ -17,7 +18,7 @@ export {
   lifecycleOf,
   type Phase,
 } from './definition/lifecycle.js'
-export { type HandledPhase, handledPhases } from './definition/on-phase.js'
+export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export type { LifecycleSettings } from './definition/settings.js'
 export type { Alongside, AlongsideContext, News } from './engine/alongside.js'
 export type { TickCounts } from './engine/housekeeper.js'
@@ -58,6 +59,7 @@ export { OwnerClient } from './owner/owner-client.js'
 export type {
   EntryOf,
   IdOf,
+  InsertOptions,
   NewDocument,
   OwnerClientOptions,
   OwnerOptions,

@@ -55,7 +55,8 @@ export interface Step<Next extends string, Doc> {
   checkpoint(set: OwnFields<Doc>): Promise<void>
 }
 
-export type Handler<Next extends string, Doc> = (
-  doc: Readonly<Doc>,
+/** @typeParam Read what it gets of the document, where its lifecycle has `reads`: `typeof report.$doc` */
+export type Handler<Next extends string, Doc, Read = Doc> = (
+  doc: Readonly<Read>,
   step: Step<Next, Doc>,
 ) => Promise<Outcome<Next, Doc>>

@@ -17,7 +17,8 @@ describe('what is typed wrong is refused, with what was expected', () => {
     [['lst'], /unknown command 'lst'\n\(Did you mean list\?\)/],
     [['list', '--pased', 'x'], /unknown option '--pased'/],
     [['list', '--limit', '0'], /expected a whole number from 1 to 10000/],
-    [['list', '--parked'], /^phaselock: --parked lists documents of one lifecycle: name it/],
+    [['list', '--parked'], /^phaselock: --parked lists documents of one lifecycle: name it.*<lifecycle> --parked$/m],
+    [['list', '--phase', 'Creating'], /^phaselock: --phase lists .*: phaselock list <lifecycle> --phase Creating$/m],
     [['show'], /missing required argument 'id'/],
     [['show', 'a', 'b'], /too many arguments/],
     [['add', 'thing', '{"a": }'], /expected a document as JSON, such as '\{"name": "x"\}', got \{"a": \} .*quote it/],
@@ -29,6 +30,7 @@ describe('what is typed wrong is refused, with what was expected', () => {
     [['start', '--early-recovery', 'on'], /^phaselock: early recovery: expected POD_NAME and POD_NAMESPACE/],
     [['list', '--log', 'xml'], /--log: expected one of json, pretty, got 'xml'/],
     [['list', '--lifecycles', './nope.js'], /--lifecycles \.\/nope\.js: .*there is no file/],
+    [['list', '--lifecycles', '.'], /--lifecycles \.: .* is a folder; name a file in it/],
     [['list', '--lifecycles', 'no-such-package'], /neither a file .* nor a package of that name/],
     [['list', '--uri', 'mongo://x'], /expected in the uri option a connection string such as mongodb:/],
   ])('phaselock %j', async (args, problem) => {
@@ -104,19 +106,21 @@ describe('what the database or a module makes of it', () => {
 
   test('names that no lifecycle knows', async () => {
     await database.db.collection('Thing').insertOne({ phase: 'Creating' })
-    const [lifecycle, phase, listed, state, reserved] = await Promise.all([
+    const [lifecycle, phase, listed, state, reserved, due] = await Promise.all([
       run(['add', 'thng']),
       run(['add', 'thing', '{"phase": "Creatng"}']),
       run(['list', 'thing', '--phase', 'Creatng']),
       run(['add', 'thing', '{"state": "deleted"}']),
       run(['add', 'thing', '{"lockedBy": "me", "fence": 1}']),
+      run(['add', 'thing', '{"lockedAt": 1}']),
     ])
     expect(lifecycle.err).toMatch(/expected a lifecycle \(thing\), got 'thng'; did you mean 'thing'\? --lifecycles/)
     expect(phase.err).toMatch(/expected a phase of thing \(Creating, .*\), got "Creatng"; nothing was inserted/)
     expect(listed.err).toMatch(/expected a phase of thing .*, got 'Creatng'; did you mean 'Creating'\?/)
     expect(state.err).toMatch(/expected a state that a rule of thing names \(Deleted\), got "deleted"; did you mean/)
     expect(reserved.err).toMatch(/expected the owner's own fields, got lockedBy, fence: Phaselock writes these/)
-    for (const { code, out } of [lifecycle, phase, listed, state, reserved])
+    expect(due.err).toMatch(/expected in lockedAt when it is due, a date such as .*, got 1; leave it out for at once/)
+    for (const { code, out } of [lifecycle, phase, listed, state, reserved, due])
       expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(await database.db.collection('Thing').countDocuments()).toBe(1)
   })
@@ -154,10 +158,22 @@ describe('what the database or a module makes of it', () => {
   })
 
   test("an error of the module's own keeps its stack", async () => {
-    await writeFile(join(folder().path, 'throws.mjs'), "throw new TypeError('mine')")
-    const result = await run(['list', '--lifecycles', './throws.mjs'])
-    expect(result.code).toBe(1)
-    expect(result.err).toMatch(/^phaselock: TypeError: mine\n\s+at .*throws\.mjs:1/)
+    const modules: [string, string, RegExp][] = [
+      ['throws.mjs', "throw new TypeError('mine')", /it throws:\nTypeError: mine\n\s+at .*throws\.mjs:1/],
+      ['makes.mjs', "export default () => { throw 'a text' }", /it throws:\na text\n$/],
+      ['half.mjs', 'export default [', /it throws \(node --check \.\/half\.mjs shows where\):\nSyntaxError/],
+    ]
+    await Promise.all(
+      modules.map(async ([name, text, problem]) => {
+        await writeFile(join(folder().path, name), text)
+        const result = await run(['list', '--lifecycles', `./${name}`])
+        expect(result.code).toBe(1)
+        expect(result.err).toMatch(
+          new RegExp(`^phaselock: --lifecycles \\./${name}: expected a module that can be loaded, it throws`),
+        )
+        expect(result.err).toMatch(problem)
+      }),
+    )
   })
 
   test('a port that is in use', async () => {

@@ -4,6 +4,7 @@ import { describe, expect, test } from '@jest/globals'
 import { EXIT } from '../../src/cli/errors.js'
 import { Output } from '../../src/cli/output.js'
 import { buildProgram } from '../../src/cli/program.js'
+import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 
 describe('docs/cli.md', () => {
@@ -26,7 +27,8 @@ describe('docs/cli.md', () => {
   })
 
   test('lists every metric', async () => {
-    const { registry, watch } = replicaMetrics({ db: undefined as never, lifecycles: [], processMetrics: false })
+    const { lifecycles } = new Schedules()
+    const { registry, watch } = replicaMetrics({ db: undefined as never, lifecycles, processMetrics: false })
     const counts = { held: 0, queued: 0, running: 0, abandoned: 0, skipped: 0 }
     watch({ status: () => ({ identity: 'x', notReady: [], ...counts, doorbell: 'off' }) })
     const text = await page()

@@ -91,7 +91,7 @@ describe('phaselock start on a server', () => {
     for (const line of replica.err.trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level')
     // Lines that work as they stand.
     expect(replica.out).toMatch(
-      /^ {2}phaselock add thing --lifecycles '\S+' && phaselock list thing --lifecycles '\S+'$/m,
+      /^ {2}npx phaselock add thing --lifecycles '\S+' && npx phaselock list thing --lifecycles '\S+'$/m,
     )
   })
 

@@ -23,6 +23,8 @@ describe('settings', () => {
       workers: 1,
       blockedAfter: 200,
       earlyRecovery: 'off',
+      schedulesCollection: 'schedules',
+      runsCollection: 'runs',
       httpHost: '0.0.0.0',
     })
   })

@@ -1,4 +1,4 @@
-import { createServer } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { inspect } from 'node:util'
 import { describe, expect, it } from '@jest/globals'
 import { connectDatabase, DatabaseUnreachable, InvalidMongoUri, redactUri } from '../../src/database/index.js'
@@ -39,6 +39,9 @@ describe('a URI', () => {
   it('is named by where it came from', async () => {
     const error = await connectDatabase({ env: { MONGODB_URI: 'nonsense' } }).catch((thrown: Error) => thrown)
     expect(String(error)).toContain('expected in MONGODB_URI')
+    // As `uri: process.env.MONGODB_URI` has it.
+    const passedOn = connectDatabase({ uri: 'nonsense', env: { MONGODB_URI: 'nonsense' } })
+    expect(String(await passedOn.catch((thrown: Error) => thrown))).toContain('expected in MONGODB_URI')
   })
 
   it('whose server refuses says so within timeoutMs, what to do, and never the password', async () => {
@@ -52,7 +55,9 @@ describe('a URI', () => {
   })
 
   it('whose server never answers fails within timeoutMs', async () => {
-    const silent = createServer(() => undefined).listen(0, '127.0.0.1')
+    const sockets: Socket[] = []
+    const silent = createServer((socket) => void sockets.push(socket.on('error', () => undefined)))
+    silent.listen(0, '127.0.0.1')
     await new Promise((resolve) => silent.once('listening', resolve))
     const start = systemClock.monotonicMs()
     const error = (await failure(
@@ -62,6 +67,8 @@ describe('a URI', () => {
     expect(error).toBeInstanceOf(DatabaseUnreachable)
     expect(error.reason).toBe('timeout')
     expect(systemClock.monotonicMs() - start).toBeLessThan(25_000) // the driver's own limit is 30 s
+    // Else both ends would keep this process alive: the driver waits on for the answer to its first greeting.
+    for (const socket of sockets) socket.destroy()
     silent.close()
   })
 

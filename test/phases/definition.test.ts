@@ -3,9 +3,14 @@ import { InvalidLifecycle, lifecycleOf } from '../../src/index.js'
 
 type Doc = { _id: string; state?: string }
 
+interface Definition {
+  handle(handlers: object): unknown
+  OnPhase(phase: string): (proto: object, key: string) => void
+}
+
 /** Defines as a JavaScript user would: nothing is checked by types. */
 const define = (more: object) =>
-  (lifecycleOf<Doc>() as { define(spec: object): { handle(handlers: object): unknown } }).define({
+  (lifecycleOf<Doc>() as unknown as { define(spec: object): Definition }).define({
     name: 'thing',
     collection: 'Thing',
     phases: { A: { next: ['B'] }, B: { final: true } },
@@ -91,7 +96,16 @@ describe('a lifecycle is checked when it is defined', () => {
       { phases: { A: { next: ['B'], deadline: { after: '60', goTo: 'B' } }, B: { final: true } } },
       /'A'.deadline.after: expected a duration such as/,
     ],
-    ['an unknown setting', { locktimeout: '30s' }, /unknown setting 'locktimeout'; known: .*lockTimeout/],
+    [
+      'an unknown setting',
+      { locktimeout: '30s' },
+      /unknown setting 'locktimeout' \(did you mean 'lockTimeout'\?\); known: .*lockTimeout/,
+    ],
+    [
+      'a stepTimeout that is a number',
+      { stepTimeout: 5 },
+      /stepTimeout: expected a duration from 100ms to 24h, such as '30s', got 5; write it with its unit/,
+    ],
     ['a lockTimeout without a unit', { lockTimeout: '30' }, /lockTimeout: expected a duration such as .* got "30"/],
     [
       'a lockTimeout out of range',
@@ -146,9 +160,18 @@ describe('a lifecycle is checked when it is defined', () => {
 
   test('handlers: each working phase has one, no other phase has', () => {
     const handler = async () => {}
-    expect(problemsOf(() => define({}).handle({}))).toEqual(["working phase 'A' has no handler"])
+    expect(problemsOf(() => define({}).handle({}))).toEqual([
+      "working phase 'A' has no handler; add A(doc, step) { ... } to handle({...})",
+    ])
     expect(problemsOf(() => define({}).handle({ A: handler, B: handler }))).toEqual([
       "handler 'B' isn't for a working phase; working: A",
+    ])
+    const phases = { Creating: { next: ['B'] }, B: { rest: true } }
+    expect(problemsOf(() => define({ phases }).handle({ Creating: handler, Creatin: handler }))).toEqual([
+      "handler 'Creatin' isn't for a working phase (did you mean 'Creating'?); working: Creating",
+    ])
+    expect(problemsOf(() => define({ phases }).OnPhase('Creatin')({}, 'creating'))).toEqual([
+      "OnPhase('Creatin'): expected a working phase (Creating) (did you mean 'Creating'?)",
     ])
   })
 })

@@ -160,6 +160,11 @@ describe('how a step may end', () => {
   const bad: [string, (step: any) => unknown, RegExp][] = [
     ['nothing', () => undefined, /'Creating' returned nothing; expected the result of step.again/],
     ['a string', () => 'Created', /returned Created; expected/],
+    [
+      'an object of its own',
+      () => ({ phase: 'Created' }),
+      /returned an object with phase; expected the result of step/,
+    ],
     ['an unknown kind', () => ({ kind: 'jump' }), /returned kind "jump"/],
     [
       'a phase that it may not go to',

@@ -111,7 +111,7 @@ describe('several replicas on one collection', () => {
     await second.prepare()
     expect(second.terms(lifecycle.model).lockTimeoutMs).toBe(40_000)
     expect(logger.lines[0]!.message).toMatch(
-      /thing: lockTimeout 40 s is in force .* this replica's setting of 20 s is not used/,
+      /thing: lockTimeout 40 s is in force .* this replica's setting of 20 s is not used \(to change it: phaselock set-lock-timeout thing 20s\)/,
     )
     await database.db
       .collection<{ _id: string }>('phaselock.lifecycles')

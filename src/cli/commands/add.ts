@@ -7,6 +7,7 @@ import { idText } from '../documents/document-id.js'
 import { documentFrom } from '../documents/json-argument.js'
 import { requireKnownState } from '../documents/known-state.js'
 import { Refused, UsageError } from '../errors.js'
+import { shellQuoted } from '../start/paste-lines.js'
 import { examples, withDatabase } from './document-command.js'
 
 export function registerAdd(program: Command, context: CliContext): void {
@@ -38,7 +39,13 @@ async function add(context: CliContext, name: string, json: string, options: Opt
     if ('state' in document && !options['force']) requireKnownState(model, document['state'])
     const id = await insert(() => workspace.owner(lifecycle).insert(document), model, document)
     if (options['json']) context.output.json({ lifecycle: name, _id: id, phase: document['phase'] })
-    else context.output.line(`${name} ${idText(id)} added in ${document['phase']}; see: phaselock show ${idText(id)}`)
+    else {
+      const own =
+        options['lifecycles'] === undefined ? '' : ` --lifecycles ${shellQuoted(String(options['lifecycles']))}`
+      context.output.line(
+        `${name} ${idText(id)} added in ${document['phase']}; see: phaselock show ${idText(id)}${own}`,
+      )
+    }
   })
 }
 
@@ -47,6 +54,12 @@ function requireOwnFields(model: LifecycleModel, document: Document): void {
   if (reserved.length > 0) {
     throw new UsageError(
       `expected the owner's own fields, got ${reserved.join(', ')}: Phaselock writes these; leave them out`,
+    )
+  }
+  const { lockedAt = null } = document
+  if (lockedAt !== null && !(lockedAt instanceof Date)) {
+    throw new UsageError(
+      `expected in lockedAt when it is due, a date such as {"$date": "2026-01-01T10:00:00Z"}, got ${JSON.stringify(lockedAt)}; leave it out for at once`,
     )
   }
 }

@@ -43,7 +43,7 @@ async function list(context: CliContext, name: string | undefined, options: Opti
   const filters = ['phase', 'state', 'parked'].filter((option) => options[option] !== undefined)
   if (name === undefined && filters.length > 0) {
     throw new UsageError(
-      `--${filters[0]} lists documents of one lifecycle: name it, as in: phaselock list <lifecycle> --${filters[0]}`,
+      `--${filters[0]} lists documents of one lifecycle: name it, as in: phaselock list <lifecycle> --${filters[0]}${options[filters[0]!] === true ? '' : ` ${options[filters[0]!]}`}`,
     )
   }
   await inWorkspace(context, options, (workspace) =>

@@ -54,7 +54,9 @@ function print({ output }: CliContext, options: Options, found: FoundOne, refusa
   output.line()
   printFields(output, [
     ...Object.entries(document).filter(([name]) => name !== field || !isOurProgress(found)),
-    ...Object.entries(rest).map(([name, value]) => [`${field}.${name}`, value] as const),
+    ...Object.entries(rest).map(
+      ([name, value]) => [`${field}.${name}`, name === 'error' ? stackOf(value) : value] as const,
+    ),
   ])
   const entries = Array.isArray(history) ? history.filter((entry) => entry && typeof entry === 'object') : []
   if (entries.length > 0) printHistory(output, entries, now)
@@ -79,7 +81,15 @@ function printAlso(output: Output, also: readonly Found[]): void {
 
 function printFields(output: Output, fields: readonly (readonly [string, unknown])[]): void {
   const width = Math.max(0, ...fields.map(([name]) => name.length))
-  for (const [name, value] of fields) output.line(`  ${name.padEnd(width)}  ${text(value)}`)
+  const indent = `\n${' '.repeat(width + 4)}`
+  for (const [name, value] of fields) output.line(`  ${name.padEnd(width)}  ${text(value).replaceAll('\n', indent)}`)
+}
+
+/** An error as it reads where it was thrown; whatever else stands there as it is. */
+function stackOf(error: unknown): unknown {
+  const { name, message, stack } = (error ?? {}) as Record<string, unknown>
+  if (typeof name !== 'string' || typeof message !== 'string') return error
+  return typeof stack === 'string' && stack !== '' ? stack : `${name}: ${message}`
 }
 
 function printHistory(output: Output, history: NonNullable<Progress['history']>, now: Date): void {

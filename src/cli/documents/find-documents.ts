@@ -68,7 +68,10 @@ export async function findDocument(workspace: Workspace, id: string, lifecycleNa
   const [found, ...others] = byLifecycle.filter((documents) => documents.length > 0)
   const names = lifecycles.map(({ model }) => model.name).join(', ')
   if (!found) {
-    const hint = lifecycleName === undefined ? '' : '; leave out --lifecycle to look in all'
+    const hint =
+      lifecycleName === undefined
+        ? '; --lifecycles <module> names those of your own'
+        : '; leave out --lifecycle to look in all'
     throw new NotFound(`no document with the _id ${id} in ${names}${hint}`)
   }
   if (found.length === 1) return { ...found[0]!, also: others.flat() }

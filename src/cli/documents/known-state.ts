@@ -3,7 +3,7 @@ import type { LifecycleModel } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 
 /** The states that a lifecycle's rules name, in their order. */
-export function knownStates(model: LifecycleModel): string[] {
+function knownStates(model: LifecycleModel): string[] {
   return [...new Set(model.rules.map((rule) => rule.when))]
 }
 

@@ -55,6 +55,6 @@ export function printBanner(output: Output, started: Started, json: boolean): vo
   for (const line of lines.inMongosh) output.line(`  ${line}`)
   output.line('Or with the command line:')
   const of = `${models[0]!.name}${module === undefined ? '' : ` --lifecycles ${shellQuoted(module)}`}`
-  output.line(`  phaselock add ${of} && phaselock list ${of}`)
+  output.line(`  npx phaselock add ${of} && npx phaselock list ${of}`)
   output.line()
 }

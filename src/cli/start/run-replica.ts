@@ -1,4 +1,5 @@
 import type { Settings } from '../../config/index.js'
+import { observeLocks } from '../../lock/index.js'
 import type { Logger, Replica } from '../../phases/index.js'
 import type { ReplicaMetrics } from '../../telemetry/index.js'
 import type { Workspace } from '../workspace.js'
@@ -31,8 +32,11 @@ export async function runReplica(
       settings.http === undefined ? (await import('./plain-replica.js')).bootPlain : (await import('./app.js')).bootApp
     const { replica, http, metrics, close } = await boot(workspace, settings, logger, as)
     optimiseWhenBusy()
+    // The lifecycles' module makes its own executors of named locks.
+    const unobserved = metrics && observeLocks(metrics.locks)
     const stop = async () => {
       await close()
+      unobserved?.()
       await workspace.close()
       const left = replica.status().held
       const note = left > 0 ? `; ${left} documents keep their leases: their steps had not ended` : ''

@@ -1,6 +1,6 @@
 import type { Settings } from '../../config/index.js'
 import type { Logger } from '../../phases/index.js'
-import { requirePackages } from '../../telemetry/index.js'
+import { HTTP_PACKAGES, requirePackages } from '../../telemetry/index.js'
 import type { CliContext } from '../context.js'
 import { packageVersion } from '../package-version.js'
 import { openWorkspace } from '../workspace.js'
@@ -17,7 +17,8 @@ export interface StartOptions extends CliContext {
   readonly json: boolean
 }
 
-const PACKAGES = ['@nestjs/common', '@nestjs/core', '@nestjs/schedule', 'reflect-metadata', 'rxjs']
+/** Those of the web server too, so that one line installs all. */
+const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']
 
 /**
  * Runs one replica, or several in processes of their own, until it is asked to stop, and stops in order (docs/lock-protocol.md,

