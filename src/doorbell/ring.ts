@@ -7,7 +7,7 @@ export interface Ring {
   readonly lifecycles: readonly string[]
   /** Working phases in which something is due, so that these can be claimed at once; absent: look at everything. */
   readonly phases?: readonly string[] | undefined
-  /** The `_id`s of all that is due in the one phase named, so that they can be claimed without a look. Simple ones ({@link canBeNamed}), few of them. */
+  /** The `_id`s of all that is due in the one phase named, so that they can be claimed without a look. Plain ones, few of them ({@link ringFor}). */
   readonly ids?: readonly unknown[] | undefined
 }
 
@@ -31,9 +31,19 @@ const MOST_PHASES = 20
 const MOST_IDS = 8
 const LONGEST_ID = 64
 
-/** Whether documents may be named by these `_id`s. What was written by hand might hold operators: only plain values. */
-export const canBeNamed = (ids: readonly unknown[]): boolean =>
-  ids.length > 0 && ids.length <= MOST_IDS && ids.every(isPlain)
+/**
+ * A ring for some phases, none: look at everything.
+ * @param ids of all that is due in them, where that is known; they are named where it is one phase of one lifecycle, and they are few and
+ *   plain: what was written by hand might hold operators
+ */
+export function ringFor(lifecycles: readonly string[], phases: readonly string[], ids: unknown): Ring {
+  if (phases.length === 0) return { lifecycles }
+  const isOne = lifecycles.length === 1 && phases.length === 1
+  return isOne && canBeNamed(ids) ? { lifecycles, phases, ids } : { lifecycles, phases }
+}
+
+const canBeNamed = (ids: unknown): ids is readonly unknown[] =>
+  Array.isArray(ids) && ids.length > 0 && ids.length <= MOST_IDS && ids.every(isPlain)
 
 const isPlain = (id: unknown): boolean =>
   typeof id === 'string' ? id.length <= LONGEST_ID : typeof id === 'number' || id instanceof BSON.ObjectId
@@ -45,9 +55,8 @@ export function mergeRings(one: Ring, other: Ring): Ring {
   if (everything || !one.phases || !other.phases) return { lifecycles }
   const phases = [...new Set([...one.phases, ...other.phases])]
   if (phases.length > MOST_PHASES) return { lifecycles }
-  const ids = [...new Map([...(one.ids ?? []), ...(other.ids ?? [])].map((id) => [idKey(id), id])).values()]
-  const areAll = one.ids !== undefined && other.ids !== undefined && canBeNamed(ids)
-  return areAll && lifecycles.length === 1 && phases.length === 1 ? { lifecycles, phases, ids } : { lifecycles, phases }
+  const ids = one.ids && other.ids && [...new Map([...one.ids, ...other.ids].map((id) => [idKey(id), id])).values()]
+  return ringFor(lifecycles, phases, ids)
 }
 
 /**
@@ -60,10 +69,7 @@ export function heardIn(entries: readonly Document[], names: readonly string[], 
     if (entry['by'] === self) continue
     const lifecycles = textsOf(entry['lifecycles']).filter((name) => names.includes(name))
     if (lifecycles.length === 0) continue
-    const phases = textsOf(entry['phases'])
-    const ids: unknown = entry['ids']
-    const isNamed = phases.length === 1 && lifecycles.length === 1 && Array.isArray(ids) && canBeNamed(ids)
-    const ring: Ring = phases.length > 0 ? { lifecycles, phases, ...(isNamed && { ids }) } : { lifecycles }
+    const ring = ringFor(lifecycles, textsOf(entry['phases']), entry['ids'])
     heard = heard ? mergeRings(heard, ring) : ring
   }
   return heard

@@ -4,7 +4,7 @@ import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from './constants.js'
 import { idKey } from './id-key.js'
 import { CHECKED_FIELDS } from './odd-fields.js'
 import { NOTHING_LEFT, type Parted, type Share } from './share.js'
-import { isDue, onlyIn, type Terms } from './terms.js'
+import { dueIn, type Terms } from './terms.js'
 
 /** The `_id`s that a claim tries for, oldest first. */
 export type CandidateIds = unknown[]
@@ -47,7 +47,7 @@ function rangeCursor(
   const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
   const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
   return collection
-    .find({ phase, $expr: isDue(terms), ...onlyIn(terms, phase), ...others }, { projection: CHECKED_FIELDS })
+    .find({ ...dueIn(terms, phase), ...others }, { projection: CHECKED_FIELDS })
     .hint(index)
     .min(at(range.from))
     .max(at(range.to))

@@ -6,7 +6,7 @@ import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
 import { ID_INDEX, PARKED_AT } from './constants.js'
 import { idKey } from './id-key.js'
 import { Lease } from './lease.js'
-import { hasOurShape, isDue, onlyIn, type Terms } from './terms.js'
+import { dueIn, hasOurShape, type Terms } from './terms.js'
 import { Claim } from './token.js'
 import { idsOf, type Refused, writeAround } from './write-around.js'
 import { isDefiniteRefusal } from './write-error.js'
@@ -96,7 +96,7 @@ export class ClaimWriter {
     const { refused, untried } = await writeAround(
       ids,
       (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
-      (some) => idsOf(collection, this.dueAmong(terms, phase, some), this.limits()),
+      (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits()),
     )
     taken.refused.push(...refused)
     taken.untried.push(...untried)
@@ -105,7 +105,7 @@ export class ClaimWriter {
   private async claimThese(terms: Terms, phase: string, part: ClaimPart, taken: Taken): Promise<void> {
     const { ids } = part
     if (ids.length > 1) return this.updateAndRead(terms, phase, part, taken)
-    const filter = { _id: ids[0] as never, phase, $expr: isDue(terms), ...onlyIn(terms, phase) }
+    const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
     const { claimed, broken } = await this.findOneAndClaim(terms, filter, { hint: ID_INDEX }, ids)
     taken.claimed.push(...claimed)
     taken.broken.push(...broken)
@@ -147,7 +147,7 @@ export class ClaimWriter {
     try {
       try {
         const result = await collection.updateMany(
-          { ...this.dueAmong(terms, phase, ids), ...(areNew ? neverClaimed(terms, phase) : {}) },
+          { _id: { $in: ids as never[] }, ...dueIn(terms, phase), ...(areNew ? neverClaimed(terms, phase) : {}) },
           areNew ? firstClaimUpdate(terms, claim.token) : claimUpdate(terms, claim.token),
           { hint: ID_INDEX, ...this.limits() },
         )
@@ -192,10 +192,6 @@ export class ClaimWriter {
     const won = await readBackClaim({ collection, ids, token, projection, onRetry, isOver }, error)
     if (won.length === 0) throw error
     return won
-  }
-
-  private dueAmong(terms: Terms, phase: string, ids: readonly unknown[]): Filter<Document> {
-    return { _id: { $in: ids as never[] }, phase, $expr: isDue(terms), ...onlyIn(terms, phase) }
   }
 
   private nextClaim(terms: Terms): Claim {

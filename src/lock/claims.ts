@@ -11,7 +11,7 @@ import { type OddField, oddFields } from './odd-fields.js'
 import type { ServerClock } from './server-clock.js'
 import { Share } from './share.js'
 import { SkipList } from './skip-list.js'
-import { isDue, onlyIn, type Terms } from './terms.js'
+import { dueIn, type Terms } from './terms.js'
 import type { Refused } from './write-around.js'
 import { isDefiniteRefusal } from './write-error.js'
 
@@ -106,7 +106,7 @@ export class Claims {
   async claimOne(phase: string): Promise<ClaimResult> {
     const terms = this.options.terms()
     const bound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
-    const filter: Filter<Document> = { phase, $expr: isDue(terms), ...onlyIn(terms, phase) }
+    const filter: Filter<Document> = dueIn(terms, phase)
     if (bound) filter['lockedAt'] = { $not: { $gte: bound } }
     const skipped = this.skips.ids()
     if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }

@@ -113,16 +113,20 @@ export class Share {
    */
   leave(phase: string, keys: readonly string[]): number {
     const now = this.clock.monotonicMs()
-    const seen = this.seen.get(phase) ?? new Map<string, number>()
-    this.seen.set(phase, seen)
+    const seen = this.seenIn(phase)
     for (const key of keys) if (!seen.has(key)) seen.set(key, now)
     return this.patienceMs(keys.length)
   }
 
   /** A document that falls to another, who has had its time already: if it is due now it is taken like those that lay there for long. */
   waitedFor(phase: string, key: string): void {
+    this.seenIn(phase).set(key, Number.NEGATIVE_INFINITY)
+  }
+
+  private seenIn(phase: string): Map<string, number> {
     const seen = this.seen.get(phase) ?? new Map<string, number>()
-    this.seen.set(phase, seen.set(key, Number.NEGATIVE_INFINITY))
+    this.seen.set(phase, seen)
+    return seen
   }
 
   private patienceMs(documents: number): number {

@@ -29,6 +29,13 @@ export interface Only {
   readonly where: Document
 }
 
+/** What a claim requires of a document of a phase, judged by the server when its command starts. */
+export const dueIn = (terms: Terms, phase: string): Document => ({
+  phase,
+  $expr: isDue(terms),
+  ...onlyIn(terms, phase),
+})
+
 /** The condition beside the phase and the time, for a look or a claim in a phase. */
 export const onlyIn = ({ only }: Terms, phase: string): Document => (only?.phases.includes(phase) ? only.where : {})
 

@@ -1,3 +1,4 @@
+import { tellObservers } from '../lock/index.js'
 import type { Logger } from '../phases/index.js'
 
 /**
@@ -50,15 +51,7 @@ export class ScheduleObservers {
   }
 
   tell<K extends keyof ScheduleObserver>(what: K, event: Parameters<NonNullable<ScheduleObserver[K]>>[0]): void {
-    for (const one of this.all) {
-      const threw = (error: unknown) => this.logger.error(`an observer's ${what} threw: ${String(error)}`)
-      try {
-        const told = (one[what] as ((event: unknown) => unknown) | undefined)?.call(one, event)
-        if (told instanceof Promise) told.catch(threw)
-      } catch (error) {
-        threw(error)
-      }
-    }
+    tellObservers(this.all, what, event, (error) => this.logger.error(`an observer's ${what} threw: ${String(error)}`))
   }
 }
 

@@ -1,3 +1,5 @@
+import { tellObservers } from '../tell-observers.js'
+
 /**
  * Told of what an executor does, for metrics and logs; what it throws or rejects with harms nobody. Each call of `executeWithLock` that asks for a
  * lock ends in one of `acquired`, `notAcquired` and `unavailable`; each `acquired` is followed by one `finished`.
@@ -36,12 +38,6 @@ export function observeLocks(observer: LockObserver): () => void {
 export type LockEvent<K extends keyof LockObserver> = Parameters<NonNullable<LockObserver[K]>>[0]
 
 export function tellLockObservers<K extends keyof LockObserver>(own: LockObserver, what: K, event: LockEvent<K>): void {
-  for (const observer of [own, ...ofAllExecutors]) {
-    try {
-      const told = (observer[what] as ((event: unknown) => unknown) | undefined)?.call(observer, event)
-      if (told instanceof Promise) told.catch(() => undefined)
-    } catch {
-      // An observer's own fault.
-    }
-  }
+  // What one throws is its own fault.
+  tellObservers([own, ...ofAllExecutors], what, event, () => undefined)
 }

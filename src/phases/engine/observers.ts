@@ -1,3 +1,4 @@
+import { tellObservers } from '../../lock/index.js'
 import type { Logger } from '../logger.js'
 import type { ReplicaObserver } from './observer.js'
 
@@ -17,16 +18,9 @@ const EVENTS = [
 
 /** One observer that tells several; what one throws or rejects with is logged and harms nobody. */
 export function observers(all: readonly ReplicaObserver[], logger: Logger): Required<ReplicaObserver> {
-  const tell = (name: (typeof EVENTS)[number]) => (event: never) => {
-    for (const one of all) {
-      const threw = (error: unknown) => logger.error(`an observer's ${name} threw: ${String(error)}`)
-      try {
-        const told: unknown = one[name]?.(event)
-        if (told instanceof Promise) told.catch(threw)
-      } catch (error) {
-        threw(error)
-      }
-    }
+  const tell = (name: (typeof EVENTS)[number]) => {
+    const threw = (error: unknown) => logger.error(`an observer's ${name} threw: ${String(error)}`)
+    return (event: unknown) => tellObservers(all, name, event, threw)
   }
   return Object.fromEntries(EVENTS.map((name) => [name, tell(name)])) as unknown as Required<ReplicaObserver>
 }

@@ -1,5 +1,5 @@
 import type { Db, Document } from 'mongodb'
-import { canBeNamed, type Ring, type RingOnly, ringerOf, SILENT } from '../../doorbell/index.js'
+import { type Ring, type RingOnly, ringerOf, ringFor, SILENT } from '../../doorbell/index.js'
 import { oddFields } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -35,7 +35,7 @@ export class OwnerRings {
     return () => void (systemClock.monotonicMs() - startedMs > RINGS_AGAIN_AFTER_MS && this.ring(ring, options))
   }
 
-  private ringFor(docs: readonly Document[], { ringFor = 'these' }: InsertOptions): Ring | undefined {
+  private ringFor(docs: readonly Document[], { ringFor: known = 'these' }: InsertOptions): Ring | undefined {
     const due = new Set<string>()
     let isRuled = false
     for (const { phase, state } of docs) {
@@ -50,8 +50,7 @@ export class OwnerRings {
     const areAllDue = docs.every(
       (doc) => due.has(doc['phase']) && doc['lockedAt'] === undefined && oddFields(doc).length === 0,
     )
-    const areNamed = ringFor === 'these' && due.size === 1 && areAllDue && canBeNamed(ids)
-    return { lifecycles, phases: [...due], ...(areNamed && { ids }) }
+    return ringFor(lifecycles, [...due], known === 'these' && areAllDue ? ids : undefined)
   }
 
   wantedState(state: unknown, options: OwnerOptions): void {
