@@ -27,7 +27,10 @@ export interface Granted {
 export interface LockStore {
   readonly kind: string
   take(request: Request): Promise<Granted | undefined>
-  /** Ends it at the later of now and lockedAt + `lockAtLeastForMs`, and takes the token off it. */
+  /**
+   * Ends it at the later of now and lockedAt + `lockAtLeastForMs`, and takes the token off it. A lockedAt in the future, left by a
+   * clock that stepped back, counts as now.
+   */
   free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean>
   /** @returns the new end */
   extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined>

@@ -102,6 +102,20 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
     expect(next.lockedAt.getTime()).toBeGreaterThanOrEqual(held.lockedAt.getTime() + 200)
   })
 
+  test("unlocked after the server's clock stepped back, it is kept for lockAtLeastFor from now at most", async () => {
+    const [free, kept] = [fresh(), fresh({ lockAtLeastFor: '1m' })]
+    for (const config of [free, kept]) {
+      const held = (await under.provider('early').lock(config))!
+      await under.clockSteppedBack(config.name, 3_600_000)
+      expect(await held.unlock()).toBe(true)
+    }
+    const next = (await under.provider('next').lock(free))!
+    expect(next).toBeDefined()
+    const { lockUntil, released } = (await under.provider().find(kept.name))!
+    expect(released).toBe(true)
+    expect(lockUntil!.getTime() - next.lockedAt.getTime()).toBeLessThanOrEqual(61_000)
+  })
+
   test('extend moves the end, and lockAtLeastFor stays counted from when it was locked', async () => {
     const config = fresh({ lockAtMostFor: '5m', lockAtLeastFor: 100 })
     const held = (await under.provider('long').lock(config))!

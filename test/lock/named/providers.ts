@@ -24,6 +24,8 @@ export interface ProviderUnderTest {
   readonly options: Record<string, string>
   /** What an operator, or somebody careless, does: the lock's record is gone. */
   deleteRecord(name: string): Promise<void>
+  /** As if the server's clock had stepped back by so much since the name was locked; in memory there is no clock that steps. */
+  clockSteppedBack(name: string, ms: number): Promise<void>
   close(): Promise<void>
 }
 
@@ -36,6 +38,10 @@ export async function mongoUnderTest(uri = testServerUri()): Promise<ProviderUnd
     options: { url },
     provider: (name = 'here') => new NamedLocks(new MongoLockStore(db), holderIdentity(name)),
     deleteRecord: async (name) => void (await db.collection<{ _id: string }>('shedLock').deleteOne({ _id: name })),
+    clockSteppedBack: async (name, ms) => {
+      const later = { lockedAt: { $add: ['$lockedAt', ms] }, lockUntil: { $add: ['$lockUntil', ms] } }
+      await db.collection<{ _id: string }>('shedLock').updateOne({ _id: name }, [{ $set: later }])
+    },
     close: async () => {
       await db.dropDatabase().catch(() => undefined)
       await client.close()
@@ -52,6 +58,10 @@ export async function postgresUnderTest(): Promise<ProviderUnderTest> {
     options: { url: server.url },
     provider: (name = 'here') => new NamedLocks(new PostgresLockStore(pool), holderIdentity(name)),
     deleteRecord: async (name) => void (await pool.query('DELETE FROM shedlock WHERE name = $1', [name])),
+    clockSteppedBack: async (name, ms) => {
+      const later = 'locked_at = locked_at + $2::interval, lock_until = lock_until + $2::interval'
+      await pool.query(`UPDATE shedlock SET ${later} WHERE name = $1`, [name, `${ms} milliseconds`])
+    },
     close: async () => {
       await pool.end()
       await server.stop()
@@ -69,6 +79,11 @@ export async function redisUnderTest(): Promise<ProviderUnderTest> {
     provider: (name = 'here') => new NamedLocks(new RedisLockStore(client), holderIdentity(name)),
     deleteRecord: async (name) =>
       void (await client.del(`job-lock:default:${name}`, `fence:{job-lock:default:${name}}`)),
+    clockSteppedBack: async (name, ms) => {
+      const key = `job-lock:default:${name}`
+      const [, holder, at] = /^(.*)@(\d+)$/.exec((await client.get(key))!)!
+      await client.set(key, `${holder}@${Number(at) + ms}`, 'PX', (await client.pttl(key)) + ms)
+    },
     close: async () => {
       client.disconnect()
       await server.stop()
@@ -83,6 +98,7 @@ export async function memoryUnderTest(): Promise<ProviderUnderTest> {
     options: {},
     provider: (name = 'here') => new NamedLocks(store, holderIdentity(name)),
     deleteRecord: async () => undefined,
+    clockSteppedBack: async () => undefined,
     close: async () => undefined,
   }
 }

@@ -89,7 +89,9 @@ export class MongoLockStore implements LockStore {
   }
 
   async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
-    const lockUntil = { $max: ['$$NOW', { $add: ['$lockedAt', lockAtLeastForMs] }] }
+    // Counted from now at the latest: a clock that stepped back puts lockedAt in the future.
+    const since = { $min: ['$lockedAt', '$$NOW'] }
+    const lockUntil = { $max: ['$$NOW', { $add: [since, lockAtLeastForMs] }] }
     const { matchedCount } = await this.locks.updateOne(heldBy(name, token), [
       { $set: { lockUntil, lockedBy: literal(releasedToken(token)) } },
     ])

@@ -89,7 +89,7 @@ export class PostgresLockStore implements LockStore {
 
   async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
     const sql = `UPDATE ${this.table} SET locked_by = $3,
-      lock_until = greatest(${NOW}, locked_at + make_interval(secs => $4::numeric / 1000))
+      lock_until = greatest(${NOW}, least(locked_at, ${NOW}) + make_interval(secs => $4::numeric / 1000))
       WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING 1`
     return (await this.retried(sql, [name, token, releasedToken(token), lockAtLeastForMs])).length === 1
   }

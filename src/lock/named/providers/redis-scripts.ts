@@ -31,7 +31,7 @@ return { since, string.format('%.0f', now + ARGV[2]), fence }
 /** KEYS: lock. ARGV: token, lockAtLeastFor in ms, what the token becomes while that lasts. */
 export const FREE = `${NOW}
 if holder ~= ARGV[1] then return 0 end
-local left = at + ARGV[2] - now
+local left = math.min(at, now) + ARGV[2] - now
 if left > 0 then
   redis.call('SET', KEYS[1], ARGV[3] .. '@' .. at, 'PX', string.format('%.0f', left))
 else
