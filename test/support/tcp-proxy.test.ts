@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
-import { type Collection, MongoClient, MongoNetworkError } from 'mongodb'
+import { type Collection, type Document, MongoClient, MongoNetworkError } from 'mongodb'
+import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from './database.js'
 import { TcpProxy } from './tcp-proxy.js'
 
@@ -31,6 +32,31 @@ describe('the proxy between driver and server', () => {
     expect(await n()).toBe(1)
     const [update] = proxy.seen.filter((command) => command.name === 'update')
     expect(update?.body).toMatchObject({ update: 'Thing', updates: [{ q: { _id: 'a' } }] })
+  })
+
+  test("steps the server's clock: each command that reads it sees the same other time", async () => {
+    const hour = 3_600_000
+    const stamp = { $set: { now: '$$NOW' } }
+    const seen = async () => {
+      await through.updateOne({ _id: 'a' }, [stamp])
+      const read: (Document | null | undefined)[] = [
+        await through.findOne({ _id: 'a' }),
+        await through.findOneAndUpdate({ _id: 'a' }, [stamp], { returnDocument: 'after' }),
+        await through.findOne({}, { projection: { now: '$$NOW' } }),
+        (await through.aggregate([stamp, { $unionWith: 'none' }]).toArray())[0],
+      ]
+      const now = systemClock.now().getTime()
+      return read.map((one) => Math.round((one!['now'].getTime() - now + 10_000) / hour) * hour)
+    }
+    expect(await seen()).toEqual([0, 0, 0, 0])
+    proxy.stepClock(hour)
+    expect(await seen()).toEqual([hour, hour, hour, hour])
+    proxy.stepClock(-2 * hour)
+    expect(await seen()).toEqual([-hour, -hour, -hour, -hour])
+    const later = { $expr: { $gt: ['$$NOW', new Date()] } }
+    expect((await through.deleteMany(later)).deletedCount).toBe(0)
+    proxy.stepClock(2 * hour)
+    expect((await through.deleteMany(later)).deletedCount).toBe(1)
   })
 
   test('cuts before the nth matching command: it is never executed', async () => {

@@ -1,5 +1,7 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import type { Document } from 'mongodb'
+import { systemClock } from '../../src/time/index.js'
+import { restamped, stamped } from './server-time.js'
 import { MessageCutter, replyTo, type WireMessage } from './wire-messages.js'
 
 /** Which commands a fault is about: by name (`update`), or by looking at the command's document. */
@@ -38,12 +40,15 @@ const BROKEN = new Set(['', 'hello', 'ismaster', 'isMaster'])
  * - `cutAfter(matching, nth)`: it is executed, and the connection is cut instead of bringing the reply.
  * - `hold(matching, nth)`: it waits in the proxy until it is released.
  * - `answer(matching, reply, nth)`: it never reaches the server; the client gets this reply.
+ * - `stepClock(ms)`: the server's clock, as clients of this proxy see it, steps (server-time.ts). One proxy each for clients that
+ *   are to see clocks of their own, as those of several routers or members do.
  */
 export class TcpProxy {
   /** Commands that came by, the oldest first. */
   readonly seen: { name: string; body: Document }[] = []
   private mode: 'pass' | 'blackhole' | 'refuse' = 'pass'
   private delayMs = 0
+  private clockAheadMs = 0
   private replies: Replies = () => undefined
   private faults: Fault[] = []
   private readonly connections = new Set<Connection>()
@@ -86,6 +91,10 @@ export class TcpProxy {
 
   slow(ms: number): void {
     this.delayMs = ms
+  }
+
+  stepClock(ms: number): void {
+    this.clockAheadMs += ms
   }
 
   answerAll(reply: Replies): void {
@@ -148,6 +157,7 @@ export class TcpProxy {
     const connection = new Connection(client, server, {
       blocked: () => this.mode === 'blackhole',
       delayMs: () => this.delayMs,
+      clockAheadMs: () => this.clockAheadMs,
       faultOf: (command) => this.faultOf(command),
       closed: () => this.connections.delete(connection),
     })
@@ -172,6 +182,7 @@ export class TcpProxy {
 interface Rules {
   blocked(): boolean
   delayMs(): number
+  clockAheadMs(): number
   faultOf(command: WireMessage): Fault | undefined
   closed(): void
 }
@@ -212,14 +223,14 @@ class Connection {
   }
   cutAtReplyTo(command: WireMessage): void {
     this.cutAt = command.requestId
-    this.server.write(command.bytes)
+    this.send(command)
   }
   hold(): void {
     this.held = true
   }
   release(command: WireMessage): void {
     this.held = false
-    this.server.write(command.bytes)
+    this.send(command)
     if (this.client.destroyed) this.server.end()
   }
   answer(command: WireMessage, reply: Document | Promise<Document>): void {
@@ -235,12 +246,17 @@ class Connection {
     for (const command of this.upward.splice(0)) {
       const fault = this.rules.faultOf(command)
       if (fault) fault.apply(this, command)
-      else this.server.write(command.bytes)
+      else this.send(command)
     }
     for (const reply of this.downward.splice(0)) {
       if (reply.responseTo === this.cutAt) this.cut()
-      else this.client.write(reply.bytes)
+      else this.client.write(restamped(reply, this.rules.clockAheadMs()))
     }
+  }
+
+  private send(command: WireMessage): void {
+    const aheadMs = this.rules.clockAheadMs()
+    this.server.write(aheadMs === 0 ? command.bytes : stamped(command, new Date(systemClock.now().getTime() + aheadMs)))
   }
 
   private listen(socket: Socket, messages: WireMessage[]): void {

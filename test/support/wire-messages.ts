@@ -2,6 +2,8 @@ import { BSON, type Document } from 'mongodb'
 
 const OP_MSG = 2013
 const HEADER_BYTES = 16
+/** Where the document of a message begins whose first section is of kind 0: after the header, the flags and the kind. */
+export const OP_MSG_BODY_AT = 21
 
 /** A command as a driver sends it, or anything else that goes over the wire (then `name` is ''). */
 export interface WireMessage {
