@@ -22,6 +22,7 @@ export { ensureLockIndexes } from './indexes.js'
 export { Lease } from './lease.js'
 export { isNotHeld } from './legacy-writers.js'
 export {
+  brokenLockTimeout,
   changeLockTimeout,
   encodeSleepsAnew,
   KNOWN_FOR_MS,
@@ -31,6 +32,7 @@ export {
   lockTimeoutAt,
   readLockTimeouts,
   sleepsFor,
+  standInForLockTimeout,
 } from './lock-timeout.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look.js'
 export * from './named/index.js'

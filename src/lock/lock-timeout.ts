@@ -2,6 +2,7 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { inProgress, isDate, type Terms } from './terms.js'
+import { isValid, typeName } from './type-name.js'
 
 /** Holds a document for each lifecycle: its `_id`, collection and the lockTimeout in force (ms). */
 export const LIFECYCLES_COLLECTION = 'phaselock.lifecycles'
@@ -18,15 +19,44 @@ const ANNOUNCED_WITHIN_MS = 3_000
  */
 export const HANDOVER_MS = KNOWN_FOR_MS + ANNOUNCED_WITHIN_MS + 2_000
 
-/** What `phaselock.lifecycles` says of a lifecycle's lockTimeout. All in ms; the last two are there after a change. */
+/** A lease is no shorter, so that it can be renewed, and no longer, so that what a crash left is taken up within a day. */
+const LEAST_MS = 1_000
+const MOST_MS = 86_400_000
+
+/**
+ * What `phaselock.lifecycles` says of a lifecycle's lockTimeout, as it is stored: a person may have put anything there. In ms;
+ * the next two are there after a change, the last one where the first can't be gone by.
+ */
 export interface LockTimeoutRecord {
-  readonly lockTimeout: number
-  readonly lockTimeoutWas?: number
-  readonly lockTimeoutSince?: Date
+  readonly lockTimeout?: unknown
+  readonly lockTimeoutWas?: unknown
+  readonly lockTimeoutSince?: unknown
+  /** The value that was in force when `lockTimeout` became one that can't be: what all go by until it is mended. */
+  readonly lockTimeoutInstead?: unknown
 }
 
 /** The projection that reads a {@link LockTimeoutRecord}. */
-export const LOCK_TIMEOUT_FIELDS = { lockTimeout: 1, lockTimeoutWas: 1, lockTimeoutSince: 1 } as const
+export const LOCK_TIMEOUT_FIELDS = {
+  lockTimeout: 1,
+  lockTimeoutWas: 1,
+  lockTimeoutSince: 1,
+  lockTimeoutInstead: 1,
+} as const
+
+/** Matches an entry whose `lockTimeout` nobody can go by. */
+const HAS_NO_LOCK_TIMEOUT: Document = {
+  $expr: {
+    $not: [
+      {
+        $and: [
+          { $isNumber: '$lockTimeout' },
+          { $gte: ['$lockTimeout', LEAST_MS] },
+          { $lte: ['$lockTimeout', MOST_MS] },
+        ],
+      },
+    ],
+  },
+}
 
 /** The lockTimeout as a replica uses it, as of one moment of the server's clock. */
 export interface LockTimeoutInForce {
@@ -36,6 +66,56 @@ export interface LockTimeoutInForce {
   readonly leaseMs: number
   /** Server time: nothing is judged by this later. */
   readonly knownUntil: Date
+  /** What of the entry can't be gone by. */
+  readonly broken?: string
+}
+
+/** A lockTimeout that can be gone by; undefined for anything else. */
+function soundMs(value: unknown): number | undefined {
+  const isNumber = ['number', 'bigint'].includes(typeof value) || NUMBERS.has((value as Document | null)?.['_bsontype'])
+  const ms = isNumber ? Number(String(value)) : Number.NaN
+  return ms >= LEAST_MS && ms <= MOST_MS ? ms : undefined
+}
+const NUMBERS: ReadonlySet<unknown> = new Set(['Int32', 'Long', 'Double', 'Decimal128'])
+
+interface Announcement {
+  readonly wasMs: number
+  readonly since: Date
+}
+
+/** What an entry says, judged. */
+interface Judged {
+  readonly lockTimeout: number
+  /** Where there was a change. */
+  readonly change?: Announcement
+  readonly broken?: string
+}
+
+/** Undefined: it says no value that could be gone by. */
+function judge(record: LockTimeoutRecord, now: Date): Judged | undefined {
+  const own = soundMs(record.lockTimeout)
+  const lockTimeout = own ?? soundMs(record.lockTimeoutInstead)
+  if (lockTimeout === undefined) return undefined
+  if (own === undefined) {
+    const broken = `lockTimeout: expected milliseconds from ${LEAST_MS} to ${MOST_MS}, got ${shown(record.lockTimeout)}`
+    return { lockTimeout, broken }
+  }
+  const { lockTimeoutWas: was, lockTimeoutSince: since } = record
+  if (was == null && since == null) return { lockTimeout }
+  const wasMs = soundMs(was)
+  if (wasMs === undefined) {
+    const broken = `lockTimeoutWas: expected milliseconds from ${LEAST_MS} to ${MOST_MS}, got ${shown(was)}`
+    return { lockTimeout, broken }
+  }
+  if (since instanceof Date && since.getTime() <= now.getTime() + MOST_MS)
+    return { lockTimeout, change: { wasMs, since } }
+  return { lockTimeout, broken: `lockTimeoutSince: expected a date in the past, got ${shown(since)}` }
+}
+
+function shown(value: unknown): string {
+  if (typeof value === 'string') return `the text '${value.slice(0, 40)}'`
+  if (value instanceof Date && isValid(value)) return `the date ${value.toISOString()}`
+  return typeof value === 'number' || typeof value === 'bigint' ? String(value) : typeName(value)
 }
 
 /**
@@ -45,22 +125,31 @@ export interface LockTimeoutInForce {
  * Longer (30 s -> 60 s, announced at 0 s): judged by 60 s at once; leases last 60 s from 10 s on, when no claim is judged by 30 s any more.
  * Shorter (60 s -> 30 s, announced at 0 s): leases last 30 s at once; judged by 30 s from 70 s on, when no lease of 60 s is left.
  */
-export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeoutInForce {
-  const { lockTimeout, lockTimeoutWas: was } = record
-  const knownUntil = new Date(now.getTime() + KNOWN_FOR_MS)
-  const until = handoverUntil(record)
-  if (!until || now >= until || typeof was !== 'number') return { dueMs: lockTimeout, leaseMs: lockTimeout, knownUntil }
-  return { dueMs: Math.max(lockTimeout, was), leaseMs: Math.min(lockTimeout, was), knownUntil }
+export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeoutInForce | undefined {
+  const judged = judge(record, now)
+  if (!judged) return undefined
+  const { lockTimeout, change, broken } = judged
+  const known = { knownUntil: new Date(now.getTime() + KNOWN_FOR_MS), ...(broken && { broken }) }
+  if (!change || now >= handoverUntil(lockTimeout, change))
+    return { dueMs: lockTimeout, leaseMs: lockTimeout, ...known }
+  return { dueMs: Math.max(lockTimeout, change.wasMs), leaseMs: Math.min(lockTimeout, change.wasMs), ...known }
 }
 
-/** When a change is over: then all of it is in force. Undefined where nothing was ever changed. */
-function handoverUntil({ lockTimeout, lockTimeoutWas, lockTimeoutSince }: LockTimeoutRecord): Date | undefined {
-  if (typeof lockTimeoutWas !== 'number' || !(lockTimeoutSince instanceof Date)) return undefined
-  const oldLeasesMs = lockTimeout < lockTimeoutWas ? lockTimeoutWas : 0
-  return new Date(lockTimeoutSince.getTime() + HANDOVER_MS + oldLeasesMs)
+/** What is wrong with an entry, for people; undefined: nothing. */
+export function brokenLockTimeout(record: LockTimeoutRecord, now: Date): string | undefined {
+  return judge({ ...record, lockTimeoutInstead: LEAST_MS }, now)?.broken
 }
 
-/** The lockTimeouts of some lifecycles, with the server's time; a lifecycle that isn't registered is absent. */
+/** When a change is over: then all of it is in force. */
+function handoverUntil(lockTimeout: number, { wasMs, since }: Announcement): Date {
+  const oldLeasesMs = lockTimeout < wasMs ? wasMs : 0
+  return new Date(since.getTime() + HANDOVER_MS + oldLeasesMs)
+}
+
+/**
+ * The lockTimeouts of some lifecycles, with the server's time; one that isn't registered, or whose entry says no value that could
+ * be gone by, is absent.
+ */
 export async function readLockTimeouts(
   db: Db,
   lifecycles: readonly string[],
@@ -72,7 +161,12 @@ export async function readLockTimeouts(
       options,
     )
     .toArray()
-  return new Map(rows.map((row) => [row._id, { ...lockTimeoutAt(row, row.now), now: row.now }]))
+  return new Map(
+    rows.flatMap((row) => {
+      const inForce = lockTimeoutAt(row, row.now)
+      return inForce ? [[row._id, { ...inForce, now: row.now }]] : []
+    }),
+  )
 }
 
 /** What became of a wish to change a lockTimeout. */
@@ -83,6 +177,22 @@ export type LockTimeoutChange =
   | { readonly kind: 'notRegistered' }
   /** An earlier change isn't over. */
   | { readonly kind: 'underWay'; readonly until: Date; readonly now: Date }
+
+/**
+ * Gives an entry whose `lockTimeout` nobody can go by one to go by, so that all go by the same: what was in force, by one who
+ * knows that; else the first one's setting.
+ */
+export async function standInForLockTimeout(
+  db: Db,
+  lifecycle: string,
+  { inForceMs, settingMs }: { readonly inForceMs: number | undefined; readonly settingMs: number },
+): Promise<void> {
+  const ifMissing = { $nor: [{ lockTimeoutInstead: { $gte: LEAST_MS, $lte: MOST_MS } }] }
+  await protocolCollection<{ _id: string }>(db, LIFECYCLES_COLLECTION).updateOne(
+    { _id: lifecycle, ...HAS_NO_LOCK_TIMEOUT, ...(inForceMs === undefined ? ifMissing : {}) },
+    { $set: { lockTimeoutInstead: inForceMs ?? settingMs } } as Document,
+  )
+}
 
 /**
  * Announces another lockTimeout for a lifecycle; replicas hand over by themselves (see {@link lockTimeoutAt}). One change at a
@@ -97,26 +207,26 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
     ])
     .toArray()
   if (!found) return { kind: 'notRegistered' }
-  const until = handoverUntil(found)
+  const judged = judge(found, found.now)
+  const until = judged?.change && handoverUntil(judged.lockTimeout, judged.change)
   if (until && found.now < until) return { kind: 'underWay', until, now: found.now }
-  if (found.lockTimeout === ms) return { kind: 'unchanged' }
+  if (judged?.lockTimeout === ms && !judged.broken) return { kind: 'unchanged' }
+  // Where the entry says nothing to go by, nobody goes by it: a replica that sees that gives it a stand-in first.
+  const wasMs = judged?.lockTimeout ?? ms
   const changed = await lifecycles.findOneAndUpdate(
-    {
-      _id: lifecycle,
-      lockTimeout: found.lockTimeout,
-      // Nobody else has announced one meanwhile.
-      lockTimeoutSince: (found.lockTimeoutSince ?? null) as never,
-    },
-    [{ $set: { lockTimeoutWas: '$lockTimeout', lockTimeout: ms, lockTimeoutSince: '$$NOW' } }],
+    { _id: lifecycle, ...unchanged(found, judged) },
+    [{ $set: { lockTimeoutWas: wasMs, lockTimeout: ms, lockTimeoutSince: '$$NOW', lockTimeoutInstead: '$$REMOVE' } }],
     { returnDocument: 'after', maxTimeMS: ANNOUNCED_WITHIN_MS },
   )
   if (!changed) return changeLockTimeout(db, lifecycle, ms)
-  return {
-    kind: 'changed',
-    wasMs: found.lockTimeout,
-    inForceFrom: handoverUntil(changed)!,
-    now: changed.lockTimeoutSince!,
-  }
+  const since = changed.lockTimeoutSince as Date
+  return { kind: 'changed', wasMs, inForceFrom: handoverUntil(ms, { wasMs, since }), now: since }
+}
+
+/** Nobody else has changed or mended it meanwhile. */
+function unchanged({ lockTimeout, lockTimeoutSince }: LockTimeoutRecord, judged: Judged | undefined): Document {
+  if (soundMs(lockTimeout) === undefined) return HAS_NO_LOCK_TIMEOUT
+  return judged?.broken ? { lockTimeout } : { lockTimeout, lockTimeoutSince: lockTimeoutSince ?? null }
 }
 
 /**

@@ -39,12 +39,14 @@ export interface LookResult {
   readonly renames: ReadonlyMap<string, readonly Rename[]>
   /** Names of the chores for which something matches, by lifecycle. */
   readonly chores: ReadonlyMap<string, readonly string[]>
-  /** The lockTimeout in force, by lifecycle; a lifecycle that isn't registered is absent. */
+  /** The lockTimeout in force, by lifecycle; one that isn't registered, or whose entry says none to go by, is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
   /** Names of the live replicas, by lifecycle: those that tick by themselves. */
   readonly replicas: ReadonlyMap<string, readonly string[]>
   /** Lifecycles of which nobody has said for a while that a replica looks after them ({@link HANDLED_EVERY_MS}). */
   readonly unstamped: readonly string[]
+  /** The server's time; undefined where no lifecycle is registered. */
+  readonly now: Date | undefined
   /** Monotonic time before it was sent. */
   readonly sentAtMs: number
 }
@@ -87,7 +89,8 @@ export class Looks {
       if (row['now'] instanceof Date) this.serverClock.saw(row['now'], sentAtMs)
       if (row['kind'] === 'lifecycle') {
         const now: Date = row['now']
-        lockTimeouts.set(String(row['_id']), lockTimeoutAt(row as never, now))
+        const inForce = lockTimeoutAt(row, now)
+        if (inForce) lockTimeouts.set(String(row['_id']), inForce)
         replicas.set(String(row['_id']), row['replicas'])
         const { handledAt } = row
         if (!(handledAt instanceof Date && now.getTime() - handledAt.getTime() < HANDLED_EVERY_MS))
@@ -97,7 +100,7 @@ export class Looks {
       else if (request && row['kind'] === 'chore') add(chores, request.lifecycle, request.chores![row['index']]!.name)
       else if (request) add(rules, request.lifecycle, request.rules[row['index']]!)
     }
-    return { due, rules, renames, chores, lockTimeouts, replicas, unstamped, sentAtMs }
+    return { due, rules, renames, chores, lockTimeouts, replicas, unstamped, now: found[0]?.['now'], sentAtMs }
   }
 
   /** The look's command as a cursor, so that a self-test can explain just what each tick runs. */

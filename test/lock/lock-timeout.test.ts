@@ -28,7 +28,7 @@ type Rule = (nowMs: number, was: number, is: number) => Pick<LockTimeoutInForce,
 
 const handover: Rule = (nowMs, was, is) => {
   const record = { lockTimeout: is, lockTimeoutWas: was, lockTimeoutSince: new Date(ANNOUNCED) }
-  return nowMs < ANNOUNCED ? { dueMs: was, leaseMs: was } : lockTimeoutAt(record, new Date(nowMs))
+  return nowMs < ANNOUNCED ? { dueMs: was, leaseMs: was } : lockTimeoutAt(record, new Date(nowMs))!
 }
 const atOnce: Rule = (nowMs, was, is) => {
   const ms = nowMs < ANNOUNCED ? was : is

@@ -1,5 +1,13 @@
 import type { Db } from 'mongodb'
-import { HANDLED_EVERY_MS, isDue, LIFECYCLES_COLLECTION, termsOf } from '../../lock/index.js'
+import { DEFAULT_LOCK_TIMEOUT_MS } from '../../database/index.js'
+import {
+  brokenLockTimeout,
+  HANDLED_EVERY_MS,
+  isDue,
+  LIFECYCLES_COLLECTION,
+  lockTimeoutAt,
+  termsOf,
+} from '../../lock/index.js'
 import { formatMs } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { CheckResult, Finding } from './finding.js'
@@ -11,7 +19,7 @@ const UNHANDLED_AFTER_MS = 3 * HANDLED_EVERY_MS
 interface Row {
   _id: string
   collection: string
-  lockTimeout: number
+  lockTimeout?: unknown
   phases?: string[]
   handledAt?: Date
   now: Date
@@ -27,21 +35,35 @@ export async function checkLifecycles(db: Db, models: readonly LifecycleModel[])
     .aggregate<Row>([{ $addFields: { now: '$$NOW' } }])
     .toArray()
   const findings = [
+    ...rows.flatMap(brokenEntry),
     ...(await Promise.all(rows.map((row) => unhandled(db, row)))).flat(),
     ...(await Promise.all(models.map((model) => neverRun(db, model, rows)))).flat(),
   ]
   return { check: 'lifecycles', said: `${rows.length} registered`, findings }
 }
 
-async function unhandled(
-  db: Db,
-  { _id, collection, lockTimeout, phases = [], handledAt, now }: Row,
-): Promise<Finding[]> {
+function brokenEntry(row: Row): Finding[] {
+  const broken = brokenLockTimeout(row, row.now)
+  if (broken === undefined) return []
+  const inForce = lockTimeoutAt(row, row.now)
+  return [
+    {
+      about: `lifecycle ${row._id} in ${LIFECYCLES_COLLECTION}`,
+      problem: `${broken}; ${inForce ? `replicas go on with ${formatMs(inForce.dueMs)}` : 'no replica has seen it yet'}`,
+      advice: `say which one is meant: phaselock set-lock-timeout ${row._id} 30s`,
+      repair: 'none',
+    },
+  ]
+}
+
+async function unhandled(db: Db, row: Row): Promise<Finding[]> {
+  const { _id, collection, phases = [], handledAt, now } = row
   const silentMs = handledAt instanceof Date ? now.getTime() - handledAt.getTime() : undefined
   if (silentMs !== undefined && silentMs < UNHANDLED_AFTER_MS) return []
+  const lockTimeoutMs = lockTimeoutAt(row, now)?.dueMs ?? DEFAULT_LOCK_TIMEOUT_MS
   const due = await db
     .collection(collection)
-    .countDocuments({ phase: { $in: phases }, $expr: isDue(termsOf(lockTimeout)) }, { limit: COUNT_LIMIT })
+    .countDocuments({ phase: { $in: phases }, $expr: isDue(termsOf(lockTimeoutMs)) }, { limit: COUNT_LIMIT })
   const waits =
     due === 0 ? '' : `; ${due}${due === COUNT_LIMIT ? '+' : ''} documents of ${collection} are due or at rest`
   const since = silentMs === undefined ? 'as far as it is recorded' : `for ${formatMs(silentMs)}`

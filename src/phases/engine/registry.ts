@@ -6,6 +6,7 @@ import {
   type LockTimeoutInForce,
   type LookResult,
   readLockTimeouts,
+  standInForLockTimeout,
 } from '../../lock/index.js'
 import { type Clock, formatMs } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -33,12 +34,12 @@ export class LifecycleRegistry {
   private readonly collection: Collection<Registered>
   private readonly inForce = new Map<string, LockTimeoutInForce>()
   private readAtMs = Number.NEGATIVE_INFINITY
-  private reading: Promise<void> | undefined
+  private reading: Promise<unknown> | undefined
   private refreshed = Promise.withResolvers<void>()
 
   /** @param renewalDb the same database over another connection, so that a full pool keeps nobody from reading it */
   constructor(
-    db: Db,
+    private readonly db: Db,
     private readonly renewalDb: Db,
     private readonly models: readonly LifecycleModel[],
     private readonly logger: Logger,
@@ -76,7 +77,7 @@ export class LifecycleRegistry {
     return found.map(({ _id, collection, phases = [] }) => ({ name: _id, collection, phases }))
   }
 
-  /** Registers what isn't there yet. */
+  /** Registers what isn't there yet, and has entries that a person broke say what is gone by instead. */
   async register(): Promise<void> {
     for (const model of this.models) {
       await this.collection.updateOne(
@@ -88,20 +89,46 @@ export class LifecycleRegistry {
         { upsert: true },
       )
     }
-    await this.read()
+    if (await this.read()) return
+    for (const { name, settings } of this.models) {
+      const known = this.inForce.get(name)
+      const inForceMs = known?.broken ? undefined : known?.dueMs
+      await standInForLockTimeout(this.db, name, { inForceMs, settingMs: settings.lockTimeoutMs })
+    }
+    await this.read({ whateverItSays: true })
   }
 
-  /** Takes over what a look has brought; false when a lifecycle isn't registered any more. */
-  adopt({ lockTimeouts, sentAtMs }: Pick<LookResult, 'lockTimeouts' | 'sentAtMs'>): boolean {
+  /** What of the entries of these lifecycles a person has to mend. */
+  get problems(): string[] {
+    return this.models.flatMap(({ name }) => {
+      const broken = this.inForce.get(name)?.broken
+      return broken ? [`${name} in ${LIFECYCLES_COLLECTION}: ${broken}`] : []
+    })
+  }
+
+  /**
+   * Takes over what a look has brought; false when there is something to {@link register}: a lifecycle that isn't there any more,
+   * or an entry that has just been broken and doesn't say to go on with what was in force.
+   */
+  adopt(
+    { lockTimeouts, sentAtMs }: Pick<LookResult, 'lockTimeouts' | 'sentAtMs'>,
+    { whateverItSays = false } = {},
+  ): boolean {
+    let complete = true
     for (const model of this.models) {
       const found = lockTimeouts.get(model.name)
-      if (!found || !(found.dueMs >= 1_000) || !(found.leaseMs >= 1_000)) continue
       const before = this.inForce.get(model.name)
-      this.inForce.set(model.name, found)
-      if (before?.dueMs === found.dueMs && before.leaseMs === found.leaseMs) continue
-      this.report(model, found, before !== undefined)
+      const isAnother = found?.broken && before && !before.broken && found.dueMs !== before.dueMs
+      if (!found || (isAnother && !whateverItSays)) {
+        complete = false
+        continue
+      }
+      const inForce = found.broken && before ? eitherOf(found, before) : found
+      this.inForce.set(model.name, inForce)
+      if (found.broken !== before?.broken) this.reportBroken(model, inForce)
+      if (before?.dueMs === inForce.dueMs && before.leaseMs === inForce.leaseMs) continue
+      this.report(model, inForce, before !== undefined)
     }
-    const complete = this.models.every((model) => lockTimeouts.has(model.name))
     if (complete) {
       this.readAtMs = Math.max(this.readAtMs, sentAtMs)
       this.refreshed.resolve()
@@ -135,10 +162,21 @@ export class LifecycleRegistry {
     return this.inForce.get(model.name) ?? { dueMs: lockTimeoutMs, leaseMs: lockTimeoutMs }
   }
 
-  private async read(): Promise<void> {
+  private async read(how: { whateverItSays?: boolean } = {}): Promise<boolean> {
     const sentAtMs = this.clock.monotonicMs()
     const names = this.models.map((model) => model.name)
-    this.adopt({ lockTimeouts: await readLockTimeouts(this.renewalDb, names, { maxTimeMS: 5_000 }), sentAtMs })
+    const lockTimeouts = await readLockTimeouts(this.renewalDb, names, { maxTimeMS: 5_000 })
+    return this.adopt({ lockTimeouts, sentAtMs }, how)
+  }
+
+  private reportBroken({ name }: LifecycleModel, { broken, dueMs }: LockTimeoutInForce): void {
+    if (broken === undefined) this.logger.info(`${name}: its entry in ${LIFECYCLES_COLLECTION} is sound again`)
+    else {
+      const mend = `phaselock set-lock-timeout ${name} ${Math.ceil(dueMs / 1_000)}s`
+      this.logger.error(
+        `${name} in ${LIFECYCLES_COLLECTION}: ${broken}; it goes on with ${formatMs(dueMs)}; to mend it: ${mend}`,
+      )
+    }
   }
 
   private report(model: LifecycleModel, { dueMs, leaseMs }: LockTimeoutInForce, isChange: boolean): void {
@@ -157,3 +195,10 @@ export class LifecycleRegistry {
     }
   }
 }
+
+/** While it can't be told which of two is in force: others are judged by the longer one, one's own lease by the shorter. */
+const eitherOf = (found: LockTimeoutInForce, before: LockTimeoutInForce): LockTimeoutInForce => ({
+  ...found,
+  dueMs: Math.max(found.dueMs, before.dueMs),
+  leaseMs: Math.min(found.leaseMs, before.leaseMs),
+})

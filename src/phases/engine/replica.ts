@@ -198,6 +198,7 @@ export class Replica {
     if (this.stopping) notReady.push('stopping')
     if (this.outage.lasting) notReady.push('the database does not answer')
     if (!this.prepared) notReady.push('not started')
+    notReady.push(...this.registry.problems)
     if (abandoned >= TOO_MANY_ABANDONED) notReady.push(`${abandoned} handlers were given up and still run`)
     return {
       identity: this.identity,

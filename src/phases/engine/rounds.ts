@@ -1,4 +1,4 @@
-import { KNOWN_FOR_MS, type LookRequest, type LookResult, type Looks } from '../../lock/index.js'
+import { type LookRequest, type LookResult, type Looks } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import { REPAIR, type TickCounts } from './housekeeper.js'
 import type { LifecycleParts } from './lifecycle-parts.js'
@@ -69,12 +69,9 @@ export class Rounds {
       return this.looks.look(asked, { maxTimeMS: 10_000 }).then((found) => ({ asked, found }))
     }
     const { asked, found } = await look()
-    const isOutdated = asked.some(({ lifecycle, terms: { validUntil } }) => {
-      const knownUntil = found.lockTimeouts.get(lifecycle)?.knownUntil
-      return validUntil && knownUntil && validUntil.getTime() < knownUntil.getTime() - KNOWN_FOR_MS
-    })
+    const isOutdated = asked.some(({ terms: { validUntil } }) => validUntil && found.now && validUntil < found.now)
     if (!isOutdated) return found
-    this.registry.adopt(found)
+    if (!this.registry.adopt(found)) await this.registry.register()
     return (await look()).found
   }
 
