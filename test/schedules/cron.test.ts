@@ -1,4 +1,5 @@
-import { describe, expect, test } from '@jest/globals'
+import { describe, expect, jest, test } from '@jest/globals'
+import { cronOf, zoneOf } from '../../src/schedules/cron/index.js'
 import { Cron, InvalidCron, UnknownTimeZone } from '../../src/schedules/index.js'
 
 /** The next times after `after`, in UTC. */
@@ -34,6 +35,16 @@ describe('what a cron expression means', () => {
     ['0 0 * * FRI#2', ['2026-01-09T00:00Z', '2026-02-13T00:00Z']],
     ['0 0 * * 5#L', ['2026-01-30T00:00Z', '2026-02-27T00:00Z']],
     ['0 0 15W * *', ['2026-01-15T00:00Z', '2026-02-16T00:00Z']],
+    ['0 0 LW * *', ['2026-01-30T00:00Z', '2026-02-27T00:00Z', '2026-03-31T00:00Z']],
+    ['0 0 1,L * *', ['2026-01-31T00:00Z', '2026-02-01T00:00Z', '2026-02-28T00:00Z']],
+    ['0 0 * * 5L', ['2026-01-30T00:00Z', '2026-02-27T00:00Z']],
+    ['0 0 * * FRIL', ['2026-01-30T00:00Z', '2026-02-27T00:00Z']],
+    ['0 0 * * FRI#1,FRI#3', ['2026-01-02T00:00Z', '2026-01-16T00:00Z', '2026-02-06T00:00Z']],
+    ['0 0 13 * +FRI', ['2026-02-13T00:00Z', '2026-03-13T00:00Z', '2026-11-13T00:00Z']],
+    ['0 0 ? * MON', ['2026-01-05T00:00Z', '2026-01-12T00:00Z']],
+    ['0 0 1 * ?', ['2026-02-01T00:00Z', '2026-03-01T00:00Z']],
+    ['0 ? * * *', ['2026-01-01T01:00Z', '2026-01-01T02:00Z']],
+    ['0 0 * * SAT-SUN', ['2026-01-03T00:00Z', '2026-01-04T00:00Z', '2026-01-10T00:00Z']],
     ['0 0 29 2 *', ['2028-02-29T00:00Z', '2032-02-29T00:00Z']],
     ['@hourly', ['2026-01-01T01:00Z', '2026-01-01T02:00Z']],
     ['@daily', ['2026-01-02T00:00Z', '2026-01-03T00:00Z']],
@@ -136,6 +147,19 @@ describe('when clocks go back', () => {
     expect(nextOf('*/30 * * * *', 'Australia/Lord_Howe', '2026-04-04T14:15Z', 3)).toEqual(howe)
   })
 
+  test('within the hour that comes again, the next one is found without going through all that were', () => {
+    const every = new Cron('* * 2 * * *', 'Europe/Berlin')
+    const looked = jest.spyOn(zoneOf('Europe/Berlin'), 'offsetMs')
+    for (const after of ['2026-10-25T01:00:00Z', '2026-10-25T01:00:00.500Z', '2026-10-25T01:59:59.999Z'])
+      expect(every.next(new Date(after))).toEqual(new Date('2026-10-26T01:00:00Z'))
+    expect(looked.mock.calls.length).toBeLessThan(100)
+    looked.mockRestore()
+    // The first wall time after the doubled hour.
+    const atThree = new Cron('0 0 3 * * *', 'Europe/Berlin')
+    for (const after of ['2026-10-25T01:00:00.500Z', '2026-10-25T01:59:59.999Z'])
+      expect(atThree.next(new Date(after))).toEqual(new Date('2026-10-25T02:00:00Z'))
+  })
+
   test('a date line that moves: a day that Samoa never had', () => {
     expect(nextOf('0 12 * * *', 'Pacific/Apia', '2011-12-29T12:00Z', 2)).toEqual([
       '2011-12-29T22:00Z',
@@ -157,7 +181,16 @@ describe('what is refused', () => {
       '*/0 * * * *',
       "minute: expected 0-59; '*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several with ',' between; got '*/0'",
     ],
-    ['0 22-6 * * *', 'hour: expected 0-23;'],
+    ['0 22-6 * * *', "got '22-6' (a range goes up: write one that wraps as two, such as '22-23,0-6')"],
+    ['0 0 * * FRI-MON', "got 'FRI-MON' (a range goes up"],
+    ['0 0 * NOV-FEB *', "got 'NOV-FEB' (a range goes up"],
+    ['0 0 L-3 * *', "got 'L-3' (for days before the last: run on '28-31', and let the task look at the day)"],
+    ['0 0 1,LW * *', "'LW' (the last weekday)"],
+    ['0 0 * * L', "'d#L' (its last)"],
+    ['0 0 * * FRI#6', "'d#n' (the nth of the month)"],
+    ['5/15 * * * *', "a step '*/n' or 'a-b/n'"],
+    ['H * * * *', "got 'H'"],
+    ['0 0 * * FRIDAY', "got 'FRIDAY'"],
     ['a b c d e', "got 'a'. hour:"],
     ['* * * *', 'expected 5 fields (minute, hour, day of month, month, day of week) or 6 (second in front), got 4'],
     ['* * * * * * *', 'or 6 (second in front), got 7'],
@@ -170,6 +203,29 @@ describe('what is refused', () => {
   ])('%s', (expression, message) => {
     expect(() => new Cron(expression as string)).toThrow(InvalidCron)
     expect(() => new Cron(expression as string)).toThrow(message)
+  })
+
+  test('one that is too long, whose text is cut', () => {
+    const refused = () => cronOf(`${'0,'.repeat(100_000)}0 * * * *`, 'UTC')
+    expect(refused).toThrow('expected at most 1000 characters, got 200009; name ranges instead of single values')
+    expect(refused).toThrow(expect.objectContaining({ message: expect.stringMatching(/^.{0,400}$/) }))
+  })
+
+  test('a list of one expression, also when that expression is known', () => {
+    expect(cronOf('0 0 * * *', 'UTC').expression).toBe('0 0 * * *')
+    expect(() => cronOf(['0 0 * * *'] as never, 'UTC')).toThrow('it is not a text')
+  })
+
+  test('what was found out about one with no such day is kept', () => {
+    const refusals = [1, 2].map(() => {
+      try {
+        return cronOf('0 0 30 2 *', 'UTC')
+      } catch (error) {
+        return error
+      }
+    })
+    expect(refusals[0]).toBeInstanceOf(InvalidCron)
+    expect(refusals[0]).toBe(refusals[1])
   })
 
   test('an unknown zone', () => {

@@ -1,9 +1,9 @@
 import { Cron as Croner } from 'croner'
-import { InvalidCron, problemOf } from './invalid-cron.js'
+import { InvalidCron, MOST_LENGTH, problemOf } from './invalid-cron.js'
 import { zoneOf } from './zone.js'
 
-/** The most wall times that are passed over for one answer: those of a doubled hour, by the second. */
-const MOST_PASSED = 7_500
+/** The most wall times that are passed over for one answer, in a zone whose clock was set back twice within two days. */
+const MOST_PASSED = 100
 
 /**
  * A cron expression in a time zone. Five fields (minute, hour, day of month, month, day of week), or six with seconds in
@@ -44,7 +44,7 @@ export class Cron {
     if (this.inZone) return this.inZone.nextRun(after) ?? undefined
     const zone = zoneOf(this.timezone)
     const afterMs = after.getTime()
-    let wall: Date | null = zone.wallOf(afterMs)
+    let wall: Date | null = zone.lastShownBefore(afterMs)
     for (let passed = 0; passed < MOST_PASSED; passed += 1) {
       wall = this.wall.nextRun(wall)
       if (!wall) return undefined
@@ -64,17 +64,32 @@ function isEveryHour(expression: string): boolean {
   return ['*', '?', '*/1'].includes(fields.at(-4)!)
 }
 
-const crons = new Map<string, Cron>()
+const crons = new Map<string, Cron | InvalidCron>()
 const MOST_KEPT = 5_000
 
-/** The same, made once for each expression and zone: parsing takes 60 us. @throws InvalidCron, UnknownTimeZone */
+/**
+ * The same, made once for each expression and zone: parsing takes 60 us, finding out that there is no such day 10 ms.
+ * @throws InvalidCron, UnknownTimeZone
+ */
 export function cronOf(expression: string, timezone: string): Cron {
+  // An array of one text would have that text's key.
+  if (typeof expression !== 'string' || expression.length > MOST_LENGTH) return new Cron(expression, timezone)
   const key = `${timezone} ${expression}`
   let cron = crons.get(key)
   if (!cron) {
-    cron = new Cron(expression, timezone)
+    cron = readCron(expression, timezone)
     if (crons.size >= MOST_KEPT) crons.clear()
     crons.set(key, cron)
   }
+  if (cron instanceof InvalidCron) throw cron
   return cron
+}
+
+function readCron(expression: string, timezone: string): Cron | InvalidCron {
+  try {
+    return new Cron(expression, timezone)
+  } catch (error) {
+    if (error instanceof InvalidCron) return error
+    throw error
+  }
 }

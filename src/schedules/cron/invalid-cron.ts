@@ -1,5 +1,7 @@
 import { Cron as Croner } from 'croner'
 
+const MOST_SHOWN = 200
+
 /** A cron expression that can't be read; says which field and what is allowed there. */
 export class InvalidCron extends Error {
   override readonly name = 'InvalidCron'
@@ -7,7 +9,7 @@ export class InvalidCron extends Error {
     readonly expression: unknown,
     readonly problem: string,
   ) {
-    super(`cron: ${JSON.stringify(expression) ?? String(expression)}: ${problem}`)
+    super(`cron: ${(JSON.stringify(expression) ?? String(expression)).slice(0, MOST_SHOWN)}: ${problem}`)
   }
 }
 
@@ -17,16 +19,21 @@ interface Field {
 }
 
 const FORMS = "'*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several with ',' between"
+/** Long ones are lists of single values; what is kept of those that were read has to have a bound. */
+export const MOST_LENGTH = 1_000
 
 const SECOND: Field = { name: 'second', allowed: `0-59; ${FORMS}` }
 const FIELDS: readonly Field[] = [
   { name: 'minute', allowed: `0-59; ${FORMS}` },
   { name: 'hour', allowed: `0-23; ${FORMS}` },
-  { name: 'day of month', allowed: `1-31, 'L' (the last), 'nW' (the weekday nearest to n); ${FORMS}` },
+  {
+    name: 'day of month',
+    allowed: `1-31, 'L' (the last), 'nW' (the weekday nearest to n), 'LW' (the last weekday); ${FORMS}`,
+  },
   { name: 'month', allowed: `1-12 or JAN-DEC; ${FORMS}` },
   {
     name: 'day of week',
-    allowed: `0-7 or SUN-SAT (0 and 7: Sunday), 'd#n' (the nth of the month), 'd#L' (its last); ${FORMS}`,
+    allowed: `0-7 or SUN-SAT (0 and 7: Sunday), 'd#n' (the nth of the month), 'd#L' (its last), '+' in front (only where the day of month matches too); ${FORMS}`,
   },
 ]
 
@@ -34,6 +41,8 @@ const MACROS = ['@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midni
 
 /** What is wrong with an expression, undefined: nothing that one field alone shows. */
 export function problemOf(expression: string): string | undefined {
+  if (expression.length > MOST_LENGTH)
+    return `expected at most ${MOST_LENGTH} characters, got ${expression.length}; name ranges instead of single values`
   const parts = expression.trim().split(/\s+/)
   if (parts[0]?.startsWith('@')) {
     return parts.length === 1 && MACROS.includes(parts[0].toLowerCase())
@@ -45,18 +54,27 @@ export function problemOf(expression: string): string | undefined {
   }
   const fields = parts.length === 6 ? [SECOND, ...FIELDS] : FIELDS
   const bad = fields.flatMap((field, i) => {
-    const alone = fields.map((_, j) => (i === j ? parts[i] : '*')).join(' ')
-    if (isReadable(alone)) return []
-    return [`${field.name}: expected ${field.allowed}; got '${parts[i]}'`]
+    const refused = refusalOf(fields.map((_, j) => (i === j ? parts[i] : '*')).join(' '))
+    if (refused === undefined) return []
+    return [`${field.name}: expected ${field.allowed}; got '${parts[i]}'${hintFor(parts[i]!, refused)}`]
   })
   return bad.length > 0 ? bad.join('. ') : undefined
 }
 
-function isReadable(expression: string): boolean {
+/** How what other crons take is said here. */
+function hintFor(part: string, refused: string): string {
+  if (/\bL-\d/i.test(part)) return " (for days before the last: run on '28-31', and let the task look at the day)"
+  if (/from value is larger/i.test(refused))
+    return " (a range goes up: write one that wraps as two, such as '22-23,0-6')"
+  return ''
+}
+
+/** What croner says against it. */
+function refusalOf(expression: string): string | undefined {
   try {
     new Croner(expression, { timezone: 'UTC', mode: '5-or-6-parts', paused: true })
-    return true
-  } catch {
-    return false
+    return undefined
+  } catch (error) {
+    return (error as Error).message
   }
 }

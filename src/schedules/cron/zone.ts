@@ -23,6 +23,19 @@ export class Zone {
     return new Date(instantMs + this.offsetMs(instantMs))
   }
 
+  /**
+   * The latest wall time that was shown for the first time at this instant or before: what the wall shows, but while it shows
+   * an hour again the last moment before it was set back. All wall times up to there have been.
+   */
+  lastShownBefore(instantMs: number): Date {
+    // Clocks are changed at whole seconds.
+    const wholeMs = Math.floor(instantMs / 1_000) * 1_000
+    const first = this.instantOf(this.wallOf(wholeMs))
+    if (first >= wholeMs) return this.wallOf(instantMs)
+    const setBackMs = this.changeBetween(first, wholeMs)
+    return new Date(setBackMs + this.offsetMs(first) - 1)
+  }
+
   /** When the wall shows this: the first time where it does so twice, and the first instant after the gap where it never does. */
   instantOf(wall: Date): number {
     const wallMs = wall.getTime()
