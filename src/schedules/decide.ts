@@ -1,5 +1,12 @@
 import { BSON } from 'mongodb'
-import { type CheckedSchedule, readSchedule, SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/index.js'
+import {
+  type CheckedSchedule,
+  nearMisses,
+  readSchedule,
+  SCHEDULE_FIELDS,
+  shown,
+  TIMING_FIELDS,
+} from './definition/index.js'
 import { type Edit, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { dueTimes, jitterOf, nextDue } from './due.js'
 
@@ -37,6 +44,7 @@ export function decide(doc: Stored, now: Date): Decision {
   const set: Partial<ScheduleDocument> = {
     // Also in another order: the look for edits compares the whole.
     ...(doc.known && textOf(doc.known) === textOf(fields) ? {} : { known: fields }),
+    ...changedWarnings(doc),
     ...(changed.length > 0 ? { edits: withEdit(doc.edits, noticed(now, doc.known!, fields, changed)) } : {}),
   }
   const read = readSchedule(fields)
@@ -187,14 +195,30 @@ const noticed = (at: Date, before: object, after: object, names: readonly string
 
 const textOf = (value: unknown): string => BSON.EJSON.stringify({ value })
 
+/** Told when they change: a schedule that is looked at a thousand times is told of once. */
+function changedWarnings(doc: Stored): Pick<ScheduleDocument, 'warnings'> {
+  const warnings = [...nearMisses(doc), ...pauseWarnings(doc.paused)]
+  if (warnings.length === 0) return doc.warnings == null ? {} : { warnings: null }
+  return textOf(doc.warnings) === textOf(warnings) ? {} : { warnings }
+}
+
 /**
- * `null`: paused until somebody resumes it; undefined: not paused. By hand `paused: true` will do.
+ * `null`: paused until somebody resumes it; undefined: not paused. By hand `paused: true` will do, and so does whatever else
+ * isn't false: who wrote it wanted a pause.
  */
 export function pauseOf({ paused }: { readonly paused?: unknown }, now: Date): Date | null | undefined {
-  if (paused === true) return null
-  if (typeof paused !== 'object' || paused === null) return undefined
+  if (!paused) return undefined
   const until = dateOf((paused as { until?: unknown }).until)
   return until ? (until > now ? until : undefined) : null
+}
+
+function pauseWarnings(paused: unknown): string[] {
+  if (!paused || paused === true) return []
+  if (typeof paused !== 'object' || Array.isArray(paused))
+    return [`paused: expected true or { until, reason }, got ${shown(paused)}; taken as true`]
+  const { until } = paused as { until?: unknown }
+  if (until == null || dateOf(until)) return []
+  return [`paused.until: expected a date, got ${shown(until)}; paused until somebody resumes it`]
 }
 
 function idProblems(id: unknown): string[] {

@@ -29,6 +29,8 @@ export interface ScheduleDocument extends ScheduleFields {
   paused?: Pause | null
   /** Why it can't run. */
   broken?: string | null
+  /** What its owner may have meant otherwise; it runs all the same. */
+  warnings?: readonly string[] | null
   /** The owner's fields as they were when `nextRunAt` was planned: where they differ now, somebody has edited them. */
   known?: Readonly<Record<string, unknown>>
   /** The newest 50. */

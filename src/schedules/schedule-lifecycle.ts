@@ -98,6 +98,8 @@ export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifec
     const claimedAt = serverTime(doc)
     const startedMs = clock.monotonicMs()
     const decision = decide(doc, claimedAt)
+    const { warnings } = decision.set
+    if (warnings) options.logger.warn(`schedule '${doc._id}': ${warnings.join('; ')}`, { schedule: doc._id })
     // First the runs, then what is next: a crash between finds them there already.
     const runs = await bounded(options, decision.runs, claimedAt)
     await options.runs.store(runs)

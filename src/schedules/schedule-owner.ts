@@ -35,8 +35,8 @@ export interface TriggerOptions extends By {
 const MOST_EDITS = 50
 const MOST_UPSERTS = 10
 const DUPLICATE_KEY = 11000
-/** Also by hand, with `paused: true`. */
-const PAUSED = { $or: [{ paused: { $type: 'object' } }, { paused: true }] }
+/** Also by hand, with `paused: true`: what `pauseOf` takes for a pause. */
+const PAUSED = { paused: { $nin: [null, false, 0, ''] } }
 const isPlanned = { $eq: [{ $type: '$known' }, 'object'] }
 const literal = (value: unknown): Document => ({ $literal: value })
 

@@ -195,4 +195,47 @@ describe('what a schedule calls for', () => {
     )
     expect(mended).toMatchObject({ phase: 'Active', set: { broken: null, nextRunAt: at('04:01:00') } })
   })
+
+  test.each([
+    ['is_active', false, 'isActive'],
+    ['enabled', false, 'isActive'],
+    ['max_instances', 3, 'maxInstances'],
+    ['misfire_grace_time', 30, 'misfireGraceTime'],
+    ['time_zone', 'Asia/Seoul', 'timezone'],
+    ['timezome', 'Asia/Seoul', 'timezone'],
+    ['colaesce', false, 'coalesce'],
+    ['endat', at('05:00:00'), 'endAt'],
+    ['start_date', at('05:00:00'), 'startAt'],
+    ['Args', {}, 'args'],
+  ])('%s is told, and runs all the same', (name, value, meant) => {
+    const doc = { _id: 's', task: 'sync', cron: '* * * * *', [name]: value } as never as ScheduleDocument
+    const decision = decide(doc, at('04:00:00'))
+    expect(decision).toMatchObject({ phase: 'Active', wakeAt: at('04:01:00') })
+    const warnings = [`${name}: no field of a schedule, it does nothing; was ${meant} meant?`]
+    expect(decision.set.warnings).toEqual(warnings)
+    const told = { ...doc, known: decision.set.known!, warnings }
+    expect(decide(told, at('04:00:00')).set).not.toHaveProperty('warnings')
+    const mended = { ...told, [name]: undefined, [meant]: value } as never
+    expect(decide(mended, at('04:00:00')).set.warnings).toBeNull()
+  })
+
+  test('fields of its owner that mean nothing of ours are left alone', () => {
+    const own = { owner: 'anna', tasks: 3, team: 'x', chron: 1, date: 1, cat: 1, description: '', tags: [], start: 1 }
+    expect(decide({ _id: 's', task: 'sync', cron: '* * * * *', ...own } as never, at('04:00:00')).set).toEqual({
+      known: { task: 'sync', cron: '* * * * *' },
+      nextRunAt: at('04:01:00'),
+    })
+    const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`is_active_${i}`, false]))
+    const decision = decide({ _id: 's', task: 'sync', cron: '* * * * *', ...many } as never, at('04:00:00'))
+    expect(decision.set.warnings).toHaveLength(10)
+  })
+
+  test.each([
+    ['yes', 'paused: expected true or { until, reason }, got "yes"; taken as true'],
+    [1, 'paused: expected true or { until, reason }, got 1; taken as true'],
+    [{ until: '2026-12-01' }, 'paused.until: expected a date, got "2026-12-01"; paused until somebody resumes it'],
+  ])('a pause that is written as %j pauses, and is told', (paused, warning) => {
+    const decision = decide(planned({ cron: '* * * * *' }, at('04:01:00'), { paused }), at('04:02:00'))
+    expect(decision).toMatchObject({ phase: 'Paused', runs: [], wakeAt: null, set: { warnings: [warning] } })
+  })
 })

@@ -128,6 +128,23 @@ describe('edits made in the database, by any client in any language', () => {
     ])
   })
 
+  test('a field that is nearly one of ours is told once in the log and stands in the schedule; written right it is gone', async () => {
+    const one = scheduler(database.db, { tasks: { work: async () => 1 } })
+    await raw(database.db).insertOne({ _id: 'near', task: 'work', cron: '0 * * * *', is_active: false })
+    const told = () => one.logger.lines.filter(({ message }) => message.includes('is_active'))
+    for (let i = 0; i < 3; i++) {
+      await look(one, database.db)
+      await raw(database.db).updateOne({ _id: 'near', lockedBy: null }, { $set: { lockedAt: new Date(0) } })
+    }
+    const warnings = ['is_active: no field of a schedule, it does nothing; was isActive meant?']
+    expect(await one.schedules.get('near')).toMatchObject({ phase: 'Active', warnings })
+    expect(told()).toMatchObject([{ level: 'warn', message: `schedule 'near': ${warnings[0]}` }])
+    await raw(database.db).updateOne({ _id: 'near' }, { $rename: { is_active: 'isActive' } })
+    await look(one, database.db)
+    expect(await one.schedules.get('near')).toMatchObject({ phase: 'Paused', warnings: null })
+    expect(told()).toHaveLength(1)
+  })
+
   test('without a phase it is seen at once wherever the walk is, which goes on through ids of every type', async () => {
     const one = scheduler(database.db, { watchPerSecond: 2 })
     const fields = { task: 'work', cron: '0 0 1 1 *' }

@@ -1,3 +1,4 @@
+export { nearMisses } from './near-misses.js'
 export { type CheckedSchedule, LONGEST_RUN_MS, readSchedule, type Timing, unknownFields } from './read-schedule.js'
 export {
   type Json,

@@ -1,0 +1,52 @@
+import { SCHEDULE_FIELDS } from './schedule-fields.js'
+
+/** What other schedulers call it. */
+const OTHER_NAMES: Readonly<Record<string, (typeof SCHEDULE_FIELDS)[number]>> = {
+  active: 'isActive',
+  enabled: 'isActive',
+  startdate: 'startAt',
+  enddate: 'endAt',
+  tz: 'timezone',
+  concurrency: 'maxInstances',
+}
+const LEAST_FOR_A_SLIP = 5
+const MOST_TOLD = 10
+const MOST_SHOWN = 80
+
+/**
+ * Fields of a document that are none of a schedule, so its owner's own, but look as if one was meant that isn't there: written in
+ * another way (`is_active`), with one letter wrong, or by another scheduler's name.
+ */
+export function nearMisses(doc: object): string[] {
+  const told: string[] = []
+  for (const key of Object.keys(doc)) {
+    if (told.length === MOST_TOLD) break
+    const meant = meantBy(key)
+    if (meant !== undefined && (doc as Record<string, unknown>)[meant] == null)
+      told.push(`${key.slice(0, MOST_SHOWN)}: no field of a schedule, it does nothing; was ${meant} meant?`)
+  }
+  return told
+}
+
+function meantBy(key: string): string | undefined {
+  if ((SCHEDULE_FIELDS as readonly string[]).includes(key) || key.length > MOST_SHOWN) return undefined
+  const plain = key.replaceAll(/[^a-z]/gi, '').toLowerCase()
+  return Object.hasOwn(OTHER_NAMES, plain)
+    ? OTHER_NAMES[plain]
+    : SCHEDULE_FIELDS.find((field) => isLike(plain, field.toLowerCase()))
+}
+
+/** The same but for one letter that is wrong, missing, too many, or changed places with the next. */
+function isLike(a: string, b: string): boolean {
+  if (a === b) return true
+  if (b.length < LEAST_FOR_A_SLIP || Math.abs(a.length - b.length) > 1) return false
+  let i = 0
+  while (a[i] === b[i]) i += 1
+  const [restA, restB] = [a.slice(i), b.slice(i)]
+  return (
+    restA.slice(1) === restB.slice(1) ||
+    restA.slice(1) === restB ||
+    restA === restB.slice(1) ||
+    (restA[0] === restB[1] && restA[1] === restB[0] && restA.slice(2) === restB.slice(2))
+  )
+}
