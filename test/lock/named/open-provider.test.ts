@@ -22,18 +22,32 @@ describe('durations', () => {
     ['50s', 50_000],
     ['1.5m', 90_000],
     ['-2s', -2_000],
+    // As ShedLock's own converter and Java's Duration.parse read them.
+    ['10S', 10_000],
+    ['10MS', 10],
+    ['2H', 7_200_000],
+    ['10M', 600_000],
+    ['+10s', 10_000],
+    ['+PT15M', 900_000],
+    ['PT+5S', 5_000],
+    ['-PT-5S', 5_000],
+    ['PT1,5S', 1_500],
     [250, 250],
     [0, 0],
   ])('%j are %d ms', (given, ms) => {
     expect(lockDurationMs(given)).toBe(ms)
   })
 
-  test.each(['50', 'P', 'PT', 'P1M', 'P1Y', 'soon', '', '5 fortnights', Number.NaN, null, undefined, {}])(
-    '%j is refused',
-    (given) => {
-      expect(() => lockDurationMs(given)).toThrow(InvalidLockDuration)
-    },
-  )
+  test.each([
+    ...['50', '+50', 'P', 'PT', '+', '-', 'P1M', 'P1Y', '10us', '10ns', '10xx', '10 s', '++10s', '+-10s', 'soon', ''],
+    ...['5 fortnights', Number.NaN, Number.POSITIVE_INFINITY, 10n, null, undefined, {}],
+  ])('%p is refused', (given) => {
+    expect(() => lockDurationMs(given)).toThrow(InvalidLockDuration)
+  })
+
+  test('a text without a unit is told to add one', () => {
+    expect(() => lockDurationMs('+50')).toThrow("got \"+50\"; add the unit ('+50ms' or '+50s')")
+  })
 })
 
 describe('which provider', () => {
