@@ -81,9 +81,12 @@ export function errorOf(request: Request, answer: HttpAnswer): Error {
   return made(KubernetesError)
 }
 
+/** Whatever a server, or a page in between, says: after a day it is asked again. */
+const DAY_MS = 86_400_000
+
 /** The cluster can't be asked now: its documents wait, without using attempts. */
 export function unavailable(request: Request, why: string, retryAfterMs?: number, cause?: unknown): Unavailable {
-  const options = !retryAfterMs ? { cause } : { cause, retryAfter: `${retryAfterMs}ms` as const }
+  const options = !retryAfterMs ? { cause } : { cause, retryAfter: `${Math.min(retryAfterMs, DAY_MS)}ms` as const }
   return new Unavailable(`cluster ${request.cluster} could not be asked to ${what(request)}: ${why}`, options)
 }
 

@@ -17,8 +17,11 @@ export const systemClock: Clock = {
 /** Monotonic milliseconds that mean the same in all threads of this process (each has a `performance.now()` of its own). */
 export const processMs = (): number => Number(process.hrtime.bigint()) / 1_000_000
 
+/** Node's timers end at once when they are asked for more. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
 /**
- * Resolves after `ms`, or as soon as `signal` aborts (then too it resolves: the caller looks at the signal).
+ * Resolves after `ms` (or 24.8 days, where that comes first), or as soon as `signal` aborts (then too it resolves: the caller looks at the signal).
  * The timer doesn't keep the process alive when `unref` is set.
  */
 export function sleep(ms: number, options: { signal?: AbortSignal; unref?: boolean } = {}): Promise<void> {
@@ -29,7 +32,7 @@ export function sleep(ms: number, options: { signal?: AbortSignal; unref?: boole
       options.signal?.removeEventListener('abort', done)
       resolve()
     }
-    const timer = setTimeout(done, ms)
+    const timer = setTimeout(done, Math.min(ms, LONGEST_TIMER_MS))
     if (options.unref) timer.unref()
     options.signal?.addEventListener('abort', done, { once: true })
   })

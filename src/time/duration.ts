@@ -3,24 +3,39 @@ export type Duration = `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 
-/** Thrown for a duration that can't be read; says what was expected and what came. */
+/** Longer ones reach dates that mean something else (9999-12-31 parks), or that nobody can reckon with. */
+const LONGEST = { days: 36_500, years: 100 } as const
+const LONGEST_MS = LONGEST.days * UNIT_MS.d
+
+/** Thrown for a duration that can't be read or is too long; says what was expected and what came. */
 export class InvalidDuration extends Error {
   override readonly name = 'InvalidDuration'
-  constructor(readonly value: unknown) {
-    super(
-      `expected a duration such as '500ms', '30s', '5m', '1h' or '2d', got ${JSON.stringify(value) ?? String(value)}`,
-    )
+  constructor(
+    readonly value: unknown,
+    expected = "such as '500ms', '30s', '5m', '1h' or '2d'",
+  ) {
+    super(`expected a duration ${expected}, got ${shown(value)}`)
+  }
+}
+
+function shown(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? String(value)
+  } catch {
+    return `a ${typeof value}` // a bigint, an object that contains itself
   }
 }
 
 /**
  * A duration in milliseconds: `'1.5s'` -> 1500, `'5m'` -> 300000.
- * @throws InvalidDuration when there is no unit, it is unknown, or the number is negative or not finite
+ * @throws InvalidDuration when there is no unit, it is unknown, the number is negative, or it is more than 100 years
  */
 export function durationMs(value: Duration | string): number {
   const match = typeof value === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(value.trim()) : null
   if (!match) throw new InvalidDuration(value)
-  return Math.round(Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS])
+  const ms = Math.round(Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS])
+  if (ms > LONGEST_MS) throw new InvalidDuration(value, `of at most ${LONGEST.days}d (${LONGEST.years} years)`)
+  return ms
 }
 
 /** Milliseconds for people: 80 -> '80 ms', 1500 -> '1.5 s', 90000 -> '1 min 30 s', 7200000 -> '2 h'. */
