@@ -7,6 +7,17 @@ export function deepCopy<T>(value: T): T {
   if (value instanceof Date) return new Date(value.getTime()) as T
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
   const copy: Record<string, unknown> = {}
-  for (const key in value) copy[key] = deepCopy(value[key])
+  for (const key in value) setOwn(copy, key, deepCopy(value[key]))
   return copy as T
+}
+
+/** Sets fields of a document in place; a field's name may be anything that a field in BSON may be called. */
+export function assignOwn(target: Record<string, unknown>, fields: Readonly<Record<string, unknown>>): void {
+  for (const key of Object.keys(fields)) setOwn(target, key, fields[key])
+}
+
+/** Assigned like any other, a field `__proto__` would become the object's prototype. */
+function setOwn(target: Record<string, unknown>, key: string, value: unknown): void {
+  if (key !== '__proto__') target[key] = value
+  else Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true })
 }

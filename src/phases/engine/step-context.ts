@@ -3,6 +3,7 @@ import { type Logger, withFields } from '../logger.js'
 import type { Outcome, OwnFields, WithSet } from '../outcome.js'
 import type { Progress, Step } from '../step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../threads/index.js'
+import { deepCopy } from './deep-copy.js'
 import type { StepRun } from './step-run.js'
 
 type AnyDoc = Record<string, unknown>
@@ -13,13 +14,14 @@ export const MADE_BY = Symbol('phaselock:made-by')
 /** What a handler sees of its run. Its getters read the run, so that nothing is made that a handler doesn't use. */
 export class StepContext implements Step<string, AnyDoc>, RunsThreads {
   readonly #run: StepRun
+  #progress: Progress | undefined
 
   constructor(run: StepRun) {
     this.#run = run
   }
 
   get name(): string | undefined {
-    const { step } = this.progress
+    const { step } = this.#run.progress
     return typeof step === 'string' ? step : undefined
   }
   get fence(): number {
@@ -29,13 +31,15 @@ export class StepContext implements Step<string, AnyDoc>, RunsThreads {
     return this.#run.signal
   }
   get attempt(): number {
-    return 1 + (this.progress.attempts ?? 0)
+    return 1 + (this.#run.progress.attempts ?? 0)
   }
   get waitedMs(): number {
     return this.#run.waitedMs
   }
+  /** A copy, as the document is: what a handler does to it must not reach the engine. */
   get progress(): Progress {
-    return this.#run.progress
+    this.#progress ??= deepCopy(this.#run.progress)
+    return this.#progress
   }
   get log(): Logger {
     const { lifecycle, held } = this.#run

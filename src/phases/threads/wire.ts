@@ -37,8 +37,7 @@ export class Wire {
     }
     if (Array.isArray(value)) return value.map((one) => this.plain(one))
     if (Object.getPrototypeOf(value) !== Object.prototype) return value
-    const fields: Fields = {}
-    for (const [name, inner] of Object.entries(value)) fields[name] = this.plain(inner)
-    return fields
+    // Not assigned: a field `__proto__` would become the object's prototype.
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, this.plain(inner)]))
   }
 }
