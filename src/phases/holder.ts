@@ -1,6 +1,7 @@
 import type { Collection, Document } from 'mongodb'
 import { ID_INDEX, parseToken, SAFE_PROTOCOL } from '../lock/index.js'
 import type { Step } from './step.js'
+import { requireStorable } from './storable.js'
 
 /** A step found that it no longer has its document: nothing it does may count any more. Its outcome would be refused too. */
 export class NoLongerHeld extends Error {
@@ -48,6 +49,7 @@ export class Holder {
    * Inserts a document elsewhere if this step still holds its own: one command, judged by the server when it runs. A write
    * that was sent late, or delayed on its way, inserts nothing. Repeated, it changes nothing.
    * @param into.db another database of the same server
+   * @throws InvalidOutcome for values that can't be stored as they are
    * @param whenExists what becomes of a document with the same `_id`: as it is unless an update says more
    */
   async insert(
@@ -55,6 +57,7 @@ export class Holder {
     into: { collection: string; db?: string },
     whenExists: 'keepExisting' | Document[] = 'keepExisting',
   ): Promise<void> {
+    requireStorable(document, 'insert')
     const target = into.db === undefined ? into.collection : { db: into.db, coll: into.collection }
     const insertion = [
       { $match: this.filter },
@@ -66,9 +69,10 @@ export class Holder {
 
   /**
    * Sets fields of the held document in the middle of a step.
-   * @throws NoLongerHeld when nothing was set
+   * @throws NoLongerHeld when nothing was set, InvalidOutcome as `insert` does
    */
   async set(fields: Document): Promise<void> {
+    requireStorable(fields)
     const { matchedCount } = await this.collection.updateOne(this.filter, { $set: fields }, { hint: ID_INDEX })
     if (matchedCount === 0) throw this.lost()
   }

@@ -65,13 +65,13 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
 
   /**
    * Inserts a document in an entry phase; returns its `_id`.
-   * @throws InvalidDocument for an unknown phase; nothing is inserted then
+   * @throws InvalidDocument for an unknown phase, or a value that can't be stored as it is; nothing is inserted then
    */
   insert(doc: NewDocument<Doc, EntryOf<G>>, options?: OwnerOptions): Promise<IdOf<Doc>> {
     return this.owner().insert(doc, options)
   }
 
-  /** @throws InvalidDocument for an unknown phase; nothing is inserted then */
+  /** @throws InvalidDocument as `insert` does; nothing is inserted then, of none of them */
   insertMany(docs: readonly NewDocument<Doc, EntryOf<G>>[], options?: OwnerOptions): Promise<IdOf<Doc>[]> {
     return this.owner().insertMany(docs, options)
   }

@@ -2,6 +2,7 @@ import { type ClientSession, type Collection, type Db, type Document, type Filte
 import { protocolCollection } from '../../database/index.js'
 import { historyWith, isNotHeld, PARKED_AT, readLockTimeouts, TASK_LOCK_INIT_TIME, termsOf } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
+import { whyNotStorable } from '../storable.js'
 import { InvalidDocument } from './invalid-document.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
@@ -41,14 +42,14 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
 
   /**
    * Inserts a document; without a `phase` it starts in the first entry phase. Returns its `_id`.
-   * @throws InvalidDocument for an unknown phase; nothing is inserted then
+   * @throws InvalidDocument for an unknown phase, or a value that can't be stored as it is; nothing is inserted then
    */
   async insert(doc: NewDocument<Doc, Entry>, options: OwnerOptions = {}): Promise<IdOf<Doc>> {
     const [id] = await this.insertMany([doc], options)
     return id as IdOf<Doc>
   }
 
-  /** @throws InvalidDocument for an unknown phase; nothing is inserted then */
+  /** @throws InvalidDocument as `insert` does; nothing is inserted then, of none of them */
   async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
     const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
     for (const doc of complete) this.check(doc)
@@ -146,8 +147,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   private check(doc: Document): void {
+    const { name, phases } = this.model
     const phase = doc['phase']
-    if (!this.model.phases.has(phase)) throw new InvalidDocument(this.model.name, phase, [...this.model.phases.keys()])
+    if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
+    const problem = whyNotStorable(doc)
+    if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
   }
 }
 
