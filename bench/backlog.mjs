@@ -1,4 +1,4 @@
-import { MongoClient } from 'mongodb'
+import { protocolClient } from '../dist/database/index.js'
 import { Replica } from '../dist/index.js'
 import { CommandLog, examined } from './command-log.mjs'
 import { LIFECYCLES } from './lifecycles.mjs'
@@ -22,10 +22,7 @@ const HOUR_MS = 3_600_000
  * costs that finds nothing due.
  */
 export async function run(server, { quick, progress }) {
-  const client = await new MongoClient(server.uri, {
-    monitorCommands: true,
-    writeConcern: { w: 'majority', journal: true },
-  }).connect()
+  const client = await protocolClient(server.uri, { monitorCommands: true }).connect()
   try {
     const bySize = {}
     for (const size of quick ? SIZES.quick : SIZES.full) {

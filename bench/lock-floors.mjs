@@ -4,9 +4,9 @@
  */
 import { Redis } from 'ioredis'
 import pg from 'pg'
+import { durableOn } from '../dist/database/index.js'
 
 const LEASE_MS = 60_000
-const DURABLE = { writeConcern: { w: 'majority', journal: true } }
 const RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
 /** By kind of provider: `(name) => Promise`, which acquires and releases once; `close()`. */
@@ -15,7 +15,7 @@ export async function lockFloors({ db, postgres, redis }) {
   const client = new Redis(redis)
   client.defineCommand('release', { numberOfKeys: 1, lua: RELEASE })
   return {
-    mongodb: mongodb(db.collection('locks', DURABLE)),
+    mongodb: mongodb(db.collection('locks', { writeConcern: durableOn(db.client) })),
     postgres: await postgresFloor(pool),
     redis: redisFloor(client),
     memory: memory(new Map()),

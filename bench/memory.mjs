@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MongoClient } from 'mongodb'
+import { protocolClient } from '../dist/database/index.js'
 import { ensureLockIndexes } from '../dist/lock/index.js'
 import { mixed, mixedDocuments } from './mixed.mjs'
 import { monotonicMs } from './probes.mjs'
@@ -66,7 +66,7 @@ async function withLoad(server, nodeOptions, measure) {
   replica.on((message) => {
     if (message.done !== undefined) done = message.done
   })
-  const client = await new MongoClient(server.uri, { writeConcern: { w: 'majority', journal: true } }).connect()
+  const client = await protocolClient(server.uri, {}).connect()
   const owner = mixed.handle({ Creating: async (_doc, step) => step.moveTo('Gone') }).attach(client.db(db.databaseName))
   const loaded = async (work) => {
     let inserted = 0

@@ -1,6 +1,6 @@
 /** A program, forked by owner.mjs: an owner of documents beside the replicas. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MongoClient } from 'mongodb'
+import { protocolClient } from '../dist/database/index.js'
 import { monotonicMs, PROBES, PROBES_LOCK_TIMEOUT_MS, probes, TIMED } from './probes.mjs'
 
 const BATCH_EVERY_MS = 50
@@ -19,7 +19,7 @@ const acknowledged = new Map()
 const onTheirWay = new Map()
 
 async function connect({ uri, database }) {
-  client = new MongoClient(uri, { monitorCommands: true, writeConcern: { w: 'majority', journal: true } })
+  client = protocolClient(uri, { monitorCommands: true })
   client.on('commandStarted', ({ commandName, command, requestId }) => {
     const tag = commandName === 'insert' && command.insert === PROBES ? command.documents?.[0]?.tag : undefined
     if (tag !== undefined) onTheirWay.set(requestId, tag)

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MongoClient } from 'mongodb'
+import { protocolClient } from '../dist/database/index.js'
 import { Replica } from '../dist/index.js'
 import { noticeEdits } from '../dist/schedules/edit-watch.js'
 import { Schedules } from '../dist/schedules/index.js'
@@ -25,10 +25,7 @@ const AT_ONCE = { quick: 500, full: 3_000 }
  */
 export async function run(server, { quick, progress }) {
   const size = quick ? 'quick' : 'full'
-  const client = await new MongoClient(server.uri, {
-    monitorCommands: true,
-    writeConcern: { w: 'majority', journal: true },
-  }).connect()
+  const client = await protocolClient(server.uri, { monitorCommands: true }).connect()
   const db = client.db(server.database().databaseName)
   const started = new Map()
   const task = (_args, { schedule, scheduledFor }) => void started.set(schedule, Date.now() - scheduledFor.getTime())

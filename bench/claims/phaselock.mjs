@@ -3,7 +3,7 @@ import { lifecycleOf, Replica } from '../../dist/index.js'
 import { COLLECTION, documentsOf } from './mongo-documents.mjs'
 
 /** Documents of a lifecycle, claimed and recorded in groups under tokens. */
-export const about = 'one findOneAndUpdate or a batch under a token, MongoDB { w: majority, j: true }'
+export const about = 'one findOneAndUpdate or a batch under a token, MongoDB { w: 1, j: true } (a server alone)'
 
 export const { prepare, remaining, doneBy, drop } = documentsOf('mongo')
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
-import { MongoClient } from 'mongodb'
+import { protocolClient } from '../../dist/database/index.js'
 import { lanes } from './lanes.mjs'
 import { COLLECTION, documentsOf } from './mongo-documents.mjs'
 import { sharedPage } from './page.mjs'
@@ -11,7 +11,6 @@ export const about =
 export const { prepare, remaining, doneBy, drop } = documentsOf('mongo')
 
 const RELEASE = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`
-const DURABLE = { writeConcern: { w: 'majority', journal: true } }
 /** Candidates that one read of the database brings. */
 const PAGE = 500
 
@@ -20,7 +19,7 @@ export async function work({ servers, space, name, lanes: count, leaseMs }, work
   const redis = new Redis({ ...servers.redis, maxRetriesPerRequest: 1 })
   redis.on('error', () => undefined)
   redis.defineCommand('releaseLock', { numberOfKeys: 1, lua: RELEASE })
-  const client = await new MongoClient(servers.mongo).connect()
+  const client = await protocolClient(servers.mongo, {}).connect()
   const things = client.db(space).collection(COLLECTION)
   const next = sharedPage(() =>
     things
@@ -39,7 +38,7 @@ export async function work({ servers, space, name, lanes: count, leaseMs }, work
       const current = await things.findOne({ _id: thing._id, phase: 'Queued' }, { projection: { _id: 1 } })
       if (!current) return 0
       await workOn(thing.number)
-      await things.updateOne({ _id: thing._id }, { $set: { phase: 'Done', doneBy: name } }, DURABLE)
+      await things.updateOne({ _id: thing._id }, { $set: { phase: 'Done', doneBy: name } })
       return 1
     } finally {
       await redis.releaseLock(key, token)

@@ -89,7 +89,7 @@ const DURABILITY = {
     bullmq: 'append-only file, flushed once a second; bestFsyncAlways: before each reply',
     'graphile-worker': 'fsync, synchronous_commit on',
     'pg-boss': 'fsync, synchronous_commit on',
-    phaselock: '{ w: majority, j: true }',
+    phaselock: '{ w: 1, j: true } (a server alone)',
   },
 }
 

@@ -33,15 +33,18 @@ export class NoAnswer extends MongoNetworkTimeoutError {
  * written to a connection in the moment in which the other side closes it waits for its socket to drain for ever (driver
  * 7.9: `writeCommand`). One such command in some restarts of a server under load, and a replica would never tick again, or hold
  * and renew a document for ever.
+ * @param before what a command has to wait for, within its time; undefined: nothing
  * @returns the same object
  */
 export function alwaysAnswering<T extends Document>(
   collection: Collection<T>,
   socketTimeoutMS?: number,
+  before: () => Promise<unknown> | undefined = () => undefined,
 ): Collection<T> {
   const withinMs = (socketTimeoutMS || LONGEST_MS) + SLACK_MS
   for (const name of COMMANDS) {
-    const send = collection[name].bind(collection) as (...args: unknown[]) => Promise<unknown>
+    const command = collection[name].bind(collection) as (...args: unknown[]) => Promise<unknown>
+    const send = (...args: unknown[]) => before()?.then(() => command(...args)) ?? command(...args)
     Object.assign(collection, { [name]: (...args: unknown[]) => answered(send(...args), withinMs) })
   }
   for (const name of ['find', 'aggregate'] as const) {

@@ -10,6 +10,7 @@ export {
   doorbellClient,
   renewalClient,
 } from './connect.js'
+export { durableOn } from './durable.js'
 export { type Attempt, DataDirUnusable, KeeperStuck, type LocalSource } from './engine/index.js'
 export { NoDatabase } from './no-database.js'
 export { protocolClient } from './protocol-client.js'

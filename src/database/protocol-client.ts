@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module'
-import { MongoClient, type MongoClientOptions, MongoNetworkError } from 'mongodb'
+import { type Db, type DbOptions, MongoClient, type MongoClientOptions, MongoNetworkError } from 'mongodb'
+import { durableOn } from './durable.js'
 
 type Socket = { readonly closed: boolean; once(event: 'close', listener: () => void): unknown }
 /** What is needed of the driver's own class of connections. */
@@ -20,7 +21,14 @@ const connectionType = endingConnection()
  * Autoencrypting clients keep the driver's own connections.
  */
 export function protocolClient(uri: string, options: MongoClientOptions): MongoClient {
-  return new MongoClient(uri, { ...options, ...(connectionType && { connectionType }) })
+  return new ProtocolClient(uri, { ...options, ...(connectionType && { connectionType }) })
+}
+
+/** What is written through its databases, once it is connected, lasts: see durable.ts. */
+class ProtocolClient extends MongoClient {
+  override db(name?: string, options?: DbOptions): Db {
+    return super.db(name, { writeConcern: durableOn(this), ...options })
+  }
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { Collection, Db, Document, MongoClientOptions } from 'mongodb'
 import { alwaysAnswering } from './answer.js'
+import { durableOn, firstContact } from './durable.js'
 
 /** The lock timeout that a client is prepared for unless it is told another. */
 export const DEFAULT_LOCK_TIMEOUT_MS = 30_000
@@ -9,14 +10,12 @@ const HEARTBEAT_MS = 2_000
 /** The driver accepts no shorter one. */
 const LEAST_HEARTBEAT_MS = 500
 
-const DURABLE = { w: 'majority', journal: true } as const
-
 /**
  * The settings of a client that claims and records (lock protocol, point 11): every wait of the driver ends within a third of
  * `lockTimeoutMs`, so that a replica learns of a dead server while it still has its leases. 30 s -> 10 s, 3 s -> 1 s.
  * A network that swallows everything shows by its heartbeats, not by slow commands: after 4 s at most the connections of before
  * are given up, and 2 s after it has come back there are new ones.
- * Writes are durable on a majority, reads come from the primary. The driver resends a write only where the server can tell a
+ * Writes are durable on a majority until the server is known (see durable.ts), reads come from the primary. The driver resends a write only where the server can tell a
  * resend from a second write.
  * A tailable awaitData cursor (see LISTENING), or a command that may take longer than a third of the lock timeout, needs a client of
  * its own.
@@ -32,7 +31,7 @@ export function protocolClientOptions(lockTimeoutMs: number): MongoClientOptions
     waitQueueTimeoutMS: limit,
     retryWrites: true,
     retryReads: true,
-    writeConcern: DURABLE,
+    writeConcern: { w: 'majority', journal: true },
     readPreference: 'primary',
   }
 }
@@ -56,17 +55,19 @@ export function awaitMsOf(db: Db): number {
 }
 
 /**
- * A collection for claims and outcomes: `{ w: 'majority', j: true }` and the primary, whatever the URI or the client say. The read
- * concern is the server's own; who reads back after an unknown outcome passes `majority` with the command.
+ * A collection for claims and outcomes: writes that last (see durable.ts) and the primary, whatever the URI or the client say. The
+ * read concern is the server's own; who reads back after an unknown outcome passes `majority` with the command.
  * Text that is not UTF-8 (from another writer) is read with replacement characters instead of failing the whole batch.
  * Each of its commands (and `toArray`) ends, with NoAnswer at the latest when the client's socket timeout has long passed.
  */
 export function protocolCollection<T extends Document>(db: Db, name: string): Collection<T> {
   const options = {
-    writeConcern: DURABLE,
     readPreference: 'primary',
     readConcern: { level: 'local' },
     enableUtf8Validation: false,
   } as const
-  return alwaysAnswering(db.collection<T>(name, options), db.client?.options?.socketTimeoutMS)
+  const collection = db.collection<T>(name, options)
+  // The driver asks its collection with each command, and only then the server is known.
+  Object.defineProperty(collection, 'writeConcern', { get: () => durableOn(db.client) })
+  return alwaysAnswering(collection, db.client?.options?.socketTimeoutMS, () => firstContact(db.client))
 }

@@ -9,7 +9,8 @@ import {
   renewalClient,
 } from '../../src/database/index.js'
 import { withoutProtocolOptions } from '../../src/database/uri.js'
-import { useDatabase } from '../support/database.js'
+import { durableThere, useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
 
 /** Everything in a URI that the lock protocol has to overrule. */
 const HOSTILE =
@@ -101,12 +102,60 @@ describe('protocolCollection', () => {
       'update',
       'delete',
     ])
-    for (const { command } of writes) expect(command['writeConcern']).toEqual({ w: 'majority', j: true })
+    const durable = await durableThere(test.db)
+    for (const { command } of writes) expect(command['writeConcern']).toEqual(durable)
     const reads = commands.filter(({ commandName }) => commandName === 'find').map(({ command }) => command)
     expect(reads.map((command) => command['readConcern'])).toEqual([{ level: 'local' }, { level: 'majority' }])
     expect(collection.readPreference?.mode).toBe('primary')
     for (const command of reads) expect(command['$readPreference']?.mode ?? 'primary').not.toMatch(/secondary/)
   })
+})
+
+describe('what writes must have survived', () => {
+  const ALONE = { w: 1, j: true }
+  const MAJORITY = { w: 'majority', j: true }
+  const SET = { setName: 'rs0', hosts: ['127.0.0.1:1'], secondary: false, setVersion: 1 }
+
+  it.each([
+    ['a server that stands alone', {}, ALONE],
+    ['a member of a replica set', SET, MAJORITY],
+    ['a mongos', { msg: 'isdbgrid' }, MAJORITY],
+  ])('%s: by its hello, before a client has connected, and over our own clients', async (_, hello, expected) => {
+    const proxy = await TcpProxy.start(test.uri)
+    proxy.answerHello({ ...(await plainHello()), ...hello })
+    opened.push({ close: () => proxy.stop() })
+    const theirs = new Client(proxy.uri, { writeConcern: { w: 1, journal: false } })
+    opened.push(theirs)
+    await protocolCollection<{ _id: number }>(theirs.db(test.db.databaseName), 'c').insertMany([{ _id: 1 }])
+    const connection = await connectDatabase({ uri: proxy.uri })
+    opened.push(connection)
+    await connection.db.collection<{ _id: number }>('c').insertOne({ _id: 2 })
+    await (await renewalClient(connection)).db('other').collection<{ _id: number }>('c').deleteOne({ _id: 2 })
+    const writes = proxy.seen.filter(({ name }) => ['insert', 'delete'].includes(name))
+    expect(writes.map(({ body }) => body['writeConcern'])).toEqual([expected, expected, expected])
+  })
+
+  it('is still known while the server is away', async () => {
+    const proxy = await TcpProxy.start(test.uri)
+    opened.push({ close: () => proxy.stop() })
+    proxy.answerHello(await plainHello())
+    const { client, db } = await connectDatabase({ uri: proxy.uri, lockTimeoutMs: 3_000 })
+    opened.push(client)
+    const collection = protocolCollection<{ _id: number }>(db, 'c')
+    const away = new Promise((resolve) => client.once('serverDescriptionChanged', resolve))
+    proxy.refuse()
+    await away
+    const writing = collection.insertMany([{ _id: 1 }])
+    proxy.pass()
+    await writing
+    expect(proxy.seen.find(({ name }) => name === 'insert')!.body['writeConcern']).toEqual(ALONE)
+  })
+
+  /** What a server that stands alone says, whatever the run's server is. */
+  async function plainHello() {
+    const { setName, msg, hosts, primary, me, topologyVersion, ...plain } = await test.db.admin().command({ hello: 1 })
+    return { ...plain, isWritablePrimary: true }
+  }
 })
 
 describe('renewalClient', () => {

@@ -6,7 +6,7 @@ import { type CommandStartedEvent, MongoClient } from 'mongodb'
 import { type Connection, createConnection, Schema } from 'mongoose'
 import { lifecycleOf } from '../../src/index.js'
 import { InvalidModuleOptions, PhaselockModule, type PhaselockModuleOptions } from '../../src/nest/index.js'
-import { eventually, useDatabase } from '../support/database.js'
+import { durableThere, eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { Accounts, keepingLogger, MailboxModule } from './sample.js'
 
@@ -77,7 +77,8 @@ describe("a Mongoose connection with careless settings, passed in by forRootAsyn
     expect(theirs).not.toContain('findAndModify')
     const writes = proxy.seen.filter(isWrite).filter(({ name }) => name !== 'insert')
     expect(writes.length).toBeGreaterThan(1)
-    for (const { body } of writes) expect(body['writeConcern']).toEqual({ w: 'majority', j: true })
+    const durable = await durableThere(database.db)
+    for (const { body } of writes) expect(body['writeConcern']).toEqual(durable)
   })
 
   test("an owner's call goes over the app's own client", async () => {
@@ -130,8 +131,9 @@ test('a client whose waits all end within a third of lockTimeout is used itself'
     await eventually(async () => (await context.get(Accounts).mailboxes.find('ann'))?.phase === 'Created')
     await context.close()
     expect(theirs).toEqual(expect.arrayContaining(['aggregate', 'findAndModify', 'update']))
+    const durable = await durableThere(database.db)
     for (const { body } of proxy.seen.filter(isWrite).filter((one) => one.body['insert'] !== 'phaselock.doorbell')) {
-      expect(body['writeConcern']).toEqual({ w: 'majority', j: true })
+      expect(body['writeConcern']).toEqual(durable)
     }
   } finally {
     await client.close()

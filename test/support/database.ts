@@ -22,6 +22,12 @@ export function testServerUri(): string {
   return uri
 }
 
+/** The write concern in which the run's server keeps what it acknowledges: a replica set's is not that of a server alone. */
+export async function durableThere(db: Db): Promise<{ w: 1 | 'majority'; j: true }> {
+  const { setName, msg } = await db.admin().command({ hello: 1 })
+  return { w: setName || msg === 'isdbgrid' ? 'majority' : 1, j: true }
+}
+
 /** The same server's connection string with another database; credentials stay those of the database that they belonged to. */
 export function withDatabase(uri: string, name: string): string {
   const [, server = uri, path = '', query = ''] = /^([^/]+\/\/[^/?]+)(?:\/([^?]*))?(?:\?(.*))?$/.exec(uri) ?? []

@@ -36,6 +36,7 @@ const BROKEN = new Set(['', 'hello', 'ismaster', 'isMaster'])
  * - `refuse()`: connections are closed, new ones at once: what a dead server looks like.
  * - `slow(ms)`: everything takes that much longer, each way.
  * - `answerAll(reply)`: each command that it has a reply for gets it and never reaches the server, until `pass()`.
+ * - `answerHello(reply)`: heartbeats and handshakes are answered so, for good: what another kind of server says of itself.
  * - `cutBefore(matching, nth)`: the nth matching command never reaches the server; the connection is cut instead.
  * - `cutAfter(matching, nth)`: it is executed, and the connection is cut instead of bringing the reply.
  * - `hold(matching, nth)`: it waits in the proxy until it is released.
@@ -50,6 +51,7 @@ export class TcpProxy {
   private delayMs = 0
   private clockAheadMs = 0
   private replies: Replies = () => undefined
+  private hello: Document | undefined
   private faults: Fault[] = []
   private readonly connections = new Set<Connection>()
 
@@ -99,6 +101,10 @@ export class TcpProxy {
 
   answerAll(reply: Replies): void {
     this.replies = reply
+  }
+
+  answerHello(reply: Document): void {
+    this.hello = reply
   }
 
   refuse(): void {
@@ -165,7 +171,7 @@ export class TcpProxy {
   }
 
   private faultOf(command: WireMessage): Fault | undefined {
-    if (BROKEN.has(command.name)) return undefined
+    if (BROKEN.has(command.name)) return this.helloTo(command)
     const asked = { name: command.name, body: command.body() }
     this.seen.push(asked)
     const hit = this.faults.filter(({ matching }) =>
@@ -176,6 +182,12 @@ export class TcpProxy {
     this.faults = this.faults.filter((fault) => fault.left > 0)
     const reply = struck ? undefined : this.replies(asked)
     return reply ? { matching: asked.name, left: 0, apply: (connection, one) => connection.answer(one, reply) } : struck
+  }
+
+  private helloTo({ name }: WireMessage): Fault | undefined {
+    const reply = this.hello
+    if (!reply) return undefined
+    return { matching: name, left: 0, apply: (connection, one) => connection.answer(one, reply) }
   }
 }
 

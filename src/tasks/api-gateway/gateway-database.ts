@@ -1,4 +1,5 @@
 import { type Db, type Document, MongoServerError } from 'mongodb'
+import { durableOn } from '../../database/index.js'
 import { idKey } from '../../lock/index.js'
 import { type Handler, Holder } from '../../phases/index.js'
 import { databaseNameFor, idText } from '../names.js'
@@ -70,7 +71,7 @@ class OwnDatabase {
     private readonly doc: Readonly<GatewayDatabase>,
   ) {
     this.name = databaseNameFor(doc.gatewayId)
-    this.target = home.client.db(this.name, { writeConcern: { w: 'majority', journal: true } })
+    this.target = home.client.db(this.name, { writeConcern: durableOn(home.client) })
   }
 
   marker(): Document {
