@@ -1,6 +1,7 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
 import { onClaimIndex } from './claim-index.js'
 import { TASK_LOCK_INIT_TIME } from './constants.js'
+import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
 import { readLockTimeouts } from './lock-timeout.js'
 
 /** Where the leases of one lifecycle are. */
@@ -9,6 +10,7 @@ export interface LeasedDocuments {
   readonly collection: Collection<Document>
   /** The phases in which documents are claimed. */
   readonly phases: readonly string[]
+  readonly terms: LeaseMarking
 }
 
 /** A lease that begins while the command is on its way is a little younger than the time that the command knows. */
@@ -30,16 +32,17 @@ export function heldBy(replica: string, phases: readonly string[], now: Date, lo
 
 /**
  * Ends the leases of a process that has ended, as if its lockTimeout had passed: the documents are due at once, and all else of
- * them stays. Their next claims count as after a crash. Each write is conditional on a token of that very process.
+ * them stays. Their next claims count as after a crash. Each write is conditional on a token of that very
+ * process, and on its lease being where it was: a writer of the old kind that took over leaves the token there.
  *
  * Only for a process that is known to have ended: one that goes on would find its documents taken over.
  * @returns how many
  */
 export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: string): Promise<number> {
-  const { lifecycle, collection, phases } = leased
+  const { lifecycle, collection, phases, terms } = leased
   const inForce = (await readLockTimeouts(db, [lifecycle])).get(lifecycle)
   if (!inForce || phases.length === 0) return 0
-  const held = heldBy(replica, phases, inForce.now, inForce.dueMs)
+  const held = { ...heldBy(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
   const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME } }
   const { modifiedCount } = await onClaimIndex((hint) => collection.updateMany(held, due, { hint }))
   return modifiedCount

@@ -20,7 +20,7 @@ export { type HistoryEntry, historyWith, type RecordedOutcome } from './history.
 export { idKey } from './id-key.js'
 export { ensureLockIndexes } from './indexes.js'
 export { Lease } from './lease.js'
-export { isNotHeld } from './legacy-writers.js'
+export { isLeaseUnmoved, isNotHeld, type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
 export {
   brokenLockTimeout,
   changeLockTimeout,

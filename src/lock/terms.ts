@@ -71,7 +71,7 @@ export const countAt = (path: string): Document => ({
 })
 
 /** The path of a field in the lifecycle's progress, as an expression: `$progress.since`. */
-export const inProgress = (terms: Terms, field: string): string => `$${terms.progress}.${field}`
+export const inProgress = (terms: Pick<Terms, 'progress'>, field: string): string => `$${terms.progress}.${field}`
 
 /**
  * Due: `lockedAt < now - lockTimeout`, by the server's clock. True too for a `lockedAt` that is missing, null or of any

@@ -1,6 +1,7 @@
 import type { Collection } from 'mongodb'
 import { ID_INDEX } from './constants.js'
 import type { Lease } from './lease.js'
+import { leaseUnmoved } from './legacy-writers.js'
 import { countAt, inProgress, type Terms } from './terms.js'
 
 /**
@@ -13,7 +14,7 @@ export async function uncountClaims(collection: Collection, terms: Terms, leases
   const claims = { $max: [0, { $subtract: [countAt(inProgress(terms, 'claims')), 1] }] }
   const operations = leases.map((lease) => ({
     updateOne: {
-      filter: { _id: lease.id as never, ...terms.protocol.heldBy(lease.token) },
+      filter: { _id: lease.id as never, ...terms.protocol.heldBy(lease.token), ...leaseUnmoved(terms) },
       update: [{ $set: { [`${terms.progress}.claims`]: claims } }],
       hint: ID_INDEX,
     },

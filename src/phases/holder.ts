@@ -3,6 +3,9 @@ import { ID_INDEX, parseToken, SAFE_PROTOCOL } from '../lock/index.js'
 import type { Step } from './step.js'
 import { requireStorable } from './storable.js'
 
+/** What a step requires of its document beside the token: that its lease is where it was. Missing: nothing. */
+export const LEASE_UNMOVED = Symbol('phaselock:lease-unmoved')
+
 /** A step found that it no longer has its document: nothing it does may count any more. Its outcome would be refused too. */
 export class NoLongerHeld extends Error {
   override readonly name = 'NoLongerHeld'
@@ -16,12 +19,14 @@ export class NoLongerHeld extends Error {
 
 /** A document as its handler got it. */
 export type HeldDocument = { readonly _id: unknown; readonly lockedBy?: string }
-export type RunningStep = Pick<Step<string, never>, 'fence' | 'signal' | 'leaseLeftMs'>
+export type RunningStep = Pick<Step<string, never>, 'fence' | 'signal' | 'leaseLeftMs'> & {
+  readonly [LEASE_UNMOVED]?: Document
+}
 
 /**
  * One step's right to its document, as the effects of the step use it. Whoever takes a document away changes or removes its
  * token, so "a token of this claim is still there" means: nobody has moved it on since. (A checkpoint changes the token, within
- * the claim.)
+ * the claim.) Only a writer of the old kind leaves the token there: beside those the lease must not have moved either.
  */
 export class Holder {
   readonly fence: number
@@ -33,7 +38,7 @@ export class Holder {
     private readonly step: RunningStep,
   ) {
     this.fence = step.fence
-    this.filter = { _id: document._id, ...heldUnder(document.lockedBy) }
+    this.filter = { _id: document._id, ...heldUnder(document.lockedBy), ...step[LEASE_UNMOVED] }
   }
 
   /**

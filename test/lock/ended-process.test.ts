@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
 import { CLAIM_INDEX, endLeasesOf, heldBy, LIFECYCLES_COLLECTION, PARKED_AT } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
-import { ago, claimed, claimer, LOCK_TIMEOUT_MS, lockedCollection, PHASE, put, serverNow } from './fixture.js'
+import { ago, claimed, claimer, LOCK_TIMEOUT_MS, lockedCollection, PHASE, put, serverNow, TERMS } from './fixture.js'
 
 const RESTING = 'Created'
 
@@ -15,7 +15,7 @@ describe('the leases of a process that has ended', () => {
     return lockedCollection(database.db)
   }
   const end = (collection: Collection, replica: string) =>
-    endLeasesOf(database.db, { lifecycle: 'thing', collection, phases: [PHASE] }, replica)
+    endLeasesOf(database.db, { lifecycle: 'thing', collection, phases: [PHASE], terms: TERMS }, replica)
 
   test('end at once: the next claim counts as after a crash, and those of others stay', async () => {
     const collection = await registered()

@@ -171,6 +171,7 @@ class Recoverer {
         lifecycle: model.name,
         collection: protocolCollection(db, model.collection),
         phases: phases.map(({ name }) => name),
+        terms: model.settings,
       }
       const count = await endLeasesOf(db, leased, replica)
       if (count === 0) continue

@@ -1,4 +1,4 @@
-import { EndWriter, type StepEnd, type Verdict } from '../../lock/index.js'
+import { EndWriter, isLeaseUnmoved, type StepEnd, type Verdict } from '../../lock/index.js'
 import type { Capacity } from './capacity.js'
 import { assignOwn } from './deep-copy.js'
 import type { Ending, Endings, Situation } from './execution.js'
@@ -136,7 +136,7 @@ export class Recording {
     const token = held.lease.token
     try {
       const document = await this.refresher.read(held.lease.id)
-      if (document?.['lockedBy'] !== token) {
+      if (document?.['lockedBy'] !== token || !isLeaseUnmoved(context.model.settings, document)) {
         held.lease.end()
         reportLoss(context, held, token, 'refused')
         this.drop(held)

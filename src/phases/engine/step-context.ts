@@ -1,4 +1,7 @@
+import type { Document } from 'mongodb'
+import { leaseUnmoved } from '../../lock/index.js'
 import type { Duration } from '../../time/index.js'
+import { LEASE_UNMOVED } from '../holder.js'
 import { type Logger, withFields } from '../logger.js'
 import type { Outcome, OwnFields, WithSet } from '../outcome.js'
 import type { Progress, Step } from '../step.js'
@@ -40,6 +43,9 @@ export class StepContext implements Step<string, AnyDoc>, RunsThreads {
   get progress(): Progress {
     this.#progress ??= deepCopy(this.#run.progress)
     return this.#progress
+  }
+  get [LEASE_UNMOVED](): Document {
+    return leaseUnmoved(this.#run.marking)
   }
   get log(): Logger {
     const { lifecycle, held } = this.#run

@@ -1,3 +1,4 @@
+import type { LeaseMarking } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import { LeaseLost, StepAborted } from '../errors.js'
 import type { Logger } from '../logger.js'
@@ -10,6 +11,7 @@ import { StepContext } from './step-context.js'
 export interface StepRunOptions {
   readonly lifecycle: string
   readonly progressField: string
+  readonly marking: LeaseMarking
   readonly clock: Clock
   readonly logger: Logger
   /** The server's time by estimate. */
@@ -53,6 +55,9 @@ export class StepRun {
   }
   get logger(): Logger {
     return this.options.logger
+  }
+  get marking(): LeaseMarking {
+    return this.options.marking
   }
   get progress(): Progress {
     return this.held.document[this.options.progressField] ?? {}

@@ -78,6 +78,7 @@ export class Turns {
     const run = new StepRun(held, {
       lifecycle: model.name,
       progressField: model.settings.progress,
+      marking: model.settings,
       clock,
       logger,
       serverNow: situation.now,
