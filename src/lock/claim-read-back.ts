@@ -1,12 +1,14 @@
 import type { Collection, Document } from 'mongodb'
 import { sleep } from '../time/index.js'
 import { ID_INDEX } from './constants.js'
+import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
 import { isDefiniteRefusal } from './write-error.js'
 
 const FIRST_RETRY_MS = 50
 const LAST_RETRY_MS = 500
 
 export interface DoubtfulClaim {
+  readonly terms: LeaseMarking
   readonly collection: Collection
   readonly ids: readonly unknown[]
   readonly token: string
@@ -25,14 +27,14 @@ export interface DoubtfulClaim {
  * @throws the last error when claiming is over, or when the read is refused
  */
 export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknown): Promise<Document[]> {
-  const { collection, ids, token, projection, onRetry, isOver } = claim
+  const { terms, collection, ids, token, projection, onRetry, isOver } = claim
   let error = unknownOutcome
   for (let retry = 0; ; retry += 1) {
     onRetry?.(error)
     await sleep(Math.min(FIRST_RETRY_MS * 2 ** retry, LAST_RETRY_MS))
     if (isOver?.()) throw error
     try {
-      const won = { _id: { $in: ids as never[] }, lockedBy: token }
+      const won = { _id: { $in: ids as never[] }, lockedBy: token, ...leaseUnmoved(terms) }
       const reading = projection ? { projection } : {}
       const readConcern = { level: 'majority' as const }
       const options = { hint: ID_INDEX, batchSize: ids.length + 1, readConcern, ...reading }

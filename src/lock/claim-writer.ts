@@ -6,6 +6,7 @@ import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
 import { ID_INDEX, PARKED_AT } from './constants.js'
 import { idKey } from './id-key.js'
 import { Lease } from './lease.js'
+import { leaseUnmoved } from './legacy-writers.js'
 import { dueIn, hasOurShape, type Terms } from './terms.js'
 import { Claim } from './token.js'
 import { idsOf, type Refused, writeAround } from './write-around.js'
@@ -126,7 +127,7 @@ export class ClaimWriter {
       document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
     } catch (error) {
       if (!ids || isDefiniteRefusal(error)) throw error
-      document = (await this.readBack(ids, claim.token, error))[0]!
+      document = (await this.readBack(terms, ids, claim.token, error))[0]!
     }
     if (!document) return { claimed: [], broken: [] }
     if (document['lockedBy'] !== claim.token) return { claimed: [], broken: [document['_id']] }
@@ -159,13 +160,13 @@ export class ClaimWriter {
       won = await collection
         // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
         .find(
-          { _id: { $in: ids as never[] }, lockedBy: claim.token },
+          { _id: { $in: ids as never[] }, lockedBy: claim.token, ...leaseUnmoved(terms) },
           { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
         )
         .toArray()
     } catch (error) {
       if (isDefiniteRefusal(error)) throw error
-      won = await this.readBack(ids, claim.token, error)
+      won = await this.readBack(terms, ids, claim.token, error)
     }
     taken.claimed.push(...won.map((document) => this.leased(document, claim, sentAtMs, terms)))
     if (refusal || matched > won.length) {
@@ -187,9 +188,9 @@ export class ClaimWriter {
   }
 
   /** @throws the error when nothing was won, so that nobody takes an outage for a claim that others won */
-  private async readBack(ids: readonly unknown[], token: string, error: unknown): Promise<Document[]> {
+  private async readBack(terms: Terms, ids: readonly unknown[], token: string, error: unknown): Promise<Document[]> {
     const { collection, projection, onRetry, isOver } = this.options
-    const won = await readBackClaim({ collection, ids, token, projection, onRetry, isOver }, error)
+    const won = await readBackClaim({ terms, collection, ids, token, projection, onRetry, isOver }, error)
     if (won.length === 0) throw error
     return won
   }

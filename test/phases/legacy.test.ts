@@ -266,6 +266,31 @@ describe('hole 11: writers of the old kind, which lease without lockedBy', () =>
         await proxy.stop()
       }
     })
+
+    test.each(['read by its token', 'read back after an answer that was lost'])(
+      'a claim that is %s does not begin with the document',
+      async (how) => {
+        const proxy = await TcpProxy.start(database.uri)
+        const client = await clientAt(proxy.uri)
+        try {
+          const collection = await lockedCollection(database.db)
+          await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
+          const through = client.db(database.db.databaseName).collection(collection.collectionName)
+          const replica = await claimer(through, { terms: TERMS })
+          const reading = proxy.hold(({ name, body }) => name === 'find' && body['filter']?.lockedBy !== undefined)
+          if (how.includes('lost')) void proxy.cutAfter('update')
+          const claiming = replica.claims.claimBatch(PHASE, 10)
+          const held = await reading
+          await expire(collection)
+          await new LegacyWriter(collection as never, LOCK_TIMEOUT_MS).findAndLock(PHASE)
+          held.release()
+          expect((await claiming).claimed.map(({ lease }) => lease.id)).toEqual(['b'])
+        } finally {
+          await client.close()
+          await proxy.stop()
+        }
+      },
+    )
   })
 
   test('our own leases work as ever: claim, renewal, again, checkpoint, wait', async () => {
