@@ -3,6 +3,7 @@ import { type ClaimIndex, claimIndexKey, onClaimIndex } from './claim-index.js'
 import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from './constants.js'
 import { idKey } from './id-key.js'
 import { CHECKED_FIELDS } from './odd-fields.js'
+import { AS_IT_STANDS } from './read-each.js'
 import { NOTHING_LEFT, type Parted, type Share } from './share.js'
 import { dueIn, type Terms } from './terms.js'
 
@@ -47,7 +48,7 @@ function rangeCursor(
   const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
   const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
   return collection
-    .find({ ...dueIn(terms, phase), ...others }, { projection: CHECKED_FIELDS })
+    .find({ ...dueIn(terms, phase), ...others }, { projection: CHECKED_FIELDS, ...AS_IT_STANDS })
     .hint(index)
     .min(at(range.from))
     .max(at(range.to))

@@ -2,6 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { sleep } from '../time/index.js'
 import { ID_INDEX } from './constants.js'
 import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
+import { type ReadEach, readEach } from './read-each.js'
 import { isDefiniteRefusal } from './write-error.js'
 
 const FIRST_RETRY_MS = 50
@@ -26,7 +27,7 @@ export interface DoubtfulClaim {
  * lease has passed meanwhile is still this replica's to unlock. A claim that arrives after this read is nobody's: it expires.
  * @throws the last error when claiming is over, or when the read is refused
  */
-export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknown): Promise<Document[]> {
+export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknown): Promise<ReadEach> {
   const { terms, collection, ids, token, projection, onRetry, isOver } = claim
   let error = unknownOutcome
   for (let retry = 0; ; retry += 1) {
@@ -38,7 +39,7 @@ export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknow
       const reading = projection ? { projection } : {}
       const readConcern = { level: 'majority' as const }
       const options = { hint: ID_INDEX, batchSize: ids.length + 1, readConcern, ...reading }
-      return await collection.find(won, options).toArray()
+      return await readEach(collection, won, options)
     } catch (failure) {
       if (isDefiniteRefusal(failure)) throw failure
       error = failure

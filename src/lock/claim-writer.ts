@@ -7,15 +7,18 @@ import { ID_INDEX, PARKED_AT } from './constants.js'
 import { idKey } from './id-key.js'
 import { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
+import { type ReadEach, readEach } from './read-each.js'
 import { dueIn, hasOurShape, type Terms } from './terms.js'
 import { Claim } from './token.js'
 import { idsOf, type Refused, writeAround } from './write-around.js'
-import { isDefiniteRefusal } from './write-error.js'
+import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
 /** A document that this replica holds, as it was when claimed. */
 export interface Claimed {
   readonly document: Document
   readonly lease: Lease
+  /** Why the driver can't read it; `document` has nothing but its `_id` and phase then. */
+  readonly unreadable?: Error | undefined
 }
 
 /** Told of documents as soon as they have been won. */
@@ -122,12 +125,18 @@ export class ClaimWriter {
     const claim = this.nextClaim(terms)
     const sentAtMs = this.options.clock.monotonicMs()
     const options = { ...how, returnDocument: 'after' as const, ...this.reading(), ...this.limits() }
-    let document: Document | null
+    let document: Document | null | undefined
     try {
       document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
     } catch (error) {
-      if (!ids || isDefiniteRefusal(error)) throw error
-      document = (await this.readBack(terms, ids, claim.token, error))[0]!
+      // What fails over the answer says nothing against the claim.
+      const isOfAnswer = !isDatabaseError(error)
+      if (!ids || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
+      const won = isOfAnswer
+        ? await this.wonOf(terms, ids, claim.token)
+        : await this.readBack(terms, ids, claim.token, error)
+      document = won.documents[0]
+      if (!document) return { claimed: this.unreadable(won, claim, sentAtMs, terms), broken: [] }
     }
     if (!document) return { claimed: [], broken: [] }
     if (document['lockedBy'] !== claim.token) return { claimed: [], broken: [document['_id']] }
@@ -144,7 +153,7 @@ export class ClaimWriter {
     const sentAtMs = clock.monotonicMs()
     let matched = 0
     let refusal: Error | undefined
-    let won: Document[]
+    let won: ReadEach
     try {
       try {
         const result = await collection.updateMany(
@@ -157,19 +166,14 @@ export class ClaimWriter {
         if (!isDefiniteRefusal(error)) throw error
         refusal = error
       }
-      won = await collection
-        // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
-        .find(
-          { _id: { $in: ids as never[] }, lockedBy: claim.token, ...leaseUnmoved(terms) },
-          { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
-        )
-        .toArray()
+      won = await this.wonOf(terms, ids, claim.token)
     } catch (error) {
       if (isDefiniteRefusal(error)) throw error
       won = await this.readBack(terms, ids, claim.token, error)
     }
-    taken.claimed.push(...won.map((document) => this.leased(document, claim, sentAtMs, terms)))
-    if (refusal || matched > won.length) {
+    taken.claimed.push(...won.documents.map((document) => this.leased(document, claim, sentAtMs, terms)))
+    taken.claimed.push(...this.unreadable(won, claim, sentAtMs, terms))
+    if (refusal || matched > won.documents.length + won.unreadable.length) {
       const known = new Set(taken.broken.map(idKey))
       taken.broken.push(...(await this.putAside(terms, ids)).filter((id) => !known.has(idKey(id))))
     }
@@ -187,12 +191,28 @@ export class ClaimWriter {
     return broken.map((document) => document['_id'])
   }
 
+  private wonOf(terms: Terms, ids: readonly unknown[], token: string): Promise<ReadEach> {
+    return readEach(
+      this.options.collection,
+      { _id: { $in: ids as never[] }, lockedBy: token, ...leaseUnmoved(terms) },
+      // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
+      { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
+    )
+  }
+
   /** @throws the error when nothing was won, so that nobody takes an outage for a claim that others won */
-  private async readBack(terms: Terms, ids: readonly unknown[], token: string, error: unknown): Promise<Document[]> {
+  private async readBack(terms: Terms, ids: readonly unknown[], token: string, error: unknown): Promise<ReadEach> {
     const { collection, projection, onRetry, isOver } = this.options
     const won = await readBackClaim({ terms, collection, ids, token, projection, onRetry, isOver }, error)
-    if (won.length === 0) throw error
+    if (won.documents.length + won.unreadable.length === 0) throw error
     return won
+  }
+
+  /** Claimed like the others, so that they can be put aside under their token. */
+  private unreadable({ unreadable }: ReadEach, claim: Claim, sentAtMs: number, terms: Terms): Claimed[] {
+    return unreadable.map(({ id, error }) => {
+      return { ...this.leased({ _id: id, fence: 0 }, claim, sentAtMs, terms), unreadable: error }
+    })
   }
 
   private nextClaim(terms: Terms): Claim {

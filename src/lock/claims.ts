@@ -13,7 +13,7 @@ import { Share } from './share.js'
 import { SkipList } from './skip-list.js'
 import { dueIn, type Terms } from './terms.js'
 import type { Refused } from './write-around.js'
-import { isDefiniteRefusal } from './write-error.js'
+import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
 export type { Claimed }
 
@@ -117,7 +117,7 @@ export class Claims {
         return { ...NOTHING, claimed, broken, candidates: claimed.length + broken.length }
       })
     } catch (error) {
-      if (!isDefiniteRefusal(error)) throw error
+      if (!isDefiniteRefusal(error) || !isDatabaseError(error)) throw error
       // Which document it was isn't told: read what stands first.
       const first = await this.options.collection
         .find(filter, { projection: { _id: 1 }, sort: { lockedAt: 1, updatedAt: 1 }, hint: CLAIM_INDEX, limit: 1 })

@@ -2,6 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { ID_INDEX } from './constants.js'
 import { idKey } from './id-key.js'
 import { isLeaseUnmoved } from './legacy-writers.js'
+import { AS_IT_STANDS } from './read-each.js'
 import type { Terms } from './terms.js'
 
 /** What a document says about a write under `token` that may or may not have arrived. */
@@ -41,6 +42,7 @@ export async function readBack(
         },
         readConcern: { level: 'majority' },
         hint: ID_INDEX,
+        ...AS_IT_STANDS,
       },
     )
     .toArray()

@@ -4,6 +4,7 @@ import { ID_INDEX } from './constants.js'
 import { idKey } from './id-key.js'
 import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
+import { AS_IT_STANDS } from './read-each.js'
 import type { Terms } from './terms.js'
 
 /**
@@ -58,7 +59,7 @@ export class Renewals {
   }
 
   private async notIn(ours: Document, leases: readonly Lease[]): Promise<Lease[]> {
-    const held = await this.collection.find(ours, { projection: { _id: 1 }, hint: ID_INDEX }).toArray()
+    const held = await this.collection.find(ours, { projection: { _id: 1 }, hint: ID_INDEX, ...AS_IT_STANDS }).toArray()
     const heldIds = new Set(held.map((document) => idKey(document['_id'])))
     return leases.filter((lease) => !heldIds.has(idKey(lease.id)))
   }

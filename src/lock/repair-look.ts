@@ -2,6 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { onClaimIndex } from './claim-index.js'
 import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { stagesOf } from './plan-scans.js'
+import { AS_IT_STANDS } from './read-each.js'
 import type { SkipList } from './skip-list.js'
 import { hasOurShape, type Terms } from './terms.js'
 import { typeName } from './type-name.js'
@@ -82,7 +83,9 @@ export class RepairLook {
 
   private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
     const found = await onClaimIndex((hint) =>
-      this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit: BATCH, ...limits }).toArray(),
+      this.collection
+        .find(filter, { projection: { lockedAt: 1 }, hint, limit: BATCH, ...limits, ...AS_IT_STANDS })
+        .toArray(),
     )
     if (found.length === 0) return { repaired: [], refused: [] }
     const { terms } = this

@@ -1,5 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { ID_INDEX } from './constants.js'
+import { AS_IT_STANDS } from './read-each.js'
 import { isDefiniteRefusal } from './write-error.js'
 
 /** A document that the server refuses to write for its own sake: its size, the owner's validator, a unique index, a type. */
@@ -64,6 +65,8 @@ export async function idsOf(
   filter: Filter<Document>,
   limits: { maxTimeMS?: number } = {},
 ): Promise<unknown[]> {
-  const found = await collection.find(filter, { projection: { _id: 1 }, hint: ID_INDEX, ...limits }).toArray()
+  const found = await collection
+    .find(filter, { projection: { _id: 1 }, hint: ID_INDEX, ...limits, ...AS_IT_STANDS })
+    .toArray()
   return found.map((document) => document['_id'] as unknown)
 }

@@ -1,5 +1,6 @@
 import type { Collection, Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
+import { asReadable } from '../lock/index.js'
 import type { RunDocument, RunOutcome, ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
 import { type RunStatistics, type StatisticsOptions, statisticsOf } from './statistics.js'
@@ -54,50 +55,50 @@ export abstract class ScheduleReader {
   }
 
   get(id: string): Promise<StoredSchedule | null> {
-    return this.schedules.findOne({ _id: id }) as Promise<StoredSchedule | null>
+    return asReadable((how) => this.schedules.findOne({ _id: id }, how)) as Promise<StoredSchedule | null>
   }
 
   /** Schedules by id, each with its latest run. */
   list({ limit = 100, after, phase }: ListOptions = {}): Promise<ListedSchedule[]> {
-    return this.schedules
-      .aggregate<ListedSchedule>([
-        {
-          $match: {
-            ...(after === undefined ? {} : { _id: { $gt: after } }),
-            ...(phase === undefined ? {} : { phase }),
-          },
+    const pipeline = [
+      {
+        $match: {
+          ...(after === undefined ? {} : { _id: { $gt: after } }),
+          ...(phase === undefined ? {} : { phase }),
         },
-        { $sort: { _id: 1 } },
-        { $limit: limit },
-        {
-          $lookup: {
-            from: this.runDocuments.collectionName,
-            let: { schedule: '$_id' },
-            pipeline: [
-              { $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } },
-              { $sort: { scheduledFor: -1 } },
-              { $limit: 1 },
-              {
-                $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 },
-              },
-            ],
-            as: 'lastRun',
-          },
+      },
+      { $sort: { _id: 1 } },
+      { $limit: limit },
+      {
+        $lookup: {
+          from: this.runDocuments.collectionName,
+          let: { schedule: '$_id' },
+          pipeline: [
+            { $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } },
+            { $sort: { scheduledFor: -1 } },
+            { $limit: 1 },
+            {
+              $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 },
+            },
+          ],
+          as: 'lastRun',
         },
-        { $set: { lastRun: { $first: '$lastRun' } } },
-      ])
-      .toArray()
+      },
+      { $set: { lastRun: { $first: '$lastRun' } } },
+    ]
+    return asReadable((how) => this.schedules.aggregate<ListedSchedule>(pipeline, how).toArray())
   }
 
   findRun(runId: string): Promise<StoredRun | null> {
-    return this.runDocuments.findOne({ _id: runId }) as Promise<StoredRun | null>
+    return asReadable((how) => this.runDocuments.findOne({ _id: runId }, how)) as Promise<StoredRun | null>
   }
 
   /** A schedule's runs, the latest first. */
   runs(schedule: string, { limit = 20, phase }: RunsOptions = {}): Promise<StoredRun[]> {
-    return this.runDocuments
-      .find({ schedule, ...(phase === undefined ? {} : { phase }) }, { sort: HISTORY_INDEX_SORT, limit })
-      .toArray() as Promise<StoredRun[]>
+    const filter = { schedule, ...(phase === undefined ? {} : { phase }) }
+    return asReadable((how) =>
+      this.runDocuments.find(filter, { sort: HISTORY_INDEX_SORT, limit, ...how }).toArray(),
+    ) as Promise<StoredRun[]>
   }
 
   /** What a schedule's runs come to, computed by the database on an index. */

@@ -1,6 +1,6 @@
 import { type Command } from 'commander'
 import type { Document, Filter } from 'mongodb'
-import { isDue, termsOf } from '../../lock/index.js'
+import { AS_IT_STANDS, isDue, termsOf } from '../../lock/index.js'
 import type { CliContext, Options } from '../context.js'
 import type { Found } from '../documents/find-documents.js'
 import { NotFound, UsageError } from '../errors.js'
@@ -29,7 +29,7 @@ async function remove(context: CliContext, options: Options, found: Found, works
   const isFree: Filter<Document> = { $or: [{ lockedBy: null }, { $expr: isDue(termsOf(lockTimeoutMs)) }] }
   const { deletedCount } = await documents.deleteOne({ _id: document['_id'], ...(options['force'] ? {} : isFree) })
   if (deletedCount === 0) {
-    const now = await documents.findOne({ _id: document['_id'] })
+    const now = await documents.findOne({ _id: document['_id'] }, AS_IT_STANDS)
     if (!now) throw new NotFound(`${nameOf(found)} is gone meanwhile`)
     requireDone('held', { ...found, document: now }, 'removed without --force')
   }

@@ -1,5 +1,5 @@
 import { BSON, type Db, type Document, type Filter } from 'mongodb'
-import { readLockTimeouts } from '../../lock/index.js'
+import { AS_IT_STANDS, readLockTimeouts } from '../../lock/index.js'
 import { type Condition, conditionOf, type LifecycleModel, type RunnableLifecycle } from '../../phases/index.js'
 import { NotFound, UsageError } from '../errors.js'
 import type { Workspace } from '../workspace.js'
@@ -27,12 +27,15 @@ export async function findDocuments(
   const lockTimeoutMs = await lockTimeoutInForce(db, model)
   const rows = await db
     .collection(model.collection)
-    .aggregate<{ document: Document; now: Date }>([
-      { $match: filter },
-      { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
-      { $limit: limit },
-      { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
-    ])
+    .aggregate<{ document: Document; now: Date }>(
+      [
+        { $match: filter },
+        { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
+        { $limit: limit },
+        { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
+      ],
+      AS_IT_STANDS,
+    )
     .toArray()
   return rows.map(({ document, now }) => ({
     lifecycle,

@@ -60,6 +60,11 @@ export class BrokenReports {
     this.tell({ id, reason: reasonOf(error), found: error.message.slice(0, FOUND_LIMIT), fate: 'skipped' })
   }
 
+  /** It was claimed, and the driver couldn't read it. */
+  unreadable(id: unknown, error: Error): void {
+    this.tell({ id, reason: 'unreadable', found: error.message.slice(0, FOUND_LIMIT), fate: 'putAside' })
+  }
+
   /** Documents whose phase is no text: nobody claims them. */
   phase(found: string): void {
     this.tell({ id: null, reason: 'phase', found, fate: 'leftAlone' })
@@ -108,6 +113,7 @@ function lineOf({ lifecycle, id, reason, found, fate }: BrokenDocument): string 
     case 'leftAlone':
       return `${document}: its ${reason} is ${found}; it stays, and counts as missing (further ones are not logged)`
     case 'putAside':
+      if (reason === 'unreadable') return `${document} can't be read by the driver: ${found}; parked, the others go on`
       return `${document} has ${found} (${reason}): put aside (lockedAt 9999-12-31), nothing else of it was changed`
     case 'skipped':
       return `${document} refuses writes (${reason}): ${found}; it is left alone for a while, the others go on`

@@ -28,8 +28,9 @@ export class Endings {
     this.progress = model.settings.progress
   }
 
-  /** The ending of a document that needs no handler: poison, past its deadline, or resting until it. */
+  /** The ending of a document that needs no handler: unreadable, poison, past its deadline, or resting until it. */
   withoutHandler(held: Held, situation: Situation): Ending | undefined {
+    if (held.unreadable) return this.unreadable(held, held.unreadable)
     const claims = held.document[this.progress]?.claims ?? 1
     if (claims > this.model.settings.maxClaims) {
       const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
@@ -61,6 +62,13 @@ export class Endings {
     }
     if (deadlinePassed && outcome.kind !== 'moveTo') return this.ending(held, this.deadlineMove(held), ms, outcome.set)
     return this.ending(held, this.endOf(held, outcome, situation), ms, outcome.set)
+  }
+
+  /** The ending of a document that the driver can't read: a person has to see to it. */
+  unreadable(held: Held, error: Error): Ending {
+    const why = recordedError(error)
+    const reason = `the driver can't read it (${why.message}): mend that field, or read with bsonRegExp: true, or without it (reads)`
+    return this.ending(held, { kind: 'park', step: null, reason, error: why }, 0)
   }
 
   /** The ending of a document whose step hasn't begun, or had to be stopped through no fault of its own. */

@@ -13,6 +13,8 @@ export interface Held {
   /** Monotonic time of the read that `document` comes from. */
   readAtMs: number
   readonly lease: Lease
+  /** Why the driver can't read it: no handler is called. */
+  readonly unreadable: Error | undefined
   readonly phase: Phase
   /** Monotonic time of the claim: a chain of steps that goes on for long yields. */
   readonly claimedAtMs: number

@@ -146,8 +146,10 @@ export class LifecycleRunner {
     const { model, clock } = this.context
     const phase = model.phases.get(phaseName)!
     const now = clock.monotonicMs()
-    for (const { document, lease } of claimed) {
-      this.holdings.add({ document, readAtMs: now, lease, phase, claimedAtMs: now, queuedAtMs: now, run: undefined })
+    const since = { readAtMs: now, claimedAtMs: now, queuedAtMs: now }
+    for (const { document, lease, unreadable } of claimed) {
+      if (unreadable) this.context.broken.unreadable(lease.id, unreadable)
+      this.holdings.add({ document, lease, phase, unreadable, run: undefined, ...since })
     }
     if (this.holdings.size > 0) this.guard.watch()
     this.pump()

@@ -43,7 +43,7 @@ export interface BrokenDocument {
   readonly id: unknown
   /**
    * What is wrong with it: a field by its name, with another type in it; or why it refuses writes: `tooLarge`, `validator`,
-   * `uniqueIndex`, `refused`, and `_id` where no command matches it.
+   * `uniqueIndex`, `refused`; `_id` where no command matches it; `unreadable` where the driver can't read it.
    */
   readonly reason: BrokenReason
   /** What was found there ('a text'), or the server's message. */
@@ -68,6 +68,7 @@ export type BrokenReason =
   | 'validator'
   | 'uniqueIndex'
   | 'refused'
+  | 'unreadable'
 
 /** The event loop of the process didn't turn for a while. */
 export interface LoopBlocked {

@@ -1,4 +1,4 @@
-import { EndWriter, isLeaseUnmoved, type StepEnd, type Verdict } from '../../lock/index.js'
+import { EndWriter, isDatabaseError, isLeaseUnmoved, type StepEnd, type Verdict } from '../../lock/index.js'
 import type { Capacity } from './capacity.js'
 import { assignOwn } from './deep-copy.js'
 import type { Ending, Endings, Situation } from './execution.js'
@@ -145,6 +145,10 @@ export class Recording {
       held.document = document
       held.readAtMs = context.clock.monotonicMs()
     } catch (error) {
+      if (!isDatabaseError(error)) {
+        await this.record(held, endings.unreadable(held, error as Error))
+        return false
+      }
       outage.failed(error)
       return true
     }

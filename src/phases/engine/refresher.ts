@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { ID_INDEX, idKey } from '../../lock/index.js'
+import { ID_INDEX, idKey, readEach } from '../../lock/index.js'
 
 interface Waiting {
   readonly id: unknown
@@ -7,7 +7,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** Reads documents again, those asked for in one turn of the event loop together. */
+/** Reads documents again, those asked for in one turn of the event loop together. One that can't be read fails alone. */
 export class Refresher {
   private waiting: Waiting[] = []
 
@@ -29,9 +29,14 @@ export class Refresher {
     try {
       const ids = batch.map((one) => one.id) as never[]
       const options = this.projection ? { hint: ID_INDEX, projection: this.projection } : { hint: ID_INDEX }
-      const found = await this.collection.find({ _id: { $in: ids } }, options).toArray()
-      const byId = new Map(found.map((document) => [idKey(document['_id']), document]))
-      for (const { id, resolve } of batch) resolve(byId.get(idKey(id)))
+      const { documents, unreadable } = await readEach(this.collection, { _id: { $in: ids } }, options)
+      const byId = new Map(documents.map((document) => [idKey(document['_id']), document]))
+      const errors = new Map(unreadable.map(({ id, error }) => [idKey(id), error]))
+      for (const { id, resolve, reject } of batch) {
+        const error = errors.get(idKey(id))
+        if (error) reject(error)
+        else resolve(byId.get(idKey(id)))
+      }
     } catch (error) {
       for (const { reject } of batch) reject(error)
     }

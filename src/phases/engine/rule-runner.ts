@@ -1,5 +1,6 @@
 import type { Collection, Document, Filter, IndexSpecification } from 'mongodb'
 import {
+  AS_IT_STANDS,
   CLAIM_INDEX,
   ID_INDEX,
   idsOf,
@@ -58,7 +59,9 @@ async function moveAll(collection: Collection, skips: SkipList, { look, hint, up
     const skipped = skips.ids()
     const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
     const find = (index: IndexSpecification) =>
-      collection.find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit: BATCH }).toArray()
+      collection
+        .find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit: BATCH, ...AS_IT_STANDS })
+        .toArray()
     const found = await (hint === CLAIM_INDEX ? onClaimIndex(find) : find(hint))
     if (found.length === 0) return { moved, refused }
     const movedBefore = moved

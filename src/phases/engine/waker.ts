@@ -1,5 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import {
+  AS_IT_STANDS,
   idKey,
   isNotHeld,
   PARKED_AT,
@@ -192,7 +193,10 @@ export class Waker {
     const { collection, model } = this.options
     const projection = { phase: 1, lockedAt: 1, lockedBy: 1, fence: 1, [`${model.settings.progress}.heard`]: 1 }
     const documents = await collection
-      .find({ _id: { $in: batch.map(({ id }) => id as never) }, phase: { $in: [...this.working] } }, { projection })
+      .find(
+        { _id: { $in: batch.map(({ id }) => id as never) }, phase: { $in: [...this.working] } },
+        { projection, ...AS_IT_STANDS },
+      )
       .toArray()
     return new Map(documents.map((document) => [idKey(document['_id']), document]))
   }

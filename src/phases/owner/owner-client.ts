@@ -1,6 +1,15 @@
 import { type ClientSession, type Collection, type Db, type Document, type Filter, ObjectId } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { historyWith, isNotHeld, PARKED_AT, readLockTimeouts, TASK_LOCK_INIT_TIME, termsOf } from '../../lock/index.js'
+import {
+  AS_IT_STANDS,
+  asReadable,
+  historyWith,
+  isNotHeld,
+  PARKED_AT,
+  readLockTimeouts,
+  TASK_LOCK_INIT_TIME,
+  termsOf,
+} from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { whyNotStorable } from '../storable.js'
 import { InvalidDocument } from './invalid-document.js'
@@ -61,10 +70,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   find(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<StoredDocument<Doc, Phase> | null> {
-    return this.documents.findOne({ _id: id as never }, inSession(options)) as Promise<StoredDocument<
-      Doc,
-      Phase
-    > | null>
+    const found = asReadable((how) => this.documents.findOne({ _id: id as never }, { ...how, ...inSession(options) }))
+    return found as Promise<StoredDocument<Doc, Phase> | null>
   }
 
   /** Says what the owner wants; a state rule moves the document when nobody holds it. */
@@ -131,7 +138,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   private async whyNot(id: IdOf<Doc>, options: OwnerOptions): Promise<OwnerVerdict> {
-    const found = await this.documents.findOne({ _id: id as never }, inSession(options))
+    const reading = { projection: { lockedBy: 1, lockedAt: 1 }, ...AS_IT_STANDS }
+    const found = await this.documents.findOne({ _id: id as never }, { ...reading, ...inSession(options) })
     if (!found) return 'notFound'
     if (found['lockedBy'] != null) return 'held'
     return found['lockedAt'] instanceof Date && found['lockedAt'].getTime() === PARKED_AT.getTime()

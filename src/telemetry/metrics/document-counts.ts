@@ -1,5 +1,5 @@
 import { type Collection, type Db, type Document, type Filter, MinKey } from 'mongodb'
-import { CLAIM_INDEX, isDue, PARKED_AT, readLockTimeouts, type Terms, termsOf } from '../../lock/index.js'
+import { AS_IT_STANDS, CLAIM_INDEX, isDue, PARKED_AT, readLockTimeouts, type Terms, termsOf } from '../../lock/index.js'
 import type { LifecycleModel, Phase } from '../../phases/index.js'
 
 /** A count goes no further than this: a scrape must stay cheap however long a queue is. */
@@ -84,7 +84,10 @@ async function oldestDue(collection: Collection, phase: string, terms: Terms, no
   ]
   const first = ([from, to]: [unknown, unknown]) =>
     collection
-      .find({ phase, $expr: isDue(terms) }, { projection: { lockedAt: 1, updatedAt: 1, createdAt: 1 } })
+      .find(
+        { phase, $expr: isDue(terms) },
+        { projection: { lockedAt: 1, updatedAt: 1, createdAt: 1 }, ...AS_IT_STANDS },
+      )
       .hint(CLAIM_INDEX)
       .min({ phase, lockedAt: from, updatedAt: new MinKey() })
       .max({ phase, lockedAt: to, updatedAt: new MinKey() })

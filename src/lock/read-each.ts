@@ -1,0 +1,71 @@
+import { BSON, type Collection, type Document, type Filter, type FindOptions } from 'mongodb'
+import { isDatabaseError } from './write-error.js'
+
+/** A document that the driver can't turn into JavaScript: a regular expression of another dialect, say. */
+export interface Unreadable {
+  readonly id: unknown
+  readonly error: Error
+}
+
+export interface ReadEach {
+  readonly documents: Document[]
+  readonly unreadable: readonly Unreadable[]
+}
+
+/** Options for reads of `_id`s and of Phaselock's own fields: a regular expression is taken as it stands, whatever its dialect. */
+export const AS_IT_STANDS = { bsonRegExp: true } as const
+
+/** Reads with the driver's own options; where that fails over a document, with regular expressions as they stand. */
+export async function asReadable<T>(read: (how: { bsonRegExp?: true }) => Promise<T>): Promise<T> {
+  try {
+    return await read({})
+  } catch (error) {
+    if (isDatabaseError(error)) throw error
+    return read(AS_IT_STANDS)
+  }
+}
+
+const ALL_READ: readonly Unreadable[] = []
+
+/**
+ * Finds documents. Where the driver fails over one, that is told apart from the others, which are read again without it: two
+ * commands more, only then.
+ * @throws what the database throws; and what the driver throws where its options let it read no document at all
+ */
+export async function readEach(
+  collection: Collection,
+  filter: Filter<Document>,
+  options: FindOptions,
+): Promise<ReadEach> {
+  try {
+    return { documents: await collection.find(filter, options).toArray(), unreadable: ALL_READ }
+  } catch (error) {
+    if (isDatabaseError(error)) throw error
+  }
+  const reading = { ...collection.bsonOptions, validation: { utf8: false } }
+  const read = (bytes: Uint8Array) => BSON.deserialize(bytes, reading)
+  read(BSON.serialize({})) // options that contradict each other are no document's fault
+  const found = (await collection.find(filter, { ...options, raw: true }).toArray()) as unknown as Uint8Array[]
+  const unreadable: Unreadable[] = []
+  for (const bytes of found) {
+    try {
+      read(bytes)
+    } catch (error) {
+      unreadable.push({ id: idOf(bytes), error: error as Error })
+    }
+  }
+  const others = { $and: [filter, { _id: { $nin: unreadable.map(({ id }) => id) as never[] } }] }
+  return { documents: await collection.find(others, options).toArray(), unreadable }
+}
+
+/** The `_id`, which is a stored document's first field, without a look at the others. */
+function idOf(bytes: Uint8Array): unknown {
+  const [first] = BSON.onDemand.parseToElements(bytes)
+  const [, nameOffset, , offset, length] = [...first!]
+  const from = nameOffset! - 1
+  const element = bytes.subarray(from, offset! + length!)
+  const document = new Uint8Array(element.length + 5)
+  new DataView(document.buffer).setInt32(0, document.length, true)
+  document.set(element, 4)
+  return BSON.deserialize(document, AS_IT_STANDS)['_id']
+}
