@@ -1,6 +1,8 @@
 import { type Collection, type Document, MongoServerError } from 'mongodb'
 import { STAND_IN_INDEX } from './claim-index.js'
 import { CLAIM_INDEX } from './constants.js'
+import { LockExecutor } from './named/index.js'
+import { mongoLockProvider } from './named/providers/mongodb.js'
 import { stagesOf } from './plan-scans.js'
 
 const INDEX_NOT_FOUND = 27
@@ -19,16 +21,34 @@ export async function multikeyFields(collection: Collection): Promise<string[]> 
   })
 }
 
+/** Renewed while a build goes on, however long that takes; so long after a rebuild was interrupted it can be finished. */
+const LOCKED_FOR = '1m'
+
 /**
  * Builds the claim index anew while replicas claim: a stand-in with the same order first, to which claims go over by
- * themselves as soon as the index is gone (see `onClaimIndex`). Done twice at once, or again after it was interrupted, it does
- * no harm. A replica that starts with `indexes: 'check'` meanwhile is refused.
+ * themselves as soon as the index is gone (see `onClaimIndex`). Again after it was interrupted, it finishes.
+ *
+ * Invariant: one of the two is there at each point. A second rebuild would break it: it drops the index that the first has just
+ * built, and the first drops the stand-in. So there is one at a time, by a named lock; who loses that stops before its next drop.
+ * A replica that starts with `indexes: 'check'` meanwhile is refused.
+ * @returns false: another is at it, nothing was done
+ * @throws LockLost, and what the driver throws; what is left is finished by doing it again
  */
-export async function rebuildClaimIndex(collection: Collection): Promise<void> {
-  await collection.createIndex(STAND_IN_INDEX)
-  await dropIndex(collection, CLAIM_INDEX)
-  await collection.createIndex(CLAIM_INDEX)
-  await dropIndex(collection, STAND_IN_INDEX)
+export async function rebuildClaimIndex(collection: Collection): Promise<boolean> {
+  const drop = async (key: Document, signal: AbortSignal) => {
+    signal.throwIfAborted()
+    await dropIndex(collection, key)
+  }
+  const rebuilding = await new LockExecutor(mongoLockProvider(collection.db)).executeWithLock(
+    async ({ signal }) => {
+      await collection.createIndex(STAND_IN_INDEX)
+      await drop(CLAIM_INDEX, signal)
+      await collection.createIndex(CLAIM_INDEX)
+      await drop(STAND_IN_INDEX, signal)
+    },
+    { name: `phaselock: claim index of ${collection.collectionName}`, lockAtMostFor: LOCKED_FOR, watchdog: true },
+  )
+  return rebuilding.executed
 }
 
 /** By its name: a key pattern doesn't tell one of several alike. */

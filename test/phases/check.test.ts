@@ -2,8 +2,9 @@ import { describe, expect, jest, test } from '@jest/globals'
 import { BSON, type Document } from 'mongodb'
 import { CLAIM_INDEX, multikeyFields, STAND_IN_INDEX } from '../../src/lock/index.js'
 import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/phases/index.js'
-import { serverNow } from '../lock/fixture.js'
+import { clientAt, serverNow } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
 import { recordingLogger, recordingObserver, replicaOf, thing, things, thingWith } from '../support/thing.js'
 
 jest.setTimeout(240_000)
@@ -183,6 +184,35 @@ describe('phaselock check', () => {
     await works('with the index')
     expect(await indexKeys()).not.toContain(JSON.stringify(STAND_IN_INDEX))
     expect(findingsOf(await check())).toEqual([])
+  })
+
+  test('two rebuilds at once: claims have an index at each point, and one of the two says that the other is at it', async () => {
+    await looked()
+    await documents().insertOne({ _id: 'array', phase: 'Created', lockedAt: [new Date(0)] })
+    await documents().deleteOne({ _id: 'array' })
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await clientAt(proxy.uri)
+    try {
+      const slow = proxy.hold('dropIndexes')
+      const first = checkDatabase({ db: client.db(database.db.databaseName), models: [thing.model], repair: true })
+      const drop = await slow
+      const second = await check(true)
+      const built = proxy.hold('createIndexes')
+      drop.release()
+      const build = await built
+      const keys = await indexKeys()
+      expect([CLAIM_INDEX, STAND_IN_INDEX].filter((key) => keys.includes(JSON.stringify(key)))).not.toEqual([])
+      expect(findingsOf(second, 'multikey')).toMatchObject([
+        { repair: 'possible', problem: expect.stringMatching(/another repairs it now$/) },
+      ])
+      build.release()
+      expect(findingsOf(await first, 'multikey')).toMatchObject([{ repair: 'done' }])
+      expect(findingsOf(await check())).toEqual([])
+      expect(await indexKeys()).not.toContain(JSON.stringify(STAND_IN_INDEX))
+    } finally {
+      await client.close()
+      await proxy.stop()
+    }
   })
 
   test('unknown phases, and lifecycles that no replica looks after', async () => {

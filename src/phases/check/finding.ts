@@ -16,13 +16,15 @@ export interface CheckResult {
   readonly findings: readonly Finding[]
 }
 
-/** A finding that `--repair` deals with: `mend` is called only then. */
+/** A finding that `--repair` deals with: `mend` is called only then; false: another is at it. */
 export async function mendable(
   found: Omit<Finding, 'repair'>,
   repair: boolean,
   mend: () => Promise<unknown>,
 ): Promise<Finding> {
   if (!repair) return { ...found, repair: 'possible' }
-  await mend()
-  return { ...found, repair: 'done' }
+  const isDone = (await mend()) !== false
+  return isDone
+    ? { ...found, repair: 'done' }
+    : { ...found, problem: `${found.problem}; another repairs it now`, repair: 'possible' }
 }
