@@ -12,20 +12,27 @@ local holder, at = string.match(value or '', '^(.*)@(%d+)$')
 
 /**
  * KEYS: lock, fence. ARGV: token, lockAtMostFor in ms, reentry suffix or '', how long the fence is kept in ms.
- * A driver that sends it again after a lost connection finds its own token, and gets the same answer.
- * The fence is above all before it by the counter, and by the clock where the counter was lost.
+ * A driver that sends it again after a lost connection finds its own token, and gets the same answer; where the counter was
+ * evicted between the two nobody has heard of the first fence, and the clock gives another one.
+ * The fence is above all before it by the counter, and by the clock where the counter was lost. What is no fence counts as lost.
  */
 export const TAKE = `${NOW}
+local counted = tonumber(redis.call('GET', KEYS[2]) or '')
+if not (counted and counted > 0 and counted < ${Number.MAX_SAFE_INTEGER}) then counted = nil end
+local function newFence()
+  local fence = string.format('%.0f', math.max(now * 1000, (counted or 0) + 1))
+  redis.call('SET', KEYS[2], fence, 'PX', ARGV[4])
+  return fence
+end
 if holder == ARGV[1] then
-  return { at, string.format('%.0f', now + redis.call('PTTL', KEYS[1])), redis.call('GET', KEYS[2]) }
+  local fence = counted and string.format('%.0f', counted) or newFence()
+  return { at, string.format('%.0f', now + redis.call('PTTL', KEYS[1])), fence }
 end
 if value and not (ARGV[3] ~= '' and holder and string.match(holder, '|.*$') == ARGV[3]) then return false end
 if value then redis.call('DEL', KEYS[1]) end
 local since = string.format('%.0f', now)
 redis.call('SET', KEYS[1], ARGV[1] .. '@' .. since, 'NX', 'PX', ARGV[2])
-local fence = string.format('%.0f', math.max(now * 1000, (tonumber(redis.call('GET', KEYS[2]) or '0') or 0) + 1))
-redis.call('SET', KEYS[2], fence, 'PX', ARGV[4])
-return { since, string.format('%.0f', now + ARGV[2]), fence }
+return { since, string.format('%.0f', now + ARGV[2]), newFence() }
 `
 
 /** KEYS: lock. ARGV: token, lockAtLeastFor in ms, what the token becomes while that lasts. */

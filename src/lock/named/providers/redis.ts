@@ -5,6 +5,7 @@ import { InvalidLockProvider } from '../errors.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
 import { EXTEND, FIND, FREE, RELEASE, TAKE } from './redis-scripts.js'
+import { keyBeside } from './redis-slot.js'
 
 /** A client of `ioredis`, or one of `redis` (node-redis), by what is used of it. You connect and close it. */
 export type RedisClient =
@@ -108,10 +109,9 @@ export class RedisLockStore implements LockStore {
     return this.keyPrefix + name
   }
 
-  /** Both in one slot of a cluster: what is between braces decides about that. */
   private keysOf(name: string): [string, string] {
     const key = this.keyOf(name)
-    return [key, /[{}]/.test(key) ? `fence:${key}` : `fence:{${key}}`]
+    return [key, keyBeside(key, 'fence')]
   }
 
   private async run(script: string, keys: string[], args: string[]): Promise<unknown> {
