@@ -36,6 +36,7 @@ export {
 } from './lock-timeout.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look.js'
 export * from './named/index.js'
+export { NewestHandle } from './named/newest-handle.js'
 export { mongoLockProvider, SHEDLOCK_COLLECTION } from './named/providers/mongodb.js'
 export { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './plan-check.js'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { LockProvider, SimpleLock } from '../lock/index.js'
+import { type LockProvider, NewestHandle, type SimpleLock } from '../lock/index.js'
 import type { Logger } from '../phases/index.js'
 import { type Clock, formatMs } from '../time/index.js'
 import type { Overlap, RunDocument } from './documents.js'
@@ -131,19 +131,22 @@ export class RunLocks {
 /** A run's lock while its task runs. */
 export class RunLock {
   private timer: NodeJS.Timeout | undefined
+  private readonly handle: NewestHandle
 
   constructor(
-    private lock: SimpleLock,
+    lock: SimpleLock,
     /** When the last command was sent that made it ours for `lockAtMostFor`. */
     private extendedAtMs: number,
     private readonly options: RunLocksOptions,
-  ) {}
+  ) {
+    this.handle = new NewestHandle(lock)
+  }
 
   get name(): string {
-    return this.lock.name
+    return this.handle.current.name
   }
   get fence(): number {
-    return this.lock.fence
+    return this.handle.current.fence
   }
 
   get isFresh(): boolean {
@@ -176,7 +179,7 @@ export class RunLock {
   /** A lock that can't be freed now ends by itself. */
   async release(): Promise<void> {
     this.forget()
-    await this.lock.unlock().catch((error: unknown) => {
+    await this.handle.unlock().catch((error: unknown) => {
       this.options.observers.tell('lockFailed', { lock: this.name, action: 'unlock', error })
       this.options.logger.warn(
         `the lock '${this.name}' could not be freed, it ends in at most ${formatMs(this.options.lockAtMostForMs)}: ${String(error)}`,
@@ -188,10 +191,9 @@ export class RunLock {
     const { lockAtMostForMs, clock, logger } = this.options
     const sentAtMs = clock.monotonicMs()
     try {
-      const extended = await this.lock.extend(lockAtMostForMs)
+      const isOurs = await this.handle.extend(lockAtMostForMs)
       if (this.timer === undefined) return 'ended'
-      if (extended) {
-        this.lock = extended
+      if (isOurs) {
         this.extendedAtMs = sentAtMs
         return 'extended'
       }

@@ -4,6 +4,7 @@ import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig, LockLost } from './errors.js'
 import type { CheckedLockConfig } from './lock-config.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
+import { NewestHandle } from './newest-handle.js'
 
 /** Timers can't count further than 24.8 days. */
 const LONGEST_SLEEP_MS = 86_400_000
@@ -19,6 +20,7 @@ export class ActiveLock {
   private readonly lost = new AbortController()
   private readonly done = new AbortController()
   private moved = new AbortController()
+  private readonly handle: NewestHandle
   private leaseMs: number
   /** One after the other: two answers that cross would leave the longer lease in mind and the shorter in the store. */
   private extending: Promise<unknown> = Promise.resolve()
@@ -26,22 +28,23 @@ export class ActiveLock {
   constructor(
     /** Which provider granted it: names of two providers have nothing to do with each other. */
     readonly provider: LockProvider,
-    private lock: SimpleLock,
+    lock: SimpleLock,
     config: CheckedLockConfig,
     private heldSinceMs: number,
     private readonly watchdogMs: number | undefined,
     private readonly clock: Clock,
   ) {
+    this.handle = new NewestHandle(lock)
     this.leaseMs = config.lockAtMostForMs
   }
 
   get name(): string {
-    return this.lock.name
+    return this.current.name
   }
 
   /** The acquisition with its present end. */
   get current(): SimpleLock {
-    return this.lock
+    return this.handle.current
   }
 
   /** Aborts with LockLost. */
@@ -66,15 +69,14 @@ export class ActiveLock {
   private async extendNow(lockAtMostFor: LockDuration, lockAtLeastFor: LockDuration | undefined): Promise<void> {
     if (!this.isHeld) throw new LockLost(this.name)
     const sentAtMs = this.clock.monotonicMs()
-    const longer = await this.lock.extend(lockAtMostFor, lockAtLeastFor).catch((error: unknown) => {
+    const isOurs = await this.handle.extend(lockAtMostFor, lockAtLeastFor).catch((error: unknown) => {
       this.mayHaveShortened(error, sentAtMs, lockAtMostFor)
       throw error
     })
-    if (!longer) {
+    if (!isOurs) {
       this.lose()
       throw new LockLost(this.name)
     }
-    this.lock = longer
     this.leaseIs(lockDurationMs(lockAtMostFor), sentAtMs)
   }
 
@@ -90,6 +92,10 @@ export class ActiveLock {
     this.leaseMs = ms
     this.moved.abort()
     this.moved = new AbortController()
+  }
+
+  unlock(): Promise<boolean> {
+    return this.handle.unlock()
   }
 
   /** Watches over the lease until `end`; never throws. */

@@ -41,6 +41,16 @@ export class LockProviderUnavailable extends Error {
   }
 }
 
+/** What `extend()` was called on holds the lock no more: what it returned does. Nothing was changed. */
+export class StaleLockHandle extends Error {
+  override readonly name = 'StaleLockHandle'
+  constructor(readonly lock: string) {
+    super(
+      `lock '${lock}': expected the handle that extend() returned, got the one that was extended; go on with the new one (lock = await lock.extend(...))`,
+    )
+  }
+}
+
 /** `LockAssert.assertLocked()` was called where no lock is held. */
 export class NotLocked extends Error {
   override readonly name = 'NotLocked'

@@ -8,6 +8,7 @@ export {
   LockLost,
   LockProviderUnavailable,
   NotLocked,
+  StaleLockHandle,
 } from './errors.js'
 export { type CheckedLockConfig, checkedLockConfig, type LockConfig } from './lock-config.js'
 export {

@@ -101,7 +101,7 @@ export class LockExecutor {
   private async unlock(active: ActiveLock): Promise<void> {
     const { name, lockedBy } = active.current
     try {
-      const wasOurs = await active.current.unlock()
+      const wasOurs = await active.unlock()
       if (!wasOurs && !active.signal.aborted) this.tell('lost', { name, lockedBy })
     } catch (error) {
       this.tell('failed', { name, action: 'unlock', error })

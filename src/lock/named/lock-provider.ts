@@ -18,13 +18,14 @@ export interface SimpleLock {
   /**
    * Frees the lock, or lets it end lockAtLeastFor after it was locked.
    * @returns false when it was not ours any more: expired, freed or taken; then nothing was touched
-   * @throws LockProviderUnavailable
+   * @throws LockProviderUnavailable; StaleLockHandle when it was extended: unlock what `extend` returned
    */
   unlock(): Promise<boolean>
   /**
-   * Holds it for `lockAtMostFor` from now on. `lockAtLeastFor` counts from `lockedAt`; unless given it stays as it was.
+   * Holds it for `lockAtMostFor` from now on, and in any case until `lockAtLeastFor` is over: that counts from `lockedAt`, and unless
+   * given stays as it was. As in Java's ShedLock this handle is used up then: go on with the one that is returned.
    * @returns the same acquisition with its new end; undefined when it was not ours any more, and then nothing was touched
-   * @throws LockProviderUnavailable, InvalidLockConfig
+   * @throws LockProviderUnavailable (this handle stays valid), InvalidLockConfig; StaleLockHandle when it was extended before
    */
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration | undefined): Promise<SimpleLock | undefined>
 }

@@ -32,8 +32,12 @@ export interface LockStore {
    * clock that stepped back, counts as now.
    */
   free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean>
-  /** @returns the new end */
-  extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined>
+  /**
+   * Ends it at the later of now + `lockAtMostForMs` and lockedAt + `lockAtLeastForMs` (counted from now where lockedAt is to come: the
+   * server's clock was set back).
+   * @returns the new end
+   */
+  extend(name: string, token: string, lockAtMostForMs: number, lockAtLeastForMs: number): Promise<Date | undefined>
   find(name: string): Promise<LockRecord | undefined>
   list(heldOnly: boolean): Promise<LockRecord[]>
   release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined>

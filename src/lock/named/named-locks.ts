@@ -2,7 +2,7 @@ import { type Clock, systemClock } from '../../time/index.js'
 import { AbandonedAcquisitions } from './abandoned.js'
 import { acquisitionToken, reentrySuffix } from './acquisition.js'
 import type { LockDuration } from './durations.js'
-import { InvalidLockConfig, InvalidLockProvider, LockProviderUnavailable } from './errors.js'
+import { InvalidLockConfig, InvalidLockProvider, LockProviderUnavailable, StaleLockHandle } from './errors.js'
 import { checkedDurations, checkedLockConfig, type LockConfig } from './lock-config.js'
 import type { LockRecord, OperableLockProvider, SimpleLock } from './lock-provider.js'
 import type { Granted, LockStore } from './lock-store.js'
@@ -70,6 +70,7 @@ class HeldLock implements SimpleLock {
   readonly fence: number
   readonly lockedAt: Date
   readonly lockUntil: Date
+  private wasExtended = false
 
   constructor(
     private readonly store: LockStore,
@@ -83,31 +84,29 @@ class HeldLock implements SimpleLock {
     this.lockUntil = granted.lockUntil
   }
 
-  unlock(): Promise<boolean> {
-    return answered(this.store.kind, `unlock '${this.name}'`, () =>
+  async unlock(): Promise<boolean> {
+    this.assertValid()
+    return await answered(this.store.kind, `unlock '${this.name}'`, () =>
       this.store.free(this.name, this.lockedBy, this.lockAtLeastForMs),
     )
   }
 
-  async extend(
-    lockAtMostFor: LockDuration,
-    lockAtLeastFor: LockDuration = Math.min(
-      this.lockAtLeastForMs,
-      checkedDurations(this.name, lockAtMostFor, 0).lockAtMostForMs,
-    ),
-  ): Promise<SimpleLock | undefined> {
-    const checked = checkedDurations(this.name, lockAtMostFor, lockAtLeastFor)
+  async extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<SimpleLock | undefined> {
+    this.assertValid()
+    const checked = checkedDurations(this.name, lockAtMostFor, lockAtLeastFor ?? 0)
+    const lockAtLeastForMs = lockAtLeastFor === undefined ? this.lockAtLeastForMs : checked.lockAtLeastForMs
     const lockUntil = await answered(this.store.kind, `extend '${this.name}'`, () =>
-      this.store.extend(this.name, this.lockedBy, checked.lockAtMostForMs),
+      this.store.extend(this.name, this.lockedBy, checked.lockAtMostForMs, lockAtLeastForMs),
     )
-    return (
-      lockUntil &&
-      new HeldLock(this.store, this.name, this.lockedBy, { ...this.granted, lockUntil }, checked.lockAtLeastForMs)
-    )
+    if (!lockUntil) return undefined
+    this.wasExtended = true
+    const { name, lockedBy, lockedAt, fence } = this
+    return new HeldLock(this.store, name, lockedBy, { lockedAt, lockUntil, fence }, lockAtLeastForMs)
   }
 
-  private get granted(): Granted {
-    return { lockedAt: this.lockedAt, lockUntil: this.lockUntil, fence: this.fence }
+  /** Two handles of one acquisition would have two opinions of when it ends. */
+  private assertValid(): void {
+    if (this.wasExtended) throw new StaleLockHandle(this.name)
   }
 }
 

@@ -8,7 +8,7 @@
  * 6. A server that doesn't answer grants nothing, and says so by LockProviderUnavailable (server-down.test.ts).
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
-import { InvalidLockConfig } from '../../../src/lock/named/errors.js'
+import { InvalidLockConfig, StaleLockHandle } from '../../../src/lock/named/errors.js'
 import type { SimpleLock } from '../../../src/lock/named/lock-provider.js'
 import { sleep } from '../../../src/time/index.js'
 import { eventually } from '../../support/database.js'
@@ -121,6 +121,7 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
     const held = (await under.provider('long').lock(config))!
     const longer = (await held.extend('PT1H'))!
     expect(longer).toMatchObject({ lockedBy: held.lockedBy, fence: held.fence, lockedAt: held.lockedAt })
+    expect(aboutSame((await under.provider().find(config.name))!.lockUntil!, longer.lockUntil)).toBe(true)
     expect(longer.lockUntil.getTime() - held.lockUntil.getTime()).toBeGreaterThan(3_000_000)
     expect(await under.provider().lock(config)).toBeUndefined()
     expect(await longer.unlock()).toBe(true)
@@ -129,11 +130,38 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
     await expect(next.extend('1s', '2s')).rejects.toThrow(InvalidLockConfig)
   })
 
-  test('an extension to less than lockAtLeastFor keeps it for no longer than it lasts', async () => {
+  test('an extension to less than lockAtLeastFor keeps it until that is over, unlocked or not', async () => {
     const held = (await under.provider().lock(fresh({ lockAtLeastFor: '1h' })))!
-    const shorter = (await held.extend(200))!
-    await shorter.unlock()
+    const shorter = (await held.extend(50))!
+    expect(shorter.lockUntil.getTime()).toBeGreaterThanOrEqual(held.lockedAt.getTime() + 3_600_000 - 2)
+    expect(aboutSame(shorter.lockUntil, held.lockUntil)).toBe(true)
+    await sleep(60)
+    expect(await under.provider().lock({ name: held.name, lockAtMostFor: '1h' })).toBeUndefined()
+    const again = (await shorter.extend('1m'))!
+    expect(aboutSame(again.lockUntil, held.lockUntil)).toBe(true)
+    expect(await again.unlock()).toBe(true)
+    const kept = await under.provider().find(held.name)
+    expect(kept).toMatchObject({ held: true, released: true })
+    expect(aboutSame(kept!.lockUntil!, held.lockUntil)).toBe(true)
+  })
+
+  test('an extension may give another lockAtLeastFor', async () => {
+    const held = (await under.provider().lock(fresh({ lockAtLeastFor: '1h' })))!
+    await (await held.extend(200, 0))!.unlock()
     await takenAfterwards({ name: held.name, lockAtMostFor: '1h' })
+  })
+
+  test('a handle that was extended is refused; the one that the extension gave holds the lock', async () => {
+    const held = (await under.provider().lock(fresh()))!
+    const longer = (await held.extend('2h'))!
+    await expect(held.unlock()).rejects.toThrow(StaleLockHandle)
+    await expect(held.extend('3h')).rejects.toThrow(
+      `lock '${held.name}': expected the handle that extend() returned, got the one that was extended`,
+    )
+    expect(await under.provider().find(held.name)).toMatchObject({ held: true, released: false })
+    expect(await longer.unlock()).toBe(true)
+    expect(await longer.extend('1h')).toBeUndefined()
+    expect(await longer.unlock()).toBe(false)
   })
 
   test('the same reentry takes a held lock, with a higher fence; another, or none, does not', async () => {

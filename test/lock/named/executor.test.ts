@@ -5,6 +5,7 @@ import { type HeldLockContext, LockExecutor } from '../../../src/lock/named/lock
 import type { LockObserver } from '../../../src/lock/named/lock-observer.js'
 import { LockAssert, LockExtender } from '../../../src/lock/named/lock-path.js'
 import { NamedLocks } from '../../../src/lock/named/named-locks.js'
+import { NewestHandle } from '../../../src/lock/named/newest-handle.js'
 import { MemoryLockStore } from '../../../src/lock/named/providers/memory.js'
 import { eventually } from '../../support/database.js'
 
@@ -188,6 +189,18 @@ describe('executeWithLock', () => {
     await expect(refused).rejects.toThrow(InvalidLockConfig)
     await expect(refused).rejects.toThrow(message)
   })
+})
+
+test('an unlock frees the lock in whichever moment an extension is answered', async () => {
+  const { ours, theirs } = twoProcesses()
+  for (let microtasks = 0; microtasks < 30; microtasks++) {
+    const handle = new NewestHandle((await ours.lock(config))!)
+    const extending = handle.extend('2h')
+    for (let i = 0; i < microtasks; i++) await undefined
+    expect(await handle.unlock()).toBe(true)
+    await extending
+    expect((await theirs.find(config.name))?.held).toBe(false)
+  }
 })
 
 describe('on the call path', () => {

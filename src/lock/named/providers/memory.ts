@@ -43,10 +43,15 @@ export class MemoryLockStore implements LockStore {
     return true
   }
 
-  async extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined> {
+  async extend(
+    name: string,
+    token: string,
+    lockAtMostForMs: number,
+    lockAtLeastForMs: number,
+  ): Promise<Date | undefined> {
     const entry = this.held(name, token)
     if (!entry) return undefined
-    const lockUntilMs = this.now() + lockAtMostForMs
+    const lockUntilMs = Math.max(this.now() + lockAtMostForMs, entry.lockedAtMs + lockAtLeastForMs)
     this.entries.set(name, { ...entry, lockUntilMs })
     return new Date(lockUntilMs)
   }

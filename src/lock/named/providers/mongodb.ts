@@ -98,10 +98,16 @@ export class MongoLockStore implements LockStore {
     return matchedCount === 1
   }
 
-  async extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined> {
+  async extend(
+    name: string,
+    token: string,
+    lockAtMostForMs: number,
+    lockAtLeastForMs: number,
+  ): Promise<Date | undefined> {
+    const atLeastUntil = { $add: [{ $min: ['$lockedAt', '$$NOW'] }, lockAtLeastForMs] }
     const extended = await this.locks.findOneAndUpdate(
       heldBy(name, token),
-      [{ $set: { lockUntil: later(lockAtMostForMs) } }],
+      [{ $set: { lockUntil: { $max: [later(lockAtMostForMs), atLeastUntil] } } }],
       RETURNED,
     )
     return extended?.lockUntil

@@ -94,10 +94,16 @@ export class PostgresLockStore implements LockStore {
     return (await this.retried(sql, [name, token, releasedToken(token), lockAtLeastForMs])).length === 1
   }
 
-  async extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined> {
-    const sql = `UPDATE ${this.table} SET lock_until = ${after('$3')}
+  async extend(
+    name: string,
+    token: string,
+    lockAtMostForMs: number,
+    lockAtLeastForMs: number,
+  ): Promise<Date | undefined> {
+    const sql = `UPDATE ${this.table}
+      SET lock_until = greatest(${after('$3')}, least(locked_at, ${NOW}) + make_interval(secs => $4::numeric / 1000))
       WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING ${RETURNING}`
-    const [extended] = await this.retried(sql, [name, token, lockAtMostForMs])
+    const [extended] = await this.retried(sql, [name, token, lockAtMostForMs, lockAtLeastForMs])
     return extended && grantedIn(extended).lockUntil
   }
 

@@ -47,11 +47,12 @@ end
 return 1
 `
 
-/** KEYS: lock. ARGV: token, lockAtMostFor in ms. */
+/** KEYS: lock. ARGV: token, lockAtMostFor in ms, lockAtLeastFor in ms: that one counts from the acquisition. */
 export const EXTEND = `${NOW}
 if holder ~= ARGV[1] then return false end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return string.format('%.0f', now + ARGV[2])
+local left = math.max(tonumber(ARGV[2]), math.min(at, now) + ARGV[3] - now)
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
+return string.format('%.0f', now + left)
 `
 
 /** KEYS: lock, fence. */

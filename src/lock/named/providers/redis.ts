@@ -64,8 +64,14 @@ export class RedisLockStore implements LockStore {
     return Number(freed) === 1
   }
 
-  async extend(name: string, token: string, lockAtMostForMs: number): Promise<Date | undefined> {
-    const until = await this.run(EXTEND, [this.keyOf(name)], [token, String(lockAtMostForMs)])
+  async extend(
+    name: string,
+    token: string,
+    lockAtMostForMs: number,
+    lockAtLeastForMs: number,
+  ): Promise<Date | undefined> {
+    const args = [token, String(lockAtMostForMs), String(lockAtLeastForMs)]
+    const until = await this.run(EXTEND, [this.keyOf(name)], args)
     return until === null ? undefined : new Date(Number(until))
   }
 
