@@ -12,6 +12,7 @@ export {
 } from './connect.js'
 export { durableOn } from './durable.js'
 export { type Attempt, DataDirUnusable, KeeperStuck, type LocalSource } from './engine/index.js'
+export { buildIndex, type IndexBuild } from './index-build.js'
 export { NoDatabase } from './no-database.js'
 export { protocolClient } from './protocol-client.js'
 export {

@@ -1,4 +1,5 @@
 import type { Collection, IndexSpecification } from 'mongodb'
+import { buildIndex } from '../database/index.js'
 import type { Logger } from '../phases/index.js'
 
 /** A schedule's runs, the latest first: its history and its statistics. */
@@ -8,7 +9,7 @@ export const HISTORY_INDEX_SORT = { scheduledFor: HISTORY_INDEX.scheduledFor } a
 /** Without the right to create it nothing but history and statistics is slower. */
 export async function ensureRunIndexes(runs: Collection, how: 'create' | 'check', logger: Logger): Promise<void> {
   if (how === 'create') {
-    await runs.createIndex(HISTORY_INDEX)
+    await buildIndex(runs, HISTORY_INDEX, { waiting: (said) => logger.info(said) })
     return
   }
   const found = await runs.indexes().catch(() => [])

@@ -36,7 +36,7 @@ export async function checkAtStart(options: StartChecksOptions): Promise<void> {
   await requireThreads(options)
   await requireServerVersion(db)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
-  await provideIndexes(db, collections, indexes)
+  await provideIndexes(db, collections, indexes, options.logger)
   await registry.requireNoOverlap()
   await registry.register()
   for (const lifecycle of lifecycles) await lifecycle.prepare?.(db, indexes)
@@ -60,9 +60,17 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
   }
 }
 
-async function provideIndexes(db: Db, collections: readonly string[], how: 'create' | 'check'): Promise<void> {
+async function provideIndexes(
+  db: Db,
+  collections: readonly string[],
+  how: 'create' | 'check',
+  logger: Logger,
+): Promise<void> {
   if (how === 'check') await requireIndexes(db, collections)
-  else for (const name of collections) await ensureLockIndexes(db.collection(name))
+  else
+    for (const name of collections) {
+      await ensureLockIndexes(db.collection(name), { waiting: (said) => logger.info(said) })
+    }
 }
 
 async function checkQueryPlans({ replica, looks, serverClock, logger, requests }: StartChecksOptions): Promise<void> {

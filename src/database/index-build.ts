@@ -1,0 +1,48 @@
+import { type Collection, type CreateIndexesOptions, type IndexSpecification, MongoNetworkError } from 'mongodb'
+import { formatMs, sleep, systemClock } from '../time/index.js'
+
+/** A build reads the whole collection: it has a limit of its own, not a third of the lock timeout like all else. */
+const WITHIN_MS = 3_600_000
+const TELL_EVERY_MS = 10_000
+/** After a connection that has ended; a server that goes on building lets the next request wait for the same build. */
+const AGAIN_AFTER_MS = 1_000
+
+export interface IndexBuild {
+  /** Told every 10 s while it lasts, for people. */
+  readonly waiting?: ((said: string) => void) | undefined
+  readonly everyMs?: number
+  readonly withinMs?: number
+}
+
+/**
+ * Creates an index where it is missing, however long that takes within an hour. Of several replicas that ask for it at once
+ * one starts the build, and the others wait for it. When the connection ends meanwhile it asks again: the server goes on
+ * building, or begins anew.
+ * @throws what the server refuses it with; MongoNetworkError when an hour was not enough
+ */
+export async function buildIndex(
+  collection: Collection,
+  key: IndexSpecification,
+  { waiting = () => undefined, everyMs = TELL_EVERY_MS, withinMs = WITHIN_MS }: IndexBuild = {},
+  options: CreateIndexesOptions = {},
+): Promise<void> {
+  const startedMs = systemClock.monotonicMs()
+  const tookMs = () => systemClock.monotonicMs() - startedMs
+  const what = `index ${JSON.stringify(key)} of ${collection.collectionName}`
+  const telling = setInterval(() => waiting(`still building ${what}, after ${formatMs(tookMs())}`), everyMs)
+  try {
+    for (;;) {
+      try {
+        // The driver's types leave out that a command may have a socket timeout of its own.
+        await collection.createIndex(key, { ...options, socketTimeoutMS: withinMs } as CreateIndexesOptions)
+        return
+      } catch (error) {
+        if (!(error instanceof MongoNetworkError) || tookMs() >= withinMs) throw error
+        waiting(`the connection ended while ${what} was built, asking again: ${error.message}`)
+      }
+      await sleep(AGAIN_AFTER_MS)
+    }
+  } finally {
+    clearInterval(telling)
+  }
+}
