@@ -25,8 +25,9 @@ export class InvalidLockProvider extends Error {
 }
 
 /**
- * The provider's server didn't answer, or not in time. No lock was granted by this call and nothing was run; what the server
- * made of the command is unknown, and ends by itself within lockAtMostFor.
+ * The provider's server didn't answer, or not in time. Nothing was run. Of an acquisition the server may have granted what nobody
+ * has then: the process that asked frees it in the background, and it ends by itself after lockAtMostFor. An unlock or an
+ * extension was done or not; the handle may try again.
  */
 export class LockProviderUnavailable extends Error {
   override readonly name = 'LockProviderUnavailable'

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../../time/index.js'
+import { type Clock, formatMs, systemClock } from '../../time/index.js'
 import { AbandonedAcquisitions } from './abandoned.js'
 import { acquisitionToken, reentrySuffix } from './acquisition.js'
 import type { LockDuration } from './durations.js'
@@ -10,7 +10,7 @@ import type { Granted, LockStore } from './lock-store.js'
 /** The four providers: what they have in common, on top of a store. */
 export class NamedLocks implements OperableLockProvider {
   readonly kind: string
-  private readonly abandoned = new AbandonedAcquisitions()
+  private readonly abandoned: AbandonedAcquisitions
 
   constructor(
     private readonly store: LockStore,
@@ -19,6 +19,7 @@ export class NamedLocks implements OperableLockProvider {
     private readonly clock: Clock = systemClock,
   ) {
     this.kind = store.kind
+    this.abandoned = new AbandonedAcquisitions((name, token) => store.free(name, token, 0))
   }
 
   async lock(config: LockConfig): Promise<SimpleLock | undefined> {
@@ -26,18 +27,21 @@ export class NamedLocks implements OperableLockProvider {
     const token = acquisitionToken(this.identity, reentry)
     const suffix = reentry === undefined ? undefined : reentrySuffix(reentry)
     const locking = `lock '${name}'`
-    const clear = () => this.abandoned.clear(name, (old) => this.store.free(name, old, 0))
-    await answered(this.kind, locking, clear, NOTHING_GRANTED)
+    await answered(this.kind, locking, () => this.abandoned.clear(name), NOTHING_ASKED)
     const sentAtMs = this.clock.monotonicMs()
     try {
       const granted = await this.store.take({ name, token, lockAtMostForMs, reentrySuffix: suffix })
-      // A process that was paused, or an answer that took so long: it may be another's already.
-      if (!granted || this.clock.monotonicMs() - sentAtMs >= lockAtMostForMs) return undefined
+      if (!granted) return undefined
+      if (this.clock.monotonicMs() - sentAtMs >= lockAtMostForMs) {
+        // A process that was paused, or an answer that took so long: it may be another's already, or nobody's for a while yet.
+        this.abandoned.add(name, token)
+        return undefined
+      }
       return new HeldLock(this.store, name, token, granted, lockAtLeastForMs)
     } catch (error) {
       if (isOurs(error)) throw error
       this.abandoned.add(name, token)
-      throw new LockProviderUnavailable(this.kind, locking, error, NOTHING_GRANTED)
+      throw new LockProviderUnavailable(this.kind, locking, error, notKnown(lockAtMostForMs))
     }
   }
 
@@ -57,8 +61,9 @@ export class NamedLocks implements OperableLockProvider {
     await this.answered('migrate', async () => await this.store.migrate?.())
   }
 
-  close(): Promise<void> {
-    return this.store.close()
+  async close(): Promise<void> {
+    await this.abandoned.close()
+    await this.store.close()
   }
 
   private answered<T>(action: string, ask: () => Promise<T>): Promise<T> {
@@ -110,7 +115,10 @@ class HeldLock implements SimpleLock {
   }
 }
 
-const NOTHING_GRANTED = 'nothing was granted and nothing is run; try again when the server is back'
+const NOTHING_ASKED = 'nothing was asked for and nothing is run; try again when the server is back'
+
+const notKnown = (lockAtMostForMs: number) =>
+  `nothing is run; whether it was granted all the same isn't known: if so it is freed in the background, and ends by itself after ${formatMs(lockAtMostForMs)}; try again when the server is back`
 
 const isOurs = (error: unknown) => error instanceof InvalidLockConfig || error instanceof InvalidLockProvider
 
