@@ -132,6 +132,44 @@ describe.each(kinds)('Java and Node share locks in %s', (kind) => {
     400_000,
   )
 
+  if (kind === 'postgres') {
+    const inZone = async (zone: string, time: 'db' | 'jvm' | 'utc') => {
+      const one = await startShedLock(classPath!, under.options['url']!, { zone, time })
+      started.push(one)
+      return one
+    }
+
+    testWithJava.each(['Asia/Seoul', 'America/Los_Angeles'])(
+      'in %s Java excludes us and is excluded by usingDbTime(), and by withTimeZone(UTC)',
+      async (zone) => {
+        for (const time of ['db', 'utc'] as const) {
+          const there = await inZone(zone, time)
+          const [ourName, javasName] = [`ours, ${zone} ${time}`, `Java's, ${zone} ${time}`]
+          const held = await weTake(ourName)
+          expect(await there.answer('lock', asked(ourName, 1_000))).toBeNull()
+          expect(await held.unlock()).toBe(true)
+          expect(await there.answer('lock', asked(javasName, 3_600_000))).not.toBeNull()
+          expect(await ours.lock({ name: javasName, lockAtMostFor: '1h' })).toBeUndefined()
+        }
+      },
+    )
+
+    testWithJava('what docs/named-locks.md says: without either, Java east of UTC takes what we hold', async () => {
+      const seoul = await inZone('Asia/Seoul', 'jvm')
+      const held = await weTake('taken in the east')
+      expect(await seoul.answer('lock', asked(held.name, 1_000))).not.toBeNull()
+      // Ours notices, and touches nothing.
+      expect(await held.extend('1h')).toBeUndefined()
+    })
+
+    testWithJava('what docs/named-locks.md says: without either, we take what Java west of UTC holds', async () => {
+      const there = await inZone('America/Los_Angeles', 'jvm')
+      const name = 'taken from the west'
+      expect(await there.answer('lock', asked(name, 3_600_000))).not.toBeNull()
+      expect(await ours.lock({ name, lockAtMostFor: '1h' })).toMatchObject({ name })
+    })
+  }
+
   if (kind === 'mongodb') {
     testWithJava(
       "what docs/caveats.md says: an expired Java holder's unlock ends our lock, and ours notices",

@@ -29,9 +29,18 @@ export async function shedLockClassPath(): Promise<string> {
   return `${join(folder, 'target/classes')}:${(await readFile(join(folder, 'classpath.txt'), 'utf8')).trim()}`
 }
 
-/** The real ShedLock as another process with the same locks, on the server of this URL. */
-export function startShedLock(classPath: string, url: string): Promise<HolderProcess> {
-  return HolderProcess.of('java', [...JVM, '-cp', classPath, 'phaselock.ShedLockHolder', url])
+/**
+ * The real ShedLock as another process with the same locks, on the server of this URL.
+ * @param zone of the JVM; default that of this machine
+ * @param time of PostgreSQL's provider: `usingDbTime()`, as it comes, or `withTimeZone(UTC)`
+ */
+export function startShedLock(
+  classPath: string,
+  url: string,
+  { zone, time = 'db' }: { zone?: string; time?: 'db' | 'jvm' | 'utc' } = {},
+): Promise<HolderProcess> {
+  const jvm = zone === undefined ? JVM : [...JVM, `-Duser.timezone=${zone}`]
+  return HolderProcess.of('java', [...jvm, '-cp', classPath, 'phaselock.ShedLockHolder', url, time])
 }
 
 async function version(): Promise<string> {

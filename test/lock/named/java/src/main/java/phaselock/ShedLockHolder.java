@@ -14,6 +14,7 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.TimeZone;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
@@ -29,13 +30,14 @@ import org.springframework.jdbc.datasource.SingleConnectionDataSource;
 
 /**
  * The real ShedLock as another process with the same locks: obeys one JSON line at a time and answers with one, as holder.mjs does.
- * Its argument is the URL of the server. Times are this machine's, in milliseconds.
+ * Its arguments are the URL of the server and, for PostgreSQL, whose time it goes by: db (usingDbTime), jvm (as it comes) or utc
+ * (withTimeZone). Times in answers are this machine's, in milliseconds.
  */
 public final class ShedLockHolder {
     private static final Object OUT = new Object();
 
     public static void main(String[] args) throws Exception {
-        LockProvider provider = providerOf(args[0]);
+        LockProvider provider = providerOf(args[0], args.length > 1 ? args[1] : "db");
         say(new Document("ready", true));
         SimpleLock[] held = new SimpleLock[1];
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -127,7 +129,7 @@ public final class ShedLockHolder {
         log.write(ByteBuffer.wrap((line.toJson() + "\n").getBytes(StandardCharsets.UTF_8)));
     }
 
-    private static LockProvider providerOf(String url) {
+    private static LockProvider providerOf(String url, String time) {
         URI uri = URI.create(url);
         String[] login = Optional.ofNullable(uri.getUserInfo()).orElse(":").split(":", 2);
         switch (uri.getScheme()) {
@@ -136,10 +138,11 @@ public final class ShedLockHolder {
             case "postgres": {
                 String jdbc = "jdbc:postgresql://" + uri.getHost() + ":" + uri.getPort() + uri.getPath();
                 JdbcTemplate template = new JdbcTemplate(new PerThread(jdbc, login[0], login[1]));
-                return new JdbcTemplateLockProvider(JdbcTemplateLockProvider.Configuration.builder()
-                        .withJdbcTemplate(template)
-                        .usingDbTime()
-                        .build());
+                JdbcTemplateLockProvider.Configuration.Builder builder =
+                        JdbcTemplateLockProvider.Configuration.builder().withJdbcTemplate(template);
+                if (time.equals("db")) builder.usingDbTime();
+                if (time.equals("utc")) builder.withTimeZone(TimeZone.getTimeZone("UTC"));
+                return new JdbcTemplateLockProvider(builder.build());
             }
             default: {
                 RedisStandaloneConfiguration server = new RedisStandaloneConfiguration(uri.getHost(), uri.getPort());
