@@ -203,9 +203,10 @@ class Runs<Context> {
     try {
       await callback(run, await this.options.context())
       return moved(step, outcome, {})
-    } catch (error) {
-      this.options.logger.warn(`a callback of run ${run._id} failed: ${String(error)}`, { run: run._id })
-      return moved(step, outcome, { callbackError: runErrorOf(error) })
+    } catch (thrown) {
+      const error = runErrorOf(thrown)
+      this.options.logger.warn(`a callback of run ${run._id} failed: ${error.name}: ${error.message}`, { run: run._id })
+      return moved(step, outcome, { callbackError: error })
     }
   }
 

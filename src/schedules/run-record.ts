@@ -28,7 +28,7 @@ export class RunRecord {
   log(message: string, fields?: Json): void {
     const line: RunLine = {
       at: this.now(),
-      message: String(message).slice(0, LINE_LENGTH),
+      message: textOf(message).slice(0, LINE_LENGTH),
       ...(fields === undefined ? {} : { fields: asJson(fields, MOST_FIELDS_BYTES) ?? '(not JSON, or too large)' }),
     }
     if (this.first.length < FIRST_LINES) this.first.push(line)
@@ -64,11 +64,32 @@ export function resultOf(value: unknown): Json | undefined {
 }
 
 export function runErrorOf(thrown: unknown): RunError {
-  const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+  const { name, message, stack } = errorOf(thrown)
   return {
-    name: String(error.name).slice(0, 200),
-    message: String(error.message).slice(0, 2_000),
-    ...(error.stack ? { stack: error.stack.slice(0, 4_000) } : {}),
+    name: name.slice(0, 200),
+    message: message.slice(0, 2_000),
+    ...(stack ? { stack: stack.slice(0, 4_000) } : {}),
+  }
+}
+
+/** What was thrown, as an error that can be read: whatever it is, the run has to come to its end. */
+export function errorOf(thrown: unknown): Error {
+  try {
+    if (!(thrown instanceof Error)) return new Error(textOf(thrown))
+    const isReadable = [thrown.name, thrown.message, thrown.stack ?? ''].every((text) => typeof text === 'string')
+    return isReadable ? thrown : new Error(textOf(thrown.message))
+  } catch {
+    return new Error(UNREADABLE)
+  }
+}
+
+const UNREADABLE = '(something that can not be shown)'
+
+function textOf(value: unknown): string {
+  try {
+    return String(value)
+  } catch {
+    return UNREADABLE
   }
 }
 
@@ -77,7 +98,8 @@ function asJson(value: unknown, mostBytes: number): Json | undefined {
     const text = JSON.stringify(value)
     if (text === undefined || Buffer.byteLength(text) > mostBytes) return undefined
     const json = JSON.parse(text) as Json
-    BSON.calculateObjectSize({ json })
+    // It has to go into a document: keys with a null byte don't.
+    BSON.serialize({ json })
     return json
   } catch {
     return undefined

@@ -3,7 +3,7 @@ import { LONGEST_RUN_MS } from './definition/index.js'
 import type { RunDocument } from './documents.js'
 import { RunLockLost, RunTimeout } from './errors.js'
 import type { RunLock } from './run-lock.js'
-import type { RunRecord } from './run-record.js'
+import { errorOf, type RunRecord } from './run-record.js'
 import type { TaskRun, TaskWithCallbacks } from './tasks.js'
 
 /** How one try came to its end. */
@@ -66,7 +66,7 @@ function settle(call: () => unknown): Promise<Tried> {
   return new Promise((resolve) => {
     new Promise((begin) => begin(call())).then(
       (value) => resolve({ kind: 'returned', value }),
-      (error: unknown) => resolve({ kind: 'threw', error }),
+      (error: unknown) => resolve({ kind: 'threw', error: errorOf(error) }),
     )
   })
 }
