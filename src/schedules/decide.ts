@@ -16,6 +16,8 @@ export type SchedulePhase = (typeof SCHEDULE_PHASES)[number]
 /** Of the due times that became one run, the latest so many have a record of their own. */
 const MOST_COALESCED = 100
 const MOST_EDITS = 50
+const MOST_OF_A_CHANGE = 10_000
+const SHOWN_OF_A_CHANGE = 1_000
 
 /** A run to be stored: Queued, or over at once. */
 export interface NewRun extends RunDocument {
@@ -40,12 +42,13 @@ type Stored = Readonly<ScheduleDocument> & { readonly createdAt?: unknown }
  */
 export function decide(doc: Stored, now: Date): Decision {
   const fields = fieldsOf(doc)
-  const changed = doc.known ? changedFields(doc.known, fields) : []
+  const known = knownOf(doc)
+  const changed = known ? changedFields(known, fields) : []
   const set: Partial<ScheduleDocument> = {
     // Also in another order: the look for edits compares the whole.
-    ...(doc.known && textOf(doc.known) === textOf(fields) ? {} : { known: fields }),
+    ...(known && textOf(known) === textOf(fields) ? {} : { known: fields }),
     ...changedWarnings(doc),
-    ...(changed.length > 0 ? { edits: withEdit(doc.edits, noticed(now, doc.known!, fields, changed)) } : {}),
+    ...(changed.length > 0 ? { edits: withEdit(doc.edits, noticed(now, known!, fields, changed)) } : {}),
   }
   const read = readSchedule(fields)
   const problems = [...idProblems(doc._id), ...('problems' in read ? read.problems : [])]
@@ -59,7 +62,7 @@ export function decide(doc: Stored, now: Date): Decision {
     return { phase: 'Paused', runs: [], set: { ...set, nextRunAt: null }, wakeAt: pausedUntil ?? null }
   }
   if (doc.paused) set.paused = null
-  const replan = !doc.known || changed.some((name) => (TIMING_FIELDS as readonly string[]).includes(name))
+  const replan = !known || changed.some((name) => (TIMING_FIELDS as readonly string[]).includes(name))
   return planned(doc, schedule, set, replan ? undefined : dateOf(doc.nextRunAt), now)
 }
 
@@ -160,6 +163,10 @@ export function runOf(
 
 const MOST_GRACE_MS = 3_650 * 86_400_000
 
+/** Whatever else somebody has put there is nothing to plan by. */
+const knownOf = ({ known }: Stored): ScheduleDocument['known'] =>
+  typeof known === 'object' && known !== null && !Array.isArray(known) ? known : undefined
+
 /** Of a stored document, the fields that are its owner's: those that are there. */
 export function fieldsOf(doc: object): Record<string, unknown> {
   const all = doc as Record<string, unknown>
@@ -177,11 +184,17 @@ export function changesBetween(before: object, after: object, names: readonly st
     names.map((name) => [
       name,
       {
-        ...(from[name] === undefined ? {} : { from: from[name] }),
-        ...(to[name] === undefined ? {} : { to: to[name] }),
+        ...(from[name] === undefined ? {} : { from: briefly(from[name]) }),
+        ...(to[name] === undefined ? {} : { to: briefly(to[name]) }),
       },
     ]),
   )
+}
+
+/** 50 edits of large arguments would be more than a document can hold. */
+function briefly(value: unknown): unknown {
+  const text = textOf(value)
+  return text.length <= MOST_OF_A_CHANGE ? value : `${text.slice(0, SHOWN_OF_A_CHANGE)}... (${text.length} characters)`
 }
 
 const withEdit = (edits: unknown, edit: Edit): readonly Edit[] =>

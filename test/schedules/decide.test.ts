@@ -238,4 +238,53 @@ describe('what a schedule calls for', () => {
     const decision = decide(planned({ cron: '* * * * *' }, at('04:01:00'), { paused }), at('04:02:00'))
     expect(decision).toMatchObject({ phase: 'Paused', runs: [], wakeAt: null, set: { warnings: [warning] } })
   })
+
+  test('without what it was planned from it is planned anew, whatever nextRunAt says', () => {
+    for (const known of [undefined, null, [1], 'text', 5]) {
+      const doc = { ...planned({ cron: '* * * * *' }, at('03:00:00')), known } as never
+      const decision = decide(doc, at('04:00:00'))
+      expect(decision).toMatchObject({ phase: 'Active', runs: [], wakeAt: at('04:01:00') })
+      expect(decision.set).toMatchObject({ known: { task: 'sync', cron: '* * * * *' } })
+      expect(decision.set).not.toHaveProperty('edits')
+    }
+  })
+
+  test('of several that are due with jitter those whose start has come are run, and the next one is what waits', () => {
+    const doc = planned({ cron: '* * * * *', jitter: '10m', coalesce: false }, at('04:00:00'))
+    for (let minute = 0; minute < 30; minute++) {
+      const now = new Date(at('04:00:00').getTime() + minute * 60_000)
+      const { runs, set, wakeAt } = decide(doc, now)
+      for (const run of runs)
+        expect(run.scheduledFor.getTime() + (run.jitterMs ?? 0)).toBeLessThanOrEqual(now.getTime())
+      expect(wakeAt!.getTime()).toBeGreaterThan(now.getTime())
+      expect(set.nextRunAt!.getTime()).toBe(at('04:00:00').getTime() + runs.length * 60_000)
+    }
+  })
+
+  test('of more that were missed than are told one by one the latest are told', () => {
+    const { runs } = decide(planned({ cron: '* * * * *' }, at('01:00:00')), at('04:00:00'))
+    expect(runs).toHaveLength(101)
+    expect(runs[0]!.scheduledFor).toEqual(at('02:20:00'))
+    expect(runs.at(-1)).toMatchObject({ scheduledFor: at('04:00:00'), phase: 'Queued' })
+  })
+
+  test('edits are bounded in number and size', () => {
+    let doc = planned({ cron: '0 4 * * *', args: {} }, at('04:00:00'))
+    for (let i = 0; i < 120; i++) {
+      doc = { ...doc, args: { n: i, text: 'x'.repeat(200_000) } }
+      doc = { ...doc, ...decide(doc, at('03:00:00')).set } as ScheduleDocument
+    }
+    expect(doc.edits).toHaveLength(50)
+    expect(doc.edits!.at(-1)!.changes!['args']!.to).toMatch(/^\{"value":\{"n":119,.{980,1100} \(\d+ characters\)$/)
+    expect(JSON.stringify(doc.edits).length).toBeLessThan(200_000)
+  })
+
+  test.each(['startAt', 'endAt', 'at'])('%s beyond all calendars is broken, not an error', (name) => {
+    const timing = name === 'at' ? {} : { cron: '* * * * *' }
+    const doc = { _id: 's', task: 'sync', ...timing, [name]: new Date(8.64e15) } as never
+    expect(decide(doc, at('04:00:00'))).toMatchObject({
+      phase: 'Broken',
+      set: { broken: `${name}: expected a date before the year 10000, got +275760-09-13T00:00:00.000Z` },
+    })
+  })
 })

@@ -30,6 +30,7 @@ export interface CheckedSchedule {
   readonly timeoutMs: number | null
 }
 
+const YEAR_10000 = Date.UTC(10_000, 0)
 const DEFAULT_GRACE_MS = 300_000
 const DEFAULT_RETRY_MS = 10_000
 const DEFAULT_LONGEST_RETRY_MS = 600_000
@@ -144,7 +145,11 @@ class Reader {
     const value = this.given[name]
     if (value == null) return null
     const date = value instanceof Date ? value : typeof value === 'string' ? isoDate(value) : undefined
-    if (date && !Number.isNaN(date.getTime())) return date
+    if (date && date.getTime() < YEAR_10000) return date
+    if (date && date.getTime() >= YEAR_10000) {
+      this.problems.push(`${name}: expected a date before the year 10000, got ${shown(date)}`)
+      return null
+    }
     this.problems.push(`${name}: expected a date, or a text such as '2026-11-21T06:00:00Z', got ${shown(value)}`)
     return null
   }
