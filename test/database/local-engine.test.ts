@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { readFile, rm, writeFile } from 'node:fs/promises'
@@ -5,6 +6,7 @@ import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, it } from '@jest/globals'
 import { MongoClient } from 'mongodb'
+import { identify } from '../../src/database/engine/process-identity.js'
 import { DataDirUnusable } from '../../src/database/index.js'
 import { sleep, systemClock } from '../../src/time/index.js'
 import { eventually } from '../support/database.js'
@@ -118,6 +120,24 @@ describe('a local database', () => {
     await writeFile(join(local().dataDir, 'engine.json'), '{ "port": ')
     expect((await local().connect()).source).toBe('embedded')
     stranger.close()
+  })
+
+  it('leaves a process alone that has got the id, and the moment of its start, of an engine of before a reboot', async () => {
+    const first = await local().connect()
+    await first.close()
+    await eventually(async () => expect((await local().state()).keeper).toBeUndefined())
+    const innocent = spawn('sleep', ['60'], { stdio: 'ignore' })
+    try {
+      await once(innocent, 'spawn')
+      const engine = { ...identify(innocent.pid!), boot: 'another one' }
+      const state = { ...(await local().state()), engine }
+      await writeFile(join(local().dataDir, 'engine.json'), JSON.stringify(state))
+      await local().connect()
+      expect((await local().pids()).engine).not.toBe(innocent.pid)
+      expect([innocent.exitCode, innocent.signalCode]).toEqual([null, null])
+    } finally {
+      innocent.kill()
+    }
   })
 
   it('shuts the door to those who do not know its secret, and keeps its files to its owner', async () => {

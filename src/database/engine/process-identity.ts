@@ -1,20 +1,28 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
-/** A process and the moment it started, so that a reused process id is never taken for the old process. */
+/**
+ * A process and the moment it started, so that a reused process id is never taken for the old process. On Linux that moment counts
+ * from the boot: after another boot a process may have the same id and the same moment.
+ */
 export interface ProcessIdentity {
   pid: number
   started: string
+  /** Which boot of the machine; absent where the moment is a date, and in files of versions that didn't write it. */
+  boot?: string | undefined
 }
+
+const BOOT = bootId()
 
 /** The identity of a running process; undefined when there is none, or only a zombie that nobody has reaped. */
 export function identify(pid: number): ProcessIdentity | undefined {
   const started = process.platform === 'linux' ? startedOnLinux(pid) : startedByPs(pid)
-  return started === undefined ? undefined : { pid, started }
+  return started === undefined ? undefined : { pid, started, ...(BOOT !== undefined && { boot: BOOT }) }
 }
 
 export function isRunning(who: ProcessIdentity | undefined): boolean {
-  return who !== undefined && identify(who.pid)?.started === who.started
+  if (who === undefined || (who.boot ?? BOOT) !== BOOT) return false
+  return identify(who.pid)?.started === who.started
 }
 
 /** Sends a signal, unless the process has gone or its id belongs to another one by now. */
@@ -23,6 +31,14 @@ export function signalProcess(who: ProcessIdentity, signal: NodeJS.Signals): voi
   try {
     process.kill(who.pid, signal)
   } catch {} // gone in between
+}
+
+function bootId(): string | undefined {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+  } catch {
+    return undefined // another system, or a sandbox without it
+  }
 }
 
 function startedOnLinux(pid: number): string | undefined {
