@@ -1,10 +1,11 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from '@jest/globals'
 import { connectWith } from '../../src/database/connect.js'
 import { ALPHA_NOTICE, NoDatabase } from '../../src/database/index.js'
 import { localServers } from '../../src/database/sources/index.js'
-import { testServerUri, withDatabase } from '../support/database.js'
+import { eventually, testServerUri, withDatabase } from '../support/database.js'
 import { useLocalDatabase } from '../support/database-local.js'
 
 const local = useLocalDatabase()
@@ -91,6 +92,40 @@ describe('the order in which a local database is looked for', () => {
     expect(local().logged).toContain(
       `no database from mongod named by MONGOMS_SYSTEM_BINARY: ${broken} ended with code 62: wrong kind of CPU`,
     )
+  })
+
+  it('stays with the source that has written the data: when it fails no other is tried, until it is gone', async () => {
+    const downloaded = await local().fakeMongod('downloaded/mongod')
+    const asked = join(local().root, 'asked')
+    const roots = await rootsWith({
+      'mongodb-memory-server': `exports.MongoBinary = { getPath: async () => {
+        require('node:fs').writeFileSync(${JSON.stringify(asked)}, '')
+        return ${JSON.stringify(downloaded)}
+      } }`,
+    })
+    const fails = join(local().root, 'fails')
+    const real = await local().fakeMongod('first-real/mongod')
+    const named = await local().script('named/mongod', `[ -e ${fails} ] && exit 14\nexec ${real} "$@"`)
+    const env = { ...local().env, PATH: `${local().root}/first`, MONGOMS_SYSTEM_BINARY: named }
+    const first = await connectFrom(env, roots)
+    await first.db.collection('a').insertOne({ kept: true })
+    await first.close()
+    await eventually(async () => expect((await local().state()).keeper).toBeUndefined())
+    await writeFile(fails, '')
+    await rm(join(local().root, 'first/mongod'))
+    const error = (await connectFrom(env, roots).catch((failure: unknown) => failure)) as NoDatabase
+    expect(error).toBeInstanceOf(NoDatabase)
+    expect(existsSync(asked)).toBe(false)
+    expect(error.message).toContain(
+      `others: not tried, as ${join(local().dataDir, 'db')} was written by the above (system-mongod)`,
+    )
+    await rm(fails)
+    const again = await connectFrom(env, roots)
+    expect(await again.db.collection('a').countDocuments({ kept: true })).toBe(1)
+    await again.close()
+    await eventually(async () => expect((await local().state()).keeper).toBeUndefined())
+    const gone = await connectFrom({ ...env, MONGOMS_SYSTEM_BINARY: '' }, roots)
+    expect(gone.source).toBe('download')
   })
 
   it('when all fail: one error with what was tried, what each said, and three ways out', async () => {

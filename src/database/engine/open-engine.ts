@@ -1,10 +1,11 @@
+import { readdirSync } from 'node:fs'
 import { sleep, systemClock } from '../../time/index.js'
 import type { ServerCommand } from './engine-process.js'
 import type { EngineFolder } from './folder.js'
 import { joinKeeper, type KeeperLink } from './keeper-link.js'
 import { keeperLockHolder } from './keeper-lock.js'
 import { launchKeeper } from './launch.js'
-import type { LocalSource } from './state.js'
+import { type LocalSource, readState } from './state.js'
 
 /** One way to get a server on this machine. */
 export interface LocalServer {
@@ -48,19 +49,50 @@ const JOIN_POLL_MS = 30
 const STUCK_MS = 90_000
 
 /**
- * Joins the engine of a folder, or starts one from the first server that works. Any number of processes may do this at once: only one
- * keeper gets the folder's lock, and the others join it.
+ * Joins the engine of a folder, or starts one: from the source that has written its data, else from the first server that works.
+ * Where that source fails no other is tried: nothing is downloaded because an engine had a bad moment, and no other kind of server
+ * gets at its files. Only one that isn't there any more is replaced. Any number of processes may do this at once: only one keeper
+ * gets the folder's lock, and the others join it.
  */
 export async function openEngine(folder: EngineFolder, options: OpenEngineOptions): Promise<OpenedEngine> {
   const joined = await joinOrWait(folder)
   if (joined) return { link: joined, started: false }
+  const writer = writerOf(folder)
+  const hasWritten = ({ source }: LocalServer) =>
+    source === writer || (writer === 'download' && source === 'cached-mongod') // where a download is found again
+  const own = await startFirst(folder, options.servers.filter(hasWritten), options)
+  if ('link' in own) return own
+  if (own.broken) {
+    const name = 'others'
+    const said = `not tried, as ${folder.data} was written by the above (${writer}); to begin anew with another remove that folder`
+    return { tried: [...own.tried, { name, said }] }
+  }
+  const others = options.servers.filter((server) => !hasWritten(server))
+  const other = await startFirst(folder, others, options)
+  return 'link' in other ? other : { tried: [...own.tried, ...other.tried] }
+}
+
+/** The source whose engine was ready on this data; undefined when there is no data, or nobody knows. */
+function writerOf(folder: EngineFolder): LocalSource | undefined {
+  return readdirSync(folder.data).length > 0 ? readState(folder)?.source : undefined
+}
+
+/** `broken`: one of them is there, and doesn't work. */
+async function startFirst(
+  folder: EngineFolder,
+  servers: LocalServer[],
+  options: OpenEngineOptions,
+): Promise<{ link: KeeperLink; started: boolean } | { tried: Attempt[]; broken: boolean }> {
   const tried: Attempt[] = []
+  let broken = false
   const failed = (server: LocalServer, error: unknown) => {
     const attempt = { name: server.name, said: error instanceof Error ? error.message : String(error) }
     tried.push(attempt)
-    if (!(error instanceof NotHere)) options.failed?.(attempt)
+    if (error instanceof NotHere) return
+    broken = true
+    options.failed?.(attempt)
   }
-  for (const server of options.servers) {
+  for (const server of servers) {
     const commands = await server.commands().catch((error: unknown) => {
       failed(server, error)
       return []
@@ -71,7 +103,7 @@ export async function openEngine(folder: EngineFolder, options: OpenEngineOption
       failed(server, `${command.command} ${outcome.said}`)
     }
   }
-  return { tried }
+  return { tried, broken }
 }
 
 async function startOrJoin(
