@@ -1,4 +1,4 @@
-import type { Document } from 'mongodb'
+import { type Document, Long } from 'mongodb'
 import type { Clock } from '../time/index.js'
 import { idKey } from './id-key.js'
 
@@ -18,8 +18,11 @@ const MOST_DOUBLED = 8
 /** So many are taken over at first, twice as many each time that goes well: 500 after a third of a second. */
 const FIRST_TAKEN_OVER = 16
 const MOST_TAKEN_OVER = 500
-/** With at least so much of its own to claim a replica has no room for what falls to others. */
+/** With at least so much of its own to claim a replica leaves to others what falls to them, until that is everybody's. */
 const ENOUGH = 0.25
+/** What still lies there after so long is everybody's: first of the replica to which it falls next, then of all. */
+const NEXTS_AFTER_MS = 1_500
+const ALLS_AFTER_MS = 2_500
 
 /** Candidates as they fall to this replica and to others. */
 export interface Parted {
@@ -29,7 +32,7 @@ export interface Parted {
   readonly left: number
   /** After so long it is worth to look whether they still lie there. */
   readonly againInMs: number
-  /** Keys of those in `takes` that fall to others and were left to them for long enough. */
+  /** Keys of those in `takes` that fall to others and are taken over because there is room. */
   readonly late: ReadonlySet<string>
 }
 
@@ -40,15 +43,17 @@ export interface Parted {
  * two whose lists differ by one replica disagree about that one's share only.
  *
  * What falls to another is taken too where it still lies there a moment later (that replica may be full, slow or dead) and
- * nearly all else is done: the last of them first, as the other one begins with the oldest. So a share is a preference,
- * never a condition, and nothing waits for a dead replica for longer than that moment.
+ * nearly all else is done: the last of them first, as the other one begins with the oldest.
+ *
+ * Invariant: a share is a preference that ends. What this replica has seen due for 2.5 s stands in line like its own, in the
+ * order of its list, however much it has of its own and whatever the other one does (docs/lock-protocol.md, point 2: the bound).
  *
  * Share of the candidates lost, 12,000 documents, 2 / 4 replicas: 20 / 31 % when all take the oldest, 1 / 2 % with this
  * (bench/README.md has the designs between).
  */
 export class Share {
-  /** Others' documents by phase, and when this replica saw them first. */
-  private readonly seen = new Map<string, Map<string, number>>()
+  /** Others' documents, by phase. */
+  private readonly seen = new Map<string, Sightings>()
   private doubled = 1
   private takeOver = FIRST_TAKEN_OVER
   private listed: readonly string[] = []
@@ -81,29 +86,31 @@ export class Share {
       return { takes: lists, ...NOTHING_LEFT }
     }
     const now = this.clock.monotonicMs()
-    const seenBefore = this.seen.get(phase)
-    const seenNow = new Map<string, number>()
+    const seen = this.seenIn(phase)
+    const others = new Map<string, number>()
     const own = lists.map((list) =>
       list.filter((document) => {
         const key = idKey(document['_id'])
-        if (this.isOwn(key)) return true
-        seenNow.set(key, seenBefore?.get(key) ?? now)
+        const rank = this.rankOf(key)
+        if (rank === 0) return true
+        const since = seen.see(key, document['fence'], now)
+        if (since <= now - (rank === 1 ? NEXTS_AFTER_MS : ALLS_AFTER_MS)) return true
+        others.set(key, since)
         return false
       }),
     )
-    this.seen.set(phase, seenNow)
-    if (seenNow.size === 0) return { takes: own, ...NOTHING_LEFT }
-    const againInMs = this.patienceMs(seenNow.size)
+    if (others.size === 0) return { takes: own, ...NOTHING_LEFT }
+    const againInMs = this.patienceMs(others.size)
     if (own.reduce((sum, list) => sum + list.length, 0) >= places * ENOUGH)
-      return { takes: own, left: seenNow.size, againInMs, late: NONE }
+      return { takes: own, left: others.size, againInMs, late: NONE }
     const isLate = ([, since]: [string, number]) => since <= now - againInMs
-    const late = new Set([...seenNow].filter(isLate).map(([key]) => key))
+    const late = new Set([...others].filter(isLate).map(([key]) => key))
     const taken = new Set([...late].slice(-this.takeOver))
     const takes = lists.map((list, i) => [
       ...own[i]!,
       ...list.filter((document) => taken.has(idKey(document['_id']))).reverse(),
     ])
-    const left = seenNow.size - taken.size
+    const left = others.size - taken.size
     return { takes, left, againInMs: late.size > taken.size ? 0 : againInMs, late: taken }
   }
 
@@ -114,18 +121,19 @@ export class Share {
   leave(phase: string, keys: readonly string[]): number {
     const now = this.clock.monotonicMs()
     const seen = this.seenIn(phase)
-    for (const key of keys) if (!seen.has(key)) seen.set(key, now)
+    for (const key of keys) seen.hear(key, now)
     return this.patienceMs(keys.length)
   }
 
   /** A document that falls to another, who has had its time already: if it is due now it is taken like those that lay there for long. */
   waitedFor(phase: string, key: string): void {
-    this.seenIn(phase).set(key, Number.NEGATIVE_INFINITY)
+    this.seenIn(phase).hear(key, Number.NEGATIVE_INFINITY)
   }
 
-  private seenIn(phase: string): Map<string, number> {
-    const seen = this.seen.get(phase) ?? new Map<string, number>()
+  private seenIn(phase: string): Sightings {
+    const seen = this.seen.get(phase) ?? new Sightings()
     this.seen.set(phase, seen)
+    seen.turn(this.clock.monotonicMs())
     return seen
   }
 
@@ -135,6 +143,11 @@ export class Share {
 
   /** Whether a document falls to this replica, by the key of its `_id`. */
   isOwn(key: string): boolean {
+    return this.rankOf(key) === 0
+  }
+
+  /** 0: it falls to this replica. 1: it would if one other were not there. 2: neither. */
+  private rankOf(key: string): number {
     const { self, replicas } = this.standing()
     if (this.listed !== replicas) {
       this.listed = replicas
@@ -142,10 +155,65 @@ export class Share {
     }
     const hash = hashOf(key)
     const own = mixed(hash ^ this.seeds[0]!)
-    for (let i = 1; i < this.seeds.length; i += 1) if (mixed(hash ^ this.seeds[i]!) > own) return false
-    return true
+    let rank = 0
+    for (let i = 1; i < this.seeds.length && rank < 2; i += 1) if (mixed(hash ^ this.seeds[i]!) > own) rank += 1
+    return rank
   }
 }
+
+/** What isn't seen again for so long, or twice as long, is forgotten. */
+const KEPT_FOR_MS = 3_000
+/** More than one look brings. What is seen again is kept all the same. */
+const MOST_KEPT = 8_000
+
+interface Sighting {
+  readonly since: number
+  /** A claim raises it. Absent: only heard of, not seen yet. */
+  readonly fence?: unknown
+}
+
+/**
+ * Documents of one phase that fall to others, each with the time since when this replica knows it to be due and unclaimed. A look
+ * at fewer documents than the one before forgets none of them.
+ */
+class Sightings {
+  private recent = new Map<string, Sighting>()
+  private before = new Map<string, Sighting>()
+  private turnedAtMs = Number.NEGATIVE_INFINITY
+
+  /** Forgets what has not been seen for long. To be called before a look is gone through, so that all of it is kept. */
+  turn(now: number): void {
+    if (now - this.turnedAtMs < KEPT_FOR_MS && this.recent.size < MOST_KEPT) return
+    this.turnedAtMs = now
+    this.before = this.recent
+    this.recent = new Map()
+  }
+
+  /** @returns since when it has been due and unclaimed */
+  see(key: string, fence: unknown, now: number): number {
+    const known = this.known(key)
+    const sighting =
+      known && 'fence' in known && isSame(known.fence, fence) ? known : { since: sinceOf(known, now), fence }
+    this.recent.set(key, sighting)
+    return sighting.since
+  }
+
+  /** It is said to be due since then. */
+  hear(key: string, since: number): void {
+    const known = this.known(key)
+    if (!known || since < known.since) this.recent.set(key, { since })
+  }
+
+  private known(key: string): Sighting | undefined {
+    return this.recent.get(key) ?? this.before.get(key)
+  }
+}
+
+/** Another fence: somebody has claimed it since, and its time begins anew. */
+const sinceOf = (known: Sighting | undefined, now: number): number => (known && !('fence' in known) ? known.since : now)
+
+const isSame = (one: unknown, other: unknown): boolean =>
+  Object.is(one, other) || (Long.isLong(one) && Long.isLong(other) && one.equals(other))
 
 const NONE: ReadonlySet<string> = new Set()
 export const NOTHING_LEFT = { left: 0, againInMs: 0, late: NONE }
