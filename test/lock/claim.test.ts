@@ -1,8 +1,19 @@
 import { describe, expect, test } from '@jest/globals'
-import { type Document, MaxKey, MinKey, ObjectId, Timestamp } from 'mongodb'
+import { type Document, Long, MaxKey, MinKey, ObjectId, Timestamp } from 'mongodb'
 import { PARKED_AT, TASK_LOCK_INIT_TIME, termsOf } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
-import { ago, claimed, claimer, LOCK_TIMEOUT_MS, lockedCollection, PHASE, put, read, serverNow } from './fixture.js'
+import {
+  ago,
+  claimed,
+  claimer,
+  interrupted,
+  LOCK_TIMEOUT_MS,
+  lockedCollection,
+  PHASE,
+  put,
+  read,
+  serverNow,
+} from './fixture.js'
 
 const both = [['one', 1] as const, ['a batch', 3] as const]
 
@@ -132,6 +143,22 @@ describe('a claim', () => {
     const terms = termsOf(LOCK_TIMEOUT_MS, { progress: '_phaselock' })
     const { document } = await claimed(collection, await claimer(collection, { terms }))
     expect(document).toMatchObject({ progress: 'mine', _phaselock: { claims: 1 } })
+  })
+
+  test('never lowers a fence: what looked new and has been claimed since the look is left to the next claim', async () => {
+    const collection = await lockedCollection(database.db)
+    // So many that new ones are claimed by the cheaper update, which sets the first fence.
+    await collection.insertMany(Array.from({ length: 120 }, (_, i) => ({ _id: i as never, phase: PHASE })))
+    const fence = Long.fromNumber(9e15)
+    // Claimed, done, and its `progress` removed by its owner.
+    const meanwhile = () => collection.updateOne({ _id: 5 as never }, { $set: { fence } })
+    const through = interrupted(collection, 'updateMany', { before: meanwhile })
+    const { claims } = await claimer(through)
+    const first = await claims.claimBatch(PHASE, 200)
+    expect(first).toMatchObject({ candidates: 120, lost: 1 })
+    expect(await read(collection, 5)).toEqual({ _id: 5, phase: PHASE, fence: 9e15 })
+    const next = await claims.claimBatch(PHASE, 200)
+    expect(next.claimed.map(({ lease }) => [lease.id, lease.fence])).toEqual([[5, 9e15 + 1]])
   })
 
   test('takes the document that waited longest in lockedAt, then in updatedAt', async () => {

@@ -143,3 +143,24 @@ export async function read(collection: Collection, id: unknown): Promise<Documen
 export async function clientAt(uri: string, more: object = {}): Promise<MongoClient> {
   return new MongoClient(uri, { serverSelectionTimeoutMS: 20_000, ...more }).connect()
 }
+
+/** The collection, but what others do in the moment before (or after) one of its commands is executed comes in between. */
+export function interrupted(
+  collection: Collection,
+  method: 'updateMany' | 'deleteMany' | 'findOneAndUpdate',
+  { before, after }: { before?: () => unknown; after?: () => unknown },
+): Collection {
+  return new Proxy(collection, {
+    get(target, name) {
+      const found = Reflect.get(target, name)
+      if (typeof found !== 'function') return found
+      if (name !== method) return found.bind(target)
+      return async (...args: unknown[]) => {
+        await before?.()
+        const result = await found.apply(target, args)
+        await after?.()
+        return result
+      }
+    },
+  })
+}

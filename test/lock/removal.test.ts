@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { PARKED_AT, removeFinal } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
-import { ago, claimer, LOCK_TIMEOUT_MS, lockedCollection, put, read, TERMS } from './fixture.js'
+import { ago, claimer, interrupted, LOCK_TIMEOUT_MS, lockedCollection, put, read, TERMS } from './fixture.js'
 
 const FINAL = 'Deleted'
 const HOUR = 3_600_000
@@ -46,6 +46,27 @@ describe('the removal of final documents', () => {
     expect(young).toMatchObject({ lockedAt: new Date(end.getTime() - LOCK_TIMEOUT_MS), progress: { resumeAt: end } })
     expect(await collection.countDocuments()).toBe(2)
   })
+
+  test.each([0, HOUR])(
+    'what is no longer due when it is to be deleted stays as it is (keepFor %d)',
+    async (keepForMs) => {
+      const collection = await lockedCollection(database.db)
+      const final = { phase: FINAL, progress: { since: ago(2 * HOUR) } }
+      await put(collection, { _id: 'held', ...final }, { _id: 'asleep', ...final }, { _id: 'due', ...final })
+      const { serverClock } = await claimer(collection)
+      // Another version, in which this phase is none to end in, has gone on with two of them since the look.
+      const meanwhile = async () => {
+        await put(collection, { _id: 'held', ...final, lockedAt: '$$NOW', lockedBy: 'x#1.1' })
+        await put(collection, { _id: 'asleep', ...final, lockedAt: asleepFor(HOUR) })
+      }
+      const through = interrupted(collection, 'deleteMany', { before: meanwhile })
+      const dueBound = serverClock.dueBound(LOCK_TIMEOUT_MS)!
+      const request = { phase: FINAL, keepForMs, limit: 100, dueBound, random: () => 0.5 }
+      expect(await removeFinal(through, TERMS, request)).toEqual({ removed: 1, armed: 0 })
+      expect(await read(collection, 'held')).toMatchObject({ lockedBy: 'x#1.1' })
+      expect(await read(collection, 'asleep')).toMatchObject({ phase: FINAL })
+    },
+  )
 
   test('a document that was written into the phase by hand is kept for keepFor from now', async () => {
     const { collection, result, run } = await remove([{ _id: 'a', lockedBy: 'expired#1.1' }], HOUR)
