@@ -4,7 +4,7 @@ import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { stepFence } from './fence.js'
 import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
 import type { EndKind, StepEnd } from './step-end.js'
-import { countAt, inProgress, isDate, literal, perDocument, type Terms } from './terms.js'
+import { countAt, inProgress, isDate, isValidYet, literal, perDocument, type Terms } from './terms.js'
 
 /** The ends of one group: same token, same kind and content. */
 export interface EndGroup {
@@ -163,8 +163,21 @@ const passOn = (terms: Terms, group: EndGroup): Document => ({
   fence: stepFence(terms),
 })
 
-/** `lockedAt` of a document that sleeps until `wake`: it is due just after. */
-const lockedAtFor = (terms: Terms, wake: Document): Document => ({ $subtract: [wake, terms.lockTimeoutMs] })
+/**
+ * `lockedAt` of a document that sleeps until `wake`: it is due just after. Not by a lockTimeout that others may have given up by
+ * the time at which this is executed: then it is due at once, and its next end puts it to sleep.
+ */
+function lockedAtFor(terms: Terms, wake: Document): Document {
+  const asleep = { $subtract: [wake, terms.lockTimeoutMs] }
+  const valid = isValidYet(terms)
+  return valid ? { $cond: [valid, asleep, TASK_LOCK_INIT_TIME] } : asleep
+}
+
+/** Whether what this end writes goes by the lockTimeout. */
+export const putsToSleep = ({ end }: Pick<EndGroup, 'end'>): boolean =>
+  SLEEPS.has(end.kind) || (end.kind === 'moveTo' && end.arrival.kind === 'sleep')
+
+const SLEEPS: ReadonlySet<EndKind['kind']> = new Set(['wait', 'unavailable', 'error', 'sleepUntilDeadline'])
 
 /** now + pause, or the document's deadline where that comes first. */
 function wakeAt(terms: Terms, pause: Document | number, each: Each): Document {

@@ -2,7 +2,7 @@ import type { AnyBulkWriteOperation, Collection, Document } from 'mongodb'
 import { sleep } from '../time/index.js'
 import { ID_INDEX } from './constants.js'
 import { groupEnds } from './end-groups.js'
-import { type EndGroup, endUpdate } from './end-update.js'
+import { type EndGroup, endUpdate, putsToSleep } from './end-update.js'
 import { idKey } from './id-key.js'
 import { leaseUnmoved } from './legacy-writers.js'
 import { readBack, traceOf } from './read-back.js'
@@ -18,6 +18,8 @@ const LAST_RETRY_MS = 500
 export interface EndWriterOptions {
   collection: Collection
   terms: () => Terms
+  /** Sees to it that the terms may be gone by. */
+  keepTermsFresh?: (() => Promise<void>) | undefined
   /** Told once for each failed command, so that an outage can be logged with a bound. */
   onRetry?: ((error: unknown) => void) | undefined
   /** Aborts when nobody waits for verdicts any more: then the last error is thrown. */
@@ -63,6 +65,8 @@ export class EndWriter {
   }
 
   private async send(groups: readonly EndGroup[]): Promise<Sent> {
+    // Where they can't be read the server judges them all the same.
+    if (groups.some(putsToSleep)) await this.options.keepTermsFresh?.().catch(() => undefined)
     const terms = this.options.terms()
     const total = groups.reduce((sum, group) => sum + group.members.length, 0)
     try {

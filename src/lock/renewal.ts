@@ -5,7 +5,7 @@ import { idKey } from './id-key.js'
 import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
 import { AS_IT_STANDS } from './read-each.js'
-import type { Terms } from './terms.js'
+import { isValidYet, type Terms } from './terms.js'
 
 /**
  * `lockedAt` = the later of what stands there and now: a renewal that waited in the server (its `$$NOW` is that of its
@@ -27,7 +27,8 @@ interface ClaimBranch {
  *
  * Invariant: it names the documents that this process works on and the claim under which it holds each, never "all that is
  * mine": a claim whose reply was lost expires. It accepts any step's token of that claim, because a chain of steps changes
- * the token while the renewal is on its way.
+ * the token while the renewal is on its way. And it renews nothing once the terms have come of age, by which it says how long
+ * a lease lasts from then on: one that was held up on its way leaves the leases as they are.
  */
 export class Renewals {
   constructor(
@@ -36,7 +37,10 @@ export class Renewals {
     private readonly clock: Clock,
   ) {}
 
-  /** Renews all that are still this replica's; returns those that aren't, and ends them. A lease that can't be asked for isn't renewed. */
+  /**
+   * Renews all that are still this replica's; returns those that aren't, and ends them. A lease that can't be asked for, or only
+   * when the terms have come of age, isn't renewed: its age goes on.
+   */
   async renew(leases: readonly Lease[]): Promise<Lease[]> {
     if (leases.length === 0) return []
     const terms = this.terms()
@@ -47,13 +51,17 @@ export class Renewals {
     }
     const branches = branchesOf(terms, leases)
     const ours = { $or: branches.map((branch) => branch.filter), ...leaseUnmoved(terms) }
-    const { matchedCount } = await this.collection.updateMany(ours, renewUpdate(terms), { hint: ID_INDEX })
+    const valid = isValidYet(terms)
+    const inTime = valid ? { ...ours, $and: [{ $expr: valid }] } : ours
+    const { matchedCount } = await this.collection.updateMany(inTime, renewUpdate(terms), { hint: ID_INDEX })
     const lost = matchedCount === leases.length ? [] : await this.notIn(ours, leases)
+    // The time is one for all: where none matched that is still there, it was too late for all.
+    const cameLate = matchedCount === 0 && lost.length < leases.length
     const isLost = new Set(lost)
     // Tokens of a claim never come back, so what is lost stays lost: its step must not begin, or go on believing.
     for (const lease of leases) {
       if (isLost.has(lease)) lease.end()
-      else lease.renewed(sentAtMs, terms.leaseMs)
+      else if (!cameLate) lease.renewed(sentAtMs, terms.leaseMs)
     }
     return lost
   }

@@ -11,7 +11,7 @@ export interface Terms {
   readonly lockTimeoutMs: number
   /** How long a lease lasts for its holder; less than `lockTimeoutMs` while that is being changed. */
   readonly leaseMs: number
-  /** Server time: a claim or rule by these terms that comes later matches nothing. Undefined: always good. */
+  /** Server time: a write that goes by `lockTimeoutMs` or `leaseMs` and comes later changes nothing by them. Undefined: always good. */
   readonly validUntil?: Date | undefined
   /** Whether writers that know no `lockedBy` lease documents of this lifecycle too. */
   readonly legacyWriters: boolean
@@ -81,8 +81,12 @@ export const inProgress = (terms: Pick<Terms, 'progress'>, field: string): strin
  */
 export function isDue(terms: Terms): Document {
   const due = { $lt: ['$lockedAt', { $subtract: [terms.protocol.now(), terms.lockTimeoutMs] }] }
-  return terms.validUntil ? { $and: [due, { $lte: ['$$NOW', terms.validUntil] }] } : due
+  const valid = isValidYet(terms)
+  return valid ? { $and: [due, valid] } : due
 }
+
+/** Whether these terms may still be gone by when the command is executed; undefined: always. */
+export const isValidYet = ({ validUntil }: Terms): Document | undefined => validUntil && { $lte: ['$$NOW', validUntil] }
 
 /** Whether `progress` and `phase` have our shape. Anything else is the owner's and is never overwritten. */
 export const hasOurShape = (terms: Terms): Document => ({

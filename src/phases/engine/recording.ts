@@ -36,9 +36,9 @@ export class Recording {
 
   constructor(private readonly options: RecordingOptions) {
     const { context, outage, holdings } = options
-    const { collection, terms } = context
+    const { collection, terms, keepTermsFresh } = context
     const onRetry = (error: unknown) => outage.failed(error)
-    const writer = new EndWriter({ collection, terms, onRetry, signal: this.writing.signal })
+    const writer = new EndWriter({ collection, terms, keepTermsFresh, onRetry, signal: this.writing.signal })
     this.recorder = new Recorder(writer, () => holdings.queuedForLoop > 0)
     this.refresher = new Refresher(collection, readProjection(context.model.settings))
   }

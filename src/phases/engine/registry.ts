@@ -23,6 +23,22 @@ interface Registered {
   handledAt?: Date
 }
 
+/** Each reading may be older than it may be gone by, where this process stands still or the database is slow. */
+const MOST_READS = 3
+
+/** What the lockTimeouts in force are can't be known now; the next look may tell. */
+export class TermsOutdated extends Error {
+  override readonly name = 'TermsOutdated'
+  constructor(readonly ageMs: number) {
+    const age = Number.isFinite(ageMs)
+      ? `was ${Math.round(ageMs)} ms old each time it had been read`
+      : 'can not be read'
+    super(
+      `expected to know what ${LIFECYCLES_COLLECTION} has said within ${KNOWN_FOR_MS} ms, it ${age}: nothing is claimed or renewed until it can be`,
+    )
+  }
+}
+
 /**
  * The lifecycles of a database and the lockTimeout in force for each: it is part of the data (leases and sleeps are encoded
  * with it), so the first replica's setting stands, and others adopt it and say so where theirs differs.
@@ -33,6 +49,7 @@ interface Registered {
 export class LifecycleRegistry {
   private readonly collection: Collection<Registered>
   private readonly inForce = new Map<string, LockTimeoutInForce>()
+  private askedAtMs = Number.NEGATIVE_INFINITY
   private readAtMs = Number.NEGATIVE_INFINITY
   private reading: Promise<unknown> | undefined
   private refreshed = Promise.withResolvers<void>()
@@ -107,13 +124,16 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Takes over what a look has brought; false when there is something to {@link register}: a lifecycle that isn't there any more,
-   * or an entry that has just been broken and doesn't say to go on with what was in force.
+   * Takes over what a look has brought, unless it was asked before what is known; false when there is something to
+   * {@link register}: a lifecycle that isn't there any more, or an entry that has just been broken and doesn't say to go on with
+   * what was in force.
    */
   adopt(
     { lockTimeouts, sentAtMs }: Pick<LookResult, 'lockTimeouts' | 'sentAtMs'>,
     { whateverItSays = false } = {},
   ): boolean {
+    if (sentAtMs < this.askedAtMs) return this.models.every((model) => lockTimeouts.has(model.name))
+    this.askedAtMs = sentAtMs
     let complete = true
     for (const model of this.models) {
       const found = lockTimeouts.get(model.name)
@@ -130,7 +150,7 @@ export class LifecycleRegistry {
       this.report(model, inForce, before !== undefined)
     }
     if (complete) {
-      this.readAtMs = Math.max(this.readAtMs, sentAtMs)
+      this.readAtMs = sentAtMs
       this.refreshed.resolve()
       this.refreshed = Promise.withResolvers()
     }
@@ -139,15 +159,24 @@ export class LifecycleRegistry {
 
   /**
    * Sees to it that what is known may still be gone by: reads it again when it comes of age, over the renewals' connection.
-   * @throws what the driver throws: then nothing may be claimed or renewed
+   * @throws what the driver throws, TermsOutdated: then nothing may be claimed or renewed
    */
   async keepFresh(): Promise<void> {
-    if (this.clock.monotonicMs() - this.readAtMs < KNOWN_FOR_MS / 2) return
-    this.reading ??= this.read().finally(() => {
-      this.reading = undefined
-    })
-    // A look that comes through frees those who wait on a connection that is dead.
-    await Promise.race([this.reading, this.refreshed.promise])
+    if (this.ageMs() < KNOWN_FOR_MS / 2) return
+    for (let reads = 0; reads < MOST_READS; reads += 1) {
+      this.reading ??= this.read().finally(() => {
+        this.reading = undefined
+      })
+      // A look that comes through frees those who wait on a connection that is dead.
+      await Promise.race([this.reading, this.refreshed.promise])
+      // What was read counts from before it was asked: this process may have stood still since.
+      if (this.ageMs() < KNOWN_FOR_MS) return
+    }
+    throw new TermsOutdated(this.ageMs())
+  }
+
+  private ageMs(): number {
+    return this.clock.monotonicMs() - this.readAtMs
   }
 
   /** Says in the database that a replica looks after these lifecycles, for `phaselock check`. */

@@ -133,7 +133,9 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const { name, settings } = this.model
     if (!settings.legacyWriters) return {}
     const inForce = (await readLockTimeouts(this.db, [name])).get(name)
-    const terms = termsOf(inForce?.dueMs ?? settings.lockTimeoutMs, { progress: this.progress, legacyWriters: true })
+    const validUntil = inForce?.knownUntil
+    const more = { progress: this.progress, legacyWriters: true, validUntil }
+    const terms = termsOf(inForce?.dueMs ?? settings.lockTimeoutMs, more)
     return { ...isNotHeld(terms) }
   }
 
