@@ -3,12 +3,13 @@ import type { Clock } from '../time/index.js'
 import type { ClaimPart, ClaimParts } from './claim-parts.js'
 import { readBackClaim } from './claim-read-back.js'
 import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
-import { ID_INDEX, PARKED_AT } from './constants.js'
+import { ID_INDEX } from './constants.js'
 import { idKey } from './id-key.js'
 import { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
+import { putAsideAmong } from './put-aside.js'
 import { type ReadEach, readEach } from './read-each.js'
-import { dueIn, hasOurShape, type Terms } from './terms.js'
+import { dueIn, type Terms } from './terms.js'
 import { Claim } from './token.js'
 import { idsOf, type Refused, writeAround } from './write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
@@ -175,20 +176,10 @@ export class ClaimWriter {
     taken.claimed.push(...this.unreadable(won, claim, sentAtMs, terms))
     if (refusal || matched > won.documents.length + won.unreadable.length) {
       const known = new Set(taken.broken.map(idKey))
-      taken.broken.push(...(await this.putAside(terms, ids)).filter((id) => !known.has(idKey(id))))
+      const aside = (await putAsideAmong(this.options.collection, terms, ids)).map(({ id }) => id)
+      taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
     }
     if (refusal) throw refusal
-  }
-
-  /** Which of these a claim has put aside: told by their shape, as they carry no token. */
-  private async putAside(terms: Terms, ids: readonly unknown[]): Promise<unknown[]> {
-    const broken = await this.options.collection
-      .find(
-        { _id: { $in: ids as never[] }, lockedBy: null, lockedAt: PARKED_AT, $expr: { $not: [hasOurShape(terms)] } },
-        { projection: { _id: 1 }, hint: ID_INDEX },
-      )
-      .toArray()
-    return broken.map((document) => document['_id'])
   }
 
   private wonOf(terms: Terms, ids: readonly unknown[], token: string): Promise<ReadEach> {

@@ -1,6 +1,7 @@
 import type { Collection, Document } from 'mongodb'
 import { findCandidates } from './candidates.js'
 import { ID_INDEX, PARKED_AT } from './constants.js'
+import { type PutAside, putAsideAmong } from './put-aside.js'
 import { hasOurShape, inProgress, isDue, isPastDate, type Terms } from './terms.js'
 import { idsOf, type Refused, writeAround } from './write-around.js'
 
@@ -24,12 +25,15 @@ export interface RemovalResult {
    * `progress` is the owner's or `phase` an array.
    */
   readonly armed: number
+  /** Of these those that were put aside. */
+  readonly putAside: readonly PutAside[]
 }
 
 /**
  * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. A due
  * document is nobody's; both writes judge that again by the server's clock. One without `progress.since` (written into the
- * phase by hand) is kept for `keepFor` from now. One whose phase is an array is its owner's and never deleted.
+ * phase by hand) is kept for `keepFor` from now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and
+ * never deleted.
  */
 export async function removeFinal(
   collection: Collection,
@@ -37,13 +41,13 @@ export async function removeFinal(
   { phase, keepForMs, limit, dueBound, random, skipped, onRefused }: RemovalRequest,
 ): Promise<RemovalResult> {
   const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, skipped })
-  if (ids.length === 0) return { removed: 0, armed: 0 }
+  if (ids.length === 0) return { removed: 0, armed: 0, putAside: [] }
   const due = { _id: { $in: ids as never[] }, phase, $expr: isDue(terms) }
   const gone = await collection.deleteMany(
-    { ...due, phase: { $eq: phase, $not: { $type: 'array' } }, $expr: hasBeenKept(terms, keepForMs) },
+    { ...due, $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } },
     { hint: ID_INDEX },
   )
-  if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0 }
+  if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [] }
   let kept = 0
   const dueOf = (group: readonly unknown[]) => ({ ...due, _id: { $in: group as never[] } })
   const { refused } = await writeAround(
@@ -55,7 +59,8 @@ export async function removeFinal(
     (group) => idsOf(collection, dueOf(group)),
   )
   for (const one of refused) onRefused?.(one)
-  return { removed: gone.deletedCount, armed: kept }
+  const putAside = kept > 0 ? await putAsideAmong(collection, terms, ids) : []
+  return { removed: gone.deletedCount, armed: kept, putAside }
 }
 
 function hasBeenKept(terms: Terms, keepForMs: number): Document {

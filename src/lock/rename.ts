@@ -11,7 +11,7 @@ export interface Rename {
 
 /** What a look for a rename's documents asks. It reads a key for each document in the old phase that a replica of the older version holds. */
 export function renameLook(terms: Terms, rename: Rename): Filter<Document> {
-  return { phase: rename.from, ...isNotHeld(terms) }
+  return { phase: { $eq: rename.from, $not: { $type: 'array' } }, ...isNotHeld(terms) }
 }
 
 /**
@@ -29,11 +29,7 @@ export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown
     ms: 0,
   })
   return [
-    {
-      _id: { $in: ids as never[] },
-      phase: { $eq: rename.from, $not: { $type: 'array' } },
-      ...isNotHeld(terms),
-    },
+    { _id: { $in: ids as never[] }, ...renameLook(terms, rename) },
     [
       {
         $set: {

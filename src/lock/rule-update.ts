@@ -13,9 +13,16 @@ export interface StateRule {
   readonly setState?: string | undefined
 }
 
-/** What a look for a rule's documents asks; with `hint: STATE_INDEX` 1 key a phase when nothing matches. */
+/**
+ * What a look for a rule's documents asks; with `hint: STATE_INDEX` 1 key a phase when nothing matches. A state or a phase is a
+ * text: an array that has it among others is its owner's, and says nothing.
+ */
 export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
-  return { state: rule.when, phase: { $in: [...rule.from] }, ...isNotHeld(terms) }
+  return {
+    state: { $eq: rule.when, $not: { $type: 'array' } },
+    phase: { $in: [...rule.from], $not: { $type: 'array' } },
+    ...isNotHeld(terms),
+  }
 }
 
 /**
@@ -35,12 +42,7 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
   }
   const progress = { since: now, attempts: 0, claims: 0, history: historyWith(terms, entry) }
   return [
-    {
-      _id: { $in: ids as never[] },
-      state: rule.when,
-      phase: { $in: [...rule.from], $not: { $type: 'array' } },
-      ...isNotHeld(terms),
-    },
+    { _id: { $in: ids as never[] }, ...ruleLook(terms, rule) },
     [
       {
         $set: {

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Document, Filter } from 'mongodb'
 import { didYouMean } from '../../config/index.js'
-import { PARKED_AT } from '../../lock/index.js'
+import { PARKED_AT, typeName } from '../../lock/index.js'
 import type { RunnableLifecycle } from '../../phases/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { conditionText } from '../documents/condition-text.js'
@@ -101,18 +101,21 @@ async function listDocuments(
     shown.map(({ document, condition, now }) => [
       idText(document['_id']),
       String(document['phase']),
-      document['state'] == null ? '-' : String(document['state']),
+      stateText(document['state']),
       conditionText(condition, now),
     ]),
   )
   if (found.length > limit) context.output.line(`(the first ${limit}; --limit shows more)`)
 }
 
+const stateText = (state: unknown): string =>
+  state == null ? '-' : typeof state === 'string' ? state : `(${typeName(state)})`
+
 function filterOf(lifecycle: RunnableLifecycle, options: Options): Filter<Document> {
   const filter: Filter<Document> = {}
   if (options['phase'] !== undefined) filter['phase'] = options['phase']
   else if (options['parked']) filter['phase'] = { $in: [...lifecycle.model.phases.keys()] }
-  if (options['state'] !== undefined) filter['state'] = options['state']
+  if (options['state'] !== undefined) filter['state'] = { $eq: options['state'], $not: { $type: 'array' } }
   if (options['parked']) filter['lockedAt'] = PARKED_AT
   return filter
 }

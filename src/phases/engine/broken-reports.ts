@@ -27,8 +27,8 @@ export class BrokenReports {
     private readonly clock: Clock,
   ) {}
 
-  /** What a claim has found. */
-  claimed({ broken, odd, refused }: ClaimResult): void {
+  /** What a claim has found, or a removal. */
+  claimed({ broken, odd, refused }: Pick<ClaimResult, 'broken' | 'odd' | 'refused'>): void {
     const fieldsOf = new Map(odd.map(({ id, fields }) => [idKey(id), fields]))
     for (const id of broken) {
       this.putAside(id, fieldsOf.get(idKey(id)) ?? [])

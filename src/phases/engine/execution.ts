@@ -120,6 +120,7 @@ export class Endings {
 
   private deadlineMove(held: Held): EndKind {
     const { goTo, setState, afterMs } = held.phase.deadline!
+    const state: unknown = held.document['state'] ?? null
     return {
       kind: 'moveTo',
       step: this.stepName(held),
@@ -127,7 +128,7 @@ export class Endings {
       arrival: this.arrival(goTo),
       by: 'deadline',
       reason: `longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`,
-      setState: setState === undefined ? undefined : { ifState: held.document['state'] ?? null, state: setState },
+      setState: setState === undefined || !isState(state) ? undefined : { ifState: state, state: setState },
     }
   }
 
@@ -181,6 +182,9 @@ export class Endings {
     return typeof reason === 'string' ? `, waiting for: ${reason}` : ''
   }
 }
+
+/** Anything else says nothing, and is its owner's. */
+const isState = (state: unknown): boolean => typeof state === 'string' || state === null
 
 const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
   again: ['waitingFor', 'waitingSince', 'resumeAt', 'error'],

@@ -106,7 +106,8 @@ export class Housekeeper {
     }
     const skipped = skips.ids()
     const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, skipped, onRefused }
-    const { removed } = await removeFinal(collection, terms(), request)
+    const { removed, putAside } = await removeFinal(collection, terms(), request)
+    broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [] })
     return removed
   }
 }

@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
 import { didYouMean } from '../../config/index.js'
-import { isValid, oddFields, parseToken } from '../../lock/index.js'
+import { isValid, oddFields, parseToken, typeName } from '../../lock/index.js'
 import { formatMs } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { Progress } from '../step.js'
@@ -58,7 +58,13 @@ function resting(document: Document, model: LifecycleModel, now: Date, phase: st
   const rule = ruleFor(document, model)
   if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
   const ways = model.rules.filter((one) => one.from.includes(phase)).map((one) => `${one.when} leads to ${one.goTo}`)
-  const wants = document['state'] == null ? 'no state is set' : `its owner wants ${String(document['state'])}`
+  const { state } = document
+  const wants =
+    state == null
+      ? 'no state is set'
+      : typeof state === 'string'
+        ? `its owner wants ${state}`
+        : `its state is ${typeName(state)}, which counts as none: expected a text`
   const waits = ways.length > 0 ? `waits for its owner's state: ${ways.join(', ')}` : 'no state leads out of here'
   return `Rests in ${phase} (${wants}); ${waits}${deadlineNote(document, model, now)}`
 }

@@ -101,7 +101,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const terms = termsOf(this.model.settings.lockTimeoutMs, { progress: this.progress })
     const history = historyWith(terms, { outcome: 'owner', step: null, reason: 'unparked', by, ms: 0 })
     const { matchedCount } = await this.documents.updateOne(
-      { _id: id as never, lockedBy: null, lockedAt: { $gte: PARKED_AT }, [this.progress]: { $type: 'object' } },
+      { _id: id as never, lockedBy: null, lockedAt: { $gte: PARKED_AT }, $expr: this.isOurs() },
       [
         {
           $set: {
@@ -126,6 +126,12 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   /** Resolves when replicas have been told of what was written, or it was given up: for a program that ends, or a second at most. */
   flush(): Promise<void> {
     return this.rings.flush()
+  }
+
+  /** A query for a type matches what stands in an array too. */
+  private isOurs(): Document {
+    const isOf = (field: string, type: string) => ({ $eq: [{ $type: `$${field}` }, type] })
+    return { $and: [isOf(this.progress, 'object'), isOf('phase', 'string')] }
   }
 
   /** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */

@@ -1,0 +1,25 @@
+import type { Collection } from 'mongodb'
+import { ID_INDEX, PARKED_AT } from './constants.js'
+import { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
+import { hasOurShape, type Terms } from './terms.js'
+
+/** A document that was put aside (lockedAt 9999-12-31) because a field of Phaselock's is its owner's. */
+export interface PutAside {
+  readonly id: unknown
+  readonly fields: readonly OddField[]
+}
+
+/** Which of these were put aside by a write that judges their shape: told by that shape, as they carry no token. */
+export async function putAsideAmong(
+  collection: Collection,
+  terms: Terms,
+  ids: readonly unknown[],
+): Promise<PutAside[]> {
+  const found = await collection
+    .find(
+      { _id: { $in: ids as never[] }, lockedBy: null, lockedAt: PARKED_AT, $expr: { $not: [hasOurShape(terms)] } },
+      { projection: CHECKED_FIELDS, hint: ID_INDEX },
+    )
+    .toArray()
+  return found.map((document) => ({ id: document['_id'] as unknown, fields: oddFields(document) }))
+}
