@@ -58,12 +58,12 @@ describe('a state or a phase that is no text', () => {
     for (const [i, state] of [['Running'], { a: 1 }, 5].entries()) {
       const _id = `d${i}`
       await put({ _id, phase: 'Creating', state })
-      await replica(async (_doc, step) => step.wait('x', { for: '1s' })).one.runOnce()
+      await replica(async (_doc: unknown, step: any) => step.wait('x', { for: '1s' })).one.runOnce()
       await backDate(database.db, _id, 7_200_000)
       // Stays in Deleting.
       const two = replicaOf(
         database.db,
-        lifecycle.handle({ Creating: async (_d, s) => s.again(), Deleting: async (_d, s) => s.park('look') }),
+        lifecycle.handle({ Creating: async (_d, s) => s.wait('x'), Deleting: async (_d, s) => s.park('look') }),
       )
       await two.runOnce()
       expect(await read(_id)).toMatchObject({ phase: 'Deleting', state })
@@ -76,7 +76,8 @@ describe('a state or a phase that is no text', () => {
       { _id: 'phase', phase: ['Creating'], lockedAt: PARKED_AT, progress: {} },
     ]
     await put(...bad)
-    const owner = thingWith(async (_d, s) => s.again(), lifecycle)
+    const owner = lifecycle
+      .handle({ Creating: async (_d, s) => s.wait('x'), Deleting: async (_d, s) => s.wait('x') })
       .attach(database.db)
       .owner()
     for (const { _id } of bad) expect(await owner.unpark(_id)).toBe('parked')

@@ -1,30 +1,23 @@
 import { type ClaimResult, idKey, type OddField, type Refused } from '../../lock/index.js'
-import type { Clock } from '../../time/index.js'
-import type { Logger } from '../logger.js'
+import type { BoundedLog } from '../bounded-log.js'
 import type { BrokenDocument, BrokenReason, ReplicaObserver } from './observer.js'
 
 const MOST_REMEMBERED = 10_000
-const LINES_A_MINUTE = 10
-const MINUTE_MS = 60_000
 const FOUND_LIMIT = 300
 
 /**
- * Tells of documents that aren't as they should be: each once, the log no more than ten lines a minute. A field that is left
+ * Tells of documents that aren't as they should be: each once, the log within its bound. A field that is left
  * alone is logged once for its kind, as it may be so in all of an owner's documents.
  */
 export class BrokenReports {
   private told = new Set<string>()
   private readonly kindsLogged = new Set<string>()
-  private windowFromMs = Number.NEGATIVE_INFINITY
-  private lines = 0
-  private unlogged = 0
 
   constructor(
     private readonly lifecycle: string,
     private readonly progress: string,
     private readonly observer: Required<ReplicaObserver>,
-    private readonly logger: Logger,
-    private readonly clock: Clock,
+    private readonly lines: BoundedLog,
   ) {}
 
   /** What a claim has found, or a removal. */
@@ -86,20 +79,15 @@ export class BrokenReports {
       if (this.kindsLogged.has(kind)) return
       this.kindsLogged.add(kind)
     }
-    const now = this.clock.monotonicMs()
-    if (now - this.windowFromMs >= MINUTE_MS) {
-      this.windowFromMs = now
-      this.lines = 0
-    }
-    this.lines += 1
-    if (this.lines > LINES_A_MINUTE) {
-      this.unlogged += 1
-      return
-    }
-    const more = this.unlogged > 0 ? ` (and ${this.unlogged} more before that were not logged)` : ''
-    this.unlogged = 0
-    this.logger.warn(`${lineOf(event)}${more}`, { ...event })
+    this.lines.warn({ kind: KINDS[event.fate], name: event.reason }, lineOf(event), { ...event })
   }
+}
+
+const KINDS: Record<BrokenDocument['fate'], string> = {
+  mended: 'documents mended',
+  leftAlone: 'documents with fields left alone',
+  putAside: 'documents put aside',
+  skipped: 'documents that refuse writes',
 }
 
 function lineOf({ lifecycle, id, reason, found, fate }: BrokenDocument): string {

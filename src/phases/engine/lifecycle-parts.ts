@@ -1,6 +1,7 @@
 import type { Collection, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { type Only, pauseMs, SAFE_PROTOCOL, Share, SkipList, type Terms, termsOf } from '../../lock/index.js'
+import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { threadOf } from '../threads/index.js'
 import type { AlongsideWork } from './alongside.js'
@@ -21,6 +22,8 @@ export interface LifecycleParts {
   readonly runner: LifecycleRunner
   readonly housekeeper: Housekeeper
   readonly skips: SkipList
+  /** Lines about single documents. */
+  readonly lines: BoundedLog
   readonly unknownPhases: UnknownPhases
   /** What runs beside it, and what they wake documents with. */
   readonly alongside: () => readonly AlongsideWork[]
@@ -61,7 +64,8 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
   const collection = protocolCollection<Document>(db, model.collection)
   const terms = () => termsInForce(registry, model, options.protocol, lifecycle.only?.())
   const skips = new SkipList(clock)
-  const broken = new BrokenReports(model.name, model.settings.progress, observer, logger, clock)
+  const lines = new BoundedLog(logger, clock, ({ phase }) => lookAt(model.name, phase))
+  const broken = new BrokenReports(model.name, model.settings.progress, observer, lines)
   const share = new Share(() => presence.standing(model.name), clock)
   const runner = new LifecycleRunner({
     ...shared,
@@ -75,6 +79,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     activities: activitiesOf(monitor, lifecycle),
     skips,
     broken,
+    lines,
     terms,
     serverNow: () => serverClock.now() ?? clock.now(),
     pauseMs: (waitedMs) => pauseMs(waitedMs, registry.lockTimeout(model).dueMs, model.settings.backOff),
@@ -87,7 +92,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
   const unknownPhases = new UnknownPhases(
     model,
     collection,
-    logger,
+    lines,
     () => registry.phasesBeside(model),
     (found) => broken.phase(found),
     registry.siblingPhases(model),
@@ -101,8 +106,11 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
   const context = { model, db, replica: identity, logger, observer, clock, wake, look }
   const alongside = () =>
     [...(options.alongside ?? []), ...(lifecycle.alongside ?? [])].map((work) => ({ work, context }))
-  return { model, runner, housekeeper, skips, unknownPhases, alongside, waker, terms }
+  return { model, runner, housekeeper, skips, lines, unknownPhases, alongside, waker, terms }
 }
+
+const lookAt = (lifecycle: string, phase: string | undefined): string =>
+  `phaselock list ${lifecycle}${phase === undefined ? '' : ` --phase ${phase}`} shows them, phaselock show <id> why`
 
 /** What is woken is claimed here at once, as far as there is room; other replicas are told. */
 function wakerOf(

@@ -1,5 +1,5 @@
 import { tellObservers } from '../../lock/index.js'
-import type { Logger } from '../logger.js'
+import type { BoundedLog } from '../bounded-log.js'
 import type { ReplicaObserver } from './observer.js'
 
 const EVENTS = [
@@ -17,9 +17,10 @@ const EVENTS = [
 ] as const
 
 /** One observer that tells several; what one throws or rejects with is logged and harms nobody. */
-export function observers(all: readonly ReplicaObserver[], logger: Logger): Required<ReplicaObserver> {
+export function observers(all: readonly ReplicaObserver[], lines: BoundedLog): Required<ReplicaObserver> {
   const tell = (name: (typeof EVENTS)[number]) => {
-    const threw = (error: unknown) => logger.error(`an observer's ${name} threw: ${String(error)}`)
+    const kind = `an observer's ${name} threw`
+    const threw = (error: unknown) => lines.error({ kind }, `${kind}: ${String(error)}`)
     return (event: unknown) => tellObservers(all, name, event, threw)
   }
   return Object.fromEntries(EVENTS.map((name) => [name, tell(name)])) as unknown as Required<ReplicaObserver>

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import { Looks, replicaIdentity, ServerClock, type Terms } from '../../lock/index.js'
 import { type Clock, sleep, systemClock } from '../../time/index.js'
+import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { type Logger, silentLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
@@ -43,6 +44,7 @@ export class Replica {
   readonly identity: string
   private readonly clock: Clock
   private readonly logger: Logger
+  private readonly boundedLog: BoundedLog
   private readonly observer: Required<ReplicaObserver>
   private readonly random: () => number
   private readonly serverClock: ServerClock
@@ -72,7 +74,8 @@ export class Replica {
     this.clock = options.clock ?? systemClock
     this.logger = options.logger ?? silentLogger
     this.random = options.random ?? Math.random
-    this.observer = observers([options.observer ?? {}], this.logger)
+    this.boundedLog = new BoundedLog(this.logger, this.clock)
+    this.observer = observers([options.observer ?? {}], this.boundedLog)
     this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, this.random)
     this.serverClock = new ServerClock(this.clock)
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
@@ -151,8 +154,12 @@ export class Replica {
       total.ruled += counts.ruled
       total.removed += counts.removed
       total.due += counts.due
-      if (counts.due + counts.ruled + counts.removed === 0) return total
+      if (counts.due + counts.ruled + counts.removed === 0) {
+        this.tellUntold()
+        return total
+      }
     }
+    this.tellUntold()
     throw new Error(`something is still due after ${MAX_ROUNDS} rounds: does a phase move back and forth for ever?`)
   }
 
@@ -231,6 +238,7 @@ export class Replica {
   }
 
   private async tickNow(): Promise<TickCounts> {
+    this.boundedLog.flush()
     const startedMs = this.clock.monotonicMs()
     const seconds = () => (this.clock.monotonicMs() - startedMs) / 1_000
     try {
@@ -256,6 +264,11 @@ export class Replica {
     }, ms).unref()
   }
 
+  /** What was left out of the log, where the next tick may not come. */
+  private tellUntold(): void {
+    for (const lines of [this.boundedLog, ...this.parts.map((part) => part.lines)]) lines.tellAll()
+  }
+
   private async stopNow(): Promise<void> {
     this.ticker?.stop()
     this.monitor.stop()
@@ -272,5 +285,6 @@ export class Replica {
     await Promise.all([beside, ...this.parts.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])
     if (this.options.lifecycles.length > 0) await this.threads.leave()
+    this.tellUntold()
   }
 }

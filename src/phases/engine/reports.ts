@@ -4,17 +4,22 @@ import type { Held } from './held.js'
 import type { LeaseLoss } from './observer.js'
 import type { RunnerContext } from './runner-context.js'
 
-/** Tells the observer, and where a person should know the log, how a turn ended. */
+/** Tells the observer of each turn's end, and where a person should know the log, which is bounded. */
 export function reportEnd(context: RunnerContext, held: Held, ending: Ending): void {
   const { end } = ending
   const lifecycle = context.model.name
   const outcome = outcomeOf(end)
   const reason = 'reason' in end ? end.reason : 'error' in end && end.error ? end.error.message : null
   const about = { lifecycle, id: held.lease.id, phase: held.phase.name, step: end.step }
-  if (outcome === 'error')
-    context.logger.warn(`a step failed: ${reason}`, { ...about, error: 'error' in end ? end.error : undefined })
-  if (outcome === 'park') context.logger.error(`parked: ${reason}`, about)
-  if (outcome === 'deadline') context.logger.warn(`deadline passed: ${reason}`, about)
+  const phase = held.phase.name
+  if (end.kind === 'error')
+    context.lines.warn({ kind: 'a step failed', phase, name: end.error.name }, `a step failed: ${reason}`, {
+      ...about,
+      error: end.error,
+    })
+  if (outcome === 'park') context.lines.error({ kind: 'parked', phase }, `parked: ${reason}`, about)
+  if (outcome === 'deadline')
+    context.lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
   const to = end.kind === 'moveTo' ? end.to : held.phase.name
   context.observer.stepEnded({ ...about, to, outcome, reason, ms: ending.ms })
 }
@@ -28,7 +33,9 @@ function outcomeOf(end: EndKind): RecordedOutcome {
 /** Tells that a write under a token changed nothing, or that another holder was found. */
 export function reportLoss(context: RunnerContext, held: Held, token: string, how: LeaseLoss['how']): void {
   const about = { lifecycle: context.model.name, id: held.lease.id, token }
-  context.logger.warn(`lease lost (${how}): ${EXPLAINED[how]}`, { ...about, phase: held.phase.name })
+  const phase = held.phase.name
+  const cause = { kind: `lease lost (${how})`, phase }
+  context.lines.warn(cause, `lease lost (${how}): ${EXPLAINED[how]}`, { ...about, phase })
   context.observer.leaseLost({ ...about, how })
 }
 

@@ -24,6 +24,7 @@ export class Rounds {
 
   /** Rules, renames and removals are done when it returns; what is due has been offered to the runners. */
   async round(): Promise<TickCounts> {
+    for (const { lines } of this.lifecycles) lines.flush()
     // First, so that the look finds what has been mended.
     await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
     const { found, foreign } = await this.look()

@@ -1,5 +1,6 @@
 import type { Collection } from 'mongodb'
 import type { Share, SkipList, Terms } from '../../lock/index.js'
+import type { BoundedLog } from '../bounded-log.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { BrokenReports } from './broken-reports.js'
@@ -21,6 +22,8 @@ export interface RunnerContext extends SharedParts {
   /** Documents that refuse writes. */
   readonly skips: SkipList
   readonly broken: BrokenReports
+  /** For lines about single documents. */
+  readonly lines: BoundedLog
   /** The terms in force. */
   readonly terms: () => Terms
   /** Before a claim or a renewal; rejects when the terms in force can't be known, and then there must be none. */

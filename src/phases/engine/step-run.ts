@@ -1,5 +1,6 @@
 import type { LeaseMarking } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
+import type { BoundedLog } from '../bounded-log.js'
 import { LeaseLost, StepAborted } from '../errors.js'
 import type { Logger } from '../logger.js'
 import type { OwnFields } from '../outcome.js'
@@ -14,6 +15,7 @@ export interface StepRunOptions {
   readonly marking: LeaseMarking
   readonly clock: Clock
   readonly logger: Logger
+  readonly lines: BoundedLog
   /** The server's time by estimate. */
   readonly serverNow: Date
   /** Stores fields under the token and changes it; false: the lease is lost. */
@@ -146,7 +148,10 @@ export class StepRun {
   private async store(set: OwnFields<Record<string, unknown>>): Promise<void> {
     const { lease } = this.held
     if (this.over) {
-      this.context.log.warn('checkpoint was called after the step had ended: nothing was stored')
+      const phase = this.held.phase.name
+      const message = 'checkpoint was called after the step had ended: nothing was stored'
+      const { lifecycle, lines } = this.options
+      lines.warn({ kind: 'late checkpoints', phase }, message, { lifecycle, id: lease.id, phase, token: lease.token })
       throw new LeaseLost(this.lifecycle, lease.id, lease.token)
     }
     if (!(await this.options.checkpoint(set))) {

@@ -61,7 +61,8 @@ export class Turns {
     try {
       ending = await this.step(held)
     } catch (error) {
-      context.logger.error(`${context.model.name}: a turn failed: ${String(error)}`, { error })
+      const message = `${context.model.name}: a turn failed: ${String(error)}`
+      context.lines.error({ kind: 'a turn failed', phase: held.phase.name }, message, { id: held.lease.id, error })
     }
     this.runningNow -= 1
     if (this.isInThread(held)) this.runningInThreads -= 1
@@ -81,6 +82,7 @@ export class Turns {
       marking: model.settings,
       clock,
       logger,
+      lines: context.lines,
       serverNow: situation.now,
       checkpoint: (set) => this.options.checkpoint(held, set),
       threads: context.threads,

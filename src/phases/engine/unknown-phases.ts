@@ -1,22 +1,24 @@
 import type { Collection } from 'mongodb'
 import { type Chore, typeName } from '../../lock/index.js'
+import type { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
-import type { Logger } from '../logger.js'
 
 /** The chore of phases that aren't a lifecycle's. */
 export const FOREIGN_PHASES = 'foreign phases'
+
+const MOST_WARNED = 10_000
 
 /**
  * Notices documents in phases that the lifecycle doesn't know (a typo, a newer version): they are never claimed and never
  * changed. One warning for each lifecycle and phase. Phases of other lifecycles in the same collection are known.
  */
 export class UnknownPhases {
-  private readonly warned = new Set<string>()
+  private warned = new Set<string>()
 
   constructor(
     private readonly model: LifecycleModel,
     private readonly collection: Collection,
-    private readonly logger: Logger,
+    private readonly lines: BoundedLog,
     private readonly phasesOfOthers: () => Promise<readonly string[]> = async () => [],
     /** Told of phases that are no text: 'a number'. */
     private readonly onOddPhase: (found: string) => void = () => {},
@@ -40,9 +42,11 @@ export class UnknownPhases {
     const unknown = foreign.filter((phase) => !known.has(phase))
     for (const phase of unknown) {
       if (this.warned.has(phase)) continue
+      if (this.warned.size >= MOST_WARNED) this.warned = new Set()
       this.warned.add(phase)
       const own = [...this.model.phases.keys()].join(', ')
-      this.logger.warn(
+      this.lines.warn(
+        { kind: 'documents in unknown phases' },
         `${this.model.name}: documents in the unknown phase '${phase}' are left alone; known phases: ${own}`,
         { lifecycle: this.model.name, phase },
       )
