@@ -11,7 +11,9 @@ import { idsOf, type Refused, writeAround } from './write-around.js'
 /** Types that sort after dates: a document with one of these in `lockedAt` would never come due. */
 const NEVER_DUE = ['timestamp', 'regex', 'dbPointer', 'javascript', 'javascriptWithScope', 'maxKey'] as const
 const BATCH = 100
-const ARRAY_SCAN_MS = 2_000
+const SCAN_MS = 2_000
+/** MaxTimeMSExpired. */
+const TIME_IS_UP = 50
 const FIRST_ARRAY_PAUSE_MS = 60_000
 const LAST_ARRAY_PAUSE_MS = 3_600_000
 
@@ -31,11 +33,13 @@ export interface RepairResult {
  *
  * - A value that sorts after dates: free. An array with a late element too (one that begins early is found by any claim).
  * - A date after 9999-12-31: parked, as 9999-12-31 exactly.
+ * - 9999-12-31 under somebody's token: an owner wrote it under a lease. No claim, rule or unpark takes it when its holder is dead.
  * - Somebody's token is there, or writers of the old kind may hold it: a lease from now, which runs out by itself.
  * - `progress` or `phase` of another shape: 9999-12-31, and nothing else of it changes, as with a claim.
  *
  * Two keys a phase when there is nothing to repair. Arrays can't be told by the index, so they cost a walk over the phases:
- * only where one has made the index multikey, and the more seldom the longer none is found.
+ * only where one has made the index multikey, and the more seldom the longer none is found. No index tells what is parked from what
+ * is parked under a token: that is a walk over what is parked, every ten minutes and 2 s at most.
  */
 export class RepairLook {
   private arraysAtMs = Number.NEGATIVE_INFINITY
@@ -62,8 +66,9 @@ export class RepairLook {
     const free = this.filter({ $type: NEVER_DUE as never })
     const parked = this.filter({ $gt: PARKED_AT })
     const results = [await this.mend(free, TASK_LOCK_INIT_TIME), await this.mend(parked, PARKED_AT)]
+    results.push(await this.mendParkedLeases())
     if (this.monotonicMs() - this.arraysAtMs >= this.arrayPauseMs && (await this.hasHadArrays())) {
-      const arrays = await this.mend(this.filter({ $type: 'array' }), TASK_LOCK_INIT_TIME, { maxTimeMS: ARRAY_SCAN_MS })
+      const arrays = await this.mend(this.filter({ $type: 'array' }), TASK_LOCK_INIT_TIME, { maxTimeMS: SCAN_MS })
       this.arraysAtMs = this.monotonicMs()
       const foundNone = arrays.repaired.length + arrays.refused.length === 0
       this.arrayPauseMs = foundNone ? Math.min(this.arrayPauseMs * 2, LAST_ARRAY_PAUSE_MS) : FIRST_ARRAY_PAUSE_MS
@@ -72,6 +77,16 @@ export class RepairLook {
     return {
       repaired: results.flatMap((result) => result.repaired),
       refused: results.flatMap((result) => result.refused),
+    }
+  }
+
+  private async mendParkedLeases(): Promise<RepairResult> {
+    const ours = { lockedBy: { $nin: [null] }, $expr: hasOurShape(this.terms()) }
+    try {
+      return await this.mend({ ...this.filter({ $eq: PARKED_AT }), ...ours }, PARKED_AT, { maxTimeMS: SCAN_MS })
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== TIME_IS_UP) throw error
+      return { repaired: [], refused: [] }
     }
   }
 
@@ -120,4 +135,7 @@ function mended(terms: Terms, to: Date): Document[] {
 }
 
 const whatStood = (lockedAt: unknown): string =>
-  lockedAt instanceof Date ? 'a date after 9999-12-31' : typeName(lockedAt)
+  lockedAt instanceof Date ? dateThatStood(lockedAt) : typeName(lockedAt)
+
+const dateThatStood = (lockedAt: Date): string =>
+  lockedAt.getTime() === PARKED_AT.getTime() ? '9999-12-31 under a lease' : 'a date after 9999-12-31'

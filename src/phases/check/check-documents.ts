@@ -82,7 +82,7 @@ export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Pr
   return { check: 'shapes', said: `${byCollection.size} collections read`, findings }
 }
 
-/** Documents whose `lockedAt` sorts after all dates, or after 9999, or is an array: no claim may ever find them. */
+/** Documents whose `lockedAt` sorts after all dates, or after 9999, or is an array, or is 9999 under a lease: no claim may ever find them. */
 export async function checkStuck(
   db: Db,
   models: readonly LifecycleModel[],
@@ -118,12 +118,15 @@ export async function checkStuck(
 async function stuckIds(collection: Collection, phases: readonly string[]): Promise<unknown[]> {
   const hint = (await hasClaimIndex(collection)) ? { hint: CLAIM_INDEX } : {}
   const ids = new Map<string, unknown>()
-  for (const lockedAt of [{ $type: AFTER_DATES }, { $gt: PARKED_AT }, { $type: 'array' }]) {
+  const kinds: Document[] = [
+    { lockedAt: { $type: AFTER_DATES } },
+    { lockedAt: { $gt: PARKED_AT } },
+    { lockedAt: { $type: 'array' } },
+    { lockedAt: PARKED_AT, lockedBy: { $nin: [null] } },
+  ]
+  for (const kind of kinds) {
     const found = await collection
-      .find(
-        { phase: { $in: [...phases] }, lockedAt: lockedAt as never },
-        { projection: { _id: 1 }, limit: READ_LIMIT, ...hint },
-      )
+      .find({ phase: { $in: [...phases] }, ...kind }, { projection: { _id: 1 }, limit: READ_LIMIT, ...hint })
       .toArray()
     for (const { _id } of found) ids.set(idKey(_id), _id)
   }

@@ -84,5 +84,9 @@ function brokenField(document: Document, model: LifecycleModel): { field: string
   const ours = typeName(document[progress])
   if (!['an object', 'missing', 'null'].includes(ours)) return { field: progress, found: ours }
   const lockedAt = typeName(document['lockedAt'])
-  return NEVER_DUE.has(lockedAt) ? { field: 'lockedAt', found: lockedAt } : undefined
+  if (NEVER_DUE.has(lockedAt)) return { field: 'lockedAt', found: lockedAt }
+  const isParked = lockedAt === 'a date' && document['lockedAt'] >= PARKED_AT
+  return isParked && document['lockedBy'] != null
+    ? { field: 'lockedAt', found: `9999-12-31 under a lease of ${String(document['lockedBy'])}` }
+    : undefined
 }

@@ -29,7 +29,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
       return `Its phase '${condition.phase}' is unknown to ${model.name}${didYouMean(condition.phase, model.phases.keys()).replace(/\?$/, '')}: it is never claimed and never changed until its phase is one of ${[...model.phases.keys()].join(', ')}`
     }
     case 'broken':
-      return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? 'an object of Phaselock'}; ${condition.field === 'lockedAt' ? 'the look for such documents, once a minute in each replica, mends it' : 'it is left alone until a person mends that'}`
+      return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? 'an object of Phaselock'}; ${condition.field === 'lockedAt' ? 'the look for such documents in each replica mends it within ten minutes, phaselock check --repair at once' : 'it is left alone until a person mends that'}`
     case 'parked':
       return `Parked because ${parkedReason(progress, model)}: it waits for a person (unpark)${orItsOwner(document, model)}`
     case 'held':
