@@ -1,8 +1,17 @@
 import { performance } from 'node:perf_hooks'
+import { cpuWaitMs } from './cpu-wait.js'
 
 /** Looks often enough to miss nothing that is longer, and rarely enough to cost nothing: reading the loop's utilisation takes 0.5 us (measured). */
 const LOOKS_PER_LIMIT = 2
 const LEAST_EVERY_MS = 10
+
+/** The event loop didn't turn. */
+export interface LoopStop {
+  /** For how long at least. */
+  readonly ms: number
+  /** How much of it this thread waited for a processor: nothing that runs on the loop has done that. */
+  readonly withoutCpuMs: number
+}
 
 /**
  * Notices when the event loop of this process didn't turn for a while. A beat that comes late tells it; time that the loop spent
@@ -12,19 +21,23 @@ export class LoopWatch {
   private timer: NodeJS.Timeout | undefined
   private dueMs = 0
   private activeMs = 0
+  private waitedMs = 0
 
   /**
    * @param limitMs what is shorter isn't told
-   * @param onBeat called with each beat: for how long the loop was blocked at least, undefined: it wasn't
+   * @param onBeat called with each beat; undefined: the loop wasn't blocked
+   * @param cpuWait how long this thread has waited for a processor so far
    */
   constructor(
     private readonly limitMs: number,
-    private readonly onBeat: (blockedMs: number | undefined) => void,
+    private readonly onBeat: (stop: LoopStop | undefined) => void,
+    private readonly cpuWait: () => number = cpuWaitMs,
   ) {}
 
   start(): void {
     if (this.timer) return
     this.activeMs = performance.eventLoopUtilization().active
+    this.waitedMs = this.cpuWait()
     this.arm()
   }
 
@@ -44,8 +57,11 @@ export class LoopWatch {
     const { active } = performance.eventLoopUtilization()
     const busyMs = active - this.activeMs
     this.activeMs = active
+    const waitedMs = this.cpuWait()
+    const waitMs = waitedMs - this.waitedMs
+    this.waitedMs = waitedMs
     const blockedMs = Math.min(lateMs, busyMs)
     this.arm()
-    this.onBeat(blockedMs >= this.limitMs ? blockedMs : undefined)
+    this.onBeat(blockedMs >= this.limitMs ? { ms: blockedMs, withoutCpuMs: Math.min(blockedMs, waitMs) } : undefined)
   }
 }

@@ -1,5 +1,11 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { availableParallelism } from 'node:os'
 import { describe, expect, jest, test } from '@jest/globals'
 import { type LoopBlocked, lifecycleOf } from '../../src/index.js'
+import { LoopMonitor } from '../../src/phases/engine/loop-monitor.js'
+import { observers } from '../../src/phases/engine/observers.js'
+import { cpuWaitMs } from '../../src/time/cpu-wait.js'
 import { sleep, systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import {
@@ -21,8 +27,12 @@ const other = lifecycleOf<Thing>().define({
   phases: { Waiting: { next: ['Done'] }, Done: { rest: true } },
 })
 
-/** Keeps the event loop to itself. */
+/** Keeps the event loop to itself, and needs no processor for it: on a busy machine the time is its own too. */
 function block(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+}
+
+function compute(ms: number): void {
   const endMs = systemClock.monotonicMs() + ms
   while (systemClock.monotonicMs() < endMs);
 }
@@ -95,5 +105,43 @@ describe('a blocked event loop', () => {
     await soon(() => blocked.some(isDone))
     release.open()
     await replica.stop()
+  })
+})
+
+describe('a starved machine', () => {
+  test.each([
+    [590, /got no processor, so no handler is to blame/, []],
+    [150, /blocked for .* by the handler of thing\/Creating/, [{ lifecycle: 'thing', phase: 'Creating' }]],
+  ])('is told from a handler that blocks: of 600 ms it had no processor for %d', async (waitMs, said, by) => {
+    const told: LoopBlocked[] = []
+    const logger = recordingLogger()
+    const observer = observers([{ loopBlocked: (event) => void told.push(event) }], logger)
+    let waited = 0
+    const monitor = new LoopMonitor({ limitMs: 200, clock: systemClock, logger, observer, cpuWait: () => waited })
+    const activity = monitor.activity('thing', 'Creating')
+    monitor.start()
+    activity.began()
+    activity.call(() => block(600))
+    waited = waitMs
+    await soon(() => told.length > 0)
+    monitor.stop()
+    expect(told[0]).toMatchObject({ by })
+    expect(logger.lines.map(({ message }) => message)).toEqual([expect.stringMatching(said)])
+  })
+
+  const onLinux = process.platform === 'linux' ? test : test.skip
+  onLinux('is what the system counts, and a handler that computes or waits in a call is not', async () => {
+    const greedy = Array.from({ length: 4 * availableParallelism() }, () => spawn('sh', ['-c', 'while :; do :; done']))
+    try {
+      await Promise.all(greedy.map((one) => once(one, 'spawn')))
+      const before = cpuWaitMs()
+      compute(500)
+      expect(cpuWaitMs() - before).toBeGreaterThan(50)
+    } finally {
+      for (const one of greedy) one.kill('SIGKILL')
+    }
+    const before = cpuWaitMs()
+    block(300)
+    expect(cpuWaitMs() - before).toBeLessThan(200)
   })
 })

@@ -1,4 +1,4 @@
-import { type Clock, formatMs, LoopWatch } from '../../time/index.js'
+import { type Clock, formatMs, type LoopStop, LoopWatch } from '../../time/index.js'
 import type { Logger } from '../logger.js'
 import type { LoopBlocked, ReplicaObserver } from './observer.js'
 
@@ -8,6 +8,8 @@ export interface LoopMonitorOptions {
   readonly clock: Clock
   readonly logger: Logger
   readonly observer: Required<ReplicaObserver>
+  /** How long this thread has waited for a processor so far. Default: what the system counts. */
+  readonly cpuWait?: (() => number) | undefined
 }
 
 /** Each handler that is known for sure is logged once in so long, and all others together; observers are told each time. */
@@ -67,7 +69,8 @@ export class LoopMonitor {
   private readonly watch: LoopWatch | undefined
 
   constructor(private readonly options: LoopMonitorOptions) {
-    if (options.limitMs > 0) this.watch = new LoopWatch(options.limitMs, (blockedMs) => this.beat(blockedMs))
+    const { limitMs, cpuWait } = options
+    if (limitMs > 0) this.watch = new LoopWatch(limitMs, (stop) => this.beat(stop), cpuWait)
   }
 
   /** To be told of the steps of a phase whose handler runs on the event loop. */
@@ -86,28 +89,40 @@ export class LoopMonitor {
     this.watch?.stop()
   }
 
-  private beat(blockedMs: number | undefined): void {
-    if (blockedMs !== undefined) this.report(blockedMs)
+  private beat(stop: LoopStop | undefined): void {
+    if (stop) this.report(stop)
     for (const activity of this.activities) activity.reset()
   }
 
-  private report(ms: number): void {
+  private report({ ms, withoutCpuMs }: LoopStop): void {
+    if (ms - withoutCpuMs < this.options.limitMs) {
+      this.options.observer.loopBlocked({ ms, by: [], certain: false, withoutCpuMs })
+      this.logStarved(ms, withoutCpuMs)
+      return
+    }
     const ran = this.activities.filter((activity) => activity.ran)
     const certain = ran.filter((activity) => activity.longestCallMs >= ms / 2)
     const by = (certain.length > 0 ? certain : ran).map(({ lifecycle, phase }) => ({ lifecycle, phase }))
-    const event: LoopBlocked = { ms, by, certain: certain.length === 1 }
+    const event: LoopBlocked = { ms, by, certain: certain.length === 1, withoutCpuMs }
     this.options.observer.loopBlocked(event)
     this.log(event)
   }
 
+  private logStarved(ms: number, withoutCpuMs: number): void {
+    if (!this.isDue('no processor')) return
+    this.options.logger.warn(
+      `the event loop stood still for ${formatMs(ms)}: for ${formatMs(withoutCpuMs)} of it this process got no processor, so no ` +
+        "handler is to blame; give the machine, or the container's CPU limit, more of them, or run less beside it",
+      { ms, withoutCpuMs },
+    )
+  }
+
   private log({ ms, by, certain }: LoopBlocked): void {
-    const { clock, logger } = this.options
+    const { logger } = this.options
     const names = by.map(({ lifecycle, phase }) => `${lifecycle}/${phase}`).join(', ')
-    const now = clock.monotonicMs()
     // Not by the names of several: there are as many sets of handlers as there are moments.
     const about = certain ? names : by.length > 0 ? 'one of several' : 'none'
-    if (now - (this.loggedAtMs.get(about) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return
-    this.loggedAtMs.set(about, now)
+    if (!this.isDue(about)) return
     const blocked = `the event loop was blocked for ${formatMs(ms)}`
     if (by.length === 0) {
       logger.debug(`${blocked}, while no step of this replica ran`, { ms })
@@ -118,5 +133,12 @@ export class LoopMonitor {
       `${blocked} ${how}: renewals and other documents had to wait; declare a handler that computes for long as thread(...)`,
       { ms, by },
     )
+  }
+
+  private isDue(about: string): boolean {
+    const now = this.options.clock.monotonicMs()
+    if (now - (this.loggedAtMs.get(about) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return false
+    this.loggedAtMs.set(about, now)
+    return true
   }
 }

@@ -78,6 +78,11 @@ export interface LoopBlocked {
   readonly by: readonly { readonly lifecycle: string; readonly phase: string }[]
   /** Whether it was that one: its handler ran for half of it or more without a pause. Else one of those in `by` may have. */
   readonly certain: boolean
+  /**
+   * How much of it the process waited for a processor, as the machine or its container's limit gave it none (Linux; elsewhere 0).
+   * Where what is left is less than the limit, `by` is empty: no handler is to blame.
+   */
+  readonly withoutCpuMs: number
 }
 
 /** Somebody has rung, once or often since the last time. */
