@@ -29,6 +29,7 @@ const KNOWN = new Set([
   'MissingPackage',
   'NoDatabase',
   'NoScheduler',
+  'NotEnoughSpace',
   'PodUnknown',
   'ServerTooOld',
   'UnknownTimeZone',

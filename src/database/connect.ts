@@ -2,11 +2,13 @@ import type { Db, MongoClient } from 'mongodb'
 import { requireNode } from '../config/index.js'
 import {
   EngineMembership,
+  FIRST_START_BYTES,
   type LocalServer,
   type LocalSource,
   type Log,
   openEngine,
   openEngineFolder,
+  requireFreeSpace,
 } from './engine/index.js'
 import { NoDatabase } from './no-database.js'
 import { protocolClient } from './protocol-client.js'
@@ -36,6 +38,8 @@ export interface ConnectOptions {
   lockTimeoutMs?: number | undefined
   /** Remove `dataDir` when the last replica has gone. For test runs. */
   temporary?: boolean | undefined
+  /** What a new local database's disk must have free, 500 MB. @internal */
+  firstStartBytes?: number | undefined
 }
 
 /** Where the server came from. */
@@ -61,6 +65,7 @@ export interface DatabaseConnection {
  * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeoutMs`, or refuses
  * @throws NoDatabase nothing was given and nothing starts
  * @throws DataDirUnusable the local database's folder can't be written
+ * @throws NotEnoughSpace a new local database needs 500 MB of free space
  * @throws KeeperStuck the local database's keeper hangs
  * @throws UnsupportedNode this Node.js is too old
  */
@@ -89,8 +94,9 @@ async function connectToUri(uri: string, origin: string, options: Prepared): Pro
 }
 
 async function connectToLocal(servers: LocalServer[], options: Prepared): Promise<DatabaseConnection> {
-  const { log, temporary = false } = options
+  const { log, temporary = false, firstStartBytes = FIRST_START_BYTES } = options
   const folder = await openEngineFolder(options.dataDir ?? DEFAULT_DATA_DIR)
+  await requireFreeSpace(folder, firstStartBytes)
   const engineOptions = {
     servers,
     temporary,

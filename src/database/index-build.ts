@@ -1,11 +1,19 @@
-import { type Collection, type CreateIndexesOptions, type IndexSpecification, MongoNetworkError } from 'mongodb'
+import {
+  type Collection,
+  type CreateIndexesOptions,
+  type IndexSpecification,
+  MongoNetworkError,
+  MongoServerError,
+} from 'mongodb'
 import { formatMs, sleep, systemClock } from '../time/index.js'
+import { NotEnoughSpace } from './not-enough-space.js'
 
 /** A build reads the whole collection: it has a limit of its own, not a third of the lock timeout like all else. */
 const WITHIN_MS = 3_600_000
 const TELL_EVERY_MS = 10_000
 /** After a connection that has ended; a server that goes on building lets the next request wait for the same build. */
 const AGAIN_AFTER_MS = 1_000
+const OUT_OF_DISK_SPACE = 14031
 
 export interface IndexBuild {
   /** Told every 10 s while it lasts, for people. */
@@ -18,7 +26,7 @@ export interface IndexBuild {
  * Creates an index where it is missing, however long that takes within an hour. Of several replicas that ask for it at once
  * one starts the build, and the others wait for it. When the connection ends meanwhile it asks again: the server goes on
  * building, or begins anew.
- * @throws what the server refuses it with; MongoNetworkError when an hour was not enough
+ * @throws NotEnoughSpace; what else the server refuses it with; MongoNetworkError when an hour was not enough
  */
 export async function buildIndex(
   collection: Collection,
@@ -37,6 +45,11 @@ export async function buildIndex(
         await collection.createIndex(key, { ...options, socketTimeoutMS: withinMs } as CreateIndexesOptions)
         return
       } catch (error) {
+        if (error instanceof MongoServerError && error.code === OUT_OF_DISK_SPACE) {
+          throw new NotEnoughSpace(
+            `expected the server to have room for ${what}, got: ${error.message}; free some on the server's disk and start again`,
+          )
+        }
         if (!(error instanceof MongoNetworkError) || tookMs() >= withinMs) throw error
         waiting(`the connection ended while ${what} was built, asking again: ${error.message}`)
       }

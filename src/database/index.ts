@@ -14,6 +14,7 @@ export { durableOn } from './durable.js'
 export { type Attempt, DataDirUnusable, KeeperStuck, type LocalSource } from './engine/index.js'
 export { buildIndex, type IndexBuild } from './index-build.js'
 export { NoDatabase } from './no-database.js'
+export { NotEnoughSpace } from './not-enough-space.js'
 export { protocolClient } from './protocol-client.js'
 export {
   awaitMsOf,

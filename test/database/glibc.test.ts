@@ -48,4 +48,11 @@ async function fakeApt(download = 'touch libc6.deb'): Promise<NodeJS.ProcessEnv>
     await expect(newerGlibc(env, () => undefined)).rejects.toThrow(/can't be fetched: apt-get: E: no mirror/)
     expect(readdirSync(join(local().root, 'cache/phaselock'))).toEqual([])
   })
+
+  it('say which variable to set where HOME can not be written', async () => {
+    const env = { ...(await fakeApt()), XDG_CACHE_HOME: '', HOME: '/dev/null' }
+    await expect(newerGlibc(env, () => undefined)).rejects.toThrow(
+      /expected a folder for newer C libraries that can be written at \/dev\/null\/.cache\/phaselock, got ENOTDIR.*; set XDG_CACHE_HOME to one/,
+    )
+  })
 })

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { identify } from '../../src/database/engine/process-identity.js'
-import { DataDirUnusable } from '../../src/database/index.js'
+import { DataDirUnusable, NotEnoughSpace } from '../../src/database/index.js'
 import { sleep, systemClock } from '../../src/time/index.js'
 import { eventually } from '../support/database.js'
 import { isAlive, useLocalDatabase } from '../support/database-local.js'
@@ -184,6 +184,24 @@ describe('a local database', () => {
     expect(error).toBeInstanceOf(DataDirUnusable)
     expect(String(error)).toContain(`expected a folder that can be written at ${local().dataDir}, got`)
     await rm(local().dataDir)
+  })
+
+  it('needs room for its first start, and says how much and where', async () => {
+    const firstStartBytes = 2 ** 60
+    const refused = await local()
+      .connect({ firstStartBytes })
+      .catch((error: unknown) => error)
+    expect(refused).toBeInstanceOf(NotEnoughSpace)
+    const { message } = refused as Error
+    expect(message).toContain(
+      `expected ${2 ** 40} MB of free space for a new database in ${join(local().dataDir, 'db')}`,
+    )
+    expect(message).toMatch(
+      /got \d+ MB; free some, choose a folder on another disk \(dataDir, PHASELOCK_DATA_DIR, --data-dir\)/,
+    )
+    expect(local().logged).toEqual([])
+    await (await local().connect()).close()
+    await local().connect({ firstStartBytes }) // what is there needs no more
   })
 
   it('keeps no stream of the replica open, and starts its log again when it has grown beyond 1 MB', async () => {

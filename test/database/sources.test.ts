@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from '@jest/globals'
 import { connectWith } from '../../src/database/connect.js'
 import { ALPHA_NOTICE, NoDatabase } from '../../src/database/index.js'
+import { cachedMongod } from '../../src/database/sources/cached-mongod.js'
 import { localServers } from '../../src/database/sources/index.js'
 import { eventually, testServerUri, withDatabase } from '../support/database.js'
 import { useLocalDatabase } from '../support/database-local.js'
@@ -70,6 +71,14 @@ describe('the order in which a local database is looked for', () => {
     expect(alpha).toContain(ALPHA_NOTICE)
     expect(ALPHA_NOTICE).toBe('alpha engine, for development only')
     expect(rest).toEqual([]) // what just isn't there is no news
+  })
+
+  it('looks for nothing in the current folder where HOME is empty', async () => {
+    const said = await cachedMongod({ HOME: '', INIT_CWD: '/nowhere' })
+      .commands()
+      .catch((error: Error) => error.message)
+    expect(said).toMatch(/^there is none in \//)
+    expect(said).not.toMatch(/[ ,]\.cache/)
   })
 
   it("takes mongodb-memory-server's download where the embedded engine is not installed", async () => {

@@ -55,3 +55,14 @@ test('says that it waits, and ends after its own limit', async () => {
   expect(lines[0]!.message).toMatch(/^still building index \{"n":1\} of Thing, after /)
   expect(await failed).toMatchObject({ name: 'MongoNetworkTimeoutError' })
 })
+
+test('a server without room for an index is told as that', async () => {
+  const reply = { ok: 0, code: 14031, codeName: 'OutOfDiskSpace', errmsg: 'available disk space of 1 byte is less' }
+  void proxy.answer('createIndexes', reply)
+  await expect(replica().prepare()).rejects.toMatchObject({
+    name: 'NotEnoughSpace',
+    message: expect.stringMatching(
+      /^expected the server to have room for index \{.+\} of Thing, got: available disk space of 1 byte is less; free some/,
+    ),
+  })
+})

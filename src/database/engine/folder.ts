@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs'
-import { access, constants, mkdir, realpath, writeFile } from 'node:fs/promises'
+import { access, constants, mkdir, readdir, realpath, statfs, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { NotEnoughSpace } from '../not-enough-space.js'
 
 /** Where one local database lives. Everything that belongs to it is in `root`; the data alone in `data`. */
 export interface EngineFolder {
@@ -38,6 +39,24 @@ export async function openEngineFolder(root: string): Promise<EngineFolder> {
   const real = await realpath(root)
   await writeFile(join(real, '.gitignore'), '*\n', { flag: 'wx' }).catch(() => undefined)
   return { root: real, data: join(real, 'db'), state: join(real, 'engine.json'), log: join(real, 'engine.log') }
+}
+
+/** With less free space a server builds no index (`indexBuildMinAvailableDiskSpaceMB`). */
+export const FIRST_START_BYTES = 500 * 1024 * 1024
+
+/**
+ * For a first start, before a server is fetched, or started on a folder that holds nothing yet.
+ * @throws NotEnoughSpace
+ */
+export async function requireFreeSpace({ data }: EngineFolder, needed: number): Promise<void> {
+  if ((await readdir(data)).length > 0) return
+  const { bavail, bsize } = await statfs(data)
+  if (bavail * bsize >= needed) return
+  const mb = (bytes: number) => Math.floor(bytes / 1024 / 1024)
+  throw new NotEnoughSpace(
+    `expected ${mb(needed)} MB of free space for a new database in ${data}, got ${mb(bavail * bsize)} MB; free some, ` +
+      'choose a folder on another disk (dataDir, PHASELOCK_DATA_DIR, --data-dir), or set MONGODB_URI',
+  )
 }
 
 /**

@@ -1,6 +1,13 @@
 export { EngineMembership, type Log } from './engine-membership.js'
 export type { ServerCommand } from './engine-process.js'
-export { DataDirUnusable, type EngineFolder, openEngineFolder, programPath } from './folder.js'
+export {
+  DataDirUnusable,
+  type EngineFolder,
+  FIRST_START_BYTES,
+  openEngineFolder,
+  programPath,
+  requireFreeSpace,
+} from './folder.js'
 export {
   type Attempt,
   KeeperStuck,

@@ -1,7 +1,7 @@
 import { type Dirent, readdirSync } from 'node:fs'
-import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { type LocalServer, NotHere } from '../engine/index.js'
+import { homeOf } from './home.js'
 import { commandsOfBinaries, isExecutableFile } from './mongod-binary.js'
 
 /**
@@ -37,8 +37,9 @@ function cacheFolders(env: NodeJS.ProcessEnv): string[] {
     inModules.push(join(folder, 'node_modules/.cache/mongodb-memory-server'))
     if (folder === dirname(folder)) break
   }
-  const home = join(env['HOME'] ?? homedir(), '.cache/mongodb-binaries')
-  return [...(named ? [resolve(named)] : []), home, ...inModules.slice(0, 3)]
+  const home = homeOf(env)
+  const atHome = home ? [join(home, '.cache/mongodb-binaries')] : []
+  return [...(named ? [resolve(named)] : []), ...atHome, ...inModules.slice(0, 3)]
 }
 
 function binariesIn(folder: string): CachedBinary[] {

@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
-import { homedir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Log } from '../engine/index.js'
+import { homeOf } from './home.js'
 
 /** A C library beside the system's: `loader` is what stands before a command to run it with that one. */
 export interface PrivateGlibc {
@@ -37,9 +37,23 @@ const LIBRARIES: Partial<Record<NodeJS.Architecture, { folder: string; loader: s
   arm64: { folder: 'usr/lib/aarch64-linux-gnu', loader: 'ld-linux-aarch64.so.1' },
 }
 
-/** Where Phaselock keeps what is worth keeping between projects: `$XDG_CACHE_HOME/phaselock` or `~/.cache/phaselock`. */
-export function cacheFolder(env: NodeJS.ProcessEnv): string {
-  return join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'phaselock')
+/**
+ * Where Phaselock keeps what is worth keeping between projects: `$XDG_CACHE_HOME/phaselock` or `~/.cache/phaselock`.
+ * @throws Error where it has no place, or can't write there
+ */
+async function cacheFolder(env: NodeJS.ProcessEnv): Promise<string> {
+  const home = homeOf(env)
+  const cache = env['XDG_CACHE_HOME'] || (home && join(home, '.cache'))
+  const unusable = (where: string, said: string) =>
+    new Error(
+      `expected a folder for newer C libraries that can be written${where}, got ${said}; set XDG_CACHE_HOME to one`,
+    )
+  if (!cache) throw unusable('', 'none: HOME is empty')
+  const folder = join(cache, 'phaselock')
+  await mkdir(folder, { recursive: true }).catch((error: Error) => {
+    throw unusable(` at ${folder}`, error.message)
+  })
+  return folder
 }
 
 /**
@@ -52,7 +66,7 @@ export async function newerGlibc(env: NodeJS.ProcessEnv, log: Log): Promise<Priv
   const libraries = LIBRARIES[process.arch]
   if (!libraries) throw new Error(`no newer glibc is known for ${process.arch}`)
   const distribution = existsSync(DEBIAN.keyring) ? DEBIAN : UBUNTU
-  const target = join(cacheFolder(env), `glibc-${distribution.suite}-${process.arch}`)
+  const target = join(await cacheFolder(env), `glibc-${distribution.suite}-${process.arch}`)
   const folder = join(target, libraries.folder)
   const loader = join(folder, libraries.loader)
   if (!existsSync(loader)) {
@@ -71,7 +85,6 @@ async function fetchLibraries(
   if (!existsSync(keyring)) {
     throw new Error(`a newer glibc can be fetched on Debian and Ubuntu only, and ${keyring} is missing`)
   }
-  await mkdir(dirname(target), { recursive: true })
   const work = await mkdtemp(`${target}.tmp-`)
   try {
     for (const made of ['lists/partial', 'cache/archives/partial', 'parts', 'unpacked']) {
