@@ -24,6 +24,7 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'threads',
   'threadMemory',
   'blockedAfter',
+  'clockHold',
   'earlyRecovery',
   'http',
   'httpHost',

@@ -122,6 +122,16 @@ export const settingsSchema = z.strictObject({
     fallback: '`200ms`',
     special: '`0ms`: nobody looks',
   }),
+  clockHold: about(duration('0s', '1h').default(60_000), {
+    variable: 'PHASELOCK_CLOCK_HOLD',
+    flag: 'clock-hold',
+    value: 'duration',
+    meaning:
+      "how long a forward step of the server's clock has to last before deadlines, removals and the ends of leases go by it",
+    unit: 'duration, 0s to 1h',
+    fallback: '`60s`',
+    special: '`0s`: at once',
+  }),
   earlyRecovery: about(oneOf(['on', 'off']).default('off'), {
     variable: 'PHASELOCK_EARLY_RECOVERY',
     flag: 'early-recovery',

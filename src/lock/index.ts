@@ -5,6 +5,7 @@ export { onClaimIndex, STAND_IN_INDEX } from './claim-index.js'
 export { whyNotClaimable } from './claim-trial.js'
 export { claimUpdate } from './claim-update.js'
 export { type Claimed, type ClaimResult, Claims, type NamedResult } from './claims.js'
+export { type ClockHold, type ClockStep, ClockSteps, STEP_SLACK_MS } from './clock-steps.js'
 export {
   CLAIM_INDEX,
   HISTORY_LIMIT,
@@ -16,6 +17,7 @@ export {
 } from './constants.js'
 export { EndWriter } from './end-writer.js'
 export { endLeasesOf, heldBy, type LeasedDocuments } from './ended-process.js'
+export { futureLeases, isFromTheFuture, redateLeases } from './future-leases.js'
 export { type HistoryEntry, historyWith, type RecordedOutcome } from './history.js'
 export { idKey } from './id-key.js'
 export { ensureLockIndexes } from './indexes.js'

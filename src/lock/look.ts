@@ -2,7 +2,7 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import type { Clock } from '../time/index.js'
 import { LIFECYCLES_COLLECTION, LOCK_TIMEOUT_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from './lock-timeout.js'
-import { PRESENT_REPLICAS } from './presence.js'
+import { LAST_SEEN, PRESENT_REPLICAS } from './presence.js'
 import { type Rename, renameLook } from './rename.js'
 import { ruleLook, type StateRule } from './rule-update.js'
 import type { ServerClock } from './server-clock.js'
@@ -45,6 +45,10 @@ export interface LookResult {
   readonly replicas: ReadonlyMap<string, readonly string[]>
   /** Lifecycles of which nobody has said for a while that a replica looks after them ({@link HANDLED_EVERY_MS}). */
   readonly unstamped: readonly string[]
+  /** When a replica of any of these lifecycles was last seen. */
+  readonly lastSeen: Date | undefined
+  /** The last step of the server's clock that a replica has told the others of, as it is stored. */
+  readonly clockStep: unknown
   /** The server's time; undefined where no lifecycle is registered. */
   readonly now: Date | undefined
   /** Monotonic time before it was sent. */
@@ -84,6 +88,8 @@ export class Looks {
     const lockTimeouts = new Map<string, LockTimeoutInForce>()
     const replicas = new Map<string, readonly string[]>()
     const unstamped: string[] = []
+    let lastSeen: Date | undefined
+    let clockStep: unknown
     for (const row of found) {
       const request = requests[row['request']]
       if (row['now'] instanceof Date) this.serverClock.saw(row['now'], sentAtMs)
@@ -93,14 +99,28 @@ export class Looks {
         if (inForce) lockTimeouts.set(String(row['_id']), inForce)
         replicas.set(String(row['_id']), row['replicas'])
         const { handledAt } = row
-        if (!(handledAt instanceof Date && now.getTime() - handledAt.getTime() < HANDLED_EVERY_MS))
+        if (row['lastSeen'] instanceof Date && !(lastSeen && row['lastSeen'] <= lastSeen)) lastSeen = row['lastSeen']
+        clockStep ??= row['clockStep']
+        if (!(handledAt instanceof Date && Math.abs(now.getTime() - handledAt.getTime()) < HANDLED_EVERY_MS))
           unstamped.push(String(row['_id']))
       } else if (request && row['kind'] === 'due') add(due, request.lifecycle, request.phases[row['index']]!)
       else if (request && row['kind'] === 'rename') add(renames, request.lifecycle, request.renames![row['index']]!)
       else if (request && row['kind'] === 'chore') add(chores, request.lifecycle, request.chores![row['index']]!.name)
       else if (request) add(rules, request.lifecycle, request.rules[row['index']]!)
     }
-    return { due, rules, renames, chores, lockTimeouts, replicas, unstamped, now: found[0]?.['now'], sentAtMs }
+    return {
+      due,
+      rules,
+      renames,
+      chores,
+      lockTimeouts,
+      replicas,
+      unstamped,
+      lastSeen,
+      clockStep,
+      now: found[0]?.['now'],
+      sentAtMs,
+    }
   }
 
   /** The look's command as a cursor, so that a self-test can explain just what each tick runs. */
@@ -149,6 +169,8 @@ export class Looks {
           now: requests[0]?.terms.protocol.now() ?? '$$NOW',
           handledAt: 1,
           replicas: PRESENT_REPLICAS,
+          lastSeen: LAST_SEEN,
+          clockStep: 1,
           ...LOCK_TIMEOUT_FIELDS,
         },
       },

@@ -6,12 +6,21 @@ export const PRESENT_EVERY_MS = 50_000
 const PRESENT_FOR_MS = 110_000
 
 const known = { $cond: [{ $isArray: '$replicas' }, '$replicas', []] }
-const isRecent = { $gt: ['$$this.seenAt', { $subtract: ['$$NOW', PRESENT_FOR_MS] }] }
+/** Nor is one live whose word is from the future, as after a step of the clock: those that are there say it anew. */
+const isRecent = {
+  $and: [
+    { $gt: ['$$this.seenAt', { $subtract: ['$$NOW', PRESENT_FOR_MS] }] },
+    { $lt: ['$$this.seenAt', { $add: ['$$NOW', PRESENT_FOR_MS] }] },
+  ],
+}
 
 /** The names of a lifecycle's live replicas, as an expression over its document. */
 export const PRESENT_REPLICAS: Document = {
   $map: { input: { $filter: { input: known, cond: isRecent } }, in: '$$this.name' },
 }
+
+/** When any of them was last seen, or has looked: in the future where the server's clock has stepped back since. */
+export const LAST_SEEN: Document = { $max: ['$handledAt', { $max: { $map: { input: known, in: '$$this.seenAt' } } }] }
 
 /** Says that a replica looks after these lifecycles, and forgets those that have said nothing for long. */
 export async function sayPresent(

@@ -66,8 +66,13 @@ export async function removeFinal(
 function hasBeenKept(terms: Terms, keepForMs: number): Document {
   if (keepForMs === 0) return isDue(terms)
   const since = inProgress(terms, 'since')
+  const heldMs = terms.hold?.ms ?? 0
   return {
-    $and: [isDue(terms), isPastDate(terms, since), { $lte: [{ $add: [since, keepForMs] }, terms.protocol.now()] }],
+    $and: [
+      isDue(terms),
+      isPastDate(terms, since),
+      { $lte: [{ $add: [since, keepForMs + heldMs] }, terms.protocol.now()] },
+    ],
   }
 }
 

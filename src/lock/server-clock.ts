@@ -1,4 +1,5 @@
 import type { Clock } from '../time/index.js'
+import type { ClockHold, ClockSteps } from './clock-steps.js'
 
 const FRESH_FOR_MS = 60_000
 const SLACK_MS = 1_000
@@ -10,11 +11,28 @@ const SLACK_MS = 1_000
 export class ServerClock {
   private seen: { server: number; sentAtMs: number } | undefined
 
-  constructor(private readonly clock: Clock) {}
+  /** @param steps told of each time that is seen */
+  constructor(
+    private readonly clock: Clock,
+    private readonly steps?: ClockSteps,
+  ) {}
 
   /** @param sentAtMs monotonic time before the command was sent, so that the estimate is never behind the server */
   saw(now: Date, sentAtMs: number): void {
+    this.steps?.saw(now, sentAtMs)
     this.seen = { server: now.getTime(), sentAtMs }
+  }
+
+  /** A forward step of the server's clock that isn't confirmed yet. */
+  hold(): ClockHold | undefined {
+    return this.steps?.hold()
+  }
+
+  /** When that one is confirmed, in the server's time: no deadline passes before. Undefined: there is none. */
+  heldUntil(): Date | undefined {
+    const hold = this.steps?.hold()
+    const now = this.now()
+    return hold && now && new Date(now.getTime() + hold.leftMs)
   }
 
   /** The server's time by estimate, never behind it; undefined before the first look. */

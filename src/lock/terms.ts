@@ -1,6 +1,7 @@
 import type { Document } from 'mongodb'
 import { type BackOffRule, DEFAULT_BACK_OFF } from './back-off-rule.js'
-import { TASK_LOCK_INIT_TIME } from './constants.js'
+import type { ClockHold } from './clock-steps.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { type Protocol, SAFE_PROTOCOL } from './protocol.js'
 
 /**
@@ -13,6 +14,8 @@ export interface Terms {
   readonly leaseMs: number
   /** Server time: a write that goes by `lockTimeoutMs` or `leaseMs` and comes later changes nothing by them. Undefined: always good. */
   readonly validUntil?: Date | undefined
+  /** While a forward step of the server's clock isn't confirmed: what it has made due. */
+  readonly hold?: TermsHold | undefined
   /** Whether writers that know no `lockedBy` lease documents of this lifecycle too. */
   readonly legacyWriters: boolean
   /** The name of the field that holds all that is Phaselock's beyond the seven top-level names. */
@@ -21,6 +24,11 @@ export interface Terms {
   readonly protocol: Protocol
   /** In these phases only documents that match are looked for and claimed; the others are left to those who can. */
   readonly only?: Only | undefined
+}
+
+export interface TermsHold extends ClockHold {
+  /** The phases in which a sleep is no more than a pause: one that is due after the step is let end. In others it is a deadline or a removal. */
+  readonly working: readonly string[]
 }
 
 /** What of some phases a replica can work on. */
@@ -44,6 +52,7 @@ export function termsOf(lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTi
     lockTimeoutMs,
     leaseMs: more.leaseMs ?? lockTimeoutMs,
     validUntil: more.validUntil,
+    hold: more.hold,
     legacyWriters: more.legacyWriters ?? false,
     progress: more.progress ?? 'progress',
     backOff: more.backOff ?? DEFAULT_BACK_OFF,
@@ -80,9 +89,24 @@ export const inProgress = (terms: Pick<Terms, 'progress'>, field: string): strin
  * Never true after `validUntil`: a command that was held up judges by a lockTimeout that others may have given up.
  */
 export function isDue(terms: Terms): Document {
+  const { hold } = terms
   const due = { $lt: ['$lockedAt', { $subtract: [terms.protocol.now(), terms.lockTimeoutMs] }] }
   const valid = isValidYet(terms)
-  return valid ? { $and: [due, valid] } : due
+  if (!valid && !hold) return due
+  return { $and: [due, ...(valid ? [valid] : []), ...(hold ? [restsNotOn(hold, terms)] : [])] }
+}
+
+/**
+ * Of what is due by a clock that has just stepped forward: what would be due without the step, and what has been leased, or put to
+ * sleep by a step of its handler, since.
+ */
+function restsNotOn(hold: TermsHold, { protocol, lockTimeoutMs, legacyWriters }: Terms): Document {
+  const wasDue = { $lt: ['$lockedAt', { $subtract: [protocol.now(), lockTimeoutMs + hold.ms] }] }
+  const asleepSince = new Date(hold.since.getTime() - (legacyWriters ? 0 : lockTimeoutMs))
+  const isLeased = { $ne: [{ $ifNull: ['$lockedBy', null] }, null] }
+  const isPause = { $in: ['$phase', literal(hold.working)] }
+  const since = { $cond: [isLeased, hold.since, { $cond: [isPause, asleepSince, PARKED_AT] }] }
+  return { $or: [wasDue, { $gte: ['$lockedAt', since] }] }
 }
 
 /** Whether these terms may still be gone by when the command is executed; undefined: always. */

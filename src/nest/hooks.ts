@@ -58,6 +58,7 @@ export function observerOf(
     woken: (event) => seen.woken?.(event),
     watched: (event) => seen.watched?.(event),
     loopBlocked: (event) => seen.loopBlocked?.(event),
+    clockStepped: (event) => seen.clockStepped?.(event),
     stepEnded(event) {
       const moved = transition(event)
       if (moved) void tell('onTransition', hooks.onTransition, moved)

@@ -49,6 +49,7 @@ export class ModuleReplicas {
       doorbell: settings.doorbell,
       threadPool: this.threads,
       blockedAfterMs: settings.blockedAfterMs,
+      clockHoldMs: settings.clockHoldMs,
       alongside: settings.alongside,
       logger,
       observer: observerOf(settings.observer, settings, logger),

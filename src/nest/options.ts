@@ -69,6 +69,11 @@ export interface PhaselockModuleOptions extends Hooks {
   readonly threadMemoryMb?: number | undefined
   /** The event loop counts as blocked, and is reported, when it stands still for so long. Default 200ms; 0ms: nobody looks. */
   readonly blockedAfter?: Duration | undefined
+  /**
+   * How long a forward step of the server's clock has to last before deadlines, removals and the ends of leases go by it. Default
+   * 60s; 0s: at once.
+   */
+  readonly clockHold?: Duration | undefined
   /** Whether this process works on documents, once a second. `false`: it only inserts and owns them. Default true. */
   readonly tick?: boolean | undefined
   /**
@@ -99,10 +104,12 @@ export interface PhaselockModuleAsyncOptions extends Pick<ModuleMetadata, 'impor
 }
 
 /** The options, checked: units resolved, defaults filled in. */
-export interface ModuleSettings extends Omit<PhaselockModuleOptions, 'grace' | 'tick' | 'lifecycles' | 'blockedAfter'> {
+export interface ModuleSettings
+  extends Omit<PhaselockModuleOptions, 'grace' | 'tick' | 'lifecycles' | 'blockedAfter' | 'clockHold'> {
   readonly lifecycles: readonly RunnableLifecycle[]
   readonly graceMs: number | undefined
   readonly blockedAfterMs: number | undefined
+  readonly clockHoldMs: number | undefined
   readonly tick: boolean
 }
 
@@ -156,6 +163,7 @@ const schema = z.strictObject({
   threads: whole(1, 256).optional(),
   threadMemoryMb: whole(16, 65_536).optional(),
   blockedAfter: duration.optional(),
+  clockHold: duration.optional(),
   tick: z.boolean({ error: (issue) => `expected true or false, got ${shown(issue.input)}` }).optional(),
   doorbell: z
     .enum(DOORBELL_MODES, {
@@ -183,13 +191,14 @@ export function parseOptions(given: PhaselockModuleOptions | undefined): ModuleS
   const problems = parsed.success ? [] : parsed.error.issues.map((issue) => describe(issue, schema))
   if (given && typeof given === 'object') problems.push(...connectionProblems(given))
   if (problems.length > 0) throw new InvalidModuleOptions(problems)
-  const { grace, tick, lifecycles, blockedAfter, ...rest } = given ?? {}
+  const { grace, tick, lifecycles, blockedAfter, clockHold, ...rest } = given ?? {}
   return {
     ...rest,
     lifecycles: lifecycles ?? [],
     tick: tick ?? true,
     graceMs: grace === undefined ? undefined : durationMs(grace),
     blockedAfterMs: blockedAfter === undefined ? undefined : durationMs(blockedAfter),
+    clockHoldMs: clockHold === undefined ? undefined : durationMs(clockHold),
   }
 }
 

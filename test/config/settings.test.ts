@@ -22,6 +22,7 @@ describe('settings', () => {
       grace: 10_000,
       workers: 1,
       blockedAfter: 200,
+      clockHold: 60_000,
       earlyRecovery: 'off',
       schedulesCollection: 'schedules',
       runsCollection: 'runs',

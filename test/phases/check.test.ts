@@ -42,6 +42,7 @@ describe('phaselock check', () => {
       'lifecycles: 1 registered',
       'indexes: 2 on each of 1 collections',
       'never due: none is hidden from claims',
+      'leases: none is from the future',
       'multikey: no claim index is',
       expect.stringMatching(/^query plans: \d+ claims and looks explained$/),
       'shapes: 1 collections read',

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { STEP_SLACK_MS } from '../../lock/index.js'
 import type { OwnerVerdict } from '../../phases/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { idText } from '../documents/document-id.js'
@@ -59,16 +60,23 @@ export function requireDone(verdict: OwnerVerdict, found: Found, action: string)
       return
     case 'notFound':
       throw new NotFound(`${name} is gone meanwhile`)
-    case 'held':
-      throw new Refused(
-        `${name} can't be ${action}: ${found.document['lockedBy'] ?? 'somebody'} holds it, so it is being worked on; see: phaselock show ${idText(found.document['_id'])}`,
-      )
+    case 'held': {
+      const holder = `${found.document['lockedBy'] ?? 'somebody'} holds it`
+      const id = idText(found.document['_id'])
+      const why = isAhead(found)
+        ? `${holder} by a lease that is ahead of the server's clock, which has stepped back; where that one is gone: phaselock unpark ${id} --force; where it may not be: phaselock check --repair`
+        : `${holder}, so it is being worked on; see: phaselock show ${id}`
+      throw new Refused(`${name} can't be ${action}: ${why}`)
+    }
     case 'parked':
       throw new Refused(`${name} can't be ${action}: it is parked; ${parkedAdvice(found)}`)
     case 'notParked':
       throw new Refused(`${name} can't be ${action}: it isn't parked; to end a sleep use: phaselock wake`)
   }
 }
+
+const isAhead = ({ document, now }: Found): boolean =>
+  document['lockedAt'] instanceof Date && document['lockedAt'].getTime() > now.getTime() + STEP_SLACK_MS
 
 function parkedAdvice({ condition, document, lifecycle }: Found): string {
   if (condition.kind === 'broken')

@@ -48,6 +48,7 @@ export async function bootApp(
       threads: settings.threads,
       threadMemoryMb: settings.threadMemory,
       blockedAfter: `${settings.blockedAfter}ms`,
+      clockHold: `${settings.clockHold}ms`,
       alongside: await besideLifecycles(settings),
       logger,
       observer: metrics?.observer,

@@ -32,6 +32,7 @@ export async function bootPlain(
     threads: settings.threads,
     threadMemoryMb: settings.threadMemory,
     blockedAfterMs: settings.blockedAfter,
+    clockHoldMs: settings.clockHold,
     alongside: await besideLifecycles(settings),
     logger,
     observer: metrics?.observer,

@@ -13,7 +13,7 @@ import type { LifecycleModel } from '../definition/lifecycle.js'
 import { hasClaimIndex } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
-const READ_LIMIT = 10_000
+export const READ_LIMIT = 10_000
 const SHOWN = 3
 const MOST_ROUNDS = 1_000
 
@@ -165,10 +165,10 @@ export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Pr
   return { check: 'phases', said: 'all are known', findings }
 }
 
-const documents = (count: number) =>
+export const documents = (count: number) =>
   count === 1 ? '1 document' : `${count}${count >= READ_LIMIT ? '+' : ''} documents`
 
-const listOf = (ids: readonly unknown[], count: number) =>
+export const listOf = (ids: readonly unknown[], count: number) =>
   `${ids.slice(0, SHOWN).map(shown).join(', ')}${count > SHOWN ? ', ...' : ''}`
 
 const shown = (id: unknown) => (typeof id === 'object' && id !== null ? JSON.stringify(id) : String(id))

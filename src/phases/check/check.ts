@@ -4,13 +4,14 @@ import type { LifecycleModel } from '../definition/lifecycle.js'
 import { checkClocks } from './check-clocks.js'
 import { checkPhases, checkShapes, checkStuck } from './check-documents.js'
 import { checkIndexes, checkMultikey, checkQueryPlans } from './check-indexes.js'
+import { checkLeases } from './check-leases.js'
 import { checkLifecycles } from './check-lifecycles.js'
 import type { CheckResult } from './finding.js'
 
 export interface CheckOptions {
   readonly db: Db
   readonly models: readonly LifecycleModel[]
-  /** Also mends what is safe while replicas run: missing indexes, a multikey claim index, documents that never come due. */
+  /** Also mends what is safe while replicas run: missing indexes, a multikey claim index, documents that never come due, leases from the future. */
   readonly repair?: boolean | undefined
 }
 
@@ -34,6 +35,7 @@ export async function checkDatabase({ db, models, repair = false }: CheckOptions
     await checkIndexes(db, collections, repair),
     // Arrays go before their index is rebuilt: it would be multikey again.
     await checkStuck(db, models, terms, repair),
+    await checkLeases(db, models, terms, repair),
     await checkMultikey(db, collections, repair),
     await checkQueryPlans(db, models, terms),
     await checkShapes(db, models),

@@ -42,6 +42,7 @@ const RULES: { readonly [option in keyof Required<ReplicaOptions>]: Rule } = {
   threads: whole(1),
   threadMemoryMb: whole(16),
   blockedAfterMs: MILLISECONDS,
+  clockHoldMs: MILLISECONDS,
   alongside: {
     expected: 'a list of functions',
     isMet: (value) => Array.isArray(value) && value.every((one) => typeof one === 'function'),

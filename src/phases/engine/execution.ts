@@ -24,7 +24,11 @@ export interface Situation {
 export class Endings {
   private readonly progress: string
 
-  constructor(private readonly model: LifecycleModel) {
+  /** @param deadlinesFrom no deadline passes before (server time) */
+  constructor(
+    private readonly model: LifecycleModel,
+    private readonly deadlinesFrom: () => Date | undefined = () => undefined,
+  ) {
     this.progress = model.settings.progress
   }
 
@@ -36,7 +40,7 @@ export class Endings {
       const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error: null }, 0)
     }
-    const deadline = deadlineOf(held, this.progress)
+    const deadline = deadlineOf(held, this.progress, this.deadlinesFrom())
     if (deadline && deadline <= situation.now) return this.ending(held, this.deadlineMove(held), 0)
     if (held.phase.kind === 'resting') return this.ending(held, { kind: 'sleepUntilDeadline', step: null }, 0)
     return undefined
@@ -158,7 +162,7 @@ export class Endings {
   }
 
   private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
-    const wakeBy = deadlineOf(held, this.progress)
+    const wakeBy = deadlineOf(held, this.progress, this.deadlinesFrom())
     return { end, ms, set, wakeBy, stale: this.staleFields(held, end) }
   }
 

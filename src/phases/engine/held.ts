@@ -30,10 +30,15 @@ function enteredAt(held: Held, progress: string): Date | undefined {
   return since instanceof Date && isValid(since) ? since : undefined
 }
 
-/** When its phase's deadline is (server time), null when it has none. */
-export function deadlineOf(held: Held, progress: string): Date | null {
+/**
+ * When its phase's deadline is (server time), null when it has none.
+ * @param from none passes before; default: whenever it is
+ */
+export function deadlineOf(held: Held, progress: string, from?: Date): Date | null {
   const since = enteredAt(held, progress)
-  return held.phase.deadline && since ? new Date(since.getTime() + held.phase.deadline.afterMs) : null
+  if (!held.phase.deadline || !since) return null
+  const deadline = new Date(since.getTime() + held.phase.deadline.afterMs)
+  return from && from > deadline ? from : deadline
 }
 
 /** How long it has waited so far: since it was last touched, or recorded a step, or entered its phase; 0 when none is known. */

@@ -13,6 +13,8 @@ export interface LeaseGuardOptions {
   readonly stepTimeoutMs: number
   readonly progress: string
   readonly serverNow: () => Date
+  /** No deadline passes before (server time). */
+  readonly deadlinesFrom: () => Date | undefined
   /** All that this replica holds of one lifecycle, in a step or not, and lost ones whose handlers run on. */
   readonly held: () => readonly Held[]
   /** Whether it is to be renewed. */
@@ -70,7 +72,7 @@ export class LeaseGuard {
   }
 
   private pastDeadlineMs(held: Held): number {
-    const deadline = deadlineOf(held, this.options.progress)
+    const deadline = deadlineOf(held, this.options.progress, this.options.deadlinesFrom())
     return deadline ? this.options.serverNow().getTime() - deadline.getTime() : Number.NEGATIVE_INFINITY
   }
 

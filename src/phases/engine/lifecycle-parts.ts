@@ -1,6 +1,15 @@
 import type { Collection, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { type Only, pauseMs, SAFE_PROTOCOL, Share, SkipList, type Terms, termsOf } from '../../lock/index.js'
+import {
+  type Only,
+  pauseMs,
+  SAFE_PROTOCOL,
+  type ServerClock,
+  Share,
+  SkipList,
+  type Terms,
+  termsOf,
+} from '../../lock/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { threadOf } from '../threads/index.js'
@@ -35,14 +44,17 @@ export interface LifecycleParts {
 /** The terms in force for a lifecycle. */
 export function termsInForce(
   registry: LifecycleRegistry,
+  serverClock: ServerClock,
   model: LifecycleModel,
   protocol: ReplicaOptions['protocol'],
   only?: Only,
 ): Terms {
   const { dueMs, leaseMs, knownUntil } = registry.lockTimeout(model)
+  const hold = serverClock.hold()
   return termsOf(dueMs, {
     leaseMs,
     validUntil: knownUntil,
+    hold: hold && { ...hold, working: workingPhases(model) },
     legacyWriters: model.settings.legacyWriters,
     progress: model.settings.progress,
     backOff: model.settings.backOff,
@@ -50,6 +62,9 @@ export function termsInForce(
     only,
   })
 }
+
+const workingPhases = ({ phases }: LifecycleModel): string[] =>
+  [...phases.values()].filter(({ kind }) => kind === 'working').map(({ name }) => name)
 
 function activitiesOf(monitor: LoopMonitor, { model, handlers }: RunnableLifecycle): Map<string, PhaseActivity> {
   return new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)]))
@@ -62,7 +77,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
   const { db, renewalDb = db, ownerDb = db } = options
   lifecycle.attach(ownerDb, { doorbell: options.doorbell })
   const collection = protocolCollection<Document>(db, model.collection)
-  const terms = () => termsInForce(registry, model, options.protocol, lifecycle.only?.())
+  const terms = () => termsInForce(registry, serverClock, model, options.protocol, lifecycle.only?.())
   const skips = new SkipList(clock)
   const lines = new BoundedLog(logger, clock, ({ phase }) => lookAt(model.name, phase))
   const broken = new BrokenReports(model.name, model.settings.progress, observer, lines)
@@ -82,6 +97,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     lines,
     terms,
     serverNow: () => serverClock.now() ?? clock.now(),
+    deadlinesFrom: () => serverClock.heldUntil(),
     pauseMs: (waitedMs) => pauseMs(waitedMs, registry.lockTimeout(model).dueMs, model.settings.backOff),
     keepTermsFresh: () => registry.keepFresh(),
     share,

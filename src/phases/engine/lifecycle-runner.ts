@@ -39,7 +39,7 @@ export class LifecycleRunner {
     this.outage = new OutageLog(`${model.name}: the database`, clock, logger)
     this.capacity = new Capacity(model.settings.concurrency)
     this.threadCapacity = new Capacity(Math.min(model.settings.concurrency, context.threads.size))
-    this.endings = new Endings(model)
+    this.endings = new Endings(model, context.deadlinesFrom)
     const capacityOf = (phase: string) => this.capacityOf(phase)
     const shared = { context, holdings, capacityOf, endings: this.endings, outage: this.outage, situation }
     this.intake = new Intake({
@@ -207,7 +207,7 @@ export class LifecycleRunner {
   }
 
   private leaseGuard(): LeaseGuard {
-    const { model, clock, terms, renewalCollection, keepTermsFresh, serverNow } = this.context
+    const { model, clock, terms, renewalCollection, keepTermsFresh, serverNow, deadlinesFrom } = this.context
     const { stepTimeoutMs, progress } = model.settings
     return new LeaseGuard({
       renewals: new Renewals(renewalCollection, terms, clock),
@@ -217,6 +217,7 @@ export class LifecycleRunner {
       stepTimeoutMs,
       progress,
       serverNow,
+      deadlinesFrom,
       held: () => this.holdings.all(),
       isHeld: (held) => this.holdings.has(held),
       onLost: (held) => this.lostByRenewal(held),

@@ -114,6 +114,12 @@ export interface Woken {
   readonly source: string | undefined
 }
 
+/** The server's clock stepped, as this replica has seen or was told. */
+export interface ClockStepped {
+  /** How far: below 0: back. */
+  readonly ms: number
+}
+
 /** What happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
 export interface ReplicaObserver {
   claimed?(event: Claiming): void
@@ -129,4 +135,5 @@ export interface ReplicaObserver {
   woken?(event: Woken): void
   watched?(event: Watched): void
   loopBlocked?(event: LoopBlocked): void
+  clockStepped?(event: ClockStepped): void
 }

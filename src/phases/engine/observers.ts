@@ -14,6 +14,7 @@ const EVENTS = [
   'woken',
   'watched',
   'loopBlocked',
+  'clockStepped',
 ] as const
 
 /** One observer that tells several; what one throws or rejects with is logged and harms nobody. */

@@ -39,10 +39,10 @@ export class Presence {
     return (this.options.ticks() && this.standings.get(lifecycle)) || this.alone
   }
 
-  /** Says that this replica is there, when that is due. One command for all lifecycles. */
-  async say(): Promise<void> {
+  /** Says that this replica is there, when that is due (or anew). One command for all lifecycles. */
+  async say({ anew = false } = {}): Promise<void> {
     const { clock, ticks, lifecycles, identity } = this.options
-    if (!ticks() || clock.monotonicMs() - this.saidAtMs < PRESENT_EVERY_MS) return
+    if (!ticks() || (!anew && clock.monotonicMs() - this.saidAtMs < PRESENT_EVERY_MS)) return
     this.saidAtMs = clock.monotonicMs()
     await sayPresent(this.lifecycles, lifecycles, identity)
   }

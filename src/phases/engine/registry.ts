@@ -6,6 +6,7 @@ import {
   type LockTimeoutInForce,
   type LookResult,
   readLockTimeouts,
+  type ServerClock,
   standInForLockTimeout,
 } from '../../lock/index.js'
 import { type Clock, formatMs } from '../../time/index.js'
@@ -61,6 +62,7 @@ export class LifecycleRegistry {
     private readonly models: readonly LifecycleModel[],
     private readonly logger: Logger,
     private readonly clock: Clock,
+    private readonly serverClock: ServerClock,
   ) {
     this.collection = protocolCollection<Registered>(db, LIFECYCLES_COLLECTION)
   }
@@ -182,7 +184,7 @@ export class LifecycleRegistry {
   /** Says in the database that a replica looks after these lifecycles, for `phaselock check`. */
   async stamp(lifecycles: readonly string[]): Promise<void> {
     if (lifecycles.length === 0) return
-    await this.collection.updateMany({ _id: { $in: [...lifecycles] } }, { $currentDate: { handledAt: true } })
+    await this.collection.updateMany({ _id: { $in: [...lifecycles] } }, [{ $set: { handledAt: '$$NOW' } }])
   }
 
   /** The lockTimeout in force; a lifecycle's own setting before anything was read. */
@@ -195,6 +197,8 @@ export class LifecycleRegistry {
     const sentAtMs = this.clock.monotonicMs()
     const names = this.models.map((model) => model.name)
     const lockTimeouts = await readLockTimeouts(this.renewalDb, names, { maxTimeMS: 5_000 })
+    const [found] = lockTimeouts.values()
+    if (found) this.serverClock.saw(found.now, sentAtMs)
     return this.adopt({ lockTimeouts, sentAtMs }, how)
   }
 

@@ -62,6 +62,11 @@ export interface ReplicaOptions {
   readonly threadMemoryMb?: number | undefined
   /** The event loop counts as blocked, and is reported, when it doesn't turn for so long. Default 200 ms; 0: nobody looks. */
   readonly blockedAfterMs?: number | undefined
+  /**
+   * For how long a forward step of the server's clock has to last before deadlines, removals and the ends of leases go by it.
+   * Default 60,000 ms; 0: at once.
+   */
+  readonly clockHoldMs?: number | undefined
   /** What runs beside each of its lifecycles, from `start()` until it stops. Default: nothing. */
   readonly alongside?: readonly Alongside[] | undefined
   readonly logger?: Logger | undefined

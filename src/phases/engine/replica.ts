@@ -7,6 +7,7 @@ import { type Logger, silentLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
 import { AlongsideWorks } from './alongside.js'
 import { checkOptions } from './check-options.js'
+import { ClockWatch } from './clock-watch.js'
 import { DoorbellLink } from './doorbell-link.js'
 import type { TickCounts } from './housekeeper.js'
 import { type LifecycleParts, lifecycleParts, termsInForce } from './lifecycle-parts.js'
@@ -27,6 +28,7 @@ import { Ticker } from './ticker.js'
 const TICK_MS = 1_000
 const BLOCKED_AFTER_MS = 200
 const LAST_CHANCE_MS = 1_000
+const CLOCK_HOLD_MS = 60_000
 /** After a document has begun to wait or has moved, what it waits for may be new work: no need to leave that to the next tick. */
 const LOOK_SOON_MS = 150
 /** After a tick that failed: work is to go on soon after the database is back. */
@@ -77,10 +79,8 @@ export class Replica {
     this.boundedLog = new BoundedLog(this.logger, this.clock)
     this.observer = observers([options.observer ?? {}], this.boundedLog)
     this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, this.random)
-    this.serverClock = new ServerClock(this.clock)
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
     requireDisjoint(models)
-    this.registry = new LifecycleRegistry(options.db, options.renewalDb ?? options.db, models, this.logger, this.clock)
     this.presence = new Presence({
       db: options.db,
       identity: this.identity,
@@ -88,9 +88,15 @@ export class Replica {
       clock: this.clock,
       ticks: () => this.waking,
     })
+    const { clockHoldMs: holdMs = CLOCK_HOLD_MS, db, renewalDb = db } = options
+    const { clock, logger, observer, presence } = this
+    const clockWatch = new ClockWatch({ db, clock, holdMs, logger, observer, presence, lifecycles: () => this.parts })
+    this.serverClock = new ServerClock(clock, clockWatch.steps)
+    const { serverClock } = this
+    this.registry = new LifecycleRegistry(db, renewalDb, models, logger, clock, serverClock)
     this.looks = new Looks(options.db, this.clock, this.serverClock)
     this.outage = new OutageLog('the tick', this.clock, this.logger)
-    const { identity, clock, serverClock, random, logger, observer, registry, presence } = this
+    const { identity, random, registry } = this
     const { threads: size, threadMemoryMb: memoryMb, blockedAfterMs: limitMs = BLOCKED_AFTER_MS } = options
     this.threads = options.threadPool ?? new ThreadPool({ size, memoryMb, logger })
     if (options.lifecycles.length > 0) this.threads.join()
@@ -116,7 +122,7 @@ export class Replica {
         await this.tick()
       },
     })
-    this.rounds = new Rounds(this.parts, this.looks, registry, presence, clock)
+    this.rounds = new Rounds(this.parts, this.looks, registry, presence, clockWatch, clock)
   }
 
   /**
@@ -221,7 +227,7 @@ export class Replica {
 
   /** The terms in force for a lifecycle. */
   terms(model: LifecycleModel): Terms {
-    return termsInForce(this.registry, model, this.options.protocol)
+    return termsInForce(this.registry, this.serverClock, model, this.options.protocol)
   }
 
   private prepareNow(): Promise<void> {

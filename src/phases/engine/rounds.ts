@@ -1,5 +1,6 @@
 import { type LookRequest, type LookResult, type Looks } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
+import type { ClockWatch } from './clock-watch.js'
 import { REPAIR, type TickCounts } from './housekeeper.js'
 import type { LifecycleParts } from './lifecycle-parts.js'
 import { lookRequestOf } from './look-request.js'
@@ -19,6 +20,7 @@ export class Rounds {
     private readonly looks: Looks,
     private readonly registry: LifecycleRegistry,
     private readonly presence: Presence,
+    private readonly clockWatch: ClockWatch,
     private readonly clock: Clock,
   ) {}
 
@@ -29,6 +31,7 @@ export class Rounds {
     await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
     const { found, foreign } = await this.look()
     if (!this.registry.adopt(found)) await this.registry.register()
+    await this.clockWatch.serve(found)
     this.presence.adopt(found)
     await this.presence.say()
     await this.registry.stamp(found.unstamped)

@@ -30,6 +30,8 @@ export interface RunnerContext extends SharedParts {
   readonly keepTermsFresh: () => Promise<void>
   /** The server's time by estimate. */
   readonly serverNow: () => Date
+  /** While a step of the server's clock isn't confirmed: no deadline passes before (server time). */
+  readonly deadlinesFrom: () => Date | undefined
   /** The back-off after having waited so long. */
   readonly pauseMs: (waitedMs: number) => number
   /** How due documents are shared with other replicas. */

@@ -4,6 +4,7 @@ import {
   AS_IT_STANDS,
   asReadable,
   historyWith,
+  isFromTheFuture,
   isNotHeld,
   PARKED_AT,
   readLockTimeouts,
@@ -97,15 +98,35 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /** Gives a parked document another go, with its attempts and claims at 0. */
-  async unpark(id: IdOf<Doc>, { by = 'owner', session }: UnparkOptions = {}): Promise<OwnerVerdict> {
+  async unpark(id: IdOf<Doc>, options: UnparkOptions = {}): Promise<OwnerVerdict> {
+    const { session } = options
+    const parked = { lockedBy: null, lockedAt: { $gte: PARKED_AT } }
+    if (await this.giveAnotherGo(id, parked, 'unparked', options)) return 'done'
+    const found = options.force ? await this.find(id, { session }) : null
+    if (found?.['lockedBy'] != null) {
+      // Conditional on whom it was taken from: nobody is freed who hasn't been seen.
+      const lockedBy = { $eq: found['lockedBy'] }
+      const held = { lockedBy, $expr: isFromTheFuture }
+      if (await this.giveAnotherGo(id, held, `freed from ${String(found['lockedBy'])}`, options)) return 'done'
+    }
+    return this.whyNot(id, { session })
+  }
+
+  private async giveAnotherGo(
+    id: IdOf<Doc>,
+    where: Filter<Document>,
+    reason: string,
+    { by = 'owner', session }: UnparkOptions,
+  ): Promise<boolean> {
     const terms = termsOf(this.model.settings.lockTimeoutMs, { progress: this.progress })
-    const history = historyWith(terms, { outcome: 'owner', step: null, reason: 'unparked', by, ms: 0 })
+    const history = historyWith(terms, { outcome: 'owner', step: null, reason, by, ms: 0 })
     const { matchedCount } = await this.documents.updateOne(
-      { _id: id as never, lockedBy: null, lockedAt: { $gte: PARKED_AT }, $expr: this.isOurs() },
+      { $and: [{ _id: id as never, $expr: this.isOurs() }, where] },
       [
         {
           $set: {
             lockedAt: TASK_LOCK_INIT_TIME,
+            lockedBy: '$$REMOVE',
             [this.progress]: { $mergeObjects: [`$${this.progress}`, { attempts: 0, claims: 0, history }] },
           },
         },
@@ -114,7 +135,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       inSession({ session }),
     )
     if (matchedCount > 0) this.rings.look({ session })
-    return matchedCount > 0 ? 'done' : this.whyNot(id, { session })
+    return matchedCount > 0
   }
 
   /** Deletes a document outright, whoever holds it: its holder's outcome is then dropped as lost. */

@@ -26,6 +26,11 @@ export interface InsertOptions extends OwnerOptions {
 export interface UnparkOptions extends OwnerOptions {
   /** Who did it, for the history. Default 'owner'. */
   readonly by?: string | undefined
+  /**
+   * Frees it also from a lease that began later than now, as after the server's clock stepped back: by your word that its holder
+   * is gone. One that isn't finds its document taken. Default false.
+   */
+  readonly force?: boolean | undefined
 }
 
 /** What became of an owner's request: `done`, or why nothing was changed. */

@@ -46,6 +46,12 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   })
   const failedTicks = counter('ticks_failed_total', 'Ticks that failed, as when the database does not answer', [])
   failedTicks.inc(0)
+  const clockSteps = counter(
+    'server_clock_steps_total',
+    "Steps of the database server's clock that this replica saw or was told of, by direction: forward, back",
+    ['direction'],
+  )
+  for (const direction of ['forward', 'back']) clockSteps.inc({ direction }, 0)
   const stepSeconds = new Histogram({
     name: 'phaselock_step_duration_seconds',
     help: 'How long handlers ran',
@@ -90,6 +96,7 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
       blockedSeconds.observe({ lifecycle, phase: lifecycle === '' ? '' : only('phase') }, ms / 1_000)
     },
     rung: () => rings.inc(),
+    clockStepped: ({ ms }) => clockSteps.inc({ direction: ms > 0 ? 'forward' : 'back' }),
     woken: ({ lifecycle, count }) => woken.inc({ lifecycle }, count),
     watched({ lifecycle, source, what, up }) {
       if (up === undefined) watches.remove({ lifecycle, source, what })

@@ -1,0 +1,58 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import { onClaimIndex } from './claim-index.js'
+import { STEP_SLACK_MS } from './clock-steps.js'
+import { ID_INDEX, PARKED_AT } from './constants.js'
+import { leaseUnmoved } from './legacy-writers.js'
+import type { Terms } from './terms.js'
+import { idsOf, writeAround } from './write-around.js'
+
+const BATCH = 1_000
+
+/** By how much a lease may be ahead of the server's clock: members of a replica set differ. */
+export const isFromTheFuture: Document = { $gt: ['$lockedAt', { $add: ['$$NOW', STEP_SLACK_MS] }] }
+
+/**
+ * Leases of before the server's clock stepped back. By that clock they last longer by the whole step, also those of replicas
+ * that are gone.
+ * @param until none is later: so that documents which sleep for long needn't be read
+ */
+export const futureLeases = (terms: Terms, phases: readonly string[], until: Date = PARKED_AT): Filter<Document> => ({
+  phase: { $in: [...phases] },
+  lockedAt: { $gt: new Date(0), $lt: until },
+  lockedBy: { $type: 'string' },
+  $and: [{ $expr: isFromTheFuture }, leaseUnmoved(terms)],
+})
+
+/**
+ * Lets such leases begin anew now. That is what a renewal writes, so it takes nothing from a holder that lives: what it believes
+ * in ends no later, and its next renewal comes before that. One that is gone sends none, and its documents are due after
+ * lockTimeout, as after any crash. Whoever does it needn't know who is gone.
+ * @returns how many
+ */
+export async function redateLeases(
+  collection: Collection,
+  terms: Terms,
+  phases: readonly string[],
+  until?: Date,
+): Promise<number> {
+  const filter = futureLeases(terms, phases, until)
+  const stillSo = (ids: readonly unknown[]) => ({ ...filter, _id: { $in: ids as never[] } })
+  const begunAnew = {
+    $set: { lockedAt: '$$NOW', ...(terms.legacyWriters && { [`${terms.progress}.lockedAt`]: '$$NOW' }) },
+  }
+  let redated = 0
+  // Those that refuse the write are passed by: what is refused this can't be claimed either.
+  const redate = (group: readonly unknown[]) =>
+    writeAround(
+      group,
+      async (ids) => {
+        redated += (await collection.updateMany(stillSo(ids), [begunAnew], { hint: ID_INDEX })).modifiedCount
+      },
+      (ids) => idsOf(collection, stillSo(ids)),
+    )
+  const ids = await onClaimIndex((hint) => collection.find(filter, { projection: { _id: 1 }, hint }).toArray())
+  for (let from = 0; from < ids.length; from += BATCH) {
+    await redate(ids.slice(from, from + BATCH).map((document) => document['_id']))
+  }
+  return redated
+}

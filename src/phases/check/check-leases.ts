@@ -1,0 +1,40 @@
+import type { Db } from 'mongodb'
+import { CLAIM_INDEX, futureLeases, redateLeases, type Terms } from '../../lock/index.js'
+import { formatMs } from '../../time/index.js'
+import type { LifecycleModel } from '../definition/lifecycle.js'
+import { documents, listOf, READ_LIMIT } from './check-documents.js'
+import { hasClaimIndex } from './check-indexes.js'
+import { type CheckResult, type Finding, mendable } from './finding.js'
+
+/** Leases that began later than now: the server's clock stepped back since, and by it they last longer by the whole step. */
+export async function checkLeases(
+  db: Db,
+  models: readonly LifecycleModel[],
+  termsOf: (model: LifecycleModel) => Terms,
+  repair: boolean,
+): Promise<CheckResult> {
+  const findings: Finding[] = []
+  for (const model of models) {
+    const collection = db.collection(model.collection)
+    const terms = termsOf(model)
+    const phases = [...model.phases.keys()]
+    const may = await hasClaimIndex(collection)
+    const found = await collection
+      .find(futureLeases(terms, phases), {
+        projection: { aheadMs: { $subtract: ['$lockedAt', '$$NOW'] } },
+        limit: READ_LIMIT,
+        ...(may ? { hint: CLAIM_INDEX } : {}),
+      })
+      .toArray()
+    if (found.length === 0) continue
+    const ids = found.map((document) => document['_id'] as unknown)
+    const most = Math.max(...found.map(({ aheadMs }) => Number(aheadMs)))
+    const about = {
+      about: model.collection,
+      problem: `${documents(found.length)} held by leases of up to ${formatMs(most)} from now (${listOf(ids, ids.length)}): the server's clock stepped back`,
+      advice: `let them begin anew, which takes nothing from a holder that lives: phaselock check --repair; what a dead one held is due ${formatMs(terms.lockTimeoutMs)} later`,
+    }
+    findings.push(await mendable(about, repair && may, () => redateLeases(collection, terms, phases)))
+  }
+  return { check: 'leases', said: 'none is from the future', findings }
+}
