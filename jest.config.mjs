@@ -1,8 +1,14 @@
-/** Jest 30 runs the TypeScript sources as ES modules through swc, with the decorator metadata that Nest needs. */
+import { coreTests } from './test/tiers.mjs'
+
+/**
+ * `npm test`; `npm run test:system` has jest.system.config.mjs, and test/tiers.mjs says which tests are which.
+ *
+ * Jest 30 runs the TypeScript sources as ES modules through swc, with the decorator metadata that Nest needs.
+ */
 export default {
   testEnvironment: 'node',
   roots: ['<rootDir>/test'],
-  testMatch: ['**/*.test.ts'],
+  testMatch: coreTests,
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   transform: {

@@ -1,0 +1,34 @@
+/**
+ * Two tiers of tests. `npm test` runs the core and the features on the real MongoDB engine, with nothing but Node: what a contributor
+ * runs all day, under 3 minutes on two quiet cores. `npm run test:system` runs the rest: what needs other servers or tools (Go, Java,
+ * PostgreSQL, Redis), starts processes, or takes long. CI runs both and fails where a test was skipped.
+ *
+ * A new test belongs to the first tier unless it needs one of those.
+ */
+const SYSTEM = [
+  // Kubernetes API servers, S3 servers and manifests, built with Go.
+  'kubernetes/**',
+  'tasks/**',
+  'deploy/**',
+  // Named locks on PostgreSQL, Redis and beside Java; the servers themselves.
+  'lock/named/{conformance,critical-sections,interop,postgres-rights,processes,server-down}.test.ts',
+  'tools/**',
+  // Programs as users run them: the command line, demos, workers, replicas in processes of their own, examples, benchmarks.
+  'cli/**',
+  'examples/**',
+  'bench/**',
+  'schedules/three-processes.test.ts',
+  'phases/versions-lock-timeout.test.ts',
+  // A database that is killed, cut off or downloaded.
+  'faults/**',
+  'database/{local-engine,glibc,sources}.test.ts',
+  // What is published: the package, its types in other projects.
+  'types/**',
+  'architecture/package.test.ts',
+]
+
+/** Jest's `testMatch` for the tests of `npm run test:system`. */
+export const systemTests = SYSTEM.map((glob) => `**/test/${glob.replace(/\*\*$/, '**/*.test.ts')}`)
+
+/** And for those of `npm test`. */
+export const coreTests = ['**/test/**/*.test.ts', ...systemTests.map((glob) => `!${glob}`)]
