@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
 import { describe, expect, jest, test } from '@jest/globals'
 import { type LoopBlocked, lifecycleOf } from '../../src/index.js'
+import { BoundedLog } from '../../src/phases/bounded-log.js'
 import { LoopMonitor } from '../../src/phases/engine/loop-monitor.js'
 import { observers } from '../../src/phases/engine/observers.js'
 import { cpuWaitMs } from '../../src/time/cpu-wait.js'
@@ -115,7 +116,8 @@ describe('a starved machine', () => {
   ])('is told from a handler that blocks: of 600 ms it had no processor for %d', async (waitMs, said, by) => {
     const told: LoopBlocked[] = []
     const logger = recordingLogger()
-    const observer = observers([{ loopBlocked: (event) => void told.push(event) }], logger)
+    const lines = new BoundedLog(logger, systemClock)
+    const observer = observers([{ loopBlocked: (event) => void told.push(event) }], lines)
     let waited = 0
     const monitor = new LoopMonitor({ limitMs: 200, clock: systemClock, logger, observer, cpuWait: () => waited })
     const activity = monitor.activity('thing', 'Creating')

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
-import { KNOWN_FOR_MS, LIFECYCLES_COLLECTION, lockTimeoutAt } from '../../src/lock/index.js'
+import { KNOWN_FOR_MS, LIFECYCLES_COLLECTION, lockTimeoutAt, ServerClock } from '../../src/lock/index.js'
 import { LifecycleRegistry } from '../../src/phases/engine/registry.js'
 import { useDatabase } from '../support/database.js'
 import { recordingLogger, ShiftedClock, thing } from '../support/thing.js'
@@ -25,6 +25,7 @@ describe('the lockTimeout that a replica goes by', () => {
       [model],
       recordingLogger(),
       clock,
+      new ServerClock(clock),
     )
     await registry.register()
     client.on('commandSucceeded', ({ commandName }) => {

@@ -48,7 +48,11 @@ test('a connection that ends while an index is built ends no start', async () =>
 test('says that it waits, and ends after its own limit', async () => {
   const { lines, info } = recordingLogger()
   const held = proxy.hold('createIndexes')
-  const building = buildIndex(things(connection.db), { n: 1 }, { waiting: info, everyMs: 20, withinMs: 500 })
+  const building = buildIndex(
+    connection.db.collection('Thing'),
+    { n: 1 },
+    { waiting: info, everyMs: 20, withinMs: 500 },
+  )
   const failed = building.catch((error: Error) => error)
   await held
   await eventually(() => expect(lines.length).toBeGreaterThan(1))
