@@ -141,7 +141,7 @@ export function runOf(
 ): NewRun {
   const { graceMs, attempts, retryMs, longestRetryMs } = schedule
   const jitterMs = jitterOf(schedule, id, due)
-  const startBy = graceMs === null ? null : new Date(due.getTime() + jitterMs + Math.min(graceMs, MOST_GRACE_MS))
+  const startBy = graceMs === null ? null : new Date(due.getTime() + jitterMs + graceMs)
   return {
     _id: runIdOf(id, due),
     schedule: id,
@@ -160,8 +160,6 @@ export function runOf(
     ...more,
   }
 }
-
-const MOST_GRACE_MS = 3_650 * 86_400_000
 
 /** Whatever else somebody has put there is nothing to plan by. */
 const knownOf = ({ known }: Stored): ScheduleDocument['known'] =>
