@@ -1,18 +1,16 @@
-import { describe, expect, test } from '@jest/globals'
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals'
 import { holderIdentity } from '../../src/lock/named/acquisition.js'
 import { NamedLocks } from '../../src/lock/named/named-locks.js'
 import { MemoryLockStore } from '../../src/lock/named/providers/memory.js'
 import type { RunDocument } from '../../src/schedules/documents.js'
 import { ScheduleObservers } from '../../src/schedules/observer.js'
 import { RunLock, RunLocks } from '../../src/schedules/run-lock.js'
-import { eventually } from '../support/database.js'
 import { recordingLogger } from '../support/thing.js'
 
-const AT_MOST_MS = 150
 const run = { _id: 's@2026-11-21T06:00:00.000Z', schedule: 's', maxInstances: 1 } as RunDocument
 
 /** Replicas with the same locks, on a clock that stands still. */
-function replicas(lockAtMostForMs = AT_MOST_MS) {
+function replicas(lockAtMostForMs: number) {
   const clock = { nowMs: 0, now: () => new Date(0), monotonicMs: () => clock.nowMs }
   const store = new MemoryLockStore(clock)
   const logger = recordingLogger()
@@ -56,34 +54,58 @@ describe('a lock that was taken for a run that was Queued', () => {
   })
 })
 
-test('a lock that can not be extended is lost with a third of its time left, counted from its last extension', async () => {
-  const { a, store, clock } = replicas(3 * AT_MOST_MS)
-  let isAway = false
-  const asked = { extended: 0, failed: 0 }
-  const extend = store.extend.bind(store)
-  store.extend = async (...args) => {
-    if (isAway) {
-      asked.failed += 1
-      throw new Error('away')
+describe('a lock while its task runs', () => {
+  beforeEach(() => void jest.useFakeTimers())
+  afterEach(() => void jest.useRealTimers())
+
+  /** A lock for 450 ms that is watched, and what was asked of its store. */
+  async function watched() {
+    const { a, store, clock } = replicas(450)
+    const seen = { isAway: false, extended: 0, failed: 0, lost: 0 }
+    const extend = store.extend.bind(store)
+    store.extend = async (...args) => {
+      seen[seen.isAway ? 'failed' : 'extended'] += 1
+      if (seen.isAway) throw new Error('away')
+      return await extend(...args)
     }
-    asked.extended += 1
-    return await extend(...args)
+    const lock = await entered(a)
+    lock.watch(() => {
+      seen.lost += 1
+    })
+    const pass = async (ms: number) => {
+      clock.nowMs += ms
+      await jest.advanceTimersByTimeAsync(ms)
+    }
+    return { lock, seen, pass, clock }
   }
-  const lock = await entered(a)
-  let lost = 0
-  clock.nowMs = 200
-  lock.watch(() => {
-    lost += 1
+
+  test('is extended every third of its time, until it is released', async () => {
+    const { lock, seen, pass } = await watched()
+    await pass(149)
+    expect(seen.extended).toBe(0)
+    await pass(1)
+    await pass(150)
+    expect(seen.extended).toBe(2)
+    await lock.release()
+    await pass(1_000)
+    expect(seen).toMatchObject({ extended: 2, lost: 0 })
   })
-  await eventually(() => asked.extended === 1)
-  isAway = true
-  // 299 ms of 450 since it was extended.
-  clock.nowMs = 200 + 299
-  await eventually(() => asked.failed >= 3)
-  expect(lost).toBe(0)
-  clock.nowMs = 200 + 300
-  await eventually(() => lost === 1)
-  const { failed } = asked
-  await new Promise((resolve) => setTimeout(resolve, 60))
-  expect({ lost, failed: asked.failed }).toEqual({ lost: 1, failed })
+
+  test('is lost with a third of its time left where it can not be extended, counted from the last time', async () => {
+    const { seen, pass, clock } = await watched()
+    await pass(150)
+    seen.isAway = true
+    clock.nowMs += 100
+    await jest.advanceTimersByTimeAsync(150)
+    clock.nowMs += 199
+    await jest.advanceTimersByTimeAsync(50)
+    expect(seen).toMatchObject({ extended: 1, lost: 0 })
+    expect(seen.failed).toBeGreaterThan(2)
+    clock.nowMs += 1
+    await jest.advanceTimersByTimeAsync(20)
+    expect(seen.lost).toBe(1)
+    const { failed } = seen
+    await pass(1_000)
+    expect(seen).toMatchObject({ lost: 1, failed })
+  })
 })

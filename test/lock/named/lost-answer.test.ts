@@ -115,6 +115,45 @@ describe.each(Object.keys(LOSSY))('an acquisition in %s whose answer was lost', 
   })
 })
 
+test('a grant that comes after its lockAtMostFor is none, and is freed', async () => {
+  const store = new MemoryLockStore()
+  const clock = { now: () => new Date(), nowMs: 0, monotonicMs: () => clock.nowMs }
+  const take = store.take.bind(store)
+  store.take = async (request) => {
+    clock.nowMs += 3_600_000
+    return await take(request)
+  }
+  const locks = new NamedLocks(store, holderIdentity('paused'), clock)
+  expect(await locks.lock({ name: 'late', lockAtMostFor: '1h' })).toBeUndefined()
+  await eventually(async () => (await locks.find('late'))?.held === false)
+})
+
+test('an acquisition that is still to be freed is freed before the name is asked for again', async () => {
+  const store = new MemoryLockStore()
+  const order: string[] = []
+  const [take, free] = [store.take.bind(store), store.free.bind(store)]
+  let isAway = true
+  store.take = async (request) => {
+    const granted = await take(request)
+    order.push(granted ? 'granted' : 'refused')
+    if (isAway) throw new Error('the answer was lost')
+    return granted
+  }
+  store.free = async (...args) => {
+    if (isAway) throw new Error('away')
+    order.push('freed')
+    return await free(...args)
+  }
+  const locks = new NamedLocks(store, holderIdentity('again'))
+  await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toThrow(LockProviderUnavailable)
+  // Not even the free is answered: nothing is asked for.
+  await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toThrow(/away; nothing was asked for/)
+  isAway = false
+  expect(await locks.lock({ name: 'x', lockAtMostFor: '1h' })).toBeDefined()
+  expect(order).toEqual(['granted', 'freed', 'granted'])
+  await locks.close()
+})
+
 describe('in the background', () => {
   test('one that arrives late is freed then; the tries have an end', async () => {
     const tried: string[] = []
