@@ -1,6 +1,7 @@
 import type { Collection } from 'mongodb'
 import { ID_INDEX, PARKED_AT } from './constants.js'
 import { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
+import { withIds } from './reordered-ids.js'
 import { hasOurShape, type Terms } from './terms.js'
 
 /** A document that was put aside (lockedAt 9999-12-31) because a field of Phaselock's is its owner's. */
@@ -17,7 +18,7 @@ export async function putAsideAmong(
 ): Promise<PutAside[]> {
   const found = await collection
     .find(
-      { _id: { $in: ids as never[] }, lockedBy: null, lockedAt: PARKED_AT, $expr: { $not: [hasOurShape(terms)] } },
+      { ...withIds(ids), lockedBy: null, lockedAt: PARKED_AT, $expr: { $not: [hasOurShape(terms)] } },
       { projection: CHECKED_FIELDS, hint: ID_INDEX },
     )
     .toArray()

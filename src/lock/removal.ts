@@ -2,6 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { findCandidates } from './candidates.js'
 import { ID_INDEX, PARKED_AT } from './constants.js'
 import { type PutAside, putAsideAmong } from './put-aside.js'
+import { withIds } from './reordered-ids.js'
 import { hasOurShape, inProgress, isDue, isPastDate, type Terms } from './terms.js'
 import { idsOf, type Refused, writeAround } from './write-around.js'
 
@@ -42,21 +43,20 @@ export async function removeFinal(
 ): Promise<RemovalResult> {
   const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, skipped })
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [] }
-  const due = { _id: { $in: ids as never[] }, phase, $expr: isDue(terms) }
+  const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
   const gone = await collection.deleteMany(
-    { ...due, $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } },
+    { ...due(ids), $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } },
     { hint: ID_INDEX },
   )
   if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [] }
   let kept = 0
-  const dueOf = (group: readonly unknown[]) => ({ ...due, _id: { $in: group as never[] } })
   const { refused } = await writeAround(
     ids,
     async (group) => {
-      const { matchedCount } = await collection.updateMany(dueOf(group), armed(terms, keepForMs), { hint: ID_INDEX })
+      const { matchedCount } = await collection.updateMany(due(group), armed(terms, keepForMs), { hint: ID_INDEX })
       kept += matchedCount
     },
-    (group) => idsOf(collection, dueOf(group)),
+    (group) => idsOf(collection, due(group)),
   )
   for (const one of refused) onRefused?.(one)
   const putAside = kept > 0 ? await putAsideAmong(collection, terms, ids) : []

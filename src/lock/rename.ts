@@ -1,6 +1,7 @@
 import type { Document, Filter } from 'mongodb'
 import { historyWith } from './history.js'
 import { isNotHeld } from './legacy-writers.js'
+import { withIds } from './reordered-ids.js'
 import { hasOurShape, literal, type Terms } from './terms.js'
 
 /** A phase that an older version of a lifecycle has, and what this one calls it. */
@@ -29,7 +30,7 @@ export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown
     ms: 0,
   })
   return [
-    { _id: { $in: ids as never[] }, ...renameLook(terms, rename) },
+    { $and: [withIds(ids), renameLook(terms, rename)] },
     [
       {
         $set: {

@@ -3,6 +3,7 @@ import { onClaimIndex } from './claim-index.js'
 import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { stagesOf } from './plan-scans.js'
 import { AS_IT_STANDS } from './read-each.js'
+import { withIds } from './reordered-ids.js'
 import type { SkipList } from './skip-list.js'
 import { hasOurShape, type Terms } from './terms.js'
 import { typeName } from './type-name.js'
@@ -104,7 +105,7 @@ export class RepairLook {
     )
     if (found.length === 0) return { repaired: [], refused: [] }
     const { terms } = this
-    const stillSo = (ids: readonly unknown[]) => ({ ...filter, _id: { $in: ids as never[] } })
+    const stillSo = (ids: readonly unknown[]) => ({ $and: [withIds(ids), filter] })
     const { refused } = await writeAround(
       found.map((document) => document['_id']),
       async (ids) => {

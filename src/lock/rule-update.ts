@@ -2,6 +2,7 @@ import type { Document, Filter } from 'mongodb'
 import { TASK_LOCK_INIT_TIME } from './constants.js'
 import { historyWith } from './history.js'
 import { isNotHeld } from './legacy-writers.js'
+import { withIds } from './reordered-ids.js'
 import { hasOurShape, literal, progressAcrossPhases, type Terms } from './terms.js'
 
 /** "A document in one of these phases whose owner wants this state goes to that phase." */
@@ -42,7 +43,7 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
   }
   const progress = { since: now, attempts: 0, claims: 0, history: historyWith(terms, entry) }
   return [
-    { _id: { $in: ids as never[] }, ...ruleLook(terms, rule) },
+    { $and: [withIds(ids), ruleLook(terms, rule)] },
     [
       {
         $set: {
