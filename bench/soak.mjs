@@ -15,5 +15,6 @@ export async function run(_server, { quick, minutes = quick ? 0.4 : 10 }) {
   await once(demo, 'close')
   const result = JSON.parse(text)
   if (result.error) throw new Error(`the demo could not be run: ${result.error.message}`)
+  if (result.verdict === 'not shown') throw new Error(`the demo could not be shown: ${result.notShown.join('; ')}`)
   return { ...result, wrong: result.off.length }
 }

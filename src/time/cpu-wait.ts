@@ -5,10 +5,20 @@ import { readFileSync } from 'node:fs'
  * does. A handler that computes, or waits in a synchronous call, adds nothing to it. (Reading it takes some 10 us.)
  */
 export function cpuWaitMs(): number {
+  return scheduled().waitedMs
+}
+
+/** How many times longer than on a machine of its own this thread has taken for what it did, since it began: from 1. */
+export function cpuSlowdown(): number {
+  const { ranMs, waitedMs } = scheduled()
+  return ranMs > 0 ? (ranMs + waitedMs) / ranMs : 1
+}
+
+function scheduled(): { ranMs: number; waitedMs: number } {
   try {
-    const [, waitedNs] = readFileSync('/proc/thread-self/schedstat', 'latin1').split(' ')
-    return Number(waitedNs) / 1e6 || 0
+    const [ranNs, waitedNs] = readFileSync('/proc/thread-self/schedstat', 'latin1').split(' ')
+    return { ranMs: Number(ranNs) / 1e6 || 0, waitedMs: Number(waitedNs) / 1e6 || 0 }
   } catch {
-    return 0
+    return { ranMs: 0, waitedMs: 0 }
   }
 }

@@ -68,6 +68,11 @@ export class ReplicaLink {
     return this.identityNow
   }
 
+  /** It ticks, or did. */
+  get hasStarted(): boolean {
+    return this.identityNow !== undefined
+  }
+
   get isAlive(): boolean {
     return this.child.exitCode === null && this.child.signalCode === null
   }

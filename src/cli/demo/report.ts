@@ -1,4 +1,5 @@
 import { BREAKABLE, isBreakable } from './broken-protocols.js'
+import { verdictText } from './judgement.js'
 import type { DemoReport } from './run-demo.js'
 import type { DemoResult } from './verdict.js'
 
@@ -32,11 +33,10 @@ export function reportText({ result, evidence }: DemoReport): string {
   return [...lines, '', ...verdict(result), ...evidence.map((line) => `    ${line}`), ''].join('\n')
 }
 
-function verdict({ off, broken }: DemoResult): string[] {
-  if (off.length === 0 && broken === null)
-    return ['Every recorded step happened once, in its order, under one holder at a time.']
-  const without =
-    broken !== null && isBreakable(broken) ? [`Turned off as you asked: ${broken}: ${BREAKABLE[broken]}.`] : []
-  if (off.length === 0) return [...without, 'Nothing went wrong this time.']
-  return [...without, 'Off:', ...off.map((line) => `  ${line}`)]
+function verdict(result: DemoResult): string[] {
+  const { broken } = result
+  if (broken === null)
+    return verdictText(result, ['Every recorded step happened once, in its order, under one holder at a time.'])
+  const without = isBreakable(broken) ? [`Turned off as you asked: ${broken}: ${BREAKABLE[broken]}.`] : []
+  return [...without, ...verdictText(result, ['Nothing went wrong this time.'])]
 }

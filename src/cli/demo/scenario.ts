@@ -2,6 +2,7 @@ import { sleep } from '../../time/index.js'
 import type { Breakable } from './broken-protocols.js'
 import type { Fleet } from './fleet.js'
 import type { GatewayOwner } from './gateway-owner.js'
+import { slowness } from './judgement.js'
 import type { Leases } from './leases.js'
 import type { Ledger } from './ledger.js'
 import type { Fault, HeldDocument } from './ledger-entry.js'
@@ -66,6 +67,8 @@ export interface ScenarioParts {
 /** The faults, one after another, while the replicas work. Each waits for a state, never for a time. */
 export class Scenario {
   private paused: ReplicaLink | undefined
+  /** When the replicas were at work, by the screen. */
+  readyAtSeconds = 0
 
   constructor(private readonly parts: ScenarioParts) {}
 
@@ -84,6 +87,7 @@ export class Scenario {
     screen.stage('starting replicas a, b and c')
     const ahead = broken === 'client-clock' ? { clockAheadMs: 2 * lockTimeoutMs } : {}
     const [a, b, c] = await Promise.all([fleet.start('a'), fleet.start('b', ahead), fleet.start('c')])
+    this.readyAtSeconds = screen.seconds
     await this.insertUpTo(FIRST_SHARE)
     await this.kill(a)
     b.tell({ kind: 'pace', pace: HANGING })
@@ -174,7 +178,7 @@ export class Scenario {
         most = Math.max(most, held.length)
         return held.length >= enough && held
       },
-      { forMs: this.parts.broken ? BROKEN_STRIKE_WITHIN_MS : STRIKE_WITHIN_MS, everyMs: 10 },
+      { forMs: this.parts.broken ? BROKEN_STRIKE_WITHIN_MS : STRIKE_WITHIN_MS * slowness(), everyMs: 10 },
     )
     if (!found) this.missed(`replica ${replica.name} to have ${enough} ${what}`, `${most} at most`)
     return found ?? []

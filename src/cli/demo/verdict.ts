@@ -1,4 +1,5 @@
 import type { Figures } from './figures.js'
+import { type Judgement, judge, slowness } from './judgement.js'
 import { LEAST_HIT } from './scenario.js'
 
 /** A recovery may take this long beyond the lock timeout: a tick, and the time until a place is free. */
@@ -13,7 +14,7 @@ const LEAST_LONG_STEPS = 5
 const SAFETY: readonly string[] = ['repeated', 'overlapping']
 
 /** What `--json` prints. */
-export interface DemoResult extends Omit<Figures, 'examples'> {
+export interface DemoResult extends Omit<Figures, 'examples'>, Judgement {
   readonly documents: number
   /** Outcomes that came late, counted by the replicas themselves: their writes matched nothing. */
   readonly refusedLateWrites: number
@@ -23,12 +24,18 @@ export interface DemoResult extends Omit<Figures, 'examples'> {
   readonly seconds: number
   /** The protection that was turned off with --break. */
   readonly broken: string | null
-  /** Each figure that is off: which, what was expected, what it is. Empty: all as it should be. */
-  readonly off: readonly string[]
+}
+
+type Measured = Omit<DemoResult, keyof Judgement>
+
+/** What the figures say. Turned-off protections are judged by what they are there for alone, however slow the machine is. */
+export function judgeDemo(result: Measured, least: { documents: number }, slow: number = slowness()): Judgement {
+  const missing = result.stepsBegun === 0 ? ['expected steps to begin, got none'] : []
+  return judge(whatIsOff(result, least), { safety: SAFETY, missing, slowness: slow })
 }
 
 /** The figures that are not as they must be. */
-export function whatIsOff(result: Omit<DemoResult, 'off'>, least: { documents: number }): string[] {
+function whatIsOff(result: Measured, least: { documents: number }): string[] {
   const none = { expected: '0', holds: (value: number | null) => value === 0 }
   const atLeast = (n: number) => ({
     expected: `>= ${n}`,

@@ -1,8 +1,12 @@
 import { sleep } from '../../../time/index.js'
 import type { Fleet } from '../fleet.js'
+import { slowness } from '../judgement.js'
 import type { ReplicaLink } from '../replica-link.js'
+import { waitFor } from '../wait-for.js'
 
-const SIZE = 3
+export const CREW_SIZE = 3
+/** For all to be at work, on a machine that isn't busy. */
+const READY_WITHIN_MS = 60_000
 const WATCHED_EVERY_MS = 300
 
 /** Keeps so many replicas at work, however often they are ended; see that none ends by itself. */
@@ -12,13 +16,19 @@ export class Crew {
   private started = 0
   private over = false
   private paused: ReplicaLink | undefined
-  private watching: Promise<void> | undefined
 
   constructor(private readonly fleet: Fleet) {}
 
-  async start(): Promise<void> {
-    await Promise.all(Array.from({ length: SIZE }, () => this.hire()))
-    this.watching = this.watch()
+  start(): void {
+    void this.watch()
+  }
+
+  /** Waits until all are at work; resolves to how many are when that takes too long. */
+  async complete(stopped: () => boolean): Promise<number> {
+    const atWork = () => this.atWork().filter((replica) => replica.hasStarted).length
+    const forMs = READY_WITHIN_MS * slowness()
+    await waitFor(() => stopped() || atWork() >= CREW_SIZE, { forMs, everyMs: WATCHED_EVERY_MS })
+    return atWork()
   }
 
   kill(which: number): boolean {
@@ -40,10 +50,9 @@ export class Crew {
     return true
   }
 
-  /** No more are hired; those at work go on. */
-  async rest(): Promise<void> {
+  /** No more are hired; those at work go on, and one that is still starting ends with the fleet. */
+  rest(): void {
     this.over = true
-    await this.watching
   }
 
   /** Replicas that ended or failed though nobody told them to: name and what they said. */
@@ -72,8 +81,8 @@ export class Crew {
 
   private async watch(): Promise<void> {
     while (!this.over) {
-      const missing = SIZE - this.atWork().length
-      for (let i = 0; i < missing; i += 1) await this.hire()
+      const missing = Math.max(0, CREW_SIZE - this.atWork().length)
+      await Promise.all(Array.from({ length: missing }, () => this.hire()))
       await sleep(WATCHED_EVERY_MS)
     }
   }

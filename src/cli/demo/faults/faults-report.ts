@@ -1,3 +1,4 @@
+import { verdictText } from '../judgement.js'
 import type { FaultsReport, FaultsResult } from './run-faults.js'
 
 const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = [
@@ -21,10 +22,9 @@ export function faultsReportText({ result, evidence }: FaultsReport): string {
     ([figure, text]) => `${isOff(figure) ? ' ✗' : '  '} ${String(result[figure]).padStart(8)}  ${text}`,
   )
   const faults = Object.entries(result.faults).map(([kind, count]) => `   ${String(count).padStart(8)}  ${kind}`)
-  const verdict =
-    result.off.length === 0
-      ? ['Every recorded step happened once, in its order, under one holder at a time, and nothing is stuck.']
-      : ['Off:', ...result.off.map((line) => `  ${line}`)]
+  const verdict = verdictText(result, [
+    'Every recorded step happened once, in its order, under one holder at a time, and nothing is stuck.',
+  ])
   const again = `This run again: --faults --minutes ${result.minutes} --seed ${result.seed}`
   return [...lines, '', ...faults, '', ...verdict, again, ...evidence.map((line) => `    ${line}`), ''].join('\n')
 }

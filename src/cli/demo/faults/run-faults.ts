@@ -1,10 +1,12 @@
 import { sleep, systemClock } from '../../../time/index.js'
 import { figuresOf } from '../figures.js'
 import { Fleet } from '../fleet.js'
+import { type Judgement, judge, slowness } from '../judgement.js'
 import { Ledger } from '../ledger.js'
 import { Interrupted } from '../run-demo.js'
+import { DemoNotSetUp } from '../scenario.js'
 import type { Screen } from '../screen.js'
-import { Crew } from './crew.js'
+import { CREW_SIZE, Crew } from './crew.js'
 import { openFaultsDatabase } from './faults-database.js'
 import { type FaultKind, planFaults } from './plan.js'
 import { randomOf } from './random.js'
@@ -33,7 +35,7 @@ export interface FaultsOptions {
 }
 
 /** What `--faults --json` prints. */
-export interface FaultsResult {
+export interface FaultsResult extends Judgement {
   readonly documents: number
   readonly lost: number
   readonly repeated: number
@@ -53,8 +55,6 @@ export interface FaultsResult {
   readonly seconds: number
   readonly minutes: number
   readonly seed: number
-  /** Each figure that isn't 0 and must be. */
-  readonly off: readonly string[]
 }
 
 export interface FaultsReport {
@@ -105,14 +105,18 @@ async function run(
   })
   atEnd(() => fleet.end())
   const crew = new Crew(fleet)
-  await crew.start()
-  const striker = new Striker({ crew, owner, database, lockTimeoutMs })
-  const faults: Partial<Record<FaultKind, number>> = {}
   const busy = { over: false }
   atEnd(async () => {
     busy.over = true
-    await crew.rest()
+    crew.rest()
   })
+  crew.start()
+  const stopped = () => signal.aborted
+  const atFirst = await crew.complete(stopped)
+  if (stopped()) throw new Interrupted()
+  if (atFirst < CREW_SIZE) throw new DemoNotSetUp(`${CREW_SIZE} replicas at work`, `${atFirst}`)
+  const striker = new Striker({ crew, owner, database, lockTimeoutMs })
+  const faults: Partial<Record<FaultKind, number>> = {}
   const work = keepBusy(owner, busy)
   work.catch(() => undefined)
   const under: Promise<void>[] = []
@@ -131,20 +135,22 @@ async function run(
   await Promise.all(under)
   busy.over = true
   await work
+  // A replica that is still starting settles nothing: the time counts from when all are at work.
+  const atWork = await crew.complete(stopped)
   const settleMs = systemClock.monotonicMs()
   const stuck = await settle({
     db,
     owner,
     ledger,
-    patienceMs: PATIENCE_IN_LOCK_TIMEOUTS * lockTimeoutMs,
-    atMostMs: SETTLES_WITHIN_MS,
-    stopped: () => signal.aborted,
+    patienceMs: PATIENCE_IN_LOCK_TIMEOUTS * lockTimeoutMs * slowness(),
+    atMostMs: SETTLES_WITHIN_MS * slowness(),
+    stopped,
   })
   if (signal.aborted) throw new Interrupted()
   const settledInSeconds = Math.round((systemClock.monotonicMs() - settleMs) / 100) / 10
   screen.stage('reading the ledger')
   const crashed = crew.crashed()
-  const { figures, examples } = await judge(ledger, owner, lockTimeoutMs)
+  const { figures, examples } = await readLedger(ledger, owner, lockTimeoutMs)
   const measured = {
     documents: owner.count,
     ...figures,
@@ -159,17 +165,32 @@ async function run(
     minutes,
     seed,
   }
-  const off = MUST_BE_ZERO.filter((figure) => measured[figure] !== 0).map(
-    (figure) => `${figure}: expected 0, got ${measured[figure]}`,
-  )
+  const judgement = judgeFaults({ ...measured, atWork })
   const evidence = [...examples, ...stuck.slice(0, EVIDENCE).map(describe), ...crashed, ...fleet.lastWords()]
-  return { result: { ...measured, off }, evidence: off.length === 0 ? [] : evidence }
+  return { result: { ...measured, ...judgement }, evidence: judgement.verdict === 'shown' ? [] : evidence }
 }
 
 const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'stuck', 'crashed'] as const
+/** The others may say as well that nobody was there to do it, or had no time. */
+const SAFETY = ['repeated', 'overlapping', 'crashed']
+
+type Judged = Omit<FaultsResult, keyof Judgement> & { readonly atWork: number }
+
+export function judgeFaults(measured: Judged, slow: number = slowness()): Judgement {
+  const { stepsBegun, faults, atWork } = measured
+  const lines = MUST_BE_ZERO.filter((figure) => measured[figure] !== 0).map(
+    (figure) => `${figure}: expected 0, got ${measured[figure]}`,
+  )
+  const missing = [
+    stepsBegun === 0 && 'expected steps to begin, got none',
+    Object.keys(faults).length === 0 && 'expected faults that strike, got none',
+    atWork < CREW_SIZE && `expected ${CREW_SIZE} replicas at work when the faults were over, got ${atWork}`,
+  ].filter((reason) => reason !== false)
+  return judge(lines, { safety: SAFETY, missing, slowness: slow })
+}
 
 /** Order and overlaps of all documents; lost ones only where an end can be expected. */
-async function judge(ledger: Ledger, owner: RestlessOwner, lockTimeoutMs: number) {
+async function readLedger(ledger: Ledger, owner: RestlessOwner, lockTimeoutMs: number) {
   const entries = await ledger.all()
   const exempt = owner.exempt()
   const expected = owner.expectedEnds()

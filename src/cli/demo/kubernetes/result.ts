@@ -1,10 +1,11 @@
+import { type Judgement, judge, slowness, verdictText } from '../judgement.js'
 import type { Latency } from './timing.js'
 
 /** With watches; without them a document goes on at the end of its pause. */
 const QUICK_MS = 200
 
 /** What `--kubernetes --json` prints. */
-export interface KubernetesDemoResult {
+export interface KubernetesDemoResult extends Judgement {
   readonly documents: number
   readonly domains: number
   readonly instances: number
@@ -24,26 +25,29 @@ export interface KubernetesDemoResult {
   readonly kubernetes: string
   readonly lockTimeoutSeconds: number
   readonly seconds: number
-  /** Each figure that is off: which, what was expected, what it is. Empty: all as it should be. */
-  readonly off: readonly string[]
   /** The same for times, which a busy machine makes longer: they don't change the exit code. */
   readonly slow: readonly string[]
 }
 
-type Measured = Omit<KubernetesDemoResult, 'off' | 'slow'>
+/** The others may say as well that the time was not enough. */
+const SAFETY = ['madeTwice']
 
-export function judged(measured: Measured): KubernetesDemoResult {
-  const off = (['lost', 'madeTwice', 'leftOver'] as const)
+type Measured = Omit<KubernetesDemoResult, keyof Judgement | 'slow'>
+
+export function judged(measured: Measured, slowed: number = slowness()): KubernetesDemoResult {
+  const lines = (['lost', 'madeTwice', 'leftOver'] as const)
     .filter((figure) => measured[figure] !== 0)
     .map((figure) => `${figure}: expected 0, got ${measured[figure]}`)
-  if (measured.leasesAtKill === 0) off.push('leasesAtKill: expected >= 1, got 0')
   const { withWatches, withoutWatches } = measured.readyToCreatedMs
-  if (!withWatches || !withoutWatches) off.push('readyToCreatedMs: expected times, got none')
+  const missing = [
+    ...(measured.leasesAtKill === 0 ? ['leasesAtKill: expected >= 1, got 0'] : []),
+    ...(!withWatches || !withoutWatches ? ['readyToCreatedMs: expected times, got none'] : []),
+  ]
   const slow =
     withWatches && withWatches.p95 > QUICK_MS
       ? [`readyToCreatedMs.withWatches.p95: expected <= ${QUICK_MS}, got ${withWatches.p95}`]
       : []
-  return { ...measured, off, slow }
+  return { ...measured, ...judge(lines, { safety: SAFETY, missing, slowness: slowed }), slow }
 }
 
 const LINES: readonly (readonly [keyof Measured, string])[] = [
@@ -74,9 +78,7 @@ export function kubernetesReportText(result: KubernetesDemoResult, evidence: rea
       line('  ', String(latency?.p95 ?? '-'), 'ms: 95 of 100'),
     ]),
     '',
-    ...(result.off.length === 0
-      ? [`On Kubernetes ${result.kubernetes}: everything made once, everything gone at the end.`]
-      : ['Off:', ...result.off.map((text) => `  ${text}`)]),
+    ...verdictText(result, [`On Kubernetes ${result.kubernetes}: everything made once, everything gone at the end.`]),
     ...result.slow.map((text) => `Slow: ${text}`),
     ...evidence.map((text) => `    ${text}`),
     '',

@@ -164,5 +164,5 @@ async function run(
     seconds: screen.seconds,
   })
   const examples = [lost, madeTwice, leftOver].flatMap((cases) => cases.slice(0, EXAMPLES))
-  return { result, evidence: result.off.length === 0 ? [] : [...examples, ...crew.lastWords()] }
+  return { result, evidence: result.verdict === 'shown' ? [] : [...examples, ...crew.lastWords()] }
 }

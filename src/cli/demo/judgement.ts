@@ -1,0 +1,50 @@
+import { cpuSlowdown } from '../../time/index.js'
+
+/** What a run has to say: all is as it must be; something isn't; or the machine, or chance, didn't let it be shown. */
+export type Verdict = 'shown' | 'off' | 'not shown'
+
+export interface Judgement {
+  readonly verdict: Verdict
+  /** Each figure that is off: which, what was expected, what it is. Empty: none. */
+  readonly off: readonly string[]
+  /** Why the run shows nothing, and which figures say so. Empty: it does. */
+  readonly notShown: readonly string[]
+}
+
+export interface Conditions {
+  /** What a figure says that must never be, however slow the machine is; the others may also say that the time wasn't enough. */
+  readonly safety: readonly string[]
+  /** What the run needed and didn't have, such as replicas that have started. */
+  readonly missing: readonly string[]
+  /** The machine's: see {@link slowness}. */
+  readonly slowness: number
+}
+
+/** From here on what didn't come about in time proves nothing. */
+const STARVED = 2
+const MOST = 10
+
+/** How many times longer things take because this process has to wait for a processor; bounds of waits are multiplied by it. */
+export const slowness = (): number => Math.min(MOST, cpuSlowdown())
+
+/** @param lines the figures that aren't as they must be: `lost: expected 0, got 2` */
+export function judge(lines: readonly string[], { safety, missing, slowness }: Conditions): Judgement {
+  const isUnsafe = (line: string) => safety.includes(line.split(':')[0]!)
+  const isStarved = slowness >= STARVED && lines.some((line) => !isUnsafe(line))
+  const starved = `a machine with time for this: it took ${slowness.toFixed(1)} times as long for want of a processor`
+  const reasons = [...missing, ...(isStarved ? [`expected ${starved}`] : [])]
+  const off = reasons.length > 0 ? lines.filter(isUnsafe) : lines
+  const notShown = reasons.length > 0 ? [...reasons, ...lines.filter((line) => !isUnsafe(line))] : []
+  return { verdict: off.length > 0 ? 'off' : notShown.length > 0 ? 'not shown' : 'shown', off, notShown }
+}
+
+/** For people; `shown` is what is said when all is as it must be. */
+export function verdictText({ verdict, off, notShown }: Judgement, shown: readonly string[]): string[] {
+  if (verdict === 'shown') return [...shown]
+  const list = (title: string, lines: readonly string[]) =>
+    lines.length > 0 ? [title, ...lines.map((line) => `  ${line}`)] : []
+  return [
+    ...list('Off:', off),
+    ...list('Could not be shown (which is no failure: run it again, on a less busy machine):', notShown),
+  ]
+}

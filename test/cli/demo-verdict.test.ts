@@ -1,0 +1,137 @@
+import { spawn } from 'node:child_process'
+import { describe, expect, test } from '@jest/globals'
+import { judgeFaults } from '../../src/cli/demo/faults/run-faults.js'
+import { verdictText } from '../../src/cli/demo/judgement.js'
+import { judged } from '../../src/cli/demo/kubernetes/result.js'
+import { judgeDemo } from '../../src/cli/demo/verdict.js'
+
+const RESTFUL = 1
+const STARVED = 4
+
+const demo = {
+  documents: 300,
+  lost: 0,
+  repeated: 0,
+  overlapping: 0,
+  refusedLateWrites: 9,
+  refusedLateWritesOfOthers: 0,
+  recoverySeconds: 5,
+  handoverSeconds: 0.1,
+  handoverOfAllSeconds: 0.1,
+  stepsBegun: 100,
+  stepsLongerThanLockTimeout: 9,
+  leasesAtKill: 9,
+  notBegunAtTerminate: 9,
+  leasesAtPause: 9,
+  lockTimeoutSeconds: 4,
+  seconds: 30,
+  broken: null,
+}
+const faults = {
+  documents: 30,
+  lost: 0,
+  repeated: 0,
+  overlapping: 0,
+  stuck: 0,
+  crashed: 0,
+  broken: 0,
+  refusedLateWrites: 0,
+  faults: { replicaKilled: 1 },
+  stepsBegun: 100,
+  settledInSeconds: 1,
+  lockTimeoutSeconds: 4,
+  seconds: 60,
+  minutes: 1,
+  seed: 1,
+  atWork: 3,
+}
+const latency = { count: 1, p50: 1, p95: 2 }
+const kubernetes = {
+  documents: 10,
+  domains: 8,
+  instances: 2,
+  objects: 20,
+  lost: 0,
+  madeTwice: 0,
+  leftOver: 0,
+  leasesAtKill: 3,
+  readyToCreatedMs: { withWatches: latency, withoutWatches: latency },
+  kubernetes: 'v1',
+  lockTimeoutSeconds: 10,
+  seconds: 60,
+}
+
+const judgements = {
+  demo: (more: object, slow: number) => judgeDemo({ ...demo, ...more }, { documents: 300 }, slow),
+  faults: (more: object, slow: number) => judgeFaults({ ...faults, ...more }, slow),
+  kubernetes: (more: object, slow: number) => judged({ ...kubernetes, ...more }, slow),
+}
+
+describe.each(['demo', 'faults', 'kubernetes'] as const)('the verdict of %s', (name) => {
+  const judge = judgements[name]
+
+  test('is shown where all is as it must be, however slow the machine was', () => {
+    for (const slow of [RESTFUL, STARVED]) {
+      expect(judge({}, slow)).toMatchObject({ verdict: 'shown', off: [], notShown: [] })
+    }
+  })
+
+  test('is off where something is lost, and not shown where the machine had no time for it', () => {
+    expect(judge({ lost: 2 }, RESTFUL)).toMatchObject({
+      verdict: 'off',
+      off: ['lost: expected 0, got 2'],
+      notShown: [],
+    })
+    expect(judge({ lost: 2 }, STARVED)).toMatchObject({
+      verdict: 'not shown',
+      off: [],
+      notShown: [expect.stringContaining('4.0 times as long for want of a processor'), 'lost: expected 0, got 2'],
+    })
+  })
+
+  test('is off for what must never be, on a starved machine too', () => {
+    const figure = name === 'kubernetes' ? 'madeTwice' : 'repeated'
+    expect(judge({ lost: 2, [figure]: 1 }, STARVED)).toMatchObject({
+      verdict: 'off',
+      off: [`${figure}: expected 0, got 1`],
+    })
+  })
+})
+
+test.each([
+  ['no replica had started', { stepsBegun: 0, atWork: 0, lost: 4, stuck: 4 }, 'expected steps to begin, got none'],
+  ['no fault found anything to strike', { faults: {} }, 'expected faults that strike, got none'],
+  ['replicas were still starting at the end', { atWork: 1, stuck: 3 }, /expected 3 replicas at work .*, got 1/],
+])('faults are not shown where %s', (_, more, reason) => {
+  const { verdict, off, notShown } = judgements.faults(more, RESTFUL)
+  expect({ verdict, off }).toEqual({ verdict: 'not shown', off: [] })
+  expect(notShown.join()).toMatch(reason)
+})
+
+test('a kill that hit nothing shows nothing', () => {
+  expect(judgements.kubernetes({ leasesAtKill: 0 }, RESTFUL)).toMatchObject({ verdict: 'not shown', off: [] })
+})
+
+test('each verdict has a text of its own', () => {
+  expect(verdictText({ verdict: 'shown', off: [], notShown: [] }, ['All is well.'])).toEqual(['All is well.'])
+  expect(verdictText({ verdict: 'off', off: ['a'], notShown: [] }, [])).toEqual(['Off:', '  a'])
+  expect(verdictText({ verdict: 'not shown', off: [], notShown: ['b'] }, [])).toEqual([
+    'Could not be shown (which is no failure: run it again, on a less busy machine):',
+    '  b',
+  ])
+})
+
+test.each([[['--json']], [[]]])(
+  'a run that could not begin says so, with an exit code of its own (%j)',
+  async (more) => {
+    const env = { ...process.env, KUBECONFIG: '/nowhere/kubeconfig' }
+    const child = spawn(process.execPath, ['dist/cli/main.js', 'demo', '--kubernetes', ...more], { env })
+    let [out, err] = ['', '']
+    child.stdout.on('data', (text) => (out += text))
+    child.stderr.on('data', (text) => (err += text))
+    const code = await new Promise((resolve) => child.once('close', resolve))
+    expect(code).toBe(3)
+    if (more.length > 0) expect(JSON.parse(out)).toMatchObject({ verdict: 'not shown', error: { exitCode: 3 } })
+    else expect(err).toMatch(/phaselock demo: could not be shown: /)
+  },
+)
