@@ -99,6 +99,7 @@ export class Share {
         return false
       }),
     )
+    seen.looked()
     if (others.size === 0) return { takes: own, ...NOTHING_LEFT }
     const againInMs = this.patienceMs(others.size)
     if (own.reduce((sum, list) => sum + list.length, 0) >= places * ENOUGH)
@@ -163,22 +164,21 @@ export class Share {
 
 /** What isn't seen again for so long, or twice as long, is forgotten. */
 const KEPT_FOR_MS = 3_000
-/** More than one look brings. What is seen again is kept all the same. */
-const MOST_KEPT = 8_000
-
-interface Sighting {
-  readonly since: number
-  /** A claim raises it. Absent: only heard of, not seen yet. */
-  readonly fence?: unknown
-}
+/** With more than these the next look begins anew, and what it sees again is kept all the same: small maps are quicker. */
+const MOST_KEPT = 1_000
+/** Beyond these it is forgotten what was only heard of: a look begins their time. */
+const MOST_HEARD = 10_000
 
 /**
  * Documents of one phase that fall to others, each with the time since when this replica knows it to be due and unclaimed. A look
  * at fewer documents than the one before forgets none of them.
  */
 class Sightings {
-  private recent = new Map<string, Sighting>()
-  private before = new Map<string, Sighting>()
+  /** By key and fence: a claim raises the fence, and so its time begins anew. Numbers only, as there are thousands a second. */
+  private recent = new Map<string, number>()
+  private before = new Map<string, number>()
+  /** By key: said to be due, not seen yet. */
+  private readonly heard = new Map<string, number>()
   private turnedAtMs = Number.NEGATIVE_INFINITY
 
   /** Forgets what has not been seen for long. To be called before a look is gone through, so that all of it is kept. */
@@ -191,29 +191,25 @@ class Sightings {
 
   /** @returns since when it has been due and unclaimed */
   see(key: string, fence: unknown, now: number): number {
-    const known = this.known(key)
-    const sighting =
-      known && 'fence' in known && isSame(known.fence, fence) ? known : { since: sinceOf(known, now), fence }
-    this.recent.set(key, sighting)
-    return sighting.since
+    const at = typeof fence === 'number' || Long.isLong(fence) ? `${key} ${fence}` : key
+    const known = this.recent.get(at)
+    if (known !== undefined && this.heard.size === 0) return known
+    const since = Math.min(known ?? this.before.get(at) ?? now, this.heard.get(key) ?? now)
+    this.recent.set(at, since)
+    return since
+  }
+
+  /** To be called after a look: what it didn't show somebody has taken, or it is far from its turn. */
+  looked(): void {
+    this.heard.clear()
   }
 
   /** It is said to be due since then. */
   hear(key: string, since: number): void {
-    const known = this.known(key)
-    if (!known || since < known.since) this.recent.set(key, { since })
-  }
-
-  private known(key: string): Sighting | undefined {
-    return this.recent.get(key) ?? this.before.get(key)
+    if (this.heard.size >= MOST_HEARD) this.heard.clear()
+    this.heard.set(key, Math.min(since, this.heard.get(key) ?? since))
   }
 }
-
-/** Another fence: somebody has claimed it since, and its time begins anew. */
-const sinceOf = (known: Sighting | undefined, now: number): number => (known && !('fence' in known) ? known.since : now)
-
-const isSame = (one: unknown, other: unknown): boolean =>
-  Object.is(one, other) || (Long.isLong(one) && Long.isLong(other) && one.equals(other))
 
 const NONE: ReadonlySet<string> = new Set()
 export const NOTHING_LEFT = { left: 0, againInMs: 0, late: NONE }

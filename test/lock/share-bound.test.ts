@@ -151,6 +151,20 @@ describe('a preference that ends', () => {
     expect(whoTakes()).toEqual([A, B])
   })
 
+  test('a document that was only heard of, and taken, has its time anew when it comes due again', () => {
+    const clock = new ManualClock()
+    const share = shareOf(A, [A, B], clock)
+    const own = idsOf(A, [A, B], 8, 'own').map((_id) => ({ _id }))
+    const [theirs] = idsOf(B, [A, B], 1, 'b')
+    const looked = (...due: Document[]) => share.part(PHASE, [[...due, ...own]], 8).takes[0]!.length
+    share.leave(PHASE, [idKey(theirs)])
+    expect(looked()).toBe(8)
+    clock.advance(2_000)
+    expect(looked({ _id: theirs, fence: 1 })).toBe(8)
+    clock.advance(2_000)
+    expect(looked({ _id: theirs, fence: 1 })).toBe(9)
+  })
+
   test('a document that another has claimed in between has its time anew', () => {
     const clock = new ManualClock()
     const share = shareOf(A, [A, B], clock)
