@@ -1,4 +1,4 @@
-import type { Collection, Db, Document, Filter } from 'mongodb'
+import type { Collection, Db, Document, Filter, UpdateFilter } from 'mongodb'
 import { onClaimIndex } from './claim-index.js'
 import { TASK_LOCK_INIT_TIME } from './constants.js'
 import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
@@ -43,7 +43,14 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   const inForce = (await readLockTimeouts(db, [lifecycle])).get(lifecycle)
   if (!inForce || phases.length === 0) return 0
   const held = { ...heldBy(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
-  const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME } }
+  const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME }, ...unmarked(terms) }
   const { modifiedCount } = await onClaimIndex((hint) => collection.updateMany(held, due, { hint }))
   return modifiedCount
 }
+
+/**
+ * Such a writer may lease the document now within the very millisecond of the claim that has just been ended, so that the mark of
+ * that claim would be right again: the next pass would take it for the dead process's lease.
+ */
+const unmarked = ({ legacyWriters, progress }: LeaseMarking): UpdateFilter<Document> =>
+  legacyWriters ? { $unset: { [`${progress}.lockedAt`]: '' } } : {}

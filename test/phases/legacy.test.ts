@@ -185,6 +185,20 @@ describe('hole 11: writers of the old kind, which lease without lockedBy', () =>
       expect(await endLeasesOf(database.db, leased, replica.identity)).toBe(1)
     })
 
+    test('a second pass of early recovery leaves a lease alone that began in the millisecond of the one it ended', async () => {
+      const collection = await lockedCollection(database.db)
+      await put(collection, { _id: 'a', phase: PHASE })
+      const replica = await claimer(collection, { terms: TERMS })
+      await database.db
+        .collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
+        .insertOne({ _id: 'thing', lockTimeout: LOCK_TIMEOUT_MS })
+      const { document } = await claimed(collection, replica)
+      const leased = { lifecycle: 'thing', collection, phases: [PHASE], terms: TERMS }
+      expect(await endLeasesOf(database.db, leased, replica.identity)).toBe(1)
+      await collection.updateOne({ lockedAt: new Date(0) }, { $set: { lockedAt: document['lockedAt'] } })
+      expect(await endLeasesOf(database.db, leased, replica.identity)).toBe(0)
+    })
+
     test('a stop in order changes nothing of the document', async () => {
       const { collection, lease, document } = await takenOver(TERMS)
       await uncountClaims(collection, TERMS, [lease])
