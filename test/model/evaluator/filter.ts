@@ -1,0 +1,52 @@
+import { evaluate, isTrue, valueAt } from './expression.js'
+import { compare, type Fields, isObject, isSame, typeOf, type Value } from './order.js'
+
+/** Whether a document matches a filter, for the operators that the lock protocol uses. */
+export function matches(filter: Fields, document: Fields, now: Date): boolean {
+  return Object.entries(filter).every(([key, condition]) => {
+    if (key === '$expr') return isTrue(evaluate(condition, { root: document, now }))
+    if (key === '$or') return (condition as Fields[]).some((one) => matches(one, document, now))
+    if (key === '$and') return (condition as Fields[]).every((one) => matches(one, document, now))
+    if (key.startsWith('$')) throw new Error(`expected a condition that the evaluator knows, got ${key}`)
+    return holds(condition, valueAt(document, key.split('.')))
+  })
+}
+
+const isOperators = (condition: Value): condition is Fields =>
+  isObject(condition) && Object.keys(condition).some((key) => key.startsWith('$'))
+
+function holds(condition: Value, value: Value): boolean {
+  if (!isOperators(condition)) return equals(condition, value)
+  return Object.entries(condition).every(([operator, operand]) => {
+    const test = CONDITIONS[operator]
+    if (!test) throw new Error(`expected a condition that the evaluator knows, got ${operator}`)
+    return test(operand, value)
+  })
+}
+
+/** A value matches as a whole, or by one of its elements; null matches what is missing. */
+const equals = (wanted: Value, value: Value): boolean =>
+  eachOf(value).some((one) => isSame(one, wanted) || (wanted === null && one === undefined))
+
+const eachOf = (value: Value): readonly Value[] => (Array.isArray(value) ? [value, ...value] : [value])
+
+/** An order is between values of one type only. */
+const range =
+  (isWithin: (difference: number) => boolean) =>
+  (bound: Value, value: Value): boolean =>
+    eachOf(value).some((one) => typeOf(one) === typeOf(bound) && isWithin(compare(one, bound)))
+
+const CONDITIONS: Readonly<Record<string, (operand: Value, value: Value) => boolean>> = {
+  $eq: equals,
+  $ne: (operand, value) => !equals(operand, value),
+  $in: (operand, value) => (operand as Value[]).some((one) => equals(one, value)),
+  $nin: (operand, value) => !(operand as Value[]).some((one) => equals(one, value)),
+  $lt: range((difference) => difference < 0),
+  $lte: range((difference) => difference <= 0),
+  $gt: range((difference) => difference > 0),
+  $gte: range((difference) => difference >= 0),
+  $exists: (operand, value) => (value !== undefined) === Boolean(operand),
+  $not: (operand, value) => !holds(operand, value),
+  $type: (operand, value) =>
+    operand === 'array' ? Array.isArray(value) : eachOf(value).some((one) => typeOf(one) === operand),
+}
