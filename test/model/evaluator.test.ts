@@ -4,13 +4,13 @@ import { type Document, Long, MaxKey, Timestamp } from 'mongodb'
 import { PARKED_AT, type Terms, termsOf } from '../../src/lock/index.js'
 import { again, checkpoint, failed, moveTo, park, released, unlock, wait } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
+import { randomNumbers } from '../support/random.js'
 import type { Write } from './captured.js'
 import { COMMANDS, recoveryOf, removalOf, uncountOf } from './commands.js'
 import { EvaluationError } from './evaluator/expression.js'
 import { matches } from './evaluator/filter.js'
 import type { Fields } from './evaluator/order.js'
 import { updated } from './evaluator/update.js'
-import { randomNumbers } from './random.js'
 
 /*
  * The models interpret the very filters and updates that the product sends. Here the interpreter is compared with the real

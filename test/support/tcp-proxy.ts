@@ -21,6 +21,14 @@ export interface HeldCommand {
   release(): void
 }
 
+/** A command that reached the server, and what it said. */
+export interface Answered {
+  readonly body: Document
+  readonly reply: Document
+  /** When it was sent on to the server: it was executed later. */
+  readonly sentAt: Date
+}
+
 /** What a command is answered with in the server's place, now or later; undefined: the server answers. */
 type Replies = (command: { name: string; body: Document }) => Document | Promise<Document> | undefined
 
@@ -47,6 +55,8 @@ const BROKEN = new Set(['', 'hello', 'ismaster', 'isMaster'])
 export class TcpProxy {
   /** Commands that came by, the oldest first. */
   readonly seen: { name: string; body: Document }[] = []
+  /** Told of each command that the server has answered, whether or not the client gets the answer. */
+  onAnswered: ((answered: Answered) => void) | undefined
   private mode: 'pass' | 'blackhole' | 'refuse' = 'pass'
   private delayMs = 0
   private clockAheadMs = 0
@@ -165,6 +175,7 @@ export class TcpProxy {
       delayMs: () => this.delayMs,
       clockAheadMs: () => this.clockAheadMs,
       faultOf: (command) => this.faultOf(command),
+      onAnswered: () => this.onAnswered,
       closed: () => this.connections.delete(connection),
     })
     this.connections.add(connection)
@@ -196,6 +207,7 @@ interface Rules {
   delayMs(): number
   clockAheadMs(): number
   faultOf(command: WireMessage): Fault | undefined
+  onAnswered(): ((answered: Answered) => void) | undefined
   closed(): void
 }
 
@@ -203,6 +215,7 @@ interface Rules {
 class Connection {
   private readonly upward: WireMessage[] = []
   private readonly downward: WireMessage[] = []
+  private readonly sent = new Map<number, { command: WireMessage; at: Date }>()
   private cutAt: number | undefined
   private held = false
   private forgotten = false
@@ -267,8 +280,17 @@ class Connection {
   }
 
   private send(command: WireMessage): void {
+    if (this.rules.onAnswered()) this.sent.set(command.requestId, { command, at: systemClock.now() })
     const aheadMs = this.rules.clockAheadMs()
     this.server.write(aheadMs === 0 ? command.bytes : stamped(command, new Date(systemClock.now().getTime() + aheadMs)))
+  }
+
+  private tell(reply: WireMessage): void {
+    const asked = this.sent.get(reply.responseTo)
+    this.sent.delete(reply.responseTo)
+    if (asked && !BROKEN.has(asked.command.name)) {
+      this.rules.onAnswered()?.({ body: asked.command.body(), reply: reply.body(), sentAt: asked.at })
+    }
   }
 
   private listen(socket: Socket, messages: WireMessage[]): void {
@@ -277,6 +299,7 @@ class Connection {
     socket.on('error', () => undefined) // 'close' follows
     socket.on('data', (chunk) => {
       const arrived = cutter.push(chunk)
+      if (messages === this.downward) for (const reply of arrived) this.tell(reply)
       const arrive = () => {
         messages.push(...arrived)
         this.flow()
