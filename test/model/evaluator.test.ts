@@ -185,7 +185,7 @@ test.each<[string, Terms]>([
     }
   }
   // Each of them had something to do, and those that go by an age did nothing after it.
-  const judged = ['claim', 'first claim', 'removal', 'arming']
+  const judged = ['claim', 'first claim', 'renewal', 'removal', 'arming']
   const idle = commands.map(([name]) => name).filter((name) => !changes.has(name))
   expect(idle).toEqual(terms.validUntil && terms.validUntil < NOW ? judged : [])
 })
