@@ -30,6 +30,7 @@ describe('phaselock check and set-lock-timeout', () => {
       'ok  lifecycles',
       'ok  indexes',
       'ok  never due',
+      'ok  leases',
       'ok  multikey',
       'ok  query plans',
       'ok  shapes',

@@ -2,8 +2,10 @@ import { describe, expect, test } from '@jest/globals'
 import type { MongoClient } from 'mongodb'
 import { lifecycleOf, Replica, type RunnableLifecycle } from '../../src/index.js'
 import { systemClock } from '../../src/time/index.js'
-import { clientAt, ManualClock } from '../lock/fixture.js'
+import { clientAt } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+import { ShiftedClock } from '../support/thing.js'
 
 const TEN = Array.from({ length: 10 }, (_, i) => `kind${i}`)
 
@@ -40,8 +42,13 @@ describe('an idle replica of ten lifecycles', () => {
   const database = useDatabase()
 
   test('sends one command a tick, also in the tick that asks what is only asked once a minute, with sleeping documents or without', async () => {
-    const client = await clientAt(database.uri, { monitorCommands: true })
-    const clock = new ManualClock()
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await clientAt(proxy.uri, { monitorCommands: true })
+    const clock = new ShiftedClock()
+    const timePasses = (ms: number) => {
+      proxy.stepClock(ms)
+      clock.advance(ms)
+    }
     const db = client.db(database.db.databaseName)
     const replica = new Replica({ db, lifecycles: TEN.map(lifecycleNamed), clock })
     try {
@@ -53,15 +60,21 @@ describe('an idle replica of ten lifecycles', () => {
         await db
           .collection(name)
           .insertMany(Array.from({ length: 50 }, () => ({ phase: 'Creating', lockedAt: inAnHour })))
-      // After a pause a look may be asked twice (Rounds): the pauses of this test are those of its clock alone.
       await replica.tick()
-      for (let minute = 0; minute < 5; minute += 1) {
-        clock.advance(30_000)
-        expect(await tick()).toEqual(['aggregate'])
+      // Two minutes. After a pause of 5 s a look may be asked twice (Rounds).
+      const more: string[] = []
+      for (let seconds = 0; seconds < 130; seconds += 2) {
+        timePasses(2_000)
+        const [look, ...others] = await tick()
+        expect(look).toBe('aggregate')
+        more.push(...others)
       }
+      // Once a minute somebody says that the lifecycles are looked after.
+      expect(more).toEqual(['update', 'update'])
     } finally {
       await replica.stop()
       await client.close()
+      await proxy.stop()
     }
   })
 })
