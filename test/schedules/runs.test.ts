@@ -88,65 +88,6 @@ describe('runs', () => {
     expect(run!.log!.map((line) => line.message)).toEqual(['try 1', 'try 2'])
   })
 
-  test('whatever a task throws or returns, its run ends and runs once', async () => {
-    class Hostile extends Error {
-      override get message(): string {
-        throw new Error('no message')
-      }
-    }
-    const refuses = () => {
-      throw new Error('not to be looked at')
-    }
-    const hostile: Record<string, unknown> = {
-      bare: Object.create(null),
-      symbol: Symbol('s'),
-      getter: new Hostile(),
-      name: Object.assign(new Error('named'), { name: Symbol('s') }),
-      stack: Object.assign(new Error('stacked'), { stack: 5 }),
-      text: { toString: refuses },
-      proxy: new Proxy({}, { getPrototypeOf: refuses }),
-      nothing: undefined,
-    }
-    const ran: string[] = []
-    const tasks: Record<string, object> = {
-      returns: {
-        run: async (_args: unknown, run: { log(message: unknown): void }) => {
-          ran.push('returns')
-          run.log(Object.create(null))
-          return { 'a\0b': 1 }
-        },
-      },
-    }
-    for (const [name, thrown] of Object.entries(hostile)) {
-      tasks[name] = {
-        run: async () => {
-          ran.push(name)
-          throw thrown
-        },
-        onFailure: async () => {
-          throw thrown
-        },
-      }
-    }
-    const one = scheduler(database.db, { tasks: tasks as never })
-    for (const name of Object.keys(tasks)) await dueSchedule(one, database.db, { task: name }, name)
-    await one.replica.runOnce()
-    await passForRuns(database.db, 60_000)
-    await one.replica.runOnce()
-    expect(ran.sort()).toEqual(Object.keys(tasks).sort())
-    for (const name of Object.keys(hostile)) {
-      const [run] = await one.schedules.runs(name)
-      expect(run).toMatchObject({
-        phase: 'Failed',
-        error: { message: expect.any(String) },
-        callbackError: { message: expect.any(String) },
-      })
-    }
-    const [returned] = await one.schedules.runs('returns')
-    expect(returned).toMatchObject({ phase: 'Completed', log: [{ message: '(something that can not be shown)' }] })
-    expect(returned!.result).toBeUndefined()
-  })
-
   test('a callback that throws changes no outcome', async () => {
     const work = {
       run: async () => 1,

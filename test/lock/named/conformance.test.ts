@@ -177,6 +177,12 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
     expect(await again.unlock()).toBe(true)
   })
 
+  test('a reentry that looks like a released lock is none', async () => {
+    const config = fresh({ reentry: 'job~released' })
+    await under.provider('crashed').lock(config)
+    expect(await under.provider().find(config.name)).toMatchObject({ held: true, released: false })
+  })
+
   test('a released lock that lockAtLeastFor keeps is not re-entered', async () => {
     const config = fresh({ lockAtLeastFor: '1h', reentry: 'run' })
     const held = (await under.provider().lock(config))!

@@ -69,6 +69,13 @@ describe('executeWithLock', () => {
     await beside
   })
 
+  test('the same name in another place is another lock', async () => {
+    const [one, another] = [twoProcesses(), twoProcesses()]
+    await another.theirs.lock(config)
+    const inner = () => another.executor.executeWithLock(() => 1, config)
+    expect(await one.executor.executeWithLock(inner, config)).toMatchObject({ result: { executed: false } })
+  })
+
   test('what goes on after the task has ended has no lock any more', async () => {
     const { executor, theirs } = twoProcesses()
     let later!: Promise<unknown>
