@@ -3,7 +3,7 @@ import { sleep } from '../time/index.js'
 import { ID_INDEX } from './constants.js'
 import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
 import { type ReadEach, readEach } from './read-each.js'
-import { isDefiniteRefusal } from './write-error.js'
+import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
 const FIRST_RETRY_MS = 50
 const LAST_RETRY_MS = 500
@@ -41,7 +41,7 @@ export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknow
       const options = { hint: ID_INDEX, batchSize: ids.length + 1, readConcern, ...reading }
       return await readEach(collection, won, options)
     } catch (failure) {
-      if (isDefiniteRefusal(failure)) throw failure
+      if (isDefiniteRefusal(failure) || !isDatabaseError(failure)) throw failure
       error = failure
     }
   }

@@ -15,7 +15,7 @@ export {
   STATE_INDEX,
   TASK_LOCK_INIT_TIME,
 } from './constants.js'
-export { EndWriter } from './end-writer.js'
+export { type EndProgress, EndWriter } from './end-writer.js'
 export { endLeasesOf, heldBy, type LeasedDocuments } from './ended-process.js'
 export { futureLeases, isFromTheFuture, redateLeases } from './future-leases.js'
 export { type HistoryEntry, historyWith, type RecordedOutcome } from './history.js'

@@ -61,8 +61,11 @@ export interface StepEnd {
  * - `recorded`;
  * - `lost`: the lease was taken, nothing was written;
  * - `movedOn`: unknown, but the document has gone on and there is nothing left to do;
- * - `rejected`: the server refuses it for the document's own sake (its validator, its size, a type), the lease still stands.
+ * - `rejected`: the server refuses it for the document's own sake (its validator, its size, a type), the lease still stands;
+ * - `givenUp`: sent again and again, it failed for no fault of the document's while the lease could be renewed. Unknown, as it may
+ *   still arrive: the lease runs out, and the step is repeated.
  */
 export type Verdict =
   | { readonly kind: 'recorded' | 'lost' | 'movedOn' }
   | { readonly kind: 'rejected'; readonly error: Error }
+  | { readonly kind: 'givenUp'; readonly error: unknown }

@@ -88,7 +88,7 @@ export async function claimed(collection: Collection, replica?: ReplicaOfTest, p
 }
 
 export function writer(collection: Collection, more: Partial<EndWriterOptions> = {}): EndWriter {
-  return new EndWriter({ collection, terms: () => TERMS, ...more })
+  return new EndWriter({ collection, terms: () => TERMS, clock: systemClock, ...more })
 }
 
 export function endOf(lease: Lease, end: EndKind, more: Partial<StepEnd> = {}): StepEnd {

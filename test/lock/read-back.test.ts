@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
-import type { Collection, Document, MongoClient } from 'mongodb'
+import { BSON, type Collection, type Document, type MongoClient } from 'mongodb'
 import { protocolCollection } from '../../src/database/index.js'
 import type { EndKind, Lease, StepEnd, Verdict } from '../../src/lock/index.js'
 import { eventually, useDatabase } from '../support/database.js'
@@ -12,6 +12,7 @@ import {
   clientAt,
   ENDS,
   endOf,
+  failed,
   lockedCollection,
   moveTo,
   PHASE,
@@ -207,12 +208,82 @@ describe('after a write whose outcome is unknown', () => {
     ['WriteConflict', 112],
     ['OutOfDiskSpace', 14031],
     ['QueryPlanKilled', 175],
+    ['InternalError', 1],
+    ['BadValue: a missing index', 2],
+    ['UnknownError', 8],
+    ['LockFailed', 107],
+    ['ExceededMemoryLimit', 146],
+    ['TransactionExceededLifetimeLimitSeconds', 290],
+    ['TemporarilyUnavailable', 365],
+    ['ResourceLimits', 371],
+    ['IngressRequestRateLimitExceeded', 462],
+    ['one that nobody knows', 987_654],
   ]
   test.each(unknownErrors)('%s (%d) is no fault of the document: read back and sent again', async (codeName, code) => {
     await holding(moveTo('Next'))
     void proxy.answer('update', { ok: 0, code, codeName, errmsg: 'not now' })
     expect(await record()).toEqual([{ kind: 'recorded' }])
     expect(proxy.count('update')).toBe(2)
+  })
+
+  test('asks the primary for what the majority has', async () => {
+    await holding(moveTo('Next'))
+    void proxy.cutBefore('update')
+    expect(await record()).toEqual([{ kind: 'recorded' }])
+    const { body } = proxy.seen.find(({ name }) => name === 'find')!
+    expect(body).toMatchObject({ readConcern: { level: 'majority' }, hint: { _id: 1 } })
+    expect(body['$readPreference']?.mode ?? 'primary').toMatch(/^primary/)
+  })
+
+  test.each(ENDS.filter(([name]) => name === 'checkpoint' || name === 'again'))(
+    '%s, not executed, and the document let go under the same token meanwhile: never taken as recorded',
+    async (_name, kind) => {
+      await holding(kind)
+      void proxy.cutBefore('update')
+      const reading = proxy.hold('find')
+      const recording = record()
+      const held = await reading
+      await writer(collection).write([endOf(end.lease, wait())])
+      held.release()
+      expect(await recording).toEqual([{ kind: 'movedOn' }])
+      expect(await read(collection, 'a')).not.toHaveProperty('n')
+    },
+  )
+
+  test('a late first write that was refused when it was sent again is not taken for what was written instead', async () => {
+    await writeImpatiently()
+    await holding(moveTo('Next'))
+    const one = writer(through)
+    const verdictOn = async (kind: EndKind) => {
+      const ended = endOf(end.lease, kind)
+      return (await one.write([ended])).get(ended)
+    }
+    const first = proxy.hold('update')
+    void proxy.answer('update', { ok: 0, code: 121, codeName: 'DocumentValidationFailure', errmsg: 'no' }, 2)
+    const third = proxy.hold('update', 3)
+    const moved = verdictOn(moveTo('Next'))
+    const late = await first
+    expect(await moved).toMatchObject({ kind: 'rejected' })
+    const error = verdictOn(failed)
+    const held = await third
+    late.release()
+    await eventually(async () => (await outcomes()).length === 1)
+    held.release()
+    expect(await error).toEqual({ kind: 'lost' })
+    expect((await outcomes()).map(({ outcome }) => outcome)).toEqual(['moveTo'])
+  })
+
+  test("an owner's value that no driver can read hides nothing", async () => {
+    const leases = await leased(['a', 'b'])
+    void proxy.cutBefore('update')
+    const reading = proxy.hold('find')
+    const recording = record(leases.map((lease) => endOf(lease, wait())))
+    const held = await reading
+    // As PyMongo writes it: BSON takes it, JavaScript doesn't.
+    const regex = new BSON.BSONRegExp('(?P<id>x)')
+    await collection.updateOne({ _id: 'b' as never }, { $set: { lockedBy: regex, 'progress.endedBy': regex } })
+    held.release()
+    expect(await recording).toEqual([{ kind: 'recorded' }, { kind: 'movedOn' }])
   })
 
   test('a write concern error says nothing about the write: read back', async () => {

@@ -19,9 +19,9 @@ export interface LeaseLoss {
   /**
    * `refused`: an outcome came late and changed nothing; `movedOn`: the same, but whether it had been recorded before can't
    * be told; `renewal`: a renewal found another holder, the step's signal was aborted; `abandoned`: the outcome of a
-   * handler that had been given up.
+   * handler that had been given up; `givenUp`: the database went on failing to take an outcome, for no fault of the document.
    */
-  readonly how: 'refused' | 'movedOn' | 'renewal' | 'abandoned'
+  readonly how: 'refused' | 'movedOn' | 'renewal' | 'abandoned' | 'givenUp'
 }
 
 export interface Claiming {

@@ -1,4 +1,11 @@
-import { EndWriter, isDatabaseError, isLeaseUnmoved, type StepEnd, type Verdict } from '../../lock/index.js'
+import {
+  EndWriter,
+  isDatabaseError,
+  isLeaseUnmoved,
+  type StepEnd,
+  uncountClaims,
+  type Verdict,
+} from '../../lock/index.js'
 import type { Capacity } from './capacity.js'
 import { assignOwn } from './deep-copy.js'
 import type { Ending, Endings, Situation } from './execution.js'
@@ -6,6 +13,7 @@ import { FRESH_MS, type Held } from './held.js'
 import type { Holdings } from './holdings.js'
 import type { OutageLog } from './outage-log.js'
 import { readProjection } from './read-projection.js'
+import { recordedError } from './recorded-error.js'
 import { Recorder } from './recorder.js'
 import { Refresher } from './refresher.js'
 import { reportEnd, reportLoss } from './reports.js'
@@ -27,7 +35,7 @@ export interface RecordingOptions {
 
 /**
  * Records how turns ended, each under its token, and does what follows: the next step of a chain goes to the back of the
- * line, all else is let go. Whatever ends a turn passes through here.
+ * line, all else is let go. Whatever is written of a held document passes through here, one write at a time.
  */
 export class Recording {
   private readonly recorder: Recorder
@@ -38,12 +46,25 @@ export class Recording {
     const { context, outage, holdings } = options
     const { collection, terms, keepTermsFresh } = context
     const onRetry = (error: unknown) => outage.failed(error)
-    const writer = new EndWriter({ collection, terms, keepTermsFresh, onRetry, signal: this.writing.signal })
+    const { clock } = context
+    const { signal } = this.writing
+    const writer = new EndWriter({ collection, terms, keepTermsFresh, clock, onRetry, signal })
     this.recorder = new Recorder(writer, () => holdings.queuedForLoop > 0)
     this.refresher = new Refresher(collection, readProjection(context.model.settings))
   }
 
+  /** Never rejects: what goes wrong with one document costs that one its lease, and nobody else anything. */
   async record(held: Held, ending: Ending): Promise<void> {
+    try {
+      await this.recordEnd(held, ending)
+    } catch (error) {
+      this.drop(held)
+      const { logger, model } = this.options.context
+      logger.error(`${model.name}: the end of a step could not be recorded: ${recordedError(error).message}`, { error })
+    }
+  }
+
+  private async recordEnd(held: Held, ending: Ending): Promise<void> {
     const { context, outage, capacityOf } = this.options
     const token = held.lease.token
     const end: StepEnd = { lease: held.lease, ...ending }
@@ -56,6 +77,7 @@ export class Recording {
       return this.drop(held)
     }
     if (verdict.kind === 'rejected') return this.recordRejection(held, ending, verdict.error)
+    if (verdict.kind === 'givenUp') return this.giveUp(held, token, verdict.error)
     if (verdict.kind !== 'recorded') {
       reportLoss(context, held, token, verdict.kind === 'lost' ? 'refused' : 'movedOn')
       return this.drop(held)
@@ -73,7 +95,8 @@ export class Recording {
   async checkpoint(held: Held, set: Record<string, unknown>): Promise<boolean> {
     const ending = this.options.endings.checkpoint(held, set, held.run?.ranMs() ?? 0)
     const verdict = await this.recorder.record({ lease: held.lease, ...ending })
-    if (verdict.kind === 'rejected') throw verdict.error
+    if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // whatever the handler makes of it: no attempt is used
+    if (verdict.kind === 'rejected' || verdict.kind === 'givenUp') throw verdict.error
     if (verdict.kind === 'recorded') held.document = { ...held.document, ...set }
     return verdict.kind === 'recorded'
   }
@@ -105,6 +128,20 @@ export class Recording {
     }
     context.skips.add(held.lease.id)
     this.drop(held)
+  }
+
+  /** The server's fault, whatever it is: its lease runs out and the step is repeated, which counts as no sign of poison. */
+  private async giveUp(held: Held, token: string, error: unknown): Promise<void> {
+    const { renewalCollection, terms, logger, model } = this.options.context
+    reportLoss(this.options.context, held, token, 'givenUp', error)
+    this.drop(held)
+    try {
+      await uncountClaims(renewalCollection, terms(), [held.lease])
+    } catch (failure) {
+      logger.warn(
+        `${model.name}: the claim of an outcome that was given up stays counted: ${recordedError(failure).message}`,
+      )
+    }
   }
 
   /** The next step of a chain: at the back of the line, with the document as it is now. */

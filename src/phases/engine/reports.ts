@@ -31,11 +31,18 @@ function outcomeOf(end: EndKind): RecordedOutcome {
 }
 
 /** Tells that a write under a token changed nothing, or that another holder was found. */
-export function reportLoss(context: RunnerContext, held: Held, token: string, how: LeaseLoss['how']): void {
+export function reportLoss(
+  context: RunnerContext,
+  held: Held,
+  token: string,
+  how: LeaseLoss['how'],
+  error?: unknown,
+): void {
   const about = { lifecycle: context.model.name, id: held.lease.id, token }
+  const why = error instanceof Error ? `: ${error.message}` : ''
   const phase = held.phase.name
   const cause = { kind: `lease lost (${how})`, phase }
-  context.lines.warn(cause, `lease lost (${how}): ${EXPLAINED[how]}`, { ...about, phase })
+  context.lines.warn(cause, `lease lost (${how}): ${EXPLAINED[how]}${why}`, { ...about, phase })
   context.observer.leaseLost({ ...about, how })
 }
 
@@ -45,4 +52,6 @@ const EXPLAINED: Record<LeaseLoss['how'], string> = {
   movedOn: 'the document has gone on meanwhile; whether this outcome was recorded before that is unknown',
   renewal: 'a renewal found another holder; the step was asked to stop',
   abandoned: 'a handler that had been given up has ended; its outcome was dropped',
+  givenUp:
+    'the database goes on failing to take this outcome, for no fault of the document; its lease runs out, then the step is repeated',
 }

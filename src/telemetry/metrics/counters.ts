@@ -18,7 +18,7 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   ])
   const leaseLost = counter(
     'lease_lost_total',
-    'Outcomes or leases of this replica that another holder had overtaken; by how: refused, movedOn, renewal, abandoned',
+    'Outcomes or leases of this replica that another holder had overtaken; by how: refused, movedOn, renewal, abandoned, givenUp',
     ['lifecycle', 'how'],
   )
   const claims = counter('claims_total', 'Documents that this replica claimed', ['lifecycle', 'phase'])
