@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
-import type { Collection, Document } from 'mongodb'
-import type { Lease, StepEnd, Verdict } from '../../src/lock/index.js'
+import { type Collection, type Document, Long } from 'mongodb'
+import type { EndKind, Lease, StepEnd, Verdict } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { again, claimer, endOf, lockedCollection, moveTo, PHASE, park, read, wait, writer } from './fixture.js'
 
@@ -77,6 +77,17 @@ describe('ends that are written together', () => {
       (d) => d['progress'].history.at(-1).outcome,
     )
     expect(outcomes).toEqual(leases.map((_, n) => ['again', 'wait', 'moveTo', 'park'][n % 4]))
+  })
+
+  test("a deadline's compensation goes by each owner's own state, also where two look alike as text", async () => {
+    const collection = await lockedCollection(database.db)
+    const states = [new Date(5), new Date(5).toJSON(), Long.fromNumber(7), '7', 9n, { $numberInt: '9' }, null]
+    const leases = await held(collection, states.map((state) => ({ state })) as Document[])
+    const ends = leases.map((lease, n) =>
+      endOf(lease, { ...moveTo('Next'), setState: { ifState: states[n], state: 'Deleted' } } as EndKind),
+    )
+    expect(new Set(await verdictsOf(collection, ends))).toEqual(new Set(['recorded']))
+    expect((await collection.find().toArray()).map(({ state }) => state)).toEqual(states.map(() => 'Deleted'))
   })
 
   test("a group refused for one document's sake (its validator, 121): all but the culprit are recorded", async () => {

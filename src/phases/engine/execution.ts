@@ -1,7 +1,8 @@
 import { type EndKind, errorPauseMs, type StepEnd } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { StepTimeout, Unavailable } from '../errors.js'
-import { deadlineOf, type Held } from './held.js'
+import { countOf, deadlineOf, type Held } from './held.js'
+import { cut, textOf, tried } from './kept-text.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import { recordedError } from './recorded-error.js'
 import type { Settled, StepRun } from './step-run.js'
@@ -20,6 +21,9 @@ export interface Situation {
   readonly yields: boolean
 }
 
+/** The longest that the outside world may say to wait: a year. */
+const LONGEST_PAUSE_MS = 365 * 86_400_000
+
 /** Turns what a handler did into what is recorded: one rule for each way to end. */
 export class Endings {
   private readonly progress: string
@@ -35,7 +39,7 @@ export class Endings {
   /** The ending of a document that needs no handler: unreadable, poison, past its deadline, or resting until it. */
   withoutHandler(held: Held, situation: Situation): Ending | undefined {
     if (held.unreadable) return this.unreadable(held, held.unreadable)
-    const claims = held.document[this.progress]?.claims ?? 1
+    const claims = countOf(held.document[this.progress]?.claims)
     if (claims > this.model.settings.maxClaims) {
       const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error: null }, 0)
@@ -46,24 +50,24 @@ export class Endings {
     return undefined
   }
 
-  /** The ending after a handler's run. */
+  /** The ending after a handler's run. Never throws, whatever the handler returned or threw. */
   after(held: Held, run: StepRun, settled: Settled, situation: Situation): Ending {
     const ms = run.ranMs()
-    const deadlinePassed = run.aborted?.why === 'deadline'
-    if (settled.kind === 'abandoned') {
-      if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
-      return this.afterError(held, new StepTimeout(this.model.settings.stepTimeoutMs), ms, situation)
-    }
-    if (settled.kind === 'threw') {
-      if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
-      return this.afterThrow(held, run, settled.error, ms, situation)
-    }
-    let outcome: ReadOutcome
     try {
-      outcome = readOutcome(settled.value, run.context, held.phase, this.progress)
+      return this.afterRun(held, run, settled, ms, situation)
     } catch (error) {
       return this.afterError(held, error, ms, situation)
     }
+  }
+
+  private afterRun(held: Held, run: StepRun, settled: Settled, ms: number, situation: Situation): Ending {
+    const deadlinePassed = run.aborted?.why === 'deadline'
+    if (settled.kind !== 'returned') {
+      if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
+      const error = settled.kind === 'threw' ? settled.error : undefined
+      return this.afterThrow(held, run, error, ms, situation)
+    }
+    const outcome = readOutcome(settled.value, run.context, held.phase, this.progress)
     if (deadlinePassed && outcome.kind !== 'moveTo') return this.ending(held, this.deadlineMove(held), ms, outcome.set)
     return this.ending(held, this.endOf(held, outcome, situation), ms, outcome.set)
   }
@@ -72,7 +76,7 @@ export class Endings {
   unreadable(held: Held, error: Error): Ending {
     const why = recordedError(error)
     const reason = `the driver can't read it (${why.message}): mend that field, or read with bsonRegExp: true, or without it (reads)`
-    return this.ending(held, { kind: 'park', step: null, reason, error: why }, 0)
+    return this.ending(held, { kind: 'park', step: null, reason: cut(reason, 'reason'), error: why }, 0)
   }
 
   /** The ending of a document whose step hasn't begun, or had to be stopped through no fault of its own. */
@@ -88,7 +92,7 @@ export class Endings {
   /** The last resort for a document that takes neither its outcome nor an error: no write that makes it bigger. */
   putAside(held: Held, refused: Ending, error: Error): Ending {
     const why = refused.end.kind === 'park' ? `${refused.end.reason}; ` : ''
-    const reason = `${why}this could not be stored: ${error.message}`
+    const reason = cut(`${why}this could not be stored: ${error.message}`, 'reason')
     return this.ending(held, { kind: 'putAside', step: this.stepName(held), reason }, refused.ms)
   }
 
@@ -131,15 +135,15 @@ export class Endings {
       to: goTo,
       arrival: this.arrival(goTo),
       by: 'deadline',
-      reason: `longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`,
+      reason: cut(`longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`, 'reason'),
       setState: setState === undefined || !isState(state) ? undefined : { ifState: state, state: setState },
     }
   }
 
   private afterThrow(held: Held, run: StepRun, error: unknown, ms: number, situation: Situation): Ending {
     if (error instanceof Unavailable) {
-      const forMs = error.retryAfterMs ?? null
-      return this.ending(held, { kind: 'unavailable', step: this.stepName(held), reason: error.reason, forMs }, ms)
+      const end = { kind: 'unavailable', step: this.stepName(held), ...unavailable(error) } as const
+      return this.ending(held, end, ms)
     }
     if (run.aborted?.why === 'step timeout') {
       return this.afterError(held, new StepTimeout(this.model.settings.stepTimeoutMs), ms, situation)
@@ -151,7 +155,7 @@ export class Endings {
 
   private afterError(held: Held, thrown: unknown, ms: number, situation: Situation): Ending {
     const error = recordedError(thrown)
-    const attempt = 1 + (held.document[this.progress]?.attempts ?? 0)
+    const attempt = 1 + countOf(held.document[this.progress]?.attempts)
     const { maxAttempts } = this.model.settings
     if (attempt >= maxAttempts) {
       const reason = `${attempt} errors in a row, the last: ${error.message}`
@@ -178,13 +182,27 @@ export class Endings {
   /** An owner may have put anything there. */
   private stepName(held: Held): string | null {
     const step: unknown = held.document[this.progress]?.step
-    return typeof step === 'string' ? step : null
+    return typeof step === 'string' ? cut(step, 'stepName') : null
   }
 
   private waitingFor(held: Held): string {
     const reason = held.document[this.progress]?.waitingFor
     return typeof reason === 'string' ? `, waiting for: ${reason}` : ''
   }
+}
+
+/** JavaScript may have given it anything; a pause of years would be no pause any more. */
+function unavailable(error: Unavailable): { reason: string; forMs: number | null } {
+  const reason =
+    cut(
+      textOf(
+        tried(() => error.reason),
+        '',
+      ),
+      'reason',
+    ) || 'unavailable'
+  const forMs: unknown = tried(() => error.retryAfterMs)
+  return { reason, forMs: typeof forMs === 'number' && forMs >= 0 ? Math.min(forMs, LONGEST_PAUSE_MS) : null }
 }
 
 /** Anything else says nothing, and is its owner's. */

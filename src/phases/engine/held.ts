@@ -1,4 +1,4 @@
-import type { Document } from 'mongodb'
+import { BSON, type Document } from 'mongodb'
 import { isValid, type Lease } from '../../lock/index.js'
 import type { Phase } from '../definition/lifecycle.js'
 import type { StepRun } from './step-run.js'
@@ -22,6 +22,13 @@ export interface Held {
   queuedAtMs: number
   /** The step that runs now. */
   run: StepRun | undefined
+}
+
+/** A count in `progress` as the server takes it: an owner, or a client that reads every int64 as a bigint, may have put anything there. */
+export function countOf(value: unknown): number {
+  const isNumber = typeof value === 'number' || typeof value === 'bigint' || value instanceof BSON.Long
+  const count = isNumber ? Math.trunc(Number(value)) : 0
+  return count >= 0 && count < 1e9 ? count : 0
 }
 
 /** When the document entered its phase, as the server has it. */

@@ -4,6 +4,7 @@ import type { Phase } from '../definition/lifecycle.js'
 import { InvalidOutcome } from '../errors.js'
 import { RESERVED_FIELDS } from '../outcome.js'
 import { requireStorable } from '../storable.js'
+import { cut, MOST_CHARACTERS, shown } from './kept-text.js'
 import { MADE_BY, type StepContext } from './step-context.js'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -16,7 +17,6 @@ export type ReadOutcome =
   | { readonly kind: 'park'; readonly reason: string; readonly set: Fields | undefined }
 
 const EXPECTED = 'expected the result of step.again(), step.wait(), step.moveTo() or step.park()'
-const REASON_LIMIT = 1_000
 const DOCUMENT_LIMIT = 16 * 1024 * 1024
 
 /**
@@ -45,9 +45,7 @@ export function readOutcome(value: unknown, context: StepContext, phase: Phase, 
       return { kind, reason: readReason(outcome['reason'], kind), set }
     default: {
       const what =
-        kind === undefined
-          ? `an object with ${Object.keys(outcome).join(', ') || 'nothing'}`
-          : `kind ${JSON.stringify(kind)}`
+        kind === undefined ? `an object with ${Object.keys(outcome).join(', ') || 'nothing'}` : `kind ${shown(kind)}`
       throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
     }
   }
@@ -56,19 +54,21 @@ export function readOutcome(value: unknown, context: StepContext, phase: Phase, 
 function readPhase(to: unknown, phase: Phase): string {
   if (typeof to === 'string' && phase.next.includes(to)) return to
   throw new InvalidOutcome(
-    `moveTo(${JSON.stringify(to)}): from '${phase.name}' expected one of ${phase.next.join(', ')}, as its next says`,
+    `moveTo(${shown(to)}): from '${phase.name}' expected one of ${phase.next.join(', ')}, as its next says`,
   )
 }
 
 function readName(step: unknown): string | null {
   if (step === undefined) return null
-  if (typeof step === 'string' && step !== '') return step
-  throw new InvalidOutcome(`again: expected a step's name, got ${JSON.stringify(step)}`)
+  const { stepName: most } = MOST_CHARACTERS
+  if (typeof step === 'string' && step !== '' && step.length <= most) return step
+  const long = typeof step === 'string' && step !== '' ? `one of ${step.length}: ` : ''
+  throw new InvalidOutcome(`again: expected a step's name of at most ${most} characters, got ${long}${shown(step)}`)
 }
 
 function readReason(reason: unknown, kind: string): string {
-  if (typeof reason === 'string' && reason !== '') return reason.slice(0, REASON_LIMIT)
-  throw new InvalidOutcome(`${kind}: expected a reason, got ${JSON.stringify(reason)}`)
+  if (typeof reason === 'string' && reason !== '') return cut(reason, 'reason')
+  throw new InvalidOutcome(`${kind}: expected a reason, got ${shown(reason)}`)
 }
 
 function readFor(value: unknown): number | null {
@@ -87,7 +87,7 @@ function readFor(value: unknown): number | null {
 export function readSet(set: unknown, progressField: string): Fields | undefined {
   if (set === undefined) return undefined
   if (typeof set !== 'object' || set === null || Array.isArray(set)) {
-    throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${JSON.stringify(set)}`)
+    throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${shown(set)}`)
   }
   const reserved: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== 'progress'), progressField]
   for (const name of Object.keys(set)) {

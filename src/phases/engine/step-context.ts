@@ -7,6 +7,7 @@ import type { Outcome, OwnFields, WithSet } from '../outcome.js'
 import type { Progress, Step } from '../step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../threads/index.js'
 import { deepCopy } from './deep-copy.js'
+import { countOf } from './held.js'
 import type { StepRun } from './step-run.js'
 
 type AnyDoc = Record<string, unknown>
@@ -34,7 +35,7 @@ export class StepContext implements Step<string, AnyDoc>, RunsThreads {
     return this.#run.signal
   }
   get attempt(): number {
-    return 1 + (this.#run.progress.attempts ?? 0)
+    return 1 + countOf(this.#run.progress.attempts)
   }
   get waitedMs(): number {
     return this.#run.waitedMs
