@@ -1,7 +1,20 @@
-import { describe, expect, test } from '@jest/globals'
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
+import { MongoClient } from 'mongodb'
 import { LeaseLost } from '../../src/index.js'
+import type { HistoryEntry } from '../../src/lock/index.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { gate, recordingLogger, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+import {
+  type CreatingHandler,
+  gate,
+  recordingLogger,
+  recordingObserver,
+  replicaOf,
+  ShiftedClock,
+  thingOf,
+  things,
+  thingWith,
+} from '../support/thing.js'
 
 const LONG_PAUSES = { firstError: '10m', longestError: '10m' }
 
@@ -84,6 +97,148 @@ describe('steps that take long', () => {
     await eventually(() => expect(replica.status().abandoned).toBe(0))
     expect(observer.losses).toMatchObject([{ how: 'abandoned', id: 'a' }])
     expect((await read())['phase']).toBe('Creating')
+  })
+
+  describe('after a pause of the process past its step timeout and its lease', () => {
+    const settings = { lockTimeout: '2s', stepTimeout: '1s', backOff: LONG_PAUSES }
+    let clock: ShiftedClock
+    const outcomes = async () => ((await read())['progress'].history ?? []).map((entry: HistoryEntry) => entry.outcome)
+
+    async function pausedIn(handler: CreatingHandler) {
+      clock = new ShiftedClock()
+      const begun = gate()
+      const whenBegun: CreatingHandler = (doc, step) => {
+        begun.open()
+        return handler(doc, step)
+      }
+      const replica = replicaOf(database.db, thingWith(whenBegun, thingOf(settings)), { clock })
+      await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
+      await replica.tick()
+      await begun.wait
+      clock.advance(60_000)
+      return replica
+    }
+    const aborted = (signal: AbortSignal) =>
+      new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
+
+    test('its handler is asked to stop first: one that ends then has its outcome recorded', async () => {
+      const replica = await pausedIn(async (_doc, step) => {
+        await aborted(step.signal)
+        return step.moveTo('Created')
+      })
+      await eventually(() => expect(replica.status().held).toBe(0))
+      expect(replica.status().abandoned).toBe(0)
+      expect(await read()).toMatchObject({ phase: 'Created' })
+      await replica.stop()
+    })
+
+    test('one that throws for it uses no attempt, as it was its lease that was in danger', async () => {
+      const replica = await pausedIn(async (_doc, step) => {
+        await aborted(step.signal)
+        throw step.signal.reason
+      })
+      await eventually(async () => expect(await outcomes()).toEqual(['released']))
+      expect((await read())['progress']).toMatchObject({ attempts: 0, claims: 0 })
+      await replica.stop()
+    })
+
+    test('one that goes on is given up after its grace, without an attempt and without StepTimeout', async () => {
+      const stuck = gate()
+      const reasons: string[] = []
+      const replica = await pausedIn(async (_doc, step) => {
+        await aborted(step.signal)
+        reasons.push(step.signal.reason.why)
+        await stuck.wait
+        return step.moveTo('Created')
+      })
+      await eventually(() => expect(reasons).toEqual(['lease in danger']))
+      expect(replica.status().abandoned).toBe(0)
+      await eventually(async () => expect(await outcomes()).toEqual(['released']))
+      expect(replica.status().abandoned).toBe(1)
+      expect((await read())['progress']).toMatchObject({ attempts: 0, claims: 0 })
+      expect((await read())['progress']).not.toHaveProperty('error')
+      stuck.open()
+      await eventually(() => expect(replica.status().abandoned).toBe(0))
+      await replica.stop()
+    })
+  })
+
+  describe('whose lease can’t be renewed', () => {
+    let proxy: TcpProxy
+    let renewals: MongoClient
+    let clock: ShiftedClock
+
+    beforeEach(async () => {
+      proxy = await TcpProxy.start(database.uri)
+      renewals = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 100 }).connect()
+      clock = new ShiftedClock()
+    })
+    afterEach(async () => {
+      await renewals.close()
+      await proxy.stop()
+    })
+    const replicaWith = (handler: CreatingHandler, settings: object = {}) =>
+      replicaOf(database.db, thingWith(handler, thingOf(settings)), {
+        renewalDb: renewals.db(database.db.databaseName),
+        clock,
+      })
+
+    test('are asked to stop at two thirds of it, while there is time left', async () => {
+      const begun = gate()
+      let left = -1
+      let why: unknown
+      const replica = replicaWith(async (_doc, step) => {
+        begun.open()
+        await new Promise<void>((resolve) => step.signal.addEventListener('abort', () => resolve()))
+        left = step.leaseLeftMs()
+        why = step.signal.reason.why
+        return step.moveTo('Created')
+      })
+      await replica.prepare()
+      await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
+      await replica.tick()
+      await begun.wait
+      proxy.refuse()
+      clock.advance(20_500)
+      await eventually(() => expect(why).toBe('lease in danger'), { timeoutMs: 8_000 })
+      expect(left).toBeGreaterThan(0)
+      await eventually(() => expect(replica.status().held).toBe(0))
+      expect(await read()).toMatchObject({ phase: 'Created' })
+      await replica.stop()
+    })
+
+    test('begin under one with time left only: what stood in line for too long is unlocked instead', async () => {
+      const first = gate()
+      const begun: [string, boolean][] = []
+      const replica = replicaWith(
+        async (doc, step) => {
+          begun.push([doc._id, step.leaseLeftMs() > 0])
+          if (begun.length === 1) await first.wait
+          return step.moveTo('Created')
+        },
+        { concurrency: 1 },
+      )
+      await replica.prepare()
+      await things(database.db).insertMany(['a', 'b'].map((_id) => ({ _id, phase: 'Creating' })))
+      await replica.tick()
+      await eventually(() => expect(replica.status()).toMatchObject({ held: 2, running: 1 }))
+      proxy.refuse()
+      clock.advance(31_000)
+      first.open()
+      await eventually(async () => {
+        const done = await things(database.db).countDocuments({ phase: 'Created' })
+        if (done < 2) await replica.tick().catch(() => undefined)
+        expect(done).toBe(2)
+      })
+      const [[firstId], [secondId]] = begun as [[string, boolean], [string, boolean]]
+      expect(begun).toEqual([
+        [firstId, true],
+        [secondId, true],
+      ])
+      const second = await things(database.db).findOne({ _id: secondId })
+      expect(second?.['progress'].history.map(({ outcome }: HistoryEntry) => outcome)).toEqual(['released', 'moveTo'])
+      await replica.stop()
+    })
   })
 
   test('with five of them a replica is not ready', async () => {

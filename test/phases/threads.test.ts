@@ -234,6 +234,16 @@ describe('a handler in a thread', () => {
       expect((await outcomes()).map(({ outcome }) => outcome).toSorted()).toEqual(['error', 'moveTo', 'moveTo'])
     })
 
+    test('past its lease it doesn’t begin: it is unlocked, and begins under a new one', async () => {
+      await oneWaits()
+      aheadMs = 605_000
+      await release()
+      await soon(async () => expect((await both()).map(({ phase }) => phase)).toEqual(['Created', 'Created']))
+      const waited = (await both()).find(({ progress }) => progress.history.length > 1)
+      expect(waited?.['progress'].history.map(({ outcome }: Document) => outcome)).toEqual(['released', 'moveTo'])
+      expect(waited).toMatchObject({ n: 1 })
+    })
+
     test('a stop gives it back at once, while what runs may finish', async () => {
       const stopped = (await oneWaits()).stop()
       await soon(async () => expect((await both()).filter(({ lockedBy }) => lockedBy)).toHaveLength(1))

@@ -28,7 +28,8 @@ export interface LeaseGuardOptions {
  * danger. One timer for all, running only while something is held.
  *
  * A lease is renewed every third of lockTimeout; at two thirds without a renewal that succeeded its step's signal aborts.
- * A step past its timeout (or deadline) is asked to stop, renewed for one more lockTimeout, and then given up.
+ * A step past its timeout (or deadline) is asked to stop, renewed for one more lockTimeout, and then given up: never in the round that asks
+ * it, so that a pause of this process leaves it its grace.
  */
 export class LeaseGuard {
   private timer: NodeJS.Timeout | undefined
@@ -65,10 +66,11 @@ export class LeaseGuard {
     if (!run) return
     // Of a lease that was taken before lockTimeout became shorter it is the longer one, until it is renewed.
     const { lastsMs } = held.lease
-    const overtimeMs = Math.max(run.ranMs() - this.options.stepTimeoutMs, this.pastDeadlineMs(held))
+    const isTimedOut = run.ranMs() >= this.options.stepTimeoutMs
     if (held.lease.ageMs() > (lastsMs * 2) / 3) run.abort('lease in danger')
-    if (overtimeMs >= 0) run.abort(run.ranMs() >= this.options.stepTimeoutMs ? 'step timeout' : 'deadline')
-    if (overtimeMs >= lastsMs) run.abandon()
+    if (!isTimedOut && this.pastDeadlineMs(held) < 0) return
+    run.abort(isTimedOut ? 'step timeout' : 'deadline')
+    run.ranOver(lastsMs)
   }
 
   private pastDeadlineMs(held: Held): number {

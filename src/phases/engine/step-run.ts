@@ -30,6 +30,9 @@ export type Settled =
   /** Given up: it went on after its signal had aborted, for longer than anybody may wait. */
   | { readonly kind: 'abandoned' }
 
+/** Rounds of the lease guard that a handler has at least between the abort of its signal and being given up. */
+const GRACE_ROUNDS = 3
+
 /** One run of one handler: its signal, its clock, and its end. */
 export class StepRun {
   readonly context = new StepContext(this)
@@ -41,8 +44,8 @@ export class StepRun {
   private controller: AbortController | undefined
   private giveUp: ((settled: Settled) => void) | undefined
   private over = false
-  /** Checkpoints on their way; never rejects. */
-  private storing: Promise<void> | undefined
+  /** Since when it is known to be past its time, and how often it was found so. */
+  private overtime: { readonly sinceMs: number; rounds: number } | undefined
 
   constructor(
     readonly held: Held,
@@ -123,25 +126,31 @@ export class StepRun {
       this.giveUp = end
       // A handler in JavaScript may throw at once, or return no promise.
       new Promise((begin) => begin(call())).then(
-        (value) => this.afterStoring(() => end({ kind: 'returned', value })),
-        (error: unknown) => this.afterStoring(() => end({ kind: 'threw', error })),
+        (value) => end({ kind: 'returned', value }),
+        (error: unknown) => end({ kind: 'threw', error }),
       )
     })
   }
 
-  abandon(): void {
+  /**
+   * It is past its step timeout or deadline: from the first time on it has `graceMs` to end, and a few turns of the event loop however
+   * long that was blocked; then it is given up.
+   */
+  ranOver(graceMs: number): void {
+    const now = this.options.clock.monotonicMs()
+    this.overtime ??= { sinceMs: now, rounds: 0 }
+    this.overtime.rounds += 1
+    if (now - this.overtime.sinceMs >= graceMs && this.overtime.rounds > GRACE_ROUNDS) this.abandon()
+  }
+
+  private abandon(): void {
     if (!this.over) this.giveUp?.({ kind: 'abandoned' })
   }
 
-  /** One after the other: each writes under the token that the one before it has set. */
+  /** Whatever is asked for while the step runs is stored, in that order, and before its outcome. */
   checkpoint(set: OwnFields<Record<string, unknown>>): Promise<void> {
-    const stored = this.storing ? this.storing.then(() => this.store(set)) : this.store(set)
-    const storing = stored
-      .catch(() => undefined) // the handler's to catch; one that doesn't wait for it must not end the process
-      .then(() => {
-        if (this.storing === storing) this.storing = undefined
-      })
-    this.storing = storing
+    const stored = this.store(set)
+    stored.catch(() => undefined) // the handler's to catch; one that doesn't wait for it must not end the process
     return stored
   }
 
@@ -158,11 +167,5 @@ export class StepRun {
       this.abort('lease lost')
       throw new LeaseLost(this.lifecycle, lease.id, lease.token)
     }
-  }
-
-  /** An outcome sent beside a checkpoint that the handler forgot to wait for would find another token, and be lost. */
-  private afterStoring(end: () => void): void {
-    if (this.storing) void this.storing.then(() => this.afterStoring(end))
-    else end()
   }
 }
