@@ -1,9 +1,11 @@
+import type { Document } from 'mongodb'
 import { type Clock, sleep } from '../time/index.js'
 import type { EndGroup } from './end-update.js'
 import { idKey } from './id-key.js'
 import type { Lease } from './lease.js'
-import { type Traces, traceOf } from './read-back.js'
+import { traceOf } from './read-back.js'
 import type { StepEnd, Verdict } from './step-end.js'
+import type { Terms } from './terms.js'
 
 const FIRST_RETRY_MS = 50
 /** Work has to go on soon after a database has come back. */
@@ -69,8 +71,9 @@ interface Batch {
 }
 
 export interface EndRetriesOptions {
+  readonly terms: () => Terms
   readonly send: (groups: readonly EndGroup[]) => Promise<Sent>
-  readonly read: (ids: readonly unknown[]) => Promise<Map<string, Traces>>
+  readonly read: (ids: readonly unknown[]) => Promise<Map<string, Document>>
   readonly clock: Clock
   readonly onRetry: (error: unknown) => void
   readonly signal?: AbortSignal | undefined
@@ -118,7 +121,7 @@ export class EndRetries {
   /** One command reads back all of them: that shows too whether there is a database. */
   private async goThrough(due: readonly Batch[]): Promise<boolean> {
     const ids = due.flatMap(({ groups }) => groups.flatMap(({ members }) => members.map(({ lease }) => lease.id)))
-    let found: Map<string, Traces>
+    let found: Map<string, Document>
     try {
       found = await this.options.read(ids)
     } catch (error) {
@@ -136,7 +139,7 @@ export class EndRetries {
     return true
   }
 
-  private async goOn(batch: Batch, found: Map<string, Traces>): Promise<void> {
+  private async goOn(batch: Batch, found: Map<string, Document>): Promise<void> {
     const { sent, verdicts } = batch
     const rest = this.decideByTrace(batch, found)
     if (rest.length === 0) return
@@ -159,14 +162,15 @@ export class EndRetries {
   }
 
   /** Decides what the documents show; returns what has to be sent (again). */
-  private decideByTrace(batch: Batch, found: Map<string, Traces>): EndGroup[] {
+  private decideByTrace(batch: Batch, found: Map<string, Document>): EndGroup[] {
     const { sent, verdicts } = batch
+    const terms = this.options.terms()
     const notWritten: EndGroup[] = []
     const movedOn: [EndGroup, StepEnd][] = []
     for (const group of batch.groups) {
       const open: StepEnd[] = []
       for (const member of group.members) {
-        const trace = traceOf(found.get(idKey(member.lease.id)), group)
+        const trace = traceOf(found.get(idKey(member.lease.id)), terms, group)
         if (trace === 'notWritten') open.push(member)
         else if (trace === 'movedOn' || this.doubted.has(member.lease)) movedOn.push([group, member])
         else verdicts.decide(group, member, RECORDED)

@@ -43,6 +43,7 @@ export class EndWriter {
   constructor(private readonly options: EndWriterOptions) {
     const { collection, terms, clock, onRetry, signal } = options
     this.retries = new EndRetries({
+      terms,
       send: (groups) => this.send(groups),
       read: (ids) => readBack(collection, terms(), ids),
       clock,

@@ -1,9 +1,9 @@
 import type { Collection, Document } from 'mongodb'
 import { ID_INDEX } from './constants.js'
 import { idKey } from './id-key.js'
-import { leaseUnmoved } from './legacy-writers.js'
+import { isLeaseUnmoved } from './legacy-writers.js'
 import { AS_IT_STANDS } from './read-each.js'
-import { inProgress, type Terms } from './terms.js'
+import type { Terms } from './terms.js'
 import { isDefiniteRefusal } from './write-error.js'
 
 /** What a document says about a write under `token` that may or may not have arrived. */
@@ -15,25 +15,19 @@ export type Trace =
   /** Deleted, or others have gone on with it (also a writer of the old kind, which leaves the token there): whether it was recorded can't be told, and nothing is left to do. */
   | 'movedOn'
 
-/** What is read of a document to tell what became of a write. Never a value of another type than these: any owner's can be read. */
-export interface Traces {
-  readonly lockedBy: string | null
-  readonly endedBy: string | null
-  /** Beside writers of the old kind: whether nobody has moved `lockedAt`. */
-  readonly isUnmoved: boolean
-}
-
 /**
  * `endedBy` says that *a* write under its token has let go. It proves only a write that lets go itself: one that sets a next token (a
  * checkpoint, `again`) leaves no document behind in which its own token could still end anything.
  */
 export function traceOf(
-  found: Traces | undefined,
+  document: Document | undefined,
+  terms: Terms,
   { token, nextToken }: { token: string; nextToken: string | null },
 ): Trace {
-  if (!found) return 'movedOn'
-  if (nextToken === null ? found.endedBy === token : found.lockedBy === nextToken) return 'written'
-  return found.lockedBy === token && found.isUnmoved ? 'notWritten' : 'movedOn'
+  if (!document) return 'movedOn'
+  const { lockedBy } = document
+  if (nextToken === null ? document[terms.progress]?.endedBy === token : lockedBy === nextToken) return 'written'
+  return lockedBy === token && isLeaseUnmoved(terms, document) ? 'notWritten' : 'movedOn'
 }
 
 /** The documents of a write as the majority has them, by {@link idKey}; deleted ones are absent. */
@@ -41,31 +35,21 @@ export async function readBack(
   collection: Collection,
   terms: Terms,
   ids: readonly unknown[],
-): Promise<Map<string, Traces>> {
+): Promise<Map<string, Document>> {
+  const projection = {
+    lockedBy: 1,
+    [`${terms.progress}.endedBy`]: 1,
+    ...(terms.legacyWriters ? { lockedAt: 1, [`${terms.progress}.lockedAt`]: 1 } : {}),
+  }
+  const options = { projection, readConcern: { level: 'majority' as const }, hint: ID_INDEX, ...AS_IT_STANDS }
   try {
-    const found = await collection
-      .find(
-        { _id: { $in: ids as never[] } },
-        { projection: projection(terms), readConcern: { level: 'majority' }, hint: ID_INDEX, ...AS_IT_STANDS },
-      )
-      .toArray()
-    return new Map(found.map((document) => [idKey(document['_id']), document as unknown as Traces]))
+    const found = await collection.find({ _id: { $in: ids as never[] } }, options).toArray()
+    return new Map(found.map((document) => [idKey(document['_id']), document]))
   } catch (error) {
     // More ids than fit into a command (20 of 1 MB).
     if (ids.length === 1 || !isDefiniteRefusal(error)) throw error
     const middle = Math.ceil(ids.length / 2)
     const first = await readBack(collection, terms, ids.slice(0, middle))
     return new Map([...first, ...(await readBack(collection, terms, ids.slice(middle)))])
-  }
-}
-
-/** Told by the server: an owner's value that no driver can read must not hide what became of the others. */
-function projection(terms: Terms): Document {
-  const text = (path: string) => ({ $cond: [{ $eq: [{ $type: path }, 'string'] }, path, null] })
-  const { $expr: isUnmoved = true } = leaseUnmoved(terms)
-  return {
-    lockedBy: text('$lockedBy'),
-    endedBy: text(inProgress(terms, 'endedBy')),
-    isUnmoved: { $cond: [isUnmoved, true, false] },
   }
 }
