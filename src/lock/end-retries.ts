@@ -13,6 +13,8 @@ const LAST_RETRY_MS = 500
 /** A write that fails for no fault of its document's is given up after so many tries, and so long, if its lease was renewed meanwhile. */
 const MOST_TRIES = 5
 const MOST_FAILING_MS = 10_000
+/** Of those that stand alone, at once. */
+const MOST_ALONE = 20
 
 const RECORDED: Verdict = { kind: 'recorded' }
 
@@ -209,11 +211,15 @@ export class EndRetries {
     this.options.onRetry(error)
   }
 
+  /** All groups that are due, which may have innocent members, and some of those that stand alone: so many of them hold up nobody. */
   private takeDue(): Batch[] {
     const now = this.now()
     const due = this.open.filter(({ dueMs }) => dueMs <= now)
-    this.open = this.open.filter(({ dueMs }) => dueMs > now)
-    return due
+    const isAlone = ({ groups }: Batch) => sizeOf(groups) === 1
+    const alone = due.filter(isAlone).slice(0, MOST_ALONE)
+    const taken = new Set([...due.filter((batch) => !isAlone(batch)), ...alone])
+    this.open = this.open.filter((batch) => !taken.has(batch))
+    return [...taken]
   }
 
   /** Until something is due, or has come in; the longer the more often the database was silent. */
