@@ -5,6 +5,7 @@ import { idKey } from './id-key.js'
 import { CHECKED_FIELDS } from './odd-fields.js'
 import { AS_IT_STANDS } from './read-each.js'
 import { NOTHING_LEFT, type Parted, type Share } from './share.js'
+import type { SkipList } from './skip-list.js'
 import { dueIn, type Terms } from './terms.js'
 
 /** The `_id`s that a claim tries for, oldest first. */
@@ -48,7 +49,10 @@ function rangeCursor(
   const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
   const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
   return collection
-    .find({ ...dueIn(terms, phase), ...others }, { projection: CHECKED_FIELDS, ...AS_IT_STANDS })
+    .find(
+      { ...dueIn(terms, phase), ...others },
+      { projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1 }, ...AS_IT_STANDS },
+    )
     .hint(index)
     .min(at(range.from))
     .max(at(range.to))
@@ -91,8 +95,12 @@ export interface CandidateRequest {
   /** Reads this many times the limit and takes a run of them from a random place; 1 takes the oldest. Default 1. */
   readonly spread?: number | undefined
   readonly random: () => number
-  /** Documents that are not to be found, such as those that refuse writes. */
-  readonly skipped?: readonly unknown[] | undefined
+  /** Documents that refuse writes: not to be found while their pauses last, and few of them at a time afterwards. */
+  readonly skips?: SkipList | undefined
+  /** So many more are read, to be tried in the places of those that refuse. Default: none. */
+  readonly reserves?: number | undefined
+  /** Whether a candidate may be claimed now; asked of each, in order, and taken at its word. Default: all may. */
+  readonly admits?: ((document: Document) => boolean) | undefined
   /** Whom this is shared with. Default: nobody. */
   readonly share?: Share | undefined
   /** Whether the last look saw so many unlocked documents that it didn't come to the woken ones behind them. */
@@ -102,6 +110,8 @@ export interface CandidateRequest {
 export interface Candidates {
   /** With what `oddFields` looks at. */
   readonly documents: Document[]
+  /** More of them, for the places of those in `documents` that refuse. */
+  readonly reserves: Document[]
   /** Whose share the others are that were seen. */
   readonly parted: Pick<Parted, 'left' | 'againInMs' | 'late'>
   /** Whether there may be more than was read. */
@@ -131,32 +141,56 @@ export async function findCandidates(
 export async function findCandidateDocuments(
   collection: Collection,
   terms: Terms,
-  { phase, limit, dueBound, spread = 1, random, skipped, share, crowded = false }: CandidateRequest,
+  { phase, limit, dueBound, spread = 1, random, skips, reserves = 0, admits, share, crowded = false }: CandidateRequest,
 ): Promise<Candidates> {
-  const window = Math.max(limit, Math.min(MOST_READ, limit * Math.max(spread, share?.of ?? 1)))
-  const [fresh, waiting, alsoWoken] = await onClaimIndex((index) => {
-    const cursors = candidateCursors(collection, terms, phase, window, dueBound, skipped, index)
+  const wanted = Math.max(limit, Math.min(MOST_READ, limit * Math.max(spread, share?.of ?? 1)))
+  const window = wanted + reserves + (skips?.unnamed ?? 0)
+  const found = await onClaimIndex((index) => {
+    const cursors = candidateCursors(collection, terms, phase, window, dueBound, skips?.ids(), index)
     const woken = crowded ? cursors.woken.toArray() : []
     return Promise.all([cursors.fresh.toArray(), cursors.waiting.toArray(), woken])
   })
+  const again: Document[] = []
+  const [fresh, waiting, alsoWoken] = found.map((list) => withoutSkipped(list, skips, again)) as typeof found
   const released = waiting.filter(isReleased)
   const woken = crowded ? alsoWoken : waiting.filter((document) => !isReleased(document))
   const lists = [woken, released, fresh]
   const parted = share?.part(phase, lists, limit) ?? { takes: lists, ...NOTHING_LEFT }
-  const { takes } = parted
+  const takes = admits ? parted.takes.map((list) => list.filter(admits)) : parted.takes
+  // What has refused before gets an eighth of the places while others want them.
+  const forAgain = again.length > 0 ? Math.min(again.length, Math.floor(limit / 8 + random())) : 0
   const places = placesOf(
-    takes.map((list, i) => ({ length: list.length, least: limit * LEAST_SHARES[i]! })),
-    limit,
+    takes.map((list, i) => ({ length: list.length, least: (limit - forAgain) * LEAST_SHARES[i]! })),
+    limit - forAgain,
     random,
   )
   const chosen = takes.flatMap((list, i) => (spread > 1 ? runOf(list, places[i]!, random) : list.slice(0, places[i]!)))
+  const rest = reserves > 0 ? takes.flatMap((list, i) => list.slice(places[i]!)) : []
+  const retried = again.slice(0, limit - chosen.length)
+  const documents = eachOnce([...chosen, ...(admits ? retried.filter(admits) : retried)])
   return {
-    // An array in lockedAt puts one document into several ranges.
-    documents: [...new Map(chosen.map((document) => [idKey(document['_id']), document])).values()],
+    documents,
+    reserves: rest.slice(0, reserves),
     parted,
-    more: fresh.length === window || waiting.length === window,
-    crowded: released.length === window,
+    more: found[0].length === window || found[1].length === window,
+    crowded: released.length >= wanted,
   }
+}
+
+/** An array in lockedAt puts one document into several ranges. */
+const eachOnce = (documents: readonly Document[]): Document[] => [
+  ...new Map(documents.map((document) => [idKey(document['_id']), document])).values(),
+]
+
+/** Those of which nothing is known that speaks against them; others whose pause is over are added to `again`. */
+function withoutSkipped(list: Document[], skips: SkipList | undefined, again: Document[]): Document[] {
+  if (!skips || skips.size === 0) return list
+  return list.filter((document) => {
+    const id: unknown = document['_id']
+    if (!skips.isSuspect(id)) return true
+    if (!skips.isPaused(id)) again.push(document)
+    return false
+  })
 }
 
 const isReleased = ({ lockedAt }: Document): boolean =>

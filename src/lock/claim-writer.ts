@@ -11,7 +11,7 @@ import { putAsideAmong } from './put-aside.js'
 import { type ReadEach, readEach } from './read-each.js'
 import { dueIn, type Terms } from './terms.js'
 import { Claim } from './token.js'
-import { idsOf, type Refused, writeAround } from './write-around.js'
+import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
 /** A document that this replica holds, as it was when claimed. */
@@ -59,19 +59,19 @@ export class ClaimWriter {
   constructor(private readonly options: ClaimWriterOptions) {}
 
   /**
-   * Claims all parts at once, then the suspects one by one. A part that fails leaves the others what they have won.
+   * Claims all parts at once, then the suspects, each for itself. A part that fails leaves the others what they have won.
    * @throws the first error where nothing was won
    */
   async claim(terms: Terms, phase: string, { parts, suspects }: ClaimParts, won: Won): Promise<Taken> {
     const all: Taken = { claimed: [], broken: [], refused: [], untried: [] }
     const failures: unknown[] = []
-    const claim = async (part: ClaimPart) => {
+    const claim = async (ids: readonly unknown[], work: (taken: Taken) => Promise<void>) => {
       const taken: Taken = { claimed: [], broken: [], refused: [], untried: [] }
       try {
-        await this.claimPart(terms, phase, part, taken)
+        await work(taken)
       } catch (error) {
         const known = new Set([...taken.claimed.map(({ lease }) => lease.id), ...taken.broken].map(idKey))
-        all.untried.push(...part.ids.filter((id) => !known.has(idKey(id))))
+        all.untried.push(...ids.filter((id) => !known.has(idKey(id))))
         failures.push(error)
       }
       all.claimed.push(...taken.claimed)
@@ -80,8 +80,12 @@ export class ClaimWriter {
       all.untried.push(...taken.untried)
       won(taken.claimed)
     }
-    await Promise.all(parts.map(claim))
-    for (const suspect of suspects) if (failures.length === 0) await claim(suspect)
+    await Promise.all(parts.map((part) => claim(part.ids, (taken) => this.claimPart(terms, phase, part, taken))))
+    if (suspects.length > 0 && failures.length === 0) {
+      await claim(suspects, async (taken) => {
+        taken.refused.push(...(await this.claimApart(terms, phase, suspects, taken)))
+      })
+    }
     if (failures.length > 0 && all.claimed.length === 0) throw failures[0]
     return all
   }
@@ -95,14 +99,14 @@ export class ClaimWriter {
     return this.findOneAndClaim(terms, filter, how)
   }
 
-  /** One part; documents that refuse are found by halves, and the others claimed. */
+  /** One part; documents that refuse stop none of the others. */
   private async claimPart(terms: Terms, phase: string, { ids, areNew }: ClaimPart, taken: Taken): Promise<void> {
     const { collection } = this.options
-    const { refused, untried } = await writeAround(
-      ids,
-      (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
-      (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits()),
-    )
+    const { refused, untried } = await writeAround(ids, {
+      together: (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
+      apart: (some) => this.claimApart(terms, phase, some, taken),
+      leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits()),
+    })
     taken.refused.push(...refused)
     taken.untried.push(...untried)
   }
@@ -116,6 +120,38 @@ export class ClaimWriter {
     taken.broken.push(...broken)
   }
 
+  /** Each under a token of its own, so that no two of them can be in each other's way. */
+  private async claimApart(
+    terms: Terms,
+    phase: string,
+    ids: readonly unknown[],
+    taken: Taken,
+  ): Promise<readonly Refused[]> {
+    if (ids.length === 0) return []
+    const { collection, clock } = this.options
+    const claims = ids.map(() => this.nextClaim(terms))
+    const sentAtMs = clock.monotonicMs()
+    const updates = ids.map((id, i) => ({
+      id,
+      filter: { _id: id as never, ...dueIn(terms, phase) },
+      update: claimUpdate(terms, claims[i]!.token),
+    }))
+    let refused: readonly Refused[] = []
+    let won: ReadEach
+    try {
+      const written = await updateApart(collection, updates, this.limits())
+      refused = written.refused
+      if (written.matched === 0) return refused
+      won = await this.wonOf(terms, ids, claims)
+    } catch (error) {
+      if (isDefiniteRefusal(error)) throw error
+      won = await this.readBack(terms, ids, claims, error)
+    }
+    this.take(won, claims, sentAtMs, terms, taken)
+    await this.takeBroken(terms, ids, taken)
+    return refused
+  }
+
   /** @param ids what it may claim, where that is known: after an unknown outcome it is read back which of them it has won */
   private async findOneAndClaim(
     terms: Terms,
@@ -126,18 +162,17 @@ export class ClaimWriter {
     const claim = this.nextClaim(terms)
     const sentAtMs = this.options.clock.monotonicMs()
     const options = { ...how, returnDocument: 'after' as const, ...this.reading(), ...this.limits() }
-    let document: Document | null | undefined
+    let document: Document | null
     try {
       document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
     } catch (error) {
       // What fails over the answer says nothing against the claim.
       const isOfAnswer = !isDatabaseError(error)
       if (!ids || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
-      const won = isOfAnswer
-        ? await this.wonOf(terms, ids, claim.token)
-        : await this.readBack(terms, ids, claim.token, error)
-      document = won.documents[0]
-      if (!document) return { claimed: this.unreadable(won, claim, sentAtMs, terms), broken: [] }
+      const won = isOfAnswer ? await this.wonOf(terms, ids, [claim]) : await this.readBack(terms, ids, [claim], error)
+      const taken: Pick<Taken, 'claimed' | 'broken'> = { claimed: [], broken: [] }
+      this.take(won, [claim], sentAtMs, terms, taken)
+      return taken
     }
     if (!document) return { claimed: [], broken: [] }
     if (document['lockedBy'] !== claim.token) return { claimed: [], broken: [document['_id']] }
@@ -167,43 +202,62 @@ export class ClaimWriter {
         if (!isDefiniteRefusal(error)) throw error
         refusal = error
       }
-      won = await this.wonOf(terms, ids, claim.token)
+      won = await this.wonOf(terms, ids, [claim])
     } catch (error) {
       if (isDefiniteRefusal(error)) throw error
-      won = await this.readBack(terms, ids, claim.token, error)
+      won = await this.readBack(terms, ids, [claim], error)
     }
-    taken.claimed.push(...won.documents.map((document) => this.leased(document, claim, sentAtMs, terms)))
-    taken.claimed.push(...this.unreadable(won, claim, sentAtMs, terms))
-    if (refusal || matched > won.documents.length + won.unreadable.length) {
-      const known = new Set(taken.broken.map(idKey))
-      const aside = (await putAsideAmong(this.options.collection, terms, ids)).map(({ id }) => id)
-      taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
-    }
+    this.take(won, [claim], sentAtMs, terms, taken)
+    if (refusal || matched > won.documents.length + won.unreadable.length) await this.takeBroken(terms, ids, taken)
     if (refusal) throw refusal
   }
 
-  private wonOf(terms: Terms, ids: readonly unknown[], token: string): Promise<ReadEach> {
+  private async takeBroken(terms: Terms, ids: readonly unknown[], taken: Taken): Promise<void> {
+    const known = new Set(taken.broken.map(idKey))
+    const aside = (await putAsideAmong(this.options.collection, terms, ids)).map(({ id }) => id)
+    taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
+  }
+
+  private wonOf(terms: Terms, ids: readonly unknown[], claims: readonly Claim[]): Promise<ReadEach> {
+    const lockedBy = { $in: claims.map(({ token }) => token) }
     return readEach(
       this.options.collection,
-      { _id: { $in: ids as never[] }, lockedBy: token, ...leaseUnmoved(terms) },
+      { _id: { $in: ids as never[] }, lockedBy, ...leaseUnmoved(terms) },
       // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
       { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
     )
   }
 
   /** @throws the error when nothing was won, so that nobody takes an outage for a claim that others won */
-  private async readBack(terms: Terms, ids: readonly unknown[], token: string, error: unknown): Promise<ReadEach> {
+  private async readBack(
+    terms: Terms,
+    ids: readonly unknown[],
+    claims: readonly Claim[],
+    error: unknown,
+  ): Promise<ReadEach> {
     const { collection, projection, onRetry, isOver } = this.options
-    const won = await readBackClaim({ terms, collection, ids, token, projection, onRetry, isOver }, error)
+    const tokens = claims.map(({ token }) => token)
+    const won = await readBackClaim({ terms, collection, ids, tokens, projection, onRetry, isOver }, error)
     if (won.documents.length + won.unreadable.length === 0) throw error
     return won
   }
 
-  /** Claimed like the others, so that they can be put aside under their token. */
-  private unreadable({ unreadable }: ReadEach, claim: Claim, sentAtMs: number, terms: Terms): Claimed[] {
-    return unreadable.map(({ id, error }) => {
-      return { ...this.leased({ _id: id, fence: 0 }, claim, sentAtMs, terms), unreadable: error }
-    })
+  /** What was won; also what can't be read, so that it can be put aside under its token. */
+  private take(
+    { documents, unreadable }: ReadEach,
+    claims: readonly Claim[],
+    sentAtMs: number,
+    terms: Terms,
+    { claimed }: Pick<Taken, 'claimed'>,
+  ): void {
+    const claimOf = new Map(claims.map((claim) => [claim.token, claim]))
+    for (const document of documents) {
+      claimed.push(this.leased(document, claimOf.get(document['lockedBy'])!, sentAtMs, terms))
+    }
+    for (const { id, lockedBy, error } of unreadable) {
+      const lease = this.leased({ _id: id, fence: 0 }, claimOf.get(lockedBy)!, sentAtMs, terms)
+      claimed.push({ ...lease, unreadable: error })
+    }
   }
 
   private nextClaim(terms: Terms): Claim {

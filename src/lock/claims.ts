@@ -5,13 +5,13 @@ import { onClaimIndex } from './claim-index.js'
 import { claimParts } from './claim-parts.js'
 import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
 import { CLAIM_INDEX } from './constants.js'
-import { idKey } from './id-key.js'
+import { idBytes, idKey } from './id-key.js'
 import { MissedIds } from './missed-ids.js'
 import { type OddField, oddFields } from './odd-fields.js'
 import type { ServerClock } from './server-clock.js'
 import { Share } from './share.js'
 import { SkipList } from './skip-list.js'
-import { dueIn, type Terms } from './terms.js'
+import { dueIn, onlyIn, type Terms } from './terms.js'
 import type { Refused } from './write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
@@ -29,6 +29,8 @@ export interface ClaimResult {
   readonly againInMs: number
   /** Whether there may be more due documents than the look for candidates has seen. */
   readonly more: boolean
+  /** Whether some were left for the next claim because they are too large, or too slow, for one command. */
+  readonly cut: boolean
   /** `_id`s of documents of a broken shape: they were put aside (lockedAt 9999-12-31), everything else of them stays. */
   readonly broken: unknown[]
   /** Documents that refuse a claim for their own sake: left alone for a while by this replica, nothing of them changed. */
@@ -72,10 +74,22 @@ const NOTHING: ClaimResult = {
   left: 0,
   againInMs: 0,
   more: false,
+  cut: false,
   broken: [],
   refused: [],
   odd: [],
 }
+
+/** `_id`s in one command: a command holds 16 MB, and names them up to twice. A larger one is left alone. */
+const MOST_ID_BYTES = 2_000_000
+/** So many more candidates are read where some have just refused, to be tried in the places of others that do. */
+const RESERVES = 500
+/** A look goes on for so many at most behind those that are not to be claimed now. */
+const MOST_PASSED_OVER = 5_000
+/** The server's code for a document that is too large. */
+const TOO_LARGE = 10334
+/** A phase whose claims came in time again with so many is as fast as any. */
+const FAST_ENOUGH = 1_000
 
 const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as another', isMended: false }
 
@@ -91,14 +105,25 @@ export class Claims {
   private readonly share: Share
   private readonly contended = new Set<string>()
   private readonly crowded = new Set<string>()
+  /** Phases of which the last claim met documents that refuse. */
+  private readonly refusing = new Set<string>()
   private readonly skips: SkipList
+  /** By phase: the most documents in a claim, where the last ones didn't come in time. */
+  private readonly slow = new Map<string, number>()
+  private wasDoubtful = false
+  /** Candidates that the last claim was not to take: the next look goes further. */
+  private passedOver = 0
   private readonly missed: MissedIds
   private readonly writer: ClaimWriter
 
   constructor(private readonly options: ClaimsOptions) {
     this.skips = options.skips ?? new SkipList(options.clock)
     this.missed = new MissedIds(options.collection)
-    this.writer = new ClaimWriter(options)
+    const onRetry = (error: unknown) => {
+      this.wasDoubtful = true
+      options.onRetry?.(error)
+    }
+    this.writer = new ClaimWriter({ ...options, onRetry })
     this.share = options.share ?? alone(options)
   }
 
@@ -133,8 +158,14 @@ export class Claims {
    * read those won by the token; more than 500 in two parts at once ({@link claimParts}). A document that refuses a claim for its
    * own sake (its size, the owner's validator) costs a few more, and none of the others their claim.
    * @param won told of each part that was won as soon as it is; the result has all of them
+   * @param admits whether a candidate may be claimed now, by what of it Phaselock looks at and how often it was claimed before
    */
-  async claimBatch(phase: string, limit: number, won: Won = () => undefined): Promise<ClaimResult> {
+  async claimBatch(
+    phase: string,
+    limit: number,
+    won: Won = () => undefined,
+    admits?: (document: Document) => boolean,
+  ): Promise<ClaimResult> {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
     if (!dueBound) {
@@ -142,28 +173,35 @@ export class Claims {
       won(result.claimed)
       return result
     }
+    const further = Math.min(MOST_PASSED_OVER, 2 * this.passedOver)
+    this.passedOver = 0
+    const most = Math.min(limit, this.slow.get(phase) ?? limit)
     const {
-      documents: candidates,
+      documents,
+      reserves,
       parted: { left, againInMs, late },
       more,
     } = await this.candidates(terms, {
       phase,
-      limit,
+      limit: most,
       dueBound,
       random: this.options.random ?? Math.random,
-      skipped: this.skips.ids(),
+      skips: this.skips,
+      reserves: further + (this.refusing.has(phase) ? RESERVES : 0),
+      admits: (document) => {
+        const mayBeClaimed = admits?.(document) ?? true
+        if (!mayBeClaimed) this.passedOver += 1
+        return mayBeClaimed
+      },
     })
-    if (candidates.length === 0) return { ...NOTHING, left, againInMs, more }
+    if (documents.length === 0) return { ...NOTHING, left, againInMs, more }
+    const { candidates, taken, cut } = await this.claimCandidates(terms, phase, documents, reserves, won)
+    if (taken.refused.length === 0) this.refusing.delete(phase)
     const ids = candidates.map((document) => document['_id'] as unknown)
-    const isSuspect = (id: unknown) => this.skips.isSuspect(id)
-    const parts = claimParts(candidates, { isSuspect, wasMissed: (id) => this.missed.has(id) })
-    const taken = await this.writer.claim(terms, phase, parts, won)
-    for (const { lease } of taken.claimed) this.skips.remove(lease.id)
     const missed = this.missedOf(ids, taken)
     if (ids.length > 1 && missed.length > ids.length * 0.05) this.contended.add(phase)
     else this.contended.delete(phase)
     if (late.size > 0) this.share.tookOver(countIn(late, ids), countIn(late, missed))
-    for (const { id } of taken.refused) this.skips.add(id)
     const odd = oddOf(candidates, [...taken.claimed.map(({ lease }) => lease.id), ...taken.broken])
     if (missed.length > 0) {
       const unmatched = await this.missed.putAside(terms, phase, missed).catch((error: unknown) => {
@@ -174,12 +212,87 @@ export class Claims {
       odd.push(...unmatched.map((id) => ({ id, fields: [UNMATCHED] })))
     }
     const { claimed, broken, refused } = taken
-    return { claimed, broken, refused, candidates: ids.length, lost: missed.length, left, againInMs, more, odd }
+    const tried = { candidates: ids.length, lost: missed.length }
+    return {
+      claimed,
+      broken,
+      refused,
+      ...tried,
+      left,
+      againInMs,
+      more,
+      cut: cut || (most < limit && ids.length >= most),
+      odd,
+    }
+  }
+
+  /** Tries for candidates, and where some of them refuse for further ones in their places. */
+  private async claimCandidates(
+    terms: Terms,
+    phase: string,
+    documents: readonly Document[],
+    reserves: readonly Document[],
+    won: Won,
+  ): Promise<{ candidates: Document[]; taken: Taken; cut: boolean }> {
+    const candidates: Document[] = []
+    const taken: Taken = { claimed: [], broken: [], refused: [], untried: [] }
+    let cut = false
+    let open = [...reserves]
+    for (let next = documents; next.length > 0; ) {
+      const fitting = fittingInto(next, MOST_ID_BYTES)
+      cut ||= fitting.left > 0
+      candidates.push(...fitting.some, ...fitting.tooLarge.map(({ document }) => document))
+      const some = await this.tryFor(terms, phase, fitting.some, won).catch((error: unknown) => {
+        if (taken.claimed.length === 0) throw error
+        return undefined // what was won is to be used
+      })
+      if (!some) break
+      const refused = [
+        ...some.refused,
+        ...fitting.tooLarge.map(({ document, error }) => ({ id: document['_id'], error })),
+      ]
+      for (const { id } of refused) this.skips.add(id)
+      if (refused.length > 0) this.refusing.add(phase)
+      taken.claimed.push(...some.claimed)
+      taken.broken.push(...some.broken)
+      taken.refused.push(...refused)
+      taken.untried.push(...some.untried)
+      const free = documents.length - taken.claimed.length
+      next = refused.length > 0 && !cut ? open.slice(0, free) : []
+      open = open.slice(free)
+    }
+    return { candidates, taken, cut }
+  }
+
+  /** A claim that doesn't come in time is followed by smaller ones, down to a single document. */
+  private async tryFor(terms: Terms, phase: string, candidates: readonly Document[], won: Won): Promise<Taken> {
+    this.wasDoubtful = false
+    try {
+      const isSuspect = (id: unknown) => this.skips.isSuspect(id)
+      // Where some have just refused others may: one command for each of them for itself, instead of several that fail.
+      const apart = this.refusing.has(phase)
+      const parts = claimParts(candidates, {
+        isSuspect: (id) => apart || isSuspect(id),
+        wasMissed: (id) => this.missed.has(id),
+      })
+      const taken = await this.writer.claim(terms, phase, parts, won)
+      for (const { lease } of taken.claimed) this.skips.remove(lease.id)
+      return taken
+    } catch (error) {
+      this.wasDoubtful = true
+      throw error
+    } finally {
+      const most = this.slow.get(phase)
+      if (this.wasDoubtful) this.slow.set(phase, Math.max(1, Math.floor(candidates.length / 2)))
+      else if (most !== undefined && most >= FAST_ENOUGH) this.slow.delete(phase)
+      else if (most !== undefined && candidates.length >= most) this.slow.set(phase, most * 2)
+    }
   }
 
   /**
    * Those of some documents that fall to this replica and are due, without a look for candidates: one round trip where it is one
-   * document. The others are left to the replicas to which they fall, as if a look had seen them.
+   * document. The others are left to the replicas to which they fall, as if a look had seen them. Those that were claimed before
+   * without a recorded outcome are left to a look, too.
    */
   async claimNamed(phase: string, ids: readonly unknown[], won: Won = () => undefined): Promise<NamedResult> {
     const terms = this.options.terms()
@@ -188,13 +301,14 @@ export class Claims {
     const isShared = this.isShared(terms, phase)
     for (const id of ids) {
       const key = idKey(id)
-      if (this.skips.isSuspect(id)) continue
+      if (this.skips.isSuspect(id) || idBytes(id) > MOST_ID_BYTES) continue
       if (!isShared || this.share.isOwn(key)) own.push(id)
       else others.push(key)
     }
     const againInMs = others.length > 0 ? this.share.leave(phase, others) : 0
+    const unsuspected = { ...terms, only: { phases: [phase], where: unsuspectedIn(terms, phase) } }
     const parts = own.length > 0 ? [{ ids: own, areNew: false }] : []
-    const { claimed, broken, refused } = await this.writer.claim(terms, phase, { parts, suspects: [] }, won)
+    const { claimed, broken, refused } = await this.writer.claim(unsuspected, phase, { parts, suspects: [] }, won)
     for (const { id } of refused) this.skips.add(id)
     const candidates = claimed.length + broken.length + refused.length
     const notFound = own.length - candidates
@@ -232,6 +346,36 @@ export class Claims {
     ])
     return ids.filter((id) => !known.has(idKey(id)) && !this.skips.isSuspect(id))
   }
+}
+
+/** Documents whose last claim has a recorded outcome. */
+const unsuspectedIn = (terms: Terms, phase: string): Document => ({
+  $and: [onlyIn(terms, phase), { [`${terms.progress}.claims`]: { $not: { $gte: 1 } } }],
+})
+
+interface Fitting {
+  readonly some: Document[]
+  readonly tooLarge: { readonly document: Document; readonly error: Error }[]
+  /** How many come after those. */
+  readonly left: number
+}
+
+/** As many documents, the first ones, as have `_id`s that one command can name. */
+function fittingInto(documents: readonly Document[], mostBytes: number): Fitting {
+  const fitting = { some: [] as Document[], tooLarge: [] as { document: Document; error: Error }[] }
+  let bytes = 0
+  for (const [i, document] of documents.entries()) {
+    const own = idBytes(document['_id'])
+    if (own > mostBytes) {
+      const message = `its _id takes ${own} bytes, expected ${mostBytes} at most: commands have to name it`
+      fitting.tooLarge.push({ document, error: Object.assign(new Error(message), { code: TOO_LARGE }) })
+    } else if (bytes + own > mostBytes) return { ...fitting, left: documents.length - i }
+    else {
+      bytes += own
+      fitting.some.push(document)
+    }
+  }
+  return { ...fitting, left: 0 }
 }
 
 function alone({ replica, clock }: Pick<ClaimsOptions, 'replica' | 'clock'>): Share {

@@ -4,7 +4,7 @@ import { STEP_SLACK_MS } from './clock-steps.js'
 import { ID_INDEX, PARKED_AT } from './constants.js'
 import { leaseUnmoved } from './legacy-writers.js'
 import type { Terms } from './terms.js'
-import { idsOf, writeAround } from './write-around.js'
+import { idsOf, updateApart, writeAround } from './write-around.js'
 
 const BATCH = 1_000
 
@@ -43,13 +43,18 @@ export async function redateLeases(
   let redated = 0
   // Those that refuse the write are passed by: what is refused this can't be claimed either.
   const redate = (group: readonly unknown[]) =>
-    writeAround(
-      group,
-      async (ids) => {
+    writeAround(group, {
+      together: async (ids) => {
         redated += (await collection.updateMany(stillSo(ids), [begunAnew], { hint: ID_INDEX })).modifiedCount
       },
-      (ids) => idsOf(collection, stillSo(ids)),
-    )
+      apart: async (ids) => {
+        const updates = ids.map((id) => ({ id, filter: stillSo([id]), update: [begunAnew] }))
+        const { refused, matched } = await updateApart(collection, updates)
+        redated += matched
+        return refused
+      },
+      leftOf: (ids) => idsOf(collection, stillSo(ids)),
+    })
   const ids = await onClaimIndex((hint) => collection.find(filter, { projection: { _id: 1 }, hint }).toArray())
   for (let from = 0; from < ids.length; from += BATCH) {
     await redate(ids.slice(from, from + BATCH).map((document) => document['_id']))

@@ -1,10 +1,26 @@
+import { createHash } from 'node:crypto'
 import { BSON } from 'mongodb'
+
+/** Keys are kept, so a long one is kept as its digest. */
+const LONGEST = 500
 
 /** An `_id` of any BSON type as the key of a Map: two ids that the server holds for the same have the same key. */
 export function idKey(id: unknown): string {
+  const key = wholeKey(id)
+  return key.length > LONGEST ? `d${createHash('sha256').update(key).digest('base64')}` : key
+}
+
+function wholeKey(id: unknown): string {
   if (typeof id === 'string') return `s${id}`
   if (id instanceof BSON.ObjectId) return `o${id.toHexString()}`
   if (typeof id === 'number') return `n${id === 0 ? 0 : id}`
   if (id instanceof BSON.Long || id instanceof BSON.Int32 || id instanceof BSON.Double) return `n${id.toString()}`
   return `e${BSON.EJSON.stringify({ id }, { relaxed: false })}`
+}
+
+/** About how much room an `_id` takes in a command. */
+export function idBytes(id: unknown): number {
+  if (typeof id === 'string') return id.length < LONGEST ? id.length : Buffer.byteLength(id)
+  if (typeof id !== 'object' || id === null || id instanceof BSON.ObjectId) return 16
+  return BSON.calculateObjectSize({ id })
 }

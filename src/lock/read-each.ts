@@ -4,6 +4,8 @@ import { isDatabaseError } from './write-error.js'
 /** A document that the driver can't turn into JavaScript: a regular expression of another dialect, say. */
 export interface Unreadable {
   readonly id: unknown
+  /** Its holder's token, where a text stands there. */
+  readonly lockedBy: string
   readonly error: Error
 }
 
@@ -51,21 +53,24 @@ export async function readEach(
     try {
       read(bytes)
     } catch (error) {
-      unreadable.push({ id: idOf(bytes), error: error as Error })
+      const [id, lockedBy] = ['_id', 'lockedBy'].map((field) => fieldOf(bytes, field))
+      unreadable.push({ id, lockedBy: String(lockedBy), error: error as Error })
     }
   }
   const others = { $and: [filter, { _id: { $nin: unreadable.map(({ id }) => id) as never[] } }] }
   return { documents: await collection.find(others, options).toArray(), unreadable }
 }
 
-/** The `_id`, which is a stored document's first field, without a look at the others. */
-function idOf(bytes: Uint8Array): unknown {
-  const [first] = BSON.onDemand.parseToElements(bytes)
-  const [, nameOffset, , offset, length] = [...first!]
-  const from = nameOffset! - 1
-  const element = bytes.subarray(from, offset! + length!)
-  const document = new Uint8Array(element.length + 5)
-  new DataView(document.buffer).setInt32(0, document.length, true)
-  document.set(element, 4)
-  return BSON.deserialize(document, AS_IT_STANDS)['_id']
+/** One field of a stored document, without a look at the others. */
+function fieldOf(bytes: Uint8Array, field: string): unknown {
+  const name = new TextEncoder().encode(field)
+  for (const [, nameOffset, nameLength, offset, length] of BSON.onDemand.parseToElements(bytes)) {
+    if (Buffer.compare(bytes.subarray(nameOffset, nameOffset + nameLength), name) !== 0) continue
+    const element = bytes.subarray(nameOffset - 1, offset + length)
+    const document = new Uint8Array(element.length + 5)
+    new DataView(document.buffer).setInt32(0, document.length, true)
+    document.set(element, 4)
+    return BSON.deserialize(document, AS_IT_STANDS)[field]
+  }
+  return undefined
 }

@@ -3,8 +3,9 @@ import { findCandidates } from './candidates.js'
 import { ID_INDEX, PARKED_AT } from './constants.js'
 import { type PutAside, putAsideAmong } from './put-aside.js'
 import { withIds } from './reordered-ids.js'
+import type { SkipList } from './skip-list.js'
 import { hasOurShape, inProgress, isDue, isPastDate, type Terms } from './terms.js'
-import { idsOf, type Refused, writeAround } from './write-around.js'
+import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 
 export interface RemovalRequest {
   readonly phase: string
@@ -14,7 +15,7 @@ export interface RemovalRequest {
   readonly dueBound: Date
   readonly random: () => number
   /** Documents that refuse writes, to be left out. */
-  readonly skipped?: readonly unknown[] | undefined
+  readonly skips?: SkipList | undefined
   /** Told of each document that refuses the write by which it is armed. */
   readonly onRefused?: ((refused: Refused) => void) | undefined
 }
@@ -39,9 +40,9 @@ export interface RemovalResult {
 export async function removeFinal(
   collection: Collection,
   terms: Terms,
-  { phase, keepForMs, limit, dueBound, random, skipped, onRefused }: RemovalRequest,
+  { phase, keepForMs, limit, dueBound, random, skips, onRefused }: RemovalRequest,
 ): Promise<RemovalResult> {
-  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, skipped })
+  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, skips })
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [] }
   const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
   const gone = await collection.deleteMany(
@@ -50,14 +51,19 @@ export async function removeFinal(
   )
   if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [] }
   let kept = 0
-  const { refused } = await writeAround(
-    ids,
-    async (group) => {
+  const { refused } = await writeAround(ids, {
+    together: async (group) => {
       const { matchedCount } = await collection.updateMany(due(group), armed(terms, keepForMs), { hint: ID_INDEX })
       kept += matchedCount
     },
-    (group) => idsOf(collection, due(group)),
-  )
+    apart: async (group) => {
+      const updates = group.map((id) => ({ id, filter: due([id]), update: armed(terms, keepForMs) }))
+      const { refused: some, matched } = await updateApart(collection, updates)
+      kept += matched
+      return some
+    },
+    leftOf: (group) => idsOf(collection, due(group)),
+  })
   for (const one of refused) onRefused?.(one)
   const putAside = kept > 0 ? await putAsideAmong(collection, terms, ids) : []
   return { removed: gone.deletedCount, armed: kept, putAside }

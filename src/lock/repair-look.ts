@@ -1,13 +1,14 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { onClaimIndex } from './claim-index.js'
 import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
+import { idKey } from './id-key.js'
 import { stagesOf } from './plan-scans.js'
 import { AS_IT_STANDS } from './read-each.js'
 import { withIds } from './reordered-ids.js'
 import type { SkipList } from './skip-list.js'
 import { hasOurShape, type Terms } from './terms.js'
 import { typeName } from './type-name.js'
-import { idsOf, type Refused, writeAround } from './write-around.js'
+import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 
 /** Types that sort after dates: a document with one of these in `lockedAt` would never come due. */
 const NEVER_DUE = ['timestamp', 'regex', 'dbPointer', 'javascript', 'javascriptWithScope', 'maxKey'] as const
@@ -98,24 +99,30 @@ export class RepairLook {
   }
 
   private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
-    const found = await onClaimIndex((hint) =>
-      this.collection
-        .find(filter, { projection: { lockedAt: 1 }, hint, limit: BATCH, ...limits, ...AS_IT_STANDS })
-        .toArray(),
+    const limit = BATCH + this.skips.unnamed
+    const read = await onClaimIndex((hint) =>
+      this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit, ...limits, ...AS_IT_STANDS }).toArray(),
     )
+    const found = read.filter(({ _id }) => !this.skips.isPaused(_id)).slice(0, BATCH)
     if (found.length === 0) return { repaired: [], refused: [] }
     const { terms } = this
     const stillSo = (ids: readonly unknown[]) => ({ $and: [withIds(ids), filter] })
     const { refused } = await writeAround(
       found.map((document) => document['_id']),
-      async (ids) => {
-        await this.collection.updateMany(stillSo(ids), mended(terms(), to), { hint: ID_INDEX })
+      {
+        together: async (ids) => {
+          await this.collection.updateMany(stillSo(ids), mended(terms(), to), { hint: ID_INDEX })
+        },
+        apart: async (ids) => {
+          const updates = ids.map((id) => ({ id, filter: stillSo([id]), update: mended(terms(), to) }))
+          return (await updateApart(this.collection, updates)).refused
+        },
+        leftOf: (ids) => idsOf(this.collection, stillSo(ids)),
       },
-      (ids) => idsOf(this.collection, stillSo(ids)),
     )
     for (const { id } of refused) this.skips.add(id)
-    const culprits = new Set(refused.map(({ id }) => id))
-    const repaired = found.filter((document) => !culprits.has(document['_id']))
+    const culprits = new Set(refused.map(({ id }) => idKey(id)))
+    const repaired = found.filter((document) => !culprits.has(idKey(document['_id'])))
     return { repaired: repaired.map(({ _id, lockedAt }) => ({ id: _id, found: whatStood(lockedAt) })), refused }
   }
 

@@ -1,15 +1,17 @@
 import type { Clock } from '../time/index.js'
-import { idKey } from './id-key.js'
+import { idBytes, idKey } from './id-key.js'
 
 const FIRST_PAUSE_MS = 5_000
 const LAST_PAUSE_MS = 600_000
-/** Every look and claim names them, so there can't be any number. */
-const MOST = 1_000
+/** So many are remembered, 15 MB at most; a whole collection may refuse. */
+const MOST = 100_000
+/** So many are named in each look and claim; what goes beyond is read, and passed over here. */
+const MOST_NAMED = 1_000
+const MOST_NAMED_BYTES = 100_000
 
 interface Skipped {
-  readonly id: unknown
-  refusals: number
-  untilMs: number
+  readonly refusals: number
+  readonly untilMs: number
 }
 
 /**
@@ -19,6 +21,8 @@ interface Skipped {
  */
 export class SkipList {
   private readonly byKey = new Map<string, Skipped>()
+  private readonly named = new Map<string, unknown>()
+  private namedBytes = 0
 
   constructor(private readonly clock: Clock) {}
 
@@ -26,16 +30,28 @@ export class SkipList {
     return this.byKey.size
   }
 
-  /** Documents whose pause lasts: not to be looked for. */
+  /** How many of them `ids` doesn't name: a read that is to find others must go on for so many more. */
+  get unnamed(): number {
+    return this.byKey.size - this.named.size
+  }
+
+  /** Documents whose pause lasts, not to be looked for: the first thousand. */
   ids(): unknown[] {
-    if (this.byKey.size === 0) return []
+    if (this.named.size === 0) return []
     const now = this.clock.monotonicMs()
     const ids: unknown[] = []
-    for (const { id, untilMs } of this.byKey.values()) if (untilMs > now) ids.push(id)
+    for (const [key, id] of this.named) if (this.byKey.get(key)!.untilMs > now) ids.push(id)
     return ids
   }
 
-  /** Whether it has refused before; when its pause is over it is tried alone, so that it holds up nobody. */
+  /** Whether its pause lasts. */
+  isPaused(id: unknown): boolean {
+    if (this.byKey.size === 0) return false
+    const known = this.byKey.get(idKey(id))
+    return known !== undefined && known.untilMs > this.clock.monotonicMs()
+  }
+
+  /** Whether it has refused before; when its pause is over it is tried apart from others, so that it holds up nobody. */
   isSuspect(id: unknown): boolean {
     return this.byKey.size > 0 && this.byKey.has(idKey(id))
   }
@@ -44,14 +60,39 @@ export class SkipList {
   add(id: unknown): void {
     const key = idKey(id)
     const known = this.byKey.get(key)
-    if (!known && this.byKey.size >= MOST) return
+    if (!known && this.byKey.size >= MOST && !this.forgetOldest()) return
     const refusals = (known?.refusals ?? 0) + 1
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (refusals - 1), LAST_PAUSE_MS)
-    this.byKey.set(key, { id, refusals, untilMs: this.clock.monotonicMs() + pauseMs })
+    this.byKey.delete(key) // to the end: the first is the one that has refused least lately
+    this.byKey.set(key, { refusals, untilMs: this.clock.monotonicMs() + pauseMs })
+    if (!this.named.has(key)) this.name(key, id)
   }
 
   /** It takes writes again, or is somebody else's. */
   remove(id: unknown): void {
-    if (this.byKey.size > 0) this.byKey.delete(idKey(id))
+    if (this.byKey.size === 0) return
+    this.forget(idKey(id))
+  }
+
+  /** One that nobody has met again when its pause was over: it is gone, or somebody else's. */
+  private forgetOldest(): boolean {
+    const [[key, { untilMs }]] = this.byKey as unknown as [[string, Skipped]]
+    if (untilMs + LAST_PAUSE_MS > this.clock.monotonicMs()) return false
+    this.forget(key)
+    return true
+  }
+
+  private forget(key: string): void {
+    this.byKey.delete(key)
+    if (!this.named.has(key)) return
+    this.namedBytes -= idBytes(this.named.get(key))
+    this.named.delete(key)
+  }
+
+  private name(key: string, id: unknown): void {
+    const bytes = idBytes(id)
+    if (this.named.size >= MOST_NAMED || this.namedBytes + bytes > MOST_NAMED_BYTES) return
+    this.named.set(key, id)
+    this.namedBytes += bytes
   }
 }

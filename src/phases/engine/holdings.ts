@@ -1,5 +1,8 @@
-import { idKey } from '../../lock/index.js'
+import { idBytes, idKey } from '../../lock/index.js'
 import type { Held } from './held.js'
+
+/** One more claim goes on top of it; a command holds 16 MB, and names them up to twice. */
+const MOST_ID_BYTES = 4_000_000
 
 /**
  * What a replica holds of one lifecycle, and the line of those whose next step hasn't begun.
@@ -12,6 +15,7 @@ export class Holdings {
   private readonly line: Held[] = []
   private readonly threadLine: Held[] = []
   private forThreads = 0
+  private bytesOfIds = 0
   private waiters: (() => void)[] = []
 
   /** @param threadPhases those whose handlers run in threads: their documents stand in a line of their own */
@@ -26,6 +30,11 @@ export class Holdings {
   /** Of these, for handlers on the event loop. */
   get queuedForLoop(): number {
     return this.line.length
+  }
+
+  /** Whether the `_id`s of what is held are as many as one command can name: renewals name all of them. */
+  get isFull(): boolean {
+    return this.bytesOfIds > MOST_ID_BYTES
   }
 
   /** How many are held of the phases that share their places with this one. */
@@ -56,6 +65,7 @@ export class Holdings {
     const before = this.byId.get(key)
     if (before) this.supersede(before)
     this.byId.set(key, held)
+    if (!before) this.bytesOfIds += idBytes(held.lease.id)
     if (this.isForThread(held)) this.forThreads += 1
     this.queue(held)
   }
@@ -84,6 +94,7 @@ export class Holdings {
     this.superseded.delete(held)
     if (this.has(held)) {
       this.byId.delete(idKey(held.lease.id))
+      this.bytesOfIds -= idBytes(held.lease.id)
       if (this.isForThread(held)) this.forThreads -= 1
     }
     if (this.byId.size === 0) for (const resolve of this.waiters.splice(0)) resolve()

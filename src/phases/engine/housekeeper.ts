@@ -104,8 +104,7 @@ export class Housekeeper {
       skips.add(refused.id)
       broken.refused(refused)
     }
-    const skipped = skips.ids()
-    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, skipped, onRefused }
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, skips, onRefused }
     const { removed, putAside } = await removeFinal(collection, terms(), request)
     broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [] })
     return removed

@@ -30,6 +30,10 @@ export class Intake {
   private readonly leftBehind = new Set<string>()
   /** By phase: keys of documents that fall to this replica and were rung for while it claimed others; they may not be stored yet. */
   private readonly awaited = new Map<string, Set<string>>()
+  /** Phases of which the last claim found nothing that it could try for. */
+  private readonly fruitless = new Set<string>()
+  /** Phases of which the last claim failed. */
+  private readonly failed = new Set<string>()
   private readonly claims: Claims
   private underWay: Promise<void> | undefined
   private stopped = false
@@ -72,6 +76,11 @@ export class Intake {
     return this.underWay
   }
 
+  /** Whether the last claim of a phase found nothing that it could try for. */
+  foundNothing(phase: string): boolean {
+    return this.fruitless.has(phase)
+  }
+
   /** Phases in which something is due; `claimIfRoom` does the rest. */
   offer(phases: readonly string[]): void {
     for (const phase of phases) if (!this.due.includes(phase)) this.due.push(phase)
@@ -83,7 +92,9 @@ export class Intake {
    */
   claimNamed(phase: string, ids: readonly unknown[]): void {
     if (this.stopped) return
-    const isFree = !this.underWay && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length
+    const { company } = this.options.context
+    const isFree =
+      company.isOpen && !this.underWay && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length
     if (isFree) this.run(() => this.takeNamed(phase, ids))
     else {
       if (this.roomFor(phase) > 0) this.expectNamed(phase, ids)
@@ -137,20 +148,21 @@ export class Intake {
 
   private roomFor(phase: string): number {
     const { capacityOf, holdings } = this.options
-    return capacityOf(phase).room(holdings.sizeBeside(phase))
+    return holdings.isFull ? 0 : capacityOf(phase).room(holdings.sizeBeside(phase))
   }
 
-  /** The first phase that is due and for which there is room; it is no longer known to be due. */
+  /** The first phase that is due and for which there is room, rather one that didn't fail; it is no longer known to be due. */
   private nextPhase(): string {
-    const [phase] = this.due.splice(
-      this.due.findIndex((one) => this.roomFor(one) > 0),
-      1,
-    )
-    return phase!
+    const open = this.due.filter((one) => this.roomFor(one) > 0)
+    const phase = open.find((one) => !this.failed.has(one)) ?? open[0]!
+    this.due.splice(this.due.indexOf(phase), 1)
+    return phase
   }
 
   private async takeNamed(phase: string, ids: readonly unknown[]): Promise<void> {
     const { context, outage, onWon, onClaimed, onLeft } = this.options
+    const admission = context.company.admission(context.model.settings)
+    admission.addUnsuspected(ids.length)
     try {
       await context.keepTermsFresh()
       const result = await this.claims.claimNamed(phase, ids, (claimed) => onWon(phase, claimed))
@@ -162,6 +174,8 @@ export class Intake {
     } catch (error) {
       this.forget()
       outage.failed(error)
+    } finally {
+      context.company.over(admission)
     }
   }
 
@@ -173,10 +187,18 @@ export class Intake {
       const limit = this.roomFor(phase)
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
+      const admission = context.company.admission(context.model.settings)
       try {
         await context.keepTermsFresh()
-        const result = await this.claims.claimBatch(phase, limit, (claimed) => onWon(phase, claimed))
+        const result = await this.claims.claimBatch(
+          phase,
+          limit,
+          (claimed) => onWon(phase, claimed),
+          (document) => admission.admits(document),
+        )
         outage.succeeded()
+        if (result.candidates === 0) this.fruitless.add(phase)
+        else this.fruitless.delete(phase)
         const isMore = mayHaveMore(result, limit)
         if (isMore) this.leftBehind.add(phase)
         else this.leftBehind.delete(phase)
@@ -188,11 +210,27 @@ export class Intake {
           if (result.left > 0) onLeft(phase, result.againInMs)
         }
         onClaimed(phase, result)
+        this.failed.delete(phase)
       } catch (error) {
+        // What is due in other phases goes first next time: it may be this one's documents.
+        this.failed.add(phase)
         this.forget()
         outage.failed(error)
+      } finally {
+        context.company.over(admission)
       }
+      if (admission.passedOver > 0) this.offerAgain(phase)
     }
+  }
+
+  /** Something was due that was not to be claimed beside what is held. */
+  private offerAgain(phase: string): void {
+    const { company, model } = this.options.context
+    company.whenThereIsRoom(model.name, phase, () => {
+      if (this.stopped) return
+      this.offer([phase])
+      this.claimIfRoom()
+    })
   }
 }
 
@@ -200,5 +238,5 @@ export class Intake {
  * Whether to claim again at once: the claim got what it asked for; or, of a share of what there is, so much that another
  * look for candidates is worth it.
  */
-const mayHaveMore = ({ candidates, more }: ClaimResult, limit: number): boolean =>
-  candidates >= limit || (more && candidates >= limit / 4)
+const mayHaveMore = ({ candidates, more, cut }: ClaimResult, limit: number): boolean =>
+  cut || candidates >= limit || (more && candidates >= limit / 4)

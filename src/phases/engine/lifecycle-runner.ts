@@ -34,6 +34,7 @@ export class LifecycleRunner {
     const { model, clock, logger } = context
     this.holdings = new Holdings(context.threadPhases)
     const { holdings } = this
+    context.company.join(holdings, model.settings)
     const pump = () => this.pump()
     const situation = (held: Held) => this.situation(held)
     this.outage = new OutageLog(`${model.name}: the database`, clock, logger)
@@ -92,6 +93,11 @@ export class LifecycleRunner {
   /** Documents of a phase that are said to be due. */
   offerNamed(phase: string, ids: readonly unknown[]): void {
     if (!this.stopping) this.intake.claimNamed(phase, ids)
+  }
+
+  /** Whether the last claim of a phase found nothing that it could try for. */
+  foundNothing(phase: string): boolean {
+    return this.intake.foundNothing(phase)
   }
 
   /** Resolves when nothing is held and nothing more is known to be due. */
@@ -174,15 +180,16 @@ export class LifecycleRunner {
 
   private dropped(): void {
     if (this.holdings.watched === 0) this.guard.stop()
+    this.context.company.left()
     this.pump()
   }
 
   private situation(held: Held): Situation {
-    const { clock, serverNow, random } = this.context
+    const { clock, serverNow, random, company } = this.context
     const longChain = clock.monotonicMs() - held.claimedAtMs > FRESH_MS
     const { name } = held.phase
     const othersWait = this.intake.othersDue && this.holdings.sizeBeside(name) >= this.capacityOf(name).places
-    return { now: serverNow(), random, yields: this.stopping || (longChain && othersWait) }
+    return { now: serverNow(), random, yields: this.stopping || (longChain && (othersWait || company.isClosing)) }
   }
 
   /** What this replica knows to come due by what it has just recorded. */

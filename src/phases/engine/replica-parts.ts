@@ -3,6 +3,7 @@ import type { ServerClock } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { Logger } from '../logger.js'
 import type { ThreadPool } from '../threads/index.js'
+import type { Company } from './company.js'
 import type { LoopMonitor } from './loop-monitor.js'
 import type { ReplicaObserver } from './observer.js'
 import type { Presence } from './presence.js'
@@ -16,6 +17,8 @@ export interface SharedParts {
   readonly random: () => number
   readonly logger: Logger
   readonly observer: Required<ReplicaObserver>
+  /** What may be held beside what. */
+  readonly company: Company
   /** For handlers that are declared as `thread(...)`. */
   readonly threads: ThreadPool
   /** Whether local timers wake the replica between ticks. */

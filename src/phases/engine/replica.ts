@@ -8,6 +8,7 @@ import { ThreadPool } from '../threads/index.js'
 import { AlongsideWorks } from './alongside.js'
 import { checkOptions } from './check-options.js'
 import { ClockWatch } from './clock-watch.js'
+import { Company } from './company.js'
 import { DoorbellLink } from './doorbell-link.js'
 import type { TickCounts } from './housekeeper.js'
 import { type LifecycleParts, lifecycleParts, termsInForce } from './lifecycle-parts.js'
@@ -103,6 +104,7 @@ export class Replica {
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
     const shared: ReplicaParts = {
+      company: new Company(clock),
       ...{ options, identity, clock, serverClock, random, logger, observer, registry, presence, threads, monitor },
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),

@@ -88,7 +88,7 @@ export class Rounds {
 
   private async serve(parts: LifecycleParts, found: LookResult, counts: TickCounts): Promise<void> {
     const due = new Set(found.due.get(parts.model.name) ?? [])
-    counts.due += due.size
+    counts.due += [...due].filter((phase) => !isLeftAlone(parts, phase)).length
     try {
       await parts.housekeeper.serve(found, due, counts)
     } finally {
@@ -97,3 +97,10 @@ export class Rounds {
     }
   }
 }
+
+/**
+ * Whether what a look finds due in a phase is what refuses writes, as far as this replica knows: more of it than a look can name,
+ * and a claim has just found nothing else.
+ */
+const isLeftAlone = ({ model, skips, runner }: LifecycleParts, phase: string): boolean =>
+  skips.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || runner.foundNothing(phase))

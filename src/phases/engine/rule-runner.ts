@@ -15,6 +15,7 @@ import {
   STATE_INDEX,
   type StateRule,
   type Terms,
+  updateApart,
   writeAround,
 } from '../../lock/index.js'
 
@@ -58,24 +59,29 @@ async function moveAll(collection: Collection, skips: SkipList, { look, hint, up
   for (;;) {
     const skipped = skips.ids()
     const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
+    const limit = BATCH + skips.unnamed
     const find = (index: IndexSpecification) =>
-      collection
-        .find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit: BATCH, ...AS_IT_STANDS })
-        .toArray()
-    const found = await (hint === CLAIM_INDEX ? onClaimIndex(find) : find(hint))
+      collection.find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit, ...AS_IT_STANDS }).toArray()
+    const read = await (hint === CLAIM_INDEX ? onClaimIndex(find) : find(hint))
+    const found = read.map((document) => document['_id'] as unknown).filter((id) => !skips.isPaused(id))
     if (found.length === 0) return { moved, refused }
     const movedBefore = moved
-    const { refused: culprits } = await writeAround(
-      found.map((document) => document['_id']),
-      async (ids) => {
+    const { refused: culprits } = await writeAround(found.slice(0, BATCH), {
+      together: async (ids) => {
         const [filter, change] = update(ids)
         moved += (await collection.updateMany(filter, change, { hint: ID_INDEX })).modifiedCount
       },
-      (ids) => idsOf(collection, update(ids)[0]),
-    )
+      apart: async (ids) => {
+        const updates = ids.map((id) => ({ id, filter: update([id])[0], update: update([id])[1] }))
+        const { refused: some, matched } = await updateApart(collection, updates)
+        moved += matched
+        return some
+      },
+      leftOf: (ids) => idsOf(collection, update(ids)[0]),
+    })
     for (const { id } of culprits) skips.add(id)
     refused.push(...culprits)
-    // Fewer than a batch: that was all. None moved: all of them were taken meanwhile, or refuse.
-    if (found.length < BATCH || moved === movedBefore) return { moved, refused }
+    // Fewer than a batch: that was all. Nothing came of it: all of them were taken meanwhile.
+    if (read.length < limit || (moved === movedBefore && culprits.length === 0)) return { moved, refused }
   }
 }
