@@ -1,4 +1,5 @@
 import type { Document } from 'mongodb'
+import { idBytes } from './id-key.js'
 
 /** Documents that one command claims. */
 export interface ClaimPart {
@@ -48,4 +49,32 @@ function inParts(ids: readonly unknown[], areNew: boolean): ClaimPart[] {
   const parts = Math.ceil(ids.length / MOST_IN_PART)
   const size = Math.ceil(ids.length / parts)
   return Array.from({ length: parts }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))
+}
+
+/** The server's code for a document that is too large. */
+const TOO_LARGE = 10334
+
+interface Fitting {
+  readonly some: Document[]
+  readonly tooLarge: { readonly document: Document; readonly error: Error }[]
+  /** How many come after those. */
+  readonly left: number
+}
+
+/** As many documents, the first ones, as have `_id`s that one command can name. */
+export function fittingInto(documents: readonly Document[], mostBytes: number): Fitting {
+  const fitting = { some: [] as Document[], tooLarge: [] as { document: Document; error: Error }[] }
+  let bytes = 0
+  for (const [i, document] of documents.entries()) {
+    const own = idBytes(document['_id'])
+    if (own > mostBytes) {
+      const message = `its _id takes ${own} bytes, expected ${mostBytes} at most: commands have to name it`
+      fitting.tooLarge.push({ document, error: Object.assign(new Error(message), { code: TOO_LARGE }) })
+    } else if (bytes + own > mostBytes) return { ...fitting, left: documents.length - i }
+    else {
+      bytes += own
+      fitting.some.push(document)
+    }
+  }
+  return { ...fitting, left: 0 }
 }

@@ -2,7 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import type { Clock } from '../time/index.js'
 import { type CandidateRequest, type Candidates, findCandidateDocuments } from './candidates.js'
 import { onClaimIndex } from './claim-index.js'
-import { claimParts } from './claim-parts.js'
+import { claimParts, fittingInto } from './claim-parts.js'
 import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
 import { CLAIM_INDEX } from './constants.js'
 import { idBytes, idKey } from './id-key.js'
@@ -86,10 +86,10 @@ const MOST_ID_BYTES = 2_000_000
 const RESERVES = 500
 /** A look goes on for so many at most behind those that are not to be claimed now. */
 const MOST_PASSED_OVER = 5_000
-/** The server's code for a document that is too large. */
-const TOO_LARGE = 10334
 /** A phase whose claims came in time again with so many is as fast as any. */
 const FAST_ENOUGH = 1_000
+/** After so many claims that came in time the next one may be twice as large. */
+const IN_TIME = 8
 
 const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as another', isMended: false }
 
@@ -109,7 +109,7 @@ export class Claims {
   private readonly refusing = new Set<string>()
   private readonly skips: SkipList
   /** By phase: the most documents in a claim, where the last ones didn't come in time. */
-  private readonly slow = new Map<string, number>()
+  private readonly slow = new Map<string, { readonly most: number; readonly inTime: number }>()
   private wasDoubtful = false
   /** Candidates that the last claim was not to take: the next look goes further. */
   private passedOver = 0
@@ -175,7 +175,7 @@ export class Claims {
     }
     const further = Math.min(MOST_PASSED_OVER, 2 * this.passedOver)
     this.passedOver = 0
-    const most = Math.min(limit, this.slow.get(phase) ?? limit)
+    const most = Math.min(limit, this.slow.get(phase)?.most ?? limit)
     const {
       documents,
       reserves,
@@ -282,10 +282,18 @@ export class Claims {
       this.wasDoubtful = true
       throw error
     } finally {
-      const most = this.slow.get(phase)
-      if (this.wasDoubtful) this.slow.set(phase, Math.max(1, Math.floor(candidates.length / 2)))
-      else if (most !== undefined && most >= FAST_ENOUGH) this.slow.delete(phase)
-      else if (most !== undefined && candidates.length >= most) this.slow.set(phase, most * 2)
+      this.adapt(phase, candidates.length)
+    }
+  }
+
+  /** A time-out costs far more than a small claim, so a larger one is tried seldom. */
+  private adapt(phase: string, tried: number): void {
+    const slow = this.slow.get(phase)
+    if (this.wasDoubtful) this.slow.set(phase, { most: Math.max(1, Math.floor(tried / 2)), inTime: 0 })
+    else if (slow && slow.most >= FAST_ENOUGH) this.slow.delete(phase)
+    else if (slow && tried >= slow.most) {
+      const inTime = slow.inTime + 1
+      this.slow.set(phase, inTime < IN_TIME ? { ...slow, inTime } : { most: slow.most * 2, inTime: 0 })
     }
   }
 
@@ -352,31 +360,6 @@ export class Claims {
 const unsuspectedIn = (terms: Terms, phase: string): Document => ({
   $and: [onlyIn(terms, phase), { [`${terms.progress}.claims`]: { $not: { $gte: 1 } } }],
 })
-
-interface Fitting {
-  readonly some: Document[]
-  readonly tooLarge: { readonly document: Document; readonly error: Error }[]
-  /** How many come after those. */
-  readonly left: number
-}
-
-/** As many documents, the first ones, as have `_id`s that one command can name. */
-function fittingInto(documents: readonly Document[], mostBytes: number): Fitting {
-  const fitting = { some: [] as Document[], tooLarge: [] as { document: Document; error: Error }[] }
-  let bytes = 0
-  for (const [i, document] of documents.entries()) {
-    const own = idBytes(document['_id'])
-    if (own > mostBytes) {
-      const message = `its _id takes ${own} bytes, expected ${mostBytes} at most: commands have to name it`
-      fitting.tooLarge.push({ document, error: Object.assign(new Error(message), { code: TOO_LARGE }) })
-    } else if (bytes + own > mostBytes) return { ...fitting, left: documents.length - i }
-    else {
-      bytes += own
-      fitting.some.push(document)
-    }
-  }
-  return { ...fitting, left: 0 }
-}
 
 function alone({ replica, clock }: Pick<ClaimsOptions, 'replica' | 'clock'>): Share {
   const standing = { self: replica, replicas: [replica] }
