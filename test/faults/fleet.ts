@@ -7,6 +7,8 @@ import { sleep } from '../../src/time/index.js'
 import { eventually, type TestDatabase } from '../support/database.js'
 import type { TcpProxy } from '../support/tcp-proxy.js'
 import { recordingLogger, replicaOf } from '../support/thing.js'
+import { claimOf } from '../support/traces/check.js'
+import { TraceRecorder } from '../support/traces/recorder.js'
 
 /** One run of a step, as its handler told the ledger over a connection that no fault disturbs. */
 interface Effect {
@@ -27,11 +29,15 @@ export interface Account {
   overlapping: string[]
   /** Steps that ran again, because they had been interrupted before they were recorded: what the contract allows. */
   repeated: string[]
+  /** What the replicas believed or said and the server or the documents contradict. */
+  untrue: string[]
   documents: number
 }
 
 interface Job {
   _id: string
+  /** The step of the last checkpoint. */
+  at?: string
   steps?: number
 }
 
@@ -61,23 +67,26 @@ export class Fleet {
   private inserted = 0
   private load: AbortController | undefined
   private loading: Promise<void> = Promise.resolve()
+  private readonly traces: TraceRecorder
 
   private constructor(
     private readonly direct: TestDatabase,
     private readonly proxy: TcpProxy,
     private readonly lockTimeoutMs: number,
     ledger: TestDatabase,
+    private readonly checkpoints: boolean,
   ) {
     this.ledger = ledger.db.collection('ledger')
+    this.traces = TraceRecorder.start(proxy)
   }
 
   /** @param direct the database past the proxy, for the owners; `ledger` may be on another server */
   static async start(
     direct: TestDatabase,
     proxy: TcpProxy,
-    { lockTimeoutMs = 3_000, replicas = 2, handlerMs = 5, ledger = direct } = {},
+    { lockTimeoutMs = 3_000, replicas = 2, handlerMs = 5, ledger = direct, checkpoints = false } = {},
   ): Promise<Fleet> {
-    const fleet = new Fleet(direct, proxy, lockTimeoutMs, ledger)
+    const fleet = new Fleet(direct, proxy, lockTimeoutMs, ledger, checkpoints)
     for (let n = 0; n < replicas; n += 1) await fleet.addReplica(`replica-${n}`, handlerMs)
     return fleet
   }
@@ -162,13 +171,21 @@ export class Fleet {
       redone: [],
       overlapping: this.overlapping,
       repeated: [],
+      untrue: await this.traces.contradictions(this.documents),
       documents: documents.length,
     }
     for (const document of documents) this.audit(document, effects, account)
     return account
   }
 
+  /** Looks whether everything that is due is begun with in time; the faults of a test are nobody's fault. */
+  async sample(isFault: boolean): Promise<void> {
+    const hasRoom = !isFault && this.replicas.some(({ replica }) => replica.status().notReady.length === 0)
+    await this.traces.sample(this.documents, ['Creating'], this.lockTimeoutMs, hasRoom)
+  }
+
   async stop(): Promise<void> {
+    this.traces.stop()
     this.load?.abort()
     await this.loading.catch(() => undefined)
     await Promise.all(this.replicas.map(({ replica }) => replica.stop()))
@@ -189,7 +206,8 @@ export class Fleet {
       const recorded = history.filter(
         (entry) => (entry.step ?? 'first') === step && (entry.outcome === 'again' || entry.outcome === 'moveTo'),
       )
-      const run = runs.find((one) => one.token === recorded[0]?.by)
+      // A checkpoint in between has changed the token, not the claim.
+      const run = runs.find((one) => recorded[0] && claimOf(one.token) === claimOf(recorded[0].by))
       if (!run) {
         account.lost.push(name)
         continue
@@ -246,6 +264,7 @@ export class Fleet {
         try {
           const { lockedBy } = doc as Job & { lockedBy: string }
           await this.ledger.insertOne({ id: doc._id, step: name, token: lockedBy, fence: step.fence })
+          if (this.checkpoints) await step.checkpoint({ at: name })
           await sleep(handlerMs)
         } finally {
           if (this.runningNow.get(doc._id) === step) this.runningNow.delete(doc._id)

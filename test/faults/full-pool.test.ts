@@ -4,6 +4,7 @@ import { protocolClientOptions } from '../../src/database/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { type HeldCommand, TcpProxy } from '../support/tcp-proxy.js'
 import { recordingLogger, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
+import { TraceRecorder } from '../support/traces/recorder.js'
 import { refuseUnhandledRejections } from './unhandled.js'
 
 /** Long enough for a renewal on a machine that stands still for seconds. */
@@ -13,6 +14,7 @@ refuseUnhandledRejections()
 
 test('handlers that hog a pool of two: renewals go on, nobody takes their documents, and all else goes on afterwards', async () => {
   const proxy = await TcpProxy.start(database.uri)
+  const traces = TraceRecorder.start(proxy)
   const clientOf = (uri: string, maxPoolSize: number, socketTimeoutMS = 0) =>
     new MongoClient(uri, { ...protocolClientOptions(LOCK_TIMEOUT_MS), maxPoolSize, socketTimeoutMS }).connect()
   const [hogged, renewals, other] = await Promise.all([
@@ -64,9 +66,12 @@ test('handlers that hog a pool of two: renewals go on, nobody takes their docume
     await eventually(() => expect(replica.status()).toMatchObject({ held: 0, notReady: [] }))
     expect(ran.sort()).toEqual(['hog1', 'hog2', 'late'])
     expect(observer.losses).toEqual([])
+    // The rival's claims didn't go by the proxy.
+    expect((await traces.contradictions(things(database.db))).filter((one) => !one.includes('is believed'))).toEqual([])
     // The tick and the lifecycle tell of an outage with six lines a minute at most each.
     expect(log.lines.length).toBeLessThanOrEqual(12)
   } finally {
+    traces.stop()
     await Promise.all([replica.stop(), rival.stop()])
     await Promise.all([hogged.close(), renewals.close(), other.close()])
     await proxy.stop()

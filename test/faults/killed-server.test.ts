@@ -37,7 +37,7 @@ test('a server that is killed with kill -9 under load, twice, and started again 
     await fleet.works(50)
     await fleet.drain()
     const { repeated, documents, ...wrong } = await fleet.account()
-    expect(wrong).toEqual({ lost: [], redone: [], overlapping: [] })
+    expect(wrong).toEqual({ lost: [], redone: [], overlapping: [], untrue: [] })
     expect(Math.max(...fleet.logLines())).toBeLessThanOrEqual(12)
   } finally {
     await fleet.stop()

@@ -6,6 +6,7 @@ import type { HistoryEntry } from '../../src/lock/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { type CreatingHandler, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
+import { TraceRecorder } from '../support/traces/recorder.js'
 import { refuseUnhandledRejections } from './unhandled.js'
 
 const LOCK_TIMEOUT_MS = 30_000
@@ -138,13 +139,17 @@ describe('a connection that is cut', () => {
   let proxy: TcpProxy
   let clients: MongoClient[]
   let replica: Replica
+  let traces: TraceRecorder
 
   beforeEach(async () => {
     proxy = await TcpProxy.start(database.uri)
+    traces = TraceRecorder.start(proxy)
     clients = []
   })
   afterEach(async () => {
     await replica.stop()
+    traces.stop()
+    expect(await traces.contradictions(things(database.db))).toEqual([])
     await Promise.all(clients.map((client) => client.close()))
     await proxy.stop()
   })

@@ -21,10 +21,11 @@ export interface HeldCommand {
   release(): void
 }
 
-/** A command that reached the server, and what it said. */
+/** A command that was sent on to the server, and what that said. */
 export interface Answered {
   readonly body: Document
-  readonly reply: Document
+  /** Undefined: the connection ended before; whether it was executed isn't known. */
+  readonly reply: Document | undefined
   /** When it was sent on to the server: it was executed later. */
   readonly sentAt: Date
 }
@@ -55,7 +56,7 @@ const BROKEN = new Set(['', 'hello', 'ismaster', 'isMaster'])
 export class TcpProxy {
   /** Commands that came by, the oldest first. */
   readonly seen: { name: string; body: Document }[] = []
-  /** Told of each command that the server has answered, whether or not the client gets the answer. */
+  /** Told of what became of each command, whether or not the client gets the answer. */
   onAnswered: ((answered: Answered) => void) | undefined
   private mode: 'pass' | 'blackhole' | 'refuse' = 'pass'
   private delayMs = 0
@@ -233,6 +234,7 @@ class Connection {
       if (!this.held) server.destroy()
     })
     server.on('close', () => {
+      for (const requestId of [...this.sent.keys()]) this.tell(requestId)
       client.destroy()
       rules.closed()
     })
@@ -285,11 +287,11 @@ class Connection {
     this.server.write(aheadMs === 0 ? command.bytes : stamped(command, new Date(systemClock.now().getTime() + aheadMs)))
   }
 
-  private tell(reply: WireMessage): void {
-    const asked = this.sent.get(reply.responseTo)
-    this.sent.delete(reply.responseTo)
+  private tell(requestId: number, reply?: WireMessage): void {
+    const asked = this.sent.get(requestId)
+    this.sent.delete(requestId)
     if (asked && !BROKEN.has(asked.command.name)) {
-      this.rules.onAnswered()?.({ body: asked.command.body(), reply: reply.body(), sentAt: asked.at })
+      this.rules.onAnswered()?.({ body: asked.command.body(), reply: reply?.body(), sentAt: asked.at })
     }
   }
 
@@ -299,7 +301,7 @@ class Connection {
     socket.on('error', () => undefined) // 'close' follows
     socket.on('data', (chunk) => {
       const arrived = cutter.push(chunk)
-      if (messages === this.downward) for (const reply of arrived) this.tell(reply)
+      if (messages === this.downward) for (const reply of arrived) this.tell(reply.responseTo, reply)
       const arrive = () => {
         messages.push(...arrived)
         this.flow()

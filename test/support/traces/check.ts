@@ -87,7 +87,7 @@ function* runs({ runs, leases }: Trace): Generator<string> {
 
 /** Rule 1 of point 10: what was read is gone by for 5 s. */
 function* ages({ writes }: Trace): Generator<string> {
-  for (const { what, sentAt, validUntil, token } of writes) {
+  for (const { what, sentAt, validUntil, token } of writes.filter(({ isCertain }) => isCertain)) {
     const name = `${what}${token ? ` under ${token}` : ''}`
     if (!validUntil) yield `${name}: was applied, and says nothing of the age of its terms`
     else if (sentAt > validUntil) {
@@ -99,7 +99,7 @@ function* ages({ writes }: Trace): Generator<string> {
   }
 }
 
-/** Each lease was granted by the database: a claim under its token has changed something. */
+/** Each lease was granted by the database: a claim under its token has changed something, or may have. */
 function* grants({ leases, writes }: Trace): Generator<string> {
   const granted = new Set(writes.map(({ token }) => token && claimOf(token)))
   for (const { id, claim } of leases) {

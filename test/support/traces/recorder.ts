@@ -177,18 +177,18 @@ export class TraceRecorder {
   }
 }
 
-/** The writes of a command that go by a lockTimeout, if it changed anything. */
+/** The writes of a command that go by a lockTimeout, if it changed anything, or may have. */
 function appliedIn({ body, reply, sentAt }: Answered): Applied[] {
-  if (reply['ok'] !== 1 || reply['writeErrors']) return []
+  if (reply && (reply['ok'] !== 1 || reply['writeErrors'])) return []
   const applied = (what: Applied['what'], filter: Document, token?: string): Applied[] => [
-    { what, sentAt, validUntil: validUntilIn(filter), token },
+    { what, sentAt, validUntil: validUntilIn(filter), token, isCertain: reply !== undefined },
   ]
-  if (body['findAndModify'] && reply['value']) {
+  if (body['findAndModify'] && (!reply || reply['value'])) {
     const what = kindOf(body['update'])
     return what ? applied(what, body['query'], tokenIn(body['update'])) : []
   }
   const [update, ...more] = (body['updates'] ?? body['deletes'] ?? []) as Document[]
-  if (!update || more.length > 0 || !(reply['n'] > 0)) return []
+  if (!update || more.length > 0 || (reply && !(reply['n'] > 0))) return []
   if (body['delete']) return applied('removal', update['q'])
   const what = kindOf(update['u'])
   return what ? applied(what, update['q'], tokenIn(update['u'])) : []

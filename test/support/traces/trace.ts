@@ -44,8 +44,10 @@ export interface Told {
   readonly verdict: Verdict['kind']
 }
 
-/** A write that goes by a lockTimeout, and that the server says has changed something. */
+/** A write that goes by a lockTimeout and changed something. */
 export interface Applied {
+  /** The server said so; else its connection ended before it could. */
+  readonly isCertain: boolean
   readonly what: 'claim' | 'renewal' | 'rule' | 'removal'
   readonly sentAt: Date
   /** Until when its terms may be gone by, as it says itself. */
