@@ -101,7 +101,8 @@ export class ModelDatabase {
     return document
   }
 
-  private one(document: Document): Document {
+  /** The same object for equal documents. */
+  one(document: Document): Document {
     const key = JSON.stringify(document)
     const known = this.documents.get(key)
     if (known) return known

@@ -175,7 +175,7 @@ export class LeaseMachine implements Machine<World> {
         to: this.inDoubt(world, late, { tasks: replaced(world.tasks, task, doubtful) }),
       }
     }
-    if (!bounds.checkpoints || isWriting || task.step > 2) return
+    if (!bounds.checkpoints || isWriting || task.step > 1) return
     const next = this.tokenAfter(task)
     const { world: after, matched, broken } = this.execute(world, task, 'checkpoint', next)
     const went = matched ? { ...task, token: next, step: task.step + 1 } : undefined
@@ -371,7 +371,7 @@ export class LeaseMachine implements Machine<World> {
     const { document } = world
     if (bounds.wishes && document) {
       if (document['state'] !== RULE.when)
-        yield { action: 'wish', to: { ...world, document: { ...document, state: RULE.when } } }
+        yield { action: 'wish', to: { ...world, document: this.database.one({ ...document, state: RULE.when }) } }
       const write = () => protections.commands.rule(this.terms('a'), RULE)
       const ruled = this.database.execute('rule', write, document, world.tick)
       if (ruled) {
@@ -382,7 +382,7 @@ export class LeaseMachine implements Machine<World> {
     if (world.edits < (bounds.edits ?? 0)) {
       // A fence grows over a replacement as long as that isn't within one moment of the clock (docs/caveats.md).
       const edited = { ...world, epoch: world.epoch + 1, edits: world.edits + 1, tick: world.tick + 1 }
-      yield { action: 'replaced', to: { ...edited, document: { _id: ID, phase: PHASE } } }
+      yield { action: 'replaced', to: { ...edited, document: this.database.one({ _id: ID, phase: PHASE }) } }
       if (document) yield { action: 'deleted', to: { ...edited, document: null } }
     }
   }
@@ -401,7 +401,7 @@ export class LeaseMachine implements Machine<World> {
     const lockedAt = document['lockedAt'] as Date | undefined
     const isDue = lockedAt instanceof Date && lockedAt < at(world.tick - LOCK_TIMEOUT)
     if (isDue && document['phase'] === PHASE && !legacy && world.epoch < this.bounds.claims + 2) {
-      const leased = { ...document, lockedAt: at(world.tick) }
+      const leased = this.database.one({ ...document, lockedAt: at(world.tick) })
       const to = {
         ...world,
         document: leased,
@@ -411,7 +411,7 @@ export class LeaseMachine implements Machine<World> {
       yield { action: 'legacy writer leases', to, broken: hasRival(world) ? ['I6'] : [] }
     }
     if (legacy && legacy.epoch === world.epoch && world.tick - legacy.from < LOCK_TIMEOUT) {
-      const left = { ...document, phase: 'Created', lockedAt: new Date(0) }
+      const left = this.database.one({ ...document, phase: 'Created', lockedAt: new Date(0) })
       yield { action: 'legacy writer ends', to: { ...world, document: left, legacy: null, recorded: world.epoch } }
     }
   }

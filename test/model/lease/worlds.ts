@@ -10,13 +10,13 @@ import { type Bounds, LOCK_TIMEOUT, PROTECTED, type Protections } from './protec
 export const WORLDS = {
   claims: { claims: 3, epochs: 4, faults: 1, ends: ['again', 'move'] },
   'claims, answers lost twice': { claims: 2, epochs: 3, faults: 2, ends: ['again', 'wait'] },
-  renewals: { claims: 3, faults: 1, ends: ['again'], renewals: 'answered' },
+  renewals: { claims: 2, faults: 1, ends: ['again'], renewals: 'answered' },
   'renewals that wait in the server': { claims: 2, epochs: 3, faults: 2, ends: ['unlock'], renewals: 'waiting' },
-  rules: { claims: 2, epochs: 3, faults: 1, ends: ['again', 'wait', 'park'], wishes: true },
-  'owners and effects': { ticks: 5, claims: 2, ends: ['again', 'unlock'], edits: 1, effects: true },
+  rules: { claims: 2, epochs: 3, faults: 1, ends: ['again', 'park'], wishes: true },
+  'owners and effects': { ticks: 4, claims: 2, ends: ['again', 'unlock'], edits: 1, effects: true },
   'checkpoints and steps that are given up': { claims: 2, faults: 2, ends: ['error'], checkpoints: true },
   'a stop': { claims: 2, epochs: 3, faults: 1, ends: ['again', 'released'] },
-  'legacy writers': { claims: 2, epochs: 3, faults: 0, ends: ['again', 'wait', 'move'], legacy: true, wishes: true },
+  'legacy writers': { claims: 2, epochs: 3, ends: ['wait', 'move'], legacy: true, wishes: true },
   'legacy writers, answers lost': {
     claims: 2,
     epochs: 2,

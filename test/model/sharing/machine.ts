@@ -82,8 +82,11 @@ export class SharingMachine implements Machine<SharingWorld> {
   }
 }
 
+/** All that may be chosen of these. */
 function choicesOf(ids: readonly string[]): string[][] {
-  return ids.reduce<string[][]>((choices, id) => [...choices, ...choices.map((one) => [...one, id])], [[]])
+  const [first, ...rest] = ids
+  if (first === undefined) return [[]]
+  return choicesOf(rest).flatMap((choice) => [choice, [first, ...choice]])
 }
 
 /** With all that it has seen, and nothing in common with the first. */

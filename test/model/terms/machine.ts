@@ -1,13 +1,5 @@
 import type { Document } from 'mongodb'
-import {
-  isDue,
-  KNOWN_FOR_MS,
-  type LockTimeoutInForce,
-  lockTimeoutAt,
-  type Terms,
-  termsOf,
-} from '../../../src/lock/index.js'
-import type { LockTimeoutRecord } from '../../../src/lock/lock-timeout.js'
+import { isDue, KNOWN_FOR_MS, lockTimeoutAt, type Terms, termsOf } from '../../../src/lock/index.js'
 import { COMMANDS } from '../commands.js'
 import { matches } from '../evaluator/filter.js'
 import type { Machine, Move } from '../explore.js'
@@ -40,7 +32,7 @@ interface Reading {
 
 /** What can be taken away of point 10. */
 export interface TermsProtections {
-  readonly lockTimeoutAt: (record: LockTimeoutRecord, now: Date) => LockTimeoutInForce
+  readonly lockTimeoutAt: typeof lockTimeoutAt
   readonly claimsHaveAge: boolean
   readonly renewalsHaveAge: boolean
 }
@@ -104,7 +96,7 @@ export class TermsMachine implements Machine<TermsWorld> {
     const { lockTimeout, was, since } = record
     const changed = was !== undefined &&
       since !== undefined && { lockTimeoutWas: was, lockTimeoutSince: ticksAgo(since) }
-    const { dueMs, leaseMs } = this.protections.lockTimeoutAt({ lockTimeout, ...changed }, NOW)
+    const { dueMs, leaseMs } = this.protections.lockTimeoutAt({ lockTimeout, ...changed }, NOW)!
     return { at: 0, dueMs, leaseMs }
   }
 

@@ -14,17 +14,17 @@ describe('a lockTimeout that is changed', () => {
     expect(explore(new TermsMachine(TERMS_PROTECTED, change)).broken).toEqual({})
   })
 
-  const atOnce: TermsProtections['lockTimeoutAt'] = ({ lockTimeout }, now) => ({
-    ...lockTimeoutAt({ lockTimeout }, now),
-  })
+  const atOnce: TermsProtections['lockTimeoutAt'] = ({ lockTimeout }, now) => lockTimeoutAt({ lockTimeout }, now)
   /** As if it had been announced so much earlier. */
   const handedOverEarlier =
     (ms: number): TermsProtections['lockTimeoutAt'] =>
-    ({ lockTimeoutSince, ...record }, now) =>
-      lockTimeoutAt(
-        lockTimeoutSince ? { ...record, lockTimeoutSince: new Date(lockTimeoutSince.getTime() - ms) } : record,
+    (record, now) => {
+      const since = record.lockTimeoutSince
+      return lockTimeoutAt(
+        since instanceof Date ? { ...record, lockTimeoutSince: new Date(since.getTime() - ms) } : record,
         now,
       )
+    }
 
   test.each<[string, typeof LONGER, Partial<TermsProtections>]>([
     ['a handover, longer', LONGER, { lockTimeoutAt: atOnce }],
