@@ -1,12 +1,14 @@
 import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from '@jest/globals'
 import { type Document, Long, MaxKey, Timestamp } from 'mongodb'
-import { PARKED_AT, type Terms, termsOf } from '../../src/lock/index.js'
-import { again, checkpoint, failed, moveTo, park, released, unlock, wait } from '../lock/fixture.js'
+import { ClaimWriter } from '../../src/lock/claim-writer.js'
+import { Claim, Lease, PARKED_AT, Renewals, type Terms, termsOf } from '../../src/lock/index.js'
+import { systemClock } from '../../src/time/index.js'
+import { again, checkpoint, endOf, failed, moveTo, park, released, unlock, wait, writer } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
-import type { Write } from './captured.js'
-import { COMMANDS, recoveryOf, removalOf, uncountOf } from './commands.js'
+import { captured, type Write } from './captured.js'
+import { COMMANDS, ID, recoveryOf, removalOf, uncountOf } from './commands.js'
 import { EvaluationError } from './evaluator/expression.js'
 import { matches } from './evaluator/filter.js'
 import type { Fields } from './evaluator/order.js'
@@ -190,8 +192,30 @@ test.each<[string, Terms]>([
   expect(idle).toEqual(terms.validUntil && terms.validUntil < NOW ? judged : [])
 })
 
+test.each([[false], [true]])(
+  'the writes of the models are those that the product sends, legacyWriters: %s',
+  async (legacyWriters) => {
+    const terms = termsOf(T, { legacyWriters, validUntil: before(-5_000) })
+    const claim = new Claim(terms.protocol, 'a~1', 1)
+    const lease = new Lease(ID, claim, claim.token, 5, 0, T, systemClock)
+    const [renewal] = await captured((collection) => new Renewals(collection, () => terms, systemClock).renew([lease]))
+    expect(renewal).toEqual(COMMANDS.renew(terms, 'a~1', 1))
+    const [end] = await captured((collection) => writer(collection, { terms: () => terms }).write([endOf(lease, park)]))
+    const { filter, update } = COMMANDS.end(terms, { kind: park, token: TOKEN, nextToken: null })
+    expect(end).toEqual({ filter: { ...filter, _id: { $in: [ID] } }, update })
+    const parts = { parts: [{ ids: [ID], areNew: false }], suspects: [] }
+    const [won] = await captured(async (collection) => {
+      const claims = new ClaimWriter({ collection, replica: 'a~1', clock: systemClock })
+      await claims.claim(terms, 'Working', parts, () => undefined)
+    })
+    const token: string = (won!.update as Document[])[0]!['$set'].lockedBy.$cond[1].$literal
+    expect(won).toEqual(COMMANDS.claim(terms, 'Working', token))
+  },
+)
+
 /** A document of a test stands for the one that the command names. */
-function withoutId({ _id, $or, ...others }: Document): Document {
+function withoutId({ _id, $and, $or, ...others }: Document): Document {
   const only = $or?.length === 1 ? withoutId($or[0]) : {}
-  return { ...others, ...only, ...($or?.length > 1 ? { $or } : {}) }
+  const all = $and ? { $and: $and.map(withoutId) } : {}
+  return { ...others, ...only, ...all, ...($or?.length > 1 ? { $or } : {}) }
 }

@@ -59,6 +59,10 @@ const without =
   (...names: string[]) =>
   (filter: Document): Document =>
     Object.fromEntries(Object.entries(filter).filter(([name]) => !names.includes(name)))
+/** A rule's filter has parts. */
+const inEach =
+  (change: (filter: Document) => Document) =>
+  ({ $and }: Document): Document => ({ $and: $and.map(change) })
 const keeping = ({ filter, update }: Write, field: string): Write => {
   const [{ $set }, ...stages] = update as [Document, ...Document[]]
   return { filter, update: [{ $set: without(field)($set) }, ...stages] }
@@ -142,7 +146,7 @@ export const MUTATIONS: readonly Mutation[] = [
     without: 'nobody holds it in a rule',
     world: 'rules',
     breaks: 'I4',
-    protections: withCommands({ rule: (...of) => filtered(COMMANDS.rule(...of), without('$or')) }),
+    protections: withCommands({ rule: (...of) => filtered(COMMANDS.rule(...of), inEach(without('$or'))) }),
   },
   {
     without: 'held at equality',
@@ -150,7 +154,10 @@ export const MUTATIONS: readonly Mutation[] = [
     breaks: 'I4',
     protections: withCommands({
       rule: (...of) =>
-        filtered(COMMANDS.rule(...of), (filter) => ({ ...filter, $or: [{ lockedBy: null }, atEquality] })),
+        filtered(
+          COMMANDS.rule(...of),
+          inEach((filter) => ('$or' in filter ? { ...filter, $or: [{ lockedBy: null }, atEquality] } : filter)),
+        ),
     }),
   },
   {

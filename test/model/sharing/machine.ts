@@ -78,7 +78,7 @@ export class SharingMachine implements Machine<SharingWorld> {
       due: world.due.filter((id) => !claimed.includes(id)),
       running: [...world.running, ...claimed.filter((id) => this.own.has(id))].sort(),
     }
-    return { action: `${world.ms} ms: ${claimed.join()}`, to, broken: late ? ['I12'] : [] }
+    return { action: `${world.ms} ms: ${claimed.join()}`, to, broken: late ? ['I11'] : [] }
   }
 }
 

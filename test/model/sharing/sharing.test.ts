@@ -6,6 +6,6 @@ test('what falls to a live replica that takes nothing is begun with within 5 s, 
   expect(explore(new SharingMachine()).broken).toEqual({})
 })
 
-test('without an end of the preference: I12', () => {
-  expect(Object.keys(explore(new SharingMachine(false), { until: 'I12' }).broken)).toEqual(['I12'])
+test('without an end of the preference: I11', () => {
+  expect(Object.keys(explore(new SharingMachine(false), { until: 'I11' }).broken)).toEqual(['I11'])
 })
