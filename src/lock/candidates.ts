@@ -25,6 +25,9 @@ interface Range {
 /** The earliest date that there is in JavaScript: what has no date at all sorts before it. */
 const EARLIEST = new Date(-8.64e15)
 
+/** The claim index read from its end. */
+const BACKWARDS = { phase: -1, lockedAt: -1, updatedAt: -1 } as const
+
 /** Documents that nobody has touched: `lockedAt` missing or of a type that sorts before dates, or epoch and no `updatedAt`. */
 const FIRST_DUE: Place = { lockedAt: new MinKey() }
 /** Documents that were unlocked: `lockedAt` is epoch, and there is an `updatedAt`, the older the earlier. */
@@ -45,13 +48,15 @@ function rangeCursor(
   limit: number,
   skipped: readonly unknown[],
   index: ClaimIndex,
+  newestFirst: boolean,
 ): FindCursor<Document> {
   const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
   const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
+  const order = newestFirst ? { sort: BACKWARDS } : {}
   return collection
     .find(
       { ...dueIn(terms, phase), ...others },
-      { projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1 }, ...AS_IT_STANDS },
+      { projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1 }, ...AS_IT_STANDS, ...order },
     )
     .hint(index)
     .min(at(range.from))
@@ -77,9 +82,11 @@ export function candidateCursors(
   dueBound: Date,
   skipped: readonly unknown[] = [],
   index: ClaimIndex = CLAIM_INDEX,
+  newestFirst = false,
 ): CandidateCursors {
   const end = dueBound > FIRST_WOKEN.lockedAt! ? { lockedAt: dueBound } : FIRST_WOKEN
-  const range = (from: Place, to: Place) => rangeCursor(collection, terms, phase, { from, to }, limit, skipped, index)
+  const range = (from: Place, to: Place) =>
+    rangeCursor(collection, terms, phase, { from, to }, limit, skipped, index, newestFirst)
   return {
     fresh: range(FIRST_DUE, FIRST_RELEASED),
     waiting: range(FIRST_RELEASED, end),
@@ -101,6 +108,8 @@ export interface CandidateRequest {
   readonly reserves?: number | undefined
   /** Whether a candidate may be claimed now; asked of each, in order, and taken at its word. Default: all may. */
   readonly admits?: ((document: Document) => boolean) | undefined
+  /** Reads the ranges from their ends: what stands behind any number of documents that refuse is found at once. Default: false. */
+  readonly newestFirst?: boolean | undefined
   /** Whom this is shared with. Default: nobody. */
   readonly share?: Share | undefined
   /** Whether the last look saw so many unlocked documents that it didn't come to the woken ones behind them. */
@@ -141,12 +150,22 @@ export async function findCandidates(
 export async function findCandidateDocuments(
   collection: Collection,
   terms: Terms,
-  { phase, limit, dueBound, spread = 1, random, skips, reserves = 0, admits, share, crowded = false }: CandidateRequest,
+  request: CandidateRequest,
 ): Promise<Candidates> {
+  const { phase, limit, dueBound, spread = 1, random, skips, reserves = 0, admits, share, crowded = false } = request
   const wanted = Math.max(limit, Math.min(MOST_READ, limit * Math.max(spread, share?.of ?? 1)))
   const window = wanted + reserves + (skips?.unnamed ?? 0)
   const found = await onClaimIndex((index) => {
-    const cursors = candidateCursors(collection, terms, phase, window, dueBound, skips?.ids(), index)
+    const cursors = candidateCursors(
+      collection,
+      terms,
+      phase,
+      window,
+      dueBound,
+      skips?.ids(),
+      index,
+      request.newestFirst,
+    )
     const woken = crowded ? cursors.woken.toArray() : []
     return Promise.all([cursors.fresh.toArray(), cursors.waiting.toArray(), woken])
   })

@@ -14,6 +14,9 @@ import { Claim } from './token.js'
 import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
+/** After so many that refuse the rest of a claim is left for the next one, which begins elsewhere. */
+const MOST_REFUSED = 100
+
 /** A document that this replica holds, as it was when claimed. */
 export interface Claimed {
   readonly document: Document
@@ -102,11 +105,15 @@ export class ClaimWriter {
   /** One part; documents that refuse stop none of the others. */
   private async claimPart(terms: Terms, phase: string, { ids, areNew }: ClaimPart, taken: Taken): Promise<void> {
     const { collection } = this.options
-    const { refused, untried } = await writeAround(ids, {
-      together: (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
-      apart: (some) => this.claimApart(terms, phase, some, taken),
-      leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits()),
-    })
+    const { refused, untried } = await writeAround(
+      ids,
+      {
+        together: (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
+        apart: (some) => this.claimApart(terms, phase, some, taken),
+        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits()),
+      },
+      MOST_REFUSED,
+    )
     taken.refused.push(...refused)
     taken.untried.push(...untried)
   }

@@ -82,8 +82,10 @@ const NOTHING: ClaimResult = {
 
 /** `_id`s in one command: a command holds 16 MB, and names them up to twice. A larger one is left alone. */
 const MOST_ID_BYTES = 2_000_000
-/** So many more candidates are read where some have just refused, to be tried in the places of others that do. */
-const RESERVES = 500
+/** Where some have just refused, a claim takes so many at most, as each of them may cost a command of its own. */
+const MOST_BESIDE_REFUSALS = 250
+/** And so many more candidates are read, to be tried in the places of others that refuse. */
+const RESERVES = 250
 /** A look goes on for so many at most behind those that are not to be claimed now. */
 const MOST_PASSED_OVER = 5_000
 /** A phase whose claims came in time again with so many is as fast as any. */
@@ -105,8 +107,11 @@ export class Claims {
   private readonly share: Share
   private readonly contended = new Set<string>()
   private readonly crowded = new Set<string>()
-  /** Phases of which the last claim met documents that refuse. */
-  private readonly refusing = new Set<string>()
+  /**
+   * Phases of which the last claim met documents that refuse, and whether the next one begins with the newest: by turns with the
+   * oldest, so that what stands behind any number of refusing documents waits for one claim and not for all of them.
+   */
+  private readonly refusing = new Map<string, { readonly newestFirst: boolean }>()
   private readonly skips: SkipList
   /** By phase: the most documents in a claim, where the last ones didn't come in time. */
   private readonly slow = new Map<string, { readonly most: number; readonly inTime: number }>()
@@ -175,7 +180,8 @@ export class Claims {
     }
     const further = Math.min(MOST_PASSED_OVER, 2 * this.passedOver)
     this.passedOver = 0
-    const most = Math.min(limit, this.slow.get(phase)?.most ?? limit)
+    const refusing = this.refusing.get(phase)
+    const most = Math.min(limit, this.slow.get(phase)?.most ?? limit, refusing ? MOST_BESIDE_REFUSALS : limit)
     const {
       documents,
       reserves,
@@ -187,7 +193,8 @@ export class Claims {
       dueBound,
       random: this.options.random ?? Math.random,
       skips: this.skips,
-      reserves: further + (this.refusing.has(phase) ? RESERVES : 0),
+      reserves: further + (refusing ? RESERVES : 0),
+      newestFirst: refusing?.newestFirst,
       admits: (document) => {
         const mayBeClaimed = admits?.(document) ?? true
         if (!mayBeClaimed) this.passedOver += 1
@@ -196,7 +203,8 @@ export class Claims {
     })
     if (documents.length === 0) return { ...NOTHING, left, againInMs, more }
     const { candidates, taken, cut } = await this.claimCandidates(terms, phase, documents, reserves, won)
-    if (taken.refused.length === 0) this.refusing.delete(phase)
+    if (taken.refused.length > 0) this.refusing.set(phase, { newestFirst: !refusing?.newestFirst })
+    else this.refusing.delete(phase)
     const ids = candidates.map((document) => document['_id'] as unknown)
     const missed = this.missedOf(ids, taken)
     if (ids.length > 1 && missed.length > ids.length * 0.05) this.contended.add(phase)
@@ -252,7 +260,7 @@ export class Claims {
         ...fitting.tooLarge.map(({ document, error }) => ({ id: document['_id'], error })),
       ]
       for (const { id } of refused) this.skips.add(id)
-      if (refused.length > 0) this.refusing.add(phase)
+      if (refused.length > 0 && !this.refusing.has(phase)) this.refusing.set(phase, { newestFirst: false })
       taken.claimed.push(...some.claimed)
       taken.broken.push(...some.broken)
       taken.refused.push(...refused)

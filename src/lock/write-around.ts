@@ -37,9 +37,14 @@ const MOST_REFUSED = 500
  *
  * A command that is refused has written those before the culprit. So what is left to write is read back, and the first of it
  * tried alone; where more than two refuse, each of the rest is written for itself, however many refuse.
+ * @param mostRefused after so many the rest is left untried
  * @throws what the writes throw for any other reason
  */
-export async function writeAround(ids: readonly unknown[], writes: WritesOf): Promise<WrittenAround> {
+export async function writeAround(
+  ids: readonly unknown[],
+  writes: WritesOf,
+  mostRefused = MOST_REFUSED,
+): Promise<WrittenAround> {
   const refused: Refused[] = []
   let left = ids
   for (let culprits = 0; left.length > 0; culprits += 1) {
@@ -55,7 +60,7 @@ export async function writeAround(ids: readonly unknown[], writes: WritesOf): Pr
     refused.push(...(await writes.apart(left.slice(0, 1))))
     left = left.slice(1)
   }
-  while (left.length > 0 && refused.length < MOST_REFUSED) {
+  while (left.length > 0 && refused.length < mostRefused) {
     refused.push(...(await writes.apart(left.slice(0, MOST_APART))))
     left = left.slice(MOST_APART)
   }
