@@ -112,11 +112,12 @@ export class EndRetries {
   private async run(): Promise<void> {
     this.isRunning = true
     let silent = 0
-    while (this.open.length > 0) {
+    while (this.open.length > 0 && !this.isOver) {
       const due = this.takeDue()
       if (due.length > 0) silent = (await this.goThrough(due)) ? 0 : silent + 1
       if (this.open.length > 0) await this.pause(silent)
     }
+    for (const { verdicts } of this.open.splice(0)) verdicts.failed(this.lastError)
     this.isRunning = false
   }
 
@@ -133,7 +134,8 @@ export class EndRetries {
     }
     for (const batch of due) {
       try {
-        await this.goOn(batch, found)
+        if (this.isOver) this.open.push(batch)
+        else await this.goOn(batch, found)
       } catch (error) {
         batch.verdicts.failed(error)
       }
@@ -195,6 +197,7 @@ export class EndRetries {
     const now = this.now()
     const isUnknown = sent.kind === 'unknown'
     if (isUnknown) this.failed(sent.error)
+    else this.lastError = sent.kind === 'refused' ? sent.error : this.lastError
     const isSilent = isUnknown || (sent.kind === 'fewer' && batch.sent?.kind === 'fewer')
     this.open.push({
       ...batch,
@@ -228,13 +231,15 @@ export class EndRetries {
     const waitMs = Math.min(...this.open.map(({ dueMs }) => dueMs)) - this.now()
     const ms = silent > 0 ? Math.max(waitMs, pauseMs(silent - 1)) : waitMs
     if (ms <= 0) return
-    if (!signal?.aborted) {
-      const nudged = new Promise<void>((resolve) => {
-        if (silent === 0) this.nudge = resolve
-      })
-      await Promise.race([sleep(ms, signal ? { signal } : {}), nudged])
-    }
-    if (signal?.aborted) for (const { verdicts } of this.open.splice(0)) verdicts.failed(this.lastError)
+    const nudged = new Promise<void>((resolve) => {
+      if (silent === 0) this.nudge = resolve
+    })
+    await Promise.race([sleep(ms, signal ? { signal } : {}), nudged])
+  }
+
+  /** Nobody waits for verdicts any more: nothing is sent, however much is due. */
+  private get isOver(): boolean {
+    return this.options.signal?.aborted ?? false
   }
 
   private now(): number {

@@ -120,4 +120,23 @@ describe('a write that fails again and again for no fault of its document', () =
     await recording
     expect(kinds(of('bad'))).toEqual(['givenUp'])
   })
+
+  test('of which some is always due ends when nobody waits for it any more', async () => {
+    const { ends } = await held(0, 2)
+    let updates = 0
+    proxy.answerAll(({ name }) => {
+      if (name !== 'update') return undefined
+      updates += 1
+      clock.advance(1_000) // as long as a slow answer takes: what failed before it is due again
+      return { ok: 0, code: 8, codeName: 'UnknownError', errmsg: 'odd' }
+    })
+    let failure: unknown
+    void record(ends).catch((error: unknown) => (failure = error))
+    await eventually(() => updates > 10)
+    over!.abort()
+    await eventually(() => expect(failure).toMatchObject({ code: 8 }))
+    const before = updates
+    await collection.findOne({})
+    expect(updates).toBe(before)
+  })
 })
