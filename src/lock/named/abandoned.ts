@@ -43,17 +43,20 @@ export class AbandonedAcquisitions {
   private async freeLater(name: string, token: string): Promise<void> {
     for (const ms of this.pausesMs) {
       await sleep(ms, { signal: this.closed.signal, unref: true })
-      if (this.closed.signal.aborted || !this.tokens.get(name)?.has(token)) break
-      if (await this.inTurn(() => this.free(name, token))) break
+      if (!this.isWanted(name, token) || (await this.inTurn(name, token))) break
     }
     this.drop(name, token)
   }
 
-  /** One after the other: a server that comes back isn't met by all of them at once. */
-  private inTurn(free: () => Promise<boolean>): Promise<boolean> {
-    const freed = this.turn.then(() => !this.closed.signal.aborted && free()).catch(() => false)
+  /** One after the other: a server that comes back isn't met by all of them at once, nor by those that were dropped meanwhile. */
+  private inTurn(name: string, token: string): Promise<boolean> {
+    const freed = this.turn.then(() => this.isWanted(name, token) && this.free(name, token)).catch(() => false)
     this.turn = freed
     return freed
+  }
+
+  private isWanted(name: string, token: string): boolean {
+    return !this.closed.signal.aborted && (this.tokens.get(name)?.has(token) ?? false)
   }
 
   private drop(name: string, token: string): void {

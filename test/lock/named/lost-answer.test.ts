@@ -198,6 +198,26 @@ describe('in the background', () => {
     expect(most).toBe(1)
   })
 
+  test('those that were dropped, as there are too many, stand in no line: the server is asked for the kept ones only', async () => {
+    const answers: (() => void)[] = []
+    let asked = 0
+    const abandoned = new AbandonedAcquisitions(async () => {
+      asked += 1
+      if (asked === 1) await new Promise<void>((resolve) => answers.push(resolve))
+      return true
+    })
+    abandoned.add('lock', 'a#0')
+    await eventually(() => answers.length === 1)
+    for (let i = 1; i <= 200; i++) {
+      abandoned.add('lock', `a#${i}`)
+      await new Promise((resolve) => setTimeout(resolve, 1)) // each stands in the line before the next is added
+    }
+    answers[0]!()
+    await eventually(() => asked >= 17)
+    await abandoned.close()
+    expect(asked).toBe(17)
+  })
+
   test('closing waits for the try that is under way, and for no other', async () => {
     const answers: (() => void)[] = []
     const abandoned = new AbandonedAcquisitions(() => new Promise((resolve) => answers.push(() => resolve(false))))
