@@ -272,6 +272,30 @@ describe("a step of the server's clock", () => {
       expect((await read('a'))!['progress'].claims).toBe(0)
     })
 
+    test('what fails of it keeps nobody from claiming, and is done later, for all steps until then', async () => {
+      const one = replica()
+      await one.runOnce()
+      await put(held('dead'), { _id: 'new', phase: 'Starting', n: 1 })
+      let failed = 0
+      proxy.answerAll(({ name, body }) => {
+        if (name !== 'find' || !JSON.stringify(body).includes('"lockedBy":{"$type":"string"}')) return undefined
+        failed += 1
+        return { ok: 0, code: 8, codeName: 'UnknownError', errmsg: 'odd' }
+      })
+      proxy.stepClock(-JUMP)
+      await one.tick()
+      await one.idle()
+      expect(failed).toBe(1)
+      expect((await read('new'))!['phase']).toBe('Started')
+      proxy.stepClock(-MINUTE)
+      await one.tick()
+      proxy.pass()
+      await one.tick()
+      timePasses(31_000)
+      await one.runOnce()
+      expect((await read('dead'))!['lockedBy']).toBeUndefined()
+    })
+
     test('a replica that starts after it sees it by what was stored before', async () => {
       await replica().runOnce()
       const lifecycles = db.collection(LIFECYCLES_COLLECTION)

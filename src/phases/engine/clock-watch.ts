@@ -68,15 +68,17 @@ export class ClockWatch {
   async serve(found: LookResult): Promise<void> {
     if (!found.now) return
     this.readStored(found, found.now)
-    if (this.forward) await this.tellOthers(this.forward)
-    this.forward = undefined
-    if (this.back) await this.redate(this.back)
-    this.back = undefined
+    // Another step may be seen meanwhile.
+    const { forward, back } = this
+    if (forward) await this.tellOthers(forward)
+    if (this.forward === forward) this.forward = undefined
+    if (back) await this.redate(back)
+    if (this.back === back) this.back = undefined
   }
 
   private stepped(step: ClockStep): void {
     if (step.ms > 0) this.forward = step
-    else this.back = new Date(step.now.getTime() - step.ms + STEP_SLACK_MS)
+    else this.back = laterOf(this.back, new Date(step.now.getTime() - step.ms + STEP_SLACK_MS))
     this.say(step.ms, '')
   }
 
@@ -90,8 +92,10 @@ export class ClockWatch {
     if (!lastSeen || lastSeen.getTime() <= now.getTime() + STEP_SLACK_MS) return
     const isKnown = this.known && lastSeen <= this.known
     this.known = lastSeen
-    if (this.back || isKnown) return
-    this.back = new Date(lastSeen.getTime() + UNSEEN_MS)
+    if (isKnown) return
+    const isSeen = this.back !== undefined
+    this.back = laterOf(this.back, new Date(lastSeen.getTime() + UNSEEN_MS))
+    if (isSeen) return
     this.say(
       now.getTime() - lastSeen.getTime(),
       ' or more, before this replica looked: others were last seen later than now',
@@ -133,6 +137,9 @@ export class ClockWatch {
     logger.error(`the server's clock stepped ${step}${how}: ${consequence}`)
   }
 }
+
+/** A step that hasn't been dealt with yet goes on with the next one. */
+const laterOf = (before: Date | undefined, date: Date): Date => (before && before > date ? before : date)
 
 const isStored = (step: Partial<StoredStep> | undefined): step is StoredStep =>
   step?.at instanceof Date && step.until instanceof Date && typeof step.ms === 'number' && step.ms > 0

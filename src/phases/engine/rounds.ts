@@ -31,12 +31,16 @@ export class Rounds {
     await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
     const { found, foreign } = await this.look()
     if (!this.registry.adopt(found)) await this.registry.register()
-    await this.clockWatch.serve(found)
     this.presence.adopt(found)
-    await this.presence.say()
-    await this.registry.stamp(found.unstamped)
     const counts: TickCounts = { ruled: 0, removed: 0, due: 0 }
-    await Promise.all(this.lifecycles.map((parts) => this.serve(parts, found, counts)))
+    // Beside each other, so that one that fails keeps nobody from the rest; the replicas that share, and a hold, are known from here on.
+    const works = await Promise.allSettled([
+      this.clockWatch.serve(found),
+      this.presence.say(),
+      this.registry.stamp(found.unstamped),
+      ...this.lifecycles.map((parts) => this.serve(parts, found, counts)),
+    ])
+    for (const work of works) if (work.status === 'rejected') throw work.reason
     for (const { unknownPhases } of foreign) await unknownPhases.check()
     return counts
   }
