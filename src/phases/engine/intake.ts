@@ -94,7 +94,7 @@ export class Intake {
     if (this.stopped) return
     const { company } = this.options.context
     const isFree =
-      company.isOpen && !this.underWay && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length
+      !this.underWay && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length && company.isOpen
     if (isFree) this.run(() => this.takeNamed(phase, ids))
     else {
       if (this.roomFor(phase) > 0) this.expectNamed(phase, ids)
