@@ -40,7 +40,8 @@ interface Offset {
  */
 export class ClockSteps {
   private offset: Offset | undefined
-  private held: (ClockHold & { readonly untilMs: number }) | undefined
+  /** Steps forward that aren't confirmed, the oldest first: each by itself, so that a clock which goes on stepping holds up nothing for ever. */
+  private held: readonly (ClockHold & { readonly untilMs: number })[] = []
   private watchingSinceMs: number | undefined
 
   /**
@@ -79,9 +80,12 @@ export class ClockSteps {
 
   /** What is held back now. */
   hold(): (ClockHold & { readonly leftMs: number }) | undefined {
-    if (!this.held) return undefined
-    const leftMs = this.held.untilMs - this.clock.monotonicMs()
-    return leftMs > 0 ? { ms: this.held.ms, since: this.held.since, leftMs } : undefined
+    if (this.held.length === 0) return undefined
+    const nowMs = this.clock.monotonicMs()
+    this.held = this.held.filter(({ untilMs }) => untilMs > nowMs)
+    const last = this.held.at(-1)
+    const ms = this.held.reduce((sum, step) => sum + step.ms, 0)
+    return last && { ms, since: last.since, leftMs: last.untilMs - nowMs }
   }
 
   /**
@@ -93,7 +97,7 @@ export class ClockSteps {
     const nowMs = this.clock.monotonicMs()
     const wasWatching = watchingSinceMs !== undefined && nowMs - watchingSinceMs > agoMs + STEP_SLACK_MS
     if (wasWatching || this.hold() || this.holdMs === 0) return false
-    this.held = { ms, since, untilMs: nowMs + Math.min(leftMs, this.holdMs) }
+    this.held = [{ ms, since, untilMs: nowMs + Math.min(leftMs, this.holdMs) }]
     return true
   }
 
@@ -101,15 +105,20 @@ export class ClockSteps {
     // It was there by the last look at the earliest, and what stood there before is older than the step is long.
     const since = new Date(now.getTime() - Math.min(unseenMs, ms - STEP_SLACK_MS))
     const untilMs = this.clock.monotonicMs() + this.holdMs
-    this.held = { ms: (this.hold()?.ms ?? 0) + ms, since, untilMs }
+    this.held = [...this.held, { ms, since, untilMs }]
     this.onStep({ ms, now })
   }
 
   private steppedBack(now: Date, ms: number): void {
-    const hold = this.hold()
     // A step that was taken back is none; part of it goes on being held.
-    const left = hold && { ms: hold.ms - ms, since: new Date(hold.since.getTime() - ms), untilMs: this.held!.untilMs }
-    this.held = left && left.ms > STEP_SLACK_MS ? left : undefined
+    const held = [...this.held]
+    for (let backMs = ms; held.length > 0 && backMs > 0; ) {
+      const step = held.pop()!
+      const leftMs = step.ms - backMs
+      if (leftMs > STEP_SLACK_MS) held.push({ ...step, ms: leftMs, since: new Date(step.since.getTime() - backMs) })
+      backMs = -leftMs
+    }
+    this.held = held
     this.onStep({ ms: -ms, now })
   }
 }

@@ -4,6 +4,12 @@ import type { ClockHold, ClockSteps } from './clock-steps.js'
 const FRESH_FOR_MS = 60_000
 const SLACK_MS = 1_000
 
+/** A deadline passes when it would have without the step, or when that is confirmed (server time), whichever is first. */
+export interface DeadlineHold {
+  readonly ms: number
+  readonly until: Date
+}
+
 /**
  * What a replica knows of the server's clock: the time that its last look brought, and its own monotonic time since. Used
  * only as a bound that spares keys, never to decide who holds what.
@@ -28,11 +34,11 @@ export class ServerClock {
     return this.steps?.hold()
   }
 
-  /** When that one is confirmed, in the server's time: no deadline passes before. Undefined: there is none. */
-  heldUntil(): Date | undefined {
+  /** The same for deadlines. */
+  deadlineHold(): DeadlineHold | undefined {
     const hold = this.steps?.hold()
     const now = this.now()
-    return hold && now && new Date(now.getTime() + hold.leftMs)
+    return hold && now && { ms: hold.ms, until: new Date(now.getTime() + hold.leftMs) }
   }
 
   /** The server's time by estimate, never behind it; undefined before the first look. */

@@ -73,7 +73,7 @@ describe("steps of the server's clock", () => {
     expect(found).toHaveLength(1)
   })
 
-  test('a forward step is held for its time, from the last one on; the mark is between what was there before and after', () => {
+  test('a forward step is held for its time, each by itself; the mark is between what was there before and after', () => {
     const { clock, steps, step, look, serverNow } = world()
     look()
     const before = serverNow()
@@ -94,6 +94,27 @@ describe("steps of the server's clock", () => {
     expect(steps.hold()).toBeDefined()
     clock.advance(1_000)
     expect(steps.hold()).toBeUndefined()
+  })
+
+  test('a clock that goes on stepping is held back by the steps of one hold, not by all of them', () => {
+    const { clock, found, steps, step, look } = world()
+    look()
+    for (let i = 0; i < 100; i++) {
+      clock.advance(HOLD - 10_000)
+      step(3_000)
+      look()
+      expect(steps.hold()!.ms).toBeLessThan(7_000)
+    }
+    expect(found).toHaveLength(100)
+    // Nor where some of it is taken back each time.
+    for (let i = 0; i < 100; i++) {
+      clock.advance(HOLD / 2)
+      step(9_000)
+      look()
+      step(-4_000)
+      look()
+      expect(steps.hold()!.ms).toBeLessThan(16_000)
+    }
   })
 
   test('the mark, where looks are further apart than the step is long', () => {

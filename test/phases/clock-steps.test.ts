@@ -157,6 +157,19 @@ describe("a step of the server's clock", () => {
       expect((await read('a'))!['phase']).toBe('Stopping')
     })
 
+    test('that comes again and again holds up no deadline, removal or lease for ever', async () => {
+      const one = replica()
+      await one.runOnce()
+      await put(...resting())
+      for (let i = 0; i < 10; i++) {
+        timePasses(50_000)
+        proxy.stepClock(4_000)
+        await one.runOnce()
+      }
+      const { removed, deadline, leased } = await phases()
+      expect({ removed, deadline, leased }).toEqual({ removed: undefined, deadline: 'Stopping', leased: 'Stopping' })
+    })
+
     test('taken back before it counts, it has changed nothing', async () => {
       const one = replica()
       await one.runOnce()

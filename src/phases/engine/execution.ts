@@ -1,4 +1,4 @@
-import { type EndKind, errorPauseMs, type StepEnd } from '../../lock/index.js'
+import { type DeadlineHold, type EndKind, errorPauseMs, type StepEnd } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { StepTimeout, Unavailable } from '../errors.js'
 import { countOf, deadlineOf, type Held } from './held.js'
@@ -28,10 +28,9 @@ const LONGEST_PAUSE_MS = 365 * 86_400_000
 export class Endings {
   private readonly progress: string
 
-  /** @param deadlinesFrom no deadline passes before (server time) */
   constructor(
     private readonly model: LifecycleModel,
-    private readonly deadlinesFrom: () => Date | undefined = () => undefined,
+    private readonly deadlineHold: () => DeadlineHold | undefined = () => undefined,
   ) {
     this.progress = model.settings.progress
   }
@@ -44,7 +43,7 @@ export class Endings {
       const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error: null }, 0)
     }
-    const deadline = deadlineOf(held, this.progress, this.deadlinesFrom())
+    const deadline = deadlineOf(held, this.progress, this.deadlineHold())
     if (deadline && deadline <= situation.now) return this.ending(held, this.deadlineMove(held), 0)
     if (held.phase.kind === 'resting') return this.ending(held, { kind: 'sleepUntilDeadline', step: null }, 0)
     return undefined
@@ -166,7 +165,7 @@ export class Endings {
   }
 
   private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
-    const wakeBy = deadlineOf(held, this.progress, this.deadlinesFrom())
+    const wakeBy = deadlineOf(held, this.progress, this.deadlineHold())
     return { end, ms, set, wakeBy, stale: this.staleFields(held, end) }
   }
 

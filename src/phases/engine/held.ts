@@ -1,5 +1,5 @@
 import { BSON, type Document } from 'mongodb'
-import { isValid, type Lease } from '../../lock/index.js'
+import { type DeadlineHold, isValid, type Lease } from '../../lock/index.js'
 import type { Phase } from '../definition/lifecycle.js'
 import type { StepRun } from './step-run.js'
 
@@ -39,13 +39,13 @@ function enteredAt(held: Held, progress: string): Date | undefined {
 
 /**
  * When its phase's deadline is (server time), null when it has none.
- * @param from none passes before; default: whenever it is
+ * @param hold while a step of the server's clock isn't confirmed
  */
-export function deadlineOf(held: Held, progress: string, from?: Date): Date | null {
+export function deadlineOf(held: Held, progress: string, hold?: DeadlineHold): Date | null {
   const since = enteredAt(held, progress)
   if (!held.phase.deadline || !since) return null
-  const deadline = new Date(since.getTime() + held.phase.deadline.afterMs)
-  return from && from > deadline ? from : deadline
+  const deadlineMs = since.getTime() + held.phase.deadline.afterMs
+  return new Date(hold ? Math.min(deadlineMs + hold.ms, Math.max(deadlineMs, hold.until.getTime())) : deadlineMs)
 }
 
 /** How long it has waited so far: since it was last touched, or recorded a step, or entered its phase; 0 when none is known. */

@@ -1,4 +1,4 @@
-import type { Lease, Renewals } from '../../lock/index.js'
+import type { DeadlineHold, Lease, Renewals } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { Held } from './held.js'
 import { deadlineOf } from './held.js'
@@ -13,8 +13,7 @@ export interface LeaseGuardOptions {
   readonly stepTimeoutMs: number
   readonly progress: string
   readonly serverNow: () => Date
-  /** No deadline passes before (server time). */
-  readonly deadlinesFrom: () => Date | undefined
+  readonly deadlineHold: () => DeadlineHold | undefined
   /** All that this replica holds of one lifecycle, in a step or not, and lost ones whose handlers run on. */
   readonly held: () => readonly Held[]
   /** Whether it is to be renewed. */
@@ -74,7 +73,7 @@ export class LeaseGuard {
   }
 
   private pastDeadlineMs(held: Held): number {
-    const deadline = deadlineOf(held, this.options.progress, this.options.deadlinesFrom())
+    const deadline = deadlineOf(held, this.options.progress, this.options.deadlineHold())
     return deadline ? this.options.serverNow().getTime() - deadline.getTime() : Number.NEGATIVE_INFINITY
   }
 

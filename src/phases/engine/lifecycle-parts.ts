@@ -97,7 +97,7 @@ export function lifecycleParts(parts: ReplicaParts, lifecycle: RunnableLifecycle
     lines,
     terms,
     serverNow: () => serverClock.now() ?? clock.now(),
-    deadlinesFrom: () => serverClock.heldUntil(),
+    deadlineHold: () => serverClock.deadlineHold(),
     pauseMs: (waitedMs) => pauseMs(waitedMs, registry.lockTimeout(model).dueMs, model.settings.backOff),
     keepTermsFresh: () => registry.keepFresh(),
     share,

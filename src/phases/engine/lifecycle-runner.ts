@@ -40,7 +40,7 @@ export class LifecycleRunner {
     this.outage = new OutageLog(`${model.name}: the database`, clock, logger)
     this.capacity = new Capacity(model.settings.concurrency)
     this.threadCapacity = new Capacity(Math.min(model.settings.concurrency, context.threads.size))
-    this.endings = new Endings(model, context.deadlinesFrom)
+    this.endings = new Endings(model, context.deadlineHold)
     const capacityOf = (phase: string) => this.capacityOf(phase)
     const shared = { context, holdings, capacityOf, endings: this.endings, outage: this.outage, situation }
     this.intake = new Intake({
@@ -214,7 +214,7 @@ export class LifecycleRunner {
   }
 
   private leaseGuard(): LeaseGuard {
-    const { model, clock, terms, renewalCollection, keepTermsFresh, serverNow, deadlinesFrom } = this.context
+    const { model, clock, terms, renewalCollection, keepTermsFresh, serverNow, deadlineHold } = this.context
     const { stepTimeoutMs, progress } = model.settings
     return new LeaseGuard({
       renewals: new Renewals(renewalCollection, terms, clock),
@@ -224,7 +224,7 @@ export class LifecycleRunner {
       stepTimeoutMs,
       progress,
       serverNow,
-      deadlinesFrom,
+      deadlineHold,
       held: () => this.holdings.all(),
       isHeld: (held) => this.holdings.has(held),
       onLost: (held) => this.lostByRenewal(held),

@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import type { Share, SkipList, Terms } from '../../lock/index.js'
+import type { DeadlineHold, Share, SkipList, Terms } from '../../lock/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -30,8 +30,8 @@ export interface RunnerContext extends SharedParts {
   readonly keepTermsFresh: () => Promise<void>
   /** The server's time by estimate. */
   readonly serverNow: () => Date
-  /** While a step of the server's clock isn't confirmed: no deadline passes before (server time). */
-  readonly deadlinesFrom: () => Date | undefined
+  /** While a step of the server's clock isn't confirmed. */
+  readonly deadlineHold: () => DeadlineHold | undefined
   /** The back-off after having waited so long. */
   readonly pauseMs: (waitedMs: number) => number
   /** How due documents are shared with other replicas. */
