@@ -6,6 +6,7 @@ import {
   SCHEDULE_FIELDS,
   shown,
   TIMING_FIELDS,
+  YEAR_10000,
 } from './definition/index.js'
 import { type Edit, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { dueTimes, jitterOf, nextDue } from './due.js'
@@ -73,7 +74,7 @@ function planned(
   nextRunAt: Date | undefined,
   now: Date,
 ): Decision {
-  const anchor = dateOf(doc.createdAt) ?? now
+  const anchor = anchorOf(doc, now)
   const due = nextRunAt ?? firstDue(doc, schedule, now, anchor)
   if (!due) return { phase: 'Finished', runs: [], set: { ...set, nextRunAt: null }, wakeAt: null }
   const startOf = (time: Date) => new Date(time.getTime() + jitterOf(schedule, doc._id, time))
@@ -93,6 +94,12 @@ function planned(
     set: { ...set, lastRunAt: come.at(-1)!, nextRunAt: next ?? null },
     wakeAt: next ? startOf(next) : null,
   }
+}
+
+/** What an interval without `startAt` counts from: `createdAt`, where a client hasn't written one from which nothing would come any more. */
+function anchorOf({ createdAt }: Stored, now: Date): Date {
+  const made = dateOf(createdAt)
+  return made && made.getTime() < YEAR_10000 ? made : now
 }
 
 /** The first due time from now on; of a one-off also one that has passed, if it never ran. */

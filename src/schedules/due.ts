@@ -23,7 +23,8 @@ export function nextDue(schedule: CheckedSchedule, after: Date, anchor: Date): D
   // What is due at startAt itself counts.
   const from = startAt && startAt > after ? new Date(startAt.getTime() - 1) : after
   const next = nextOf(schedule, from, anchor)
-  return next && (!endAt || next <= endAt) ? next : undefined
+  // Past the last date that there is comes none: comparisons with an invalid one are all false, and a search by them never ends.
+  return next && !Number.isNaN(next.getTime()) && (!endAt || next <= endAt) ? next : undefined
 }
 
 function nextOf({ timing, startAt }: CheckedSchedule, after: Date, anchor: Date): Date | undefined {

@@ -103,6 +103,19 @@ describe('what a schedule calls for', () => {
     expect(decision.runs).toMatchObject([{ phase: 'Queued', startBy: null }])
   })
 
+  test.each([new Date(8.64e15), new Date('+010000-01-01')])(
+    'an interval whose createdAt (%s) is no time to count from counts from now, and a search among its due times ends',
+    (createdAt) => {
+      const made = decide(planned({ interval: '90s' }, null, { createdAt }), at('01:00:00'))
+      expect(made).toMatchObject({ phase: 'Active', runs: [], set: { nextRunAt: at('01:01:30') } })
+    },
+  )
+
+  test('after the last date that there is nothing is due', () => {
+    const last = new Date(8.64e15)
+    expect(decide(planned({ interval: '90s' }, last), last)).toMatchObject({ phase: 'Finished' })
+  })
+
   test('an interval counts from when it was made, or from startAt', () => {
     const made = decide(planned({ interval: 90 }, null), at('01:00:00'))
     expect(made.set.nextRunAt).toEqual(at('01:00:30'))

@@ -1,5 +1,12 @@
 export { nearMisses } from './near-misses.js'
-export { type CheckedSchedule, LONGEST_RUN_MS, readSchedule, type Timing, unknownFields } from './read-schedule.js'
+export {
+  type CheckedSchedule,
+  LONGEST_RUN_MS,
+  readSchedule,
+  type Timing,
+  unknownFields,
+  YEAR_10000,
+} from './read-schedule.js'
 export {
   type Json,
   OWNERS_FIELDS,

@@ -30,7 +30,7 @@ export interface CheckedSchedule {
   readonly timeoutMs: number | null
 }
 
-const YEAR_10000 = Date.UTC(10_000, 0)
+export const YEAR_10000 = Date.UTC(10_000, 0)
 const DEFAULT_GRACE_MS = 300_000
 const DEFAULT_RETRY_MS = 10_000
 const DEFAULT_LONGEST_RETRY_MS = 600_000
