@@ -19,6 +19,8 @@ const SYSTEM = [
   'bench/**',
   'schedules/three-processes.test.ts',
   'phases/versions-lock-timeout.test.ts',
+  // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
+  'phases/{many-refusals,poison-company}.test.ts',
   // A database that is killed, cut off or downloaded.
   'faults/**',
   'database/{local-engine,glibc,sources}.test.ts',
