@@ -1,23 +1,11 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import type { Collection, Document } from 'mongodb'
-import {
-  endLeasesOf,
-  LIFECYCLES_COLLECTION,
-  PARKED_AT,
-  Renewals,
-  ruleLook,
-  ruleUpdate,
-  type Terms,
-  termsOf,
-  uncountClaims,
-} from '../../src/lock/index.js'
-import { conditionOf, Holder, NoLongerHeld } from '../../src/phases/index.js'
+import { PARKED_AT, Renewals, ruleLook, ruleUpdate, type Terms } from '../../src/lock/index.js'
+import { conditionOf } from '../../src/phases/index.js'
 import { sleep } from '../../src/time/index.js'
 import {
   ago,
   claimed,
   claimer,
-  clientAt,
   endOf,
   LOCK_TIMEOUT_MS,
   lockedCollection,
@@ -28,45 +16,12 @@ import {
   writer,
 } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { TcpProxy } from '../support/tcp-proxy.js'
-import { recordingObserver, replicaOf, ShiftedClock, type Thing, thingOf, things, thingWith } from '../support/thing.js'
+import { recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
+import { BLIND, LegacyWriter, TERMS } from './legacy-writer.js'
 
 jest.setTimeout(240_000)
 
 const RULE = { when: 'Deleted', from: [PHASE], goTo: 'Deleting' }
-const TERMS: Terms = termsOf(LOCK_TIMEOUT_MS, { legacyWriters: true })
-const BLIND: Terms = termsOf(LOCK_TIMEOUT_MS)
-
-/** A task service of the old kind: it leases with `lockedAt` alone, by its own clock, and unlocks by `_id` and phase. */
-class LegacyWriter {
-  constructor(
-    private readonly collection: Collection<Document & { _id: string }>,
-    private readonly lockTimeoutMs: number,
-    private readonly clockAheadMs = 0,
-  ) {}
-
-  private now(): number {
-    return Date.now() + this.clockAheadMs
-  }
-
-  /** The document's `_id`, and how long its lease lasts. */
-  async findAndLock(phase: string): Promise<{ id: string; until: number } | undefined> {
-    const now = this.now()
-    const document = await this.collection.findOneAndUpdate(
-      { phase, lockedAt: { $lt: new Date(now - this.lockTimeoutMs) } },
-      { $set: { lockedAt: new Date(now) } },
-      { sort: { lockedAt: 1, updatedAt: 1 }, returnDocument: 'after' },
-    )
-    return document ? { id: document._id, until: now + this.lockTimeoutMs - this.clockAheadMs } : undefined
-  }
-
-  async finish(id: string, phase: string, set: Document): Promise<void> {
-    await this.collection.updateOne(
-      { _id: id, phase },
-      { $set: { ...set, lockedAt: new Date(0), updatedAt: new Date(this.now()) } },
-    )
-  }
-}
 
 describe('hole 11: writers of the old kind, which lease without lockedBy', () => {
   const database = useDatabase()
@@ -138,173 +93,6 @@ describe('hole 11: writers of the old kind, which lease without lockedBy', () =>
     test('negative control: without legacyWriters it overwrites', async () => {
       expect(await lateWrite(BLIND)).toEqual({ phase: 'Created', verdict: 'recorded', lost: 0 })
     })
-  })
-
-  describe('our token under the lease of such a writer, which took over what had expired', () => {
-    /** Our lease on `a` has expired and the other one has it; our lockedBy is still there. */
-    async function takenOver(terms: Terms) {
-      const collection = await lockedCollection(database.db)
-      const lifecycles = database.db.collection<{ _id: string; lockTimeout: number }>(LIFECYCLES_COLLECTION)
-      await lifecycles.insertOne({ _id: 'thing', lockTimeout: LOCK_TIMEOUT_MS })
-      await put(collection, { _id: 'a', phase: PHASE })
-      const replica = await claimer(collection, { terms })
-      const { lease } = await claimed(collection, replica)
-      await expire(collection)
-      await new LegacyWriter(collection as never, LOCK_TIMEOUT_MS).findAndLock(PHASE)
-      const document = await read(collection, 'a')
-      expect(document).toMatchObject({ lockedBy: lease.token })
-      return { collection, replica, lease, document }
-    }
-    const expire = (collection: Collection) =>
-      collection.updateOne({ _id: 'a' as never }, [
-        {
-          $set: {
-            lockedAt: ago(31_000),
-            'progress.lockedAt': { $cond: ['$progress.lockedAt', ago(31_000), '$$REMOVE'] },
-          },
-        },
-      ])
-
-    async function recovered(terms: Terms): Promise<number> {
-      const { collection, replica } = await takenOver(terms)
-      const leased = { lifecycle: 'thing', collection, phases: [PHASE], terms }
-      return endLeasesOf(database.db, leased, replica.identity)
-    }
-    test('early recovery leaves its lease alone', async () => {
-      expect(await recovered(TERMS)).toBe(0)
-    })
-    test('negative control: without legacyWriters early recovery ends it', async () => {
-      expect(await recovered(BLIND)).toBe(1)
-    })
-
-    test('early recovery ends what the process that has ended still had', async () => {
-      const { collection, replica } = await takenOver(TERMS)
-      await put(collection, { _id: 'b', phase: PHASE })
-      await claimed(collection, replica)
-      const leased = { lifecycle: 'thing', collection, phases: [PHASE], terms: TERMS }
-      expect(await endLeasesOf(database.db, leased, replica.identity)).toBe(1)
-    })
-
-    test('a second pass of early recovery leaves a lease alone that began in the millisecond of the one it ended', async () => {
-      const collection = await lockedCollection(database.db)
-      await put(collection, { _id: 'a', phase: PHASE })
-      const replica = await claimer(collection, { terms: TERMS })
-      await database.db
-        .collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
-        .insertOne({ _id: 'thing', lockTimeout: LOCK_TIMEOUT_MS })
-      const { document } = await claimed(collection, replica)
-      const leased = { lifecycle: 'thing', collection, phases: [PHASE], terms: TERMS }
-      expect(await endLeasesOf(database.db, leased, replica.identity)).toBe(1)
-      await collection.updateOne({ lockedAt: new Date(0) }, { $set: { lockedAt: document['lockedAt'] } })
-      expect(await endLeasesOf(database.db, leased, replica.identity)).toBe(0)
-    })
-
-    test('a stop in order changes nothing of the document', async () => {
-      const { collection, lease, document } = await takenOver(TERMS)
-      await uncountClaims(collection, TERMS, [lease])
-      expect(await read(collection, 'a')).toEqual(document)
-      // Negative control.
-      await uncountClaims(collection, BLIND, [lease])
-      expect(await read(collection, 'a')).not.toEqual(document)
-    })
-
-    /** What a handler's writes under its document's lease have come to, while the other one has it. */
-    async function handlersWrites(legacyWriters: boolean): Promise<string[]> {
-      const { db } = database
-      const collection = db.collection<Document>('Thing')
-      const said: string[] = []
-      const attempted = async (what: string, attempt: Promise<unknown>) => {
-        const how = await attempt.then(
-          () => 'done',
-          (error: Error) => (error instanceof NoLongerHeld ? 'refused' : String(error)),
-        )
-        said.push(`${what} ${how}`)
-      }
-      const handler = thingWith(async (doc: Readonly<Thing>, step) => {
-        const holder = new Holder(collection, doc as never, step as never)
-        await attempted('held:', holder.assertHeld())
-        await collection.updateOne({ _id: doc._id as never }, [
-          { $set: { lockedAt: ago(31_000), ...(legacyWriters && { 'progress.lockedAt': ago(31_000) }) } },
-        ])
-        await new LegacyWriter(things(db), LOCK_TIMEOUT_MS).findAndLock('Creating')
-        await attempted('held:', holder.assertHeld())
-        await attempted('set', holder.set({ n: 7 }))
-        await holder.insert({ _id: 'child' }, { collection: 'Children' })
-        said.push(`inserted ${await db.collection('Children').countDocuments()}`)
-        return step.moveTo('Created')
-      }, thingOf({ legacyWriters }))
-      await things(db).insertOne({ _id: 'a', phase: 'Creating' })
-      await replicaOf(db, handler).tick()
-      await eventually(() => said.length === 4)
-      return said
-    }
-    test("a handler's writes under it are refused", async () => {
-      expect(await handlersWrites(true)).toEqual(['held: done', 'held: refused', 'set refused', 'inserted 0'])
-    })
-    test('negative control: without legacyWriters a handler writes', async () => {
-      expect(await handlersWrites(false)).toEqual(['held: done', 'held: done', 'set done', 'inserted 1'])
-    })
-
-    test('a chain does not go on with the document', async () => {
-      const proxy = await TcpProxy.start(database.uri)
-      const client = await clientAt(proxy.uri)
-      const clock = new ShiftedClock()
-      let steps = 0
-      const handler = thingWith(
-        async (_doc, step) => {
-          steps += 1
-          clock.advance(2_000) // longer than a chain goes on without reading its document again
-          return steps < 3 ? step.again() : step.moveTo('Created')
-        },
-        thingOf({ legacyWriters: true }),
-      )
-      const observer = recordingObserver()
-      const replica = replicaOf(client.db(database.db.databaseName), handler, { clock, observer })
-      try {
-        await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
-        const lookAgain = proxy.hold(
-          ({ name, body: { filter, projection } }) =>
-            name === 'find' && filter?._id?.$in !== undefined && !projection && !filter.lockedBy,
-        )
-        await replica.tick()
-        const held = await lookAgain
-        await expire(database.db.collection('Thing'))
-        await new LegacyWriter(things(database.db), LOCK_TIMEOUT_MS).findAndLock('Creating')
-        held.release()
-        await replica.idle()
-        expect(steps).toBe(1)
-        expect(observer.losses).toHaveLength(1)
-      } finally {
-        await replica.stop()
-        await client.close()
-        await proxy.stop()
-      }
-    })
-
-    test.each(['read by its token', 'read back after an answer that was lost'])(
-      'a claim that is %s does not begin with the document',
-      async (how) => {
-        const proxy = await TcpProxy.start(database.uri)
-        const client = await clientAt(proxy.uri)
-        try {
-          const collection = await lockedCollection(database.db)
-          await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
-          const through = client.db(database.db.databaseName).collection(collection.collectionName)
-          const replica = await claimer(through, { terms: TERMS })
-          const reading = proxy.hold(({ name, body }) => name === 'find' && body['filter']?.lockedBy !== undefined)
-          if (how.includes('lost')) void proxy.cutAfter('update')
-          const claiming = replica.claims.claimBatch(PHASE, 10)
-          const held = await reading
-          await expire(collection)
-          await new LegacyWriter(collection as never, LOCK_TIMEOUT_MS).findAndLock(PHASE)
-          held.release()
-          expect((await claiming).claimed.map(({ lease }) => lease.id)).toEqual(['b'])
-        } finally {
-          await client.close()
-          await proxy.stop()
-        }
-      },
-    )
   })
 
   test('our own leases work as ever: claim, renewal, again, checkpoint, wait', async () => {

@@ -1,11 +1,23 @@
-import type { Document } from 'mongodb'
-import { type EndKind, isDue, PARKED_AT } from '../../../src/lock/index.js'
+import type { EndKind, Terms } from '../../../src/lock/index.js'
 import { again, checkpoint, failed, moveTo, park, released, unlock, wait } from '../../lock/fixture.js'
 import { ID } from '../commands.js'
 import type { Machine, Move } from '../explore.js'
-import { at, fenceOf, ModelDatabase } from './database.js'
-import { type Bounds, LOCK_TIMEOUT, PHASE, type Protections, RULE, termsFor } from './protections.js'
-import { type Doubt, type EndName, idOf, type Late, type OpenCheckpoint, type Task, type World } from './state.js'
+import { fenceOf, ModelDatabase } from './database.js'
+import { hasRival, stuck, twice } from './judgement.js'
+import { Others } from './others.js'
+import { type Bounds, LOCK_TIMEOUT, PHASE, type Protections, termsOfReplica } from './protections.js'
+import {
+  type Doubt,
+  dropped,
+  type EndName,
+  forgotten,
+  idOf,
+  type Late,
+  type OpenCheckpoint,
+  replaced,
+  type Task,
+  type World,
+} from './state.js'
 
 const ENDS: Record<EndName, EndKind> = {
   again: again(),
@@ -18,12 +30,11 @@ const ENDS: Record<EndName, EndKind> = {
   checkpoint,
 }
 const REPLICAS = ['a', 'b']
-const FAR = 1_000
 
 type Written = { world: World; matched: boolean; broken: string[] }
 
 /**
- * Replicas, and whoever else touches a document, as a machine: each move is one atomic write, an answer that is understood, or a tick
+ * Replicas, and whoever else touches a document (`others.ts`), as a machine: each move is one atomic write, an answer that is understood, or a tick
  * of the clock. Nothing has to happen at any time, so pauses, handlers that hang and processes that stand still need no move.
  */
 export class LeaseMachine implements Machine<World> {
@@ -49,12 +60,14 @@ export class LeaseMachine implements Machine<World> {
     },
   ]
   private readonly database: ModelDatabase
+  private readonly others: Others
 
   constructor(
     private readonly protections: Protections,
     private readonly bounds: Bounds,
   ) {
     this.database = new ModelDatabase(bounds.effects === true)
+    this.others = new Others(this.database, protections, bounds)
   }
 
   *moves(world: World): Generator<Move<World>> {
@@ -70,9 +83,7 @@ export class LeaseMachine implements Machine<World> {
     for (const open of world.checkpoints) yield this.settleCheckpoint(world, open)
     for (const open of world.claims) yield* this.settleClaim(world, open)
     for (const late of world.late) yield this.arrive(world, late)
-    yield* this.others(world)
-    if (bounds.legacy) yield* this.legacyWriter(world)
-    if (bounds.crashes) yield* this.crashes(world)
+    yield* this.others.moves(world)
     for (const zombie of world.zombies) yield this.effect(world, zombie)
   }
 
@@ -245,7 +256,7 @@ export class LeaseMachine implements Machine<World> {
     const broken = [...(world.epoch === by.epoch ? [] : ['I1']), ...(world.recorded > by.epoch ? ['I2'] : [])]
     const epoch = kind === 'again' ? world.epoch + 1 : world.epoch
     const to = { ...world, document, epoch, recorded: Math.max(world.recorded, by.epoch) }
-    return { world: to, matched: true, broken: [...broken, ...this.stuck(to)] }
+    return { world: to, matched: true, broken: [...broken, ...stuck(to, this.database, this.terms('a'))] }
   }
 
   /** What a read-back says of an end in doubt; where it wasn't executed it is sent again, until an answer comes. */
@@ -348,42 +359,8 @@ export class LeaseMachine implements Machine<World> {
           broken: broken.filter((one) => one !== 'I5'),
         }
       }
-      case 'recovery': {
-        const { recovery } = this.protections
-        const write = () => recovery(this.terms(late.replica), late.readAt)
-        const document = this.database.execute(
-          `recovery ${late.replica} ${late.readAt}`,
-          write,
-          world.document,
-          world.tick,
-        )
-        const action = `recovery of ${late.replica} arrives`
-        if (!document) return { action, to: arrived }
-        return { action, to: { ...arrived, document }, broken: isHeld(world) ? ['I4'] : [] }
-      }
-    }
-  }
-
-  // ----- everybody else
-
-  private *others(world: World): Generator<Move<World>> {
-    const { bounds, protections } = this
-    const { document } = world
-    if (bounds.wishes && document) {
-      if (document['state'] !== RULE.when)
-        yield { action: 'wish', to: { ...world, document: this.database.one({ ...document, state: RULE.when }) } }
-      const write = () => protections.commands.rule(this.terms('a'), RULE)
-      const ruled = this.database.execute('rule', write, document, world.tick)
-      if (ruled) {
-        const to = { ...world, document: ruled, epoch: world.epoch + 1, recorded: world.epoch + 1 }
-        yield { action: 'rule', to, broken: [...(isHeld(world) ? ['I4'] : []), ...this.stuck(to)] }
-      }
-    }
-    if (world.edits < (bounds.edits ?? 0)) {
-      // A fence grows over a replacement as long as that isn't within one moment of the clock (docs/caveats.md).
-      const edited = { ...world, epoch: world.epoch + 1, edits: world.edits + 1, tick: world.tick + 1 }
-      yield { action: 'replaced', to: { ...edited, document: this.database.one({ _id: ID, phase: PHASE }) } }
-      if (document) yield { action: 'deleted', to: { ...edited, document: null } }
+      case 'recovery':
+        return this.others.recoveryArrives(arrived, late)
     }
   }
 
@@ -394,54 +371,8 @@ export class LeaseMachine implements Machine<World> {
     return { action, to, broken: task.epoch < world.highestEpoch ? ['I3'] : [] }
   }
 
-  /** Leases with `lockedAt` alone, and ends within its lease: what one does that stood still for longer can't be helped. */
-  private *legacyWriter(world: World): Generator<Move<World>> {
-    const { document, legacy } = world
-    if (!document) return
-    const lockedAt = document['lockedAt'] as Date | undefined
-    const isDue = lockedAt instanceof Date && lockedAt < at(world.tick - LOCK_TIMEOUT)
-    if (isDue && document['phase'] === PHASE && !legacy && world.epoch < this.bounds.claims + 2) {
-      const leased = this.database.one({ ...document, lockedAt: at(world.tick) })
-      const to = {
-        ...world,
-        document: leased,
-        epoch: world.epoch + 1,
-        legacy: { epoch: world.epoch + 1, from: world.tick },
-      }
-      yield { action: 'legacy writer leases', to, broken: hasRival(world) ? ['I6'] : [] }
-    }
-    if (legacy && legacy.epoch === world.epoch && world.tick - legacy.from < LOCK_TIMEOUT) {
-      const left = this.database.one({ ...document, phase: 'Created', lockedAt: new Date(0) })
-      yield { action: 'legacy writer ends', to: { ...world, document: left, legacy: null, recorded: world.epoch } }
-    }
-  }
-
-  /** One replica's process ends, and another one that knows it ends its leases, perhaps late. */
-  private *crashes(world: World): Generator<Move<World>> {
-    const [dead] = world.dead
-    if (dead === undefined) {
-      const of = (one: { replica: string }) => one.replica !== 'a'
-      const to = { ...world, dead: ['a'], tasks: world.tasks.filter(of), claims: world.claims.filter(of) }
-      yield { action: 'a ends', to: { ...to, checkpoints: [] } }
-    } else if (!world.late.some(({ what }) => what === 'recovery')) {
-      const late: Late = { what: 'recovery', replica: dead, readAt: world.tick }
-      yield { action: `recovery of ${dead} starts`, to: { ...world, late: [...world.late, late] } }
-    }
-  }
-
-  /** Parked documents apart, and those at rest, each comes due some time without anybody's help. */
-  private stuck({ document, tick }: World): string[] {
-    if (!document || document['phase'] === 'Created') return []
-    if (document['lockedAt']?.getTime() === PARKED_AT.getTime()) return []
-    const due = () => ({ $expr: isDue(this.terms('a')) })
-    return this.database.matches('due', due, document, tick + FAR) ? [] : ['I5']
-  }
-
-  private terms(replica: string, tick = 0) {
-    const terms = termsFor(this.protections, this.bounds)
-    const ahead = this.protections.aheadOf(replica)
-    if (ahead === 0) return terms
-    return { ...terms, protocol: { ...terms.protocol, now: () => at(tick + ahead) } }
+  private terms(replica: string, tick = 0): Terms {
+    return termsOfReplica(this.protections, this.bounds, replica, tick)
   }
 }
 
@@ -459,32 +390,3 @@ function keyOfOne(one: object): string {
 }
 
 const replicaOf = (token: string): string => token.split('#')[0]!
-
-const replaced = (tasks: readonly Task[], task: Task, by: Task | undefined): Task[] =>
-  tasks.flatMap((one) => (one === task ? (by ? [by] : []) : [one]))
-
-const dropped = (world: World, task: Task): World => ({ ...world, tasks: replaced(world.tasks, task, undefined) })
-
-const forgotten = (world: World, doubt: Doubt): World => ({
-  ...world,
-  executed: world.executed.filter((one) => one !== idOf(doubt)),
-})
-
-/** Whether somebody who has the document believes in his lease, by his own clock. */
-function hasRival({ tasks, legacy, epoch, tick }: World): boolean {
-  if (legacy && legacy.epoch === epoch && tick - legacy.from < LOCK_TIMEOUT) return true
-  return tasks.some((task) => !task.doubt && task.epoch === epoch && tick - task.from < LOCK_TIMEOUT)
-}
-
-/** Whether somebody has the document, also by the server's clock. */
-function isHeld(world: World): boolean {
-  const { document, tasks, legacy, epoch, tick } = world
-  const lockedAt = document?.['lockedAt'] as Date | undefined
-  if (!lockedAt || lockedAt < at(tick - LOCK_TIMEOUT) || lockedAt > at(tick)) return false
-  if (legacy?.epoch === epoch) return true
-  return tasks.some((task) => task.epoch === epoch && task.token === (document as Document)['lockedBy'])
-}
-
-/** One epoch, one step. */
-const twice = ({ tasks }: World): string[] =>
-  new Set(tasks.map(({ epoch }) => epoch)).size < tasks.length ? ['I8'] : []

@@ -70,7 +70,15 @@ export interface Bounds {
   readonly effects?: boolean
 }
 
-export const termsFor = ({ protocol }: Protections, { legacy = false }: Bounds, more: Partial<Terms> = {}): Terms => {
+const termsFor = ({ protocol }: Protections, { legacy = false }: Bounds, more: Partial<Terms> = {}): Terms => {
   const terms = termsOf(LOCK_TIMEOUT * TICK_MS, { legacyWriters: legacy, ...more })
   return { ...terms, protocol: { ...terms.protocol, ...protocol } }
+}
+
+/** Those that a replica goes by at a tick of the server's clock. */
+export function termsOfReplica(protections: Protections, bounds: Bounds, replica: string, tick = 0): Terms {
+  const terms = termsFor(protections, bounds)
+  const ahead = protections.aheadOf(replica)
+  if (ahead === 0) return terms
+  return { ...terms, protocol: { ...terms.protocol, now: () => at(tick + ahead) } }
 }

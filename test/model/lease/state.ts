@@ -80,3 +80,16 @@ export interface World {
 }
 
 export const idOf = ({ kind, token }: Pick<Doubt, 'kind' | 'token'>): string => `${kind} ${token}`
+
+export const replaced = (tasks: readonly Task[], task: Task, by: Task | undefined): Task[] =>
+  tasks.flatMap((one) => (one === task ? (by ? [by] : []) : [one]))
+
+export const dropped = (world: World, task: Task): World => ({
+  ...world,
+  tasks: replaced(world.tasks, task, undefined),
+})
+
+export const forgotten = (world: World, doubt: Doubt): World => ({
+  ...world,
+  executed: world.executed.filter((one) => one !== idOf(doubt)),
+})
