@@ -79,7 +79,12 @@ describe('any number of documents that refuse writes', () => {
     await putGood(GOOD)
     let refused = 0
     const toldBefore: number[] = []
-    const observer = { ...recordingObserver(), broken: () => void (refused += 1) }
+    const observer = {
+      ...recordingObserver(),
+      broken: () => {
+        refused += 1
+      },
+    }
     const handlers = thingWith(async (_doc, step) => {
       toldBefore.push(refused)
       return step.moveTo('Created')
