@@ -9,6 +9,25 @@ export interface Logger {
 const nothing = () => {}
 export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
 
+/**
+ * A logger that never throws: one that does (pino's, when the thread behind it has ended) must cost its lines and nothing else.
+ */
+export function sturdy(logger: Logger): Logger {
+  const attempt = (line: () => void) => {
+    try {
+      line()
+    } catch {
+      // There is nowhere to say it.
+    }
+  }
+  return {
+    debug: (message, fields) => attempt(() => logger.debug(message, fields)),
+    info: (message, fields) => attempt(() => logger.info(message, fields)),
+    warn: (message, fields) => attempt(() => logger.warn(message, fields)),
+    error: (message, fields) => attempt(() => logger.error(message, fields)),
+  }
+}
+
 /** A logger that adds fields to each line. */
 export function withFields(logger: Logger, fields: object): Logger {
   return {

@@ -1,13 +1,17 @@
 import { describe, expect, test } from '@jest/globals'
 import type { StepEnded } from '../../src/index.js'
 import { BoundedLog } from '../../src/phases/bounded-log.js'
-import { ManualClock } from '../lock/fixture.js'
+import { refuseUnhandledRejections } from '../faults/unhandled.js'
+import { clientAt, ManualClock } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
 import { recordingLogger, replicaOf, ShiftedClock, thingOf, things, thingWith } from '../support/thing.js'
 
 const MANY = 300
 const MINUTE_MS = 60_000
 const backOff = { firstError: '10m', longestError: '10m' }
+
+refuseUnhandledRejections()
 
 describe('log lines about documents are bounded for each cause', () => {
   const database = useDatabase()
@@ -40,6 +44,31 @@ describe('log lines about documents are bounded for each cause', () => {
     )
     expect(summary).toMatchObject({ level: 'warn', fields: { phase: 'Creating', name: 'Error', count: 289 } })
     expect(logger.lines).toHaveLength(12)
+  })
+
+  test('a logger that throws costs its lines, and no step or tick', async () => {
+    const gone = () => {
+      throw new Error('the worker has exited')
+    }
+    const logger = { debug: gone, info: gone, warn: gone, error: gone }
+    const lifecycle = thingWith(async (doc, step) => {
+      if (doc._id === 'd7') throw new Error('x')
+      return step.moveTo('Created')
+    }, thingOf({ backOff }))
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await clientAt(proxy.uri)
+    const one = replicaOf(client.db(database.db.databaseName), lifecycle, { logger })
+    await one.prepare()
+    await put()
+    proxy.answerAll(({ name }) => (name === 'aggregate' ? { ok: 0, code: 8, errmsg: 'odd' } : undefined))
+    await one.tick()
+    proxy.pass()
+    await one.runOnce()
+    expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(MANY - 1)
+    expect(await things(database.db).countDocuments({ 'progress.attempts': 1 })).toBe(1)
+    await one.stop()
+    await client.close()
+    await proxy.stop()
   })
 
   test('the summary comes with the first tick after the minute, also when nothing fails any more', async () => {

@@ -3,7 +3,7 @@ import { Looks, replicaIdentity, ServerClock, type Terms } from '../../lock/inde
 import { type Clock, sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
-import { type Logger, silentLogger } from '../logger.js'
+import { type Logger, silentLogger, sturdy } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
 import { AlongsideWorks } from './alongside.js'
 import { checkOptions } from './check-options.js'
@@ -75,7 +75,7 @@ export class Replica {
   constructor(private readonly options: ReplicaOptions) {
     checkOptions(options)
     this.clock = options.clock ?? systemClock
-    this.logger = options.logger ?? silentLogger
+    this.logger = sturdy(options.logger ?? silentLogger)
     this.random = options.random ?? Math.random
     this.boundedLog = new BoundedLog(this.logger, this.clock)
     this.observer = observers([options.observer ?? {}], this.boundedLog)

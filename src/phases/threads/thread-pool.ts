@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { BSON } from 'mongodb'
 import type { Piscina } from 'piscina'
 import { formatMs } from '../../time/index.js'
-import { type Logger, silentLogger } from '../logger.js'
+import { type Logger, silentLogger, sturdy } from '../logger.js'
 import type { Step } from '../step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
 import type { CheckResult, CheckTask, StepResult, StepTask } from './messages.js'
@@ -57,7 +57,7 @@ export class ThreadPool {
   constructor(private readonly options: ThreadPoolOptions = {}) {
     this.size = options.size ?? defaultThreads()
     this.free = this.size
-    this.logger = options.logger ?? silentLogger
+    this.logger = sturdy(options.logger ?? silentLogger)
   }
 
   /** A replica that uses it; `leave` ends its threads when the last one has left. */
