@@ -2,6 +2,7 @@ import type { Logger } from '../../../phases/index.js'
 import { type Clock, formatMs, sleep, systemClock } from '../../../time/index.js'
 import { CliError, type ExitCode } from '../../errors.js'
 import { RestartPause } from './restart-pause.js'
+import { isSilent, SignsOfLife } from './signs-of-life.js'
 import { type WorkerEnd, type WorkerFailure, WorkerLink } from './worker-link.js'
 import type { WorkerConfig } from './worker-messages.js'
 
@@ -23,6 +24,8 @@ export interface CrewOptions {
   readonly env: NodeJS.ProcessEnv
   readonly logger: Logger
   readonly clock?: Clock | undefined
+  /** Between two questions for a sign of life. Default 10 s. */
+  readonly signOfLifeEveryMs?: number | undefined
 }
 
 interface Worker {
@@ -32,17 +35,19 @@ interface Worker {
   link: WorkerLink | undefined
 }
 
-/** The workers of one supervisor: started, started again when they end by themselves, stopped together. */
+/** The workers of one supervisor: started, killed when they stand still, started again when they have ended, stopped together. */
 export class Crew {
   /** Workers that had ended and were started again. */
   restarts = 0
   private readonly workers: readonly Worker[]
   private readonly stopping = new AbortController()
   private readonly watched: Promise<void>[] = []
+  private readonly signsOfLife: SignsOfLife
 
   constructor(private readonly options: CrewOptions) {
-    const { clock = systemClock } = options
+    const { clock = systemClock, logger, signOfLifeEveryMs } = options
     this.workers = options.workers.map((one) => ({ ...one, pause: new RestartPause(clock), link: undefined }))
+    this.signsOfLife = new SignsOfLife(this.workers, logger, clock, signOfLifeEveryMs)
   }
 
   /**
@@ -51,6 +56,7 @@ export class Crew {
    * @throws WorkerFailed
    */
   async start(): Promise<boolean> {
+    this.watched.push(this.signsOfLife.watch(this.stopping.signal))
     const [first, ...others] = this.workers
     await this.begin(first!)
     await Promise.all(others.map((worker) => this.begin(worker)))
@@ -69,10 +75,11 @@ export class Crew {
   /** Why not all of them are ready, each reason with its worker's name. */
   async notReady(): Promise<string[]> {
     const reasons = await Promise.all(
-      this.workers.map(async ({ name, link }) => {
+      this.workers.map(async (worker) => {
+        const { name, link } = worker
         if (this.stopping.signal.aborted) return [`${name}: stopping`]
         if (!link?.identity) return [`${name}: not running`]
-        const said = (await link.ask('readiness')) ?? ['no answer']
+        const said = (isSilent(link) ? undefined : await link.ask('readiness')) ?? [this.signsOfLife.silence(worker)]
         return said.map((reason) => `${name}: ${reason}`)
       }),
     )
@@ -81,7 +88,8 @@ export class Crew {
 
   /** What those say that answer. */
   async metrics(): Promise<(readonly unknown[])[]> {
-    const answers = await Promise.all([...this.working.values()].map((link) => link.ask('metrics')))
+    const asked = [...this.working.values()].filter((link) => !isSilent(link))
+    const answers = await Promise.all(asked.map((link) => link.ask('metrics')))
     return answers.filter((answer) => answer !== undefined)
   }
 

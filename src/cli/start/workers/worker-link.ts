@@ -4,7 +4,7 @@ import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { sleep } from '../../../time/index.js'
 import { leanHeapFlags } from '../lean-heap.js'
-import type { FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
+import type { About, FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
 
 export type WorkerFailure = Extract<FromWorker, { kind: 'failed' }>
 
@@ -16,7 +16,9 @@ export interface WorkerEnd {
   readonly failure: WorkerFailure | undefined
 }
 
-const ANSWER_WITHIN_MS = 3_000
+/** A scrape of metrics has time; a probe of readiness gives up after a second where nobody says otherwise. */
+const METRICS_WITHIN_MS = 3_000
+export const READINESS_WITHIN_MS = 500
 
 /** The supervisor's end of one process of a worker; a restart makes another one. */
 export class WorkerLink {
@@ -25,6 +27,8 @@ export class WorkerLink {
   readonly ended: Promise<WorkerEnd>
   /** Who it is in `lockedBy`; undefined: it doesn't work (yet, or any more). */
   identity: string | undefined
+  /** How often it was asked for a sign of life since it last said anything. */
+  unanswered = 0
   private failure: WorkerFailure | undefined
   private readonly answers = new Map<number, (answer: readonly unknown[]) => void>()
   private lastAsk = 0
@@ -32,6 +36,7 @@ export class WorkerLink {
   private constructor(private readonly child: ChildProcess) {
     const working = Promise.withResolvers<void>()
     child.on('message', (message: FromWorker) => {
+      this.unanswered = 0
       if (message.kind === 'failed') this.failure = message
       else if (message.kind === 'answer') this.answers.get(message.ask)?.(message.answer)
       else {
@@ -70,20 +75,26 @@ export class WorkerLink {
     return this.child.pid
   }
 
-  /** What it says of itself; undefined: nothing in 3 s. */
-  async ask(about: 'readiness' | 'metrics'): Promise<readonly unknown[] | undefined> {
-    this.lastAsk += 1
-    const ask = this.lastAsk
-    const answer = new Promise<readonly unknown[]>((answered) => this.answers.set(ask, answered))
-    this.tell({ kind: 'ask', ask, about })
+  /** What it says of itself; undefined: nothing in time. */
+  async ask(about: Exclude<About, 'life'>): Promise<readonly unknown[] | undefined> {
+    const answered = Promise.withResolvers<readonly unknown[]>()
+    const ask = this.put(about)
+    this.answers.set(ask, answered.resolve)
     const over = new AbortController()
     try {
-      const late = sleep(ANSWER_WITHIN_MS, { signal: over.signal }).then(() => undefined)
-      return await Promise.race([answer, late, this.ended.then(() => undefined)])
+      const withinMs = about === 'readiness' ? READINESS_WITHIN_MS : METRICS_WITHIN_MS
+      const late = sleep(withinMs, { signal: over.signal }).then(() => undefined)
+      return await Promise.race([answered.promise, late, this.ended.then(() => undefined)])
     } finally {
       over.abort()
       this.answers.delete(ask)
     }
+  }
+
+  /** Whatever it says next, this or something else, is one. */
+  askForSignOfLife(): void {
+    this.unanswered += 1
+    this.put('life')
   }
 
   stop(): void {
@@ -91,6 +102,12 @@ export class WorkerLink {
   }
   kill(): void {
     this.child.kill('SIGKILL')
+  }
+
+  private put(about: About): number {
+    this.lastAsk += 1
+    this.tell({ kind: 'ask', ask: this.lastAsk, about })
+    return this.lastAsk
   }
 
   private tell(message: ToWorker): void {

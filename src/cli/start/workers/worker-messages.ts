@@ -11,14 +11,17 @@ export interface WorkerConfig {
   readonly measured: boolean
 }
 
+/** 'life': whether its event loop turns. */
+export type About = 'life' | 'readiness' | 'metrics'
+
 export type ToWorker =
   | { readonly kind: 'configure'; readonly config: WorkerConfig }
   /** How it is: answered with the same number. */
-  | { readonly kind: 'ask'; readonly ask: number; readonly about: 'readiness' | 'metrics' }
+  | { readonly kind: 'ask'; readonly ask: number; readonly about: About }
 
 export type FromWorker =
   | { readonly kind: 'ready'; readonly identity: string }
   /** It can't start; it ends itself. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string; readonly exitCode: number }
-  /** Why it isn't ready (texts), or its metrics (as JSON of prom-client). */
+  /** Nothing more (life), why it isn't ready (texts), or its metrics (as JSON of prom-client). */
   | { readonly kind: 'answer'; readonly ask: number; readonly answer: readonly unknown[] }

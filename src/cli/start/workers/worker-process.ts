@@ -27,9 +27,12 @@ function tell(message: FromWorker): void {
 }
 
 async function answer({ ask, about }: Extract<ToWorker, { kind: 'ask' }>): Promise<void> {
-  const readiness = () => running?.replica.status().notReady ?? ['starting']
-  const metrics = async () => (await running?.metrics?.registry.getMetricsAsJSON()) ?? []
-  tell({ kind: 'answer', ask, answer: about === 'readiness' ? readiness() : await metrics() })
+  const answers = {
+    life: () => [],
+    readiness: () => running?.replica.status().notReady ?? ['starting'],
+    metrics: async () => (await running?.metrics?.registry.getMetricsAsJSON()) ?? [],
+  }
+  tell({ kind: 'answer', ask, answer: await answers[about]() })
 }
 
 async function work(config: WorkerConfig): Promise<void> {

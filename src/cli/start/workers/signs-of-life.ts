@@ -1,0 +1,78 @@
+import type { Logger } from '../../../phases/index.js'
+import { type Clock, formatMs, sleep } from '../../../time/index.js'
+import { READINESS_WITHIN_MS, type WorkerLink } from './worker-link.js'
+
+const EVERY_MS = 10_000
+/** A minute, as a liveness probe gives a single replica; a blocked loop well beyond the usual lockTimeout (30 s) is left alone. */
+const MOST_UNANSWERED = 6
+/** One that starts may load large modules, or wait long for a processor: 5 min, as a startup probe gives. */
+const MOST_UNANSWERED_AT_START = 30
+/** A turn that comes later than this share of the interval says that this process, or the machine, had no time either. */
+const LATE = 1.5
+
+export interface Watched {
+  readonly name: string
+  readonly link: Pick<WorkerLink, 'identity' | 'pid' | 'unanswered' | 'askForSignOfLife' | 'kill'> | undefined
+}
+
+/**
+ * Asks workers for signs of life, and kills those that give none: an event loop that stands still (a handler of `for (;;) {}`)
+ * renews no lease, heeds no SIGTERM, and never ends by itself.
+ *
+ * Invariant: a worker is killed only after 6 questions in a row without a word from it, each put in a turn of this process that
+ * was on time. Time that passes while this process doesn't turn (paused, starved, the machine suspended) counts for nobody.
+ */
+export class SignsOfLife {
+  private turnedAtMs: number
+
+  constructor(
+    private readonly workers: readonly Watched[],
+    private readonly logger: Logger,
+    private readonly clock: Clock,
+    private readonly everyMs = EVERY_MS,
+  ) {
+    this.turnedAtMs = clock.monotonicMs()
+  }
+
+  async watch(signal: AbortSignal): Promise<void> {
+    this.turnedAtMs = this.clock.monotonicMs()
+    for (;;) {
+      await sleep(this.everyMs, { signal, unref: true })
+      if (signal.aborted) return
+      this.turn()
+    }
+  }
+
+  turn(): void {
+    const now = this.clock.monotonicMs()
+    const isLate = now - this.turnedAtMs > this.everyMs * LATE
+    this.turnedAtMs = now
+    if (isLate) return // what they have said meanwhile is read after this turn
+    for (const { name, link } of this.workers) {
+      if (!link) continue
+      const most = link.identity === undefined ? MOST_UNANSWERED_AT_START : MOST_UNANSWERED
+      if (link.unanswered >= most) this.end(name, link)
+      else link.askForSignOfLife()
+    }
+  }
+
+  /** Why a worker can't be asked, or didn't answer. */
+  silence({ link }: Watched): string {
+    const silentMs = ((link?.unanswered ?? 0) - 1) * this.everyMs
+    return silentMs > 0 ? `no sign of life for ${formatMs(silentMs)}` : `no answer in ${formatMs(READINESS_WITHIN_MS)}`
+  }
+
+  private end(name: string, link: NonNullable<Watched['link']>): void {
+    const silentMs = link.unanswered * this.everyMs
+    link.unanswered = 0 // so that one that can't be killed (it waits for a disk) is told again, once in a while
+    this.logger.error(
+      `worker ${name} (process ${link.pid}) has given no sign of life for ${formatMs(silentMs)}: its event loop stands still, most likely in a handler that doesn't end; ` +
+        'it is killed and started again. What it held (lockedBy) is claimed by others; a document that ends its worker like this on each claim is parked after maxClaims of them',
+      { worker: name, lockedBy: link.identity, silentMs },
+    )
+    link.kill()
+  }
+}
+
+/** More than the latest question has no answer: there is no use in asking it anything else. */
+export const isSilent = ({ unanswered }: Pick<WorkerLink, 'unanswered'>): boolean => unanswered > 1
