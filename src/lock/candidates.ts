@@ -155,7 +155,7 @@ export async function findCandidateDocuments(
   const { phase, limit, dueBound, spread = 1, random, skips, reserves = 0, admits, share, crowded = false } = request
   const wanted = Math.max(limit, Math.min(MOST_READ, limit * Math.max(spread, share?.of ?? 1)))
   const window = wanted + reserves + (skips?.unnamed ?? 0)
-  const found = await onClaimIndex((index) => {
+  const found = await onClaimIndex(collection, (index) => {
     const cursors = candidateCursors(
       collection,
       terms,

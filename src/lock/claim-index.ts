@@ -1,20 +1,23 @@
-import { type Document, MinKey, MongoServerError } from 'mongodb'
+import { type Collection, type Document, MinKey, MongoServerError } from 'mongodb'
 import { CLAIM_INDEX } from './constants.js'
+import { namesMissingIndex, onIndex } from './missing-index.js'
 
 /** Takes the claim index's place while that is rebuilt: the same order, so a look reads the same keys. */
 export const STAND_IN_INDEX = { ...CLAIM_INDEX, _id: 1 } as const
 
 export type ClaimIndex = typeof CLAIM_INDEX | typeof STAND_IN_INDEX
 
-const BAD_VALUE = 2
 const QUERY_PLAN_KILLED = 175
 
 /**
  * Runs a query that names the claim index; where the server says that it isn't there, or was dropped under the query, with its
  * stand-in, and once more with the index itself, which may be back by then.
- * @throws the last error; a missing index is an error at once, never a scan
+ * @throws the last error: MissingIndex where neither is there
  */
-export async function onClaimIndex<T>(use: (index: ClaimIndex) => Promise<T>): Promise<T> {
+export async function onClaimIndex<T>(
+  collection: Pick<Collection, 'collectionName'>,
+  use: (index: ClaimIndex) => Promise<T>,
+): Promise<T> {
   try {
     return await use(CLAIM_INDEX)
   } catch (error) {
@@ -24,7 +27,7 @@ export async function onClaimIndex<T>(use: (index: ClaimIndex) => Promise<T>): P
     return await use(STAND_IN_INDEX)
   } catch (error) {
     if (!isIndexGone(error)) throw error
-    return use(CLAIM_INDEX)
+    return onIndex(collection, CLAIM_INDEX, use)
   }
 }
 
@@ -39,6 +42,5 @@ export function claimIndexKey(
 }
 
 function isIndexGone(error: unknown): boolean {
-  if (!(error instanceof MongoServerError)) return false
-  return error.code === QUERY_PLAN_KILLED || (error.code === BAD_VALUE && /\bhint\b/i.test(error.message))
+  return namesMissingIndex(error) || (error instanceof MongoServerError && error.code === QUERY_PLAN_KILLED)
 }

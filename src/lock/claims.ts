@@ -141,7 +141,7 @@ export class Claims {
     const skipped = this.skips.ids()
     if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }
     try {
-      return await onClaimIndex(async (hint) => {
+      return await onClaimIndex(this.options.collection, async (hint) => {
         const sort = { lockedAt: 1, updatedAt: 1 } as const
         const { claimed, broken } = await this.writer.claimFirst(terms, filter, { sort, hint })
         return { ...NOTHING, claimed, broken, candidates: claimed.length + broken.length }

@@ -44,7 +44,7 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   if (!inForce || phases.length === 0) return 0
   const held = { ...heldBy(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
   const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME }, ...unmarked(terms) }
-  const { modifiedCount } = await onClaimIndex((hint) => collection.updateMany(held, due, { hint }))
+  const { modifiedCount } = await onClaimIndex(collection, (hint) => collection.updateMany(held, due, { hint }))
   return modifiedCount
 }
 

@@ -55,7 +55,9 @@ export async function redateLeases(
       },
       leftOf: (ids) => idsOf(collection, stillSo(ids)),
     })
-  const ids = await onClaimIndex((hint) => collection.find(filter, { projection: { _id: 1 }, hint }).toArray())
+  const ids = await onClaimIndex(collection, (hint) =>
+    collection.find(filter, { projection: { _id: 1 }, hint }).toArray(),
+  )
   for (let from = 0; from < ids.length; from += BATCH) {
     await redate(ids.slice(from, from + BATCH).map((document) => document['_id']))
   }

@@ -37,6 +37,7 @@ export {
   standInForLockTimeout,
 } from './lock-timeout.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look.js'
+export { MissingIndex, onIndex } from './missing-index.js'
 export * from './named/index.js'
 export { NewestHandle } from './named/newest-handle.js'
 export { mongoLockProvider, SHEDLOCK_COLLECTION } from './named/providers/mongodb.js'

@@ -100,7 +100,7 @@ export class RepairLook {
 
   private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
     const limit = BATCH + this.skips.unnamed
-    const read = await onClaimIndex((hint) =>
+    const read = await onClaimIndex(this.collection, (hint) =>
       this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit, ...limits, ...AS_IT_STANDS }).toArray(),
     )
     const found = read.filter(({ _id }) => !this.skips.isPaused(_id)).slice(0, BATCH)
@@ -127,7 +127,7 @@ export class RepairLook {
   }
 
   private async hasHadArrays(): Promise<boolean> {
-    const explained = await onClaimIndex((hint) =>
+    const explained = await onClaimIndex(this.collection, (hint) =>
       this.collection.find({ phase: this.phases[0] ?? '' }, { hint, limit: 1 }).explain('queryPlanner'),
     )
     return stagesOf(explained).some(({ multiKeyPaths }) => multiKeyPaths?.lockedAt?.length > 0)

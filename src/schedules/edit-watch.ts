@@ -151,7 +151,7 @@ async function withoutPhase(schedules: Collection<ScheduleDocument>, most: numbe
     { $limit: most },
     { $project: { _id: 1 } },
   ]
-  const found = await onClaimIndex((hint) =>
+  const found = await onClaimIndex(schedules, (hint) =>
     schedules.aggregate<{ _id: unknown }>(pipeline, { hint, maxTimeMS: 10_000 }).toArray(),
   )
   return found.map(({ _id }) => _id)

@@ -1,7 +1,7 @@
-import { type Claimed, type ClaimResult, Claims, idKey } from '../../lock/index.js'
+import { type Claimed, type ClaimResult, Claims, idKey, MissingIndex } from '../../lock/index.js'
 import type { Capacity } from './capacity.js'
 import type { Holdings } from './holdings.js'
-import type { OutageLog } from './outage-log.js'
+import { OutageLog } from './outage-log.js'
 import { readProjection } from './read-projection.js'
 import type { RunnerContext } from './runner-context.js'
 
@@ -34,12 +34,15 @@ export class Intake {
   private readonly fruitless = new Set<string>()
   /** Phases of which the last claim failed. */
   private readonly failed = new Set<string>()
+  /** That the claim index isn't there: over only when a look for candidates succeeds, whatever else the database does meanwhile. */
+  private readonly noIndex: OutageLog
   private readonly claims: Claims
   private underWay: Promise<void> | undefined
   private stopped = false
 
   constructor(private readonly options: IntakeOptions) {
     const { context, outage } = options
+    this.noIndex = new OutageLog(`${context.model.name}: claiming`, context.clock, context.logger)
     this.claims = new Claims({
       collection: context.collection,
       terms: context.terms,
@@ -54,6 +57,12 @@ export class Intake {
       isOver: () => this.stopped,
       share: context.share,
     })
+  }
+
+  /** Why nothing can be claimed, where the claim index is missing. */
+  get problem(): string | undefined {
+    const error = this.noIndex.lastError
+    return error instanceof MissingIndex ? error.message : undefined
   }
 
   /** Whether documents are known to be due that nobody has claimed yet. */
@@ -83,7 +92,9 @@ export class Intake {
 
   /** Phases in which something is due; `claimIfRoom` does the rest. */
   offer(phases: readonly string[]): void {
-    for (const phase of phases) if (!this.due.includes(phase)) this.due.push(phase)
+    // Without the index also what isn't due any more: else nobody would see that it is back.
+    const failed = this.noIndex.lasting ? this.failed : []
+    for (const phase of [...phases, ...failed]) if (!this.due.includes(phase)) this.due.push(phase)
   }
 
   /**
@@ -197,6 +208,7 @@ export class Intake {
           (document) => admission.admits(document),
         )
         outage.succeeded()
+        this.noIndex.succeeded()
         if (result.candidates === 0) this.fruitless.add(phase)
         else this.fruitless.delete(phase)
         const isMore = mayHaveMore(result, limit)
@@ -215,7 +227,8 @@ export class Intake {
         // What is due in other phases goes first next time: it may be this one's documents.
         this.failed.add(phase)
         this.forget()
-        outage.failed(error)
+        if (error instanceof MissingIndex) this.noIndex.failed(error)
+        else outage.failed(error)
       } finally {
         context.company.over(admission)
       }

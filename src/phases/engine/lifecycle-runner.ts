@@ -68,6 +68,10 @@ export class LifecycleRunner {
     this.guard = this.leaseGuard()
   }
 
+  /** What a person has to mend before anything is claimed. */
+  get problem(): string | undefined {
+    return this.intake.problem
+  }
   /** Documents that this replica holds. */
   get heldCount(): number {
     return this.holdings.size

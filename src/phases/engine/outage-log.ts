@@ -15,6 +15,7 @@ export class OutageLog {
   private since: number | undefined
   private saidAt = Number.NEGATIVE_INFINITY
   private failures = 0
+  private latest: unknown
   /** Whether the outage that lasts has been told of. */
   private told = false
   /** When the latest outages were told of. */
@@ -30,7 +31,13 @@ export class OutageLog {
     return this.since !== undefined
   }
 
+  /** What the outage that lasts has failed with last. */
+  get lastError(): unknown {
+    return this.lasting ? this.latest : undefined
+  }
+
   failed(error: unknown): void {
+    this.latest = error
     const now = this.clock.monotonicMs()
     this.failures += 1
     this.since ??= now

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import { Looks, replicaIdentity, ServerClock, type Terms } from '../../lock/index.js'
+import { Looks, MissingIndex, replicaIdentity, ServerClock, type Terms } from '../../lock/index.js'
 import { type Clock, sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -211,9 +211,13 @@ export class Replica {
     const abandoned = sum((runner) => runner.abandonedCount)
     const notReady: string[] = []
     if (this.stopping) notReady.push('stopping')
-    if (this.outage.lasting) notReady.push('the database does not answer')
+    const { lastError } = this.outage
+    if (this.outage.lasting) {
+      notReady.push(lastError instanceof MissingIndex ? lastError.message : 'the database does not answer')
+    }
     if (!this.prepared) notReady.push('not started')
     notReady.push(...this.registry.problems)
+    notReady.push(...this.parts.flatMap(({ runner }) => runner.problem ?? []))
     if (abandoned >= TOO_MANY_ABANDONED) notReady.push(`${abandoned} handlers were given up and still run`)
     return {
       identity: this.identity,

@@ -1,10 +1,11 @@
-import type { Collection, Document, Filter, IndexSpecification } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 import {
   AS_IT_STANDS,
   CLAIM_INDEX,
   ID_INDEX,
   idsOf,
   onClaimIndex,
+  onIndex,
   type Refused,
   type Rename,
   renameLook,
@@ -29,7 +30,7 @@ export interface MoveResult {
 
 interface Move {
   readonly look: Filter<Document>
-  readonly hint: IndexSpecification
+  readonly hint: typeof CLAIM_INDEX | typeof STATE_INDEX
   readonly update: (ids: readonly unknown[]) => [Filter<Document>, Document[]]
 }
 
@@ -60,9 +61,9 @@ async function moveAll(collection: Collection, skips: SkipList, { look, hint, up
     const skipped = skips.ids()
     const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
     const limit = BATCH + skips.unnamed
-    const find = (index: IndexSpecification) =>
+    const find = (index: Document) =>
       collection.find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit, ...AS_IT_STANDS }).toArray()
-    const read = await (hint === CLAIM_INDEX ? onClaimIndex(find) : find(hint))
+    const read = await (hint === CLAIM_INDEX ? onClaimIndex(collection, find) : onIndex(collection, hint, find))
     const found = read.map((document) => document['_id'] as unknown).filter((id) => !skips.isPaused(id))
     if (found.length === 0) return { moved, refused }
     const movedBefore = moved
