@@ -25,6 +25,15 @@ interface Range {
 /** The earliest date that there is in JavaScript: what has no date at all sorts before it. */
 const EARLIEST = new Date(-8.64e15)
 
+/** What `isLarge` goes by. */
+const SIZE = { bytes: { $bsonSize: '$$ROOT' } } as const
+
+/** How a range is read. */
+interface Reading {
+  readonly newestFirst?: boolean | undefined
+  readonly sized?: boolean | undefined
+}
+
 /** The claim index read from its end. */
 const BACKWARDS = { phase: -1, lockedAt: -1, updatedAt: -1 } as const
 
@@ -48,7 +57,7 @@ function rangeCursor(
   limit: number,
   skipped: readonly unknown[],
   index: ClaimIndex,
-  newestFirst: boolean,
+  { newestFirst = false, sized = false }: Reading,
 ): FindCursor<Document> {
   const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
   const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
@@ -56,7 +65,11 @@ function rangeCursor(
   return collection
     .find(
       { ...dueIn(terms, phase), ...others },
-      { projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1 }, ...AS_IT_STANDS, ...order },
+      {
+        projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1, ...(sized ? SIZE : {}) },
+        ...AS_IT_STANDS,
+        ...order,
+      },
     )
     .hint(index)
     .min(at(range.from))
@@ -82,11 +95,11 @@ export function candidateCursors(
   dueBound: Date,
   skipped: readonly unknown[] = [],
   index: ClaimIndex = CLAIM_INDEX,
-  newestFirst = false,
+  reading: Reading = {},
 ): CandidateCursors {
   const end = dueBound > FIRST_WOKEN.lockedAt! ? { lockedAt: dueBound } : FIRST_WOKEN
   const range = (from: Place, to: Place) =>
-    rangeCursor(collection, terms, phase, { from, to }, limit, skipped, index, newestFirst)
+    rangeCursor(collection, terms, phase, { from, to }, limit, skipped, index, reading)
   return {
     fresh: range(FIRST_DUE, FIRST_RELEASED),
     waiting: range(FIRST_RELEASED, end),
@@ -110,6 +123,8 @@ export interface CandidateRequest {
   readonly admits?: ((document: Document) => boolean) | undefined
   /** Reads the ranges from their ends: what stands behind any number of documents that refuse is found at once. Default: false. */
   readonly newestFirst?: boolean | undefined
+  /** Reads how large each is, too. Default: false. */
+  readonly sized?: boolean | undefined
   /** Whom this is shared with. Default: nobody. */
   readonly share?: Share | undefined
   /** Whether the last look saw so many unlocked documents that it didn't come to the woken ones behind them. */
@@ -156,16 +171,7 @@ export async function findCandidateDocuments(
   const wanted = Math.max(limit, Math.min(MOST_READ, limit * Math.max(spread, share?.of ?? 1)))
   const window = wanted + reserves + (skips?.unnamed ?? 0)
   const found = await onClaimIndex(collection, (index) => {
-    const cursors = candidateCursors(
-      collection,
-      terms,
-      phase,
-      window,
-      dueBound,
-      skips?.ids(),
-      index,
-      request.newestFirst,
-    )
+    const cursors = candidateCursors(collection, terms, phase, window, dueBound, skips?.ids(), index, request)
     const woken = crowded ? cursors.woken.toArray() : []
     return Promise.all([cursors.fresh.toArray(), cursors.waiting.toArray(), woken])
   })

@@ -51,6 +51,25 @@ function inParts(ids: readonly unknown[], areNew: boolean): ClaimPart[] {
   return Array.from({ length: parts }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))
 }
 
+/** A document of so many bytes is claimed for itself. */
+const LARGE_BYTES = 1_000_000
+/** And so many bytes of them in one claim, one document at least: 16 MB take a busy server half a second to write, and to read. */
+const MOST_LARGE_BYTES = 16_000_000
+
+/** How large a document is, where the look for candidates has read that. */
+export const isLarge = ({ bytes }: Document): boolean => typeof bytes === 'number' && bytes >= LARGE_BYTES
+
+/** All small documents, and of the large ones as many as one claim may take. */
+export function withFewLarge(documents: readonly Document[]): Document[] {
+  let bytes = 0
+  return documents.filter((document) => {
+    if (!isLarge(document)) return true
+    const isFirst = bytes === 0
+    bytes += Number(document['bytes'])
+    return isFirst || bytes <= MOST_LARGE_BYTES
+  })
+}
+
 /** The server's code for a document that is too large. */
 const TOO_LARGE = 10334
 

@@ -2,7 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import type { Clock } from '../time/index.js'
 import { type CandidateRequest, type Candidates, findCandidateDocuments } from './candidates.js'
 import { onClaimIndex } from './claim-index.js'
-import { claimParts, fittingInto } from './claim-parts.js'
+import { claimParts, fittingInto, isLarge, withFewLarge } from './claim-parts.js'
 import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
 import { CLAIM_INDEX } from './constants.js'
 import { idBytes, idKey } from './id-key.js'
@@ -90,6 +90,8 @@ const RESERVES = 250
 const MOST_PASSED_OVER = 5_000
 /** A phase whose claims came in time again with so many is as fast as any. */
 const FAST_ENOUGH = 1_000
+/** A claim that takes longer than this part of a lease hasn't come in time: its leases are renewed only when it is over. */
+const IN_TIME_PART = 1 / 3
 /** After so many claims that came in time the next one may be twice as large. */
 const IN_TIME = 8
 
@@ -195,6 +197,7 @@ export class Claims {
       skips: this.skips,
       reserves: further + (refusing ? RESERVES : 0),
       newestFirst: refusing?.newestFirst,
+      sized: this.slow.has(phase),
       admits: (document) => {
         const mayBeClaimed = admits?.(document) ?? true
         if (!mayBeClaimed) this.passedOver += 1
@@ -247,24 +250,25 @@ export class Claims {
     let cut = false
     let open = [...reserves]
     for (let next = documents; next.length > 0; ) {
-      const fitting = fittingInto(next, MOST_ID_BYTES)
-      cut ||= fitting.left > 0
+      const some = withFewLarge(next)
+      const fitting = fittingInto(some, MOST_ID_BYTES)
+      cut ||= fitting.left > 0 || some.length < next.length
       candidates.push(...fitting.some, ...fitting.tooLarge.map(({ document }) => document))
-      const some = await this.tryFor(terms, phase, fitting.some, won).catch((error: unknown) => {
+      const result = await this.tryFor(terms, phase, fitting.some, won).catch((error: unknown) => {
         if (taken.claimed.length === 0) throw error
         return undefined // what was won is to be used
       })
-      if (!some) break
+      if (!result) break
       const refused = [
-        ...some.refused,
+        ...result.refused,
         ...fitting.tooLarge.map(({ document, error }) => ({ id: document['_id'], error })),
       ]
       for (const { id } of refused) this.skips.add(id)
       if (refused.length > 0 && !this.refusing.has(phase)) this.refusing.set(phase, { newestFirst: false })
-      taken.claimed.push(...some.claimed)
-      taken.broken.push(...some.broken)
+      taken.claimed.push(...result.claimed)
+      taken.broken.push(...result.broken)
       taken.refused.push(...refused)
-      taken.untried.push(...some.untried)
+      taken.untried.push(...result.untried)
       const free = documents.length - taken.claimed.length
       next = refused.length > 0 && !cut ? open.slice(0, free) : []
       open = open.slice(free)
@@ -275,8 +279,11 @@ export class Claims {
   /** A claim that doesn't come in time is followed by smaller ones, down to a single document. */
   private async tryFor(terms: Terms, phase: string, candidates: readonly Document[], won: Won): Promise<Taken> {
     this.wasDoubtful = false
+    const { clock } = this.options
+    const sentAtMs = clock.monotonicMs()
     try {
-      const isSuspect = (id: unknown) => this.skips.isSuspect(id)
+      const large = new Set(candidates.filter(isLarge).map(({ _id }) => _id as unknown))
+      const isSuspect = (id: unknown) => this.skips.isSuspect(id) || large.has(id)
       // Where some have just refused others may: one command for each of them for itself, instead of several that fail.
       const apart = this.refusing.has(phase)
       const parts = claimParts(candidates, {
@@ -290,6 +297,7 @@ export class Claims {
       this.wasDoubtful = true
       throw error
     } finally {
+      if (clock.monotonicMs() - sentAtMs > terms.leaseMs * IN_TIME_PART) this.wasDoubtful = true
       this.adapt(phase, candidates.length)
     }
   }
