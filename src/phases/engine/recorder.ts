@@ -28,7 +28,7 @@ export class Recorder {
   private flushing = 0
   private scheduled = false
   /** The last write of each lease that has no verdict yet. */
-  private readonly last = new Map<Lease, Promise<Verdict>>()
+  private readonly last = new Map<Lease, { readonly end: StepEnd; readonly verdict: Promise<Verdict> }>()
 
   constructor(
     private readonly writer: Pick<EndWriter, 'write'>,
@@ -43,18 +43,22 @@ export class Recorder {
 
   record(end: StepEnd): Promise<Verdict> {
     const before = this.last.get(end.lease)
-    const verdict = before ? this.after(before, end) : this.send(end)
-    this.last.set(end.lease, verdict)
-    const decided = () => {
-      if (this.last.get(end.lease) === verdict) this.last.delete(end.lease)
-    }
-    verdict.then(decided, decided)
+    const verdict = before ? this.after(before.verdict, end) : this.send(end)
+    this.last.set(end.lease, { end, verdict })
     return verdict
   }
 
   private async after(before: Promise<Verdict>, end: StepEnd): Promise<Verdict> {
-    const verdict = await before
-    return mayFollow(verdict) ? this.send(end) : verdict
+    let verdict: Verdict
+    try {
+      verdict = await before
+    } catch (error) {
+      this.decided(end)
+      throw error
+    }
+    if (mayFollow(verdict)) return this.send(end)
+    this.decided(end)
+    return verdict
   }
 
   private send(end: StepEnd): Promise<Verdict> {
@@ -62,6 +66,11 @@ export class Recorder {
       this.waiting.push({ end, resolve, reject })
       this.schedule()
     })
+  }
+
+  /** It has its verdict, or will have none. Told here, as a `then` on each promise costs every step something. */
+  private decided(end: StepEnd): void {
+    if (this.last.get(end.lease)?.end === end) this.last.delete(end.lease)
   }
 
   private schedule(): void {
@@ -88,6 +97,7 @@ export class Recorder {
     let byEnd: Map<StepEnd, Waiting> | undefined
     const decided = (end: StepEnd, verdict: Verdict) => {
       byEnd ??= new Map(batch.map((one) => [one.end, one]))
+      this.decided(end)
       byEnd.get(end)!.resolve(verdict)
     }
     try {
@@ -95,11 +105,15 @@ export class Recorder {
       const verdicts = await this.writer.write(ends, { inDoubt: back, decided })
       for (const { end, resolve, reject } of batch) {
         const verdict = verdicts.get(end)
+        this.decided(end)
         if (verdict) resolve(verdict)
         else reject(new Error('no verdict for a step'))
       }
     } catch (error) {
-      for (const { reject } of batch) reject(error)
+      for (const { end, reject } of batch) {
+        this.decided(end)
+        reject(error)
+      }
     } finally {
       back()
     }

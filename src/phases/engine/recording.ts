@@ -55,40 +55,36 @@ export class Recording {
 
   /** Never rejects: what goes wrong with one document costs that one its lease, and nobody else anything. */
   async record(held: Held, ending: Ending): Promise<void> {
+    const { context, outage, capacityOf } = this.options
     try {
-      await this.recordEnd(held, ending)
+      const token = held.lease.token
+      const end: StepEnd = { lease: held.lease, ...ending }
+      let verdict: Verdict
+      try {
+        verdict = await this.recorder.record(end)
+        outage.succeeded()
+      } catch (error) {
+        outage.failed(error) // stopped meanwhile: its lease passes, and the step runs again
+        return this.drop(held)
+      }
+      if (verdict.kind === 'rejected') return await this.recordRejection(held, ending, verdict.error)
+      if (verdict.kind === 'givenUp') return await this.giveUp(held, token, verdict.error)
+      if (verdict.kind !== 'recorded') {
+        reportLoss(context, held, token, verdict.kind === 'lost' ? 'refused' : 'movedOn')
+        return this.drop(held)
+      }
+      const now = context.clock.monotonicMs()
+      capacityOf(held.phase.name).recorded(now - held.queuedAtMs - ending.ms)
+      held.queuedAtMs = now
+      reportEnd(context, held, ending)
+      if (ending.end.kind === 'again' && ending.end.keepsLease) return await this.goOn(held, ending)
+      this.drop(held)
+      this.options.onRecorded(held, ending)
     } catch (error) {
       this.drop(held)
-      const { logger, model } = this.options.context
+      const { logger, model } = context
       logger.error(`${model.name}: the end of a step could not be recorded: ${recordedError(error).message}`, { error })
     }
-  }
-
-  private async recordEnd(held: Held, ending: Ending): Promise<void> {
-    const { context, outage, capacityOf } = this.options
-    const token = held.lease.token
-    const end: StepEnd = { lease: held.lease, ...ending }
-    let verdict: Verdict
-    try {
-      verdict = await this.recorder.record(end)
-      outage.succeeded()
-    } catch (error) {
-      outage.failed(error) // stopped meanwhile: its lease passes, and the step runs again
-      return this.drop(held)
-    }
-    if (verdict.kind === 'rejected') return this.recordRejection(held, ending, verdict.error)
-    if (verdict.kind === 'givenUp') return this.giveUp(held, token, verdict.error)
-    if (verdict.kind !== 'recorded') {
-      reportLoss(context, held, token, verdict.kind === 'lost' ? 'refused' : 'movedOn')
-      return this.drop(held)
-    }
-    const now = context.clock.monotonicMs()
-    capacityOf(held.phase.name).recorded(now - held.queuedAtMs - ending.ms)
-    held.queuedAtMs = now
-    reportEnd(context, held, ending)
-    if (ending.end.kind === 'again' && ending.end.keepsLease) return this.goOn(held, ending)
-    this.drop(held)
-    this.options.onRecorded(held, ending)
   }
 
   /** Stores fields in the middle of a step; false: the lease is lost. */
