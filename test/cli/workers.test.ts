@@ -126,7 +126,11 @@ describe('a worker that ends', () => {
   test('is started again also where the system at first makes no process', async () => {
     const end = Promise.withResolvers<WorkerEnd>()
     const link = (ended: Promise<WorkerEnd>) =>
-      ({ identity: 'w~1', pid: 1, settled: Promise.resolve(), ended, stop: () => end.resolve(KILLED) }) as WorkerLink
+      ({
+        ...{ identity: 'w~1', pid: 1, settled: Promise.resolve(), ended, unanswered: 0 },
+        askForSignOfLife: () => undefined,
+        stop: () => end.resolve(KILLED),
+      }) as unknown as WorkerLink
     const launch = jest
       .spyOn(WorkerLink, 'launch')
       .mockReturnValueOnce(link(Promise.resolve(KILLED)))
