@@ -20,8 +20,6 @@ export {
 } from './definition/lifecycle.js'
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export type { LifecycleSettings } from './definition/settings.js'
-export type { Alongside, AlongsideContext, News } from './engine/alongside.js'
-export type { TickCounts } from './engine/housekeeper.js'
 export type {
   BrokenDocument,
   BrokenReason,
@@ -37,6 +35,8 @@ export type {
 } from './engine/observer.js'
 export { Replica } from './engine/replica.js'
 export type { ReplicaOptions, ReplicaStatus, RunnableLifecycle } from './engine/replica-options.js'
+export type { TickCounts } from './engine/tick/housekeeper.js'
+export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'
 export {
   InvalidLifecycle,
   InvalidOutcome,

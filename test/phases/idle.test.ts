@@ -61,7 +61,7 @@ describe('an idle replica of ten lifecycles', () => {
           .collection(name)
           .insertMany(Array.from({ length: 50 }, () => ({ phase: 'Creating', lockedAt: inAnHour })))
       await replica.tick()
-      // Two minutes. After a pause of 5 s a look may be asked twice (Rounds).
+      // Two minutes. After a pause of 5 s a look may be asked twice (Tick).
       const more: string[] = []
       for (let seconds = 0; seconds < 130; seconds += 2) {
         timePasses(2_000)

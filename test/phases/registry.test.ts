@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { KNOWN_FOR_MS, LIFECYCLES_COLLECTION, lockTimeoutAt, ServerClock } from '../../src/lock/index.js'
-import { LifecycleRegistry } from '../../src/phases/engine/registry.js'
+import { LifecycleRegistry } from '../../src/phases/engine/registry/lifecycle-registry.js'
 import { useDatabase } from '../support/database.js'
 import { recordingLogger, ShiftedClock, thing } from '../support/thing.js'
 

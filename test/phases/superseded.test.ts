@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { Lease } from '../../src/lock/index.js'
-import type { Held } from '../../src/phases/engine/held.js'
-import { Holdings } from '../../src/phases/engine/holdings.js'
+import type { Held } from '../../src/phases/engine/lease/held.js'
+import { HeldDocuments } from '../../src/phases/engine/lease/held-documents.js'
 import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
@@ -42,7 +42,7 @@ describe('a document that a replica has lost and claims again', () => {
   })
 
   test('takes one place, of the phase that it is in now', () => {
-    const holdings = new Holdings(new Set(['InThread']))
+    const holdings = new HeldDocuments(new Set(['InThread']))
     const held = (phase: string, run?: object) => {
       const lease = new Lease('a', {} as never, 'token', 1, 0, 30_000, systemClock)
       return { lease, phase: { name: phase }, run } as unknown as Held

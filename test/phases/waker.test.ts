@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { isDue } from '../../src/lock/index.js'
-import { Waker } from '../../src/phases/engine/waker.js'
+import { Waker } from '../../src/phases/engine/wake/waker.js'
 import { systemClock } from '../../src/time/index.js'
 import { ago, interrupted, lockedCollection, put, read, TERMS } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'

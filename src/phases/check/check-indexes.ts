@@ -13,7 +13,7 @@ import {
 } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
-import { lookRequestOf } from '../engine/look-request.js'
+import { lookRequestOf } from '../engine/tick/look-request.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
 const MISSING = 'it is missing'

@@ -1,5 +1,5 @@
 import type { Db, Document } from 'mongodb'
-import type { Alongside } from '../engine/alongside.js'
+import type { Alongside } from '../engine/wake/alongside.js'
 import { InvalidLifecycle, NotAttached } from '../errors.js'
 import { OwnerClient } from '../owner/owner-client.js'
 import type {

@@ -1,30 +1,30 @@
 import { type Claimed, type ClaimResult, Renewals, uncountClaims } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
-import { Capacity } from './capacity.js'
-import { type Ending, Endings, type Situation } from './execution.js'
-import { FRESH_MS, type Held, waitedMs } from './held.js'
-import { Holdings } from './holdings.js'
-import { Intake } from './intake.js'
-import { LeaseGuard } from './lease-guard.js'
-import { OutageLog } from './outage-log.js'
-import { Recording } from './recording.js'
-import { reportLoss } from './reports.js'
+import { Capacity } from './claim/capacity.js'
+import { Claimer } from './claim/claimer.js'
+import { FRESH_MS, type Held, waitedMs } from './lease/held.js'
+import { HeldDocuments } from './lease/held-documents.js'
+import { LeaseGuard } from './lease/lease-guard.js'
+import { OutcomeRecorder } from './record/outcome-recorder.js'
+import { OutageLog } from './report/outage-log.js'
+import { reportLoss } from './report/reports.js'
+import { type Ending, EndingRules, type Situation } from './run/ending-rules.js'
+import { StepRunner } from './run/step-runner.js'
 import type { RunnerContext } from './runner-context.js'
-import { Turns } from './turns.js'
-import { Wakeups } from './wakeups.js'
+import { Wakeups } from './wake/wakeups.js'
 
 /**
- * Runs one lifecycle on one replica: claims what is due ({@link Intake}), runs its handlers within the concurrency
- * ({@link Turns}), records how they ended ({@link Recording}). This part joins the three, and stops them in order.
+ * Runs one lifecycle on one replica: claims what is due ({@link Claimer}), runs its handlers within the concurrency
+ * ({@link StepRunner}), records how they ended ({@link OutcomeRecorder}). This part joins the three, and stops them in order.
  */
 export class LifecycleRunner {
-  private readonly holdings: Holdings
+  private readonly holdings: HeldDocuments
   private readonly capacity: Capacity
   private readonly threadCapacity: Capacity
-  private readonly endings: Endings
-  private readonly intake: Intake
-  private readonly turns: Turns
-  private readonly recording: Recording
+  private readonly endings: EndingRules
+  private readonly intake: Claimer
+  private readonly turns: StepRunner
+  private readonly recording: OutcomeRecorder
   private readonly guard: LeaseGuard
   private readonly wakeups: Wakeups
   private readonly outage: OutageLog
@@ -32,7 +32,7 @@ export class LifecycleRunner {
 
   constructor(private readonly context: RunnerContext) {
     const { model, clock, logger } = context
-    this.holdings = new Holdings(context.threadPhases)
+    this.holdings = new HeldDocuments(context.threadPhases)
     const { holdings } = this
     context.company.join(holdings, model.settings)
     const pump = () => this.pump()
@@ -40,23 +40,23 @@ export class LifecycleRunner {
     this.outage = new OutageLog(`${model.name}: the database`, clock, logger)
     this.capacity = new Capacity(model.settings.concurrency)
     this.threadCapacity = new Capacity(Math.min(model.settings.concurrency, context.threads.size))
-    this.endings = new Endings(model, context.deadlineHold)
+    this.endings = new EndingRules(model, context.deadlineHold)
     const capacityOf = (phase: string) => this.capacityOf(phase)
     const shared = { context, holdings, capacityOf, endings: this.endings, outage: this.outage, situation }
-    this.intake = new Intake({
+    this.intake = new Claimer({
       ...shared,
       onWon: (phase, claimed) => this.won(phase, claimed),
       onClaimed: (phase, result) => this.took(phase, result),
       onLeft: (phase, ms) => this.wakeups.in(phase, ms),
       onIdle: pump,
     })
-    this.recording = new Recording({
+    this.recording = new OutcomeRecorder({
       ...shared,
       onQueued: pump,
       onDropped: () => this.dropped(),
       onRecorded: (held, ending) => this.expect(held, ending),
     })
-    this.turns = new Turns({
+    this.turns = new StepRunner({
       ...shared,
       onEnded: (held, ending) => this.ended(held, ending),
       checkpoint: (held, set) => this.recording.checkpoint(held, set),

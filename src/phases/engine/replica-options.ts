@@ -7,9 +7,9 @@ import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { Logger } from '../logger.js'
 import type { OwnerClientOptions } from '../owner/owner-types.js'
 import type { ThreadPool } from '../threads/index.js'
-import type { Alongside } from './alongside.js'
-import type { DoorbellStatus } from './doorbell-link.js'
 import type { ReplicaObserver } from './observer.js'
+import type { Alongside } from './wake/alongside.js'
+import type { DoorbellStatus } from './wake/doorbell-link.js'
 
 /** A lifecycle with its handlers, as `lifecycle.handle({...})` returns it. */
 export interface RunnableLifecycle {

@@ -3,12 +3,12 @@ import type { ServerClock } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { Logger } from '../logger.js'
 import type { ThreadPool } from '../threads/index.js'
-import type { Company } from './company.js'
-import type { LoopMonitor } from './loop-monitor.js'
+import type { Company } from './claim/company.js'
 import type { ReplicaObserver } from './observer.js'
-import type { Presence } from './presence.js'
-import type { LifecycleRegistry } from './registry.js'
+import type { LifecycleRegistry } from './registry/lifecycle-registry.js'
+import type { LiveReplicas } from './registry/live-replicas.js'
 import type { ReplicaOptions } from './replica-options.js'
+import type { LoopMonitor } from './run/loop-monitor.js'
 
 /** What every part of a replica works with. */
 export interface SharedParts {
@@ -30,7 +30,7 @@ export interface ReplicaParts extends SharedParts {
   readonly options: ReplicaOptions
   readonly identity: string
   readonly registry: LifecycleRegistry
-  readonly presence: Presence
+  readonly liveReplicas: LiveReplicas
   readonly monitor: LoopMonitor
   /** Asks for a look ahead of the next tick, after so many milliseconds or a few. */
   readonly lookSoon: (ms?: number) => void

@@ -5,26 +5,26 @@ import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { type Logger, silentLogger, sturdy } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
-import { AlongsideWorks } from './alongside.js'
 import { checkOptions } from './check-options.js'
-import { ClockWatch } from './clock-watch.js'
-import { Company } from './company.js'
-import { DoorbellLink } from './doorbell-link.js'
-import type { TickCounts } from './housekeeper.js'
-import { type LifecycleParts, lifecycleParts, termsInForce } from './lifecycle-parts.js'
+import { Company } from './claim/company.js'
 import type { LifecycleRunner } from './lifecycle-runner.js'
-import { LoopMonitor } from './loop-monitor.js'
 import type { ReplicaObserver } from './observer.js'
 import { observers } from './observers.js'
-import { OutageLog } from './outage-log.js'
-import { requireDisjoint } from './overlaps.js'
-import { Presence } from './presence.js'
-import { LifecycleRegistry } from './registry.js'
+import { LifecycleRegistry } from './registry/lifecycle-registry.js'
+import { LiveReplicas } from './registry/live-replicas.js'
+import { requireDisjoint } from './registry/overlaps.js'
 import type { ReplicaOptions, ReplicaStatus } from './replica-options.js'
 import type { ReplicaParts } from './replica-parts.js'
-import { Rounds } from './rounds.js'
-import { checkAtStart } from './start-checks.js'
-import { Ticker } from './ticker.js'
+import { OutageLog } from './report/outage-log.js'
+import { LoopMonitor } from './run/loop-monitor.js'
+import { type RunningLifecycle, runningLifecycle, termsInForce } from './running-lifecycle.js'
+import { checkAtStart } from './start/start-checks.js'
+import { ClockWatch } from './tick/clock-watch.js'
+import type { TickCounts } from './tick/housekeeper.js'
+import { Tick } from './tick/tick.js'
+import { Ticker } from './tick/ticker.js'
+import { AlongsideWorks } from './wake/alongside.js'
+import { DoorbellLink } from './wake/doorbell-link.js'
 
 const TICK_MS = 1_000
 const BLOCKED_AFTER_MS = 200
@@ -52,10 +52,10 @@ export class Replica {
   private readonly random: () => number
   private readonly serverClock: ServerClock
   private readonly registry: LifecycleRegistry
-  private readonly presence: Presence
+  private readonly liveReplicas: LiveReplicas
   private readonly looks: Looks
-  private readonly parts: readonly LifecycleParts[]
-  private readonly rounds: Rounds
+  private readonly parts: readonly RunningLifecycle[]
+  private readonly everyTick: Tick
   private readonly outage: OutageLog
   private readonly doorbell: DoorbellLink
   private readonly threads: ThreadPool
@@ -82,7 +82,7 @@ export class Replica {
     this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, this.random)
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
     requireDisjoint(models)
-    this.presence = new Presence({
+    this.liveReplicas = new LiveReplicas({
       db: options.db,
       identity: this.identity,
       lifecycles: models.map((model) => model.name),
@@ -90,8 +90,16 @@ export class Replica {
       ticks: () => this.waking,
     })
     const { clockHoldMs: holdMs = CLOCK_HOLD_MS, db, renewalDb = db } = options
-    const { clock, logger, observer, presence } = this
-    const clockWatch = new ClockWatch({ db, clock, holdMs, logger, observer, presence, lifecycles: () => this.parts })
+    const { clock, logger, observer, liveReplicas } = this
+    const clockWatch = new ClockWatch({
+      db,
+      clock,
+      holdMs,
+      logger,
+      observer,
+      liveReplicas,
+      lifecycles: () => this.parts,
+    })
     this.serverClock = new ServerClock(clock, clockWatch.steps)
     const { serverClock } = this
     this.registry = new LifecycleRegistry(db, renewalDb, models, logger, clock, serverClock)
@@ -105,12 +113,12 @@ export class Replica {
     const { threads, monitor } = this
     const shared: ReplicaParts = {
       company: new Company(clock),
-      ...{ options, identity, clock, serverClock, random, logger, observer, registry, presence, threads, monitor },
+      ...{ options, identity, clock, serverClock, random, logger, observer, registry, liveReplicas, threads, monitor },
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),
       ringOthers: (ring) => this.doorbell.ring(ring),
     }
-    this.parts = options.lifecycles.map((lifecycle) => lifecycleParts(shared, lifecycle))
+    this.parts = options.lifecycles.map((lifecycle) => runningLifecycle(shared, lifecycle))
     this.alongside = new AlongsideWorks(() => this.parts.flatMap((part) => part.alongside()), logger)
     this.doorbell = new DoorbellLink({
       ...{ replica: options, identity, clock, logger, observer },
@@ -124,7 +132,7 @@ export class Replica {
         await this.tick()
       },
     })
-    this.rounds = new Rounds(this.parts, this.looks, registry, presence, clockWatch, clock)
+    this.everyTick = new Tick(this.parts, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 
   /**
@@ -157,7 +165,7 @@ export class Replica {
     await this.prepare()
     const total: TickCounts = { ruled: 0, removed: 0, due: 0 }
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      const counts = await this.rounds.round()
+      const counts = await this.everyTick.run()
       await this.idle()
       total.ruled += counts.ruled
       total.removed += counts.removed
@@ -176,7 +184,7 @@ export class Replica {
     await this.prepare()
     this.wakeBetweenTicks()
     if (this.stopping) return
-    await this.presence.say().catch((error) => this.outage.failed(error))
+    await this.liveReplicas.say().catch((error) => this.outage.failed(error))
     if (this.stopping) return
     this.ticker ??= new Ticker(this.clock, TICK_MS, Math.floor(this.random() * TICK_MS), () => this.tick())
     this.ticker.start()
@@ -245,7 +253,7 @@ export class Replica {
       serverClock,
       logger,
       threads,
-      requests: () => this.rounds.requests(),
+      requests: () => this.everyTick.requests(),
     })
   }
 
@@ -255,7 +263,7 @@ export class Replica {
     const seconds = () => (this.clock.monotonicMs() - startedMs) / 1_000
     try {
       await this.prepare()
-      const counts = await this.rounds.round()
+      const counts = await this.everyTick.run()
       this.outage.succeeded()
       this.observer.ticked({ seconds: seconds() })
       return counts
@@ -288,7 +296,7 @@ export class Replica {
     const { graceMs = 10_000 } = this.options
     const over = new AbortController()
     const wait = (ms: number) => sleep(ms, { signal: over.signal })
-    const left = this.presence.leave().catch(() => undefined)
+    const left = this.liveReplicas.leave().catch(() => undefined)
     const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
     await Promise.all(this.parts.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))

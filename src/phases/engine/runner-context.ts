@@ -3,9 +3,9 @@ import type { DeadlineHold, Share, SkipList, Terms } from '../../lock/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
-import type { BrokenReports } from './broken-reports.js'
-import type { PhaseActivity } from './loop-monitor.js'
 import type { SharedParts } from './replica-parts.js'
+import type { BrokenReports } from './report/broken-reports.js'
+import type { PhaseActivity } from './run/loop-monitor.js'
 
 /** What a lifecycle's runner gets from its replica. */
 export interface RunnerContext extends SharedParts {

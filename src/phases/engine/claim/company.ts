@@ -1,0 +1,164 @@
+import type { Document } from 'mongodb'
+import type { Clock } from '../../../time/index.js'
+import type { LifecycleSettings } from '../../definition/settings.js'
+import type { HeldDocuments } from '../lease/held-documents.js'
+
+/** Who waits for so long to be held alone gets it: nothing more is claimed until what is held has ended. */
+const PATIENCE_MS = 5_000
+const ANY_NUMBER = Number.POSITIVE_INFINITY
+const ALONE = 0
+
+/** How many suspects may be held at once while a document is that is on its nth claim without a recorded outcome. */
+type Beside = (claims: number) => number
+
+/**
+ * What of a replica may be held beside what. A document that was claimed before without a recorded outcome is a suspect: its
+ * handler may kill its process, and with it the claims of all that is held beside it.
+ *
+ * Invariants: no more suspects are held at once than each of them allows: `concurrency` on their second claim, then a quarter of
+ * that with each further one, at least one. On its last claim (`maxClaims`) a document is held alone: nothing else of this replica
+ * is held, or being claimed. So none is parked as poison that isn't: at its last claim only its own handler ran.
+ */
+export class Company {
+  private readonly members: { readonly holdings: HeldDocuments; readonly beside: Beside; readonly progress: string }[] =
+    []
+  private readonly claims = new Set<Admission>()
+  private readonly waiting = new Map<string, () => void>()
+  private wantedSinceMs: number | undefined
+  private wantedAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(private readonly clock: Clock) {}
+
+  join(holdings: HeldDocuments, settings: LifecycleSettings): void {
+    const { progress } = settings
+    this.members.push({ holdings, progress, beside: besideIn(settings) })
+  }
+
+  /** For one claim of a lifecycle, to be ended with `over`. */
+  admission(settings: LifecycleSettings): Admission {
+    const admission = new Admission(this, besideIn(settings), settings.progress)
+    this.claims.add(admission)
+    return admission
+  }
+
+  over(admission: Admission): void {
+    this.claims.delete(admission)
+  }
+
+  /** Whether a document that nobody suspects may be claimed. */
+  get isOpen(): boolean {
+    return !this.isClosing && this.present().least > ALONE
+  }
+
+  /** Nothing more is claimed, and chains yield: somebody has waited for long to be held alone. */
+  get isClosing(): boolean {
+    const now = this.clock.monotonicMs()
+    if (this.wantedSinceMs === undefined) return false
+    if (now - this.wantedAtMs > PATIENCE_MS) this.wantedSinceMs = undefined // another replica has it
+    return this.wantedSinceMs !== undefined && now - this.wantedSinceMs > PATIENCE_MS
+  }
+
+  /** Tells once when there may be room for those of a phase that were not admitted. */
+  whenThereIsRoom(lifecycle: string, phase: string, then: () => void): void {
+    this.waiting.set(`${lifecycle} ${phase}`, then)
+  }
+
+  /** Something is not held any more. */
+  left(): void {
+    if (this.waiting.size === 0) return
+    const { total, suspects, least } = this.present()
+    if (total > 0 && suspects > 0 && suspects * 2 > least) return
+    const waiting = [...this.waiting.values()]
+    this.waiting.clear()
+    for (const then of waiting) then()
+  }
+
+  wantsToBeAlone(): void {
+    this.wantedAtMs = this.clock.monotonicMs()
+    this.wantedSinceMs ??= this.wantedAtMs
+  }
+  isAlone(): void {
+    this.wantedSinceMs = undefined
+  }
+
+  /** All that is held or being claimed. */
+  present(except?: Admission): Present {
+    const present = { total: 0, suspects: 0, least: ANY_NUMBER }
+    for (const { holdings, beside, progress } of this.members) {
+      for (const { document } of holdings.all()) {
+        count(present, beside(Number(document[progress]?.claims ?? 1)))
+      }
+    }
+    for (const claim of this.claims) {
+      if (claim === except) continue
+      present.total += claim.own.total
+      present.suspects += claim.own.suspects
+      present.least = Math.min(present.least, claim.own.least)
+    }
+    return present
+  }
+}
+
+interface Present {
+  total: number
+  suspects: number
+  least: number
+}
+
+/** What one claim may take. */
+export class Admission {
+  readonly own: Present = { total: 0, suspects: 0, least: ANY_NUMBER }
+  /** How many due documents it had to leave for now. */
+  passedOver = 0
+  private before: Present | undefined
+
+  constructor(
+    private readonly company: Company,
+    private readonly beside: Beside,
+    private readonly progress: string,
+  ) {}
+
+  /** Whether a candidate may be held beside all else; if so it counts as held until the claim is over. */
+  admits(document: Document): boolean {
+    this.before ??= this.company.present(this)
+    const most = this.beside(1 + (Number(document[this.progress]?.claims) || 0))
+    const allowed = this.allows(most)
+    if (allowed) count(this.own, most)
+    else this.passedOver += 1
+    return allowed
+  }
+
+  /** Documents that nobody suspects. */
+  addUnsuspected(count: number): void {
+    this.own.total += count
+  }
+
+  private allows(most: number): boolean {
+    const { before, own, company } = this
+    const least = Math.min(before!.least, own.least)
+    if (least === ALONE) return false
+    if (most === ALONE) {
+      const isAlone = before!.total + own.total === 0
+      if (isAlone) company.isAlone()
+      else company.wantsToBeAlone()
+      return isAlone
+    }
+    if (company.isClosing) return false
+    return most === ANY_NUMBER || before!.suspects + own.suspects < Math.min(least, most)
+  }
+}
+
+function count(present: Present, most: number): void {
+  present.total += 1
+  if (most === ANY_NUMBER) return
+  present.suspects += 1
+  present.least = Math.min(present.least, most)
+}
+
+function besideIn({ maxClaims, concurrency }: LifecycleSettings): Beside {
+  return (claims) => {
+    // One that goes beyond its last claim is parked without a call.
+    if (!(claims >= 2) || claims > maxClaims) return ANY_NUMBER
+    return claims === maxClaims ? ALONE : Math.max(1, Math.floor(concurrency / 4 ** (claims - 2)))
+  }
+}

@@ -1,0 +1,58 @@
+import { BSON, type Document } from 'mongodb'
+import { type DeadlineHold, isValid, type Lease } from '../../../lock/index.js'
+import type { Phase } from '../../definition/lifecycle.js'
+import type { StepRun } from '../run/step-run.js'
+
+/** A chain of steps looks at its document again, and yields where it must, when what it knows is older than this. */
+export const FRESH_MS = 1_000
+
+/** A document that this replica holds, from its claim to the end of its lease. */
+export interface Held {
+  /** As of the claim, the last refresh, or what this replica itself has stored since. */
+  document: Document
+  /** Monotonic time of the read that `document` comes from. */
+  readAtMs: number
+  readonly lease: Lease
+  /** Why the driver can't read it: no handler is called. */
+  readonly unreadable: Error | undefined
+  readonly phase: Phase
+  /** Monotonic time of the claim: a chain of steps that goes on for long yields. */
+  readonly claimedAtMs: number
+  /** Monotonic time since which it is in the line, in its step or being recorded. */
+  queuedAtMs: number
+  /** The step that runs now. */
+  run: StepRun | undefined
+}
+
+/** A count in `progress` as the server takes it: an owner, or a client that reads every int64 as a bigint, may have put anything there. */
+export function countOf(value: unknown): number {
+  const isNumber = typeof value === 'number' || typeof value === 'bigint' || value instanceof BSON.Long
+  const count = isNumber ? Math.trunc(Number(value)) : 0
+  return count >= 0 && count < 1e9 ? count : 0
+}
+
+/** When the document entered its phase, as the server has it. */
+function enteredAt(held: Held, progress: string): Date | undefined {
+  const since = held.document[progress]?.since
+  return since instanceof Date && isValid(since) ? since : undefined
+}
+
+/**
+ * When its phase's deadline is (server time), null when it has none.
+ * @param hold while a step of the server's clock isn't confirmed
+ */
+export function deadlineOf(held: Held, progress: string, hold?: DeadlineHold): Date | null {
+  const since = enteredAt(held, progress)
+  if (!held.phase.deadline || !since) return null
+  const deadlineMs = since.getTime() + held.phase.deadline.afterMs
+  return new Date(hold ? Math.min(deadlineMs + hold.ms, Math.max(deadlineMs, hold.until.getTime())) : deadlineMs)
+}
+
+/** How long it has waited so far: since it was last touched, or recorded a step, or entered its phase; 0 when none is known. */
+export function waitedMs(held: Held, progress: string, now: Date): number {
+  const { since, at } = held.document[progress] ?? {}
+  const times = [held.document['updatedAt'], at, since]
+    .filter((date) => date instanceof Date && date <= now)
+    .map((date) => date.getTime())
+  return times.length > 0 ? now.getTime() - Math.max(...times) : 0
+}

@@ -1,0 +1,121 @@
+import type { EndWriter, Lease, StepEnd, Verdict } from '../../../lock/index.js'
+
+/** Flushes on their way at once under load: while one is with the server, the next one fills. Two give the most (25,000 steps/s against 15,500 with one, measured). */
+const FLUSHES_UNDER_LOAD = 2
+/** Below saturation nothing is gained by waiting for company. */
+const MOST_FLUSHES = 8
+
+interface Waiting {
+  readonly end: StepEnd
+  readonly resolve: (verdict: Verdict) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** Whether the lease stands after this verdict: only then may another write follow under it. */
+const mayFollow = ({ kind }: Verdict): boolean => kind === 'recorded' || kind === 'rejected'
+
+/**
+ * Gathers the ends of steps into groups by nothing but what ends meanwhile: an end is sent at the end of this turn of the
+ * event loop. Only where documents stand in line for their steps and two commands are on their way already, it is sent with
+ * the first one that comes back: then bigger groups are what makes the line shorter. So neither a slow handler nor a slow
+ * command holds up the outcome of a fast step; and what a command has left in doubt is no longer on its way.
+ *
+ * Invariant: the writes of one lease go in the order in which they were asked for, one at a time. The next is sent when the one before
+ * has its verdict, and not at all when the lease is lost by that: then it has the same verdict.
+ */
+export class WriteGrouper {
+  private waiting: Waiting[] = []
+  private flushing = 0
+  private scheduled = false
+  /** The last write of each lease that has no verdict yet. */
+  private readonly last = new Map<Lease, { readonly end: StepEnd; readonly verdict: Promise<Verdict> }>()
+
+  constructor(
+    private readonly writer: Pick<EndWriter, 'write'>,
+    /** Whether documents stand in line for their steps. */
+    private readonly isLoaded: () => boolean,
+  ) {}
+
+  /** Ends that wait or are on their way. */
+  get open(): number {
+    return this.waiting.length + this.flushing
+  }
+
+  record(end: StepEnd): Promise<Verdict> {
+    const before = this.last.get(end.lease)
+    const verdict = before ? this.after(before.verdict, end) : this.send(end)
+    this.last.set(end.lease, { end, verdict })
+    return verdict
+  }
+
+  private async after(before: Promise<Verdict>, end: StepEnd): Promise<Verdict> {
+    let verdict: Verdict
+    try {
+      verdict = await before
+    } catch (error) {
+      this.decided(end)
+      throw error
+    }
+    if (mayFollow(verdict)) return this.send(end)
+    this.decided(end)
+    return verdict
+  }
+
+  private send(end: StepEnd): Promise<Verdict> {
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ end, resolve, reject })
+      this.schedule()
+    })
+  }
+
+  /** It has its verdict, or will have none. Told here, as a `then` on each promise costs every step something. */
+  private decided(end: StepEnd): void {
+    if (this.last.get(end.lease)?.end === end) this.last.delete(end.lease)
+  }
+
+  private schedule(): void {
+    if (this.scheduled || this.waiting.length === 0) return
+    if (this.flushing >= (this.isLoaded() ? FLUSHES_UNDER_LOAD : MOST_FLUSHES)) return
+    this.scheduled = true
+    setImmediate(() => {
+      this.scheduled = false
+      void this.flush()
+    })
+  }
+
+  private async flush(): Promise<void> {
+    const batch = this.waiting
+    if (batch.length === 0) return
+    this.waiting = []
+    this.flushing += 1
+    let isOnItsWay = true
+    const back = () => {
+      if (isOnItsWay) this.flushing -= 1
+      isOnItsWay = false
+      this.schedule()
+    }
+    let byEnd: Map<StepEnd, Waiting> | undefined
+    const decided = (end: StepEnd, verdict: Verdict) => {
+      byEnd ??= new Map(batch.map((one) => [one.end, one]))
+      this.decided(end)
+      byEnd.get(end)!.resolve(verdict)
+    }
+    try {
+      const ends = batch.map((one) => one.end)
+      const verdicts = await this.writer.write(ends, { inDoubt: back, decided })
+      for (const { end, resolve, reject } of batch) {
+        const verdict = verdicts.get(end)
+        this.decided(end)
+        if (verdict) resolve(verdict)
+        else reject(new Error('no verdict for a step'))
+      }
+    } catch (error) {
+      for (const { end, reject } of batch) {
+        this.decided(end)
+        reject(error)
+      }
+    } finally {
+      back()
+    }
+  }
+}

@@ -1,0 +1,237 @@
+import type { Collection, Db } from 'mongodb'
+import { protocolCollection } from '../../../database/index.js'
+import {
+  KNOWN_FOR_MS,
+  LIFECYCLES_COLLECTION,
+  type LockTimeoutInForce,
+  type LookResult,
+  readLockTimeouts,
+  type ServerClock,
+  standInForLockTimeout,
+} from '../../../lock/index.js'
+import { type Clock, formatMs } from '../../../time/index.js'
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { Logger } from '../../logger.js'
+import { requireDisjointFrom, type Territory, territoryOf } from './overlaps.js'
+
+interface Registered {
+  _id: string
+  collection: string
+  lockTimeout: number
+  /** Its phases, as the replica that started last has them; absent if an older version wrote this. */
+  phases?: string[]
+  /** When a replica last said that it looks after this lifecycle; at most a minute before the last look of any. */
+  handledAt?: Date
+}
+
+/** Each reading may be older than it may be gone by, where this process stands still or the database is slow. */
+const MOST_READS = 3
+
+/** What the lockTimeouts in force are can't be known now; the next look may tell. */
+export class TermsOutdated extends Error {
+  override readonly name = 'TermsOutdated'
+  constructor(readonly ageMs: number) {
+    const age = Number.isFinite(ageMs)
+      ? `was ${Math.round(ageMs)} ms old each time it had been read`
+      : 'can not be read'
+    super(
+      `expected to know what ${LIFECYCLES_COLLECTION} has said within ${KNOWN_FOR_MS} ms, it ${age}: nothing is claimed or renewed until it can be`,
+    )
+  }
+}
+
+/**
+ * The lifecycles of a database and the lockTimeout in force for each: it is part of the data (leases and sleeps are encoded
+ * with it), so the first replica's setting stands, and others adopt it and say so where theirs differs.
+ *
+ * Invariant (docs/lock-protocol.md, point 10): a lease is taken or renewed, and a document judged, by what was read at most
+ * 5 s before.
+ */
+export class LifecycleRegistry {
+  private readonly collection: Collection<Registered>
+  private readonly inForce = new Map<string, LockTimeoutInForce>()
+  private askedAtMs = Number.NEGATIVE_INFINITY
+  private readAtMs = Number.NEGATIVE_INFINITY
+  private reading: Promise<unknown> | undefined
+  private refreshed = Promise.withResolvers<void>()
+
+  /** @param renewalDb the same database over another connection, so that a full pool keeps nobody from reading it */
+  constructor(
+    private readonly db: Db,
+    private readonly renewalDb: Db,
+    private readonly models: readonly LifecycleModel[],
+    private readonly logger: Logger,
+    private readonly clock: Clock,
+    private readonly serverClock: ServerClock,
+  ) {
+    this.collection = protocolCollection<Registered>(db, LIFECYCLES_COLLECTION)
+  }
+
+  /**
+   * Refuses to work beside another's lifecycle on the same documents. It is asked before this replica registers its own, so
+   * that one which is refused leaves no trace; two that start within the same moment aren't seen.
+   * @throws OverlappingLifecycles
+   */
+  async requireNoOverlap(): Promise<void> {
+    requireDisjointFrom(this.models, await this.others(this.models.map((model) => model.collection)))
+  }
+
+  /** The phases of all other lifecycles in a lifecycle's collection, this replica's and others'. */
+  async phasesBeside({ name, collection }: LifecycleModel): Promise<string[]> {
+    return [...this.siblings(name, collection), ...(await this.others([collection]))].flatMap((other) => other.phases)
+  }
+
+  /** The phases of this replica's other lifecycles in a lifecycle's collection. */
+  siblingPhases({ name, collection }: LifecycleModel): string[] {
+    return this.siblings(name, collection).flatMap((other) => other.phases)
+  }
+
+  private siblings(name: string, collection: string): Territory[] {
+    return this.models.filter((model) => model.name !== name && model.collection === collection).map(territoryOf)
+  }
+
+  private async others(collections: readonly string[]): Promise<Territory[]> {
+    const own = this.models.map((model) => model.name)
+    const found = await this.collection.find({ _id: { $nin: own }, collection: { $in: [...collections] } }).toArray()
+    return found.map(({ _id, collection, phases = [] }) => ({ name: _id, collection, phases }))
+  }
+
+  /** Registers what isn't there yet, and has entries that a person broke say what is gone by instead. */
+  async register(): Promise<void> {
+    for (const model of this.models) {
+      await this.collection.updateOne(
+        { _id: model.name },
+        {
+          $set: { collection: model.collection, phases: territoryOf(model).phases as string[] },
+          $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs },
+        },
+        { upsert: true },
+      )
+    }
+    if (await this.read()) return
+    for (const { name, settings } of this.models) {
+      const known = this.inForce.get(name)
+      const inForceMs = known?.broken ? undefined : known?.dueMs
+      await standInForLockTimeout(this.db, name, { inForceMs, settingMs: settings.lockTimeoutMs })
+    }
+    await this.read({ whateverItSays: true })
+  }
+
+  /** What of the entries of these lifecycles a person has to mend. */
+  get problems(): string[] {
+    return this.models.flatMap(({ name }) => {
+      const broken = this.inForce.get(name)?.broken
+      return broken ? [`${name} in ${LIFECYCLES_COLLECTION}: ${broken}`] : []
+    })
+  }
+
+  /**
+   * Takes over what a look has brought, unless it was asked before what is known; false when there is something to
+   * {@link register}: a lifecycle that isn't there any more, or an entry that has just been broken and doesn't say to go on with
+   * what was in force.
+   */
+  adopt(
+    { lockTimeouts, sentAtMs }: Pick<LookResult, 'lockTimeouts' | 'sentAtMs'>,
+    { whateverItSays = false } = {},
+  ): boolean {
+    if (sentAtMs < this.askedAtMs) return this.models.every((model) => lockTimeouts.has(model.name))
+    this.askedAtMs = sentAtMs
+    let complete = true
+    for (const model of this.models) {
+      const found = lockTimeouts.get(model.name)
+      const before = this.inForce.get(model.name)
+      const isAnother = found?.broken && before && !before.broken && found.dueMs !== before.dueMs
+      if (!found || (isAnother && !whateverItSays)) {
+        complete = false
+        continue
+      }
+      const inForce = found.broken && before ? eitherOf(found, before) : found
+      this.inForce.set(model.name, inForce)
+      if (found.broken !== before?.broken) this.reportBroken(model, inForce)
+      if (before?.dueMs === inForce.dueMs && before.leaseMs === inForce.leaseMs) continue
+      this.report(model, inForce, before !== undefined)
+    }
+    if (complete) {
+      this.readAtMs = sentAtMs
+      this.refreshed.resolve()
+      this.refreshed = Promise.withResolvers()
+    }
+    return complete
+  }
+
+  /**
+   * Sees to it that what is known may still be gone by: reads it again when it comes of age, over the renewals' connection.
+   * @throws what the driver throws, TermsOutdated: then nothing may be claimed or renewed
+   */
+  async keepFresh(): Promise<void> {
+    if (this.ageMs() < KNOWN_FOR_MS / 2) return
+    for (let reads = 0; reads < MOST_READS; reads += 1) {
+      this.reading ??= this.read().finally(() => {
+        this.reading = undefined
+      })
+      // A look that comes through frees those who wait on a connection that is dead.
+      await Promise.race([this.reading, this.refreshed.promise])
+      // What was read counts from before it was asked: this process may have stood still since.
+      if (this.ageMs() < KNOWN_FOR_MS) return
+    }
+    throw new TermsOutdated(this.ageMs())
+  }
+
+  private ageMs(): number {
+    return this.clock.monotonicMs() - this.readAtMs
+  }
+
+  /** Says in the database that a replica looks after these lifecycles, for `phaselock check`. */
+  async stamp(lifecycles: readonly string[]): Promise<void> {
+    if (lifecycles.length === 0) return
+    await this.collection.updateMany({ _id: { $in: [...lifecycles] } }, [{ $set: { handledAt: '$$NOW' } }])
+  }
+
+  /** The lockTimeout in force; a lifecycle's own setting before anything was read. */
+  lockTimeout(model: LifecycleModel): { dueMs: number; leaseMs: number; knownUntil?: Date } {
+    const { lockTimeoutMs } = model.settings
+    return this.inForce.get(model.name) ?? { dueMs: lockTimeoutMs, leaseMs: lockTimeoutMs }
+  }
+
+  private async read(how: { whateverItSays?: boolean } = {}): Promise<boolean> {
+    const sentAtMs = this.clock.monotonicMs()
+    const names = this.models.map((model) => model.name)
+    const lockTimeouts = await readLockTimeouts(this.renewalDb, names, { maxTimeMS: 5_000 })
+    const [found] = lockTimeouts.values()
+    if (found) this.serverClock.saw(found.now, sentAtMs)
+    return this.adopt({ lockTimeouts, sentAtMs }, how)
+  }
+
+  private reportBroken({ name }: LifecycleModel, { broken, dueMs }: LockTimeoutInForce): void {
+    if (broken === undefined) this.logger.info(`${name}: its entry in ${LIFECYCLES_COLLECTION} is sound again`)
+    else {
+      const mend = `phaselock set-lock-timeout ${name} ${Math.ceil(dueMs / 1_000)}s`
+      this.logger.error(
+        `${name} in ${LIFECYCLES_COLLECTION}: ${broken}; it goes on with ${formatMs(dueMs)}; to mend it: ${mend}`,
+      )
+    }
+  }
+
+  private report(model: LifecycleModel, { dueMs, leaseMs }: LockTimeoutInForce, isChange: boolean): void {
+    const own = model.settings.lockTimeoutMs
+    if (dueMs !== leaseMs) {
+      const [due, lease] = [formatMs(dueMs), formatMs(leaseMs)]
+      this.logger.warn(
+        `${model.name}: lockTimeout is being changed (${LIFECYCLES_COLLECTION}): leases last ${lease}, others' are honoured for ${due}`,
+      )
+    } else if (dueMs !== own || isChange) {
+      const unused =
+        dueMs === own
+          ? ''
+          : `; this replica's setting of ${formatMs(own)} is not used (to change it: phaselock set-lock-timeout ${model.name} ${own % 1_000 === 0 ? `${own / 1_000}s` : `${own}ms`})`
+      this.logger.warn(`${model.name}: lockTimeout ${formatMs(dueMs)} is in force (${LIFECYCLES_COLLECTION})${unused}`)
+    }
+  }
+}
+
+/** While it can't be told which of two is in force: others are judged by the longer one, one's own lease by the shorter. */
+const eitherOf = (found: LockTimeoutInForce, before: LockTimeoutInForce): LockTimeoutInForce => ({
+  ...found,
+  dueMs: Math.max(found.dueMs, before.dueMs),
+  leaseMs: Math.min(found.leaseMs, before.leaseMs),
+})

@@ -1,0 +1,54 @@
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import { OverlappingLifecycles } from '../../errors.js'
+
+/** A lifecycle as far as it claims documents: those of its collection that are in its phases. */
+export interface Territory {
+  readonly name: string
+  readonly collection: string
+  readonly phases: readonly string[]
+}
+
+export const territoryOf = ({ name, collection, phases, renames }: LifecycleModel): Territory => ({
+  name,
+  collection,
+  phases: [...phases.keys(), ...renames.map((rename) => rename.from)],
+})
+
+/**
+ * Two lifecycles of one process that would claim the same documents.
+ * @throws OverlappingLifecycles also for two of one name
+ */
+export function requireDisjoint(models: readonly LifecycleModel[]): void {
+  const problems = models.flatMap((model, i) =>
+    models.slice(i + 1).flatMap((other) => {
+      if (other.name === model.name) return [`two lifecycles are called '${model.name}'; give this replica one of them`]
+      const common = commonPhases(territoryOf(model), territoryOf(other))
+      if (common.length === 0) return []
+      return [
+        `'${model.name}' and '${other.name}' both work on ${model.collection} and both have ${phaseList(common)}; rename them in one, or give it a collection of its own`,
+      ]
+    }),
+  )
+  if (problems.length > 0) throw new OverlappingLifecycles(problems)
+}
+
+/** @throws OverlappingLifecycles when another process has registered a lifecycle for the same documents */
+export function requireDisjointFrom(models: readonly LifecycleModel[], registered: readonly Territory[]): void {
+  const problems = models.flatMap((model) =>
+    registered.flatMap((other) => {
+      const common = commonPhases(territoryOf(model), other)
+      if (common.length === 0) return []
+      return [
+        `'${model.name}' would work on ${model.collection}, where lifecycle '${other.name}' is registered and has ${phaseList(common)} too; rename them or use another collection. If no replica runs '${other.name}' any more: db.getCollection('phaselock.lifecycles').deleteOne({ _id: '${other.name}' })`,
+      ]
+    }),
+  )
+  if (problems.length > 0) throw new OverlappingLifecycles(problems)
+}
+
+function commonPhases(one: Territory, other: Territory): string[] {
+  return one.collection === other.collection ? one.phases.filter((phase) => other.phases.includes(phase)) : []
+}
+
+const phaseList = (phases: readonly string[]) =>
+  `the phase${phases.length > 1 ? 's' : ''} ${phases.map((phase) => `'${phase}'`).join(', ')}`

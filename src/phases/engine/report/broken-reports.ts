@@ -1,0 +1,129 @@
+import { type ClaimResult, idKey, type OddField, type Refused } from '../../../lock/index.js'
+import type { BoundedLog } from '../../bounded-log.js'
+import type { BrokenDocument, BrokenReason, ReplicaObserver } from '../observer.js'
+
+const MOST_REMEMBERED = 10_000
+const FOUND_LIMIT = 300
+
+/**
+ * Tells of documents that aren't as they should be: each once, the log within its bound. A field that is left
+ * alone is logged once for its kind, as it may be so in all of an owner's documents.
+ */
+export class BrokenReports {
+  private told = new Set<string>()
+  private readonly kindsLogged = new Set<string>()
+
+  constructor(
+    private readonly lifecycle: string,
+    private readonly progress: string,
+    private readonly observer: Required<ReplicaObserver>,
+    private readonly lines: BoundedLog,
+  ) {}
+
+  /** What a claim has found, or a removal. */
+  claimed({ broken, odd, refused }: Pick<ClaimResult, 'broken' | 'odd' | 'refused'>): void {
+    const fieldsOf = new Map(odd.map(({ id, fields }) => [idKey(id), fields]))
+    for (const id of broken) {
+      this.putAside(id, fieldsOf.get(idKey(id)) ?? [])
+      fieldsOf.delete(idKey(id))
+    }
+    for (const { id } of odd) this.odd(id, fieldsOf.get(idKey(id)) ?? [])
+    for (const one of refused) this.refused(one)
+  }
+
+  /** Because its `progress` or `phase` is the owner's, or its `_id` can't be matched. */
+  private putAside(id: unknown, fields: readonly OddField[]): void {
+    const why = fields.find(({ field }) => field === 'phase' || field === '_id')
+    const found = why ? why.found : `a ${this.progress} of another shape than Phaselock's`
+    this.tell({ id, reason: why ? (why.field as BrokenReason) : 'progress', found, fate: 'putAside' })
+  }
+
+  private odd(id: unknown, fields: readonly OddField[]): void {
+    for (const { field, found, isMended } of fields) {
+      this.tell({ id, reason: field as BrokenReason, found, fate: isMended ? 'mended' : 'leftAlone' })
+    }
+  }
+
+  /** Its `lockedAt` was one that no claim finds. */
+  repaired(id: unknown, found: string): void {
+    this.tell({ id, reason: 'lockedAt', found, fate: 'mended' })
+  }
+
+  refused({ id, error }: Refused): void {
+    this.tell({ id, reason: reasonOf(error), found: error.message.slice(0, FOUND_LIMIT), fate: 'skipped' })
+  }
+
+  /** It was claimed, and the driver couldn't read it. */
+  unreadable(id: unknown, error: Error): void {
+    this.tell({ id, reason: 'unreadable', found: error.message.slice(0, FOUND_LIMIT), fate: 'putAside' })
+  }
+
+  /** Documents whose phase is no text: nobody claims them. */
+  phase(found: string): void {
+    this.tell({ id: null, reason: 'phase', found, fate: 'leftAlone' })
+  }
+
+  private tell(about: Omit<BrokenDocument, 'lifecycle'>): void {
+    const event: BrokenDocument = { lifecycle: this.lifecycle, ...about }
+    const key = `${event.reason} ${event.fate} ${event.id === null ? event.found : idKey(event.id)}`
+    if (this.told.has(key)) return
+    if (this.told.size >= MOST_REMEMBERED) this.told = new Set()
+    this.told.add(key)
+    this.observer.broken(event)
+    this.log(event)
+  }
+
+  private log(event: BrokenDocument): void {
+    if (event.fate === 'leftAlone') {
+      const kind = `${event.reason} ${event.found}`
+      if (this.kindsLogged.has(kind)) return
+      this.kindsLogged.add(kind)
+    }
+    this.lines.warn({ kind: KINDS[event.fate], name: event.reason }, lineOf(event), { ...event })
+  }
+}
+
+const KINDS: Record<BrokenDocument['fate'], string> = {
+  mended: 'documents mended',
+  leftAlone: 'documents with fields left alone',
+  putAside: 'documents put aside',
+  skipped: 'documents that refuse writes',
+}
+
+function lineOf({ lifecycle, id, reason, found, fate }: BrokenDocument): string {
+  if (reason === 'phase' && fate === 'leftAlone') {
+    return `${lifecycle}: documents whose phase is ${found} are left alone; expected a text`
+  }
+  const document = `${lifecycle} ${shown(id)}`
+  switch (fate) {
+    case 'mended':
+      return `${document}: its ${reason} was ${found}; mended`
+    case 'leftAlone':
+      return `${document}: its ${reason} is ${found}; it stays, and counts as missing (further ones are not logged)`
+    case 'putAside':
+      if (reason === 'unreadable') return `${document} can't be read by the driver: ${found}; parked, the others go on`
+      return `${document} has ${found} (${reason}): put aside (lockedAt 9999-12-31), nothing else of it was changed`
+    case 'skipped':
+      return `${document} refuses writes (${reason}): ${found}; it is left alone for a while, the others go on`
+  }
+}
+
+const CODES: Readonly<Record<number, BrokenReason>> = {
+  10334: 'tooLarge',
+  17419: 'tooLarge',
+  17280: 'tooLarge',
+  121: 'validator',
+  11000: 'uniqueIndex',
+  11001: 'uniqueIndex',
+  40400: 'progress',
+}
+
+function reasonOf(error: Error): BrokenReason {
+  return CODES[Number((error as { code?: unknown }).code)] ?? 'refused'
+}
+
+/** An `_id` of any type, for a line of the log. */
+function shown(id: unknown): string {
+  const text = typeof id === 'object' && id !== null && Object.getPrototypeOf(id) === Object.prototype
+  return (text ? JSON.stringify(id) : String(id)).slice(0, 200)
+}

@@ -1,0 +1,71 @@
+import type { Clock } from '../../../time/index.js'
+import { formatMs } from '../../../time/index.js'
+import type { Logger } from '../../logger.js'
+
+const REPEAT_AFTER_MS = 30_000
+const WINDOW_MS = 60_000
+const MOST_TOLD_IN_WINDOW = 3
+
+/**
+ * Logs outages with a bound, however long they last and however often they come: the first error of an outage, a line each
+ * 30 s while it lasts, and its end; at most three outages a minute are told. So a database that takes reads and refuses
+ * writes, where successes and failures alternate, is at most six lines a minute and not two a tick.
+ */
+export class OutageLog {
+  private since: number | undefined
+  private saidAt = Number.NEGATIVE_INFINITY
+  private failures = 0
+  private latest: unknown
+  /** Whether the outage that lasts has been told of. */
+  private told = false
+  /** When the latest outages were told of. */
+  private tellings: number[] = []
+
+  constructor(
+    private readonly what: string,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {}
+
+  get lasting(): boolean {
+    return this.since !== undefined
+  }
+
+  /** What the outage that lasts has failed with last. */
+  get lastError(): unknown {
+    return this.lasting ? this.latest : undefined
+  }
+
+  failed(error: unknown): void {
+    this.latest = error
+    const now = this.clock.monotonicMs()
+    this.failures += 1
+    this.since ??= now
+    if (this.told ? now - this.saidAt < REPEAT_AFTER_MS : !this.mayTell(now)) return
+    this.told = true
+    this.saidAt = now
+    const message = error instanceof Error ? error.message : String(error)
+    this.logger.error(`${this.what} failed${this.failures > 1 ? ` ${this.failures} times` : ''}: ${message}`, {
+      error: error instanceof Error ? error.name : 'unknown',
+      failures: this.failures,
+      forMs: Math.round(now - this.since),
+    })
+  }
+
+  succeeded(): void {
+    if (this.since === undefined) return
+    const lasted = this.clock.monotonicMs() - this.since
+    this.since = undefined
+    if (!this.told) return // its failures are counted in the next one that is told
+    this.logger.info(`${this.what} works again after ${formatMs(lasted)} and ${this.failures} failures`)
+    this.told = false
+    this.failures = 0
+  }
+
+  private mayTell(now: number): boolean {
+    this.tellings = this.tellings.filter((at) => now - at < WINDOW_MS)
+    if (this.tellings.length >= MOST_TOLD_IN_WINDOW) return false
+    this.tellings.push(now)
+    return true
+  }
+}

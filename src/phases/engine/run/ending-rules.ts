@@ -1,0 +1,221 @@
+import { type DeadlineHold, type EndKind, errorPauseMs, type StepEnd } from '../../../lock/index.js'
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import { StepTimeout, Unavailable } from '../../errors.js'
+import { countOf, deadlineOf, type Held } from '../lease/held.js'
+import { cut, textOf, tried } from './kept-text.js'
+import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
+import { recordedError } from './recorded-error.js'
+import type { Settled, StepRun } from './step-run.js'
+
+/** How a document's turn ends: what is to be recorded. */
+export type Ending = Omit<StepEnd, 'lease'>
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** What of a replica's situation an ending depends on. */
+export interface Situation {
+  /** The server's time by estimate. */
+  readonly now: Date
+  readonly random: () => number
+  /** A chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
+  readonly yields: boolean
+}
+
+/** The longest that the outside world may say to wait: a year. */
+const LONGEST_PAUSE_MS = 365 * 86_400_000
+
+/** StepRunner what a handler did into what is recorded: one rule for each way to end. */
+export class EndingRules {
+  private readonly progress: string
+
+  constructor(
+    private readonly model: LifecycleModel,
+    private readonly deadlineHold: () => DeadlineHold | undefined = () => undefined,
+  ) {
+    this.progress = model.settings.progress
+  }
+
+  /** The ending of a document that needs no handler: unreadable, poison, past its deadline, or resting until it. */
+  withoutHandler(held: Held, situation: Situation): Ending | undefined {
+    if (held.unreadable) return this.unreadable(held, held.unreadable)
+    const claims = countOf(held.document[this.progress]?.claims)
+    if (claims > this.model.settings.maxClaims) {
+      const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
+      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error: null }, 0)
+    }
+    const deadline = deadlineOf(held, this.progress, this.deadlineHold())
+    if (deadline && deadline <= situation.now) return this.ending(held, this.deadlineMove(held), 0)
+    if (held.phase.kind === 'resting') return this.ending(held, { kind: 'sleepUntilDeadline', step: null }, 0)
+    return undefined
+  }
+
+  /** The ending after a handler's run. Never throws, whatever the handler returned or threw. */
+  after(held: Held, run: StepRun, settled: Settled, situation: Situation): Ending {
+    const ms = run.ranMs()
+    try {
+      return this.afterRun(held, run, settled, ms, situation)
+    } catch (error) {
+      return this.afterError(held, error, ms, situation)
+    }
+  }
+
+  private afterRun(held: Held, run: StepRun, settled: Settled, ms: number, situation: Situation): Ending {
+    const deadlinePassed = run.aborted?.why === 'deadline'
+    if (settled.kind !== 'returned') {
+      if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
+      const error = settled.kind === 'threw' ? settled.error : undefined
+      return this.afterThrow(held, run, error, ms, situation)
+    }
+    const outcome = readOutcome(settled.value, run.context, held.phase, this.progress)
+    if (deadlinePassed && outcome.kind !== 'moveTo') return this.ending(held, this.deadlineMove(held), ms, outcome.set)
+    return this.ending(held, this.endOf(held, outcome, situation), ms, outcome.set)
+  }
+
+  /** The ending of a document that the driver can't read: a person has to see to it. */
+  unreadable(held: Held, error: Error): Ending {
+    const why = recordedError(error)
+    const reason = `the driver can't read it (${why.message}): mend that field, or read with bsonRegExp: true, or without it (reads)`
+    return this.ending(held, { kind: 'park', step: null, reason: cut(reason, 'reason'), error: why }, 0)
+  }
+
+  /** The ending of a document whose step hasn't begun, or had to be stopped through no fault of its own. */
+  released(held: Held, ms = 0): Ending {
+    return this.ending(held, { kind: 'released', step: this.stepName(held) }, ms)
+  }
+
+  /** What is recorded instead of an outcome that the server refused for the document's own sake. */
+  afterRejection(held: Held, error: Error, ms: number, situation: Situation): Ending {
+    return this.afterError(held, error, ms, situation)
+  }
+
+  /** The last resort for a document that takes neither its outcome nor an error: no write that makes it bigger. */
+  putAside(held: Held, refused: Ending, error: Error): Ending {
+    const why = refused.end.kind === 'park' ? `${refused.end.reason}; ` : ''
+    const reason = cut(`${why}this could not be stored: ${error.message}`, 'reason')
+    return this.ending(held, { kind: 'putAside', step: this.stepName(held), reason }, refused.ms)
+  }
+
+  /** @throws InvalidOutcome for a set that no outcome may have either */
+  checkpoint(held: Held, set: Fields, ms: number): Ending {
+    const fields = readSet(set, this.progress)
+    return { ...this.ending(held, { kind: 'checkpoint', step: this.stepName(held) }, ms, fields), stale: [] }
+  }
+
+  /** How long a document entering a phase sleeps: until its deadline when it rests, until its removal when it's final. */
+  private arrival(to: string): Extract<EndKind, { kind: 'moveTo' }>['arrival'] {
+    const phase = this.model.phases.get(to)
+    if (phase?.kind === 'final') return { kind: 'sleep', ms: phase.keepForMs }
+    if (phase?.kind === 'resting' && phase.deadline) return { kind: 'sleep', ms: phase.deadline.afterMs }
+    return { kind: 'atOnce' }
+  }
+
+  private endOf(held: Held, outcome: ReadOutcome, situation: Situation): EndKind {
+    const step = this.stepName(held)
+    switch (outcome.kind) {
+      case 'again':
+        return { kind: 'again', step, nextStep: outcome.step, keepsLease: !situation.yields }
+      case 'wait':
+        return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
+      case 'moveTo': {
+        const arrival = this.arrival(outcome.phase)
+        return { kind: 'moveTo', step, to: outcome.phase, arrival, by: 'handler', reason: null }
+      }
+      case 'park':
+        return { kind: 'park', step, reason: outcome.reason, error: null }
+    }
+  }
+
+  private deadlineMove(held: Held): EndKind {
+    const { goTo, setState, afterMs } = held.phase.deadline!
+    const state: unknown = held.document['state'] ?? null
+    return {
+      kind: 'moveTo',
+      step: this.stepName(held),
+      to: goTo,
+      arrival: this.arrival(goTo),
+      by: 'deadline',
+      reason: cut(`longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`, 'reason'),
+      setState: setState === undefined || !isState(state) ? undefined : { ifState: state, state: setState },
+    }
+  }
+
+  private afterThrow(held: Held, run: StepRun, error: unknown, ms: number, situation: Situation): Ending {
+    if (error instanceof Unavailable) {
+      const end = { kind: 'unavailable', step: this.stepName(held), ...unavailable(error) } as const
+      return this.ending(held, end, ms)
+    }
+    if (run.aborted?.why === 'step timeout') {
+      return this.afterError(held, new StepTimeout(this.model.settings.stepTimeoutMs), ms, situation)
+    }
+    // It was asked to stop for the replica's sake: no attempt is used.
+    if (run.aborted) return this.released(held, ms)
+    return this.afterError(held, error, ms, situation)
+  }
+
+  private afterError(held: Held, thrown: unknown, ms: number, situation: Situation): Ending {
+    const error = recordedError(thrown)
+    const attempt = 1 + countOf(held.document[this.progress]?.attempts)
+    const { maxAttempts } = this.model.settings
+    if (attempt >= maxAttempts) {
+      const reason = `${attempt} errors in a row, the last: ${error.message}`
+      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, ms)
+    }
+    const pauseMs = errorPauseMs(attempt, situation.random(), this.model.settings.backOff)
+    return { ...this.ending(held, { kind: 'error', step: this.stepName(held), error }, ms), pauseMs }
+  }
+
+  private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
+    const wakeBy = deadlineOf(held, this.progress, this.deadlineHold())
+    return { end, ms, set, wakeBy, stale: this.staleFields(held, end) }
+  }
+
+  /** Fields of progress that this document has and the ending makes untrue. */
+  private staleFields(held: Held, end: EndKind): string[] {
+    const gone = STALE_AFTER[end.kind]
+    const progress = held.document[this.progress] ?? {}
+    const fields = gone.filter((field) => field in progress)
+    if (end.kind === 'again' && end.nextStep === null && 'step' in progress) fields.push('step')
+    return fields
+  }
+
+  /** An owner may have put anything there. */
+  private stepName(held: Held): string | null {
+    const step: unknown = held.document[this.progress]?.step
+    return typeof step === 'string' ? cut(step, 'stepName') : null
+  }
+
+  private waitingFor(held: Held): string {
+    const reason = held.document[this.progress]?.waitingFor
+    return typeof reason === 'string' ? `, waiting for: ${reason}` : ''
+  }
+}
+
+/** JavaScript may have given it anything; a pause of years would be no pause any more. */
+function unavailable(error: Unavailable): { reason: string; forMs: number | null } {
+  const reason =
+    cut(
+      textOf(
+        tried(() => error.reason),
+        '',
+      ),
+      'reason',
+    ) || 'unavailable'
+  const forMs: unknown = tried(() => error.retryAfterMs)
+  return { reason, forMs: typeof forMs === 'number' && forMs >= 0 ? Math.min(forMs, LONGEST_PAUSE_MS) : null }
+}
+
+/** Anything else says nothing, and is its owner's. */
+const isState = (state: unknown): boolean => typeof state === 'string' || state === null
+
+const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
+  again: ['waitingFor', 'waitingSince', 'resumeAt', 'error'],
+  wait: ['error'],
+  unavailable: [],
+  moveTo: ['step', 'waitingFor', 'waitingSince', 'resumeAt', 'error'],
+  park: ['waitingFor', 'waitingSince', 'resumeAt'],
+  error: ['waitingFor', 'waitingSince'],
+  released: ['resumeAt'],
+  checkpoint: [],
+  putAside: [],
+  sleepUntilDeadline: ['waitingFor', 'waitingSince', 'error'],
+}

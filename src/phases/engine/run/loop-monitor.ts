@@ -1,0 +1,144 @@
+import { type Clock, formatMs, type LoopStop, LoopWatch } from '../../../time/index.js'
+import type { Logger } from '../../logger.js'
+import type { LoopBlocked, ReplicaObserver } from '../observer.js'
+
+export interface LoopMonitorOptions {
+  /** The event loop is blocked when it doesn't turn for so long. 0: nobody looks. */
+  readonly limitMs: number
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+  /** How long this thread has waited for a processor so far. Default: what the system counts. */
+  readonly cpuWait?: (() => number) | undefined
+}
+
+/** Each handler that is known for sure is logged once in so long, and all others together; observers are told each time. */
+const LOG_EVERY_MS = 60_000
+
+/**
+ * What the handlers of one phase did since the last beat. A step costs it two counts and two looks at the clock (0.4 us,
+ * measured); to follow each handler through its awaits (async_hooks) costs more than the step itself.
+ */
+export class PhaseActivity {
+  /** Since the last beat: how long its longest call ran before it first waited for something. */
+  longestCallMs = 0
+  /** Since the last beat: a step was running. */
+  ran = false
+  private running = 0
+
+  constructor(
+    readonly lifecycle: string,
+    readonly phase: string,
+    private readonly clock: Clock,
+  ) {}
+
+  began(): void {
+    this.running += 1
+    this.ran = true
+  }
+  ended(): void {
+    this.running -= 1
+  }
+
+  /** Calls a handler, and sees how long it keeps the event loop until its first await. */
+  call<T>(handler: () => T): T {
+    const startedMs = this.clock.monotonicMs()
+    try {
+      return handler()
+    } finally {
+      const ms = this.clock.monotonicMs() - startedMs
+      if (ms > this.longestCallMs) this.longestCallMs = ms
+    }
+  }
+
+  /** A new stretch begins. */
+  reset(): void {
+    this.longestCallMs = 0
+    this.ran = this.running > 0
+  }
+}
+
+/**
+ * Notices a blocked event loop and names the handlers that may have done it: while it is blocked no lease is renewed and no other
+ * document goes on. A handler that blocks before its first await is known for sure; one that does later is one of those whose
+ * steps ran.
+ */
+export class LoopMonitor {
+  private readonly activities: PhaseActivity[] = []
+  private readonly loggedAtMs = new Map<string, number>()
+  private readonly watch: LoopWatch | undefined
+
+  constructor(private readonly options: LoopMonitorOptions) {
+    const { limitMs, cpuWait } = options
+    if (limitMs > 0) this.watch = new LoopWatch(limitMs, (stop) => this.beat(stop), cpuWait)
+  }
+
+  /** To be told of the steps of a phase whose handler runs on the event loop. */
+  activity(lifecycle: string, phase: string): PhaseActivity {
+    const activity = new PhaseActivity(lifecycle, phase, this.options.clock)
+    this.activities.push(activity)
+    return activity
+  }
+
+  start(): void {
+    for (const activity of this.activities) activity.reset()
+    this.watch?.start()
+  }
+
+  stop(): void {
+    this.watch?.stop()
+  }
+
+  private beat(stop: LoopStop | undefined): void {
+    if (stop) this.report(stop)
+    for (const activity of this.activities) activity.reset()
+  }
+
+  private report({ ms, withoutCpuMs }: LoopStop): void {
+    if (ms - withoutCpuMs < this.options.limitMs) {
+      this.options.observer.loopBlocked({ ms, by: [], certain: false, withoutCpuMs })
+      this.logStarved(ms, withoutCpuMs)
+      return
+    }
+    const ran = this.activities.filter((activity) => activity.ran)
+    const certain = ran.filter((activity) => activity.longestCallMs >= ms / 2)
+    const by = (certain.length > 0 ? certain : ran).map(({ lifecycle, phase }) => ({ lifecycle, phase }))
+    const event: LoopBlocked = { ms, by, certain: certain.length === 1, withoutCpuMs }
+    this.options.observer.loopBlocked(event)
+    this.log(event)
+  }
+
+  private logStarved(ms: number, withoutCpuMs: number): void {
+    if (!this.isDue('no processor')) return
+    this.options.logger.warn(
+      `the event loop stood still for ${formatMs(ms)}: for ${formatMs(withoutCpuMs)} of it this process got no processor, so no ` +
+        "handler is to blame; give the machine, or the container's CPU limit, more of them, or run less beside it",
+      { ms, withoutCpuMs },
+    )
+  }
+
+  private log({ ms, by, certain }: LoopBlocked): void {
+    const { logger } = this.options
+    const names = by.map(({ lifecycle, phase }) => `${lifecycle}/${phase}`).join(', ')
+    // Not by the names of several: there are as many sets of handlers as there are moments.
+    const about = certain ? names : by.length > 0 ? 'one of several' : 'none'
+    if (!this.isDue(about)) return
+    const blocked = `the event loop was blocked for ${formatMs(ms)}`
+    if (by.length === 0) {
+      logger.debug(`${blocked}, while no step of this replica ran`, { ms })
+      return
+    }
+    const how = certain ? `by the handler of ${names}` : `while steps of ${names} ran`
+    logger.warn(
+      `${blocked} ${how}: renewals and other documents had to wait; declare a handler that computes for long as thread(...)`,
+      { ms, by },
+    )
+  }
+
+  private isDue(about: string): boolean {
+    const now = this.options.clock.monotonicMs()
+    if (now - (this.loggedAtMs.get(about) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return false
+    this.loggedAtMs.set(about, now)
+    return true
+  }
+}

@@ -1,0 +1,115 @@
+import { BSON } from 'mongodb'
+import { type Duration, durationMs } from '../../../time/index.js'
+import type { Phase } from '../../definition/lifecycle.js'
+import { InvalidOutcome } from '../../errors.js'
+import { RESERVED_FIELDS } from '../../outcome.js'
+import { requireStorable } from '../../storable.js'
+import { cut, MOST_CHARACTERS, shown } from './kept-text.js'
+import { MADE_BY, type StepContext } from './step-context.js'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** An outcome whose every field has been looked at: handlers may be JavaScript, or have used `any`. */
+export type ReadOutcome =
+  | { readonly kind: 'again'; readonly step: string | null; readonly set: Fields | undefined }
+  | { readonly kind: 'wait'; readonly reason: string; readonly forMs: number | null; readonly set: Fields | undefined }
+  | { readonly kind: 'moveTo'; readonly phase: string; readonly set: Fields | undefined }
+  | { readonly kind: 'park'; readonly reason: string; readonly set: Fields | undefined }
+
+const EXPECTED = 'expected the result of step.again(), step.wait(), step.moveTo() or step.park()'
+const DOCUMENT_LIMIT = 16 * 1024 * 1024
+
+/**
+ * What a handler returned, checked at run time.
+ * @throws InvalidOutcome that says what was expected and what came; nothing is stored then
+ */
+export function readOutcome(value: unknown, context: StepContext, phase: Phase, progressField: string): ReadOutcome {
+  if (typeof value !== 'object' || value === null) {
+    const what = value === undefined ? 'nothing' : String(value)
+    throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
+  }
+  const outcome = value as Record<string | symbol, unknown>
+  const { kind } = outcome
+  if (outcome[MADE_BY] !== undefined && outcome[MADE_BY] !== context) {
+    throw new InvalidOutcome(`the handler of phase '${phase.name}' returned an outcome of another step; ${EXPECTED}`)
+  }
+  const set = readSet(outcome['set'], progressField)
+  switch (kind) {
+    case 'again':
+      return { kind, step: readName(outcome['step']), set }
+    case 'wait':
+      return { kind, reason: readReason(outcome['reason'], kind), forMs: readFor(outcome['for']), set }
+    case 'moveTo':
+      return { kind, phase: readPhase(outcome['phase'], phase), set }
+    case 'park':
+      return { kind, reason: readReason(outcome['reason'], kind), set }
+    default: {
+      const what =
+        kind === undefined ? `an object with ${Object.keys(outcome).join(', ') || 'nothing'}` : `kind ${shown(kind)}`
+      throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
+    }
+  }
+}
+
+function readPhase(to: unknown, phase: Phase): string {
+  if (typeof to === 'string' && phase.next.includes(to)) return to
+  throw new InvalidOutcome(
+    `moveTo(${shown(to)}): from '${phase.name}' expected one of ${phase.next.join(', ')}, as its next says`,
+  )
+}
+
+function readName(step: unknown): string | null {
+  if (step === undefined) return null
+  const { stepName: most } = MOST_CHARACTERS
+  if (typeof step === 'string' && step !== '' && step.length <= most) return step
+  const long = typeof step === 'string' && step !== '' ? `one of ${step.length}: ` : ''
+  throw new InvalidOutcome(`again: expected a step's name of at most ${most} characters, got ${long}${shown(step)}`)
+}
+
+function readReason(reason: unknown, kind: string): string {
+  if (typeof reason === 'string' && reason !== '') return cut(reason, 'reason')
+  throw new InvalidOutcome(`${kind}: expected a reason, got ${shown(reason)}`)
+}
+
+function readFor(value: unknown): number | null {
+  if (value === undefined) return null
+  try {
+    return durationMs(value as Duration)
+  } catch (error) {
+    throw new InvalidOutcome(`wait: for: ${(error as Error).message}`)
+  }
+}
+
+/**
+ * The owner's fields that an outcome or a checkpoint stores.
+ * @throws InvalidOutcome for fields that are not the owner's, names and values that can't be stored as they are
+ */
+export function readSet(set: unknown, progressField: string): Fields | undefined {
+  if (set === undefined) return undefined
+  if (typeof set !== 'object' || set === null || Array.isArray(set)) {
+    throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${shown(set)}`)
+  }
+  const reserved: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== 'progress'), progressField]
+  for (const name of Object.keys(set)) {
+    if (reserved.includes(name)) {
+      throw new InvalidOutcome(`set: '${name}' is written by Phaselock or by the document's owner; choose another name`)
+    }
+    if (name === '' || name.startsWith('$') || name.includes('.') || name.includes('\0')) {
+      throw new InvalidOutcome(`set: '${name}' can't be a field's name here: expected none of '$' in front, '.', NUL`)
+    }
+  }
+  let size: number
+  try {
+    requireStorable(set)
+    size = BSON.calculateObjectSize(set as BSON.Document)
+  } catch (error) {
+    if (error instanceof InvalidOutcome) throw error
+    throw new InvalidOutcome(`set: can't be stored: ${(error as Error).message}`)
+  }
+  if (size > DOCUMENT_LIMIT) {
+    throw new InvalidOutcome(
+      `set: ${Math.ceil(size / 1024 / 1024)} MB is more than a document can hold (16 MB); store what is big elsewhere`,
+    )
+  }
+  return Object.keys(set).length > 0 ? (set as Fields) : undefined
+}

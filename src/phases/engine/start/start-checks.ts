@@ -1,0 +1,85 @@
+import type { Db } from 'mongodb'
+import { requireServerVersion } from '../../../database/index.js'
+import {
+  BadQueryPlan,
+  checkPlans,
+  describeFinding,
+  ensureLockIndexes,
+  type LookRequest,
+  type Looks,
+  type ServerClock,
+} from '../../../lock/index.js'
+import { InvalidLifecycle } from '../../errors.js'
+import type { Logger } from '../../logger.js'
+import { type ThreadDeclaration, type ThreadPool, threadOf } from '../../threads/index.js'
+import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
+import type { ReplicaOptions } from '../replica-options.js'
+import { requireIndexes } from './required-indexes.js'
+
+export interface StartChecksOptions {
+  readonly replica: ReplicaOptions
+  readonly registry: LifecycleRegistry
+  readonly looks: Looks
+  readonly serverClock: ServerClock
+  readonly logger: Logger
+  readonly threads: ThreadPool
+  readonly requests: () => readonly LookRequest[]
+}
+
+/**
+ * What a start does before it works: checks the server, creates the indexes (or looks for them), registers the lifecycles.
+ * @throws ServerTooOld, MissingIndexes, OverlappingLifecycles, BadQueryPlan, InvalidLifecycle for a thread's module
+ */
+export async function checkAtStart(options: StartChecksOptions): Promise<void> {
+  const { registry } = options
+  const { db, lifecycles, indexes = 'create' } = options.replica
+  await requireThreads(options)
+  await requireServerVersion(db)
+  const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
+  await provideIndexes(db, collections, indexes, options.logger)
+  await registry.requireNoOverlap()
+  await registry.register()
+  for (const lifecycle of lifecycles) await lifecycle.prepare?.(db, indexes)
+  await checkQueryPlans(options)
+}
+
+/** Loads the modules of handlers in threads: one that is missing, or without the function, is no step's error. */
+async function requireThreads({ replica, threads }: StartChecksOptions): Promise<void> {
+  for (const { model, handlers } of replica.lifecycles) {
+    const declared = Object.keys(handlers).flatMap((phase): [string, ThreadDeclaration][] => {
+      const declaration = threadOf(handlers[phase])
+      return declaration ? [[phase, declaration]] : []
+    })
+    const found = await Promise.all(
+      declared.map(async ([phase, declaration]) => {
+        const problem = await threads.problem(declaration)
+        return problem === undefined ? [] : [`phase '${phase}': ${problem}`]
+      }),
+    )
+    if (found.flat().length > 0) throw new InvalidLifecycle(model.name, found.flat())
+  }
+}
+
+async function provideIndexes(
+  db: Db,
+  collections: readonly string[],
+  how: 'create' | 'check',
+  logger: Logger,
+): Promise<void> {
+  if (how === 'check') await requireIndexes(db, collections)
+  else
+    for (const name of collections) {
+      await ensureLockIndexes(db.collection(name), { waiting: (said) => logger.info(said) })
+    }
+}
+
+async function checkQueryPlans({ replica, looks, serverClock, logger, requests }: StartChecksOptions): Promise<void> {
+  const { db, onBadPlan = 'warn' } = replica
+  const findings = await checkPlans({ db, looks, serverClock, requests: requests() }).catch((error) => {
+    if (onBadPlan === 'refuse') throw error
+    logger.warn(`the query plans could not be checked: ${String(error)}`)
+    return []
+  })
+  for (const finding of findings) logger.error(`bad query plan: ${describeFinding(finding)}`, finding)
+  if (onBadPlan === 'refuse' && findings.length > 0) throw new BadQueryPlan(findings)
+}

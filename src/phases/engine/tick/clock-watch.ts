@@ -1,0 +1,145 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../../database/index.js'
+import {
+  type ClockStep,
+  ClockSteps,
+  LIFECYCLES_COLLECTION,
+  type LookResult,
+  redateLeases,
+  STEP_SLACK_MS,
+  type Terms,
+} from '../../../lock/index.js'
+import { type Clock, formatMs } from '../../../time/index.js'
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { Logger } from '../../logger.js'
+import type { ReplicaObserver } from '../observer.js'
+import type { LiveReplicas } from '../registry/live-replicas.js'
+
+/** A replica says every 50 s that it is there: one that is gone took leases for a little longer than its last word tells. */
+const UNSEEN_MS = 120_000
+/** A clock that steps again and again is a line so often; each step is counted. */
+const SAY_EVERY_MS = 10_000
+
+export interface ClockWatchOptions {
+  readonly db: Db
+  readonly clock: Clock
+  readonly holdMs: number
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+  readonly liveReplicas: LiveReplicas
+  /** Of each of the replica's lifecycles. */
+  readonly lifecycles: () => readonly { readonly model: LifecycleModel; readonly terms: () => Terms }[]
+}
+
+/** A step as it is stored for replicas that start after it. */
+interface StoredStep {
+  readonly at: Date
+  readonly ms: number
+  readonly until: Date
+}
+
+/**
+ * What a replica does about a step of the server's clock (docs/lock-protocol.md, "When the server's clock steps").
+ *
+ * Forward: it holds back what only the step has made due until that has lasted, and tells replicas that start meanwhile. Back: leases
+ * from the future begin anew. A replica that starts after a step back sees it by what was stored before.
+ */
+export class ClockWatch {
+  /** To be given each of the server's times that is read. */
+  readonly steps: ClockSteps
+  private readonly lifecycles: Collection<Document & { _id: string }>
+  private forward: ClockStep | undefined
+  /** Server time: no lease of before a step back is later. */
+  private back: Date | undefined
+  /** What was stored before a step that has been dealt with. */
+  private known: Date | undefined
+  private saidAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(private readonly options: ClockWatchOptions) {
+    const { db, clock, holdMs } = options
+    this.lifecycles = protocolCollection(db, LIFECYCLES_COLLECTION)
+    this.steps = new ClockSteps(clock, holdMs, (step) => this.stepped(step))
+  }
+
+  /**
+   * Deals with what was found since the last look, by that look too. What fails is done with the next one.
+   * @throws what the driver throws
+   */
+  async serve(found: LookResult): Promise<void> {
+    if (!found.now) return
+    this.readStored(found, found.now)
+    // Another step may be seen meanwhile.
+    const { forward, back } = this
+    if (forward) await this.tellOthers(forward)
+    if (this.forward === forward) this.forward = undefined
+    if (back) await this.redate(back)
+    if (this.back === back) this.back = undefined
+  }
+
+  private stepped(step: ClockStep): void {
+    if (step.ms > 0) this.forward = step
+    else this.back = laterOf(this.back, new Date(step.now.getTime() - step.ms + STEP_SLACK_MS))
+    this.say(step.ms, '')
+  }
+
+  private readStored({ lastSeen, clockStep }: LookResult, now: Date): void {
+    const step = clockStep as Partial<StoredStep> | undefined
+    if (isStored(step) && step.at.getTime() <= now.getTime() + STEP_SLACK_MS && step.until > now) {
+      const agoMs = now.getTime() - step.at.getTime()
+      const isNew = this.steps.adopt({ ms: step.ms, now: step.at }, agoMs, step.until.getTime() - now.getTime())
+      if (isNew) this.say(step.ms, ', as another replica has seen')
+    }
+    if (!lastSeen || lastSeen.getTime() <= now.getTime() + STEP_SLACK_MS) return
+    const isKnown = this.known && lastSeen <= this.known
+    this.known = lastSeen
+    if (isKnown) return
+    const isSeen = this.back !== undefined
+    this.back = laterOf(this.back, new Date(lastSeen.getTime() + UNSEEN_MS))
+    if (isSeen) return
+    this.say(
+      now.getTime() - lastSeen.getTime(),
+      ' or more, before this replica looked: others were last seen later than now',
+    )
+  }
+
+  private async tellOthers({ ms, now }: ClockStep): Promise<void> {
+    const { holdMs, lifecycles } = this.options
+    if (holdMs === 0) return
+    const clockStep: StoredStep = { at: now, ms, until: new Date(now.getTime() + holdMs) }
+    const ids = lifecycles().map(({ model }) => model.name)
+    await this.lifecycles.updateMany({ _id: { $in: ids } }, { $set: { clockStep } } as Document)
+  }
+
+  private async redate(until: Date): Promise<void> {
+    const { db, lifecycles, logger, liveReplicas } = this.options
+    for (const { model, terms } of lifecycles()) {
+      const collection = protocolCollection<Document>(db, model.collection)
+      const count = await redateLeases(collection, terms(), [...model.phases.keys()], until)
+      if (count > 0)
+        logger.warn(`${model.name}: ${count} leases from before the server's clock stepped back begin anew`)
+    }
+    await liveReplicas.say({ anew: true })
+  }
+
+  private say(ms: number, how: string): void {
+    const { clock, holdMs, logger, observer } = this.options
+    observer.clockStepped({ ms })
+    const nowMs = clock.monotonicMs()
+    if (nowMs - this.saidAtMs < SAY_EVERY_MS) return
+    this.saidAtMs = nowMs
+    const consequence =
+      ms < 0
+        ? 'leases of before begin anew, sleeps last longer by that (phaselock wake ends one)'
+        : holdMs > 0
+          ? `deadlines, removals and leases that end by it wait until it has lasted for ${formatMs(holdMs)}`
+          : 'deadlines, removals and the ends of leases go by it at once (clockHold is 0)'
+    const step = `${ms < 0 ? 'back' : 'forward'} by ${formatMs(Math.abs(ms))}`
+    logger.error(`the server's clock stepped ${step}${how}: ${consequence}`)
+  }
+}
+
+/** A step that hasn't been dealt with yet goes on with the next one. */
+const laterOf = (before: Date | undefined, date: Date): Date => (before && before > date ? before : date)
+
+const isStored = (step: Partial<StoredStep> | undefined): step is StoredStep =>
+  step?.at instanceof Date && step.until instanceof Date && typeof step.ms === 'number' && step.ms > 0

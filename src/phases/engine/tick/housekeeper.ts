@@ -1,0 +1,112 @@
+import type { Collection } from 'mongodb'
+import {
+  type Chore,
+  type LookResult,
+  type Refused,
+  RepairLook,
+  removeFinal,
+  type ServerClock,
+  type SkipList,
+  type Terms,
+} from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { ReplicaObserver } from '../observer.js'
+import type { BrokenReports } from '../report/broken-reports.js'
+import { applyRename, applyRule, type MoveResult } from './move-documents.js'
+
+const REMOVAL_BATCH = 1_000
+/** By itself; where a look finds something at once. Only this also looks for arrays, which no look can ask for. */
+const REPAIRS_EVERY_MS = 600_000
+
+/** The chore of documents that no claim would find. */
+export const REPAIR = 'repair'
+
+/** What a tick did. */
+export interface TickCounts {
+  /** Documents moved by state rules. */
+  ruled: number
+  /** Final documents removed. */
+  removed: number
+  /** Phases in which something was due. */
+  due: number
+}
+
+export interface HousekeeperOptions {
+  readonly model: LifecycleModel
+  readonly collection: Collection
+  readonly terms: () => Terms
+  readonly serverClock: ServerClock
+  readonly clock: Clock
+  readonly random: () => number
+  readonly observer: Required<ReplicaObserver>
+  readonly skips: SkipList
+  readonly broken: BrokenReports
+}
+
+/** What a tick does for one lifecycle beside running handlers: state rules, renames, removals, repairs. */
+export class Housekeeper {
+  private readonly repairLook: RepairLook
+  private repairedAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(private readonly options: HousekeeperOptions) {
+    const { model, collection, terms, skips, clock } = options
+    this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], skips, () => clock.monotonicMs())
+  }
+
+  /** Questions for a look: whether there is a document that no claim would find. */
+  chores(): Chore[] {
+    return this.repairLook.matches().map((match) => ({ name: REPAIR, match }))
+  }
+
+  /** Finds and mends documents that no claim would find: when a look has found some, and every ten minutes. */
+  async repair(isFound: boolean): Promise<void> {
+    const { clock, broken } = this.options
+    if (!isFound && clock.monotonicMs() - this.repairedAtMs < REPAIRS_EVERY_MS) return
+    this.repairedAtMs = clock.monotonicMs()
+    const { repaired, refused } = await this.repairLook.repair()
+    for (const { id, found } of repaired) broken.repaired(id, found)
+    for (const one of refused) broken.refused(one)
+  }
+
+  /** Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. */
+  async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
+    const { model, collection, terms, observer, skips } = this.options
+    for (const rename of found.renames.get(model.name) ?? []) {
+      const moved = this.count(await applyRename(collection, terms(), rename, skips), counts)
+      if (moved > 0 && model.phases.get(rename.to)?.kind !== 'resting') due.add(rename.to)
+    }
+    for (const rule of found.rules.get(model.name) ?? []) {
+      const moved = this.count(await applyRule(collection, terms(), rule, skips), counts)
+      if (moved === 0) continue
+      if (model.phases.get(rule.goTo)?.kind === 'working') due.add(rule.goTo)
+      observer.ruled({ lifecycle: model.name, state: rule.when, to: rule.goTo, count: moved })
+    }
+    for (const phase of model.phases.values()) {
+      if (phase.kind !== 'final' || !due.delete(phase.name)) continue
+      const removed = await this.remove(phase.name, phase.keepForMs)
+      counts.removed += removed
+      if (removed > 0) observer.removed({ lifecycle: model.name, phase: phase.name, count: removed })
+    }
+  }
+
+  private count({ moved, refused }: MoveResult, counts: TickCounts): number {
+    for (const one of refused) this.options.broken.refused(one)
+    counts.ruled += moved
+    return moved
+  }
+
+  private async remove(phase: string, keepForMs: number): Promise<number> {
+    const { collection, terms, serverClock, random, skips, broken } = this.options
+    const dueBound = serverClock.dueBound(terms().lockTimeoutMs)
+    if (!dueBound) return 0
+    const onRefused = (refused: Refused) => {
+      skips.add(refused.id)
+      broken.refused(refused)
+    }
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, skips, onRefused }
+    const { removed, putAside } = await removeFinal(collection, terms(), request)
+    broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [] })
+    return removed
+  }
+}

@@ -1,0 +1,88 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import {
+  AS_IT_STANDS,
+  CLAIM_INDEX,
+  ID_INDEX,
+  idsOf,
+  onClaimIndex,
+  onIndex,
+  type Refused,
+  type Rename,
+  renameLook,
+  renameUpdate,
+  ruleLook,
+  ruleUpdate,
+  type SkipList,
+  STATE_INDEX,
+  type StateRule,
+  type Terms,
+  updateApart,
+  writeAround,
+} from '../../../lock/index.js'
+
+const BATCH = 1_000
+
+export interface MoveResult {
+  readonly moved: number
+  /** Documents that refuse to be moved for their own sake; all others were moved. */
+  readonly refused: readonly Refused[]
+}
+
+interface Move {
+  readonly look: Filter<Document>
+  readonly hint: typeof CLAIM_INDEX | typeof STATE_INDEX
+  readonly update: (ids: readonly unknown[]) => [Filter<Document>, Document[]]
+}
+
+/** Moves the documents that a state rule is about. */
+export const applyRule = (collection: Collection, terms: Terms, rule: StateRule, skips: SkipList) =>
+  moveAll(collection, skips, {
+    look: ruleLook(terms, rule),
+    hint: STATE_INDEX,
+    update: (ids) => ruleUpdate(terms, rule, ids),
+  })
+
+/** Moves the documents that are in a phase of an older version. */
+export const applyRename = (collection: Collection, terms: Terms, rename: Rename, skips: SkipList) =>
+  moveAll(collection, skips, {
+    look: renameLook(terms, rename),
+    hint: CLAIM_INDEX,
+    update: (ids) => renameUpdate(terms, rename, ids),
+  })
+
+/**
+ * Moves documents in bounded bulk writes, each judged again by the server: a holder is never touched. Those that refuse are
+ * left alone for a while.
+ */
+async function moveAll(collection: Collection, skips: SkipList, { look, hint, update }: Move): Promise<MoveResult> {
+  const refused: Refused[] = []
+  let moved = 0
+  for (;;) {
+    const skipped = skips.ids()
+    const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
+    const limit = BATCH + skips.unnamed
+    const find = (index: Document) =>
+      collection.find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit, ...AS_IT_STANDS }).toArray()
+    const read = await (hint === CLAIM_INDEX ? onClaimIndex(collection, find) : onIndex(collection, hint, find))
+    const found = read.map((document) => document['_id'] as unknown).filter((id) => !skips.isPaused(id))
+    if (found.length === 0) return { moved, refused }
+    const movedBefore = moved
+    const { refused: culprits } = await writeAround(found.slice(0, BATCH), {
+      together: async (ids) => {
+        const [filter, change] = update(ids)
+        moved += (await collection.updateMany(filter, change, { hint: ID_INDEX })).modifiedCount
+      },
+      apart: async (ids) => {
+        const updates = ids.map((id) => ({ id, filter: update([id])[0], update: update([id])[1] }))
+        const { refused: some, matched } = await updateApart(collection, updates)
+        moved += matched
+        return some
+      },
+      leftOf: (ids) => idsOf(collection, update(ids)[0]),
+    })
+    for (const { id } of culprits) skips.add(id)
+    refused.push(...culprits)
+    // Fewer than a batch: that was all. Nothing came of it: all of them were taken meanwhile.
+    if (read.length < limit || (moved === movedBefore && culprits.length === 0)) return { moved, refused }
+  }
+}

@@ -1,0 +1,110 @@
+import { type LookRequest, type LookResult, type Looks } from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
+import type { LiveReplicas } from '../registry/live-replicas.js'
+import type { RunningLifecycle } from '../running-lifecycle.js'
+import type { ClockWatch } from './clock-watch.js'
+import { REPAIR, type TickCounts } from './housekeeper.js'
+import { lookRequestOf } from './look-request.js'
+import { FOREIGN_PHASES } from './unknown-phases.js'
+
+/** Questions about documents that nobody would find otherwise are asked so often, by the look: no command of their own. */
+const CHORES_EVERY_MS = 60_000
+
+/** What a tick does: one look over all lifecycles, and for each what it calls for. */
+export class Tick {
+  private choresAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(
+    private readonly lifecycles: readonly RunningLifecycle[],
+    private readonly looks: Looks,
+    private readonly registry: LifecycleRegistry,
+    private readonly liveReplicas: LiveReplicas,
+    private readonly clockWatch: ClockWatch,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Rules, renames and removals are done when it returns; what is due has been offered to the runners. */
+  async run(): Promise<TickCounts> {
+    for (const { lines } of this.lifecycles) lines.flush()
+    // First, so that the look finds what has been mended.
+    await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
+    const { found, foreign } = await this.look()
+    if (!this.registry.adopt(found)) await this.registry.register()
+    this.liveReplicas.adopt(found)
+    const counts: TickCounts = { ruled: 0, removed: 0, due: 0 }
+    // Beside each other, so that one that fails keeps nobody from the rest; the replicas that share, and a hold, are known from here on.
+    const works = await Promise.allSettled([
+      this.clockWatch.serve(found),
+      this.liveReplicas.say(),
+      this.registry.stamp(found.unstamped),
+      ...this.lifecycles.map((parts) => this.serve(parts, found, counts)),
+    ])
+    for (const work of works) if (work.status === 'rejected') throw work.reason
+    for (const { unknownPhases } of foreign) await unknownPhases.check()
+    return counts
+  }
+
+  /** What each look asks for. */
+  requests(): LookRequest[] {
+    return this.lifecycles.map(({ model, terms, skips }) => ({
+      ...lookRequestOf(model, terms()),
+      skipped: skips.ids(),
+    }))
+  }
+
+  /** A look; where its chores find something to mend, once more after that is done. */
+  private async look(): Promise<{ found: LookResult; foreign: RunningLifecycle[] }> {
+    const withChores = this.clock.monotonicMs() - this.choresAtMs >= CHORES_EVERY_MS
+    const look = (requests: () => LookRequest[]) => this.freshLook(requests)
+    const found = await look(() => (withChores ? this.requestsWithChores() : this.requests()))
+    if (withChores) this.choresAtMs = this.clock.monotonicMs()
+    const finds = ({ model }: RunningLifecycle, chore: string) => found.chores.get(model.name)?.includes(chore) ?? false
+    const foreign = this.lifecycles.filter((parts) => finds(parts, FOREIGN_PHASES))
+    const broken = this.lifecycles.filter((parts) => finds(parts, REPAIR))
+    if (broken.length === 0) return { found, foreign }
+    await Promise.all(broken.map(({ housekeeper }) => housekeeper.repair(true)))
+    return { found: await look(() => this.requests()), foreign }
+  }
+
+  /**
+   * A look that goes by a lockTimeout which was read too long ago matches nothing, whatever is due: after a pause between two
+   * rounds it is asked again by what it has brought. Else the run of a replica that is ticked by hand would end with work left.
+   */
+  private async freshLook(requests: () => LookRequest[]): Promise<LookResult> {
+    const look = () => {
+      const asked = requests()
+      return this.looks.look(asked, { maxTimeMS: 10_000 }).then((found) => ({ asked, found }))
+    }
+    const { asked, found } = await look()
+    const isOutdated = asked.some(({ terms: { validUntil } }) => validUntil && found.now && validUntil < found.now)
+    if (!isOutdated) return found
+    if (!this.registry.adopt(found)) await this.registry.register()
+    return (await look()).found
+  }
+
+  private requestsWithChores(): LookRequest[] {
+    return this.requests().map((request, i) => {
+      const { housekeeper, unknownPhases } = this.lifecycles[i]!
+      return { ...request, chores: [...housekeeper.chores(), unknownPhases.chore()] }
+    })
+  }
+
+  private async serve(parts: RunningLifecycle, found: LookResult, counts: TickCounts): Promise<void> {
+    const due = new Set(found.due.get(parts.model.name) ?? [])
+    counts.due += [...due].filter((phase) => !isLeftAlone(parts, phase)).length
+    try {
+      await parts.housekeeper.serve(found, due, counts)
+    } finally {
+      // Also when a rule fails: what is due has nothing to do with that.
+      parts.runner.offer([...due])
+    }
+  }
+}
+
+/**
+ * Whether what a look finds due in a phase is what refuses writes, as far as this replica knows: more of it than a look can name,
+ * and a claim has just found nothing else.
+ */
+const isLeftAlone = ({ model, skips, runner }: RunningLifecycle, phase: string): boolean =>
+  skips.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || runner.foundNothing(phase))

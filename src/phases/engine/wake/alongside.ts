@@ -1,0 +1,93 @@
+import type { Db } from 'mongodb'
+import { type Clock, sleep } from '../../../time/index.js'
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { Logger } from '../../logger.js'
+import type { ReplicaObserver } from '../observer.js'
+
+/**
+ * That something happened of which documents may want to know, so that of several replicas which hear of it one wakes a
+ * document for it: a document that was woken for news of this source with this version or a later one isn't woken again.
+ */
+export interface News {
+  /** Where it comes from: versions of one source can be compared. */
+  readonly source: string
+  /** Grows with each news of its source: a whole number. */
+  readonly version: number
+}
+
+/** What a work beside a lifecycle gets. */
+export interface AlongsideContext {
+  readonly model: LifecycleModel
+  readonly db: Db
+  /** The replica's identity, as it begins each token of its leases. */
+  readonly replica: string
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+  readonly clock: Clock
+  /** Aborts when the replica stops: the work then ends as soon as it can. */
+  readonly signal: AbortSignal
+  /**
+   * Ends the sleep of documents in working phases, whoever steps them then; one that is held is woken when it has been let go,
+   * unless another step of it has begun since. Returns at once and never throws: a hint, whose loss costs a back-off pause.
+   */
+  wake(ids: readonly unknown[], news?: News): void
+  /** Something of this lifecycle may have come due in another way: this replica looks now, and the others are told. */
+  look(): void
+}
+
+/**
+ * What runs beside a lifecycle on each replica that works, from its start until its `signal` aborts (docs/kubernetes-watches.md). It heals itself: one that
+ * throws or returns earlier isn't started again.
+ */
+export type Alongside = (context: AlongsideContext) => Promise<void>
+
+/** One work with what it is given. */
+export interface AlongsideWork {
+  readonly work: Alongside
+  readonly context: Omit<AlongsideContext, 'signal'>
+}
+
+/** The works beside a replica's lifecycles. None delays or fails its start; those that don't end are left behind at its stop. */
+export class AlongsideWorks {
+  private readonly stopped = new AbortController()
+  private running: Promise<unknown> | undefined
+
+  constructor(
+    private readonly works: () => readonly AlongsideWork[],
+    private readonly logger: Logger,
+  ) {}
+
+  /** Returns before any of them has begun. */
+  start(): void {
+    if (this.stopped.signal.aborted) return
+    this.running ??= Promise.all(this.works().map((one) => this.run(one)))
+  }
+
+  /** Resolves when all have ended, or after `mostMs`. */
+  async stop(mostMs: number): Promise<void> {
+    this.stopped.abort()
+    if (!this.running) return
+    const over = new AbortController()
+    const ended = this.running.then(() => true)
+    const late = sleep(mostMs, { signal: over.signal }).then(() => false)
+    const isOver = await Promise.race([ended, late])
+    over.abort()
+    if (!isOver)
+      this.logger.warn(`a work beside the lifecycles goes on ${mostMs} ms after its signal; it is left behind`)
+  }
+
+  private async run({ work, context }: AlongsideWork): Promise<void> {
+    const { signal } = this.stopped
+    // Not in the start's own turn: what it does before its first pause delays nothing.
+    await new Promise((resolve) => setImmediate(resolve))
+    if (signal.aborted) return
+    try {
+      await work({ ...context, signal })
+      if (!signal.aborted) context.logger.debug(`${context.model.name}: a work beside it has ended`)
+    } catch (error) {
+      if (signal.aborted) return
+      const message = error instanceof Error ? error.message : String(error)
+      context.logger.error(`${context.model.name}: a work beside it has failed and isn't started again: ${message}`)
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import type { Db } from 'mongodb'
+import {
+  DatabaseDoorbell,
+  type Doorbell,
+  type DoorbellKind,
+  DoorbellUnavailable,
+  type Hearing,
+  type Listening,
+  type Ring,
+} from '../../../doorbell/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { Logger } from '../../logger.js'
+import type { ReplicaObserver } from '../observer.js'
+import type { ReplicaOptions } from '../replica-options.js'
+
+/** A replica's doorbell: how it hears, `deaf` while it can't (the tick finds everything), `off` where it doesn't listen. */
+export type DoorbellStatus = DoorbellKind | 'deaf' | 'off'
+
+const MOST_TOLD = 3
+const TOLD_WITHIN_MS = 60_000
+/** A connection that is cut is told by the tick, which fails too; the doorbell tells of it only when it doesn't come back (after 8 s). */
+const PATIENCE = 5
+/** With fewer connections than this a listener on the work's own client would be in the way of the work. */
+const LEAST_POOL = 5
+
+interface Rungable {
+  readonly model: LifecycleModel
+  offer(phases: readonly string[]): void
+  offerNamed(phase: string, ids: readonly unknown[]): void
+}
+
+export interface DoorbellLinkOptions {
+  readonly replica: ReplicaOptions
+  readonly identity: string
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+  readonly lifecycles: readonly Rungable[]
+  /** Looks at everything, after whatever look is under way. */
+  readonly look: () => Promise<unknown>
+}
+
+/** Joins a replica to the doorbell: what it hears is claimed or looked for at once, what it can't take it rings for. */
+export class DoorbellLink {
+  private readonly doorbell: Doorbell | undefined
+  private listening: Listening | undefined
+  private hearing: Hearing = { listening: false }
+  private failures = 0
+  private isTold = false
+  /** When the latest failures were told. */
+  private tellings: number[] = []
+
+  constructor(private readonly options: DoorbellLinkOptions) {
+    const { replica, identity, clock } = options
+    const { db, doorbellDb, doorbell: mode = 'auto', indexes = 'create' } = replica
+    if (mode === 'off') return
+    this.doorbell = new DatabaseDoorbell({
+      db,
+      listeningDb: doorbellDb,
+      mode,
+      create: indexes === 'create',
+      self: identity,
+      clock,
+      onHearing: (hearing) => this.heardOf(hearing),
+    })
+  }
+
+  get status(): DoorbellStatus {
+    if (!this.listening) return 'off'
+    return this.hearing.listening ? this.hearing.kind : 'deaf'
+  }
+
+  /** Where it would have to listen on the client of the work, and that has a small pool, it doesn't. */
+  listen(): void {
+    const { db, doorbellDb } = this.options.replica
+    if (!doorbellDb && poolSizeOf(db) < LEAST_POOL) return
+    const names = this.options.lifecycles.map(({ model }) => model.name)
+    this.listening ??= this.doorbell?.listen(names, (ring) => this.act(ring))
+  }
+
+  /** For other replicas: this one has no room. Only one that listens rings: one that is ticked by hand is alone with its caller. */
+  ring(ring: Ring): void {
+    if (this.listening) this.doorbell?.ring(ring)
+  }
+
+  /** Hears nothing more; what it has rung is sent. */
+  async stop(): Promise<void> {
+    await Promise.all([this.listening?.stop(), this.listening && this.doorbell?.flush()])
+    this.listening = undefined
+  }
+
+  private async act(ring: Ring): Promise<void> {
+    const { observer, lifecycles, look } = this.options
+    observer.rung(ring)
+    const rung = lifecycles.filter(({ model }) => ring.lifecycles.includes(model.name))
+    const offers = rung.map((lifecycle) => ({ lifecycle, phases: workingPhases(lifecycle.model, ring.phases ?? []) }))
+    // A phase that only one of two lifecycles has says nothing of the other.
+    if (offers.length === 0 || offers.some(({ phases }) => phases.length === 0)) await look()
+    else if (ring.ids) for (const { lifecycle, phases } of offers) lifecycle.offerNamed(phases[0]!, ring.ids)
+    else for (const { lifecycle, phases } of offers) lifecycle.offer(phases)
+  }
+
+  private heardOf(hearing: Hearing): void {
+    const { logger, clock } = this.options
+    this.hearing = hearing
+    if (hearing.listening) {
+      if (this.isTold) logger.info(`the doorbell is heard again (${hearing.kind})`)
+      this.isTold = false
+      this.failures = 0
+    } else if (hearing.error !== undefined && !this.isTold) {
+      this.failures += 1
+      if (isOutage(hearing.error) && this.failures < PATIENCE) return
+      const now = clock.monotonicMs()
+      this.tellings = this.tellings.filter((at) => now - at < TOLD_WITHIN_MS)
+      if (this.tellings.length >= MOST_TOLD) return
+      this.isTold = true
+      this.tellings.push(now)
+      logger.warn(`the doorbell is not heard, new documents wait for the next tick: ${messageOf(hearing.error)}`)
+    }
+  }
+}
+
+function workingPhases(model: LifecycleModel, phases: readonly string[]): string[] {
+  return phases.filter((phase) => model.phases.get(phase)?.kind === 'working')
+}
+
+/** Anything but an answer of the server's. */
+const isOutage = (error: unknown): boolean =>
+  !(error instanceof DoorbellUnavailable) && typeof (error as { code?: unknown } | undefined)?.code !== 'number'
+
+const poolSizeOf = (db: Db): number => db.client?.options?.maxPoolSize || Number.POSITIVE_INFINITY
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))

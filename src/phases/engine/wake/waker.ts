@@ -1,0 +1,253 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import {
+  AS_IT_STANDS,
+  idKey,
+  isNotHeld,
+  PARKED_AT,
+  perDocument,
+  type Share,
+  TASK_LOCK_INIT_TIME,
+  type Terms,
+} from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { News } from './alongside.js'
+
+const MOST_AT_ONCE = 500
+/** More than these aren't kept for later; who is dropped goes on at the end of its pause. */
+const MOST_KEPT = 10_000
+/** A document that is held is looked at again after these pauses, doubled each time. */
+const FIRST_PAUSE_MS = 20
+const LONGEST_PAUSE_MS = 1_000
+/** What falls to another replica is left to it for so long: that one claims at once what it wakes. */
+const PATIENCE_MS = 60
+/** Those whose time comes within it go in one look. */
+const TOGETHER_MS = 10
+/** Replicas hear of the same within seconds. Beyond it a version counts for nothing: its source may have begun anew. */
+const SAME_NEWS_MS = 60_000
+
+export interface WakerOptions {
+  readonly model: LifecycleModel
+  readonly collection: Collection
+  /** The one that this lifecycle's claims go by: what is woken here in others' place is claimed here too. */
+  readonly share: Pick<Share, 'isOwn' | 'waitedFor'>
+  readonly terms: () => Terms
+  readonly clock: Clock
+  /** The server's time by estimate. */
+  readonly serverNow: () => Date
+  /** Told of documents that have just become due, and of their phases. */
+  readonly onWoken: (phases: readonly string[], woken: { count: number; source: string | undefined }) => void
+  readonly onError: (error: unknown) => void
+}
+
+/** A document to wake. */
+interface Wanted {
+  readonly id: unknown
+  readonly news: News | undefined
+  readonly untilMs: number
+  /** The fence of the step that ran when it was first looked at. A later step has begun with what it is woken for. */
+  readonly heldFence?: unknown
+  /** While it is held, or left to another replica: when it is looked at again, and how long that was put off. */
+  readonly again?: { readonly atMs: number; readonly pauseMs: number }
+}
+
+interface Asleep {
+  readonly one: Wanted
+  readonly phase: string
+  readonly fence: unknown
+}
+
+/**
+ * Ends sleeps. Each wake is a look by `_id` and one conditional write; a document is due then as if its pause had passed, and
+ * nothing else of it changes. Held ones are looked at again until they are let go, for as long as a step may take.
+ *
+ * One superfluous step at most comes of it, where a step has begun between the news and the wake. N replicas that hear the same
+ * news look N times and wake once: `progress.heard` says for which news a document was woken last, and a step that begins
+ * after that write finds all that its replica had heard by then. The replica to which a document falls goes first.
+ */
+export class Waker {
+  private readonly wanted = new Map<string, Wanted>()
+  /** To be looked at again: held documents, and those that are left to another replica for now. */
+  private readonly held = new Map<string, Wanted>()
+  private readonly working: readonly string[]
+  private running: Promise<void> | undefined
+  private timer: NodeJS.Timeout | undefined
+  private timerAtMs = 0
+  private stopped = false
+
+  constructor(private readonly options: WakerOptions) {
+    const phases = [...options.model.phases.values()]
+    this.working = phases.filter((phase) => phase.kind === 'working').map((phase) => phase.name)
+  }
+
+  /** How many are kept for later. */
+  get keptCount(): number {
+    return this.wanted.size + this.held.size
+  }
+
+  /** Returns at once; what is asked for while a wake is under way goes together. */
+  wake(ids: readonly unknown[], news?: News): void {
+    if (this.stopped) return
+    const nowMs = this.options.clock.monotonicMs()
+    const untilMs = nowMs + this.keptForMs
+    for (const id of ids) {
+      const key = idKey(id)
+      if (this.keptCount >= MOST_KEPT && !this.wanted.has(key) && !this.held.has(key)) break
+      const before = this.wanted.get(key) ?? this.held.get(key)
+      const one = { id, news: later(before?.news, news), untilMs }
+      if (!news || this.wanted.has(key) || this.options.share.isOwn(key)) {
+        this.held.delete(key)
+        this.wanted.set(key, one)
+      } else this.keep(key, one, PATIENCE_MS)
+    }
+    this.run()
+  }
+
+  async stop(): Promise<void> {
+    this.stopped = true
+    clearTimeout(this.timer)
+    this.wanted.clear()
+    this.held.clear()
+    await this.running
+  }
+
+  /** As long as a step may take, and its lease after it. */
+  private get keptForMs(): number {
+    const { stepTimeoutMs, lockTimeoutMs } = this.options.model.settings
+    return stepTimeoutMs + lockTimeoutMs
+  }
+
+  private run(): void {
+    if (this.stopped || this.running || this.wanted.size === 0) return
+    this.running = this.wakeAll().finally(() => {
+      this.running = undefined
+      this.run()
+    })
+  }
+
+  private async wakeAll(): Promise<void> {
+    // What is wanted in one turn of the event loop goes together.
+    await Promise.resolve()
+    while (this.wanted.size > 0 && !this.stopped) {
+      const batch = [...this.wanted].slice(0, MOST_AT_ONCE)
+      for (const [key] of batch) this.wanted.delete(key)
+      try {
+        await this.wakeBatch(batch.map(([, one]) => one))
+      } catch (error) {
+        for (const [key, one] of batch) this.keep(key, one)
+        this.options.onError(error)
+      }
+    }
+  }
+
+  /** One timer for all that are kept, for the first of them. */
+  private lookAgainAt(atMs: number): void {
+    if (this.timer && this.timerAtMs <= atMs) return
+    clearTimeout(this.timer)
+    this.timerAtMs = atMs
+    const inMs = Math.max(1, atMs - this.options.clock.monotonicMs())
+    this.timer = setTimeout(() => this.lookAgain(), inMs).unref()
+  }
+
+  private lookAgain(): void {
+    this.timer = undefined
+    const now = this.options.clock.monotonicMs()
+    let next = Number.POSITIVE_INFINITY
+    for (const [key, one] of this.held) {
+      if (one.again!.atMs > now + TOGETHER_MS) next = Math.min(next, one.again!.atMs)
+      else {
+        this.held.delete(key)
+        if (one.untilMs > now) this.wanted.set(key, one)
+      }
+    }
+    if (next < Number.POSITIVE_INFINITY) this.lookAgainAt(next)
+    this.run()
+  }
+
+  /** @param patienceMs how long it is left to another replica before its first look */
+  private keep(key: string, one: Wanted, patienceMs?: number): void {
+    if (this.stopped || this.wanted.has(key)) return
+    const pauseMs = one.again ? Math.min(LONGEST_PAUSE_MS, one.again.pauseMs * 2) : FIRST_PAUSE_MS
+    const atMs = this.options.clock.monotonicMs() + (patienceMs ?? pauseMs)
+    this.held.set(key, { ...one, again: { atMs, pauseMs: patienceMs === undefined ? pauseMs : FIRST_PAUSE_MS / 2 } })
+    this.lookAgainAt(atMs)
+  }
+
+  private async wakeBatch(batch: readonly Wanted[]): Promise<void> {
+    const found = await this.look(batch)
+    const asleep: Asleep[] = []
+    for (const one of batch) {
+      const key = idKey(one.id)
+      const document = found.get(key)
+      if (!document || this.hasHeard(document, one.news)) continue
+      if ('heldFence' in one && document['fence'] !== one.heldFence) continue
+      if (document['lockedBy'] != null) this.keep(key, { ...one, heldFence: document['fence'] })
+      else if (isAsleep(document)) asleep.push({ one, phase: document['phase'], fence: document['fence'] ?? null })
+    }
+    const bySource = Map.groupBy(asleep, ({ one }) => one.news?.source)
+    for (const [source, members] of bySource) await this.end(source, members)
+  }
+
+  /** Those in working phases: what rests or is final has no step that could go on. */
+  private async look(batch: readonly Wanted[]): Promise<Map<string, Document>> {
+    const { collection, model } = this.options
+    const projection = { phase: 1, lockedAt: 1, lockedBy: 1, fence: 1, [`${model.settings.progress}.heard`]: 1 }
+    const documents = await collection
+      .find(
+        { _id: { $in: batch.map(({ id }) => id as never) }, phase: { $in: [...this.working] } },
+        { projection, ...AS_IT_STANDS },
+      )
+      .toArray()
+    return new Map(documents.map((document) => [idKey(document['_id']), document]))
+  }
+
+  private hasHeard(document: Document, news: News | undefined): boolean {
+    const heard = document[this.options.model.settings.progress]?.heard
+    if (!news || heard?.source !== news.source || !(heard.version >= news.version)) return false
+    return heard.at instanceof Date && this.options.serverNow().getTime() - heard.at.getTime() < SAME_NEWS_MS
+  }
+
+  /** A document that somebody has claimed or woken since the look matches no longer: its step begins after the news. */
+  private async end(source: string | undefined, members: readonly Asleep[]): Promise<void> {
+    const { collection, terms, model, share, onWoken } = this.options
+    const { progress } = model.settings
+    const version = Math.max(...members.map(({ one }) => one.news?.version ?? 0))
+    const heard = source !== undefined && {
+      [`${progress}.heard`]: { source: { $literal: source }, version, at: '$$NOW' },
+    }
+    const ids = members.map(({ one }) => one.id)
+    const fences = members.map(({ fence }) => fence)
+    const noStepSince = { $eq: [{ $ifNull: ['$fence', null] }, perDocument(ids, fences)] }
+    const { modifiedCount } = await collection.updateMany(
+      {
+        ...{ _id: { $in: ids as never[] }, phase: { $in: [...this.working] }, ...SLEEPS },
+        $and: [{ $expr: noStepSince }, this.notLegacyLease(terms())],
+        // A dotted $set would destroy an owner's own field of this name.
+        ...(heard && { [progress]: { $type: 'object' } }),
+      },
+      [{ $set: { lockedAt: TASK_LOCK_INIT_TIME, ...heard } }, { $unset: `${progress}.resumeAt` }],
+    )
+    if (modifiedCount === 0) return
+    // Those that fall to others were left to them before, if they come from news: they had their time.
+    for (const { one, phase } of members) {
+      const key = idKey(one.id)
+      if (one.news && !share.isOwn(key)) share.waitedFor(phase, key)
+    }
+    onWoken([...new Set(members.map(({ phase }) => phase))], { count: modifiedCount, source })
+  }
+
+  /** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */
+  private notLegacyLease(terms: Terms): Filter<Document> {
+    return terms.legacyWriters ? isNotHeld(terms) : {}
+  }
+}
+
+/** The later of two news of one source; else the one that came last. */
+const later = (before: News | undefined, news: News | undefined): News | undefined =>
+  before && news && before.source === news.source && before.version > news.version ? before : news
+
+/** Not held, not parked, and not due already. */
+const SLEEPS: Filter<Document> = { lockedBy: null, lockedAt: { $gt: TASK_LOCK_INIT_TIME, $lt: PARKED_AT } }
+
+const isAsleep = ({ lockedAt }: Document): boolean =>
+  lockedAt instanceof Date && lockedAt > TASK_LOCK_INIT_TIME && lockedAt < PARKED_AT
