@@ -1,29 +1,15 @@
-import { type Collection, type Document, type FindCursor, MinKey } from 'mongodb'
-import { type ClaimIndex, claimIndexKey, onClaimIndex } from './claim-index.js'
+import type { Collection, Document, FindCursor } from 'mongodb'
+import { type ClaimIndex, onClaimIndex } from './claim-index.js'
 import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from './constants.js'
+import { type DueRange, dueRanges, dueWithin } from './due-ranges.js'
 import { idKey } from './id-key.js'
 import { CHECKED_FIELDS } from './odd-fields.js'
-import { AS_IT_STANDS } from './read-each.js'
 import { NOTHING_LEFT, type Parted, type Share } from './share.js'
 import type { SkipList } from './skip-list.js'
-import { dueIn, type Terms } from './terms.js'
+import type { Terms } from './terms.js'
 
 /** The `_id`s that a claim tries for, oldest first. */
 export type CandidateIds = unknown[]
-
-/** A place in the claim index: a `lockedAt`, and within it an `updatedAt` (its first unless given). */
-interface Place {
-  readonly lockedAt: unknown
-  readonly updatedAt?: Date
-}
-
-interface Range {
-  readonly from: Place
-  readonly to: Place
-}
-
-/** The earliest date that there is in JavaScript: what has no date at all sorts before it. */
-const EARLIEST = new Date(-8.64e15)
 
 /** What `isLarge` goes by. */
 const SIZE = { bytes: { $bsonSize: '$$ROOT' } } as const
@@ -36,47 +22,6 @@ interface Reading {
 
 /** The claim index read from its end. */
 const BACKWARDS = { phase: -1, lockedAt: -1, updatedAt: -1 } as const
-
-/** Documents that nobody has touched: `lockedAt` missing or of a type that sorts before dates, or epoch and no `updatedAt`. */
-const FIRST_DUE: Place = { lockedAt: new MinKey() }
-/** Documents that were unlocked: `lockedAt` is epoch, and there is an `updatedAt`, the older the earlier. */
-const FIRST_RELEASED: Place = { lockedAt: TASK_LOCK_INIT_TIME, updatedAt: EARLIEST }
-/** Documents that slept, or that a crash left leased: by the time at which they have come due. */
-const FIRST_WOKEN: Place = { lockedAt: new Date(1) }
-
-/**
- * Candidates of one range, straight off the claim index. No sort: the hinted index gives the order, also where an array
- * has made it multikey; `min`/`max` keep the bounds that `$expr` alone loses there (50 keys instead of 20,001).
- * 100,000 documents of which 99,000 sleep: 1.0 key a document, 0 or 1 when none is due.
- */
-function rangeCursor(
-  collection: Collection,
-  terms: Terms,
-  phase: string,
-  range: Range,
-  limit: number,
-  skipped: readonly unknown[],
-  index: ClaimIndex,
-  { newestFirst = false, sized = false }: Reading,
-): FindCursor<Document> {
-  const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
-  const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
-  const order = newestFirst ? { sort: BACKWARDS } : {}
-  return collection
-    .find(
-      { ...dueIn(terms, phase), ...others },
-      {
-        projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1, ...(sized ? SIZE : {}) },
-        ...AS_IT_STANDS,
-        ...order,
-      },
-    )
-    .hint(index)
-    .min(at(range.from))
-    .max(at(range.to))
-    .limit(limit)
-    .batchSize(limit) // else a getMore after the first 101
-}
 
 export interface CandidateCursors {
   readonly fresh: FindCursor<Document>
@@ -95,16 +40,17 @@ export function candidateCursors(
   dueBound: Date,
   skipped: readonly unknown[] = [],
   index: ClaimIndex = CLAIM_INDEX,
-  reading: Reading = {},
+  { newestFirst = false, sized = false }: Reading = {},
 ): CandidateCursors {
-  const end = dueBound > FIRST_WOKEN.lockedAt! ? { lockedAt: dueBound } : FIRST_WOKEN
-  const range = (from: Place, to: Place) =>
-    rangeCursor(collection, terms, phase, { from, to }, limit, skipped, index, reading)
-  return {
-    fresh: range(FIRST_DUE, FIRST_RELEASED),
-    waiting: range(FIRST_RELEASED, end),
-    woken: range(FIRST_WOKEN, end),
+  const ranges = dueRanges(dueBound)
+  const options = {
+    limit,
+    projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1, ...(sized ? SIZE : {}) },
+    others: skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {},
+    ...(newestFirst ? { sort: BACKWARDS } : {}),
   }
+  const within = (range: DueRange) => dueWithin(collection, terms, phase, range, index, options)
+  return { fresh: within(ranges.fresh), waiting: within(ranges.waiting), woken: within(ranges.woken) }
 }
 
 export interface CandidateRequest {

@@ -6,12 +6,13 @@ import { claimParts, fittingInto, isLarge, withFewLarge } from './claim-parts.js
 import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
 import { CLAIM_INDEX } from './constants.js'
 import { idBytes, idKey } from './id-key.js'
+import { dueIn, notAfter, onlyIn } from './lease-state.js'
 import { MissedIds } from './missed-ids.js'
 import { type OddField, oddFields } from './odd-fields.js'
 import type { ServerClock } from './server-clock.js'
 import { Share } from './share.js'
 import { SkipList } from './skip-list.js'
-import { dueIn, onlyIn, type Terms } from './terms.js'
+import type { Terms } from './terms.js'
 import type { Refused } from './write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
@@ -138,8 +139,7 @@ export class Claims {
   async claimOne(phase: string): Promise<ClaimResult> {
     const terms = this.options.terms()
     const bound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
-    const filter: Filter<Document> = dueIn(terms, phase)
-    if (bound) filter['lockedAt'] = { $not: { $gte: bound } }
+    const filter: Filter<Document> = { ...dueIn(terms, phase), ...notAfter(bound) }
     const skipped = this.skips.ids()
     if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }
     try {

@@ -15,6 +15,7 @@ export {
   STATE_INDEX,
   TASK_LOCK_INIT_TIME,
 } from './constants.js'
+export { type DueRange, dueRanges, dueWithin } from './due-ranges.js'
 export { type EndProgress, EndWriter } from './end-writer.js'
 export { endLeasesOf, heldBy, type LeasedDocuments } from './ended-process.js'
 export { futureLeases, isFromTheFuture, redateLeases } from './future-leases.js'
@@ -22,7 +23,26 @@ export { type HistoryEntry, historyWith, type RecordedOutcome } from './history.
 export { idBytes, idKey } from './id-key.js'
 export { ensureLockIndexes } from './indexes.js'
 export { Lease } from './lease.js'
-export { isLeaseUnmoved, isNotHeld, type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
+export {
+  dueBoundAt,
+  hasToken,
+  isDue,
+  isNotHeld,
+  isParked,
+  type LeaseState,
+  type LeaseTerms,
+  leaseStateExpression,
+  leaseStateOf,
+  NEVER_DUE,
+  NEVER_DUE_TYPES,
+  notAfter,
+  PARKED,
+  PUT_TO_SLEEP,
+  sleepsFor,
+  WITHOUT_TOKEN,
+  wasPutToSleep,
+} from './lease-state.js'
+export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
 export {
   brokenLockTimeout,
   changeLockTimeout,
@@ -33,7 +53,6 @@ export {
   type LockTimeoutInForce,
   lockTimeoutAt,
   readLockTimeouts,
-  sleepsFor,
   standInForLockTimeout,
 } from './lock-timeout.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look.js'
@@ -57,7 +76,7 @@ export { Share, type Standing } from './share.js'
 export { SkipList } from './skip-list.js'
 export type { Arrival, EndKind, RecordedError, StepEnd, Verdict } from './step-end.js'
 export { tellObservers } from './tell-observers.js'
-export { hasOurShape, isDue, type Only, perDocument, type Terms, termsOf } from './terms.js'
+export { hasOurShape, type Only, perDocument, type Terms, termsOf } from './terms.js'
 export { Claim, parseToken, replicaIdentity } from './token.js'
 export { isValid, typeName } from './type-name.js'
 export { uncountClaims } from './uncount.js'

@@ -1,7 +1,5 @@
-import type { Document, Filter } from 'mongodb'
-import { PARKED_AT } from './constants.js'
-import { sleepsFor } from './lock-timeout.js'
-import { inProgress, isDue, type Terms } from './terms.js'
+import type { Document } from 'mongodb'
+import { inProgress, type Terms } from './terms.js'
 
 /*
  * Beside writers of the old kind, which lease a document by setting `lockedAt` to the present and know nothing of `lockedBy`
@@ -14,14 +12,6 @@ import { inProgress, isDue, type Terms } from './terms.js'
  *    under a token requires that the two are still equal: such a writer that took over an expired lease leaves our `lockedBy` there.
  * 3. So a token that is still there doesn't mean that the lease is.
  */
-
-/** Nobody has a lease on it: free, expired, asleep or parked. At equality with due it is still held. */
-export function isNotHeld(terms: Terms): Filter<Document> {
-  if (!terms.legacyWriters) return { $or: [{ lockedBy: null }, { $expr: isDue(terms) }] }
-  const sleeps = { $or: [{ $eq: ['$lockedAt', PARKED_AT] }, sleepsFor(terms, terms.lockTimeoutMs)] }
-  const nobodys = { $eq: [{ $ifNull: ['$lockedBy', null] }, null] }
-  return { $expr: { $or: [isDue(terms), { $and: [nobodys, sleeps] }] } }
-}
 
 /** What of a lifecycle says how its leases are marked. */
 export type LeaseMarking = Pick<Terms, 'legacyWriters' | 'progress'>

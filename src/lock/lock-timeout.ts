@@ -1,7 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
-import { inProgress, isDate, type Terms } from './terms.js'
+import { PUT_TO_SLEEP, sleepsFor } from './lease-state.js'
+import { inProgress, type Terms } from './terms.js'
 import { isValid, typeName } from './type-name.js'
 
 /** Holds a document for each lifecycle: its `_id`, collection and the lockTimeout in force (ms). */
@@ -245,23 +245,10 @@ export async function encodeSleepsAnew(
   const { modifiedCount } = await collection.updateMany(
     {
       phase: { $in: [...phases] },
-      lockedAt: { $gt: TASK_LOCK_INIT_TIME, $lt: PARKED_AT },
-      lockedBy: null,
+      ...PUT_TO_SLEEP,
       $expr: sleepsFor(terms, wasMs),
     },
     [{ $set: { lockedAt: { $subtract: [resumeAt, terms.lockTimeoutMs] } } }],
   )
   return modifiedCount
-}
-
-/** Whether `lockedAt` is the encoding of a sleep until `progress.resumeAt`. */
-export const sleepsFor = (terms: Terms, lockTimeoutMs: number): Document => {
-  const resumeAt = inProgress(terms, 'resumeAt')
-  return {
-    $cond: [
-      { $and: [isDate('$lockedAt'), isDate(resumeAt)] },
-      { $eq: [resumeAt, { $add: ['$lockedAt', lockTimeoutMs] }] },
-      false,
-    ],
-  }
 }

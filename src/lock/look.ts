@@ -1,12 +1,13 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import type { Clock } from '../time/index.js'
+import { isDue, notAfter, onlyIn } from './lease-state.js'
 import { LIFECYCLES_COLLECTION, LOCK_TIMEOUT_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from './lock-timeout.js'
 import { LAST_SEEN, PRESENT_REPLICAS } from './presence.js'
 import { type Rename, renameLook } from './rename.js'
 import { ruleLook, type StateRule } from './rule-update.js'
 import type { ServerClock } from './server-clock.js'
-import { isDue, onlyIn, type Terms } from './terms.js'
+import type { Terms } from './terms.js'
 
 /** What a look asks of one lifecycle. */
 export interface LookRequest {
@@ -130,12 +131,10 @@ export class Looks {
 
   /** What a look asks of one lifecycle, one query for each phase and each rule. */
   parts(request: LookRequest): LookPart[] {
-    // The bound spares an index that an array has made multikey a whole scan (100,000 keys a part); it is left out when unknown.
     const bound = this.serverClock.dueBound(request.terms.lockTimeoutMs)
-    const notAfter = bound ? { lockedAt: { $not: { $gte: bound } } } : {}
     const { skipped = [] } = request
     const others = skipped.length > 0 ? { _id: { $nin: skipped } } : {}
-    const due = { ...notAfter, $expr: isDue(request.terms), ...others }
+    const due = { ...notAfter(bound), $expr: isDue(request.terms), ...others }
     return [
       ...request.phases.map((phase, index) => ({
         kind: 'due' as const,

@@ -1,8 +1,9 @@
 import type { Collection } from 'mongodb'
 import { CLAIM_INDEX, PARKED_AT } from './constants.js'
 import { idKey } from './id-key.js'
+import { isDue } from './lease-state.js'
 import { isReadAs, mayBeReordered } from './reordered-ids.js'
-import { isDue, type Terms } from './terms.js'
+import type { Terms } from './terms.js'
 
 const MOST = 1_000
 

@@ -1,10 +1,11 @@
 import type { Collection, Document } from 'mongodb'
 import { findCandidates } from './candidates.js'
 import { ID_INDEX, PARKED_AT } from './constants.js'
+import { isDue } from './lease-state.js'
 import { type PutAside, putAsideAmong } from './put-aside.js'
 import { withIds } from './reordered-ids.js'
 import type { SkipList } from './skip-list.js'
-import { hasOurShape, inProgress, isDue, isPastDate, type Terms } from './terms.js'
+import { hasOurShape, inProgress, isPastDate, type Terms } from './terms.js'
 import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 
 export interface RemovalRequest {

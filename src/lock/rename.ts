@@ -1,6 +1,6 @@
 import type { Document, Filter } from 'mongodb'
 import { historyWith } from './history.js'
-import { isNotHeld } from './legacy-writers.js'
+import { isNotHeld } from './lease-state.js'
 import { withIds } from './reordered-ids.js'
 import { hasOurShape, literal, type Terms } from './terms.js'
 

@@ -2,6 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { onClaimIndex } from './claim-index.js'
 import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { idKey } from './id-key.js'
+import { isNobodys, NEVER_DUE } from './lease-state.js'
 import { stagesOf } from './plan-scans.js'
 import { AS_IT_STANDS } from './read-each.js'
 import { withIds } from './reordered-ids.js'
@@ -10,8 +11,6 @@ import { hasOurShape, type Terms } from './terms.js'
 import { typeName } from './type-name.js'
 import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 
-/** Types that sort after dates: a document with one of these in `lockedAt` would never come due. */
-const NEVER_DUE = ['timestamp', 'regex', 'dbPointer', 'javascript', 'javascriptWithScope', 'maxKey'] as const
 const BATCH = 100
 const SCAN_MS = 2_000
 /** MaxTimeMSExpired. */
@@ -33,9 +32,8 @@ export interface RepairResult {
 /**
  * Finds documents whose `lockedAt` no claim would ever find, and gives them one that it does.
  *
- * - A value that sorts after dates: free. An array with a late element too (one that begins early is found by any claim).
+ * - A value that sorts after dates, or an array: free.
  * - A date after 9999-12-31: parked, as 9999-12-31 exactly.
- * - 9999-12-31 under somebody's token: an owner wrote it under a lease. No claim, rule or unpark takes it when its holder is dead.
  * - Somebody's token is there, or writers of the old kind may hold it: a lease from now, which runs out by itself.
  * - `progress` or `phase` of another shape: 9999-12-31, and nothing else of it changes, as with a claim.
  *
@@ -59,18 +57,19 @@ export class RepairLook {
   matches(): Document[] {
     const phase = { $in: [...this.phases] }
     return [
-      { phase, lockedAt: { $type: NEVER_DUE } },
-      { phase, lockedAt: { $gt: PARKED_AT } },
+      { phase, ...NEVER_DUE.afterDates },
+      { phase, ...NEVER_DUE.afterParked },
     ]
   }
 
   async repair(): Promise<RepairResult> {
-    const free = this.filter({ $type: NEVER_DUE as never })
-    const parked = this.filter({ $gt: PARKED_AT })
-    const results = [await this.mend(free, TASK_LOCK_INIT_TIME), await this.mend(parked, PARKED_AT)]
+    const results = [
+      await this.mend(this.filter(NEVER_DUE.afterDates), TASK_LOCK_INIT_TIME),
+      await this.mend(this.filter(NEVER_DUE.afterParked), PARKED_AT),
+    ]
     results.push(await this.mendParkedLeases())
     if (this.monotonicMs() - this.arraysAtMs >= this.arrayPauseMs && (await this.hasHadArrays())) {
-      const arrays = await this.mend(this.filter({ $type: 'array' }), TASK_LOCK_INIT_TIME, { maxTimeMS: SCAN_MS })
+      const arrays = await this.mend(this.filter(NEVER_DUE.array), TASK_LOCK_INIT_TIME, { maxTimeMS: SCAN_MS })
       this.arraysAtMs = this.monotonicMs()
       const foundNone = arrays.repaired.length + arrays.refused.length === 0
       this.arrayPauseMs = foundNone ? Math.min(this.arrayPauseMs * 2, LAST_ARRAY_PAUSE_MS) : FIRST_ARRAY_PAUSE_MS
@@ -83,19 +82,19 @@ export class RepairLook {
   }
 
   private async mendParkedLeases(): Promise<RepairResult> {
-    const ours = { lockedBy: { $nin: [null] }, $expr: hasOurShape(this.terms()) }
+    const ours = { $expr: hasOurShape(this.terms()) }
     try {
-      return await this.mend({ ...this.filter({ $eq: PARKED_AT }), ...ours }, PARKED_AT, { maxTimeMS: SCAN_MS })
+      return await this.mend({ ...this.filter(NEVER_DUE.parkedLease), ...ours }, PARKED_AT, { maxTimeMS: SCAN_MS })
     } catch (error) {
       if ((error as { code?: unknown }).code !== TIME_IS_UP) throw error
       return { repaired: [], refused: [] }
     }
   }
 
-  private filter(lockedAt: Document): Filter<Document> {
+  private filter(kind: Filter<Document>): Filter<Document> {
     const skipped = this.skips.ids()
     const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
-    return { phase: { $in: [...this.phases] }, lockedAt, ...others }
+    return { phase: { $in: [...this.phases] }, ...kind, ...others }
   }
 
   private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
@@ -135,7 +134,6 @@ export class RepairLook {
 }
 
 function mended(terms: Terms, to: Date): Document[] {
-  const isNobodys = { $eq: [{ $ifNull: ['$lockedBy', null] }, null] }
   const lease = terms.protocol.now()
   const free = terms.legacyWriters && to !== PARKED_AT ? lease : to
   const lockedAt = { $cond: [isNobodys, free, lease] }

@@ -1,7 +1,7 @@
 import type { Document, Filter } from 'mongodb'
 import { TASK_LOCK_INIT_TIME } from './constants.js'
 import { historyWith } from './history.js'
-import { isNotHeld } from './legacy-writers.js'
+import { isNotHeld } from './lease-state.js'
 import { withIds } from './reordered-ids.js'
 import { hasOurShape, literal, progressAcrossPhases, type Terms } from './terms.js'
 

@@ -1,8 +1,8 @@
 import type { Clock } from '../time/index.js'
 import type { ClockHold, ClockSteps } from './clock-steps.js'
+import { dueBoundAt } from './lease-state.js'
 
 const FRESH_FOR_MS = 60_000
-const SLACK_MS = 1_000
 
 /** A deadline passes when it would have without the step, or when that is confirmed (server time), whichever is first. */
 export interface DeadlineHold {
@@ -52,6 +52,6 @@ export class ServerClock {
    */
   dueBound(lockTimeoutMs: number): Date | undefined {
     if (!this.seen || this.clock.monotonicMs() - this.seen.sentAtMs > FRESH_FOR_MS) return undefined
-    return new Date(this.now()!.getTime() - lockTimeoutMs + SLACK_MS)
+    return dueBoundAt(this.now()!, lockTimeoutMs)
   }
 }

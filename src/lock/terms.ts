@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import { type BackOffRule, DEFAULT_BACK_OFF } from './back-off-rule.js'
 import type { ClockHold } from './clock-steps.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
+import { TASK_LOCK_INIT_TIME } from './constants.js'
 import { type Protocol, SAFE_PROTOCOL } from './protocol.js'
 
 /**
@@ -37,16 +37,6 @@ export interface Only {
   readonly where: Document
 }
 
-/** What a claim requires of a document of a phase, judged by the server when its command starts. */
-export const dueIn = (terms: Terms, phase: string): Document => ({
-  phase,
-  $expr: isDue(terms),
-  ...onlyIn(terms, phase),
-})
-
-/** The condition beside the phase and the time, for a look or a claim in a phase. */
-export const onlyIn = ({ only }: Terms, phase: string): Document => (only?.phases.includes(phase) ? only.where : {})
-
 export function termsOf(lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTimeoutMs'>> = {}): Terms {
   return {
     lockTimeoutMs,
@@ -81,33 +71,6 @@ export const countAt = (path: string): Document => ({
 
 /** The path of a field in the lifecycle's progress, as an expression: `$progress.since`. */
 export const inProgress = (terms: Pick<Terms, 'progress'>, field: string): string => `$${terms.progress}.${field}`
-
-/**
- * Due: `lockedAt < now - lockTimeout`, by the server's clock. True too for a `lockedAt` that is missing, null or of any
- * type that sorts before dates; the claim mends those. At equality a document is still held.
- *
- * Never true after `validUntil`: a command that was held up judges by a lockTimeout that others may have given up.
- */
-export function isDue(terms: Terms): Document {
-  const { hold } = terms
-  const due = { $lt: ['$lockedAt', { $subtract: [terms.protocol.now(), terms.lockTimeoutMs] }] }
-  const valid = isValidYet(terms)
-  if (!valid && !hold) return due
-  return { $and: [due, ...(valid ? [valid] : []), ...(hold ? [restsNotOn(hold, terms)] : [])] }
-}
-
-/**
- * Of what is due by a clock that has just stepped forward: what would be due without the step, and what has been leased, or put to
- * sleep by a step of its handler, since.
- */
-function restsNotOn(hold: TermsHold, { protocol, lockTimeoutMs, legacyWriters }: Terms): Document {
-  const wasDue = { $lt: ['$lockedAt', { $subtract: [protocol.now(), lockTimeoutMs + hold.ms] }] }
-  const asleepSince = new Date(hold.since.getTime() - (legacyWriters ? 0 : lockTimeoutMs))
-  const isLeased = { $ne: [{ $ifNull: ['$lockedBy', null] }, null] }
-  const isPause = { $in: ['$phase', literal(hold.working)] }
-  const since = { $cond: [isLeased, hold.since, { $cond: [isPause, asleepSince, PARKED_AT] }] }
-  return { $or: [wasDue, { $gte: ['$lockedAt', since] }] }
-}
 
 /** Whether these terms may still be gone by when the command is executed; undefined: always. */
 export const isValidYet = ({ validUntil }: Terms): Document | undefined => validUntil && { $lte: ['$$NOW', validUntil] }

@@ -12,9 +12,9 @@ import {
   type Terms,
   uncountClaims,
 } from '../../src/lock/index.js'
+import { dueIn } from '../../src/lock/lease-state.js'
 import { leaseUnmoved } from '../../src/lock/legacy-writers.js'
 import { renewUpdate } from '../../src/lock/renewal.js'
-import { dueIn } from '../../src/lock/terms.js'
 import { captured, type Write } from './captured.js'
 
 /** The only document of a model. */

@@ -1,5 +1,5 @@
-import type { Db, Document } from 'mongodb'
-import { isDue, PARKED_AT, termsOf } from '../../lock/index.js'
+import type { Db } from 'mongodb'
+import { leaseStateExpression, termsOf } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { lockTimeoutInForce } from './find-documents.js'
 
@@ -31,7 +31,7 @@ export async function countPhases(db: Db, model: LifecycleModel): Promise<PhaseC
         .aggregate<{ _id: string; n: number }>([
           { $match: { phase } },
           { $limit: COUNT_LIMIT + 1 },
-          { $group: { _id: conditionExpression(lockTimeoutMs), n: { $sum: 1 } } },
+          { $group: { _id: leaseStateExpression(termsOf(lockTimeoutMs)), n: { $sum: 1 } } },
         ])
         .toArray()
       const of = (kind: string) => rows.find((row) => row._id === kind)?.n ?? 0
@@ -44,16 +44,9 @@ export async function countPhases(db: Db, model: LifecycleModel): Promise<PhaseC
         more: documents > COUNT_LIMIT,
         due: of('due'),
         held: of('held'),
-        sleeping: of('sleeping'),
+        sleeping: of('asleep'),
         parked: of('parked'),
       }
     }),
   )
-}
-
-/** What `conditionOf` says, by the server. */
-function conditionExpression(lockTimeoutMs: number): Document {
-  const heldOrNot = { $cond: [{ $gt: ['$lockedBy', null] }, 'held', 'sleeping'] }
-  const dueOrNot = { $cond: [isDue(termsOf(lockTimeoutMs)), 'due', heldOrNot] }
-  return { $cond: [{ $eq: ['$lockedAt', PARKED_AT] }, 'parked', dueOrNot] }
 }

@@ -3,7 +3,8 @@ import {
   CLAIM_INDEX,
   idKey,
   LIFECYCLES_COLLECTION,
-  PARKED_AT,
+  NEVER_DUE,
+  NEVER_DUE_TYPES,
   RepairLook,
   SkipList,
   type Terms,
@@ -19,8 +20,6 @@ const MOST_ROUNDS = 1_000
 
 const MISSING = ['missing', 'null', 'undefined']
 const DATES = ['date', ...MISSING]
-/** BSON types that sort after dates: a `lockedAt` of one of these never comes due. */
-const AFTER_DATES = ['timestamp', 'regex', 'dbPointer', 'javascript', 'javascriptWithScope', 'maxKey']
 
 /** The fields that the protocol reads: the types that it can use, and what becomes of others. */
 const fieldsOf = (progress: string): readonly { field: string; sound: readonly string[]; advice: string }[] => [
@@ -70,7 +69,7 @@ export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Pr
       .toArray()
     for (const { _id, count, ids } of rows) {
       // Those that never come due have a check of their own.
-      if (_id.field === 'lockedAt' && [...AFTER_DATES, 'array'].includes(_id.type)) continue
+      if (_id.field === 'lockedAt' && NEVER_DUE_TYPES.includes(_id.type)) continue
       findings.push({
         about: name,
         problem: `${documents(count)} with ${_id.field} of type ${_id.type} (${listOf(ids, count)})`,
@@ -82,7 +81,7 @@ export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Pr
   return { check: 'shapes', said: `${byCollection.size} collections read`, findings }
 }
 
-/** Documents whose `lockedAt` sorts after all dates, or after 9999, or is an array, or is 9999 under a lease: no claim may ever find them. */
+/** Documents that no claim may ever find. */
 export async function checkStuck(
   db: Db,
   models: readonly LifecycleModel[],
@@ -118,13 +117,7 @@ export async function checkStuck(
 async function stuckIds(collection: Collection, phases: readonly string[]): Promise<unknown[]> {
   const hint = (await hasClaimIndex(collection)) ? { hint: CLAIM_INDEX } : {}
   const ids = new Map<string, unknown>()
-  const kinds: Document[] = [
-    { lockedAt: { $type: AFTER_DATES } },
-    { lockedAt: { $gt: PARKED_AT } },
-    { lockedAt: { $type: 'array' } },
-    { lockedAt: PARKED_AT, lockedBy: { $nin: [null] } },
-  ]
-  for (const kind of kinds) {
+  for (const kind of Object.values(NEVER_DUE)) {
     const found = await collection
       .find({ phase: { $in: [...phases] }, ...kind }, { projection: { _id: 1 }, limit: READ_LIMIT, ...hint })
       .toArray()

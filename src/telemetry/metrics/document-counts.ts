@@ -1,11 +1,23 @@
-import { type Collection, type Db, type Document, type Filter, MinKey } from 'mongodb'
-import { AS_IT_STANDS, CLAIM_INDEX, isDue, PARKED_AT, readLockTimeouts, type Terms, termsOf } from '../../lock/index.js'
+import type { Collection, Db, Document, Filter } from 'mongodb'
+import {
+  type DueRange,
+  dueBoundAt,
+  dueRanges,
+  dueWithin,
+  isDue,
+  leaseStateOf,
+  notAfter,
+  onClaimIndex,
+  PARKED,
+  readLockTimeouts,
+  type Terms,
+  termsOf,
+} from '../../lock/index.js'
 import type { LifecycleModel, Phase } from '../../phases/index.js'
 
 /** A count goes no further than this: a scrape must stay cheap however long a queue is. */
 export const COUNT_LIMIT = 10_000
 const MAX_TIME_MS = 5_000
-const BOUND_SLACK_MS = 1_000
 
 /** What the documents of one phase are doing. */
 export interface PhaseCounts {
@@ -51,7 +63,7 @@ export class DocumentCounts {
   ): Promise<PhaseCounts> {
     const collection = this.db.collection(model.collection)
     const [parked, due, oldestDueSeconds] = await Promise.all([
-      countUpTo(collection, { phase: name, lockedAt: PARKED_AT }),
+      countUpTo(collection, { phase: name, ...PARKED }),
       kind === 'working' ? countUpTo(collection, dueFilter(name, terms, now)) : undefined,
       kind === 'working' ? oldestDue(collection, name, terms, now) : undefined,
     ])
@@ -59,15 +71,15 @@ export class DocumentCounts {
   }
 }
 
-/** What is due. The bound spares an index that an array has made multikey a whole scan. @internal */
+/** What is due. @internal */
 export function dueFilter(phase: string, terms: Terms, now: Date): Filter<Document> {
-  return { phase, lockedAt: { $not: { $gte: dueBound(terms, now) } }, $expr: isDue(terms) }
+  return { phase, ...notAfter(dueBoundAt(now, terms.lockTimeoutMs)), $expr: isDue(terms) }
 }
 
-const dueBound = (terms: Terms, now: Date) => new Date(now.getTime() - terms.lockTimeoutMs + BOUND_SLACK_MS)
-
 function countUpTo(collection: Collection, filter: Filter<Document>): Promise<number> {
-  return collection.countDocuments(filter, { hint: CLAIM_INDEX, limit: COUNT_LIMIT, maxTimeMS: MAX_TIME_MS })
+  return onClaimIndex(collection, (hint) =>
+    collection.countDocuments(filter, { hint, limit: COUNT_LIMIT, maxTimeMS: MAX_TIME_MS }),
+  )
 }
 
 /**
@@ -76,31 +88,21 @@ function countUpTo(collection: Collection, filter: Filter<Document>): Promise<nu
  * which their sleep or lease ended.
  */
 async function oldestDue(collection: Collection, phase: string, terms: Terms, now: Date): Promise<number> {
-  const justAfterEpoch = new Date(1)
-  const bound = dueBound(terms, now)
-  const ranges: [unknown, unknown][] = [
-    [new MinKey(), justAfterEpoch],
-    [justAfterEpoch, bound > justAfterEpoch ? bound : justAfterEpoch],
-  ]
-  const first = ([from, to]: [unknown, unknown]) =>
-    collection
-      .find(
-        { phase, $expr: isDue(terms) },
-        { projection: { lockedAt: 1, updatedAt: 1, createdAt: 1 }, ...AS_IT_STANDS },
-      )
-      .hint(CLAIM_INDEX)
-      .min({ phase, lockedAt: from, updatedAt: new MinKey() })
-      .max({ phase, lockedAt: to, updatedAt: new MinKey() })
-      .limit(1)
-      .maxTimeMS(MAX_TIME_MS)
-      .toArray()
-  const found = (await Promise.all(ranges.map(first))).flat()
-  return Math.max(0, ...found.map((document) => (now.getTime() - dueSince(document, terms, now)) / 1_000))
+  const { free, woken } = dueRanges(dueBoundAt(now, terms.lockTimeoutMs))
+  const options = { projection: { lockedAt: 1, updatedAt: 1, createdAt: 1 }, limit: 1, maxTimeMS: MAX_TIME_MS }
+  const found = await onClaimIndex(collection, (index) => {
+    const first = (range: DueRange) => dueWithin(collection, terms, phase, range, index, options).toArray()
+    return Promise.all([first(free), first(woken)])
+  })
+  const ages = found.flat().map((document) => now.getTime() - dueSince(document, terms, now).getTime())
+  return Math.max(0, ...ages) / 1_000
 }
 
-function dueSince(document: Document, terms: Terms, now: Date): number {
-  const { lockedAt, updatedAt, createdAt, _id } = document
-  if (lockedAt instanceof Date && lockedAt.getTime() > 0) return lockedAt.getTime() + terms.lockTimeoutMs
-  for (const date of [updatedAt, createdAt]) if (date instanceof Date) return date.getTime()
-  return _id?._bsontype === 'ObjectId' ? _id.getTimestamp().getTime() : now.getTime()
+function dueSince(document: Document, terms: Terms, now: Date): Date {
+  const state = leaseStateOf(document, terms, now)
+  if (state.kind === 'asleep' || state.kind === 'held') return now // it has come due since
+  const { updatedAt, createdAt, _id } = document
+  const known = [state.kind === 'due' ? state.since : undefined, updatedAt, createdAt]
+  const since = known.find((date): date is Date => date instanceof Date)
+  return since ?? (_id?._bsontype === 'ObjectId' ? _id.getTimestamp() : now)
 }

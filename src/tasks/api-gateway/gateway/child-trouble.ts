@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { PARKED_AT } from '../../../lock/index.js'
+import { isParked } from '../../../lock/index.js'
 import { idText } from '../../names.js'
 
 /** Why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
@@ -11,6 +11,5 @@ export function troubleOf(collection: string, child: Document): ChildTrouble {
   const { progress, stoppedBecause, trouble } = child
   const message = progress?.error?.message ?? stoppedBecause ?? trouble ?? progress?.waitingFor
   const because = typeof message === 'string' ? `: ${message}` : ''
-  const isParked = child['lockedAt'] instanceof Date && child['lockedAt'].getTime() === PARKED_AT.getTime()
-  return isParked ? `${name} is parked${because}` : `${name} is in ${String(child['phase'])}${because}`
+  return isParked(child) ? `${name} is parked${because}` : `${name} is in ${String(child['phase'])}${because}`
 }
