@@ -6,6 +6,7 @@ const LAYERS = [
   ['cli', 'console'],
   ['tasks'],
   ['telemetry'],
+  ['operations'],
   ['schedules', 'pools', 'cache', 'kubernetes'],
   ['nest', 'testing'],
   ['phases'],

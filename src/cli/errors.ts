@@ -7,24 +7,6 @@ export abstract class CliError extends Error {
   abstract readonly exitCode: ExitCode
 }
 
-/** The command line can't be understood: unknown names, values out of range, text that isn't JSON. */
-export class UsageError extends CliError {
-  override readonly name = 'UsageError'
-  override readonly exitCode = EXIT.usage
-}
-
-/** No such document. */
-export class NotFound extends CliError {
-  override readonly name = 'NotFound'
-  override readonly exitCode = EXIT.notFound
-}
-
-/** The document is in a condition that forbids it: held, parked, not parked, or there already. */
-export class Refused extends CliError {
-  override readonly name = 'Refused'
-  override readonly exitCode = EXIT.refused
-}
-
 /** `--lifecycles` names something that isn't a list of lifecycles. */
 export class InvalidLifecyclesModule extends CliError {
   override readonly name = 'InvalidLifecyclesModule'

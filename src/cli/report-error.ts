@@ -1,3 +1,4 @@
+import { NotFound, OperationError, Refused, UsageError } from '../operations/index.js'
 import { CliError, EXIT, type ExitCode } from './errors.js'
 import type { Output } from './output.js'
 
@@ -45,6 +46,12 @@ const USAGE = new Set([
   'UnknownTimeZone',
 ])
 
+const KINDS = [
+  [UsageError, EXIT.usage],
+  [NotFound, EXIT.notFound],
+  [Refused, EXIT.refused],
+] as const
+
 export interface ReportOptions {
   /** With the stack, also of known errors (--log-level debug). */
   readonly stack: boolean
@@ -63,6 +70,7 @@ export function reportError(error: unknown, output: Output, { stack, json }: Rep
 
 export function exitCodeOf(error: unknown): ExitCode {
   if (error instanceof CliError) return error.exitCode
+  for (const [kind, code] of KINDS) if (error instanceof kind) return code
   return error instanceof Error && USAGE.has(error.name) ? EXIT.usage : EXIT.failure
 }
 
@@ -70,7 +78,9 @@ export function exitCodeOf(error: unknown): ExitCode {
 export function isKnown(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   // The driver's errors name the server's answer; a stack inside the driver helps nobody.
-  return error instanceof CliError || KNOWN.has(error.name) || /^Mongo/.test(error.name)
+  return (
+    error instanceof CliError || error instanceof OperationError || KNOWN.has(error.name) || /^Mongo/.test(error.name)
+  )
 }
 
 function withStack(error: unknown): string {

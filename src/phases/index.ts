@@ -1,14 +1,6 @@
 export { UnsupportedNode } from '../config/index.js'
 export { DOORBELL_COLLECTION, DOORBELL_MODES, type DoorbellMode } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, TASK_LOCK_INIT_TIME } from '../lock/index.js'
-export {
-  type CheckOptions,
-  type CheckResult,
-  type ClockSample,
-  checkDatabase,
-  clockFindings,
-  type Finding,
-} from './check/index.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export {
@@ -36,6 +28,7 @@ export type {
 export { Replica } from './engine/replica.js'
 export type { ReplicaOptions, ReplicaStatus, RunnableLifecycle } from './engine/replica-options.js'
 export type { TickCounts } from './engine/tick/housekeeper.js'
+export { lookRequestOf } from './engine/tick/look-request.js'
 export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'
 export {
   InvalidLifecycle,
@@ -49,8 +42,6 @@ export {
   StepTimeout,
   Unavailable,
 } from './errors.js'
-export { type Condition, type ConditionKind, conditionOf } from './explain/condition.js'
-export { explain } from './explain/explain.js'
 export { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './holder.js'
 export { type Logger, silentLogger, withFields } from './logger.js'
 export { type Outcome, type OwnFields, RESERVED_FIELDS } from './outcome.js'

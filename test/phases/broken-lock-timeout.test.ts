@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { Db, Document, MongoClient } from 'mongodb'
 import { brokenLockTimeout, changeLockTimeout, LIFECYCLES_COLLECTION, lockTimeoutAt } from '../../src/lock/index.js'
-import { checkDatabase } from '../../src/phases/index.js'
+import { checkDatabase } from '../../src/operations/index.js'
 import { clientAt } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'

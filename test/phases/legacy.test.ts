@@ -1,6 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { PARKED_AT, Renewals, ruleLook, ruleUpdate, type Terms } from '../../src/lock/index.js'
-import { conditionOf } from '../../src/phases/index.js'
+import { conditionOf } from '../../src/operations/index.js'
 import { sleep } from '../../src/time/index.js'
 import {
   ago,

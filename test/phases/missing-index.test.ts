@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { checkIndexes } from '../../src/phases/check/check-indexes.js'
+import { checkIndexes } from '../../src/operations/check/check-indexes.js'
 import { useDatabase } from '../support/database.js'
 import { recordingLogger, replicaOf, ShiftedClock, things, thingWith } from '../support/thing.js'
 

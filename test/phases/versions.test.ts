@@ -2,7 +2,7 @@ import { describe, expect, jest, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { InvalidLifecycle, lifecycleOf, Replica, type RunnableLifecycle } from '../../src/index.js'
 import { PARKED_AT } from '../../src/lock/index.js'
-import { explain } from '../../src/phases/index.js'
+import { explain } from '../../src/operations/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { recordingLogger, recordingObserver } from '../support/thing.js'
 

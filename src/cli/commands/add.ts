@@ -1,12 +1,11 @@
 import { text } from 'node:stream/consumers'
 import { type Command } from 'commander'
 import type { Document } from 'mongodb'
+import { idText, Refused, UsageError } from '../../operations/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
-import { idText } from '../documents/document-id.js'
 import { documentFrom } from '../documents/json-argument.js'
 import { requireKnownState } from '../documents/known-state.js'
-import { Refused, UsageError } from '../errors.js'
 import { shellQuoted } from '../start/paste-lines.js'
 import { examples, withDatabase } from './document-command.js'
 

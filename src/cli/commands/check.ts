@@ -1,5 +1,5 @@
 import { type Command } from 'commander'
-import { type CheckResult, checkDatabase, type Finding } from '../../phases/index.js'
+import { type CheckResult, checkDatabase, type Finding } from '../../operations/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { FindingsLeft } from '../errors.js'
 import type { Output } from '../output.js'

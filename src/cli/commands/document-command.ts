@@ -1,10 +1,9 @@
 import type { Command } from 'commander'
 import { STEP_SLACK_MS } from '../../lock/index.js'
+import { idText, NotFound, Refused } from '../../operations/index.js'
 import type { OwnerVerdict } from '../../phases/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
-import { idText } from '../documents/document-id.js'
 import { type Found, type FoundOne, findDocument } from '../documents/find-documents.js'
-import { NotFound, Refused } from '../errors.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 import type { Workspace } from '../workspace.js'
 

@@ -1,9 +1,9 @@
 import { type Command } from 'commander'
 import type { Document, Filter } from 'mongodb'
 import { AS_IT_STANDS, isDue, termsOf } from '../../lock/index.js'
+import { NotFound, UsageError } from '../../operations/index.js'
 import type { CliContext, Options } from '../context.js'
 import type { Found } from '../documents/find-documents.js'
-import { NotFound, UsageError } from '../errors.js'
 import type { Workspace } from '../workspace.js'
 import { examples, nameOf, onDocument, printDone, requireDone, withDocument } from './document-command.js'
 

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
+import { Refused, UsageError } from '../../operations/index.js'
 import type { Json, Schedules, StoredRun } from '../../schedules/index.js'
 import { formatMs, sleep } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
-import { Refused, UsageError } from '../errors.js'
 import { examples } from './document-command.js'
 import { byFrom, byOption, onSchedules, withSchedules } from './schedules.js'
 

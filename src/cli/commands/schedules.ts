@@ -1,10 +1,10 @@
 import { userInfo } from 'node:os'
 import { type Command, InvalidArgumentError } from 'commander'
+import { NotFound, UsageError } from '../../operations/index.js'
 import { type ListedSchedule, Schedules } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { documentFrom } from '../documents/json-argument.js'
-import { NotFound, UsageError } from '../errors.js'
 import { addSettingOptions, SCHEDULE_SETTINGS } from '../setting-options.js'
 import { examples, withDatabase } from './document-command.js'
 

@@ -1,9 +1,9 @@
 import { type Command } from 'commander'
 import { changeLockTimeout, encodeSleepsAnew, type LockTimeoutChange, termsOf } from '../../lock/index.js'
+import { NotFound, Refused, UsageError } from '../../operations/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { durationMs, formatMs, InvalidDuration } from '../../time/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
-import { NotFound, Refused, UsageError } from '../errors.js'
 import type { Workspace } from '../workspace.js'
 import { examples, withDatabase } from './document-command.js'
 

@@ -1,4 +1,4 @@
-import type { Condition } from '../../phases/index.js'
+import type { Condition } from '../../operations/index.js'
 import { formatMs } from '../../time/index.js'
 
 /** A document's condition in a few words, for a table. */

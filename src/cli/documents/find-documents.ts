@@ -1,9 +1,8 @@
 import { BSON, type Db, type Document, type Filter } from 'mongodb'
 import { AS_IT_STANDS, readLockTimeouts } from '../../lock/index.js'
-import { type Condition, conditionOf, type LifecycleModel, type RunnableLifecycle } from '../../phases/index.js'
-import { NotFound, UsageError } from '../errors.js'
+import { type Condition, conditionOf, idsMeantBy, NotFound, UsageError } from '../../operations/index.js'
+import type { LifecycleModel, RunnableLifecycle } from '../../phases/index.js'
 import type { Workspace } from '../workspace.js'
-import { idsMeantBy } from './document-id.js'
 
 /** A document, and what is needed to say what it is doing. */
 export interface Found {

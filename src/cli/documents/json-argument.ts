@@ -1,5 +1,5 @@
 import { BSON, type Document } from 'mongodb'
-import { UsageError } from '../errors.js'
+import { UsageError } from '../../operations/index.js'
 
 /**
  * A document from the command line, as JSON or Extended JSON (`{"at": {"$date": "2026-01-01T00:00:00Z"}}`).

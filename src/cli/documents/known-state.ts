@@ -1,6 +1,6 @@
 import { didYouMean } from '../../config/index.js'
+import { UsageError } from '../../operations/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
-import { UsageError } from '../errors.js'
 
 /** The states that a lifecycle's rules name, in their order. */
 function knownStates(model: LifecycleModel): string[] {

@@ -8,8 +8,8 @@ import {
   lockTimeoutAt,
   termsOf,
 } from '../../lock/index.js'
+import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { CheckResult, Finding } from './finding.js'
 
 const COUNT_LIMIT = 10_000

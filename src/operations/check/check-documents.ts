@@ -9,8 +9,8 @@ import {
   SkipList,
   type Terms,
 } from '../../lock/index.js'
+import type { LifecycleModel } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
 import { hasClaimIndex } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 

@@ -1,5 +1,5 @@
 import { BSON } from 'mongodb'
-import { UsageError } from '../errors.js'
+import { UsageError } from './errors.js'
 
 const { EJSON, Long, ObjectId, UUID } = BSON
 

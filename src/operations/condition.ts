@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
-import { leaseStateOf, typeName } from '../../lock/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
+import { leaseStateOf, typeName } from '../lock/index.js'
+import type { LifecycleModel } from '../phases/index.js'
 
 /** What a document is doing now, as its fields say it. */
 export type Condition =

@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { CLAIM_INDEX, futureLeases, redateLeases, type Terms } from '../../lock/index.js'
+import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
 import { documents, listOf, READ_LIMIT } from './check-documents.js'
 import { hasClaimIndex } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'

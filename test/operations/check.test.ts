@@ -1,7 +1,7 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { BSON, type Document } from 'mongodb'
 import { CLAIM_INDEX, multikeyFields, STAND_IN_INDEX } from '../../src/lock/index.js'
-import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/phases/index.js'
+import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/operations/index.js'
 import { clientAt, serverNow } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'

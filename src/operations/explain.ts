@@ -1,9 +1,8 @@
 import type { Document } from 'mongodb'
-import { didYouMean } from '../../config/index.js'
-import { isValid, oddFields, parseToken, typeName } from '../../lock/index.js'
-import { formatMs } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
-import type { Progress } from '../step.js'
+import { didYouMean } from '../config/index.js'
+import { isValid, oddFields, parseToken, typeName } from '../lock/index.js'
+import type { LifecycleModel, Progress } from '../phases/index.js'
+import { formatMs } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
 
 /**

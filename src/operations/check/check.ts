@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
 import { readLockTimeouts, termsOf } from '../../lock/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
+import type { LifecycleModel } from '../../phases/index.js'
 import { checkClocks } from './check-clocks.js'
 import { checkPhases, checkShapes, checkStuck } from './check-documents.js'
 import { checkIndexes, checkMultikey, checkQueryPlans } from './check-indexes.js'

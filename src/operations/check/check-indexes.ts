@@ -11,9 +11,8 @@ import {
   type Terms,
   unusableLockIndexes,
 } from '../../lock/index.js'
+import { type LifecycleModel, lookRequestOf } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
-import { lookRequestOf } from '../engine/tick/look-request.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
 const MISSING = 'it is missing'
