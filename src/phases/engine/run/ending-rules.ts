@@ -2,7 +2,7 @@ import { type DeadlineHold, type EndKind, errorPauseMs, type StepEnd } from '../
 import type { LifecycleModel } from '../../definition/lifecycle.js'
 import { StepTimeout, Unavailable } from '../../errors.js'
 import { countOf, deadlineOf, type Held } from '../lease/held.js'
-import { cut, textOf, tried } from './kept-text.js'
+import { cut, textOf, tried } from '../../kept-text.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import { recordedError } from './recorded-error.js'
 import type { Settled, StepRun } from './step-run.js'

@@ -4,7 +4,7 @@ import type { Phase } from '../../definition/lifecycle.js'
 import { InvalidOutcome } from '../../errors.js'
 import { RESERVED_FIELDS } from '../../outcome.js'
 import { requireStorable } from '../../storable.js'
-import { cut, MOST_CHARACTERS, shown } from './kept-text.js'
+import { cut, MOST_CHARACTERS, shown } from '../../kept-text.js'
 import { MADE_BY, type StepContext } from './step-context.js'
 
 type Fields = Readonly<Record<string, unknown>>

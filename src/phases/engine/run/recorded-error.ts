@@ -1,5 +1,5 @@
 import type { RecordedError } from '../../../lock/index.js'
-import { cut, textOf, tried } from './kept-text.js'
+import { cut, textOf, tried } from '../../kept-text.js'
 
 /** What is kept on the document of anything that a handler threw: an Error, a string, undefined. Never throws itself. */
 export function recordedError(thrown: unknown): RecordedError {
