@@ -1,4 +1,5 @@
 import { type Duration, durationMs } from '../time/index.js'
+import { shown } from './kept-text.js'
 
 const listed = (problems: readonly string[]) => problems.map((problem) => `  - ${problem}`).join('\n')
 
@@ -10,11 +11,12 @@ export class Unavailable extends Error {
   override readonly name = 'Unavailable'
   /** Milliseconds until the next try, when the other side said so. */
   readonly retryAfterMs: number | undefined
-  constructor(
-    readonly reason: string,
-    options: { retryAfter?: Duration; cause?: unknown } = {},
-  ) {
-    super(reason, { cause: options.cause })
+  readonly reason: string
+  constructor(reason: string, options: { retryAfter?: Duration; cause?: unknown } = {}) {
+    const given: unknown = reason // it may be JavaScript's
+    const isText = typeof given === 'string' || given === undefined
+    super(isText ? given : `expected a reason, got ${shown(given)}`, { cause: options.cause })
+    this.reason = typeof given === 'symbol' ? this.message : reason
     this.retryAfterMs = options.retryAfter === undefined ? undefined : durationMs(options.retryAfter)
   }
 }

@@ -10,16 +10,50 @@ export const MOST_CHARACTERS = {
 
 export const cut = (text: string, kind: keyof typeof MOST_CHARACTERS): string => text.slice(0, MOST_CHARACTERS[kind])
 
-/** Anything as a text: itself, or its JSON, or its type. Never throws. */
+/** Deeper ones have no JSON here: they contain themselves, or can't be stored either. */
+const MOST_LEVELS = 100
+
+/** Anything as a text: itself, or the beginning of its JSON, or its type. Never throws, and takes no longer for large values. */
 export function textOf(value: unknown, fallback = 'undefined'): string {
   if (typeof value === 'string') return value
+  if (typeof value === 'bigint' && BigInt.asIntN(64, value) !== value) return 'a bigint of more than 64 bits'
   const text = () => (typeof value === 'object' ? Object.prototype.toString.call(value) : String(value))
-  return value === undefined ? fallback : (tried(() => JSON.stringify(value)) ?? tried(text) ?? fallback)
+  return value === undefined ? fallback : (tried(() => JSON.stringify(beginningOf(value))) ?? tried(text) ?? fallback)
+}
+
+/** As much of a value as is kept of its JSON: a handler may have given 20 MB of it, and the event loop waits meanwhile. */
+function beginningOf(value: unknown): unknown {
+  let left: number = MOST_CHARACTERS.errorStack
+  const begun = (part: unknown, level: number): unknown => {
+    left -= 1
+    if (typeof part === 'string') {
+      const text = part.slice(0, Math.max(0, left))
+      left -= text.length
+      return text
+    }
+    if (typeof part !== 'object' || part === null) return part
+    if (level > MOST_LEVELS) throw new RangeError(`deeper than ${MOST_LEVELS} levels`)
+    if (ArrayBuffer.isView(part)) return Object.prototype.toString.call(part)
+    if ('toJSON' in part && typeof part.toJSON === 'function') return begun(part.toJSON(), level + 1)
+    if (Array.isArray(part)) {
+      const items: unknown[] = []
+      for (let i = 0; i < part.length && left > 0; i += 1) items.push(begun(part[i], level + 1))
+      return items
+    }
+    const fields: Record<string, unknown> = Object.create(null)
+    for (const key of Object.keys(part)) {
+      if (left <= 0) break
+      left -= key.length
+      fields[key.slice(0, MOST_CHARACTERS.reason)] = begun((part as Record<string, unknown>)[key], level + 1)
+    }
+    return fields
+  }
+  return begun(value, 0)
 }
 
 /** What came instead of what was expected, for a message: its first 200 characters. */
 export const shown = (value: unknown): string =>
-  (typeof value === 'string' ? JSON.stringify(value) : textOf(value)).slice(0, 200)
+  (typeof value === 'string' ? JSON.stringify(value.slice(0, 200)) : textOf(value)).slice(0, 200)
 
 /** Properties may be getters, and objects proxies, of a handler's author. */
 export function tried<T>(get: () => T): T | undefined {

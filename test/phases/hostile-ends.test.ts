@@ -51,6 +51,8 @@ describe('an end that no text can be made of, or one without an end', () => {
   test.each<[string, () => unknown, object]>([
     ['a circular object', () => unavailable(looped), { waitingFor: '[object Object]' }],
     ['a bigint', () => unavailable(5n), { waitingFor: '5' }],
+    ['a symbol', () => unavailable(Symbol('s')), { waitingFor: 'expected a reason, got Symbol(s)' }],
+    ['an object without a prototype', () => unavailable(Object.create(null)), { waitingFor: '{}' }],
     ['nothing', () => unavailable(undefined), { waitingFor: 'unavailable' }],
     ['10 MB', () => unavailable('r'.repeat(10_000_000)), { waitingFor: 'r'.repeat(1_000) }],
     ['a pause that is no number', () => unavailable('down', 'soon'), { waitingFor: 'down' }],
@@ -85,6 +87,12 @@ describe('an end that no text can be made of, or one without an end', () => {
     ['waits for a circular reason', async (_doc, step) => step.wait(looped), /^wait: expected a reason, got \[object/],
     ['moves to a circular phase', async (_doc, step) => step.moveTo(looped), /^moveTo\(\[object Object\]\)/],
     ['moves to a phase of 10 MB', async (_doc, step) => step.moveTo('x'.repeat(1e7)), /^moveTo\("x{199}\)/],
+    ['returns 20 MB', async () => 'r'.repeat(20_000_000), /returned r{20,}.*; expected the result of step/],
+    [
+      'returns names of 20 MB',
+      async () => ({ ['n'.repeat(20_000_000)]: 1 }),
+      /returned an object with n{1000}; expected the result of step/,
+    ],
     ['sets a list of bigints', async (_doc, step) => step.again({ set: [5n] }), /^set: expected an object/],
   ])('%s: an attempt that says so, the others of its flush are recorded', async (_name, handler, message) => {
     const { found } = await run(handler)

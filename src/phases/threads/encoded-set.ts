@@ -1,4 +1,5 @@
 import { InvalidOutcome } from '../errors.js'
+import { shown } from '../kept-text.js'
 import { requireStorable } from '../storable.js'
 import type { Wire } from './wire.js'
 
@@ -9,7 +10,7 @@ import type { Wire } from './wire.js'
  */
 export function encodedSet(set: unknown, wire: Wire): Uint8Array {
   if (typeof set !== 'object' || set === null || Array.isArray(set)) {
-    throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${JSON.stringify(set)}`)
+    throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${shown(set)}`)
   }
   requireStorable(set)
   try {

@@ -1,4 +1,5 @@
 import { InvalidOutcome, Unavailable } from '../errors.js'
+import { textOf } from '../kept-text.js'
 
 /** Anything that was thrown, on its way between threads. */
 export interface SentError {
@@ -67,11 +68,3 @@ const isText = (value: unknown): value is string => typeof value === 'string'
 const isNumber = (value: unknown): value is number => typeof value === 'number' && value >= 0
 const isCode = (value: unknown): value is string | number => isText(value) || typeof value === 'number'
 const isThere = (value: unknown): value is unknown => value !== undefined && value !== null
-
-function textOf(value: unknown): string {
-  try {
-    return typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value))
-  } catch {
-    return Object.prototype.toString.call(value)
-  }
-}

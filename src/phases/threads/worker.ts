@@ -2,6 +2,7 @@
 import { createRequire } from 'node:module'
 import type { MessagePort } from 'node:worker_threads'
 import { InvalidOutcome } from '../errors.js'
+import { textOf } from '../kept-text.js'
 import { encodedSet } from './encoded-set.js'
 import type { CheckResult, StepResult, StepTask, Task } from './messages.js'
 import { sentError } from './sent-error.js'
@@ -73,7 +74,7 @@ function returned(value: unknown, made: ThreadStep): StepResult {
 /** Texts and numbers as they are; of anything else what the engine would say that it got. */
 function primitive(value: unknown): unknown {
   if (typeof value === 'function' || typeof value === 'symbol') return String(value)
-  return typeof value === 'object' && value !== null ? (JSON.stringify(value) ?? String(value)) : value
+  return typeof value === 'object' && value !== null ? textOf(value) : value
 }
 
 /** The port is the replica's to close; nothing more is heard on it here. */

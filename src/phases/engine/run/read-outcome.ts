@@ -4,7 +4,7 @@ import type { Phase } from '../../definition/lifecycle.js'
 import { InvalidOutcome } from '../../errors.js'
 import { RESERVED_FIELDS } from '../../outcome.js'
 import { requireStorable } from '../../storable.js'
-import { cut, MOST_CHARACTERS, shown } from '../../kept-text.js'
+import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
 import { MADE_BY, type StepContext } from './step-context.js'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -25,7 +25,7 @@ const DOCUMENT_LIMIT = 16 * 1024 * 1024
  */
 export function readOutcome(value: unknown, context: StepContext, phase: Phase, progressField: string): ReadOutcome {
   if (typeof value !== 'object' || value === null) {
-    const what = value === undefined ? 'nothing' : String(value)
+    const what = cut(textOf(value, 'nothing'), 'reason')
     throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
   }
   const outcome = value as Record<string | symbol, unknown>
@@ -44,12 +44,13 @@ export function readOutcome(value: unknown, context: StepContext, phase: Phase, 
     case 'park':
       return { kind, reason: readReason(outcome['reason'], kind), set }
     default: {
-      const what =
-        kind === undefined ? `an object with ${Object.keys(outcome).join(', ') || 'nothing'}` : `kind ${shown(kind)}`
+      const what = kind === undefined ? `an object with ${namesOf(outcome)}` : `kind ${shown(kind)}`
       throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
     }
   }
 }
+
+const namesOf = (outcome: object): string => cut(Object.keys(outcome).slice(0, 20).join(', '), 'reason') || 'nothing'
 
 function readPhase(to: unknown, phase: Phase): string {
   if (typeof to === 'string' && phase.next.includes(to)) return to
@@ -95,7 +96,9 @@ export function readSet(set: unknown, progressField: string): Fields | undefined
       throw new InvalidOutcome(`set: '${name}' is written by Phaselock or by the document's owner; choose another name`)
     }
     if (name === '' || name.startsWith('$') || name.includes('.') || name.includes('\0')) {
-      throw new InvalidOutcome(`set: '${name}' can't be a field's name here: expected none of '$' in front, '.', NUL`)
+      throw new InvalidOutcome(
+        `set: '${cut(name, 'stepName')}' can't be a field's name here: expected none of '$' in front, '.', NUL`,
+      )
     }
   }
   let size: number
