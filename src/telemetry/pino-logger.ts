@@ -24,7 +24,7 @@ export async function pinoLogger(options: PinoLoggerOptions = {}): Promise<Logge
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      serializers: { error: pino.stdSerializers.err },
+      serializers: { error: errorField },
     },
     stream as pino.DestinationStream,
   )
@@ -33,6 +33,29 @@ export async function pinoLogger(options: PinoLoggerOptions = {}): Promise<Logge
     info: (message, fields) => logger.info(fields ?? {}, message),
     warn: (message, fields) => logger.warn(fields ?? {}, message),
     error: (message, fields) => logger.error(fields ?? {}, message),
+  }
+}
+
+/** The most of an error's message and of its stack, causes included, that a line takes: writing it holds up the event loop. */
+const MOST_CHARACTERS = { message: 4_000, stack: 20_000 } as const
+
+/** As pino writes it, cut; without its causes where they are too many for pino. */
+function errorField(error: unknown): unknown {
+  if (!(error instanceof Error)) return error
+  const { message, stack, ...others } = fieldsOf(error)
+  return {
+    ...others,
+    message: message?.slice(0, MOST_CHARACTERS.message),
+    stack: stack?.slice(0, MOST_CHARACTERS.stack),
+  }
+}
+
+function fieldsOf(error: Error): { message?: string; stack?: string } {
+  try {
+    return pino.stdSerializers.err(error)
+  } catch {
+    const { name, message, stack } = error
+    return { type: name, message, stack } as { message: string }
   }
 }
 

@@ -20,6 +20,19 @@ describe('log lines', () => {
     expect(new Date(line.time).getTime()).not.toBeNaN()
   })
 
+  test('an error of 20 MB, or with 20,000 nested causes: cut, and not lost', async () => {
+    const { written, destination } = lines()
+    const logger = await pinoLogger({ destination })
+    logger.error('large', { error: Object.assign(new Error('m'.repeat(20_000_000)), { code: 7 }) })
+    let nested = new Error('innermost')
+    for (let i = 0; i < 20_000; i += 1) nested = new Error(`cause ${i}`, { cause: nested })
+    logger.error('nested', { error: nested })
+    const [large, deep] = written.map((line) => JSON.parse(line).error)
+    expect(large).toMatchObject({ type: 'Error', code: 7, message: 'm'.repeat(4_000) })
+    expect(deep).toMatchObject({ type: 'Error', message: expect.stringMatching(/^cause 19999/) })
+    for (const line of written) expect(line.length).toBeLessThan(40_000)
+  })
+
   test('pretty: one line for people', async () => {
     const { written, destination } = lines()
     const logger = await pinoLogger({ format: 'pretty', destination })
