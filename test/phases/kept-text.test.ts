@@ -11,7 +11,7 @@ function nested(levels: number): unknown {
 
 /** All that a handler gives passes here on the replica's event loop. */
 describe('the text of anything', () => {
-  afterEach(() => jest.restoreAllMocks())
+  afterEach(() => void jest.restoreAllMocks())
 
   test.each<[string, () => unknown, string]>([
     ['a text', () => 'x'.repeat(MB_20), `"${'x'.repeat(199)}`],
