@@ -1,16 +1,8 @@
-<<<<<<< HEAD:src/phases/engine/run/ending-rules.ts
 import { type DeadlineHold, type EndKind, errorPauseMs, type StepEnd } from '../../../lock/index.js'
 import type { LifecycleModel } from '../../definition/lifecycle.js'
 import { StepTimeout, Unavailable } from '../../errors.js'
-import { countOf, deadlineOf, type Held } from '../lease/held.js'
 import { cut, textOf, tried } from '../../kept-text.js'
-=======
-import { type DeadlineHold, type EndKind, errorPauseMs, type StepEnd } from '../../lock/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
-import { StepTimeout, Unavailable } from '../errors.js'
-import { cut, textOf, tried } from '../kept-text.js'
-import { countOf, deadlineOf, type Held } from './held.js'
->>>>>>> 2177092 (The text of what a handler gave is cut before it is made: 20 MB or 20,000 levels no longer hold up the event loop):src/phases/engine/execution.ts
+import { countOf, deadlineOf, type Held } from '../lease/held.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import { recordedError } from './recorded-error.js'
 import type { Settled, StepRun } from './step-run.js'

@@ -2,9 +2,9 @@ import { BSON } from 'mongodb'
 import { type Duration, durationMs } from '../../../time/index.js'
 import type { Phase } from '../../definition/lifecycle.js'
 import { InvalidOutcome } from '../../errors.js'
+import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
 import { RESERVED_FIELDS } from '../../outcome.js'
 import { requireStorable } from '../../storable.js'
-import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
 import { MADE_BY, type StepContext } from './step-context.js'
 
 type Fields = Readonly<Record<string, unknown>>
