@@ -148,15 +148,18 @@ describe('signs of life', () => {
 
   test('a silent worker isn’t asked for anything else: nothing grows in its channel', async () => {
     const ask = jest.fn(async () => undefined)
-    const link = { identity: 'w~1', unanswered: 3, settled: Promise.resolve(), ended: new Promise(() => {}), ask }
+    const end = Promise.withResolvers<unknown>()
+    const stop = () => end.resolve({ code: 0, signal: null, failure: undefined })
+    const link = { identity: 'w~1', unanswered: 3, settled: Promise.resolve(), ended: end.promise, ask, stop }
     const launch = jest.spyOn(WorkerLink, 'launch').mockReturnValue(link as never)
+    const crew = new Crew({ workers: [{ name: 'w', config: {} as never }], env: {}, logger: recordingLogger() })
     try {
-      const crew = new Crew({ workers: [{ name: 'w', config: {} as never }], env: {}, logger: recordingLogger() })
       await crew.start()
       expect(await crew.notReady()).toEqual(['w: no sign of life for 20 s'])
       expect(await crew.metrics()).toEqual([])
       expect(ask).not.toHaveBeenCalled()
     } finally {
+      await crew.stop(10_000)
       launch.mockRestore()
     }
   })
