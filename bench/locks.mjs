@@ -1,5 +1,5 @@
 import { setImmediate as next } from 'node:timers/promises'
-import { LockExecutor, openLockProvider } from '../dist/lock/index.js'
+import { LockExecutor, openLockProvider } from '../dist/locks/index.js'
 import { startPostgres } from '../tools/servers/postgres.mjs'
 import { startRedis } from '../tools/servers/redis.mjs'
 import { lockFloors } from './lock-floors.mjs'

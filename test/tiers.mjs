@@ -11,7 +11,7 @@ const SYSTEM = [
   'tasks/**',
   'deploy/**',
   // Named locks on PostgreSQL, Redis and beside Java; the servers themselves.
-  'lock/named/{conformance,critical-sections,interop,postgres-rights,processes,server-down}.test.ts',
+  'locks/{conformance,critical-sections,interop,postgres-rights,processes,server-down}.test.ts',
   'tools/**',
   // Programs as users run them: the command line, demos, workers, replicas in processes of their own, examples, benchmarks.
   'cli/**',

@@ -1,16 +1,5 @@
 import type { Protocol } from './protocol.js'
 
-/**
- * Who a replica is: its name (POD_NAME, else the host's) made unique per start, as in `api-7f9c-x2k~5f3a9c`. A name that is
- * used again after a restart never matches the leases of the process before it.
- */
-export function replicaIdentity(name: string, random: () => number = Math.random): string {
-  const start = Math.floor(random() * 0x1000000)
-    .toString(16)
-    .padStart(6, '0')
-  return `${name.replaceAll(/[~#]/g, '-')}~${start}`
-}
-
 /** The name, the claim and the step out of a token, for people: `api-x2k~5f3a9c#1842.3`. */
 export function parseToken(token: string): { replica: string; name: string; claim: number; step: number } | undefined {
   const match = /^((.*)~[^~#]*)#(\d+)\.(\d+)$/.exec(token)

@@ -9,6 +9,7 @@ export {
 } from './errors.js'
 export type { Hooks, Parked, Transition } from './hooks.js'
 export type { FeatureLifecycle } from './lifecycle-catalog.js'
+export { loadTelemetryHttp } from './load-telemetry-http.js'
 export {
   InvalidSchedulerLocks,
   LockAssert,
@@ -33,6 +34,7 @@ export type {
   PhaselockModuleOptions,
 } from './options.js'
 export { TICK_JOB } from './runner.js'
+export type { TelemetrySources } from './telemetry/index.js'
 export {
   getLifecycleToken,
   getReplicaToken,

@@ -8,7 +8,7 @@ import {
   type Provider,
 } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core'
-import { LockExecutor } from '../lock/index.js'
+import { LockExecutor } from '../locks/index.js'
 import { type BoundLifecycle, Replica } from '../phases/index.js'
 import { InvalidHandlers, InvalidModuleOptions, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
 import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'

@@ -1,4 +1,4 @@
-import { tellObservers } from '../lock/index.js'
+import { tellObservers } from '../observers/index.js'
 import type { Logger } from '../phases/index.js'
 
 /**

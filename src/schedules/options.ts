@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { z } from 'zod'
 import { DOORBELL_MODES, type DoorbellMode } from '../doorbell/index.js'
-import type { LockProvider } from '../lock/index.js'
+import type { LockProvider } from '../locks/index.js'
 import type { Logger } from '../phases/index.js'
 import { type Clock, type Duration, durationMs } from '../time/index.js'
 import type { RunOutcome } from './documents.js'

@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import { LockProviderUnavailable } from '../lock/index.js'
+import { LockProviderUnavailable } from '../locks/index.js'
 import { type BoundLifecycle, type Logger, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
 import { type Clock, type Duration } from '../time/index.js'
 import { pauseOf } from './decide.js'

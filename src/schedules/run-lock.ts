@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type LockProvider, NewestHandle, type SimpleLock } from '../lock/index.js'
+import { type LockProvider, NewestHandle, type SimpleLock } from '../locks/index.js'
 import type { Logger } from '../phases/index.js'
 import { type Clock, formatMs } from '../time/index.js'
 import type { Overlap, RunDocument } from './documents.js'

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import type { Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { type LockProvider, mongoLockProvider } from '../lock/index.js'
+import { type LockProvider, mongoLockProvider } from '../locks/index.js'
 import { type LifecycleModel, NotAttached, OwnerClient, type RunnableLifecycle, silentLogger } from '../phases/index.js'
 import { systemClock } from '../time/index.js'
 import type { NewRun } from './decide.js'

@@ -1,5 +1,3 @@
-export type { TelemetrySources } from './http/sources.js'
-export { HTTP_PACKAGES, loadTelemetryHttp } from './load-http.js'
 export { COUNT_LIMIT } from './metrics/document-counts.js'
 export { type LockMetrics, type LockMetricsOptions, type LockNames, lockMetrics } from './metrics/lock-metrics.js'
 export {
@@ -9,5 +7,5 @@ export {
   replicaMetrics,
 } from './metrics/replica-metrics.js'
 export { type WorkersMetrics, type WorkersMetricsOptions, workersMetrics } from './metrics/workers-metrics.js'
-export { MissingPackage, requirePackages } from './missing-package.js'
+export { HTTP_PACKAGES, MissingPackage, requirePackages } from './missing-package.js'
 export { type LogFormat, type LogLevel, type PinoLoggerOptions, pinoLogger } from './pino-logger.js'

@@ -2,6 +2,16 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 
+/** What the web server needs. */
+export const HTTP_PACKAGES: readonly string[] = [
+  '@nestjs/common',
+  '@nestjs/core',
+  '@nestjs/platform-express',
+  '@nestjs/terminus',
+  'reflect-metadata',
+  'rxjs',
+]
+
 /** Packages that are loaded only where they are used, and aren't installed. */
 export class MissingPackage extends Error {
   override readonly name = 'MissingPackage'

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { Collection, Document, MongoClient } from 'mongodb'
-import { Claims, idKey, Renewals, replicaIdentity, ServerClock, Share, type Terms } from '../../src/lock/index.js'
+import { Claims, idKey, Renewals, ServerClock, Share, type Terms } from '../../src/lock/index.js'
+import { replicaIdentity } from '../../src/options/index.js'
 import {
   ago,
   checkpoint,

@@ -6,12 +6,12 @@ import {
   type EndKind,
   ensureLockIndexes,
   type Lease,
-  replicaIdentity,
   ServerClock,
   type StepEnd,
   type Terms,
   termsOf,
 } from '../../src/lock/index.js'
+import { replicaIdentity } from '../../src/options/index.js'
 import { type Clock, systemClock } from '../../src/time/index.js'
 
 export const PHASE = 'Working'

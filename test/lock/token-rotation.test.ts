@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { endUpdate } from '../../src/lock/end-update.js'
-import { type EndKind, parseToken, replicaIdentity } from '../../src/lock/index.js'
+import { type EndKind, parseToken } from '../../src/lock/index.js'
+import { replicaIdentity } from '../../src/options/index.js'
 import { useDatabase } from '../support/database.js'
 import {
   again,

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import { type DynamicModule, type INestApplicationContext, Inject, Injectable, Module, Scope } from '@nestjs/common'
 import { ModuleRef, NestFactory } from '@nestjs/core'
 import { Cron, CronExpression, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule'
-import { memoryLocks, type OperableLockProvider } from '../../src/lock/index.js'
+import { memoryLocks, type OperableLockProvider } from '../../src/locks/index.js'
 import { LockAssert, LockExecutor, LocksModule, PhaselockModule, SchedulerLock } from '../../src/nest/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 

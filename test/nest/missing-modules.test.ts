@@ -4,9 +4,9 @@ import { Injectable, type LoggerService, Module, type ModuleMetadata, Scope } fr
 import { LazyModuleLoader, NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
 import { Test } from '@nestjs/testing'
-import { memoryLocks } from '../../src/lock/index.js'
+import { memoryLocks } from '../../src/locks/index.js'
 import { LocksModule, PhaselockModule, SchedulerLock } from '../../src/nest/index.js'
-import { Scheduled, ScheduledTask, SchedulesModule } from '../../src/schedules/nest/index.js'
+import { Scheduled, ScheduledTask, SchedulesModule } from '../../src/nest/schedules/index.js'
 import { useDatabase } from '../support/database.js'
 import { keepingLogger, mailbox } from './sample.js'
 

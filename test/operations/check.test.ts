@@ -1,6 +1,7 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { BSON, type Document } from 'mongodb'
-import { CLAIM_INDEX, multikeyFields, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { CLAIM_INDEX, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { multikeyFields } from '../../src/operations/check/rebuild-index.js'
 import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/operations/index.js'
 import { clientAt, serverNow } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'

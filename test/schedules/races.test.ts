@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection } from 'mongodb'
-import { mongoLockProvider } from '../../src/lock/index.js'
+import { mongoLockProvider } from '../../src/locks/index.js'
 import { decide } from '../../src/schedules/decide.js'
 import { readSchedule } from '../../src/schedules/definition/index.js'
 import { dueTimes, MOST_DUE } from '../../src/schedules/due.js'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { LockProviderUnavailable, mongoLockProvider } from '../../src/lock/index.js'
+import { LockProviderUnavailable, mongoLockProvider } from '../../src/locks/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate } from '../support/thing.js'
 import { dueSchedule, dueSince, passForRuns, useSchedulers } from './support.js'

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
-import { LockExecutor, memoryLocks, mongoLockProvider, observeLocks } from '../../src/lock/index.js'
+import { LockExecutor, memoryLocks, mongoLockProvider, observeLocks } from '../../src/locks/index.js'
 import { type LockNames, lockMetrics, replicaMetrics } from '../../src/telemetry/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { LockProviderUnavailable, mongoLockProvider } from '../../src/lock/index.js'
+import { LockProviderUnavailable, mongoLockProvider } from '../../src/locks/index.js'
 import { type ReplicaMetrics, replicaMetrics, workersMetrics } from '../../src/telemetry/index.js'
 import { dueSchedule, dueSince, passForRuns, useSchedulers } from '../schedules/support.js'
 import { eventually, useDatabase } from '../support/database.js'

@@ -1,5 +1,5 @@
+import { Scheduled, ScheduledTask } from '../../src/nest/schedules/index.js'
 import { Schedules } from '../../src/schedules/index.js'
-import { Scheduled, ScheduledTask } from '../../src/schedules/nest/index.js'
 
 /** What a task gets is known from `context`. */
 export const schedules = new Schedules({

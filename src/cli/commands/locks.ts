@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline'
 import type { Command } from 'commander'
-import { type LockRecord, type OperableLockProvider, openLockProvider } from '../../lock/index.js'
+import { type LockRecord, type OperableLockProvider, openLockProvider } from '../../locks/index.js'
 import { NotFound, Refused, UsageError } from '../../operations/index.js'
 import type { Logger } from '../../phases/index.js'
 import { type CliContext, inWorkspace, type Options, settle } from '../context.js'

@@ -1,5 +1,5 @@
 import type { Settings } from '../../config/index.js'
-import { observeLocks } from '../../lock/index.js'
+import { observeLocks } from '../../locks/index.js'
 import type { Logger, Replica } from '../../phases/index.js'
 import type { ReplicaMetrics } from '../../telemetry/index.js'
 import type { Workspace } from '../workspace.js'

@@ -1,4 +1,4 @@
-import type { LockDuration } from '../../lock/named/index.js'
+import type { LockDuration } from '../../locks/index.js'
 
 /** What `@SchedulerLock` takes. Texts may hold `${KEY}` or `${KEY:otherwise}`: values of the app's settings. */
 export interface SchedulerLockOptions {

@@ -8,7 +8,7 @@ export {
   type LockProvider,
   LockProviderUnavailable,
   memoryLocks,
-} from '../../lock/named/index.js'
+} from '../../locks/index.js'
 export type { SchedulerLockOptions } from './declaration.js'
 export { InvalidSchedulerLocks, LocksNotConfigured } from './errors.js'
 export type { LockDefaults, LockSettings } from './lock-scope.js'

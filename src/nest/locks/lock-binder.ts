@@ -1,5 +1,5 @@
 import type { DiscoveryService } from '@nestjs/core'
-import { InvalidLockConfig } from '../../lock/named/index.js'
+import { InvalidLockConfig } from '../../locks/index.js'
 import { declarationsOf, type LockDeclaration } from './declaration.js'
 import { InvalidSchedulerLocks } from './errors.js'
 import { bindScope, type LockScope } from './lock-scope.js'

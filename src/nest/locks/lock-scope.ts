@@ -1,4 +1,4 @@
-import { checkedExecution, type ExecutionConfig, type LockDuration, type LockExecutor } from '../../lock/named/index.js'
+import { checkedExecution, type ExecutionConfig, type LockDuration, type LockExecutor } from '../../locks/index.js'
 import type { LockDeclaration } from './declaration.js'
 import { InvalidSchedulerLocks } from './errors.js'
 

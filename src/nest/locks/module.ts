@@ -9,7 +9,7 @@ import {
   type Provider,
 } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
-import { LockExecutor } from '../../lock/named/index.js'
+import { LockExecutor } from '../../locks/index.js'
 import { type OpenLocks, openLocks } from './open-locks.js'
 import type { LocksAsyncOptions, LocksOptions } from './options.js'
 

@@ -1,11 +1,5 @@
 import type { DiscoveryService } from '@nestjs/core'
-import {
-  type LockDb,
-  LockExecutor,
-  type LockObserver,
-  type LockProvider,
-  openLockProvider,
-} from '../../lock/named/index.js'
+import { type LockDb, LockExecutor, type LockObserver, type LockProvider, openLockProvider } from '../../locks/index.js'
 import { LockBinder } from './lock-binder.js'
 import { LockScope } from './lock-scope.js'
 import { checkedLocksOptions, type LocksOptions } from './options.js'

@@ -4,8 +4,6 @@ import {
   collectionExists,
   ensureLockIndexes,
   Looks,
-  multikeyFields,
-  rebuildClaimIndex,
   ServerClock,
   STAND_IN_INDEX,
   type Terms,
@@ -14,6 +12,7 @@ import {
 import { type LifecycleModel, lookRequestOf } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
+import { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
 
 const MISSING = 'it is missing'
 

@@ -1,4 +1,4 @@
-import { tellObservers } from '../../lock/index.js'
+import { tellObservers } from '../../observers/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { ReplicaObserver } from './observer.js'
 

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os'
-import { Looks, MissingIndex, replicaIdentity, ServerClock, type Terms } from '../../lock/index.js'
+import { Looks, MissingIndex, ServerClock, type Terms } from '../../lock/index.js'
+import { replicaIdentity } from '../../options/index.js'
 import { type Clock, sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'

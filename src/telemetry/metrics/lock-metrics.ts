@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
-import type { LockObserver } from '../../lock/named/index.js'
+import type { LockObserver } from '../../locks/index.js'
 
 const WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 const HOLD_SECONDS = [0.01, 0.1, 0.5, 1, 5, 30, 60, 300, 900, 3_600, 14_400]

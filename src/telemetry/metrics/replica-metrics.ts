@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import type { LockObserver } from '../../lock/named/index.js'
+import type { LockObserver } from '../../locks/index.js'
 import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus } from '../../phases/index.js'
 import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'

@@ -1,0 +1,66 @@
+import { sleep } from '../time/index.js'
+
+const MOST_NAMES = 1_000
+const MOST_OF_A_NAME = 16
+/** A minute: an acquisition may arrive after the first try to free it, or the server may be away for a while. */
+const PAUSES_MS = [0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]
+
+/**
+ * Acquisitions whose answer was never heard: the server may have granted them, or may do so yet, and nobody knows. They are freed by
+ * their tokens in the background, and before this process asks for the name again, so that an outage costs no lockAtMostFor.
+ * Bounded: so many tokens, so many tries; what is left then ends by itself.
+ */
+export class AbandonedAcquisitions {
+  private readonly tokens = new Map<string, Set<string>>()
+  private readonly closed = new AbortController()
+  private turn: Promise<unknown> = Promise.resolve()
+
+  constructor(
+    /** A write that touches this token's acquisition only. @returns whether it was held */
+    private readonly free: (name: string, token: string) => Promise<boolean>,
+    private readonly pausesMs: readonly number[] = PAUSES_MS,
+  ) {}
+
+  add(name: string, token: string): void {
+    const ofName = this.tokens.get(name) ?? new Set()
+    if (ofName.size === 0 && this.tokens.size >= MOST_NAMES) this.tokens.delete(this.tokens.keys().next().value!)
+    if (ofName.size >= MOST_OF_A_NAME) ofName.delete(ofName.values().next().value!)
+    this.tokens.set(name, ofName.add(token))
+    void this.freeLater(name, token)
+  }
+
+  /** Frees those of a name now. @throws what `free` throws */
+  async clear(name: string): Promise<void> {
+    for (const token of [...(this.tokens.get(name) ?? [])]) if (await this.free(name, token)) this.drop(name, token)
+  }
+
+  /** Ends when the try that is under way has ended; what hasn't been freed by then ends by itself. */
+  async close(): Promise<void> {
+    this.closed.abort()
+    await this.turn
+  }
+
+  private async freeLater(name: string, token: string): Promise<void> {
+    for (const ms of this.pausesMs) {
+      await sleep(ms, { signal: this.closed.signal, unref: true })
+      if (!this.isWanted(name, token) || (await this.inTurn(name, token))) break
+    }
+    this.drop(name, token)
+  }
+
+  /** One after the other: a server that comes back isn't met by all of them at once, nor by those that were dropped meanwhile. */
+  private inTurn(name: string, token: string): Promise<boolean> {
+    const freed = this.turn.then(() => this.isWanted(name, token) && this.free(name, token)).catch(() => false)
+    this.turn = freed
+    return freed
+  }
+
+  private isWanted(name: string, token: string): boolean {
+    return !this.closed.signal.aborted && (this.tokens.get(name)?.has(token) ?? false)
+  }
+
+  private drop(name: string, token: string): void {
+    const ofName = this.tokens.get(name)
+    if (ofName?.delete(token) && ofName.size === 0) this.tokens.delete(name)
+  }
+}

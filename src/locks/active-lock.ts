@@ -1,0 +1,160 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { type Clock, sleep } from '../time/index.js'
+import { type LockDuration, lockDurationMs } from './durations.js'
+import { InvalidLockConfig, LockLost } from './errors.js'
+import type { CheckedLockConfig } from './lock-config.js'
+import type { LockProvider, SimpleLock } from './lock-provider.js'
+import { NewestHandle } from './newest-handle.js'
+
+/** Timers can't count further than 24.8 days. */
+const LONGEST_SLEEP_MS = 86_400_000
+
+/** The locks of a call path, innermost last. */
+export const activeLocks = new AsyncLocalStorage<readonly ActiveLock[]>()
+
+/**
+ * One lock while its task runs. Invariant: `signal` has aborted before the lease can be another's, by this process's
+ * monotonic clock counted from before the last command that held it was sent (a paused process sees it when it goes on).
+ */
+export class ActiveLock {
+  private readonly lost = new AbortController()
+  private readonly done = new AbortController()
+  private moved = new AbortController()
+  private readonly handle: NewestHandle
+  private leaseMs: number
+  /** One after the other: two answers that cross would leave the longer lease in mind and the shorter in the store. */
+  private extending: Promise<unknown> = Promise.resolve()
+
+  constructor(
+    /** Which provider granted it: names of two providers have nothing to do with each other. */
+    readonly provider: LockProvider,
+    lock: SimpleLock,
+    config: CheckedLockConfig,
+    private heldSinceMs: number,
+    private readonly watchdogMs: number | undefined,
+    private readonly clock: Clock,
+  ) {
+    this.handle = new NewestHandle(lock)
+    this.leaseMs = config.lockAtMostForMs
+  }
+
+  get name(): string {
+    return this.current.name
+  }
+
+  /** The acquisition with its present end. */
+  get current(): SimpleLock {
+    return this.handle.current
+  }
+
+  /** Aborts with LockLost. */
+  get signal(): AbortSignal {
+    return this.lost.signal
+  }
+
+  /** Neither ended nor lost, as far as this process can know. */
+  get isHeld(): boolean {
+    if (this.done.signal.aborted) return false
+    if (this.ageMs >= this.leaseMs) this.lose()
+    return !this.lost.signal.aborted
+  }
+
+  /** @throws LockLost, and the signal aborts, when it isn't ours any more; LockProviderUnavailable; InvalidLockConfig */
+  extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void> {
+    const extended = this.extending.then(() => this.extendNow(lockAtMostFor, lockAtLeastFor))
+    this.extending = extended.catch(() => undefined)
+    return extended
+  }
+
+  private async extendNow(lockAtMostFor: LockDuration, lockAtLeastFor: LockDuration | undefined): Promise<void> {
+    if (!this.isHeld) throw new LockLost(this.name)
+    const sentAtMs = this.clock.monotonicMs()
+    const isOurs = await this.handle.extend(lockAtMostFor, lockAtLeastFor).catch((error: unknown) => {
+      this.mayHaveShortened(error, sentAtMs, lockAtMostFor)
+      throw error
+    })
+    if (!isOurs) {
+      this.lose()
+      throw new LockLost(this.name)
+    }
+    this.leaseIs(lockDurationMs(lockAtMostFor), sentAtMs)
+  }
+
+  /** The answer is missing, and the server may have done it: then the lease ends at the sooner of the two. */
+  private mayHaveShortened(error: unknown, sentAtMs: number, lockAtMostFor: LockDuration): void {
+    if (error instanceof InvalidLockConfig) return
+    const ms = lockDurationMs(lockAtMostFor)
+    if (sentAtMs + ms < this.heldSinceMs + this.leaseMs) this.leaseIs(ms, sentAtMs)
+  }
+
+  private leaseIs(ms: number, sinceMs: number): void {
+    this.heldSinceMs = sinceMs
+    this.leaseMs = ms
+    this.moved.abort()
+    this.moved = new AbortController()
+  }
+
+  unlock(): Promise<boolean> {
+    return this.handle.unlock()
+  }
+
+  /** Watches over the lease until `end`; never throws. */
+  watch(told: (error: unknown) => void): void {
+    void this.watchEnd()
+    if (this.watchdogMs !== undefined) void this.keepAlive(this.watchdogMs, told)
+  }
+
+  /** The task has ended: nothing is extended any more. */
+  end(): void {
+    this.done.abort()
+  }
+
+  private get ageMs(): number {
+    return this.clock.monotonicMs() - this.heldSinceMs
+  }
+
+  /** With a watchdog a third of the lease is left for the task to stop in; without, the task has all of it. */
+  private get stopAfterMs(): number {
+    return this.watchdogMs === undefined ? this.leaseMs : (this.leaseMs * 2) / 3
+  }
+
+  private async watchEnd(): Promise<void> {
+    while (!this.isOver) {
+      const leftMs = this.stopAfterMs - this.ageMs
+      if (leftMs <= 0) return this.lose()
+      await this.pause(leftMs)
+    }
+  }
+
+  private async keepAlive(watchdogMs: number, told: (error: unknown) => void): Promise<void> {
+    let failed = false
+    while (!this.isOver) {
+      const everyMs = Math.min(watchdogMs, this.leaseMs / 3)
+      await this.pause(failed ? everyMs / 4 : everyMs - this.ageMs)
+      if (!this.isHeld) return
+      // A timer may be early by a millisecond; another extension restarts the count.
+      if (!failed && this.ageMs < everyMs - 1) continue
+      try {
+        await this.extend(this.leaseMs)
+        failed = false
+      } catch (error) {
+        failed = true
+        told(error)
+      }
+    }
+  }
+
+  private get isOver(): boolean {
+    return this.done.signal.aborted || this.lost.signal.aborted
+  }
+
+  /** Ends early when the task ends, the lock is lost or another extension has moved the lease. */
+  private pause(ms: number): Promise<void> {
+    const signal = AbortSignal.any([this.done.signal, this.lost.signal, this.moved.signal])
+    return sleep(Math.min(Math.max(1, ms), LONGEST_SLEEP_MS), { signal, unref: true })
+  }
+
+  private lose(): void {
+    if (!this.lost.signal.aborted) this.lost.abort(new LockLost(this.name))
+  }
+}

@@ -1,0 +1,55 @@
+import { durationMs, InvalidDuration } from '../time/index.js'
+
+/**
+ * A length of time: ISO-8601 (`'PT50S'`, `'P1DT2H'`), with a unit (`'50s'`, `'500ms'`), or a number of milliseconds. Texts that Java's
+ * ShedLock takes mean the same here, in any case and with a sign (`'10S'`, `'+PT15M'`); but not `'50'`, which has no unit, and nothing
+ * below a millisecond.
+ */
+export type LockDuration = string | number
+
+const ISO =
+  /^([+-])?P(?:([+-]?\d+(?:\.\d+)?)W)?(?:([+-]?\d+(?:\.\d+)?)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d+)?)S)?)?$/i
+const ISO_UNITS_MS = [7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1_000]
+
+/** Thrown by {@link lockDurationMs}; its message has no lock's name. */
+export class InvalidLockDuration extends Error {
+  override readonly name = 'InvalidLockDuration'
+  constructor(readonly value: unknown) {
+    const hint =
+      typeof value === 'string' && /^[+-]?\d+$/.test(value.trim())
+        ? `; add the unit ('${value.trim()}ms' or '${value.trim()}s')`
+        : ''
+    super(
+      `expected a duration such as 'PT50S', '50s', '500ms' or a number of milliseconds, got ${typeof value === 'string' ? JSON.stringify(value) : String(value)}${hint}`,
+    )
+  }
+}
+
+/**
+ * A duration in whole milliseconds: `'PT1M30S'` -> 90000, `'50s'` -> 50000, `250` -> 250. It may come out negative
+ * (`'-PT5S'`); years and months have no fixed length and are refused.
+ * @throws InvalidLockDuration
+ */
+export function lockDurationMs(value: unknown): number {
+  if (typeof value === 'number' && Number.isFinite(value)) return Math.round(value)
+  if (typeof value !== 'string') throw new InvalidLockDuration(value)
+  return isoMs(value.trim()) ?? plainMs(value)
+}
+
+function isoMs(text: string): number | undefined {
+  const [, sign, ...parts] = ISO.exec(text) ?? []
+  if (!parts.some((part) => part !== undefined) || /T$/i.test(text)) return undefined
+  const ms = parts.reduce((sum, part, i) => sum + Number(part?.replace(',', '.') ?? 0) * ISO_UNITS_MS[i]!, 0)
+  return Math.round(sign === '-' ? -ms : ms)
+}
+
+function plainMs(text: string): number {
+  const [, sign, plain = text] = /^([+-])?(\d.*)$/.exec(text.trim()) ?? []
+  try {
+    const ms = durationMs(plain.toLowerCase())
+    return sign === '-' ? -ms : ms
+  } catch (error) {
+    if (error instanceof InvalidDuration) throw new InvalidLockDuration(text)
+    throw error
+  }
+}

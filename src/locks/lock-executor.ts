@@ -1,0 +1,193 @@
+import { type Clock, sleep, systemClock } from '../time/index.js'
+import { ActiveLock, activeLocks } from './active-lock.js'
+import { type LockDuration, lockDurationMs } from './durations.js'
+import { InvalidLockConfig } from './errors.js'
+import { type CheckedLockConfig, checkedLockConfig, type LockConfig } from './lock-config.js'
+import { type LockEvent, type LockObserver, tellLockObservers } from './lock-observer.js'
+import type { LockProvider, SimpleLock } from './lock-provider.js'
+
+/** What `executeWithLock` takes besides the lock's own configuration. */
+export interface ExecutionConfig extends LockConfig {
+  /**
+   * Extends the lock while the task runs, to lockAtMostFor from then on: every third of it (`true`), or every so often (at most
+   * half of it). Default false: the task has lockAtMostFor.
+   */
+  readonly watchdog?: boolean | LockDuration | undefined
+  /** How long to wait for a lock that somebody else has. Default 0: never. */
+  readonly waitFor?: LockDuration | undefined
+  /** Ends the waiting. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** What a task is told about the lock it runs under. */
+export interface HeldLockContext {
+  readonly name: string
+  readonly lockedBy: string
+  /** Pass it to what the task changes: refuse what comes with a lower one. */
+  readonly fence: number
+  /** Aborts with LockLost before the lock can be another's: then stop. */
+  readonly signal: AbortSignal
+  /** @throws LockLost, LockProviderUnavailable, InvalidLockConfig */
+  extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void>
+}
+
+/** Whether the task was run. `heldBy` and `until` are what the store said after the refusal; undefined where it couldn't. */
+export type ExecutionResult<R> =
+  | { readonly executed: true; readonly result: R }
+  | { readonly executed: false; readonly heldBy: string | undefined; readonly until: Date | undefined }
+
+const LEAST_PAUSE_MS = 20
+const MOST_PAUSE_MS = 1_000
+
+/** Runs tasks under named locks. It never waits unless it is told to. */
+export class LockExecutor {
+  private readonly observer: LockObserver
+  private readonly clock: Clock
+
+  constructor(
+    readonly provider: LockProvider,
+    options: { readonly observer?: LockObserver | undefined; readonly clock?: Clock | undefined } = {},
+  ) {
+    this.observer = options.observer ?? {}
+    this.clock = options.clock ?? systemClock
+  }
+
+  /**
+   * Runs the task if the lock can be had, and unlocks when it has ended, however it ends. On a call path that has this lock
+   * already it runs under that. An unlock that fails is told to the observer; the lock then ends by itself.
+   * @throws what the task throws; LockProviderUnavailable (then nothing was run), InvalidLockConfig
+   */
+  async executeWithLock<R>(
+    task: (held: HeldLockContext) => R | Promise<R>,
+    config: ExecutionConfig,
+  ): Promise<ExecutionResult<R>> {
+    const checked = checkedExecution(config)
+    const outer = this.heldOnThisPath(checked.name)
+    if (outer) return { executed: true, result: await task(contextOf(outer)) }
+    const startedMs = this.clock.monotonicMs()
+    const granted = await this.obtain(config, checked, startedMs)
+    if (typeof granted === 'string') return await this.refused(checked.name, granted, startedMs)
+    const { lock, sentAtMs } = granted
+    const { name, lockedBy, fence } = lock
+    this.tell('acquired', { name, lockedBy, fence, waitedMs: this.clock.monotonicMs() - startedMs })
+    return { executed: true, result: await this.run(task, lock, checked, sentAtMs) }
+  }
+
+  private async run<R>(
+    task: (held: HeldLockContext) => R | Promise<R>,
+    lock: SimpleLock,
+    checked: CheckedExecution,
+    sentAtMs: number,
+  ): Promise<R> {
+    const { name, lockedBy } = lock
+    const active = new ActiveLock(this.provider, lock, checked, sentAtMs, checked.watchdogMs, this.clock)
+    const startedMs = this.clock.monotonicMs()
+    let failed = true
+    active.signal.addEventListener('abort', () => this.tell('lost', { name, lockedBy }), { once: true })
+    active.watch((error) => this.tell('failed', { name, action: 'extend', error }))
+    try {
+      const path = [...(activeLocks.getStore() ?? []), active]
+      const result = await activeLocks.run(path, async () => await task(contextOf(active)))
+      failed = false
+      return result
+    } finally {
+      active.end()
+      this.tell('finished', { name, lockedBy, ms: this.clock.monotonicMs() - startedMs, failed })
+      await this.unlock(active)
+    }
+  }
+
+  /** Never throws: the task has ended, and its outcome is what counts. */
+  private async unlock(active: ActiveLock): Promise<void> {
+    const { name, lockedBy } = active.current
+    try {
+      const wasOurs = await active.unlock()
+      if (!wasOurs && !active.signal.aborted) this.tell('lost', { name, lockedBy })
+    } catch (error) {
+      this.tell('failed', { name, action: 'unlock', error })
+    }
+  }
+
+  /** @returns why not, where somebody else has it */
+  private async obtain(config: ExecutionConfig, checked: CheckedExecution, startedMs: number) {
+    const { name, lockAtMostFor, lockAtLeastFor, reentry } = config
+    for (let pauseMs = LEAST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 1.5, MOST_PAUSE_MS)) {
+      const sentAtMs = this.clock.monotonicMs()
+      const lock = await this.provider
+        .lock({ name, lockAtMostFor, lockAtLeastFor, reentry })
+        .catch((error: unknown) => {
+          this.tell('unavailable', { name, waitedMs: this.clock.monotonicMs() - startedMs, error })
+          throw error
+        })
+      if (lock) return { lock, sentAtMs }
+      const leftMs = checked.waitForMs - (this.clock.monotonicMs() - startedMs)
+      if (leftMs <= 0) return checked.waitForMs > 0 ? 'timedOut' : 'held'
+      if (config.signal?.aborted) return 'aborted'
+      const jittered = pauseMs * (0.75 + Math.random() / 2)
+      await sleep(Math.min(leftMs, jittered), config.signal ? { signal: config.signal } : {})
+    }
+  }
+
+  private async refused(
+    name: string,
+    why: LockEvent<'notAcquired'>['why'],
+    startedMs: number,
+  ): Promise<ExecutionResult<never>> {
+    const waitedMs = this.clock.monotonicMs() - startedMs
+    const record = await this.provider.find?.(name).catch(() => undefined)
+    const heldBy = record?.held ? record.lockedBy : undefined
+    this.tell('notAcquired', { name, heldBy, waitedMs, why })
+    return { executed: false, heldBy, until: record?.held ? record.lockUntil : undefined }
+  }
+
+  /** A lock that was lost, or whose task has ended while this goes on, is none. */
+  private heldOnThisPath(name: string): ActiveLock | undefined {
+    return activeLocks.getStore()?.findLast((one) => one.name === name && one.provider === this.provider && one.isHeld)
+  }
+
+  private tell<K extends keyof LockObserver>(what: K, event: LockEvent<K>): void {
+    tellLockObservers(this.observer, what, event)
+  }
+}
+
+interface CheckedExecution extends CheckedLockConfig {
+  readonly waitForMs: number
+  readonly watchdogMs: number | undefined
+}
+
+/** @throws InvalidLockConfig */
+export function checkedExecution(config: ExecutionConfig): CheckedExecution {
+  const checked = checkedLockConfig(config, ['watchdog', 'waitFor', 'signal'])
+  const waitForMs = msOf(checked.name, 'waitFor', config.waitFor ?? 0)
+  if (waitForMs < 0)
+    throw new InvalidLockConfig(`'${checked.name}'`, [`waitFor: expected 0 or more, got ${waitForMs} ms`])
+  return { ...checked, waitForMs, watchdogMs: watchdogMs(checked, config.watchdog) }
+}
+
+function watchdogMs({ name, lockAtMostForMs }: CheckedLockConfig, given: boolean | LockDuration | undefined) {
+  if (given === undefined || given === false) return undefined
+  const ms = given === true ? lockAtMostForMs / 3 : msOf(name, 'watchdog', given)
+  if (ms > 0 && ms <= lockAtMostForMs / 2) return ms
+  throw new InvalidLockConfig(`'${name}'`, [
+    `watchdog: expected true, or more than 0 and at most half of lockAtMostFor (${lockAtMostForMs / 2} ms), got ${ms} ms`,
+  ])
+}
+
+function msOf(lock: string, key: string, value: LockDuration): number {
+  try {
+    return lockDurationMs(value)
+  } catch (error) {
+    throw new InvalidLockConfig(`'${lock}'`, [`${key}: ${(error as Error).message}`])
+  }
+}
+
+function contextOf(active: ActiveLock): HeldLockContext {
+  const { name, current, signal } = active
+  return {
+    name,
+    lockedBy: current.lockedBy,
+    fence: current.fence,
+    signal,
+    extend: (lockAtMostFor, lockAtLeastFor) => active.extend(lockAtMostFor, lockAtLeastFor),
+  }
+}

@@ -1,0 +1,196 @@
+import type { Db } from 'mongodb'
+import { holderIdentity } from './acquisition.js'
+import { chooseProvider, type LockMode, PROVIDER_KINDS, type ProviderKind } from './choose-provider.js'
+import { InvalidLockProvider } from './errors.js'
+import type { OperableLockProvider } from './lock-provider.js'
+import type { LockStore } from './lock-store.js'
+import { NamedLocks } from './named-locks.js'
+import type { PostgresPool } from './providers/postgres.js'
+import type { RedisClient } from './providers/redis.js'
+
+/** A `Db` of the MongoDB driver, by its shape. */
+export interface LockDb {
+  collection(name: string): object
+  command(command: object): Promise<unknown>
+}
+
+/** Where locks are kept, and how. All of it is optional: without any the environment decides. */
+export interface LockProviderOptions {
+  /** Default 'auto': PHASELOCK_LOCKS, else by `url`, `client` and mode. */
+  readonly provider?: ProviderKind | 'auto' | undefined
+  /** Default 'auto': PHASELOCK_MODE, else found from the environment. */
+  readonly mode?: LockMode | undefined
+  /** mongodb://, postgres:// or redis://; opened here and ended by `close()`. Default: PHASELOCK_LOCKS_URL. */
+  readonly url?: string | undefined
+  /** Your own `Db`, `Pool` of pg, or client of ioredis or redis. You close it. */
+  readonly client?: LockDb | PostgresPool | RedisClient | undefined
+  /** Who this process is in lockedBy. Default: POD_NAME, else host and process id; made unique per start. */
+  readonly name?: string | undefined
+  /** MongoDB: default ShedLock's own, 'shedLock'. */
+  readonly collection?: string | undefined
+  /** PostgreSQL: default ShedLock's own, 'shedlock'. */
+  readonly table?: string | undefined
+  /** PostgreSQL: whether a missing table or fence column is made when first missed. Default true. */
+  readonly migrate?: boolean | undefined
+  /** Redis: the first part of a key. Default ShedLock's own, 'job-lock'. */
+  readonly prefix?: string | undefined
+  /** Redis: the second part of a key. Default ShedLock's own, 'default'. */
+  readonly environment?: string | undefined
+  /** Where what isn't given is looked for. Default process.env. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined
+}
+
+const KEYS = [
+  'provider',
+  'mode',
+  'url',
+  'client',
+  'name',
+  'collection',
+  'table',
+  'migrate',
+  'prefix',
+  'environment',
+  'env',
+]
+const CONNECT_WITHIN_MS = 5_000
+
+/**
+ * Opens a lock provider. Only the driver that is used is loaded: `mongodb` comes with Phaselock, `pg` and `ioredis` are yours
+ * to install. PostgreSQL and Redis may be down: then locks are not granted until they are back.
+ * @param fallback a database of this process, for locks that are to be nowhere else
+ * @throws InvalidLockProvider; DatabaseUnreachable and the like where a mongodb:// URL can't be connected to
+ */
+export async function openLockProvider(
+  options: LockProviderOptions = {},
+  fallback?: LockDb | undefined,
+): Promise<OperableLockProvider> {
+  const given = checked(options)
+  const kind = chooseProvider({ ...given, hasDatabase: fallback !== undefined })
+  const store = await OPEN[kind](given, fallback)
+  return new NamedLocks(store, holderIdentity(given.name ?? (given.env['POD_NAME'] || undefined)))
+}
+
+/**
+ * Named locks in an open database, beside other collections of the app. Whoever opened the client closes it.
+ * @param options.name who this process is; default POD_NAME, else host and process id
+ * @param options.collection default ShedLock's own, 'shedLock'
+ */
+export function mongoLockProvider(db: Db, options: { name?: string; collection?: string } = {}): OperableLockProvider {
+  const open = async () => new (await import('./providers/mongodb.js')).MongoLockStore(db, options.collection)
+  return new NamedLocks(openedLater('mongodb', open), holderIdentity(options.name))
+}
+
+/** A store whose driver is loaded with the first command. */
+function openedLater(kind: ProviderKind, open: () => Promise<LockStore>): LockStore {
+  let opened: Promise<LockStore> | undefined
+  const store = () => {
+    opened ??= open()
+    return opened
+  }
+  return {
+    kind,
+    take: async (request) => (await store()).take(request),
+    free: async (...args) => (await store()).free(...args),
+    extend: async (...args) => (await store()).extend(...args),
+    find: async (name) => (await store()).find(name),
+    list: async (heldOnly) => (await store()).list(heldOnly),
+    release: async (...args) => (await store()).release(...args),
+    close: async () => (await opened)?.close(),
+  }
+}
+
+type Given = Omit<LockProviderOptions, 'env'> & { readonly env: Readonly<Record<string, string | undefined>> }
+
+function checked(options: LockProviderOptions): Given {
+  const unknown = Object.keys(options).filter((key) => !KEYS.includes(key))
+  if (unknown.length > 0)
+    throw new InvalidLockProvider(`unknown option '${unknown.join("', '")}' for locks; known: ${KEYS.join(', ')}`)
+  const env = options.env ?? process.env
+  const ofEnv = (variable: string) => env[variable]?.trim() || undefined
+  const provider = options.provider ?? ofEnv('PHASELOCK_LOCKS') ?? 'auto'
+  const mode = options.mode ?? ofEnv('PHASELOCK_MODE') ?? 'auto'
+  requireOneOf('provider', provider, ['auto', ...PROVIDER_KINDS])
+  requireOneOf('mode', mode, ['auto', 'single', 'distributed'])
+  const url = options.url ?? (options.client === undefined ? ofEnv('PHASELOCK_LOCKS_URL') : undefined)
+  return { ...options, provider: provider as ProviderKind | 'auto', mode: mode as LockMode, url, env }
+}
+
+function requireOneOf(option: string, value: string, known: readonly string[]): void {
+  if (!known.includes(value))
+    throw new InvalidLockProvider(`${option}: expected one of ${known.join(', ')} for locks, got '${value}'`)
+}
+
+const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) => Promise<LockStore>> = {
+  async mongodb({ url, client, collection, env }, fallback) {
+    const { MongoLockStore } = await import('./providers/mongodb.js')
+    const db = (client as LockDb | undefined) ?? (url ? undefined : fallback)
+    if (db) return new MongoLockStore(db as ConstructorParameters<typeof MongoLockStore>[0], collection)
+    const { connectDatabase } = await import('../database/index.js')
+    const connection = await connectDatabase({ uri: url, env, log: () => undefined })
+    return new MongoLockStore(connection.db, collection, () => connection.close())
+  },
+
+  async postgres({ url, client, table, migrate }) {
+    const { PostgresLockStore } = await import('./providers/postgres.js')
+    if (client) return new PostgresLockStore(client as PostgresPool, { table, migrate })
+    const pg = await driver('postgres', () => import('pg'))
+    const pool = new pg.default.Pool({
+      connectionString: url,
+      connectionTimeoutMillis: CONNECT_WITHIN_MS,
+      query_timeout: CONNECT_WITHIN_MS,
+      statement_timeout: CONNECT_WITHIN_MS,
+      allowExitOnIdle: true,
+      application_name: 'phaselock',
+    })
+    // An idle connection that breaks: the next query opens another, or fails.
+    pool.on('error', () => undefined)
+    return new PostgresLockStore(pool, { table, migrate, onClose: () => pool.end() })
+  },
+
+  async redis({ url, client, prefix, environment }) {
+    const { RedisLockStore } = await import('./providers/redis.js')
+    if (client) return new RedisLockStore(client as RedisClient, { prefix, environment })
+    const { Redis } = await driver('redis', () => import('ioredis'))
+    const redis = new Redis(url!, {
+      lazyConnect: true,
+      connectTimeout: CONNECT_WITHIN_MS,
+      // A connection that went silent is closed, and another one is made.
+      socketTimeout: CONNECT_WITHIN_MS,
+      maxRetriesPerRequest: 1,
+      // Where the connection has gone already it waits for it to go, and the process with it.
+      disconnectTimeout: 250,
+      connectionName: 'phaselock',
+    })
+    let broken: unknown
+    redis.on('error', (error) => {
+      broken = error
+    })
+    redis.on('ready', () => {
+      broken = undefined
+    })
+    // 'Reached the max retries' helps nobody: what it is that fails.
+    const call = (command: string, ...args: string[]) =>
+      redis.call(command, ...args).catch((error) => Promise.reject(broken ?? error))
+    return new RedisLockStore({ call }, { prefix, environment, onClose: async () => redis.disconnect() })
+  },
+
+  async memory() {
+    const { sharedMemory } = await import('./providers/memory.js')
+    return sharedMemory
+  },
+}
+
+async function driver<T>(kind: ProviderKind, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load()
+  } catch (error) {
+    const name = kind === 'redis' ? 'ioredis' : 'pg'
+    throw new InvalidLockProvider(
+      `expected the package ${name} for locks in ${kind}, it can't be loaded; npm install ${name}`,
+      {
+        cause: error,
+      },
+    )
+  }
+}

@@ -1,0 +1,195 @@
+import type { Collection, Db, Document, Filter, MongoServerError } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { claimFence, literal, termsOf } from '../../lock/index.js'
+import { freedToken, isReleased, releasedToken } from '../acquisition.js'
+import type { LockRecord } from '../lock-provider.js'
+import type { Granted, LockStore, Request } from '../lock-store.js'
+import { RecordRegistry } from '../record-registry.js'
+
+/** ShedLock's own document, and the fence; `_id` is the lock's name. */
+interface ShedLockDocument extends Document {
+  _id: string
+  lockUntil: Date
+  lockedAt: Date
+  lockedBy: string
+  fence?: number
+}
+
+/** ShedLock's own collection. */
+export const SHEDLOCK_COLLECTION = 'shedLock'
+
+const DUPLICATE_KEY = 11000
+const LIST_LIMIT = 10_000
+
+/** Exact opposites. Free is also what has no lockUntil, or one of a type that sorts before dates. */
+const isFree = { $lte: ['$lockUntil', '$$NOW'] }
+const isHeld = { $gt: ['$lockUntil', '$$NOW'] }
+
+const later = (ms: number): Document => ({ $add: ['$$NOW', ms] })
+/** The lock document's claim is that of every document of ours: the same fence. */
+const fence = claimFence(termsOf(0))
+
+/**
+ * Locks in MongoDB, shared with Java's ShedLock:
+ * 1. a name seen for the first time: one update with upsert that takes what is missing or free and leaves the rest as it is;
+ * 2. later: one update of the record where it is free; that matches nothing while somebody has it, and writes nothing;
+ * 3. unlock and extend: one update where `lockedBy` is ours and `lockUntil` is still to come;
+ * 4. all by the server's `$$NOW`, acknowledged by a majority and journaled.
+ */
+export class MongoLockStore implements LockStore {
+  readonly kind = 'mongodb'
+  private readonly locks: Collection<ShedLockDocument>
+  private readonly registry = new RecordRegistry()
+
+  constructor(
+    db: Db,
+    collection: string = SHEDLOCK_COLLECTION,
+    private readonly onClose: () => Promise<void> = async () => {},
+  ) {
+    this.locks = protocolCollection<ShedLockDocument>(db, collection)
+  }
+
+  async take(request: Request): Promise<Granted | undefined> {
+    const { name } = request
+    if (!this.registry.has(name)) {
+      const granted = await this.insertOrTake(request)
+      this.registry.add(name)
+      return granted
+    }
+    const taken = await this.locks.findOneAndUpdate(
+      { _id: name, ...mayTake(request) },
+      [{ $set: ownership(request) }],
+      RETURNED,
+    )
+    if (taken) return grantedIn(taken)
+    if (await this.locks.findOne({ _id: name }, { projection: { _id: 1 } })) return undefined
+    // Somebody has deleted the record.
+    this.registry.forget(name)
+    return await this.insertOrTake(request)
+  }
+
+  /** One command that never fails on a record that is there: it comes back as it is, under another's token. */
+  private async insertOrTake(request: Request): Promise<Granted | undefined> {
+    const free = { $lte: [{ $ifNull: ['$lockUntil', null] }, '$$NOW'] }
+    const taken = { $mergeObjects: ['$$ROOT', ownership(request)] }
+    try {
+      const stored = await this.locks.findOneAndUpdate(
+        { _id: request.name },
+        [{ $replaceWith: { $cond: [{ $or: [free, isReentry(request)] }, taken, '$$ROOT'] } }],
+        { ...RETURNED, upsert: true },
+      )
+      return stored?.['lockedBy'] === request.token ? grantedIn(stored) : undefined
+    } catch (error) {
+      // Two inserted it at the same time, and the other was first.
+      if ((error as MongoServerError).code === DUPLICATE_KEY) return undefined
+      throw error
+    }
+  }
+
+  async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
+    // Counted from now at the latest: a clock that stepped back puts lockedAt in the future.
+    const since = { $min: ['$lockedAt', '$$NOW'] }
+    const lockUntil = { $max: ['$$NOW', { $add: [since, lockAtLeastForMs] }] }
+    const { matchedCount } = await this.locks.updateOne(heldBy(name, token), [
+      { $set: { lockUntil, lockedBy: literal(releasedToken(token)) } },
+    ])
+    return matchedCount === 1
+  }
+
+  async extend(
+    name: string,
+    token: string,
+    lockAtMostForMs: number,
+    lockAtLeastForMs: number,
+  ): Promise<Date | undefined> {
+    const atLeastUntil = { $add: [{ $min: ['$lockedAt', '$$NOW'] }, lockAtLeastForMs] }
+    const extended = await this.locks.findOneAndUpdate(
+      heldBy(name, token),
+      [{ $set: { lockUntil: { $max: [later(lockAtMostForMs), atLeastUntil] } } }],
+      RETURNED,
+    )
+    return extended?.lockUntil
+  }
+
+  async find(name: string): Promise<LockRecord | undefined> {
+    const [found] = await this.records({ _id: name })
+    return found
+  }
+
+  list(heldOnly: boolean): Promise<LockRecord[]> {
+    return this.records(heldOnly ? { $expr: isHeld } : {})
+  }
+
+  async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
+    const found = await this.find(name)
+    if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
+    // Conditional on who was seen: nobody is freed whom the operator hasn't been shown.
+    const seen = found.lockedBy === undefined ? { lockedBy: null } : { lockedBy: found.lockedBy }
+    const { matchedCount } = await this.locks.updateOne(
+      { _id: name, ...seen, $expr: isHeld } as Filter<ShedLockDocument>,
+      [{ $set: { lockUntil: '$$NOW', lockedBy: literal(freedToken(found.lockedBy ?? 'nobody')) } }],
+    )
+    return matchedCount === 1 ? found : undefined
+  }
+
+  close(): Promise<void> {
+    return this.onClose()
+  }
+
+  private async records(filter: Document): Promise<LockRecord[]> {
+    const stored = await this.locks
+      .aggregate([{ $match: filter }, { $sort: { _id: 1 } }, { $limit: LIST_LIMIT }, { $addFields: { held: isHeld } }])
+      .toArray()
+    return stored.map(recordIn)
+  }
+}
+
+const RETURNED = { returnDocument: 'after' } as const
+
+const ownership = ({ token, lockAtMostForMs }: Request): Document => ({
+  lockUntil: later(lockAtMostForMs),
+  lockedAt: '$$NOW',
+  lockedBy: literal(token),
+  fence,
+})
+
+const mayTake = (request: Request): Document => ({ $expr: { $or: [isFree, isReentry(request)] } })
+
+/** Whether `lockedBy` is a text that ends with the reentry. */
+function isReentry({ reentrySuffix }: Request): Document {
+  if (reentrySuffix === undefined) return literal(false)
+  const at = { $indexOfCP: ['$lockedBy', '|'] }
+  const end = { $substrCP: ['$lockedBy', at, { $strLenCP: '$lockedBy' }] }
+  return {
+    $cond: [
+      { $eq: [{ $type: '$lockedBy' }, 'string'] },
+      { $cond: [{ $gte: [at, 0] }, { $eq: [end, literal(reentrySuffix)] }, false] },
+      false,
+    ],
+  }
+}
+
+const heldBy = (name: string, token: string): Filter<ShedLockDocument> => ({
+  _id: name,
+  lockedBy: token,
+  $expr: isHeld,
+})
+
+const grantedIn = ({ lockedAt, lockUntil, fence }: ShedLockDocument): Granted => ({
+  lockedAt,
+  lockUntil,
+  fence: fence!,
+})
+
+function recordIn(stored: Document): LockRecord {
+  const { _id, lockedBy, lockedAt, lockUntil, fence, held } = stored
+  return {
+    name: String(_id),
+    lockedBy: typeof lockedBy === 'string' ? lockedBy : undefined,
+    lockedAt: lockedAt instanceof Date ? lockedAt : undefined,
+    lockUntil: lockUntil instanceof Date ? lockUntil : undefined,
+    fence: typeof fence === 'number' ? fence : undefined,
+    held: held === true,
+    released: isReleased(lockedBy),
+  }
+}

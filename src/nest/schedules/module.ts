@@ -1,0 +1,123 @@
+import {
+  type DynamicModule,
+  Inject,
+  Injectable,
+  Module,
+  type OnApplicationBootstrap,
+  type OnModuleInit,
+  Optional,
+} from '@nestjs/common'
+import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
+import {
+  InvalidTask,
+  type ScheduleFields,
+  Schedules,
+  type SchedulesOptions,
+  type TaskRun,
+} from '../../schedules/index.js'
+import { PhaselockModule } from '../module.js'
+import { MODULE_DATABASE } from '../tokens.js'
+import { declaredTasks, SCHEDULES_NEED, SCHEDULES_OPTIONS } from './scheduled.js'
+
+/** The database is that of PhaselockModule; what tasks need is injected into their classes. */
+export interface SchedulesModuleOptions extends Omit<SchedulesOptions, 'db' | 'context'> {
+  /** Who is written down for schedules that code declares. Default `code`. */
+  readonly by?: string | undefined
+}
+
+/** Finds the methods that are tasks, registers them, and stores the schedules that are declared. @internal */
+@Injectable()
+export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
+  private readonly declared = new Map<string, ScheduleFields>()
+
+  constructor(
+    @Inject(Schedules) private readonly schedules: Schedules,
+    @Inject(DiscoveryService) private readonly discovery: DiscoveryService,
+    // Without PhaselockModule its lifecycles say what is missing; Nest would name a symbol.
+    @Optional() @Inject(MODULE_DATABASE) private readonly database: { close(): Promise<void> } | undefined,
+    @Inject(SCHEDULES_OPTIONS) private readonly options: SchedulesModuleOptions,
+  ) {}
+
+  /** Before anything runs. @throws InvalidTask, InvalidSchedule */
+  async onModuleInit(): Promise<void> {
+    await this.orClose(async () => {
+      this.find()
+      for (const [id, fields] of this.declared) this.schedules.check(id, fields)
+    })
+  }
+
+  async onApplicationBootstrap(): Promise<void> {
+    const { by = 'code' } = this.options
+    await this.orClose(async () => {
+      for (const [id, fields] of this.declared) await this.schedules.upsert(id, fields, { by })
+    })
+  }
+
+  private find(): void {
+    const seen = new Set<unknown>()
+    for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
+      const { instance } = wrapper
+      if (wrapper.isAlias || seen.has(instance)) continue
+      seen.add(instance)
+      const prototype = wrapper.metatype?.prototype
+      const found = declaredTasks(wrapper.isDependencyTreeStatic() ? instance : prototype)
+      if (found.length === 0) continue
+      if (!wrapper.isDependencyTreeStatic() || wrapper.isTransient) {
+        throw new InvalidTask(
+          `${wrapper.name} has scheduled methods but is not a singleton (it, or something it injects, has request or transient scope); runs have no request: use the default scope`,
+        )
+      }
+      SCHEDULES_NEED.meet(instance)
+      for (const one of found) this.add(instance, one)
+    }
+  }
+
+  private add(instance: object, { method, task, schedule }: ReturnType<typeof declaredTasks>[number]): void {
+    const name = task ?? `${instance.constructor.name}.${String(method)}`
+    // Looked up for each call, so that what wraps the method later (an interceptor, a test's spy) takes part.
+    this.schedules.register(name, (args: unknown, run: TaskRun) =>
+      (instance as Record<string | symbol, (...all: unknown[]) => unknown>)[method]!(args, run),
+    )
+    if (!schedule) return
+    const { id = name, ...fields } = schedule
+    if (this.declared.has(id)) {
+      throw new InvalidTask(`two methods declare the schedule '${id}'; give one of them another id`)
+    }
+    this.declared.set(id, { ...fields, task: name })
+  }
+
+  /** An app that fails to start runs no shutdown hooks: what was opened would keep the process alive. */
+  private async orClose(start: () => Promise<void>): Promise<void> {
+    try {
+      await start()
+    } catch (error) {
+      await this.database?.close()
+      throw error
+    }
+  }
+}
+
+/**
+ * Cron schedules in a Nest app: `@Scheduled` and `@ScheduledTask` on methods of any provider, and `Schedules` to inject.
+ * Beside PhaselockModule.forRoot, once.
+ */
+@Module({})
+// biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class
+export class SchedulesModule {
+  /** @throws InvalidSchedulesOptions */
+  static forRoot(options: SchedulesModuleOptions = {}): DynamicModule {
+    const { by: _by, ...rest } = options
+    const schedules = new Schedules(rest)
+    return {
+      module: SchedulesModule,
+      global: true,
+      imports: [DiscoveryModule, PhaselockModule.forFeature(schedules.lifecycles)],
+      providers: [
+        { provide: Schedules, useValue: schedules },
+        { provide: SCHEDULES_OPTIONS, useValue: options },
+        ScheduledMethods,
+      ],
+      exports: [Schedules],
+    }
+  }
+}

@@ -1,0 +1,72 @@
+import { Need, needsModule, noted } from '../../decorated/index.js'
+import { InvalidTask, type ScheduleFields, type TaskRun } from '../../schedules/index.js'
+
+const DECLARED = Symbol.for('phaselock:scheduled')
+
+/** A provider of SchedulesModule: where it is, decorated methods are found. @internal */
+export const SCHEDULES_OPTIONS = Symbol.for('phaselock:schedules-options')
+
+/** Met by SchedulesModule, which finds the methods. @internal */
+export const SCHEDULES_NEED = new Need({
+  decorator: '@Scheduled and @ScheduledTask',
+  module: 'SchedulesModule.forRoot() (phaselock/schedules/nest)',
+  without: 'never runs',
+  token: SCHEDULES_OPTIONS,
+})
+
+/** What `@Scheduled` takes: a schedule, but for its task, which is the method. */
+export interface ScheduledOptions extends Omit<ScheduleFields, 'task'> {
+  /** The schedule's id, the same on all replicas. Default: the task's name. */
+  readonly id?: string
+  /** The name under which the method is registered as a task. Default: `Class.method`. */
+  readonly task?: string
+}
+
+/** A method that is a task, as it was declared. */
+export interface DeclaredTask {
+  readonly method: string | symbol
+  /** Undefined: `Class.method`. */
+  readonly task: string | undefined
+  /** Undefined: it is a task only, for schedules that stand in the database. */
+  readonly schedule: ScheduledOptions | undefined
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: each method knows its own arguments
+type TaskMethod = (args: any, run: TaskRun<any>) => unknown
+type TaskDecorator = <M extends TaskMethod>(
+  proto: object,
+  key: string | symbol,
+  method: TypedPropertyDescriptor<M>,
+) => void
+
+/**
+ * The method below is a task, and this is its schedule: when the app starts it replaces what exists under the same id. The
+ * method gets `args` and the run.
+ * @throws InvalidTask
+ */
+export function Scheduled(options: ScheduledOptions): TaskDecorator {
+  if (typeof options !== 'object' || options === null) {
+    const hint = typeof options === 'string' ? `; write @Scheduled({ cron: '${String(options)}' })` : ''
+    throw new InvalidTask(`@Scheduled: expected { cron }, { interval } or { at }, got ${String(options)}${hint}`)
+  }
+  const { task, ...schedule } = options
+  return (proto, key) => declare(proto, { method: key, task, schedule: schedule as ScheduledOptions })
+}
+
+/** The method below is the task of this name, for schedules that are made elsewhere: in the database, by `upsert`. */
+export function ScheduledTask(task: string): TaskDecorator {
+  if (typeof task !== 'string') throw new InvalidTask(`@ScheduledTask: expected the task's name, got ${String(task)}`)
+  return (proto, key) => declare(proto, { method: key, task, schedule: undefined })
+}
+
+function declare(proto: object, one: DeclaredTask): void {
+  needsModule(proto, one.method, SCHEDULES_NEED)
+  const own = Object.hasOwn(proto, DECLARED) ? declaredTasks(proto) : [...declaredTasks(proto)]
+  Object.defineProperty(proto, DECLARED, { value: [...own, one], configurable: true })
+}
+
+/** Kept on the class itself, inherited ones included. */
+export function declaredTasks(instance: unknown): readonly DeclaredTask[] {
+  if (typeof instance !== 'object' || instance === null) return []
+  return noted(instance, DECLARED)
+}

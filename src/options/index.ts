@@ -1,0 +1,1 @@
+export { replicaIdentity } from './replica-identity.js'

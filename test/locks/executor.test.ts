@@ -1,0 +1,239 @@
+import { describe, expect, test } from '@jest/globals'
+import { holderIdentity } from '../../src/locks/acquisition.js'
+import { InvalidLockConfig, LockLost, NotLocked } from '../../src/locks/errors.js'
+import { type HeldLockContext, LockExecutor } from '../../src/locks/lock-executor.js'
+import type { LockObserver } from '../../src/locks/lock-observer.js'
+import { LockAssert, LockExtender } from '../../src/locks/lock-path.js'
+import { NamedLocks } from '../../src/locks/named-locks.js'
+import { NewestHandle } from '../../src/locks/newest-handle.js'
+import { MemoryLockStore } from '../../src/locks/providers/memory.js'
+import { eventually } from '../support/database.js'
+
+function twoProcesses(observer: LockObserver = {}) {
+  const store = new MemoryLockStore()
+  const [ours, theirs] = ['ours', 'theirs'].map((name) => new NamedLocks(store, holderIdentity(name)))
+  return { ours: ours!, theirs: theirs!, executor: new LockExecutor(ours!, { observer }) }
+}
+
+const config = { name: 'report', lockAtMostFor: '1h' }
+const aborted = ({ signal }: HeldLockContext) =>
+  new Promise<unknown>((resolve) => {
+    if (signal.aborted) resolve(signal.reason)
+    signal.addEventListener('abort', () => resolve(signal.reason))
+  })
+
+describe('executeWithLock', () => {
+  test('gives the result, and unlocks also after a failure', async () => {
+    const { executor, theirs } = twoProcesses()
+    const result = await executor.executeWithLock(async ({ name, fence }) => `${name} ${typeof fence}`, config)
+    expect(result).toEqual({ executed: true, result: 'report number' })
+    const failing = executor.executeWithLock(() => Promise.reject(new Error('out of paper')), config)
+    await expect(failing).rejects.toThrow('out of paper')
+    expect(await theirs.lock(config)).toBeDefined()
+  })
+
+  test('harms nobody with what its observer throws or rejects with', async () => {
+    const failing = async () => {
+      throw new Error('rejected')
+    }
+    const acquired = () => {
+      throw new Error('thrown')
+    }
+    const { executor } = twoProcesses({ acquired, finished: failing, failed: failing })
+    expect(await executor.executeWithLock(() => 1, config)).toEqual({ executed: true, result: 1 })
+    // A rejection that nobody catches fails the test by then.
+    await new Promise((resolve) => setImmediate(resolve))
+  })
+
+  test('says who has it and until when, and never waits', async () => {
+    const { executor, theirs } = twoProcesses()
+    const held = (await theirs.lock(config))!
+    const refused = await executor.executeWithLock(() => 1, config)
+    expect(refused).toEqual({ executed: false, heldBy: held.lockedBy, until: held.lockUntil })
+  })
+
+  test('the same call path runs on; a call beside it does not', async () => {
+    const { executor } = twoProcesses()
+    const result = await executor.executeWithLock(async (outer) => {
+      const inner = await executor.executeWithLock(async ({ fence }) => fence === outer.fence, config)
+      expect(inner).toEqual({ executed: true, result: true })
+      return 'done'
+    }, config)
+    expect(result).toEqual({ executed: true, result: 'done' })
+
+    let release!: () => void
+    const beside = executor.executeWithLock(() => new Promise<void>((resolve) => (release = resolve)), config)
+    await eventually(() => release !== undefined)
+    expect(await executor.executeWithLock(() => 1, config)).toMatchObject({ executed: false })
+    release()
+    await beside
+  })
+
+  test('the same name in another place is another lock', async () => {
+    const [one, another] = [twoProcesses(), twoProcesses()]
+    await another.theirs.lock(config)
+    const inner = () => another.executor.executeWithLock(() => 1, config)
+    expect(await one.executor.executeWithLock(inner, config)).toMatchObject({ result: { executed: false } })
+  })
+
+  test('what goes on after the task has ended has no lock any more', async () => {
+    const { executor, theirs } = twoProcesses()
+    let later!: Promise<unknown>
+    let go!: () => void
+    const gate = new Promise<void>((resolve) => (go = resolve))
+    await executor.executeWithLock(() => {
+      later = gate.then(() => executor.executeWithLock(() => 1, config))
+    }, config)
+    await theirs.lock(config)
+    go()
+    expect(await later).toMatchObject({ executed: false })
+  })
+
+  test('waitFor waits for as long as it says', async () => {
+    const { executor, theirs } = twoProcesses()
+    const held = (await theirs.lock(config))!
+    const waiting = executor.executeWithLock(() => 'had it', { ...config, waitFor: '20s' })
+    await held.unlock()
+    expect(await waiting).toEqual({ executed: true, result: 'had it' })
+    await theirs.lock(config)
+    expect(await executor.executeWithLock(() => 1, { ...config, waitFor: 30 })).toMatchObject({ executed: false })
+    const ending = new AbortController()
+    const given = executor.executeWithLock(() => 1, { ...config, waitFor: '20s', signal: ending.signal })
+    ending.abort()
+    expect(await given).toMatchObject({ executed: false })
+  })
+
+  test('a task that outlives its lock is told by its signal', async () => {
+    const lost: string[] = []
+    const { executor } = twoProcesses({ lost: ({ name }) => lost.push(name) })
+    const result = await executor.executeWithLock(aborted, { ...config, lockAtMostFor: 400 })
+    expect(result).toEqual({ executed: true, result: expect.any(LockLost) })
+    expect(lost).toEqual(['report'])
+  })
+
+  test('the watchdog holds it for as long as the task runs', async () => {
+    const { executor, theirs } = twoProcesses()
+    const task = async ({ lockedBy, signal }: HeldLockContext) => {
+      const first = (await theirs.find('report'))!
+      await eventually(async () => {
+        const now = await theirs.find('report')
+        return now?.lockedBy === lockedBy && now.lockUntil!.getTime() > first.lockUntil!.getTime() + 500
+      })
+      return signal.aborted
+    }
+    expect(await executor.executeWithLock(task, { ...config, lockAtMostFor: '8s', watchdog: 100 })).toEqual({
+      executed: true,
+      result: false,
+    })
+    expect((await theirs.find('report'))?.held).toBe(false)
+  })
+
+  test('an operator frees it: the watchdog notices and the signal aborts, long before lockAtMostFor', async () => {
+    const { executor, theirs } = twoProcesses()
+    const running = executor.executeWithLock(aborted, { ...config, watchdog: 30 })
+    await eventually(async () => (await theirs.release('report')) !== undefined)
+    expect(await running).toEqual({ executed: true, result: expect.any(LockLost) })
+  })
+
+  test('a watchdog that gets no answer aborts with a third of the lease left', async () => {
+    const failures: string[] = []
+    const { ours, executor, theirs } = twoProcesses({ failed: ({ action }) => failures.push(action) })
+    const lock = ours.lock.bind(ours)
+    ours.lock = async (asked) => {
+      const held = (await lock(asked))!
+      return Object.assign(Object.create(held), { extend: () => Promise.reject(new Error('no route to host')) })
+    }
+    const task = async (held: HeldLockContext) => {
+      await aborted(held)
+      return await theirs.find('report')
+    }
+    const result = await executor.executeWithLock(task, { ...config, lockAtMostFor: '6s', watchdog: true })
+    expect(result).toMatchObject({ executed: true, result: { held: true } })
+    expect(failures.length).toBeGreaterThan(1)
+  })
+
+  test("an extension to less whose answer was lost: the task is told before the lock can be another's", async () => {
+    const { ours, executor, theirs } = twoProcesses()
+    const lock = ours.lock.bind(ours)
+    ours.lock = async (asked) => {
+      const held = (await lock(asked))!
+      const extend = async (...args: Parameters<typeof held.extend>) => {
+        await held.extend(...args)
+        throw new Error('the connection was lost')
+      }
+      return Object.assign(Object.create(held), { extend })
+    }
+    const task = async (held: HeldLockContext) => {
+      await expect(LockExtender.extendActiveLock(300)).rejects.toThrow('the connection was lost')
+      await aborted(held)
+      return await eventually(async () => (await theirs.lock(config)) !== undefined)
+    }
+    expect(await executor.executeWithLock(task, config)).toEqual({ executed: true, result: true })
+  })
+
+  test.each([
+    [
+      { name: '', lockAtMostFor: '1s' },
+      /lock \(without a name\) can't be used: name: expected a text, got an empty one/,
+    ],
+    [{ lockAtMostFor: '1s' }, /name: expected a text, got undefined/],
+    [{ name: 'x' }, /lock 'x' can't be used: lockAtMostFor: expected a duration such as 'PT50S'.* got undefined/],
+    [{ name: 'x', lockAtMostFor: 0 }, /lockAtMostFor: expected more than 0 and at most 365 days, got 0 ms/],
+    [{ name: 'x', lockAtMostFor: '-PT5S' }, /lockAtMostFor: expected more than 0 .* got -5000 ms/],
+    [{ name: 'x', lockAtMostFor: '50' }, /got "50"; add the unit \('50ms' or '50s'\)/],
+    [
+      { name: 'x', lockAtMostFor: '1s', lockAtLeastFor: '2s' },
+      /lockAtLeastFor \(2000 ms\): expected at most lockAtMostFor/,
+    ],
+    [{ name: 'x', lockAtMostFor: '1s', lockAtLeastFor: -1 }, /lockAtLeastFor: expected 0 or more, got -1 ms/],
+    [{ name: 'x', lockAtMostFor: '1s', watchdog: '1s' }, /watchdog: expected true, or more than 0 and at most half/],
+    [{ name: 'x', lockAtMostFor: '1s', waitFor: -1 }, /waitFor: expected 0 or more/],
+    [{ name: 'x', lockAtMostFor: '1s', atLeast: 1 }, /unknown option 'atLeast'; known: name, lockAtMostFor/],
+    [undefined, /expected \{ name, lockAtMostFor, lockAtLeastFor\? \}, got undefined/],
+  ])('%j is refused with a clear error', async (given, message) => {
+    const { executor } = twoProcesses()
+    const refused = executor.executeWithLock(() => 1, given as never)
+    await expect(refused).rejects.toThrow(InvalidLockConfig)
+    await expect(refused).rejects.toThrow(message)
+  })
+})
+
+test('an unlock frees the lock in whichever moment an extension is answered', async () => {
+  const { ours, theirs } = twoProcesses()
+  for (let microtasks = 0; microtasks < 30; microtasks++) {
+    const handle = new NewestHandle((await ours.lock(config))!)
+    const extending = handle.extend('2h')
+    for (let i = 0; i < microtasks; i++) await undefined
+    expect(await handle.unlock()).toBe(true)
+    await extending
+    expect((await theirs.find(config.name))?.held).toBe(false)
+  }
+})
+
+describe('on the call path', () => {
+  test('LockExtender extends the innermost lock', async () => {
+    const { executor, theirs } = twoProcesses()
+    await executor.executeWithLock(async () => {
+      await executor.executeWithLock(() => LockExtender.extendActiveLock('3h'), { ...config, name: 'inner' })
+      const before = (await theirs.find('report'))!.lockUntil!
+      await LockExtender.extendActiveLock('2h', '1m')
+      expect((await theirs.find('report'))!.lockUntil!.getTime()).toBeGreaterThan(before.getTime() + 3_000_000)
+      await theirs.release('report')
+      await expect(LockExtender.extendActiveLock('2h')).rejects.toThrow(LockLost)
+      expect(() => LockAssert.assertLocked()).toThrow(LockLost)
+    }, config)
+    await expect(LockExtender.extendActiveLock('2h')).rejects.toThrow(NotLocked)
+  })
+
+  test('LockAssert knows whether there is one, and passes in unit tests that ask for it', async () => {
+    const { executor } = twoProcesses()
+    expect(() => LockAssert.assertLocked()).toThrow(NotLocked)
+    await executor.executeWithLock(() => {
+      LockAssert.assertLocked()
+      LockAssert.assertLocked('report')
+      expect(() => LockAssert.assertLocked('another')).toThrow(/the lock 'another', no such lock is held/)
+    }, config)
+    expect(LockAssert.passWithin(() => LockAssert.assertLocked('report'))).toBeUndefined()
+    expect(() => LockAssert.assertLocked()).toThrow(NotLocked)
+  })
+})

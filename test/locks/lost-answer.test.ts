@@ -1,0 +1,231 @@
+/**
+ * The invariant: an acquisition whose answer was lost is held by nobody for as long as it takes to free it, not for lockAtMostFor;
+ * whoever asks, and also when this process never asks for the name again. Each test looks at the server from beside.
+ */
+import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import { Redis } from 'ioredis'
+import { MongoClient } from 'mongodb'
+import { Pool } from 'pg'
+import { protocolClientOptions } from '../../src/database/index.js'
+import { AbandonedAcquisitions } from '../../src/locks/abandoned.js'
+import { holderIdentity } from '../../src/locks/acquisition.js'
+import { LockProviderUnavailable } from '../../src/locks/errors.js'
+import type { LockStore, Request } from '../../src/locks/lock-store.js'
+import { NamedLocks } from '../../src/locks/named-locks.js'
+import { MemoryLockStore } from '../../src/locks/providers/memory.js'
+import { MongoLockStore } from '../../src/locks/providers/mongodb.js'
+import { PostgresLockStore } from '../../src/locks/providers/postgres.js'
+import { RedisLockStore } from '../../src/locks/providers/redis.js'
+import { startPostgres } from '../../tools/servers/postgres.mjs'
+import { startRedis } from '../../tools/servers/redis.mjs'
+import { eventually, testDatabase } from '../support/database.js'
+import { ReplyCutter } from '../support/reply-cutter.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+
+jest.setTimeout(240_000)
+
+const closing: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close()
+})
+const closes = <T>(one: T, close: (one: T) => unknown): T => {
+  closing.push(() => close(one))
+  return one
+}
+
+/** A store whose answers can be lost, and the same one from beside. */
+interface Lossy {
+  store: LockStore
+  beside: LockStore
+  /** The next acquisition is granted, and its answer lost. Resolves when that has happened. */
+  loseAnswer(): Promise<unknown>
+}
+
+const LOSSY: Record<string, () => Promise<Lossy>> = {
+  async mongodb() {
+    const { uri, db } = closes(await testDatabase(), ({ drop }) => drop())
+    const proxy = closes(await TcpProxy.start(uri), (one) => one.stop())
+    const options = { ...protocolClientOptions(9_000), retryWrites: false }
+    const client = closes(await new MongoClient(proxy.uri, options).connect(), (one) => one.close())
+    return {
+      store: new MongoLockStore(client.db()),
+      beside: new MongoLockStore(db),
+      loseAnswer: () => proxy.cutAfter('findAndModify'),
+    }
+  },
+  async postgres() {
+    const server = closes(await startPostgres({ durable: false }), (one) => one.stop())
+    const cutter = closes(await ReplyCutter.start(server.url), (one) => one.stop())
+    const [pool, direct] = [cutter.url, server.url].map((connectionString) => {
+      const one = new Pool({ connectionString })
+      one.on('error', () => undefined)
+      return closes(one, () => one.end())
+    })
+    const beside = new PostgresLockStore(direct!)
+    await beside.migrate()
+    return { store: new PostgresLockStore(pool!), beside, loseAnswer: () => cutter.cutReplyTo('INSERT INTO shedlock') }
+  },
+  async redis() {
+    const server = closes(await startRedis({ persistence: 'none' }), (one) => one.stop())
+    const cutter = closes(await ReplyCutter.start(server.url), (one) => one.stop())
+    // It doesn't send again what it got no answer to.
+    const client = closes(new Redis(cutter.url, { maxRetriesPerRequest: 0 }), (one) => one.disconnect())
+    client.on('error', () => undefined)
+    const direct = closes(new Redis(server.url), (one) => one.disconnect())
+    const [store, beside] = [new RedisLockStore(client), new RedisLockStore(direct)]
+    // From then on the server knows the script.
+    await beside.take({ name: 'another', token: 'x', lockAtMostForMs: 1, reentrySuffix: undefined })
+    return { store, beside, loseAnswer: () => cutter.cutReplyTo('EVALSHA') }
+  },
+  async memory() {
+    const beside = new MemoryLockStore()
+    let lost: (() => void) | undefined
+    class Lossy extends MemoryLockStore {
+      override async take(request: Request) {
+        const granted = await beside.take(request)
+        if (!lost) return granted
+        lost()
+        lost = undefined
+        throw new Error('the answer was lost')
+      }
+      override free(...args: Parameters<LockStore['free']>) {
+        return beside.free(...args)
+      }
+    }
+    return { store: new Lossy(), beside, loseAnswer: () => new Promise<void>((resolve) => (lost = resolve)) }
+  },
+}
+
+describe.each(Object.keys(LOSSY))('an acquisition in %s whose answer was lost', (kind) => {
+  test('is freed in the background, and the error says what is known', async () => {
+    const { store, beside, loseAnswer } = await LOSSY[kind]!()
+    const locks = new NamedLocks(store, holderIdentity('cut'))
+    closing.push(() => locks.close())
+    const lost = loseAnswer()
+    const asked = locks.lock({ name: 'cut', lockAtMostFor: '1h' })
+    await expect(asked).rejects.toThrow(LockProviderUnavailable)
+    await expect(asked).rejects.toThrow(
+      /to lock 'cut', got: .+; nothing is run; whether it was granted all the same isn't known: if so it is freed in the background, and ends by itself after 1 h; try again when the server is back/,
+    )
+    await lost
+    // It had been granted: its fence is there, or its record.
+    const others = new NamedLocks(beside, holderIdentity('beside'))
+    const next = await eventually(async () => (await others.lock({ name: 'cut', lockAtMostFor: '1h' })) ?? false)
+    expect(next).toMatchObject({ lockedBy: expect.stringMatching(/^beside~/) })
+  })
+})
+
+test('a grant that comes after its lockAtMostFor is none, and is freed', async () => {
+  const store = new MemoryLockStore()
+  const clock = { now: () => new Date(), nowMs: 0, monotonicMs: () => clock.nowMs }
+  const take = store.take.bind(store)
+  store.take = async (request) => {
+    clock.nowMs += 3_600_000
+    return await take(request)
+  }
+  const locks = new NamedLocks(store, holderIdentity('paused'), clock)
+  expect(await locks.lock({ name: 'late', lockAtMostFor: '1h' })).toBeUndefined()
+  await eventually(async () => (await locks.find('late'))?.held === false)
+})
+
+test('an acquisition that is still to be freed is freed before the name is asked for again', async () => {
+  const store = new MemoryLockStore()
+  const order: string[] = []
+  const [take, free] = [store.take.bind(store), store.free.bind(store)]
+  let isAway = true
+  store.take = async (request) => {
+    const granted = await take(request)
+    order.push(granted ? 'granted' : 'refused')
+    if (isAway) throw new Error('the answer was lost')
+    return granted
+  }
+  store.free = async (...args) => {
+    if (isAway) throw new Error('away')
+    order.push('freed')
+    return await free(...args)
+  }
+  const locks = new NamedLocks(store, holderIdentity('again'))
+  await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toThrow(LockProviderUnavailable)
+  // Not even the free is answered: nothing is asked for.
+  await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toThrow(/away; nothing was asked for/)
+  isAway = false
+  expect(await locks.lock({ name: 'x', lockAtMostFor: '1h' })).toBeDefined()
+  expect(order).toEqual(['granted', 'freed', 'granted'])
+  await locks.close()
+})
+
+describe('in the background', () => {
+  test('one that arrives late is freed then; the tries have an end', async () => {
+    const tried: string[] = []
+    let isThere = false
+    const abandoned = new AbandonedAcquisitions(
+      async (name, token) => {
+        tried.push(`${name} ${token}`)
+        if (tried.length === 3) isThere = true
+        if (tried.length === 2) throw new Error('the server is away')
+        return isThere
+      },
+      [0, 1, 1, 1, 1],
+    )
+    abandoned.add('late', 'a#1')
+    await eventually(() => isThere)
+    await abandoned.close()
+    expect(tried).toEqual(['late a#1', 'late a#1', 'late a#1'])
+
+    let count = 0
+    const never = new AbandonedAcquisitions(async () => ++count < 0, [0, 1, 1, 1, 1])
+    never.add('never', 'a#1')
+    await eventually(() => count === 5)
+    // Nothing is left to free before the name is asked for again.
+    await eventually(async () => {
+      const before = count
+      await never.clear('never')
+      return count === before
+    })
+  })
+
+  test('a thousand of them are freed one after the other', async () => {
+    let [running, most, freed] = [0, 0, 0]
+    const abandoned = new AbandonedAcquisitions(async () => {
+      most = Math.max(most, ++running)
+      await new Promise((resolve) => setImmediate(resolve))
+      running -= 1
+      freed += 1
+      return true
+    })
+    for (let i = 0; i < 1_000; i++) abandoned.add(`lock ${i}`, 'a#1')
+    await eventually(() => freed === 1_000)
+    expect(most).toBe(1)
+  })
+
+  test('those that were dropped, as there are too many, stand in no line: the server is asked for the kept ones only', async () => {
+    const answers: (() => void)[] = []
+    let asked = 0
+    const abandoned = new AbandonedAcquisitions(async () => {
+      asked += 1
+      if (asked === 1) await new Promise<void>((resolve) => answers.push(resolve))
+      return true
+    })
+    abandoned.add('lock', 'a#0')
+    await eventually(() => answers.length === 1)
+    for (let i = 1; i <= 200; i++) {
+      abandoned.add('lock', `a#${i}`)
+      await new Promise((resolve) => setTimeout(resolve, 1)) // each stands in the line before the next is added
+    }
+    answers[0]!()
+    await eventually(() => asked >= 17)
+    await abandoned.close()
+    expect(asked).toBe(17)
+  })
+
+  test('closing waits for the try that is under way, and for no other', async () => {
+    const answers: (() => void)[] = []
+    const abandoned = new AbandonedAcquisitions(() => new Promise((resolve) => answers.push(() => resolve(false))))
+    for (const name of ['a', 'b', 'c']) abandoned.add(name, 'a#1')
+    await eventually(() => answers.length === 1)
+    const closed = abandoned.close()
+    answers[0]!()
+    await closed
+    expect(answers).toHaveLength(1)
+  })
+})

@@ -1,0 +1,137 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from '@jest/globals'
+import { chooseProvider, type ProviderChoice } from '../../src/locks/choose-provider.js'
+import { InvalidLockDuration, lockDurationMs } from '../../src/locks/durations.js'
+import { InvalidLockProvider } from '../../src/locks/errors.js'
+import { openLockProvider } from '../../src/locks/open-provider.js'
+import { useDatabase } from '../support/database.js'
+
+const DIST = new URL('../../dist/', import.meta.url)
+
+describe('durations', () => {
+  test.each([
+    ['PT50S', 50_000],
+    ['PT1M30.5S', 90_500],
+    ['P1DT2H', 93_600_000],
+    ['pt0.25s', 250],
+    ['-PT5S', -5_000],
+    ['PT-5S', -5_000],
+    ['50s', 50_000],
+    ['1.5m', 90_000],
+    ['-2s', -2_000],
+    // As ShedLock's own converter and Java's Duration.parse read them.
+    ['10S', 10_000],
+    ['10MS', 10],
+    ['2H', 7_200_000],
+    ['10M', 600_000],
+    ['+10s', 10_000],
+    ['+PT15M', 900_000],
+    ['PT+5S', 5_000],
+    ['-PT-5S', 5_000],
+    ['PT1,5S', 1_500],
+    [250, 250],
+    [0, 0],
+  ])('%j are %d ms', (given, ms) => {
+    expect(lockDurationMs(given)).toBe(ms)
+  })
+
+  test.each([
+    ...['50', '+50', 'P', 'PT', '+', '-', 'P1M', 'P1Y', '10us', '10ns', '10xx', '10 s', '++10s', '+-10s', 'soon', ''],
+    ...['5 fortnights', Number.NaN, Number.POSITIVE_INFINITY, 10n, null, undefined, {}],
+  ])('%p is refused', (given) => {
+    expect(() => lockDurationMs(given)).toThrow(InvalidLockDuration)
+  })
+
+  test('a text without a unit is told to add one', () => {
+    expect(() => lockDurationMs('+50')).toThrow("got \"+50\"; add the unit ('+50ms' or '+50s')")
+  })
+})
+
+describe('which provider', () => {
+  const db = { collection: () => ({}), command: async () => ({}) }
+  const pool = { query: async () => ({}) }
+  const redis = { call: async () => null }
+
+  test.each<[Partial<ProviderChoice>, string]>([
+    [{}, 'memory'],
+    [{ url: 'redis://h' }, 'redis'],
+    [{ url: 'rediss://h' }, 'redis'],
+    [{ url: 'postgresql://h/d' }, 'postgres'],
+    [{ url: 'mongodb+srv://h/d' }, 'mongodb'],
+    [{ client: db }, 'mongodb'],
+    [{ client: pool }, 'postgres'],
+    [{ client: redis }, 'redis'],
+    [{ client: { sendCommand: async () => null } }, 'redis'],
+    [{ env: { MONGODB_URI: 'mongodb://h' } }, 'mongodb'],
+    [{ hasDatabase: true }, 'mongodb'],
+    [{ hasDatabase: true, mode: 'single' }, 'memory'],
+    [{ mode: 'single', env: { KUBERNETES_SERVICE_HOST: '10.0.0.1' } }, 'memory'],
+    [{ provider: 'memory', hasDatabase: true }, 'memory'],
+  ])('%j: %s', (choice, kind) => {
+    expect(chooseProvider({ env: {}, ...choice })).toBe(kind)
+  })
+
+  test.each<[Partial<ProviderChoice>, RegExp]>([
+    [{ env: { POD_NAME: 'api-1' } }, /POD_NAME says that there are several replicas.*PHASELOCK_MODE=single/],
+    [{ mode: 'distributed' }, /the mode is distributed: locks in memory would not exclude each other/],
+    [{ provider: 'redis' }, /got neither a url nor a client; set PHASELOCK_LOCKS_URL to redis:\/\//],
+    [{ provider: 'redis', url: 'postgres://u:secret@h/d' }, /expected a url for locks in redis, got one of postgres/],
+    [{ url: 'localhost:6379' }, /begins with mongodb:\/\/.*, got one without a scheme/],
+    [{ url: 'redis://h', client: db }, /got both; keep one/],
+    [{ client: {} }, /expected as client for locks a MongoDB Db, a Pool of pg/],
+  ])('%j is refused', (choice, message) => {
+    const chosen = () => chooseProvider({ env: {}, ...choice })
+    expect(chosen).toThrow(InvalidLockProvider)
+    expect(chosen).toThrow(message)
+    expect(chosen).not.toThrow(/secret/)
+  })
+
+  test('the environment decides what the code leaves open; what it has wrong is refused', async () => {
+    const env = { PHASELOCK_LOCKS: 'memory', MONGODB_URI: 'mongodb://nowhere' }
+    const [one, two] = [await openLockProvider({ env, name: 'one' }), await openLockProvider({ env, name: 'two' })]
+    const config = { name: 'one process', lockAtMostFor: '1h' }
+    const held = (await one.lock(config))!
+    expect([one.kind, await two.lock(config)]).toEqual(['memory', undefined])
+    await held.unlock()
+    await expect(openLockProvider({ env: { PHASELOCK_MODE: 'many' } })).rejects.toThrow(
+      /mode: expected one of auto, single/,
+    )
+    await expect(openLockProvider({ uri: 'x' } as never)).rejects.toThrow(
+      /unknown option 'uri' for locks; known: provider/,
+    )
+  })
+})
+
+describe('by its URL', () => {
+  const database = useDatabase()
+
+  test('mongodb://: opened and closed here', async () => {
+    const provider = await openLockProvider({ url: database.uri, collection: 'Locks', name: 'api-1', env: {} })
+    await provider.lock({ name: 'x', lockAtMostFor: '1h' })
+    await provider.close()
+    expect(await database.db.collection('Locks').countDocuments({ lockedBy: /^api-1~/ })).toBe(1)
+  })
+})
+
+test('locks elsewhere load no MongoDB driver, and none of another server', async () => {
+  const program = `
+    import { registerHooks } from 'node:module'
+    const seen = new Set()
+    registerHooks({ load(url, context, next) { seen.add(url); return next(url, context) } })
+    const locks = await import(${JSON.stringify(new URL('locks/index.js', DIST).href)})
+    await import(${JSON.stringify(new URL('nest/locks/index.js', DIST).href)})
+    const provider = await locks.openLockProvider({ url: 'redis://127.0.0.1:1', env: {} })
+    await provider.lock({ name: 'x', lockAtMostFor: '1h' }).catch(() => undefined)
+    await provider.close()
+    const loaded = (name) => [...seen].some((url) => url.includes('/node_modules/' + name + '/'))
+    console.log(['mongodb', 'bson', 'pg', 'ioredis'].filter(loaded).join())`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    cwd: fileURLToPath(new URL('../', DIST)),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const [printed] = await Promise.all([text(child.stdout), once(child, 'close')])
+  expect(printed.trim()).toBe('ioredis')
+})
