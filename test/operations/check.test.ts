@@ -1,6 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { BSON, type Document } from 'mongodb'
-import { CLAIM_INDEX, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { CLAIM_INDEX, LIFECYCLES_COLLECTION, STAND_IN_INDEX } from '../../src/lock/index.js'
 import { multikeyFields } from '../../src/operations/check/rebuild-index.js'
 import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/operations/index.js'
 import { clientAt, serverNow } from '../lock/fixture.js'
@@ -51,6 +51,29 @@ describe('phaselock check', () => {
       expect.stringMatching(/^clocks: /),
     ])
     expect(await documents().find().toArray()).toEqual(before)
+  })
+
+  test('a step of the server’s clock that replicas hold back for is told, until it counts', async () => {
+    await looked()
+    const lifecycles = database.db.collection(LIFECYCLES_COLLECTION)
+    const now = await serverNow(lifecycles)
+    const at = new Date(now.getTime() - 5_000)
+    const stored = (clockStep: unknown) => lifecycles.updateMany({}, { $set: { clockStep } })
+    await stored({ at, ms: 600_000, until: new Date(now.getTime() + 600_000) })
+    expect(findingsOf(await check(), 'clocks')).toEqual([
+      {
+        about: "the server's clock",
+        problem: expect.stringMatching(
+          /^it stepped forward by 10 min at .*: deadlines, removals and leases that end by it wait for another 9 min/,
+        ),
+        advice: expect.stringContaining('set it right before then'),
+        repair: 'none',
+      },
+    ])
+    for (const past of [{ at, ms: 600_000, until: new Date(now.getTime() - 1) }, { at: 'x', ms: 1, until: 5 }, 'x']) {
+      await stored(past)
+      expect(findingsOf(await check(), 'clocks')).toEqual([])
+    }
   })
 
   test('an index that is missing is found, and created; one of another kind is only found', async () => {

@@ -1,4 +1,5 @@
 import { type Db, MongoClient } from 'mongodb'
+import { LIFECYCLES_COLLECTION, PARKED_AT } from '../../lock/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
 import type { CheckResult, Finding } from './finding.js'
 
@@ -15,15 +16,56 @@ export interface ClockSample {
   readonly uncertainMs: number
 }
 
-/** The clock difference between the members of a replica set. Each is asked over a connection of its own. */
+/** A step of the server's clock that replicas hold back for, and the clock difference between the members of a replica set. */
 export async function checkClocks(db: Db): Promise<CheckResult> {
-  const check = 'clocks'
+  const { said, findings } = await checkMembers(db)
+  return { check: 'clocks', said, findings: [...(await heldStep(db)), ...findings] }
+}
+
+/** What replicas told each other of a step forward, for as long as it is held (docs/lock-protocol.md). */
+async function heldStep(db: Db): Promise<Finding[]> {
+  const [step] = await db
+    .collection(LIFECYCLES_COLLECTION)
+    .aggregate<{ at: Date; ms: number; leftMs: number }>([
+      {
+        $match: {
+          'clockStep.at': { $gt: new Date(0), $lt: PARKED_AT },
+          'clockStep.until': { $gt: new Date(0), $lt: PARKED_AT },
+          'clockStep.ms': { $gt: 0 },
+          $expr: { $gt: ['$clockStep.until', '$$NOW'] },
+        },
+      },
+      { $sort: { 'clockStep.until': -1 } },
+      { $limit: 1 },
+      {
+        $project: {
+          at: '$clockStep.at',
+          ms: { $toDouble: '$clockStep.ms' },
+          leftMs: { $toDouble: { $subtract: ['$clockStep.until', '$$NOW'] } },
+        },
+      },
+    ])
+    .toArray()
+  if (!step) return []
+  const { at, ms, leftMs } = step
+  return [
+    {
+      about: "the server's clock",
+      problem: `it stepped forward by ${formatMs(ms)} at ${at.toISOString()}: deadlines, removals and leases that end by it wait for another ${formatMs(leftMs)}`,
+      advice: 'if its time is wrong, set it right before then; if it is right there is nothing to do',
+      repair: 'none',
+    },
+  ]
+}
+
+/** Each member is asked over a connection of its own. */
+async function checkMembers(db: Db): Promise<Omit<CheckResult, 'check'>> {
   const hello = await db.admin().command({ hello: 1 })
   if (hello['msg'] === 'isdbgrid') {
-    return { check, said: 'not applicable through mongos: run it against each shard', findings: [] }
+    return { said: 'not applicable through mongos: run it against each shard', findings: [] }
   }
   const hosts: string[] = [...(hello['hosts'] ?? []), ...(hello['passives'] ?? [])]
-  if (!hello['setName'] || hosts.length < 2) return { check, said: 'not applicable: one server', findings: [] }
+  if (!hello['setName'] || hosts.length < 2) return { said: 'not applicable: one server', findings: [] }
   const asked = await Promise.allSettled(hosts.map((host) => sampleOf(db, host)))
   const samples = asked.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
   const unreachable = hosts.flatMap((host, i): Finding[] => {
@@ -33,7 +75,6 @@ export async function checkClocks(db: Db): Promise<CheckResult> {
     return [{ about: host, problem: `its clock can't be read: ${String(one.reason)}`, advice, repair: 'none' }]
   })
   return {
-    check,
     said: `${samples.length} servers within ${formatMs(spread(samples))}`,
     findings: [...clockFindings(samples), ...unreachable],
   }
