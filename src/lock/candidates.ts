@@ -4,6 +4,7 @@ import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from './constants.js'
 import { type DueRange, dueRanges, dueWithin } from './due-ranges.js'
 import { idKey } from './id-key.js'
 import { CHECKED_FIELDS } from './odd-fields.js'
+import { type OwnReading, readOwnFields } from './read-each.js'
 import { NOTHING_LEFT, type Parted, type Share } from './share.js'
 import type { SkipList } from './skip-list.js'
 import type { Terms } from './terms.js'
@@ -18,6 +19,7 @@ const SIZE = { bytes: { $bsonSize: '$$ROOT' } } as const
 interface Reading {
   readonly newestFirst?: boolean | undefined
   readonly sized?: boolean | undefined
+  readonly how?: OwnReading | undefined
 }
 
 /** The claim index read from its end. */
@@ -40,7 +42,7 @@ export function candidateCursors(
   dueBound: Date,
   skipped: readonly unknown[] = [],
   index: ClaimIndex = CLAIM_INDEX,
-  { newestFirst = false, sized = false }: Reading = {},
+  { newestFirst = false, sized = false, how }: Reading = {},
 ): CandidateCursors {
   const ranges = dueRanges(dueBound)
   const options = {
@@ -48,6 +50,7 @@ export function candidateCursors(
     projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1, ...(sized ? SIZE : {}) },
     others: skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {},
     ...(newestFirst ? { sort: BACKWARDS } : {}),
+    ...how,
   }
   const within = (range: DueRange) => dueWithin(collection, terms, phase, range, index, options)
   return { fresh: within(ranges.fresh), waiting: within(ranges.waiting), woken: within(ranges.woken) }
@@ -117,9 +120,14 @@ export async function findCandidateDocuments(
   const wanted = Math.max(limit, Math.min(MOST_READ, limit * Math.max(spread, share?.of ?? 1)))
   const window = wanted + reserves + (skips?.unnamed ?? 0)
   const found = await onClaimIndex(collection, (index) => {
-    const cursors = candidateCursors(collection, terms, phase, window, dueBound, skips?.ids(), index, request)
-    const woken = crowded ? cursors.woken.toArray() : []
-    return Promise.all([cursors.fresh.toArray(), cursors.waiting.toArray(), woken])
+    const all = (range: keyof CandidateCursors) =>
+      readOwnFields((how) => {
+        const reading = { ...request, how }
+        return candidateCursors(collection, terms, phase, window, dueBound, skips?.ids(), index, reading)[
+          range
+        ].toArray()
+      })
+    return Promise.all([all('fresh'), all('waiting'), crowded ? all('woken') : []])
   })
   const again: Document[] = []
   const [fresh, waiting, alsoWoken] = found.map((list) => withoutSkipped(list, skips, again)) as typeof found

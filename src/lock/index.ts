@@ -63,7 +63,7 @@ export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './p
 export { stagesOf } from './plan-scans.js'
 export { PRESENT_EVERY_MS, sayGone, sayPresent } from './presence.js'
 export { type Protocol, SAFE_PROTOCOL } from './protocol.js'
-export { AS_IT_STANDS, asReadable, readEach } from './read-each.js'
+export { AS_IT_STANDS, asReadable, readEach, readOwnFields } from './read-each.js'
 export { removeFinal } from './removal.js'
 export { type Rename, renameLook, renameUpdate } from './rename.js'
 export { Renewals } from './renewal.js'

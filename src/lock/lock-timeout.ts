@@ -1,6 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { PUT_TO_SLEEP, sleepsFor } from './lease-state.js'
+import { readOwnFields } from './read-each.js'
 import { inProgress, type Terms } from './terms.js'
 import { isValid, typeName } from './type-name.js'
 
@@ -155,12 +156,14 @@ export async function readLockTimeouts(
   lifecycles: readonly string[],
   options: { maxTimeMS?: number } = {},
 ): Promise<Map<string, LockTimeoutInForce & { readonly now: Date }>> {
-  const rows = await protocolCollection<{ _id: string }>(db, LIFECYCLES_COLLECTION)
-    .aggregate<LockTimeoutRecord & { _id: string; now: Date }>(
-      [{ $match: { _id: { $in: [...lifecycles] } } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }],
-      options,
-    )
-    .toArray()
+  const rows = (await readOwnFields((how) =>
+    protocolCollection<{ _id: string }>(db, LIFECYCLES_COLLECTION)
+      .aggregate(
+        [{ $match: { _id: { $in: [...lifecycles] } } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }],
+        { ...options, ...how },
+      )
+      .toArray(),
+  )) as (LockTimeoutRecord & { _id: string; now: Date })[]
   return new Map(
     rows.flatMap((row) => {
       const inForce = lockTimeoutAt(row, row.now)
@@ -200,12 +203,11 @@ export async function standInForLockTimeout(
  */
 export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): Promise<LockTimeoutChange> {
   const lifecycles = protocolCollection<LockTimeoutRecord & { _id: string }>(db, LIFECYCLES_COLLECTION)
-  const [found] = await lifecycles
-    .aggregate<LockTimeoutRecord & { now: Date }>([
-      { $match: { _id: lifecycle } },
-      { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } },
-    ])
-    .toArray()
+  const [found] = (await readOwnFields((how) =>
+    lifecycles
+      .aggregate([{ $match: { _id: lifecycle } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }], how)
+      .toArray(),
+  )) as (LockTimeoutRecord & { now: Date })[]
   if (!found) return { kind: 'notRegistered' }
   const judged = judge(found, found.now)
   const until = judged?.change && handoverUntil(judged.lockTimeout, judged.change)
@@ -216,7 +218,7 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
   const changed = await lifecycles.findOneAndUpdate(
     { _id: lifecycle, ...unchanged(found, judged) },
     [{ $set: { lockTimeoutWas: wasMs, lockTimeout: ms, lockTimeoutSince: '$$NOW', lockTimeoutInstead: '$$REMOVE' } }],
-    { returnDocument: 'after', maxTimeMS: ANNOUNCED_WITHIN_MS },
+    { returnDocument: 'after', maxTimeMS: ANNOUNCED_WITHIN_MS, projection: { lockTimeoutSince: 1 } },
   )
   if (!changed) return changeLockTimeout(db, lifecycle, ms)
   const since = changed.lockTimeoutSince as Date

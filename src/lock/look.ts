@@ -4,6 +4,7 @@ import type { Clock } from '../time/index.js'
 import { isDue, notAfter, onlyIn } from './lease-state.js'
 import { LIFECYCLES_COLLECTION, LOCK_TIMEOUT_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from './lock-timeout.js'
 import { LAST_SEEN, PRESENT_REPLICAS } from './presence.js'
+import { type OwnReading, readOwnFields } from './read-each.js'
 import { type Rename, renameLook } from './rename.js'
 import { ruleLook, type StateRule } from './rule-update.js'
 import type { ServerClock } from './server-clock.js'
@@ -81,7 +82,7 @@ export class Looks {
 
   async look(requests: readonly LookRequest[], options: { maxTimeMS?: number } = {}): Promise<LookResult> {
     const sentAtMs = this.clock.monotonicMs()
-    const found = await this.cursor(requests, options).toArray()
+    const found = await readOwnFields((how) => this.cursor(requests, { ...options, ...how }).toArray())
     const due = new Map<string, string[]>()
     const rules = new Map<string, StateRule[]>()
     const renames = new Map<string, Rename[]>()
@@ -125,7 +126,7 @@ export class Looks {
   }
 
   /** The look's command as a cursor, so that a self-test can explain just what each tick runs. */
-  cursor(requests: readonly LookRequest[], options: { maxTimeMS?: number } = {}) {
+  cursor(requests: readonly LookRequest[], options: { maxTimeMS?: number } & Partial<OwnReading> = {}) {
     return this.lifecycles().aggregate(this.pipeline(requests), options)
   }
 

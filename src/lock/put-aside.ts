@@ -1,6 +1,7 @@
 import type { Collection } from 'mongodb'
 import { ID_INDEX, PARKED_AT } from './constants.js'
 import { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
+import { readOwnFields } from './read-each.js'
 import { withIds } from './reordered-ids.js'
 import { hasOurShape, type Terms } from './terms.js'
 
@@ -16,11 +17,9 @@ export async function putAsideAmong(
   terms: Terms,
   ids: readonly unknown[],
 ): Promise<PutAside[]> {
-  const found = await collection
-    .find(
-      { ...withIds(ids), lockedBy: null, lockedAt: PARKED_AT, $expr: { $not: [hasOurShape(terms)] } },
-      { projection: CHECKED_FIELDS, hint: ID_INDEX },
-    )
-    .toArray()
+  const aside = { ...withIds(ids), lockedBy: null, lockedAt: PARKED_AT, $expr: { $not: [hasOurShape(terms)] } }
+  const found = await readOwnFields((how) =>
+    collection.find(aside, { projection: CHECKED_FIELDS, hint: ID_INDEX, ...how }).toArray(),
+  )
   return found.map((document) => ({ id: document['_id'] as unknown, fields: oddFields(document) }))
 }

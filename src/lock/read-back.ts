@@ -2,7 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { ID_INDEX } from './constants.js'
 import { idKey } from './id-key.js'
 import { isLeaseUnmoved } from './legacy-writers.js'
-import { AS_IT_STANDS } from './read-each.js'
+import { readOwnFields } from './read-each.js'
 import type { Terms } from './terms.js'
 import { isDefiniteRefusal } from './write-error.js'
 
@@ -41,9 +41,11 @@ export async function readBack(
     [`${terms.progress}.endedBy`]: 1,
     ...(terms.legacyWriters ? { lockedAt: 1, [`${terms.progress}.lockedAt`]: 1 } : {}),
   }
-  const options = { projection, readConcern: { level: 'majority' as const }, hint: ID_INDEX, ...AS_IT_STANDS }
+  const options = { projection, readConcern: { level: 'majority' as const }, hint: ID_INDEX }
   try {
-    const found = await collection.find({ _id: { $in: ids as never[] } }, options).toArray()
+    const found = await readOwnFields((how) =>
+      collection.find({ _id: { $in: ids as never[] } }, { ...options, ...how }).toArray(),
+    )
     return new Map(found.map((document) => [idKey(document['_id']), document]))
   } catch (error) {
     // More ids than fit into a command (20 of 1 MB).

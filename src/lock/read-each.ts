@@ -27,6 +27,45 @@ export async function asReadable<T>(read: (how: { bsonRegExp?: true }) => Promis
   }
 }
 
+/** How {@link readOwnFields} wants its read to be done. */
+export interface OwnReading {
+  readonly bsonRegExp: true
+  readonly raw?: true
+}
+
+/**
+ * Reads `_id`s and fields of Phaselock's own, whatever stands there. Where the driver fails over a value (binary of the old subtype 2
+ * with a wrong length), only that one is not as it stands: it comes as an {@link UNREADABLE}, of a type that no such field may have.
+ * A document whose very `_id` can't be read is left out: nobody can name it.
+ */
+export async function readOwnFields(read: (how: OwnReading) => Promise<Document[]>): Promise<Document[]> {
+  try {
+    return await read(AS_IT_STANDS)
+  } catch (error) {
+    if (isDatabaseError(error)) throw error
+  }
+  const found = (await read({ ...AS_IT_STANDS, raw: true })) as unknown as Uint8Array[]
+  return found.map(fieldByField).filter(({ _id }) => _id !== UNREADABLE)
+}
+
+const UNREADABLE = new BSON.Binary()
+const [OBJECT, ARRAY] = [3, 4]
+
+function fieldByField(bytes: Uint8Array): Document {
+  const document: Document = {}
+  for (const [type, nameOffset, nameLength, offset, length] of BSON.onDemand.parseToElements(bytes)) {
+    const name = Buffer.from(bytes.subarray(nameOffset, nameOffset + nameLength)).toString()
+    try {
+      document[name] = elementOf(bytes.subarray(nameOffset - 1, offset + length))[name]
+    } catch {
+      const inner =
+        type === OBJECT || type === ARRAY ? fieldByField(bytes.subarray(offset, offset + length)) : UNREADABLE
+      document[name] = type === ARRAY ? Object.values(inner) : inner
+    }
+  }
+  return document
+}
+
 const ALL_READ: readonly Unreadable[] = []
 
 /**
@@ -66,11 +105,15 @@ function fieldOf(bytes: Uint8Array, field: string): unknown {
   const name = new TextEncoder().encode(field)
   for (const [, nameOffset, nameLength, offset, length] of BSON.onDemand.parseToElements(bytes)) {
     if (Buffer.compare(bytes.subarray(nameOffset, nameOffset + nameLength), name) !== 0) continue
-    const element = bytes.subarray(nameOffset - 1, offset + length)
-    const document = new Uint8Array(element.length + 5)
-    new DataView(document.buffer).setInt32(0, document.length, true)
-    document.set(element, 4)
-    return BSON.deserialize(document, AS_IT_STANDS)[field]
+    return elementOf(bytes.subarray(nameOffset - 1, offset + length))[field]
   }
   return undefined
+}
+
+/** A document of one element only. */
+function elementOf(element: Uint8Array): Document {
+  const document = new Uint8Array(element.length + 5)
+  new DataView(document.buffer).setInt32(0, document.length, true)
+  document.set(element, 4)
+  return BSON.deserialize(document, AS_IT_STANDS)
 }

@@ -4,7 +4,7 @@ import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from './constants.js'
 import { idKey } from './id-key.js'
 import { isNobodys, NEVER_DUE } from './lease-state.js'
 import { stagesOf } from './plan-scans.js'
-import { AS_IT_STANDS } from './read-each.js'
+import { readOwnFields } from './read-each.js'
 import { withIds } from './reordered-ids.js'
 import type { SkipList } from './skip-list.js'
 import { hasOurShape, type Terms } from './terms.js'
@@ -100,7 +100,9 @@ export class RepairLook {
   private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
     const limit = BATCH + this.skips.unnamed
     const read = await onClaimIndex(this.collection, (hint) =>
-      this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit, ...limits, ...AS_IT_STANDS }).toArray(),
+      readOwnFields((how) =>
+        this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit, ...limits, ...how }).toArray(),
+      ),
     )
     const found = read.filter(({ _id }) => !this.skips.isPaused(_id)).slice(0, BATCH)
     if (found.length === 0) return { repaired: [], refused: [] }

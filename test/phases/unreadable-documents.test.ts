@@ -1,13 +1,17 @@
 import { describe, expect, test } from '@jest/globals'
-import { BSON, BSONRegExp, type Document } from 'mongodb'
+import { Binary, BSON, BSONRegExp, type Document } from 'mongodb'
 import { type BrokenDocument, explain } from '../../src/index.js'
-import { PARKED_AT } from '../../src/lock/index.js'
+import { LIFECYCLES_COLLECTION, PARKED_AT } from '../../src/lock/index.js'
 import { THINGS, useCliFolder } from '../cli/cli-process.js'
 import { useDatabase } from '../support/database.js'
 import { recordingLogger, recordingObserver, replicaOf, thing, things, thingWith } from '../support/thing.js'
 
 /** As PyMongo writes it; JavaScript's RegExp refuses it. */
 const FOREIGN = new BSONRegExp('(?P<id>\\d+)', 'i')
+
+/** Binary of the old subtype 2 whose inner length is wrong: another driver wrote it, and the server doesn't look. */
+const malformed = () =>
+  Object.assign(new Binary(Buffer.from([9, 0, 0, 0, 1, 2, 3]), 0), { sub_type: { valueOf: () => 2 } }) as unknown
 
 describe('documents that the driver cannot read', () => {
   const database = useDatabase()
@@ -70,6 +74,54 @@ describe('documents that the driver cannot read', () => {
       await one.runOnce()
       expect(await things(database.db).countDocuments({ _id: /^good/, phase: 'Created' })).toBe(20)
       expect(new Set(events.map(({ id }) => id))).toEqual(new Set(['bad']))
+    },
+  )
+
+  test.each(['lockedAt', 'lockedBy', 'fence', 'updatedAt', 'createdAt', 'phase', 'state', 'progress', 'own'])(
+    'binary of subtype 2 with a wrong length in %s: the others go on',
+    async (field) => {
+      await things(database.db).insertMany([
+        { _id: 'bad', phase: 'Creating', [field]: malformed() },
+        ...good(20),
+      ] as never)
+      const { one, logger } = replica()
+      await one.runOnce()
+      expect(await things(database.db).countDocuments({ _id: /^good/, phase: 'Created' })).toBe(20)
+      expect(logger.lines.filter(({ level }) => level === 'warn').length).toBeGreaterThan(0)
+      expect(JSON.stringify(logger.lines)).not.toMatch(/the database failed/)
+    },
+  )
+
+  test('such binary in the count of claims, in a final document, and in an _id: the others go on', async () => {
+    const final = { _id: 'final', phase: 'Deleted', progress: 'mine', createdAt: malformed() }
+    const counted = { _id: 'counted', phase: 'Creating', progress: { claims: malformed() } }
+    await things(database.db).insertMany([final, counted, ...good(20)] as never)
+    await replica().one.runOnce()
+    expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(21)
+    await things(database.db).insertMany([{ _id: malformed(), phase: 'Creating' }, ...good(20, 20)] as never)
+    const { one, logger } = replica()
+    await one.prepare()
+    await one.tick()
+    await one.idle()
+    expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(41)
+    expect(JSON.stringify(logger.lines)).not.toMatch(/the database failed/)
+  })
+
+  test.each(['lockTimeout', 'handledAt', 'replicas', 'phases', 'mine'])(
+    'such binary, or a foreign regular expression, in %s of a lifecycle’s entry: it goes on',
+    async (field) => {
+      const lifecycles = database.db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
+      for (const [i, value] of [malformed(), FOREIGN].entries()) {
+        const one = replica().one
+        await one.prepare()
+        await lifecycles.updateOne({ _id: 'thing' }, { $set: { [field]: value } })
+        await lifecycles.insertOne({ _id: `other ${i}`, collection: 'Thing', [field]: value } as never)
+        await things(database.db).insertMany(good(10, 10 * i) as never)
+        await one.runOnce()
+        expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(10 * (i + 1))
+        const next = replica().one
+        await next.prepare()
+      }
     },
   )
 

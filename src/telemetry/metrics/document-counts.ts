@@ -10,6 +10,7 @@ import {
   onClaimIndex,
   PARKED,
   readLockTimeouts,
+  readOwnFields,
   type Terms,
   termsOf,
 } from '../../lock/index.js'
@@ -91,7 +92,8 @@ async function oldestDue(collection: Collection, phase: string, terms: Terms, no
   const { free, woken } = dueRanges(dueBoundAt(now, terms.lockTimeoutMs))
   const options = { projection: { lockedAt: 1, updatedAt: 1, createdAt: 1 }, limit: 1, maxTimeMS: MAX_TIME_MS }
   const found = await onClaimIndex(collection, (index) => {
-    const first = (range: DueRange) => dueWithin(collection, terms, phase, range, index, options).toArray()
+    const first = (range: DueRange) =>
+      readOwnFields((how) => dueWithin(collection, terms, phase, range, index, { ...options, ...how }).toArray())
     return Promise.all([first(free), first(woken)])
   })
   const ages = found.flat().map((document) => now.getTime() - dueSince(document, terms, now).getTime())

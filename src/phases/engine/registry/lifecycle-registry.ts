@@ -6,6 +6,7 @@ import {
   type LockTimeoutInForce,
   type LookResult,
   readLockTimeouts,
+  readOwnFields,
   type ServerClock,
   standInForLockTimeout,
 } from '../../../lock/index.js'
@@ -92,7 +93,10 @@ export class LifecycleRegistry {
 
   private async others(collections: readonly string[]): Promise<Territory[]> {
     const own = this.models.map((model) => model.name)
-    const found = await this.collection.find({ _id: { $nin: own }, collection: { $in: [...collections] } }).toArray()
+    const others = { _id: { $nin: own }, collection: { $in: [...collections] } }
+    const found = (await readOwnFields((how) =>
+      this.collection.find(others, { projection: { collection: 1, phases: 1 }, ...how }).toArray(),
+    )) as Registered[]
     return found.map(({ _id, collection, phases = [] }) => ({ name: _id, collection, phases }))
   }
 

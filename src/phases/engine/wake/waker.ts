@@ -1,10 +1,10 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import {
-  AS_IT_STANDS,
   idKey,
   isNotHeld,
   PARKED_AT,
   perDocument,
+  readOwnFields,
   type Share,
   TASK_LOCK_INIT_TIME,
   type Terms,
@@ -192,12 +192,8 @@ export class Waker {
   private async look(batch: readonly Wanted[]): Promise<Map<string, Document>> {
     const { collection, model } = this.options
     const projection = { phase: 1, lockedAt: 1, lockedBy: 1, fence: 1, [`${model.settings.progress}.heard`]: 1 }
-    const documents = await collection
-      .find(
-        { _id: { $in: batch.map(({ id }) => id as never) }, phase: { $in: [...this.working] } },
-        { projection, ...AS_IT_STANDS },
-      )
-      .toArray()
+    const wanted = { _id: { $in: batch.map(({ id }) => id as never) }, phase: { $in: [...this.working] } }
+    const documents = await readOwnFields((how) => collection.find(wanted, { projection, ...how }).toArray())
     return new Map(documents.map((document) => [idKey(document['_id']), document]))
   }
 
