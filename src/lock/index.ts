@@ -30,6 +30,7 @@ export {
   isDue,
   isNotHeld,
   isParked,
+  LEASE_FIELDS,
   type LeaseState,
   type LeaseTerms,
   leaseStateExpression,
@@ -59,6 +60,19 @@ export {
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look.js'
 export { MissingIndex, onIndex } from './missing-index.js'
 export { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
+export {
+  DUE_AND_NOBODYS,
+  freeFromTheFuture,
+  type OwnerWriteOptions,
+  removeUnlessHeld,
+  type Sleeper,
+  setState,
+  type Unwritten,
+  unpark,
+  wake,
+  wakeSleepers,
+  whyUnwritten,
+} from './owner-writes.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './plan-check.js'
 export { stagesOf } from './plan-scans.js'
 export { PRESENT_EVERY_MS, sayGone, sayPresent } from './presence.js'
@@ -74,7 +88,7 @@ export { Share, type Standing } from './share.js'
 export { SkipList } from './skip-list.js'
 export type { Arrival, EndKind, RecordedError, StepEnd, Verdict } from './step-end.js'
 export { hasOurShape, literal, type Only, perDocument, type Terms, termsOf } from './terms.js'
-export { Claim, parseToken } from './token.js'
+export { Claim, parseToken, underClaimOf } from './token.js'
 export { isValid, typeName } from './type-name.js'
 export { uncountClaims } from './uncount.js'
 export { collectionExists, type UnusableIndex, unusableLockIndexes } from './unusable-indexes.js'

@@ -22,6 +22,9 @@ export type LeaseState =
 /** What of the terms in force the judgement goes by. */
 export type LeaseTerms = Pick<Terms, 'lockTimeoutMs' | 'legacyWriters' | 'progress'>
 
+/** What of a document is read to judge it; with `legacyWriters` {@link leaseStateOf} needs its `progress.resumeAt` too. */
+export const LEASE_FIELDS = { lockedAt: 1, lockedBy: 1, updatedAt: 1 } as const
+
 /** The state of a document that was read; `now`: the server's time. */
 export function leaseStateOf(document: Document, terms: LeaseTerms, now: Date): LeaseState {
   const found = whyNeverDue(document)

@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { ID_INDEX, parseToken, SAFE_PROTOCOL } from '../lock/index.js'
+import { ID_INDEX, underClaimOf } from '../lock/index.js'
 import type { Step } from './step.js'
 import { requireStorable } from './storable.js'
 
@@ -38,7 +38,7 @@ export class Holder {
     private readonly step: RunningStep,
   ) {
     this.fence = step.fence
-    this.filter = { _id: document._id, ...heldUnder(document.lockedBy), ...step[LEASE_UNMOVED] }
+    this.filter = { _id: document._id, ...underClaimOf(document.lockedBy), ...step[LEASE_UNMOVED] }
   }
 
   /**
@@ -85,11 +85,4 @@ export class Holder {
   lost(): NoLongerHeld {
     return new NoLongerHeld(this.collection.collectionName, this.filter['_id'])
   }
-}
-
-/** Any token of the claim that the document was read under; of a token in no known form, itself; of none, nothing. */
-function heldUnder(lockedBy: string | undefined): Document {
-  const token = lockedBy === undefined ? undefined : parseToken(lockedBy)
-  if (token) return SAFE_PROTOCOL.leasedBy(token.replica, token.claim)
-  return { lockedBy: lockedBy ?? { $in: [] } }
 }

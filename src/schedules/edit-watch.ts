@@ -1,6 +1,6 @@
 import { type Collection, type Db, type Document, MinKey } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { onClaimIndex, PARKED_AT, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+import { onClaimIndex, PARKED_AT, TASK_LOCK_INIT_TIME, WITHOUT_TOKEN } from '../lock/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
 import type { Duration } from '../time/index.js'
 import { SCHEDULE_PHASES } from './decide.js'
@@ -105,7 +105,7 @@ export async function noticeEdits(
   if (found.length > 0) {
     // Never one that is held: its holder is looking at it, and if it saw it before the edit the next walk finds it again.
     await schedules.updateMany(
-      { _id: { $in: found }, lockedBy: null } as object,
+      { _id: { $in: found }, ...WITHOUT_TOKEN } as object,
       [{ $set: { isMisnamed } }, { $set: LOOKED_AT }, { $unset: 'isMisnamed' }],
       { hint: { _id: 1 } },
     )
@@ -146,7 +146,7 @@ async function walk(schedules: Collection<ScheduleDocument>, position: unknown, 
 /** A few seeks in the gaps between the phases, however many schedules there are and whatever their `_id` is. */
 async function withoutPhase(schedules: Collection<ScheduleDocument>, most: number): Promise<unknown[]> {
   const pipeline = [
-    { $match: { phase: { $nin: PHASES }, lockedBy: null } },
+    { $match: { phase: { $nin: PHASES }, ...WITHOUT_TOKEN } },
     { $match: { $expr: { $or: [isNew, isMisnamed] } } },
     { $limit: most },
     { $project: { _id: 1 } },

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { TASK_LOCK_INIT_TIME } from '../lock/index.js'
+import { DUE_AND_NOBODYS } from '../lock/index.js'
 import { changedFields, changesBetween, fieldsOf, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
 import {
   type Json,
@@ -207,7 +207,7 @@ function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'b
     {
       $set: {
         phase: { $cond: [{ $in: ['$phase', SCHEDULE_PHASES] }, '$phase', 'Active'] },
-        ...(isDueNow ? { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' } : {}),
+        ...(isDueNow ? DUE_AND_NOBODYS : {}),
         edits: { $slice: [{ $concatArrays: [edits, [added]] }, -MOST_EDITS] },
       },
     },

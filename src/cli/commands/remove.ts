@@ -1,6 +1,5 @@
 import { type Command } from 'commander'
-import type { Document, Filter } from 'mongodb'
-import { AS_IT_STANDS, isDue, termsOf } from '../../lock/index.js'
+import { AS_IT_STANDS, removeUnlessHeld, termsOf } from '../../lock/index.js'
 import { NotFound, UsageError } from '../../operations/index.js'
 import type { CliContext, Options } from '../context.js'
 import type { Found } from '../documents/find-documents.js'
@@ -26,9 +25,10 @@ export function registerRemove(program: Command, context: CliContext): void {
 async function remove(context: CliContext, options: Options, found: Found, workspace: Workspace): Promise<void> {
   const { lifecycle, document, lockTimeoutMs } = found
   const { documents } = workspace.owner(lifecycle)
-  const isFree: Filter<Document> = { $or: [{ lockedBy: null }, { $expr: isDue(termsOf(lockTimeoutMs)) }] }
-  const { deletedCount } = await documents.deleteOne({ _id: document['_id'], ...(options['force'] ? {} : isFree) })
-  if (deletedCount === 0) {
+  const isRemoved = options['force']
+    ? (await documents.deleteOne({ _id: document['_id'] })).deletedCount > 0
+    : await removeUnlessHeld(documents, termsOf(lockTimeoutMs), document['_id'])
+  if (!isRemoved) {
     const now = await documents.findOne({ _id: document['_id'] }, AS_IT_STANDS)
     if (!now) throw new NotFound(`${nameOf(found)} is gone meanwhile`)
     requireDone('held', { ...found, document: now }, 'removed without --force')

@@ -1,4 +1,5 @@
 import { protocolCollection } from '../../database/index.js'
+import { WITHOUT_TOKEN } from '../../lock/index.js'
 import type { Alongside, AlongsideContext } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
 import { type WatchedKind, watchObjects } from '../watch/index.js'
@@ -59,7 +60,7 @@ async function wakeWaitingFor(name: string, { db, model, logger, wake }: Alongsi
   const because = new RegExp(`^(region|cluster) ${name.replace(/[^\w-]/g, '\\$&')} `)
   const found = await protocolCollection(db, model.collection)
     .find(
-      { phase: { $in: working }, [`${model.settings.progress}.waitingFor`]: because, lockedBy: { $exists: false } },
+      { phase: { $in: working }, [`${model.settings.progress}.waitingFor`]: because, ...WITHOUT_TOKEN },
       { projection: { _id: 1 }, limit: MOST_WOKEN },
     )
     .toArray()

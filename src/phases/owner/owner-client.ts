@@ -1,15 +1,15 @@
-import { type ClientSession, type Collection, type Db, type Document, type Filter, ObjectId } from 'mongodb'
+import { type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import {
-  AS_IT_STANDS,
   asReadable,
-  historyWith,
-  isFromTheFuture,
-  isNotHeld,
-  PARKED_AT,
+  freeFromTheFuture,
   readLockTimeouts,
-  TASK_LOCK_INIT_TIME,
+  setState,
+  type Terms,
   termsOf,
+  unpark,
+  wake,
+  whyUnwritten,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { whyNotStorable } from '../storable.js'
@@ -37,7 +37,7 @@ import type {
  */
 export class OwnerClient<Doc = Document, Entry extends string = string, Phase extends string = string> {
   readonly documents: Collection
-  private readonly progress: string
+  private readonly terms: Terms
   private readonly rings: OwnerRings
 
   constructor(
@@ -47,7 +47,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   ) {
     this.rings = new OwnerRings(db, model, options)
     this.documents = protocolCollection(db, model.collection)
-    this.progress = model.settings.progress
+    this.terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })
   }
 
   /**
@@ -77,65 +77,30 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
 
   /** Says what the owner wants; a state rule moves the document when nobody holds it. */
   async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
-    const { matchedCount, modifiedCount } = await this.documents.updateOne(
-      { _id: id as never },
-      { $set: { state } },
-      inSession(options),
-    )
-    if (modifiedCount > 0) this.rings.wantedState(state, options)
-    return matchedCount === 0 ? 'notFound' : modifiedCount === 0 ? 'unchanged' : 'done'
+    const verdict = await setState(this.documents, id, state, inSession(options))
+    if (verdict === 'done') this.rings.wantedState(state, options)
+    return verdict
   }
 
   /** Ends a sleep: due at once. A document that is held is being worked on already; a parked one needs `unpark`. */
   async wake(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
-    const { matchedCount } = await this.documents.updateOne(
-      { _id: id as never, lockedBy: null, lockedAt: { $ne: PARKED_AT }, ...(await this.notLegacyLease()) },
-      [{ $set: { lockedAt: TASK_LOCK_INIT_TIME } }, { $unset: `${this.progress}.resumeAt` }],
-      inSession(options),
-    )
-    if (matchedCount > 0) this.rings.look(options)
-    return matchedCount > 0 ? 'done' : this.whyNot(id, options)
+    return this.madeDue(await wake(this.documents, await this.termsInForce(), id, inSession(options)), id, options)
   }
 
   /** Gives a parked document another go, with its attempts and claims at 0. */
-  async unpark(id: IdOf<Doc>, options: UnparkOptions = {}): Promise<OwnerVerdict> {
-    const { session } = options
-    const parked = { lockedBy: null, lockedAt: { $gte: PARKED_AT } }
-    if (await this.giveAnotherGo(id, parked, 'unparked', options)) return 'done'
-    const found = options.force ? await this.find(id, { session }) : null
-    if (found?.['lockedBy'] != null) {
-      // Conditional on whom it was taken from: nobody is freed who hasn't been seen.
-      const lockedBy = { $eq: found['lockedBy'] }
-      const held = { lockedBy, $expr: isFromTheFuture }
-      if (await this.giveAnotherGo(id, held, `freed from ${String(found['lockedBy'])}`, options)) return 'done'
-    }
-    return this.whyNot(id, { session })
+  async unpark(id: IdOf<Doc>, { by = 'owner', force, session }: UnparkOptions = {}): Promise<OwnerVerdict> {
+    const { documents, terms } = this
+    const options = inSession({ session })
+    const isDone =
+      (await unpark(documents, terms, id, by, options)) ||
+      (force === true && (await freeFromTheFuture(documents, terms, id, by, options)))
+    return this.madeDue(isDone, id, { session })
   }
 
-  private async giveAnotherGo(
-    id: IdOf<Doc>,
-    where: Filter<Document>,
-    reason: string,
-    { by = 'owner', session }: UnparkOptions,
-  ): Promise<boolean> {
-    const terms = termsOf(this.model.settings.lockTimeoutMs, { progress: this.progress })
-    const history = historyWith(terms, { outcome: 'owner', step: null, reason, by, ms: 0 })
-    const { matchedCount } = await this.documents.updateOne(
-      { $and: [{ _id: id as never, $expr: this.isOurs() }, where] },
-      [
-        {
-          $set: {
-            lockedAt: TASK_LOCK_INIT_TIME,
-            lockedBy: '$$REMOVE',
-            [this.progress]: { $mergeObjects: [`$${this.progress}`, { attempts: 0, claims: 0, history }] },
-          },
-        },
-        { $unset: `${this.progress}.error` },
-      ],
-      inSession({ session }),
-    )
-    if (matchedCount > 0) this.rings.look({ session })
-    return matchedCount > 0
+  private async madeDue(isDone: boolean, id: IdOf<Doc>, options: OwnerOptions): Promise<OwnerVerdict> {
+    if (!isDone) return whyUnwritten(this.documents, id, inSession(options))
+    this.rings.look(options)
+    return 'done'
   }
 
   /** Deletes a document outright, whoever holds it: its holder's outcome is then dropped as lost. */
@@ -149,31 +114,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return this.rings.flush()
   }
 
-  /** A query for a type matches what stands in an array too. */
-  private isOurs(): Document {
-    const isOf = (field: string, type: string) => ({ $eq: [{ $type: `$${field}` }, type] })
-    return { $and: [isOf(this.progress, 'object'), isOf('phase', 'string')] }
-  }
-
-  /** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */
-  private async notLegacyLease(): Promise<Filter<Document>> {
+  /** Where others lease by `lockedAt` alone, the terms in force tell their leases from sleeps. */
+  private async termsInForce(): Promise<Terms> {
     const { name, settings } = this.model
-    if (!settings.legacyWriters) return {}
+    if (!settings.legacyWriters) return this.terms
     const inForce = (await readLockTimeouts(this.db, [name])).get(name)
-    const validUntil = inForce?.knownUntil
-    const more = { progress: this.progress, legacyWriters: true, validUntil }
-    const terms = termsOf(inForce?.dueMs ?? settings.lockTimeoutMs, more)
-    return { ...isNotHeld(terms) }
-  }
-
-  private async whyNot(id: IdOf<Doc>, options: OwnerOptions): Promise<OwnerVerdict> {
-    const reading = { projection: { lockedBy: 1, lockedAt: 1 }, ...AS_IT_STANDS }
-    const found = await this.documents.findOne({ _id: id as never }, { ...reading, ...inSession(options) })
-    if (!found) return 'notFound'
-    if (found['lockedBy'] != null) return 'held'
-    return found['lockedAt'] instanceof Date && found['lockedAt'].getTime() === PARKED_AT.getTime()
-      ? 'parked'
-      : 'notParked'
+    const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
+    return { ...this.terms, lockTimeoutMs, legacyWriters: true, validUntil: inForce?.knownUntil }
   }
 
   /** As the driver would give it one, but before the insert. */

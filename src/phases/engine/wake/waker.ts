@@ -1,13 +1,13 @@
-import type { Collection, Document, Filter } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import {
+  hasToken,
   idKey,
-  isNotHeld,
-  PARKED_AT,
-  perDocument,
+  LEASE_FIELDS,
   readOwnFields,
   type Share,
-  TASK_LOCK_INIT_TIME,
   type Terms,
+  wakeSleepers,
+  wasPutToSleep,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/lifecycle.js'
@@ -181,8 +181,8 @@ export class Waker {
       const document = found.get(key)
       if (!document || this.hasHeard(document, one.news)) continue
       if ('heldFence' in one && document['fence'] !== one.heldFence) continue
-      if (document['lockedBy'] != null) this.keep(key, { ...one, heldFence: document['fence'] })
-      else if (isAsleep(document)) asleep.push({ one, phase: document['phase'], fence: document['fence'] ?? null })
+      if (hasToken(document)) this.keep(key, { ...one, heldFence: document['fence'] })
+      else if (wasPutToSleep(document)) asleep.push({ one, phase: document['phase'], fence: document['fence'] })
     }
     const bySource = Map.groupBy(asleep, ({ one }) => one.news?.source)
     for (const [source, members] of bySource) await this.end(source, members)
@@ -191,7 +191,7 @@ export class Waker {
   /** Those in working phases: what rests or is final has no step that could go on. */
   private async look(batch: readonly Wanted[]): Promise<Map<string, Document>> {
     const { collection, model } = this.options
-    const projection = { phase: 1, lockedAt: 1, lockedBy: 1, fence: 1, [`${model.settings.progress}.heard`]: 1 }
+    const projection = { ...LEASE_FIELDS, phase: 1, fence: 1, [`${model.settings.progress}.heard`]: 1 }
     const wanted = { _id: { $in: batch.map(({ id }) => id as never) }, phase: { $in: [...this.working] } }
     const documents = await readOwnFields((how) => collection.find(wanted, { projection, ...how }).toArray())
     return new Map(documents.map((document) => [idKey(document['_id']), document]))
@@ -205,45 +205,21 @@ export class Waker {
 
   /** A document that somebody has claimed or woken since the look matches no longer: its step begins after the news. */
   private async end(source: string | undefined, members: readonly Asleep[]): Promise<void> {
-    const { collection, terms, model, share, onWoken } = this.options
-    const { progress } = model.settings
+    const { collection, terms, share, onWoken } = this.options
     const version = Math.max(...members.map(({ one }) => one.news?.version ?? 0))
-    const heard = source !== undefined && {
-      [`${progress}.heard`]: { source: { $literal: source }, version, at: '$$NOW' },
-    }
-    const ids = members.map(({ one }) => one.id)
-    const fences = members.map(({ fence }) => fence)
-    const noStepSince = { $eq: [{ $ifNull: ['$fence', null] }, perDocument(ids, fences)] }
-    const { modifiedCount } = await collection.updateMany(
-      {
-        ...{ _id: { $in: ids as never[] }, phase: { $in: [...this.working] }, ...SLEEPS },
-        $and: [{ $expr: noStepSince }, this.notLegacyLease(terms())],
-        // A dotted $set would destroy an owner's own field of this name.
-        ...(heard && { [progress]: { $type: 'object' } }),
-      },
-      [{ $set: { lockedAt: TASK_LOCK_INIT_TIME, ...heard } }, { $unset: `${progress}.resumeAt` }],
-    )
-    if (modifiedCount === 0) return
+    const sleepers = members.map(({ one, fence }) => ({ id: one.id, fence }))
+    const heard = source === undefined ? undefined : { source, version }
+    const count = await wakeSleepers(collection, terms(), this.working, sleepers, heard)
+    if (count === 0) return
     // Those that fall to others were left to them before, if they come from news: they had their time.
     for (const { one, phase } of members) {
       const key = idKey(one.id)
       if (one.news && !share.isOwn(key)) share.waitedFor(phase, key)
     }
-    onWoken([...new Set(members.map(({ phase }) => phase))], { count: modifiedCount, source })
-  }
-
-  /** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */
-  private notLegacyLease(terms: Terms): Filter<Document> {
-    return terms.legacyWriters ? isNotHeld(terms) : {}
+    onWoken([...new Set(members.map(({ phase }) => phase))], { count, source })
   }
 }
 
 /** The later of two news of one source; else the one that came last. */
 const later = (before: News | undefined, news: News | undefined): News | undefined =>
   before && news && before.source === news.source && before.version > news.version ? before : news
-
-/** Not held, not parked, and not due already. */
-const SLEEPS: Filter<Document> = { lockedBy: null, lockedAt: { $gt: TASK_LOCK_INIT_TIME, $lt: PARKED_AT } }
-
-const isAsleep = ({ lockedAt }: Document): boolean =>
-  lockedAt instanceof Date && lockedAt > TASK_LOCK_INIT_TIME && lockedAt < PARKED_AT
