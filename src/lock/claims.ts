@@ -4,7 +4,6 @@ import { type CandidateRequest, type Candidates, findCandidateDocuments } from '
 import { onClaimIndex } from './claim-index.js'
 import { claimParts, fittingInto, isLarge, withFewLarge } from './claim-parts.js'
 import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
-import { CLAIM_INDEX } from './constants.js'
 import { idBytes, idKey } from './id-key.js'
 import { dueIn, notAfter, onlyIn } from './lease-state.js'
 import { MissedIds } from './missed-ids.js'
@@ -142,18 +141,18 @@ export class Claims {
     const filter: Filter<Document> = { ...dueIn(terms, phase), ...notAfter(bound) }
     const skipped = this.skips.ids()
     if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }
+    const sort = { lockedAt: 1, updatedAt: 1 } as const
     try {
       return await onClaimIndex(this.options.collection, async (hint) => {
-        const sort = { lockedAt: 1, updatedAt: 1 } as const
         const { claimed, broken } = await this.writer.claimFirst(terms, filter, { sort, hint })
         return { ...NOTHING, claimed, broken, candidates: claimed.length + broken.length }
       })
     } catch (error) {
       if (!isDefiniteRefusal(error) || !isDatabaseError(error)) throw error
       // Which document it was isn't told: read what stands first.
-      const first = await this.options.collection
-        .find(filter, { projection: { _id: 1 }, sort: { lockedAt: 1, updatedAt: 1 }, hint: CLAIM_INDEX, limit: 1 })
-        .toArray()
+      const first = await onClaimIndex(this.options.collection, (hint) =>
+        this.options.collection.find(filter, { projection: { _id: 1 }, sort, hint, limit: 1 }).toArray(),
+      )
       const refused = first.map((document) => ({ id: document['_id'] as unknown, error }))
       for (const { id } of refused) this.skips.add(id)
       return { ...NOTHING, candidates: refused.length, refused }

@@ -1,5 +1,6 @@
-import type { Collection } from 'mongodb'
-import { CLAIM_INDEX, PARKED_AT } from './constants.js'
+import type { Collection, Document, Filter } from 'mongodb'
+import { onClaimIndex } from './claim-index.js'
+import { PARKED_AT } from './constants.js'
 import { idKey } from './id-key.js'
 import { isDue } from './lease-state.js'
 import { isReadAs, mayBeReordered } from './reordered-ids.js'
@@ -35,10 +36,9 @@ export class MissedIds {
   }
 
   private async putAsideReordered(terms: Terms, phase: string, id: unknown): Promise<boolean> {
-    const { matchedCount } = await this.collection.updateMany(
-      { phase, _id: { $type: 'object' }, $expr: { $and: [isDue(terms), isReadAs(id)] } },
-      { $set: { lockedAt: PARKED_AT } },
-      { hint: CLAIM_INDEX },
+    const filter: Filter<Document> = { phase, _id: { $type: 'object' }, $expr: { $and: [isDue(terms), isReadAs(id)] } }
+    const { matchedCount } = await onClaimIndex(this.collection, (hint) =>
+      this.collection.updateMany(filter, { $set: { lockedAt: PARKED_AT } }, { hint }),
     )
     return matchedCount > 0
   }

@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { CLAIM_INDEX, readLockTimeouts } from '../lock/index.js'
+import { onClaimIndex, readLockTimeouts } from '../lock/index.js'
 import { SCHEDULE_PHASES, type SchedulePhase } from './decide.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
 import { RUN_ENDS, type ScheduleObserver, type ScheduleObservers } from './observer.js'
@@ -57,27 +57,26 @@ export class ScheduleReports {
   async counts(db: Db, limit: number): Promise<ScheduleCounts | undefined> {
     if (!(await this.isRegistered(db))) return undefined
     const schedules = protocolCollection(db, this.names.schedules)
-    const options = { hint: CLAIM_INDEX, limit, maxTimeMS: MAX_TIME_MS }
-    const [running, ...counts] = await Promise.all([
-      this.running(db, limit),
-      ...SCHEDULE_PHASES.map((phase) => schedules.countDocuments({ phase }, options)),
-    ])
+    const count = (phase: SchedulePhase) =>
+      onClaimIndex(schedules, (hint) => schedules.countDocuments({ phase }, { hint, limit, maxTimeMS: MAX_TIME_MS }))
+    const [running, ...counts] = await Promise.all([this.running(db, limit), ...SCHEDULE_PHASES.map(count)])
     const phases = Object.fromEntries(SCHEDULE_PHASES.map((phase, i) => [phase, counts[i]]))
     return { phases: phases as ScheduleCounts['phases'], ...running }
   }
 
   private async running(db: Db, limit: number): Promise<Omit<ScheduleCounts, 'phases'>> {
-    const [found] = await protocolCollection(db, this.names.runs)
-      .aggregate<{ running: number; oldestMs: number | null }>(
-        [
-          { $match: { phase: 'Running' } },
-          { $limit: limit },
-          { $project: { ms: { $subtract: ['$$NOW', '$startedAt'] } } },
-          { $group: { _id: null, running: { $sum: 1 }, oldestMs: { $max: '$ms' } } },
-        ],
-        { hint: CLAIM_INDEX, maxTimeMS: MAX_TIME_MS },
-      )
-      .toArray()
+    const runs = protocolCollection(db, this.names.runs)
+    const pipeline = [
+      { $match: { phase: 'Running' } },
+      { $limit: limit },
+      { $project: { ms: { $subtract: ['$$NOW', '$startedAt'] } } },
+      { $group: { _id: null, running: { $sum: 1 }, oldestMs: { $max: '$ms' } } },
+    ]
+    const [found] = await onClaimIndex(runs, (hint) =>
+      runs
+        .aggregate<{ running: number; oldestMs: number | null }>(pipeline, { hint, maxTimeMS: MAX_TIME_MS })
+        .toArray(),
+    )
     return { running: found?.running ?? 0, oldestRunSeconds: Math.max(0, found?.oldestMs ?? 0) / 1_000 }
   }
 

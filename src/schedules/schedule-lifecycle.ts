@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import { CLAIM_INDEX } from '../lock/index.js'
+import { onClaimIndex } from '../lock/index.js'
 import { type BoundLifecycle, type Logger, lifecycleOf, type Step } from '../phases/index.js'
 import type { Clock, Duration } from '../time/index.js'
 import { decide, type NewRun, type SchedulePhase } from './decide.js'
@@ -48,12 +48,12 @@ async function bounded(
     .find({ schedule: first.schedule }, { projection: { phase: 1 }, sort: HISTORY_INDEX_SORT, limit: MOST_WAITING })
     .toArray()
   if (latest.length < MOST_WAITING || latest.some(({ phase }) => phase !== 'Queued' && phase !== 'Missed')) return runs
-  const waiting = await runDocuments()
-    .find(
-      { phase: 'Queued', schedule: first.schedule },
-      { projection: { _id: 1 }, hint: CLAIM_INDEX, limit: MOST_WAITING },
-    )
-    .toArray()
+  const filter = { phase: 'Queued', schedule: first.schedule } as const
+  const waiting = await onClaimIndex(runDocuments(), (hint) =>
+    runDocuments()
+      .find(filter, { projection: { _id: 1 }, hint, limit: MOST_WAITING })
+      .toArray(),
+  )
   if (waiting.length < MOST_WAITING) return runs
   const reason = `no replica knows the task '${first.task}': ${MOST_WAITING} earlier runs wait for one`
   if (latest[0]!.phase === 'Queued') logger.warn(`schedule '${first.schedule}': ${reason}`, { task: first.task })

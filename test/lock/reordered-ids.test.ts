@@ -6,6 +6,7 @@ import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
 import { MissedIds } from '../../src/lock/missed-ids.js'
 import { checkStuck } from '../../src/operations/check/check-documents.js'
 import { useDatabase } from '../support/database.js'
+import { amidRebuild } from '../support/index-rebuild.js'
 import { replicaOf, thing, thingOf, things, thingWith } from '../support/thing.js'
 import { lockedCollection, PHASE, TERMS } from './fixture.js'
 
@@ -83,6 +84,15 @@ describe('an _id whose fields JavaScript reorders', () => {
     await put({ _id: idOf(2), phase: 'Creating', lockedAt: new Timestamp({ t: 1, i: 1 }) })
     await checkStuck(database.db, [thing.model], () => one.terms(thing.model), true)
     expect(await things(database.db).countDocuments({ lockedAt: TASK_LOCK_INIT_TIME })).toBe(1)
+  })
+
+  test('it is put aside while the claim index is rebuilt', async () => {
+    const collection = await lockedCollection(database.db)
+    await collection.insertOne({ _id: reordered(1) as never, phase: PHASE })
+    await amidRebuild(collection)
+    const missed = new MissedIds(collection)
+    expect(await missed.putAside(TERMS, PHASE, [{ 1: 2, b: 1 }])).toEqual([{ 1: 2, b: 1 }])
+    expect(await collection.countDocuments({ lockedAt: PARKED_AT })).toBe(1)
   })
 
   test('a twin with the same fields in another order is another document, whatever becomes of the first', async () => {

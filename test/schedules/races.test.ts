@@ -8,6 +8,7 @@ import { noticeEdits } from '../../src/schedules/edit-watch.js'
 import { lockNameOf, Schedules } from '../../src/schedules/index.js'
 import { MOST_WAITING } from '../../src/schedules/schedule-lifecycle.js'
 import { eventually, useDatabase } from '../support/database.js'
+import { amidRebuild } from '../support/index-rebuild.js'
 import { gate } from '../support/thing.js'
 import { dueSchedule, dueSince, passForRuns, useSchedulers } from './support.js'
 
@@ -148,7 +149,10 @@ describe('runs that meet', () => {
     }
   })
 
-  test('runs of a task that nobody knows are bounded, and say why', async () => {
+  test.each([
+    ['', async () => undefined],
+    [', while the claim index is rebuilt too', () => amidRebuild(database.db.collection('runs'))],
+  ])('runs of a task that nobody knows are bounded, and say why%s', async (_when, before) => {
     const nobody = scheduler(database.db)
     await dueSchedule(nobody, database.db)
     const waiting = Array.from({ length: MOST_WAITING }, (_, i) => ({
@@ -159,6 +163,7 @@ describe('runs that meet', () => {
       scheduledFor: new Date(i),
     }))
     await database.db.collection('runs').insertMany(waiting)
+    await before()
     await nobody.replica.runOnce()
     const latest = await nobody.schedules.runs('s', { phase: 'Missed' })
     expect(latest).toHaveLength(1)

@@ -7,6 +7,7 @@ import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 import { COUNT_LIMIT, dueFilter } from '../../src/telemetry/metrics/document-counts.js'
 import { useDatabase } from '../support/database.js'
+import { amidRebuild } from '../support/index-rebuild.js'
 
 const thing = lifecycleOf<{ _id: string; state?: 'Deleted' }>().define({
   name: 'thing',
@@ -107,6 +108,21 @@ describe('the metrics of a replica', () => {
     expect(keysExamined(plan)).toBeLessThanOrEqual(22)
     expect(await metrics.registry.metrics()).toContain('phaselock_documents_due{lifecycle="thing",phase="Creating"} 20')
     expect(await db.collection('Thing').countDocuments()).toBe(2_020)
+  })
+
+  test('while the claim index is rebuilt the counts go on', async () => {
+    const { replica, metrics, things } = replicaWithMetrics()
+    await replica.prepare()
+    const hourAgo = new Date(Date.now() - 3_600_000)
+    await things.insertMany([
+      { _id: 'parked', phase: 'Creating', lockedAt: PARKED_AT },
+      { _id: 'old', phase: 'Creating', lockedAt: TASK_LOCK_INIT_TIME, updatedAt: hourAgo },
+    ])
+    await amidRebuild(things)
+    const text = await metrics.registry.metrics()
+    expect(text).toContain('phaselock_documents_due{lifecycle="thing",phase="Creating"} 1')
+    expect(text).toContain('phaselock_documents_parked{lifecycle="thing",phase="Creating"} 1')
+    expect(text).toMatch(/phaselock_oldest_due_seconds\{lifecycle="thing",phase="Creating"\} 36\d\d/)
   })
 
   test('a scrape works without a database: what needs it is left out', async () => {

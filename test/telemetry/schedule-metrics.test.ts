@@ -3,6 +3,7 @@ import { LockProviderUnavailable, mongoLockProvider } from '../../src/locks/inde
 import { type ReplicaMetrics, replicaMetrics, workersMetrics } from '../../src/telemetry/index.js'
 import { dueSchedule, dueSince, passForRuns, useSchedulers } from '../schedules/support.js'
 import { eventually, useDatabase } from '../support/database.js'
+import { amidRebuild } from '../support/index-rebuild.js'
 import { gate } from '../support/thing.js'
 
 /** A busy machine. */
@@ -141,6 +142,9 @@ describe('the metrics of schedules', () => {
     for (const [phase, schedules] of Object.entries({ Active: 2, Paused: 1, Finished: 0, Broken: 1 })) {
       expect(await sample(metrics, `phaselock_schedules{lifecycle="schedules",phase="${phase}"}`)).toBe(schedules)
     }
+    for (const name of ['schedules', 'runs']) await amidRebuild(db.collection(name))
+    expect(await sample(metrics, 'phaselock_schedules{lifecycle="schedules",phase="Active"}')).toBe(2)
+    expect(await sample(metrics, 'phaselock_schedule_runs_running{lifecycle="schedules"}')).toBe(0)
     // Overdue, and a run that nobody takes up: documents like others.
     await dueSince(db, 's', 100_000)
     await db
