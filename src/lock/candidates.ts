@@ -5,8 +5,8 @@ import { type DueRange, dueRanges, dueWithin } from './due-ranges.js'
 import { idKey } from './id-key.js'
 import { CHECKED_FIELDS } from './odd-fields.js'
 import { type OwnReading, readOwnFields } from './read-each.js'
-import { NOTHING_LEFT, type Parted, type Share } from './share.js'
-import type { SkipList } from './skip-list.js'
+import { NOTHING_LEFT, type Parted, type WorkSplit } from './share.js'
+import type { RefusingDocuments } from './skip-list.js'
 import type { Terms } from './terms.js'
 
 /** The `_id`s that a claim tries for, oldest first. */
@@ -65,7 +65,7 @@ export interface CandidateRequest {
   readonly spread?: number | undefined
   readonly random: () => number
   /** Documents that refuse writes: not to be found while their pauses last, and few of them at a time afterwards. */
-  readonly skips?: SkipList | undefined
+  readonly skips?: RefusingDocuments | undefined
   /** So many more are read, to be tried in the places of those that refuse. Default: none. */
   readonly reserves?: number | undefined
   /** Whether a candidate may be claimed now; asked of each, in order, and taken at its word. Default: all may. */
@@ -75,7 +75,7 @@ export interface CandidateRequest {
   /** Reads how large each is, too. Default: false. */
   readonly sized?: boolean | undefined
   /** Whom this is shared with. Default: nobody. */
-  readonly share?: Share | undefined
+  readonly share?: WorkSplit | undefined
   /** Whether the last look saw so many unlocked documents that it didn't come to the woken ones behind them. */
   readonly crowded?: boolean | undefined
 }
@@ -162,7 +162,7 @@ const eachOnce = (documents: readonly Document[]): Document[] => [
 ]
 
 /** Those of which nothing is known that speaks against them; others whose pause is over are added to `again`. */
-function withoutSkipped(list: Document[], skips: SkipList | undefined, again: Document[]): Document[] {
+function withoutSkipped(list: Document[], skips: RefusingDocuments | undefined, again: Document[]): Document[] {
   if (!skips || skips.size === 0) return list
   return list.filter((document) => {
     const id: unknown = document['_id']

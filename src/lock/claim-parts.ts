@@ -2,15 +2,15 @@ import type { Document } from 'mongodb'
 import { idBytes } from './id-key.js'
 
 /** Documents that one command claims. */
-export interface ClaimPart {
+export interface ClaimCommand {
   readonly ids: readonly unknown[]
   /** Whether they look as if nobody had claimed them before: the cheaper update does for them. */
   readonly areNew: boolean
 }
 
 /** How a claim goes about its candidates: the parts at once, then each suspect for itself. */
-export interface ClaimParts {
-  readonly parts: readonly ClaimPart[]
+export interface ClaimCommands {
+  readonly parts: readonly ClaimCommand[]
   readonly suspects: readonly unknown[]
 }
 
@@ -25,10 +25,10 @@ const LEAST_NEW = 100
  * @param of what this process knows of an `_id`: `isSuspect`: it refused a claim before; `wasMissed`: a claim didn't get it, so the
  *   look of a new document may deceive (an owner's own `progress` isn't among what was read)
  */
-export function claimParts(
+export function claimCommands(
   candidates: readonly Document[],
   of: { isSuspect(id: unknown): boolean; wasMissed(id: unknown): boolean },
-): ClaimParts {
+): ClaimCommands {
   const fresh: unknown[] = []
   const others: unknown[] = []
   const suspects: unknown[] = []
@@ -45,7 +45,7 @@ export function claimParts(
   }
 }
 
-function inParts(ids: readonly unknown[], areNew: boolean): ClaimPart[] {
+function inParts(ids: readonly unknown[], areNew: boolean): ClaimCommand[] {
   const parts = Math.ceil(ids.length / MOST_IN_PART)
   const size = Math.ceil(ids.length / parts)
   return Array.from({ length: parts }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))

@@ -3,7 +3,7 @@ import { protocolCollection } from '../database/index.js'
 import { claimUpdate } from './claim-update.js'
 import { ID_INDEX } from './constants.js'
 import type { Terms } from './terms.js'
-import { Claim } from './token.js'
+import { ClaimTokens } from './token.js'
 
 /** The server's limit for a document. */
 const LARGEST = 16 * 1024 * 1024
@@ -31,7 +31,7 @@ export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: un
 }
 
 function trial(collection: Collection, terms: Terms, id: unknown, then: Document): Promise<Document[]> {
-  const { token } = new Claim(terms.protocol, 'trial~000000', 1)
+  const { token } = new ClaimTokens(terms.protocol, 'trial~000000', 1)
   const pipeline = [{ $match: { _id: id } }, ...claimUpdate(terms, token), then]
   return collection.aggregate(pipeline, { hint: ID_INDEX }).toArray()
 }

@@ -1,6 +1,6 @@
 import type { Collection, Document, Filter, FindOneAndUpdateOptions } from 'mongodb'
 import type { Clock } from '../time/index.js'
-import type { ClaimPart, ClaimParts } from './claim-parts.js'
+import type { ClaimCommand, ClaimCommands } from './claim-parts.js'
 import { readBackClaim } from './claim-read-back.js'
 import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
 import { ID_INDEX } from './constants.js'
@@ -11,7 +11,7 @@ import { leaseUnmoved } from './legacy-writers.js'
 import { putAsideAmong } from './put-aside.js'
 import { type ReadEach, readEach } from './read-each.js'
 import type { Terms } from './terms.js'
-import { Claim } from './token.js'
+import { ClaimTokens } from './token.js'
 import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
 
@@ -66,7 +66,7 @@ export class ClaimWriter {
    * Claims all parts at once, then the suspects, each for itself. A part that fails leaves the others what they have won.
    * @throws the first error where nothing was won
    */
-  async claim(terms: Terms, phase: string, { parts, suspects }: ClaimParts, won: Won): Promise<Taken> {
+  async claim(terms: Terms, phase: string, { parts, suspects }: ClaimCommands, won: Won): Promise<Taken> {
     const all: Taken = { claimed: [], broken: [], refused: [], untried: [] }
     const failures: unknown[] = []
     const claim = async (ids: readonly unknown[], work: (taken: Taken) => Promise<void>) => {
@@ -104,7 +104,7 @@ export class ClaimWriter {
   }
 
   /** One part; documents that refuse stop none of the others. */
-  private async claimPart(terms: Terms, phase: string, { ids, areNew }: ClaimPart, taken: Taken): Promise<void> {
+  private async claimPart(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
     const { collection } = this.options
     const { refused, untried } = await writeAround(
       ids,
@@ -119,7 +119,7 @@ export class ClaimWriter {
     taken.untried.push(...untried)
   }
 
-  private async claimThese(terms: Terms, phase: string, part: ClaimPart, taken: Taken): Promise<void> {
+  private async claimThese(terms: Terms, phase: string, part: ClaimCommand, taken: Taken): Promise<void> {
     const { ids } = part
     if (ids.length > 1) return this.updateAndRead(terms, phase, part, taken)
     const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
@@ -191,7 +191,7 @@ export class ClaimWriter {
    * Claims some at once. A command that is refused has written those before the culprit: they are read by the token like
    * any others, and what is left is tried again by halves.
    */
-  private async updateAndRead(terms: Terms, phase: string, { ids, areNew }: ClaimPart, taken: Taken): Promise<void> {
+  private async updateAndRead(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
     const { collection, clock } = this.options
     const claim = this.nextClaim(terms)
     const sentAtMs = clock.monotonicMs()
@@ -226,7 +226,7 @@ export class ClaimWriter {
     taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
   }
 
-  private wonOf(terms: Terms, ids: readonly unknown[], claims: readonly Claim[]): Promise<ReadEach> {
+  private wonOf(terms: Terms, ids: readonly unknown[], claims: readonly ClaimTokens[]): Promise<ReadEach> {
     const lockedBy = { $in: claims.map(({ token }) => token) }
     return readEach(
       this.options.collection,
@@ -240,7 +240,7 @@ export class ClaimWriter {
   private async readBack(
     terms: Terms,
     ids: readonly unknown[],
-    claims: readonly Claim[],
+    claims: readonly ClaimTokens[],
     error: unknown,
   ): Promise<ReadEach> {
     const { collection, projection, onRetry, isOver } = this.options
@@ -253,7 +253,7 @@ export class ClaimWriter {
   /** What was won; also what can't be read, so that it can be put aside under its token. */
   private take(
     { documents, unreadable }: ReadEach,
-    claims: readonly Claim[],
+    claims: readonly ClaimTokens[],
     sentAtMs: number,
     terms: Terms,
     { claimed }: Pick<Taken, 'claimed'>,
@@ -268,12 +268,12 @@ export class ClaimWriter {
     }
   }
 
-  private nextClaim(terms: Terms): Claim {
+  private nextClaim(terms: Terms): ClaimTokens {
     claimsSoFar += 1
-    return new Claim(terms.protocol, this.options.replica, claimsSoFar)
+    return new ClaimTokens(terms.protocol, this.options.replica, claimsSoFar)
   }
 
-  private leased(document: Document, claim: Claim, sentAtMs: number, { leaseMs }: Terms): Claimed {
+  private leased(document: Document, claim: ClaimTokens, sentAtMs: number, { leaseMs }: Terms): Claimed {
     const fence = Number(document['fence'])
     const lease = new Lease(document['_id'], claim, claim.token, fence, sentAtMs, leaseMs, this.options.clock)
     return { document, lease }

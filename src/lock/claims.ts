@@ -2,15 +2,15 @@ import type { Collection, Document, Filter } from 'mongodb'
 import type { Clock } from '../time/index.js'
 import { type CandidateRequest, type Candidates, findCandidateDocuments } from './candidates.js'
 import { onClaimIndex } from './claim-index.js'
-import { claimParts, fittingInto, isLarge, withFewLarge } from './claim-parts.js'
+import { claimCommands, fittingInto, isLarge, withFewLarge } from './claim-parts.js'
 import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
 import { idBytes, idKey } from './id-key.js'
 import { dueIn, notAfter, onlyIn } from './lease-state.js'
 import { MissedIds } from './missed-ids.js'
 import { type OddField, oddFields } from './odd-fields.js'
 import type { ServerClock } from './server-clock.js'
-import { Share } from './share.js'
-import { SkipList } from './skip-list.js'
+import { WorkSplit } from './share.js'
+import { RefusingDocuments } from './skip-list.js'
 import type { Terms } from './terms.js'
 import type { Refused } from './write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from './write-error.js'
@@ -47,7 +47,7 @@ export interface ClaimsOptions {
   clock: Clock
   serverClock: ServerClock
   /** Documents to leave alone; this adds those that refuse a claim. Default: a list of its own. */
-  skips?: SkipList | undefined
+  skips?: RefusingDocuments | undefined
   /** What is read of a document that was claimed. Default: all of it. */
   projection?: Document | undefined
   /** Server time limit of a claim's commands. */
@@ -58,7 +58,7 @@ export interface ClaimsOptions {
   isOver?: (() => boolean) | undefined
   random?: (() => number) | undefined
   /** Which documents fall to this replica. Default: all. */
-  share?: Share | undefined
+  share?: WorkSplit | undefined
 }
 
 /** What has become of documents that were claimed by name. */
@@ -106,7 +106,7 @@ const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads
  * documents and tokens that this process knows.
  */
 export class Claims {
-  private readonly share: Share
+  private readonly share: WorkSplit
   private readonly contended = new Set<string>()
   private readonly crowded = new Set<string>()
   /**
@@ -114,7 +114,7 @@ export class Claims {
    * oldest, so that what stands behind any number of refusing documents waits for one claim and not for all of them.
    */
   private readonly refusing = new Map<string, { readonly newestFirst: boolean }>()
-  private readonly skips: SkipList
+  private readonly skips: RefusingDocuments
   /** By phase: the most documents in a claim, where the last ones didn't come in time. */
   private readonly slow = new Map<string, { readonly most: number; readonly inTime: number }>()
   private wasDoubtful = false
@@ -124,7 +124,7 @@ export class Claims {
   private readonly writer: ClaimWriter
 
   constructor(private readonly options: ClaimsOptions) {
-    this.skips = options.skips ?? new SkipList(options.clock)
+    this.skips = options.skips ?? new RefusingDocuments(options.clock)
     this.missed = new MissedIds(options.collection)
     const onRetry = (error: unknown) => {
       this.wasDoubtful = true
@@ -161,7 +161,7 @@ export class Claims {
 
   /**
    * Up to `limit` due documents of a phase in a constant number of round trips: find candidates, one conditional update,
-   * read those won by the token; more than 500 in two parts at once ({@link claimParts}). A document that refuses a claim for its
+   * read those won by the token; more than 500 in two parts at once ({@link claimCommands}). A document that refuses a claim for its
    * own sake (its size, the owner's validator) costs a few more, and none of the others their claim.
    * @param won told of each part that was won as soon as it is; the result has all of them
    * @param admits whether a candidate may be claimed now, by what of it Phaselock looks at and how often it was claimed before
@@ -285,7 +285,7 @@ export class Claims {
       const isSuspect = (id: unknown) => this.skips.isSuspect(id) || large.has(id)
       // Where some have just refused others may: one command for each of them for itself, instead of several that fail.
       const apart = this.refusing.has(phase)
-      const parts = claimParts(candidates, {
+      const parts = claimCommands(candidates, {
         isSuspect: (id) => apart || isSuspect(id),
         wasMissed: (id) => this.missed.has(id),
       })
@@ -376,9 +376,9 @@ const unsuspectedIn = (terms: Terms, phase: string): Document => ({
   $and: [onlyIn(terms, phase), { [`${terms.progress}.claims`]: { $not: { $gte: 1 } } }],
 })
 
-function alone({ replica, clock }: Pick<ClaimsOptions, 'replica' | 'clock'>): Share {
+function alone({ replica, clock }: Pick<ClaimsOptions, 'replica' | 'clock'>): WorkSplit {
   const standing = { self: replica, replicas: [replica] }
-  return new Share(() => standing, clock)
+  return new WorkSplit(() => standing, clock)
 }
 
 const countIn = (keys: ReadonlySet<string>, ids: readonly unknown[]): number =>

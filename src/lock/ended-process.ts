@@ -21,7 +21,12 @@ const YOUNGER_MS = 10_000
  * and not in the future, as that of a document that sleeps for longer. It reads the keys of documents that anybody holds, or
  * that wake within a lockTimeout; never those of the backlog, or of documents at rest.
  */
-export function heldBy(replica: string, phases: readonly string[], now: Date, lockTimeoutMs: number): Filter<Document> {
+export function heldByReplica(
+  replica: string,
+  phases: readonly string[],
+  now: Date,
+  lockTimeoutMs: number,
+): Filter<Document> {
   return {
     phase: { $in: [...phases] },
     lockedAt: { $gte: new Date(now.getTime() - lockTimeoutMs), $lte: new Date(now.getTime() + YOUNGER_MS) },
@@ -42,7 +47,7 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   const { lifecycle, collection, phases, terms } = leased
   const inForce = (await readLockTimeouts(db, [lifecycle])).get(lifecycle)
   if (!inForce || phases.length === 0) return 0
-  const held = { ...heldBy(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
+  const held = { ...heldByReplica(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
   const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME }, ...unmarked(terms) }
   const { modifiedCount } = await onClaimIndex(collection, (hint) => collection.updateMany(held, due, { hint }))
   return modifiedCount

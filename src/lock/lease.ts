@@ -1,5 +1,5 @@
 import type { Clock } from '../time/index.js'
-import type { Claim } from './token.js'
+import type { ClaimTokens } from './token.js'
 
 /**
  * A replica's lease on one document: the time-limited right to work on it.
@@ -14,7 +14,7 @@ export class Lease {
 
   constructor(
     readonly id: unknown,
-    readonly claim: Claim,
+    readonly claim: ClaimTokens,
     public token: string,
     public fence: number,
     claimSentAtMs: number,

@@ -61,7 +61,7 @@ export interface LookResult {
 export const HANDLED_EVERY_MS = 60_000
 
 /** One query of a look. */
-export interface LookPart {
+export interface LookQuery {
   readonly kind: 'due' | 'rule' | 'rename' | 'chore'
   /** Which of the request's phases, rules, renames or chores it asks about. */
   readonly index: number
@@ -131,7 +131,7 @@ export class Looks {
   }
 
   /** What a look asks of one lifecycle, one query for each phase and each rule. */
-  parts(request: LookRequest): LookPart[] {
+  queries(request: LookRequest): LookQuery[] {
     const bound = this.serverClock.dueBound(request.terms.lockTimeoutMs)
     const { skipped = [] } = request
     const others = skipped.length > 0 ? { _id: { $nin: skipped } } : {}
@@ -175,18 +175,18 @@ export class Looks {
         },
       },
       ...requests.flatMap((request, index) =>
-        this.parts(request).map((part) => ({
+        this.queries(request).map((query) => ({
           $unionWith: {
             coll: request.collection,
             pipeline: [
-              { $match: part.match },
+              { $match: query.match },
               { $limit: 1 },
               {
                 $project: {
                   _id: 0,
-                  kind: { $literal: part.kind },
+                  kind: { $literal: query.kind },
                   request: { $literal: index },
-                  index: { $literal: part.index },
+                  index: { $literal: query.index },
                 },
               },
             ],

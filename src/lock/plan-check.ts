@@ -84,7 +84,7 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
       () => finding(what('woken'), CLAIM_INDEX, () => woken.explain('queryPlanner')),
     ]
   })
-  const looks = options.looks.parts(request).map(({ kind, index, match }) => {
+  const looks = options.looks.queries(request).map(({ kind, index, match }) => {
     const about = {
       due: `due documents of ${phases[index]}`,
       rule: `state ${request.rules[index]?.when}`,

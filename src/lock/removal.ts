@@ -4,7 +4,7 @@ import { ID_INDEX, PARKED_AT } from './constants.js'
 import { isDue } from './lease-state.js'
 import { type PutAside, putAsideAmong } from './put-aside.js'
 import { withIds } from './reordered-ids.js'
-import type { SkipList } from './skip-list.js'
+import type { RefusingDocuments } from './skip-list.js'
 import { hasOurShape, inProgress, isPastDate, type Terms } from './terms.js'
 import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
 
@@ -16,7 +16,7 @@ export interface RemovalRequest {
   readonly dueBound: Date
   readonly random: () => number
   /** Documents that refuse writes, to be left out. */
-  readonly skips?: SkipList | undefined
+  readonly skips?: RefusingDocuments | undefined
   /** Told of each document that refuses the write by which it is armed. */
   readonly onRefused?: ((refused: Refused) => void) | undefined
 }

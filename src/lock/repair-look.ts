@@ -6,7 +6,7 @@ import { isNobodys, NEVER_DUE } from './lease-state.js'
 import { stagesOf } from './plan-scans.js'
 import { readOwnFields } from './read-each.js'
 import { withIds } from './reordered-ids.js'
-import type { SkipList } from './skip-list.js'
+import type { RefusingDocuments } from './skip-list.js'
 import { hasOurShape, type Terms } from './terms.js'
 import { typeName } from './type-name.js'
 import { idsOf, type Refused, updateApart, writeAround } from './write-around.js'
@@ -49,7 +49,7 @@ export class RepairLook {
     private readonly collection: Collection,
     private readonly terms: () => Terms,
     private readonly phases: readonly string[],
-    private readonly skips: SkipList,
+    private readonly skips: RefusingDocuments,
     private readonly monotonicMs: () => number,
   ) {}
 

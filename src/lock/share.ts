@@ -51,7 +51,7 @@ export interface Parted {
  * Share of the candidates lost, 12,000 documents, 2 / 4 replicas: 20 / 31 % when all take the oldest, 1 / 2 % with this
  * (bench/README.md has the designs between).
  */
-export class Share {
+export class WorkSplit {
   /** Others' documents, by phase. */
   private readonly seen = new Map<string, Sightings>()
   private doubled = 1

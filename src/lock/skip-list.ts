@@ -19,7 +19,7 @@ interface Skipped {
  * The pause grows with each refusal: 5 s, 10 s, 20 s, at most 10 min. Nothing of it is stored: a refusing document can't
  * hold it.
  */
-export class SkipList {
+export class RefusingDocuments {
   private readonly byKey = new Map<string, Skipped>()
   private readonly named = new Map<string, unknown>()
   private namedBytes = 0

@@ -20,7 +20,7 @@ export function underClaimOf(lockedBy: string | undefined): Document {
  * other claim of any replica gives out one of them; so a token names one step, and a write that comes late, twice, or
  * after its own resend matches nothing.
  */
-export class Claim {
+export class ClaimTokens {
   private step = 0
   readonly token: string
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { Collection, Document, MongoClient } from 'mongodb'
-import { Claims, idKey, Renewals, ServerClock, Share, type Terms } from '../../src/lock/index.js'
+import { Claims, idKey, Renewals, ServerClock, type Terms, WorkSplit } from '../../src/lock/index.js'
 import { replicaIdentity } from '../../src/options/index.js'
 import {
   ago,
@@ -111,7 +111,7 @@ describe('traces tell of', () => {
       const serverClock = new ServerClock(clock)
       serverClock.saw(await serverNow(direct), clock.monotonicMs())
       const replica = replicaIdentity('r', () => 0)
-      const share = new Share(() => ({ self: replica, replicas: [replica, 'idle~1'] }), shareClock(clock))
+      const share = new WorkSplit(() => ({ self: replica, replicas: [replica, 'idle~1'] }), shareClock(clock))
       const terms = await VALID()
       const claims = new Claims({ collection, terms: () => terms, replica, clock, serverClock, share, random: () => 0 })
       const ids = Array.from({ length: 40 }, (_, n) => `d${n}`)

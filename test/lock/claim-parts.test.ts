@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { claimParts } from '../../src/lock/claim-parts.js'
+import { claimCommands } from '../../src/lock/claim-parts.js'
 import { PARKED_AT } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { claimed, claimer, lockedCollection, PHASE, put, read } from './fixture.js'
@@ -10,7 +10,7 @@ const fresh = (count: number, from = 0): Document[] =>
   Array.from({ length: count }, (_, i) => ({ _id: `n${from + i}` }))
 const others = (count: number): Document[] => Array.from({ length: count }, (_, i) => ({ _id: `o${i}`, fence: 1 }))
 const sizes = (candidates: Document[], of = nobody) =>
-  claimParts(candidates, of).parts.map(({ ids, areNew }) => [ids.length, areNew ? 'new' : 'any'])
+  claimCommands(candidates, of).parts.map(({ ids, areNew }) => [ids.length, areNew ? 'new' : 'any'])
 
 describe('the parts of a claim', () => {
   test('no more than 500 in one command, alike ones together, each document once', () => {
@@ -24,7 +24,7 @@ describe('the parts of a claim', () => {
       [301, 'new'],
       [300, 'new'],
     ])
-    const { parts } = claimParts([...fresh(601), ...others(300)], nobody)
+    const { parts } = claimCommands([...fresh(601), ...others(300)], nobody)
     expect(new Set(parts.flatMap(({ ids }) => ids)).size).toBe(901)
     expect(sizes([])).toEqual([])
   })
@@ -38,7 +38,7 @@ describe('the parts of a claim', () => {
   })
 
   test('what has refused a claim before is tried apart', () => {
-    const { parts, suspects } = claimParts(others(20), {
+    const { parts, suspects } = claimCommands(others(20), {
       ...nobody,
       isSuspect: (id) => Number(String(id).slice(1)) < 9,
     })

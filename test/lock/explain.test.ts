@@ -97,7 +97,7 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
   const lookFor = ({ collectionName }: Collection) => {
     const looks = new Looks(db, systemClock, serverClock)
     const request = { lifecycle: 'x', collection: collectionName, terms: TERMS, phases: ['Working'], rules: [] }
-    return db.collection(collectionName).aggregate([{ $match: looks.parts(request)[0]!.match }, { $limit: 1 }])
+    return db.collection(collectionName).aggregate([{ $match: looks.queries(request)[0]!.match }, { $limit: 1 }])
   }
   const bound = () => serverClock.dueBound(LOCK_TIMEOUT_MS)!
   const indexes: [string, () => Collection][] = [
@@ -182,8 +182,8 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
     async (n) => {
       const looks = new Looks(db, systemClock, serverClock)
       const rules = [{ when: 'Deleted', from: PHASES.slice(0, n), goTo: 'Deleting' }]
-      const [part] = looks.parts({ lifecycle: 'x', collection: 'Resting', terms: TERMS, phases: [], rules })
-      const explained = await resting.aggregate([{ $match: part!.match }, { $limit: 1 }]).explain('executionStats')
+      const [query] = looks.queries({ lifecycle: 'x', collection: 'Resting', terms: TERMS, phases: [], rules })
+      const explained = await resting.aggregate([{ $match: query!.match }, { $limit: 1 }]).explain('executionStats')
       const keys = keysOf(explained).reduce((sum, one) => sum + one, 0)
       figures.push({ command: `look for a rule of ${n} phases`, index: 'sound', returned: 0, keys })
       expect(keys).toBeLessThanOrEqual(n)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
 import { Claims, idKey } from '../../src/lock/index.js'
-import { Share } from '../../src/lock/share.js'
+import { WorkSplit } from '../../src/lock/share.js'
 import { useDatabase } from '../support/database.js'
 import { ago, claimer, endOf, lockedCollection, ManualClock, PHASE, put, TERMS, unlock, writer } from './fixture.js'
 
@@ -24,8 +24,8 @@ const OTHERS: [string, Other][] = [
 describe('a preference that ends', () => {
   const database = useDatabase()
 
-  function shareOf(self: string, replicas: readonly string[], clock: ManualClock): Share {
-    return new Share(() => ({ self, replicas }), clock)
+  function shareOf(self: string, replicas: readonly string[], clock: ManualClock): WorkSplit {
+    return new WorkSplit(() => ({ self, replicas }), clock)
   }
 
   /** So many `_id`s that fall to a replica. */
@@ -138,7 +138,7 @@ describe('a preference that ends', () => {
     const [left] = idsOf(C, replicas, 1, 'c')
     const next = shareOf(A, [A, B], clock).isOwn(idKey(left)) ? A : B
     const own = idsOf(A, replicas, 8, 'own').map((_id) => ({ _id }))
-    const takes = (share: Share, self: string) => {
+    const takes = (share: WorkSplit, self: string) => {
       const full = self === A ? own : idsOf(B, replicas, 8, 'own').map((_id) => ({ _id }))
       return share.part(PHASE, [[{ _id: left }, ...full]], 8).takes[0]![0]!['_id'] === left
     }

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { findCandidateDocuments } from '../../src/lock/candidates.js'
 import { Claims, idKey } from '../../src/lock/index.js'
-import { Share } from '../../src/lock/share.js'
+import { WorkSplit } from '../../src/lock/share.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { ago, claimer, lockedCollection, ManualClock, PHASE, put, TERMS } from './fixture.js'
@@ -12,7 +12,7 @@ const documents = (n: number): Document[] => Array.from({ length: n }, (_, i) =>
 const idsOf = (lists: readonly (readonly Document[])[]) => lists.flat().map((document) => document['_id'] as string)
 
 function shareOf(self: string, replicas: readonly string[], clock = new ManualClock()) {
-  return { clock, share: new Share(() => ({ self, replicas }), clock) }
+  return { clock, share: new WorkSplit(() => ({ self, replicas }), clock) }
 }
 
 describe('the share of a replica', () => {
@@ -96,7 +96,7 @@ describe('claims that share', () => {
     const clock = new ManualClock()
     const results = await Promise.all(
       NAMES.map(async (self) => {
-        const share = new Share(() => ({ self, replicas: NAMES }), clock)
+        const share = new WorkSplit(() => ({ self, replicas: NAMES }), clock)
         const claims = new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, share })
         const won: unknown[] = []
         let lost = 0
@@ -119,7 +119,7 @@ describe('claims that share', () => {
     const { serverClock } = await claimer(collection)
     const clock = new ManualClock()
     const all = NAMES.map((self) => {
-      const share = new Share(() => ({ self, replicas: NAMES }), clock)
+      const share = new WorkSplit(() => ({ self, replicas: NAMES }), clock)
       return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, share })
     })
     const [dead, ...alive] = all
@@ -166,7 +166,7 @@ describe('claims that share', () => {
     const ids = documents(20).map(({ _id }) => _id as string)
     await collection.insertMany(ids.map((_id) => ({ _id: _id as never, phase: PHASE, task: 'ours' })))
     const clock = new ManualClock()
-    const share = new Share(() => ({ self: NAMES[0]!, replicas: NAMES }), clock)
+    const share = new WorkSplit(() => ({ self: NAMES[0]!, replicas: NAMES }), clock)
     const terms = { ...TERMS, only: { phases: [PHASE], where: { task: 'ours' } } }
     const { serverClock } = await claimer(collection)
     const claims = new Claims({ collection, terms: () => terms, replica: NAMES[0]!, clock, serverClock, share })
@@ -178,7 +178,7 @@ describe('claims that share', () => {
     await collection.insertMany(Array.from({ length: 300 }, () => ({ phase: PHASE })))
     const { serverClock } = await claimer(collection)
     const clock = new ManualClock()
-    const share = new Share(() => ({ self: NAMES[0]!, replicas: NAMES.slice(0, 2) }), clock)
+    const share = new WorkSplit(() => ({ self: NAMES[0]!, replicas: NAMES.slice(0, 2) }), clock)
     const claims = new Claims({ collection, terms: () => TERMS, replica: NAMES[0]!, clock, serverClock, share })
     let won = 0
     for (;;) {

@@ -1,12 +1,12 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoServerError, ObjectId } from 'mongodb'
-import { SkipList, type WritesOf, writeAround } from '../../src/lock/index.js'
+import { RefusingDocuments, type WritesOf, writeAround } from '../../src/lock/index.js'
 import { ManualClock } from './fixture.js'
 
 describe('documents that refuse writes', () => {
   test('are left alone for 5 s, 10 s, 20 s, at most 10 min', () => {
     const clock = new ManualClock()
-    const skips = new SkipList(clock)
+    const skips = new RefusingDocuments(clock)
     const id = new ObjectId()
     for (const pauseMs of [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 600_000, 600_000]) {
       skips.add(id)
@@ -23,7 +23,7 @@ describe('documents that refuse writes', () => {
 
   test('are any number up to 100,000; commands name the first thousand, and no long ids', () => {
     const clock = new ManualClock()
-    const skips = new SkipList(clock)
+    const skips = new RefusingDocuments(clock)
     skips.add('x'.repeat(200_000))
     for (let n = 0; n < 100_100; n += 1) skips.add(n)
     expect([skips.size, skips.ids().length, skips.unnamed]).toEqual([100_000, 1_000, 99_000])

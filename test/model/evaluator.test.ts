@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from '@jest/globals'
 import { type Document, Long, MaxKey, Timestamp } from 'mongodb'
 import { ClaimWriter } from '../../src/lock/claim-writer.js'
-import { Claim, Lease, PARKED_AT, Renewals, type Terms, termsOf } from '../../src/lock/index.js'
+import { ClaimTokens, Lease, PARKED_AT, Renewals, type Terms, termsOf } from '../../src/lock/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { again, checkpoint, endOf, failed, moveTo, park, released, unlock, wait, writer } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
@@ -196,7 +196,7 @@ test.each([[false], [true]])(
   'the writes of the models are those that the product sends, legacyWriters: %s',
   async (legacyWriters) => {
     const terms = termsOf(T, { legacyWriters, validUntil: before(-5_000) })
-    const claim = new Claim(terms.protocol, 'a~1', 1)
+    const claim = new ClaimTokens(terms.protocol, 'a~1', 1)
     const lease = new Lease(ID, claim, claim.token, 5, 0, T, systemClock)
     const [renewal] = await captured((collection) => new Renewals(collection, () => terms, systemClock).renew([lease]))
     expect(renewal).toEqual(COMMANDS.renew(terms, 'a~1', 1))

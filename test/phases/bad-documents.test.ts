@@ -304,7 +304,7 @@ describe('a bad document in front of 100 healthy ones', () => {
       serverClock.saw(await serverNow(collection), sentAtMs)
       const terms = replica.terms(thing.model)
       const { fresh, woken } = candidateCursors(collection, terms, 'Creating', 500, serverClock.dueBound(30_000)!)
-      const parts = new Looks(database.db, systemClock, serverClock).parts({
+      const parts = new Looks(database.db, systemClock, serverClock).queries({
         lifecycle: 'thing',
         collection: 'Thing',
         terms,

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Replica, RunnableLifecycle } from '../../src/index.js'
 import { lifecycleOf } from '../../src/index.js'
 import { idKey } from '../../src/lock/index.js'
-import { Share } from '../../src/lock/share.js'
+import { WorkSplit } from '../../src/lock/share.js'
 import { sleep } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, replicaOf, ShiftedClock, type Thing, thingOf, thingSpec, things, thingWith } from '../support/thing.js'
@@ -50,7 +50,7 @@ describe('a replica whose own share never leaves it idle', () => {
     other: Replica,
   ): Promise<number> {
     await a.replica.tick()
-    const share = new Share(
+    const share = new WorkSplit(
       () => ({ self: a.replica.identity, replicas: [a.replica.identity, other.identity] }),
       a.clock,
     )

@@ -5,8 +5,8 @@ import {
   LIFECYCLES_COLLECTION,
   NEVER_DUE,
   NEVER_DUE_TYPES,
+  RefusingDocuments,
   RepairLook,
-  SkipList,
   type Terms,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
@@ -98,7 +98,7 @@ export async function checkStuck(
       collection,
       () => termsOf(model),
       phases,
-      new SkipList(systemClock),
+      new RefusingDocuments(systemClock),
       () => systemClock.monotonicMs(),
     )
     const about = {

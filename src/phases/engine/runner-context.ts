@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import type { DeadlineHold, Share, SkipList, Terms } from '../../lock/index.js'
+import type { DeadlineHold, RefusingDocuments, Terms, WorkSplit } from '../../lock/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -20,7 +20,7 @@ export interface RunnerContext extends SharedParts {
   /** By phase: who is told of its steps, where handlers run on the event loop. */
   readonly activities: ReadonlyMap<string, PhaseActivity>
   /** Documents that refuse writes. */
-  readonly skips: SkipList
+  readonly skips: RefusingDocuments
   readonly broken: BrokenReports
   /** For lines about single documents. */
   readonly lines: BoundedLog
@@ -35,7 +35,7 @@ export interface RunnerContext extends SharedParts {
   /** The back-off after having waited so long. */
   readonly pauseMs: (waitedMs: number) => number
   /** How due documents are shared with other replicas. */
-  readonly share: Share
+  readonly share: WorkSplit
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
   /** Tells other replicas of documents in a phase that are due and that this one can't take. */

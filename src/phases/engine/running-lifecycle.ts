@@ -3,12 +3,12 @@ import { protocolCollection } from '../../database/index.js'
 import {
   type Only,
   pauseMs,
+  RefusingDocuments,
   SAFE_PROTOCOL,
   type ServerClock,
-  Share,
-  SkipList,
   type Terms,
   termsOf,
+  WorkSplit,
 } from '../../lock/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
@@ -30,7 +30,7 @@ export interface RunningLifecycle {
   readonly model: LifecycleModel
   readonly runner: LifecycleRunner
   readonly housekeeper: Housekeeper
-  readonly skips: SkipList
+  readonly skips: RefusingDocuments
   /** Lines about single documents. */
   readonly lines: BoundedLog
   readonly unknownPhases: UnknownPhases
@@ -78,10 +78,10 @@ export function runningLifecycle(parts: ReplicaParts, lifecycle: RunnableLifecyc
   lifecycle.attach(ownerDb, { doorbell: options.doorbell })
   const collection = protocolCollection<Document>(db, model.collection)
   const terms = () => termsInForce(registry, serverClock, model, options.protocol, lifecycle.only?.())
-  const skips = new SkipList(clock)
+  const skips = new RefusingDocuments(clock)
   const lines = new BoundedLog(logger, clock, ({ phase }) => lookAt(model.name, phase))
   const broken = new BrokenReports(model.name, model.settings.progress, observer, lines)
-  const share = new Share(() => liveReplicas.standing(model.name), clock)
+  const share = new WorkSplit(() => liveReplicas.standing(model.name), clock)
   const runner = new LifecycleRunner({
     ...shared,
     model,
@@ -137,7 +137,7 @@ function wakerOf(
     terms,
     runner,
     share,
-  }: Pick<RunningLifecycle, 'model' | 'runner' | 'terms'> & { collection: Collection; share: Share },
+  }: Pick<RunningLifecycle, 'model' | 'runner' | 'terms'> & { collection: Collection; share: WorkSplit },
 ): Waker {
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
   return new Waker({

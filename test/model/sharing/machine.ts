@@ -1,4 +1,4 @@
-import { idKey, Share } from '../../../src/lock/index.js'
+import { idKey, WorkSplit } from '../../../src/lock/index.js'
 import type { Clock } from '../../../src/time/index.js'
 import type { Machine, Move } from '../explore.js'
 
@@ -15,14 +15,14 @@ const REPLICAS = [SELF, 'api-2~b']
 export interface SharingWorld {
   readonly ms: number
   /** What this replica knows of what falls to the other one. */
-  readonly share: Share
+  readonly share: WorkSplit
   /** Due documents, the longest untouched first. */
   readonly due: readonly string[]
   readonly running: readonly string[]
 }
 
 /**
- * One replica with room goes round documents of its own that never end, as `Share` tells it to. Which of its steps end in a round is
+ * One replica with room goes round documents of its own that never end, as `WorkSplit` tells it to. Which of its steps end in a round is
  * anybody's choice, as long as it has room in each; whether the other replica takes one of its own as well.
  */
 export class SharingMachine implements Machine<SharingWorld> {
@@ -30,9 +30,9 @@ export class SharingMachine implements Machine<SharingWorld> {
   private readonly own: ReadonlySet<string>
   readonly initial: readonly SharingWorld[]
 
-  /** @param passes whether time passes for `Share`: else its preference never ends */
+  /** @param passes whether time passes for `WorkSplit`: else its preference never ends */
   constructor(private readonly passes = true) {
-    const share = new Share(() => ({ self: SELF, replicas: REPLICAS }), this.clock)
+    const share = new WorkSplit(() => ({ self: SELF, replicas: REPLICAS }), this.clock)
     const ids = Array.from({ length: 40 }, (_, n) => `d${n}`)
     const [own, others] = [ids.filter((id) => share.isOwn(idKey(id))), ids.filter((id) => !share.isOwn(idKey(id)))]
     this.own = new Set(own.slice(0, 4))

@@ -3,10 +3,10 @@ import {
   type Chore,
   type LookResult,
   type Refused,
+  type RefusingDocuments,
   RepairLook,
   removeFinal,
   type ServerClock,
-  type SkipList,
   type Terms,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
@@ -40,7 +40,7 @@ export interface HousekeeperOptions {
   readonly clock: Clock
   readonly random: () => number
   readonly observer: Required<ReplicaObserver>
-  readonly skips: SkipList
+  readonly skips: RefusingDocuments
   readonly broken: BrokenReports
 }
 

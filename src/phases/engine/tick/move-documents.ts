@@ -7,12 +7,12 @@ import {
   onClaimIndex,
   onIndex,
   type Refused,
+  type RefusingDocuments,
   type Rename,
   renameLook,
   renameUpdate,
   ruleLook,
   ruleUpdate,
-  type SkipList,
   STATE_INDEX,
   type StateRule,
   type Terms,
@@ -35,7 +35,7 @@ interface Move {
 }
 
 /** Moves the documents that a state rule is about. */
-export const applyRule = (collection: Collection, terms: Terms, rule: StateRule, skips: SkipList) =>
+export const applyRule = (collection: Collection, terms: Terms, rule: StateRule, skips: RefusingDocuments) =>
   moveAll(collection, skips, {
     look: ruleLook(terms, rule),
     hint: STATE_INDEX,
@@ -43,7 +43,7 @@ export const applyRule = (collection: Collection, terms: Terms, rule: StateRule,
   })
 
 /** Moves the documents that are in a phase of an older version. */
-export const applyRename = (collection: Collection, terms: Terms, rename: Rename, skips: SkipList) =>
+export const applyRename = (collection: Collection, terms: Terms, rename: Rename, skips: RefusingDocuments) =>
   moveAll(collection, skips, {
     look: renameLook(terms, rename),
     hint: CLAIM_INDEX,
@@ -54,7 +54,11 @@ export const applyRename = (collection: Collection, terms: Terms, rename: Rename
  * Moves documents in bounded bulk writes, each judged again by the server: a holder is never touched. Those that refuse are
  * left alone for a while.
  */
-async function moveAll(collection: Collection, skips: SkipList, { look, hint, update }: Move): Promise<MoveResult> {
+async function moveAll(
+  collection: Collection,
+  skips: RefusingDocuments,
+  { look, hint, update }: Move,
+): Promise<MoveResult> {
   const refused: Refused[] = []
   let moved = 0
   for (;;) {

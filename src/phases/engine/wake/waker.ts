@@ -4,8 +4,8 @@ import {
   idKey,
   LEASE_FIELDS,
   readOwnFields,
-  type Share,
   type Terms,
+  type WorkSplit,
   wakeSleepers,
   wasPutToSleep,
 } from '../../../lock/index.js'
@@ -30,7 +30,7 @@ export interface WakerOptions {
   readonly model: LifecycleModel
   readonly collection: Collection
   /** The one that this lifecycle's claims go by: what is woken here in others' place is claimed here too. */
-  readonly share: Pick<Share, 'isOwn' | 'waitedFor'>
+  readonly share: Pick<WorkSplit, 'isOwn' | 'waitedFor'>
   readonly terms: () => Terms
   readonly clock: Clock
   /** The server's time by estimate. */
