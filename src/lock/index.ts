@@ -1,29 +1,26 @@
-export { errorPauseMs, pauseMs } from './back-off.js'
-export { type BackOffRule, DEFAULT_BACK_OFF } from './back-off-rule.js'
-export { candidateCursors, findCandidates } from './candidates.js'
-export { onClaimIndex, STAND_IN_INDEX } from './claim-index.js'
-export { whyNotClaimable } from './claim-trial.js'
-export { claimUpdate } from './claim-update.js'
-export { type Claimed, type ClaimResult, Claims, type NamedResult } from './claims.js'
-export { type ClockHold, type ClockStep, ClockSteps, STEP_SLACK_MS } from './clock-steps.js'
-export {
-  CLAIM_INDEX,
-  HISTORY_LIMIT,
-  ID_INDEX,
-  LEAST_PAUSE_MS,
-  PARKED_AT,
-  STATE_INDEX,
-  TASK_LOCK_INIT_TIME,
-} from './constants.js'
-export { type DueRange, dueRanges, dueWithin } from './due-ranges.js'
-export { type EndProgress, EndWriter } from './end-writer.js'
-export { endLeasesOf, heldByReplica, type LeasedDocuments } from './ended-process.js'
-export { claimFence } from './fence.js'
-export { futureLeases, isFromTheFuture, redateLeases } from './future-leases.js'
-export { type HistoryEntry, historyWith, type RecordedOutcome } from './history.js'
-export { idBytes, idKey } from './id-key.js'
-export { ensureLockIndexes } from './indexes.js'
-export { Lease } from './lease.js'
+export { whyNotClaimable } from './claim/claim-trial.js'
+export { claimUpdate } from './claim/claim-update.js'
+export { type Claimed, type ClaimResult, Claims, type NamedResult } from './claim/claims.js'
+export { idBytes, idKey } from './documents/id-key.js'
+export { AS_IT_STANDS, asReadable, readEach, readOwnFields } from './documents/read-each.js'
+export { isValid, typeName } from './documents/type-name.js'
+export { idsOf, type Refused, updateApart, type WritesOf, writeAround } from './documents/write-around.js'
+export { isDatabaseError } from './documents/write-error.js'
+export { errorPauseMs, pauseMs } from './end/back-off.js'
+export { type BackOffRule, DEFAULT_BACK_OFF } from './end/back-off-rule.js'
+export { type EndProgress, EndWriter } from './end/end-writer.js'
+export { type HistoryEntry, historyWith, type RecordedOutcome } from './end/history.js'
+export type { Arrival, EndKind, RecordedError, StepEnd, Verdict } from './end/step-end.js'
+export { onClaimIndex, STAND_IN_INDEX } from './indexes/claim-index.js'
+export { ensureLockIndexes } from './indexes/indexes.js'
+export { MissingIndex, onIndex } from './indexes/missing-index.js'
+export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './indexes/plan-check.js'
+export { stagesOf } from './indexes/plan-scans.js'
+export { collectionExists, type UnusableIndex, unusableLockIndexes } from './indexes/unusable-indexes.js'
+export { endLeasesOf, heldByReplica, type LeasedDocuments } from './lease/ended-process.js'
+export { claimFence } from './lease/fence.js'
+export { futureLeases, isFromTheFuture, redateLeases } from './lease/future-leases.js'
+export { Lease } from './lease/lease.js'
 export {
   dueBoundAt,
   hasToken,
@@ -43,23 +40,14 @@ export {
   sleepsFor,
   WITHOUT_TOKEN,
   wasPutToSleep,
-} from './lease-state.js'
-export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
-export {
-  brokenLockTimeout,
-  changeLockTimeout,
-  encodeSleepsAnew,
-  KNOWN_FOR_MS,
-  LIFECYCLES_COLLECTION,
-  type LockTimeoutChange,
-  type LockTimeoutInForce,
-  lockTimeoutAt,
-  readLockTimeouts,
-  standInForLockTimeout,
-} from './lock-timeout.js'
-export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look.js'
-export { MissingIndex, onIndex } from './missing-index.js'
-export { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
+} from './lease/lease-state.js'
+export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-writers.js'
+export { Renewals } from './lease/renewal.js'
+export { ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
+export { uncountClaims } from './lease/uncount.js'
+export { candidateCursors, findCandidates } from './look/candidates.js'
+export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'
+export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
 export {
   DUE_AND_NOBODYS,
   freeFromTheFuture,
@@ -72,25 +60,37 @@ export {
   wake,
   wakeSleepers,
   whyUnwritten,
-} from './owner-writes.js'
-export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './plan-check.js'
-export { stagesOf } from './plan-scans.js'
-export { PRESENT_EVERY_MS, sayGone, sayPresent } from './presence.js'
-export { type Protocol, SAFE_PROTOCOL } from './protocol.js'
-export { AS_IT_STANDS, asReadable, readEach, readOwnFields } from './read-each.js'
-export { removeFinal } from './removal.js'
-export { type Rename, renameLook, renameUpdate } from './rename.js'
-export { Renewals } from './renewal.js'
-export { type Repaired, RepairLook, type RepairResult } from './repair-look.js'
-export { ruleLook, ruleUpdate, type StateRule } from './rule-update.js'
-export { type DeadlineHold, ServerClock } from './server-clock.js'
-export { type Standing, WorkSplit } from './share.js'
-export { RefusingDocuments } from './skip-list.js'
-export type { Arrival, EndKind, RecordedError, StepEnd, Verdict } from './step-end.js'
-export { hasOurShape, literal, type Only, perDocument, type Terms, termsOf } from './terms.js'
-export { ClaimTokens, parseToken, underClaimOf } from './token.js'
-export { isValid, typeName } from './type-name.js'
-export { uncountClaims } from './uncount.js'
-export { collectionExists, type UnusableIndex, unusableLockIndexes } from './unusable-indexes.js'
-export { idsOf, type Refused, updateApart, type WritesOf, writeAround } from './write-around.js'
-export { isDatabaseError } from './write-error.js'
+} from './move/owner-writes.js'
+export { removeFinal } from './move/removal.js'
+export { type Rename, renameLook, renameUpdate } from './move/rename.js'
+export { ruleLook, ruleUpdate, type StateRule } from './move/rule-update.js'
+export { CHECKED_FIELDS, type OddField, oddFields } from './repair/odd-fields.js'
+export { type Repaired, RepairLook, type RepairResult } from './repair/repair-look.js'
+export { RefusingDocuments } from './select/refusing-documents.js'
+export { type Standing, WorkSplit } from './select/work-split.js'
+export { type ClockHold, type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'
+export {
+  CLAIM_INDEX,
+  HISTORY_LIMIT,
+  ID_INDEX,
+  LEAST_PAUSE_MS,
+  PARKED_AT,
+  STATE_INDEX,
+  TASK_LOCK_INIT_TIME,
+} from './terms/constants.js'
+export {
+  brokenLockTimeout,
+  changeLockTimeout,
+  encodeSleepsAnew,
+  KNOWN_FOR_MS,
+  LIFECYCLES_COLLECTION,
+  type LockTimeoutChange,
+  type LockTimeoutInForce,
+  lockTimeoutAt,
+  readLockTimeouts,
+  standInForLockTimeout,
+} from './terms/lock-timeout.js'
+export { PRESENT_EVERY_MS, sayGone, sayPresent } from './terms/presence.js'
+export { type Protocol, SAFE_PROTOCOL } from './terms/protocol.js'
+export { type DeadlineHold, ServerClock } from './terms/server-clock.js'
+export { hasOurShape, literal, type Only, perDocument, type Terms, termsOf } from './terms/terms.js'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { serverPauseMs, waitedMs } from '../../src/lock/back-off.js'
+import { serverPauseMs, waitedMs } from '../../src/lock/end/back-off.js'
 import { errorPauseMs, pauseMs, termsOf } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { ago, lockedCollection, put, read, TERMS } from './fixture.js'

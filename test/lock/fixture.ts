@@ -1,5 +1,5 @@
 import { type Collection, type Db, type Document, MongoClient } from 'mongodb'
-import { EndWriter, type EndWriterOptions } from '../../src/lock/end-writer.js'
+import { EndWriter, type EndWriterOptions } from '../../src/lock/end/end-writer.js'
 import {
   type Claimed,
   Claims,

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { claimFence, stepFence } from '../../src/lock/fence.js'
 import { isDue, Renewals, ruleLook, ruleUpdate, type StateRule, type Terms } from '../../src/lock/index.js'
-import { renewUpdate } from '../../src/lock/renewal.js'
+import { claimFence, stepFence } from '../../src/lock/lease/fence.js'
+import { renewUpdate } from '../../src/lock/lease/renewal.js'
 import { useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import {

@@ -11,7 +11,7 @@ import {
   ServerClock,
   STATE_INDEX,
 } from '../../src/lock/index.js'
-import { boundedScanProblems } from '../../src/lock/plan-scans.js'
+import { boundedScanProblems } from '../../src/lock/indexes/plan-scans.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { lockedCollection, PHASE, TERMS } from './fixture.js'

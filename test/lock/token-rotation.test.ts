@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { endUpdate } from '../../src/lock/end-update.js'
+import { endUpdate } from '../../src/lock/end/end-update.js'
 import { type EndKind, parseToken } from '../../src/lock/index.js'
 import { replicaIdentity } from '../../src/options/index.js'
 import { useDatabase } from '../support/database.js'

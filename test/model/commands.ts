@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
-import { claimUpdate, firstClaimUpdate, neverClaimed } from '../../src/lock/claim-update.js'
-import { endUpdate } from '../../src/lock/end-update.js'
+import { claimUpdate, firstClaimUpdate, neverClaimed } from '../../src/lock/claim/claim-update.js'
+import { endUpdate } from '../../src/lock/end/end-update.js'
 import {
   type EndKind,
   endLeasesOf,
@@ -12,9 +12,9 @@ import {
   type Terms,
   uncountClaims,
 } from '../../src/lock/index.js'
-import { dueIn } from '../../src/lock/lease-state.js'
-import { leaseUnmoved } from '../../src/lock/legacy-writers.js'
-import { renewUpdate } from '../../src/lock/renewal.js'
+import { dueIn } from '../../src/lock/lease/lease-state.js'
+import { leaseUnmoved } from '../../src/lock/lease/legacy-writers.js'
+import { renewUpdate } from '../../src/lock/lease/renewal.js'
 import { captured, type Write } from './captured.js'
 
 /** The only document of a model. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from '@jest/globals'
 import { type Document, Long, MaxKey, Timestamp } from 'mongodb'
-import { ClaimWriter } from '../../src/lock/claim-writer.js'
+import { ClaimWriter } from '../../src/lock/claim/claim-writer.js'
 import { ClaimTokens, Lease, PARKED_AT, Renewals, type Terms, termsOf } from '../../src/lock/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { again, checkpoint, endOf, failed, moveTo, park, released, unlock, wait, writer } from '../lock/fixture.js'

@@ -4,7 +4,7 @@ import type { KubernetesObject } from '../objects.js'
 import { fenceOf } from '../ownership.js'
 import type { OwnerDocument, Presence } from './owners.js'
 
-/** By the claim that wrote an object last: a fence is made of the server's milliseconds (src/lock/fence.ts). */
+/** By the claim that wrote an object last: a fence is made of the server's milliseconds (src/lock/lease/fence.ts). */
 const FENCES_PER_MS = 1_000
 
 /** What takes more along than itself: a person decides. */

@@ -1,6 +1,6 @@
+import { traceOf } from '../../../src/lock/end/read-back.js'
 import { type Terms, termsOf } from '../../../src/lock/index.js'
-import type { Protocol } from '../../../src/lock/protocol.js'
-import { traceOf } from '../../../src/lock/read-back.js'
+import type { Protocol } from '../../../src/lock/terms/protocol.js'
 import type { Write } from '../captured.js'
 import { COMMANDS, recoveryOf } from '../commands.js'
 import { at, TICK_MS } from './database.js'

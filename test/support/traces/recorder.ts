@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
-import { ClaimWriter } from '../../../src/lock/claim-writer.js'
-import { EndWriter } from '../../../src/lock/end-writer.js'
+import { ClaimWriter } from '../../../src/lock/claim/claim-writer.js'
+import { EndWriter } from '../../../src/lock/end/end-writer.js'
 import { isDue, Lease, type StepEnd, termsOf } from '../../../src/lock/index.js'
 import { StepRun } from '../../../src/phases/engine/run/step-run.js'
 import { systemClock } from '../../../src/time/index.js'

@@ -1,0 +1,43 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { ClaimTokens } from '../lease/token.js'
+import { ID_INDEX } from '../terms/constants.js'
+import type { Terms } from '../terms/terms.js'
+import { claimUpdate } from './claim-update.js'
+
+/** The server's limit for a document. */
+const LARGEST = 16 * 1024 * 1024
+/** What an outcome may add to a document: an error with its stack, its entry in the history. */
+const ROOM_FOR_AN_OUTCOME = 12_000
+
+/**
+ * Why the server would refuse to let a document be claimed, or its outcome be stored: its size, or the collection's
+ * validator. Undefined: nothing speaks against it (a unique index of the owner's isn't tried). Changes nothing.
+ */
+export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: unknown): Promise<string | undefined> {
+  const collection = protocolCollection<Document>(db, name)
+  const [claimed] = await trial(collection, terms, id, { $project: { size: { $bsonSize: '$$ROOT' } } })
+  if (!claimed) return undefined
+  const size = Number(claimed['size'])
+  const mib = `${(size / 1024 / 1024).toFixed(3)} MiB`
+  if (size > LARGEST) return `with Phaselock's fields it is larger (${mib}) than the 16 MiB that a document can have`
+  const validator = await validatorOf(db, name)
+  if (validator && (await trial(collection, terms, id, { $match: validator })).length === 0) {
+    return `the validator of ${name} refuses Phaselock's fields in it (lockedAt, lockedBy, fence, ${terms.progress}, createdAt, updatedAt)`
+  }
+  return size > LARGEST - ROOM_FOR_AN_OUTCOME
+    ? `it is so large (${mib}) that an outcome may not fit into it`
+    : undefined
+}
+
+function trial(collection: Collection, terms: Terms, id: unknown, then: Document): Promise<Document[]> {
+  const { token } = new ClaimTokens(terms.protocol, 'trial~000000', 1)
+  const pipeline = [{ $match: { _id: id } }, ...claimUpdate(terms, token), then]
+  return collection.aggregate(pipeline, { hint: ID_INDEX }).toArray()
+}
+
+async function validatorOf(db: Db, name: string): Promise<Document | undefined> {
+  const [found] = await db.listCollections({ name }).toArray()
+  const { validator, validationAction } = (found as Document | undefined)?.['options'] ?? {}
+  return validationAction === 'warn' ? undefined : validator
+}

@@ -1,0 +1,74 @@
+import type { Document, Filter } from 'mongodb'
+import { claimFence, firstFence } from '../lease/fence.js'
+import { leaseMark } from '../lease/legacy-writers.js'
+import { PARKED_AT } from '../terms/constants.js'
+import { countAt, hasOurShape, inProgress, isPastDate, literal, type Terms } from '../terms/terms.js'
+
+/**
+ * The update of a claim: the lease (`lockedAt`, `lockedBy`), a higher fence, one more in `progress.claims`, and what a
+ * writer in any language may leave out (`createdAt`, `updatedAt`, `progress.since`). It keeps `progress.endedBy`: by it the
+ * holder before finds out that its write was recorded.
+ *
+ * A document whose `progress` is the owner's, or whose `phase` is an array, only gets `lockedAt` = 9999-12-31, so that it
+ * costs nothing from then on; everything else of it stays, and no `lockedBy` in the reply means: report it as broken.
+ */
+export function claimUpdate(terms: Terms, token: string): Document[] {
+  const ours = hasOurShape(terms)
+  const now = terms.protocol.now()
+  const onlyOurs = (value: unknown, otherwise: unknown) => ({ $cond: [ours, value, otherwise] })
+  return [
+    {
+      $set: {
+        lockedAt: onlyOurs(now, PARKED_AT),
+        lockedBy: onlyOurs(literal(token), '$$REMOVE'),
+        fence: onlyOurs(claimFence(terms), '$fence'),
+        createdAt: onlyOurs({ $ifNull: ['$createdAt', now] }, '$createdAt'),
+        updatedAt: onlyOurs({ $ifNull: ['$updatedAt', now] }, '$updatedAt'),
+        [terms.progress]: onlyOurs(claimedProgress(terms), `$${terms.progress}`),
+      },
+    },
+  ]
+}
+
+/**
+ * The same for documents that nobody has claimed before, whose `fence` and `progress` are still missing: it sets constants instead
+ * of looking at what each of them has, 55 us of the server's CPU a document instead of 66 (batches of 500, measured). Only
+ * together with the condition {@link neverClaimed}.
+ */
+export function firstClaimUpdate(terms: Terms, token: string): Document[] {
+  const now = terms.protocol.now()
+  return [
+    {
+      $set: {
+        lockedAt: now,
+        lockedBy: literal(token),
+        fence: firstFence(terms),
+        createdAt: { $ifNull: ['$createdAt', now] },
+        updatedAt: { $ifNull: ['$updatedAt', now] },
+        [terms.progress]: { since: now, claims: 1, attempts: 0, ...leaseMark(terms, now) },
+      },
+    },
+  ]
+}
+
+/** Documents of which a claim has nothing to keep but what is their owner's. */
+export const neverClaimed = (terms: Terms, phase: string): Filter<Document> => ({
+  phase: { $eq: phase, $not: { $type: 'array' } },
+  fence: { $exists: false },
+  [terms.progress]: { $exists: false },
+})
+
+function claimedProgress(terms: Terms): Document {
+  const since = inProgress(terms, 'since')
+  return {
+    $mergeObjects: [
+      `$${terms.progress}`,
+      {
+        since: { $cond: [isPastDate(terms, since), since, terms.protocol.now()] },
+        claims: { $add: [countAt(inProgress(terms, 'claims')), 1] },
+        attempts: countAt(inProgress(terms, 'attempts')),
+        ...leaseMark(terms, terms.protocol.now()),
+      },
+    ],
+  }
+}

@@ -1,0 +1,290 @@
+import type { Collection, Document, Filter, FindOneAndUpdateOptions } from 'mongodb'
+import type { Clock } from '../../time/index.js'
+import { idKey } from '../documents/id-key.js'
+import { type ReadEach, readEach } from '../documents/read-each.js'
+import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
+import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
+import { Lease } from '../lease/lease.js'
+import { dueIn } from '../lease/lease-state.js'
+import { leaseUnmoved } from '../lease/legacy-writers.js'
+import { ClaimTokens } from '../lease/token.js'
+import { putAsideAmong } from '../repair/put-aside.js'
+import { ID_INDEX } from '../terms/constants.js'
+import type { Terms } from '../terms/terms.js'
+import type { ClaimCommand, ClaimCommands } from './claim-commands.js'
+import { readBackClaim } from './claim-read-back.js'
+import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
+
+/** After so many that refuse the rest of a claim is left for the next one, which begins elsewhere. */
+const MOST_REFUSED = 100
+
+/** A document that this replica holds, as it was when claimed. */
+export interface Claimed {
+  readonly document: Document
+  readonly lease: Lease
+  /** Why the driver can't read it; `document` has nothing but its `_id` and phase then. */
+  readonly unreadable?: Error | undefined
+}
+
+/** Told of documents as soon as they have been won. */
+export type Won = (claimed: readonly Claimed[]) => void
+
+/** What a claim has come to. */
+export interface Taken {
+  readonly claimed: Claimed[]
+  /** `_id`s of documents of a broken shape: they were put aside. */
+  readonly broken: unknown[]
+  readonly refused: Refused[]
+  /** Left for the next time. */
+  readonly untried: unknown[]
+}
+
+export interface ClaimWriterOptions {
+  readonly collection: Collection
+  readonly replica: string
+  readonly clock: Clock
+  readonly projection?: Document | undefined
+  readonly maxTimeMS?: number | undefined
+  readonly onRetry?: ((error: unknown) => void) | undefined
+  readonly isOver?: (() => boolean) | undefined
+}
+
+/**
+ * Claims of this process so far: lifecycles of one replica share its identity, and may share a collection, so they must not
+ * give out the same token.
+ */
+let claimsSoFar = 0
+
+/**
+ * The writes of claims: conditional updates that judge by the server's clock what is due, each under a token of its own, and the
+ * reading of what they have won.
+ */
+export class ClaimWriter {
+  constructor(private readonly options: ClaimWriterOptions) {}
+
+  /**
+   * Claims all parts at once, then the suspects, each for itself. A part that fails leaves the others what they have won.
+   * @throws the first error where nothing was won
+   */
+  async claim(terms: Terms, phase: string, { parts, suspects }: ClaimCommands, won: Won): Promise<Taken> {
+    const all: Taken = { claimed: [], broken: [], refused: [], untried: [] }
+    const failures: unknown[] = []
+    const claim = async (ids: readonly unknown[], work: (taken: Taken) => Promise<void>) => {
+      const taken: Taken = { claimed: [], broken: [], refused: [], untried: [] }
+      try {
+        await work(taken)
+      } catch (error) {
+        const known = new Set([...taken.claimed.map(({ lease }) => lease.id), ...taken.broken].map(idKey))
+        all.untried.push(...ids.filter((id) => !known.has(idKey(id))))
+        failures.push(error)
+      }
+      all.claimed.push(...taken.claimed)
+      all.broken.push(...taken.broken)
+      all.refused.push(...taken.refused)
+      all.untried.push(...taken.untried)
+      won(taken.claimed)
+    }
+    await Promise.all(parts.map((part) => claim(part.ids, (taken) => this.claimPart(terms, phase, part, taken))))
+    if (suspects.length > 0 && failures.length === 0) {
+      await claim(suspects, async (taken) => {
+        taken.refused.push(...(await this.claimApart(terms, phase, suspects, taken)))
+      })
+    }
+    if (failures.length > 0 && all.claimed.length === 0) throw failures[0]
+    return all
+  }
+
+  /** Whatever document matches first, in one `findOneAndUpdate`. */
+  claimFirst(
+    terms: Terms,
+    filter: Filter<Document>,
+    how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
+  ): Promise<Pick<Taken, 'claimed' | 'broken'>> {
+    return this.findOneAndClaim(terms, filter, how)
+  }
+
+  /** One part; documents that refuse stop none of the others. */
+  private async claimPart(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
+    const { collection } = this.options
+    const { refused, untried } = await writeAround(
+      ids,
+      {
+        together: (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
+        apart: (some) => this.claimApart(terms, phase, some, taken),
+        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits()),
+      },
+      MOST_REFUSED,
+    )
+    taken.refused.push(...refused)
+    taken.untried.push(...untried)
+  }
+
+  private async claimThese(terms: Terms, phase: string, part: ClaimCommand, taken: Taken): Promise<void> {
+    const { ids } = part
+    if (ids.length > 1) return this.updateAndRead(terms, phase, part, taken)
+    const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
+    const { claimed, broken } = await this.findOneAndClaim(terms, filter, { hint: ID_INDEX }, ids)
+    taken.claimed.push(...claimed)
+    taken.broken.push(...broken)
+  }
+
+  /** Each under a token of its own, so that no two of them can be in each other's way. */
+  private async claimApart(
+    terms: Terms,
+    phase: string,
+    ids: readonly unknown[],
+    taken: Taken,
+  ): Promise<readonly Refused[]> {
+    if (ids.length === 0) return []
+    const { collection, clock } = this.options
+    const claims = ids.map(() => this.nextClaim(terms))
+    const sentAtMs = clock.monotonicMs()
+    const updates = ids.map((id, i) => ({
+      id,
+      filter: { _id: id as never, ...dueIn(terms, phase) },
+      update: claimUpdate(terms, claims[i]!.token),
+    }))
+    let refused: readonly Refused[] = []
+    let won: ReadEach
+    try {
+      const written = await updateApart(collection, updates, this.limits())
+      refused = written.refused
+      if (written.matched === 0) return refused
+      won = await this.wonOf(terms, ids, claims)
+    } catch (error) {
+      if (isDefiniteRefusal(error)) throw error
+      won = await this.readBack(terms, ids, claims, error)
+    }
+    this.take(won, claims, sentAtMs, terms, taken)
+    await this.takeBroken(terms, ids, taken)
+    return refused
+  }
+
+  /** @param ids what it may claim, where that is known: after an unknown outcome it is read back which of them it has won */
+  private async findOneAndClaim(
+    terms: Terms,
+    filter: Filter<Document>,
+    how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
+    ids?: readonly unknown[],
+  ): Promise<Pick<Taken, 'claimed' | 'broken'>> {
+    const claim = this.nextClaim(terms)
+    const sentAtMs = this.options.clock.monotonicMs()
+    const options = { ...how, returnDocument: 'after' as const, ...this.reading(), ...this.limits() }
+    let document: Document | null
+    try {
+      document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
+    } catch (error) {
+      // What fails over the answer says nothing against the claim.
+      const isOfAnswer = !isDatabaseError(error)
+      if (!ids || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
+      const won = isOfAnswer ? await this.wonOf(terms, ids, [claim]) : await this.readBack(terms, ids, [claim], error)
+      const taken: Pick<Taken, 'claimed' | 'broken'> = { claimed: [], broken: [] }
+      this.take(won, [claim], sentAtMs, terms, taken)
+      return taken
+    }
+    if (!document) return { claimed: [], broken: [] }
+    if (document['lockedBy'] !== claim.token) return { claimed: [], broken: [document['_id']] }
+    return { claimed: [this.leased(document, claim, sentAtMs, terms)], broken: [] }
+  }
+
+  /**
+   * Claims some at once. A command that is refused has written those before the culprit: they are read by the token like
+   * any others, and what is left is tried again by halves.
+   */
+  private async updateAndRead(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
+    const { collection, clock } = this.options
+    const claim = this.nextClaim(terms)
+    const sentAtMs = clock.monotonicMs()
+    let matched = 0
+    let refusal: Error | undefined
+    let won: ReadEach
+    try {
+      try {
+        const result = await collection.updateMany(
+          { _id: { $in: ids as never[] }, ...dueIn(terms, phase), ...(areNew ? neverClaimed(terms, phase) : {}) },
+          areNew ? firstClaimUpdate(terms, claim.token) : claimUpdate(terms, claim.token),
+          { hint: ID_INDEX, ...this.limits() },
+        )
+        matched = result.matchedCount
+      } catch (error) {
+        if (!isDefiniteRefusal(error)) throw error
+        refusal = error
+      }
+      won = await this.wonOf(terms, ids, [claim])
+    } catch (error) {
+      if (isDefiniteRefusal(error)) throw error
+      won = await this.readBack(terms, ids, [claim], error)
+    }
+    this.take(won, [claim], sentAtMs, terms, taken)
+    if (refusal || matched > won.documents.length + won.unreadable.length) await this.takeBroken(terms, ids, taken)
+    if (refusal) throw refusal
+  }
+
+  private async takeBroken(terms: Terms, ids: readonly unknown[], taken: Taken): Promise<void> {
+    const known = new Set(taken.broken.map(idKey))
+    const aside = (await putAsideAmong(this.options.collection, terms, ids)).map(({ id }) => id)
+    taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
+  }
+
+  private wonOf(terms: Terms, ids: readonly unknown[], claims: readonly ClaimTokens[]): Promise<ReadEach> {
+    const lockedBy = { $in: claims.map(({ token }) => token) }
+    return readEach(
+      this.options.collection,
+      { _id: { $in: ids as never[] }, lockedBy, ...leaseUnmoved(terms) },
+      // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
+      { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
+    )
+  }
+
+  /** @throws the error when nothing was won, so that nobody takes an outage for a claim that others won */
+  private async readBack(
+    terms: Terms,
+    ids: readonly unknown[],
+    claims: readonly ClaimTokens[],
+    error: unknown,
+  ): Promise<ReadEach> {
+    const { collection, projection, onRetry, isOver } = this.options
+    const tokens = claims.map(({ token }) => token)
+    const won = await readBackClaim({ terms, collection, ids, tokens, projection, onRetry, isOver }, error)
+    if (won.documents.length + won.unreadable.length === 0) throw error
+    return won
+  }
+
+  /** What was won; also what can't be read, so that it can be put aside under its token. */
+  private take(
+    { documents, unreadable }: ReadEach,
+    claims: readonly ClaimTokens[],
+    sentAtMs: number,
+    terms: Terms,
+    { claimed }: Pick<Taken, 'claimed'>,
+  ): void {
+    const claimOf = new Map(claims.map((claim) => [claim.token, claim]))
+    for (const document of documents) {
+      claimed.push(this.leased(document, claimOf.get(document['lockedBy'])!, sentAtMs, terms))
+    }
+    for (const { id, lockedBy, error } of unreadable) {
+      const lease = this.leased({ _id: id, fence: 0 }, claimOf.get(lockedBy)!, sentAtMs, terms)
+      claimed.push({ ...lease, unreadable: error })
+    }
+  }
+
+  private nextClaim(terms: Terms): ClaimTokens {
+    claimsSoFar += 1
+    return new ClaimTokens(terms.protocol, this.options.replica, claimsSoFar)
+  }
+
+  private leased(document: Document, claim: ClaimTokens, sentAtMs: number, { leaseMs }: Terms): Claimed {
+    const fence = Number(document['fence'])
+    const lease = new Lease(document['_id'], claim, claim.token, fence, sentAtMs, leaseMs, this.options.clock)
+    return { document, lease }
+  }
+
+  private reading(): { projection?: Document } {
+    const { projection } = this.options
+    return projection ? { projection } : {}
+  }
+
+  private limits(): { maxTimeMS?: number } {
+    return this.options.maxTimeMS === undefined ? {} : { maxTimeMS: this.options.maxTimeMS }
+  }
+}

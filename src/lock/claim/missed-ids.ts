@@ -1,0 +1,45 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import { idKey } from '../documents/id-key.js'
+import { isReadAs, mayBeReordered } from '../documents/reordered-ids.js'
+import { onClaimIndex } from '../indexes/claim-index.js'
+import { isDue } from '../lease/lease-state.js'
+import { PARKED_AT } from '../terms/constants.js'
+import type { Terms } from '../terms/terms.js'
+
+const MOST = 1_000
+
+/**
+ * Tells documents that others were quicker to claim from those that no holder can name, because the driver doesn't send their
+ * `_id` as it stands: of `{ b: 1, '1': 2 }` JavaScript puts the 1 first. They would stand first in every look for ever, so
+ * they are put aside (`lockedAt` = 9999-12-31). Which they are the server says: one with the same fields in another order is
+ * another document, and is left alone where it can be named.
+ */
+export class MissedIds {
+  private readonly missed = new Set<string>()
+
+  constructor(private readonly collection: Collection) {}
+
+  /** Whether a claim didn't get it lately. */
+  has(id: unknown): boolean {
+    return this.missed.size > 0 && this.missed.has(idKey(id))
+  }
+
+  /** To be told of candidates that a claim didn't get; returns those among them that were put aside. */
+  async putAside(terms: Terms, phase: string, ids: readonly unknown[]): Promise<unknown[]> {
+    if (this.missed.size > MOST) this.missed.clear()
+    const aside: unknown[] = []
+    for (const id of ids) {
+      this.missed.add(idKey(id))
+      if (mayBeReordered(id) && (await this.putAsideReordered(terms, phase, id))) aside.push(id)
+    }
+    return aside
+  }
+
+  private async putAsideReordered(terms: Terms, phase: string, id: unknown): Promise<boolean> {
+    const filter: Filter<Document> = { phase, _id: { $type: 'object' }, $expr: { $and: [isDue(terms), isReadAs(id)] } }
+    const { matchedCount } = await onClaimIndex(this.collection, (hint) =>
+      this.collection.updateMany(filter, { $set: { lockedAt: PARKED_AT } }, { hint }),
+    )
+    return matchedCount > 0
+  }
+}

@@ -1,0 +1,60 @@
+import type { Document } from 'mongodb'
+import { LEAST_PAUSE_MS } from '../terms/constants.js'
+import { inProgress, isDate, isPastDate, type Terms } from '../terms/terms.js'
+import { type BackOffRule, DEFAULT_BACK_OFF } from './back-off-rule.js'
+
+/**
+ * How long a waiting document sleeps until its next look: a share of the time waited so far (a tenth unless set), up to the
+ * patience (two minutes unless set), and the whole lockTimeout beyond; never longer than lockTimeout.
+ * Waited 0 s -> 0, 1 s -> 0.1 s, 10 s -> 1 s, 30 s -> 3 s, 2 min -> 12 s, 3 min -> 30 s (with a lockTimeout of 30 s).
+ */
+export function pauseMs(waitedMs: number, lockTimeoutMs: number, rule: BackOffRule = DEFAULT_BACK_OFF): number {
+  return waitedMs <= rule.patienceMs ? Math.min(Math.floor(waitedMs * rule.share), lockTimeoutMs) : lockTimeoutMs
+}
+
+/**
+ * The pause after the `attempt`-th error in a row: 1 s x 2^(attempt - 1), at most 5 min, +-20 %, unless set otherwise.
+ * Attempts 1, 2, 3, 9, 10: about 1 s, 2 s, 4 s, 4 min 16 s, 5 min; 20 attempts take 63 minutes.
+ * @param random a number in [0, 1)
+ */
+export function errorPauseMs(attempt: number, random: number, rule: BackOffRule = DEFAULT_BACK_OFF): number {
+  const pause = Math.min(rule.firstErrorMs * 2 ** (Math.max(1, attempt) - 1), rule.longestErrorMs)
+  return Math.round(pause * (0.8 + 0.4 * random))
+}
+
+/**
+ * Time waited, on the server: now - the newest of `updatedAt`, `progress.at` and `progress.since` that is a date and not in
+ * the future; 0 when none is. A wait touches none of the three, or its back-off would never grow.
+ */
+export function waitedMs(terms: Terms): Document {
+  const now = terms.protocol.now()
+  const newest = {
+    $max: {
+      $filter: {
+        input: ['$updatedAt', inProgress(terms, 'at'), inProgress(terms, 'since')],
+        as: 'date',
+        cond: isPastDate(terms, '$$date'),
+      },
+    },
+  }
+  return {
+    $let: { vars: { from: newest }, in: { $cond: [isDate('$$from'), { $subtract: [now, '$$from'] }, 0] } },
+  }
+}
+
+/** {@link pauseMs} of {@link waitedMs}, on the server, and never less than the least pause. */
+export function serverPauseMs(terms: Terms): Document {
+  const { share, patienceMs } = terms.backOff
+  return {
+    $let: {
+      vars: { waited: waitedMs(terms) },
+      in: {
+        $cond: [
+          { $lte: ['$$waited', patienceMs] },
+          { $max: [LEAST_PAUSE_MS, { $min: [{ $toLong: { $multiply: ['$$waited', share] } }, terms.lockTimeoutMs] }] },
+          terms.lockTimeoutMs,
+        ],
+      },
+    },
+  }
+}

@@ -1,0 +1,103 @@
+import type { AnyBulkWriteOperation, Collection, Document } from 'mongodb'
+import type { Clock } from '../../time/index.js'
+import { isDefiniteRefusal } from '../documents/write-error.js'
+import { leaseUnmoved } from '../lease/legacy-writers.js'
+import { ID_INDEX } from '../terms/constants.js'
+import type { Terms } from '../terms/terms.js'
+import { groupEnds } from './end-groups.js'
+import { EndRetries, type Sent, Verdicts } from './end-retries.js'
+import { type EndGroup, endUpdate, putsToSleep } from './end-update.js'
+import { readBack } from './read-back.js'
+import type { StepEnd, Verdict } from './step-end.js'
+
+export interface EndWriterOptions {
+  collection: Collection
+  terms: () => Terms
+  clock: Clock
+  /** Sees to it that the terms may be gone by. */
+  keepTermsFresh?: (() => Promise<void>) | undefined
+  /** Told once for each failed command, so that an outage can be logged with a bound. */
+  onRetry?: ((error: unknown) => void) | undefined
+  /** Aborts when nobody waits for verdicts any more: then the last error is thrown. */
+  signal?: AbortSignal | undefined
+}
+
+/** Told while a write goes on. */
+export interface EndProgress {
+  /** The first command hasn't recorded all: what is left may take long, and other writes needn't wait for it. */
+  readonly inDoubt?: (() => void) | undefined
+  /** What was in doubt is decided, one by one. */
+  readonly decided?: ((end: StepEnd, verdict: Verdict) => void) | undefined
+}
+
+/**
+ * Records how steps ended, alike ones together.
+ *
+ * Invariants: each write is conditional on `{ _id, lockedBy: token }` and changes or removes the token; after an error
+ * whose outcome is unknown the documents are read back before anything is sent again; a verdict is never guessed. The caller
+ * sees to it that a document has one write at a time.
+ */
+export class EndWriter {
+  private readonly retries: EndRetries
+
+  constructor(private readonly options: EndWriterOptions) {
+    const { collection, terms, clock, onRetry, signal } = options
+    this.retries = new EndRetries({
+      terms,
+      send: (groups) => this.send(groups),
+      read: (ids) => readBack(collection, terms(), ids),
+      clock,
+      onRetry: (error) => onRetry?.(error),
+      signal,
+    })
+  }
+
+  /** A verdict for each end; ends' leases are passed to their next step, or ended, accordingly. */
+  async write(ends: readonly StepEnd[], progress: EndProgress = {}): Promise<Map<StepEnd, Verdict>> {
+    if (ends.length === 0) return new Map()
+    const groups = groupEnds(ends)
+    const verdicts = new Verdicts(ends.length)
+    const sent = await this.send(groups)
+    if (sent.kind === 'allMatched') {
+      for (const group of groups) verdicts.recorded(group)
+    } else {
+      progress.inDoubt?.()
+      verdicts.tell = progress.decided
+      this.retries.add(groups, sent, verdicts)
+    }
+    return verdicts.all
+  }
+
+  private async send(groups: readonly EndGroup[]): Promise<Sent> {
+    // Where they can't be read the server judges them all the same.
+    if (groups.some(putsToSleep)) await this.options.keepTermsFresh?.().catch(() => undefined)
+    const total = groups.reduce((sum, group) => sum + group.members.length, 0)
+    try {
+      const matched = await this.update(groups)
+      return matched === total ? { kind: 'allMatched' } : { kind: 'fewer', missing: total - matched }
+    } catch (error) {
+      return isDefiniteRefusal(error) ? { kind: 'refused', error } : { kind: 'unknown', error }
+    }
+  }
+
+  private async update(groups: readonly EndGroup[]): Promise<number> {
+    const terms = this.options.terms()
+    const operations = groups.map((group) => ({
+      filter: {
+        _id: { $in: group.members.map((member) => member.lease.id) as never[] },
+        ...terms.protocol.heldBy(group.token),
+        ...leaseUnmoved(terms),
+      },
+      update: endUpdate(terms, group),
+      hint: ID_INDEX,
+    }))
+    const only = operations.length === 1 ? operations[0]! : undefined
+    if (only) {
+      const result = await this.options.collection.updateMany(only.filter, only.update, { hint: only.hint })
+      return result.matchedCount
+    }
+    const bulk: AnyBulkWriteOperation<Document>[] = operations.map((updateMany) => ({ updateMany }))
+    const result = await this.options.collection.bulkWrite(bulk, { ordered: false })
+    return result.matchedCount
+  }
+}

@@ -1,0 +1,71 @@
+import type { Lease } from '../lease/lease.js'
+
+/** What is kept of an error: bounded, so that a 10 MB message never costs a document. */
+export interface RecordedError {
+  readonly name: string
+  readonly message: string
+  readonly stack?: string | undefined
+}
+
+interface Named {
+  /** The name of the step that ran; null when it has none. */
+  readonly step: string | null
+}
+
+/** Where a document sleeps after entering a phase; `atOnce` for a phase with work to do. */
+export type Arrival = { readonly kind: 'atOnce' } | { readonly kind: 'sleep'; readonly ms: number }
+
+/**
+ * How the protocol ends a step: one kind a row of the table in docs/lock-protocol.md. Two ends of the same kind and content
+ * may be written together; what differs from document to document stands in {@link StepEnd}.
+ */
+export type EndKind =
+  | (Named & { readonly kind: 'again'; readonly nextStep: string | null; readonly keepsLease: boolean })
+  | (Named & { readonly kind: 'wait'; readonly reason: string; readonly forMs: number | null })
+  | (Named & { readonly kind: 'unavailable'; readonly reason: string; readonly forMs: number | null })
+  | (Named & {
+      readonly kind: 'moveTo'
+      readonly to: string
+      readonly arrival: Arrival
+      readonly by: 'handler' | 'deadline'
+      readonly reason: string | null
+      /** A deadline's compensation: written only while the owner still wants `ifState`. */
+      readonly setState?: { readonly ifState: unknown; readonly state: string } | undefined
+    })
+  | (Named & { readonly kind: 'park'; readonly reason: string; readonly error: RecordedError | null })
+  | (Named & { readonly kind: 'error'; readonly error: RecordedError })
+  | (Named & { readonly kind: 'released' })
+  | (Named & { readonly kind: 'checkpoint' })
+  | (Named & { readonly kind: 'sleepUntilDeadline' })
+  /** Parked without a word about it: for a document that takes no other write any more (its size, a `progress` of its owner's). */
+  | (Named & { readonly kind: 'putAside'; readonly reason: string })
+
+/** One document's end of a step. */
+export interface StepEnd {
+  readonly lease: Lease
+  readonly end: EndKind
+  /** How long the handler ran. */
+  readonly ms: number
+  /** The owner's fields to store with it. */
+  readonly set?: Readonly<Record<string, unknown>> | undefined
+  /** Milliseconds to sleep where each document has its own: after an error. */
+  readonly pauseMs?: number | undefined
+  /** A sleep in this phase ends here at the latest (its deadline, server time), null: no deadline. */
+  readonly wakeBy: Date | null
+  /** Fields of `progress` that the document has and that this end removes. */
+  readonly stale: readonly string[]
+}
+
+/**
+ * What became of a write under a token:
+ * - `recorded`;
+ * - `lost`: the lease was taken, nothing was written;
+ * - `movedOn`: unknown, but the document has gone on and there is nothing left to do;
+ * - `rejected`: the server refuses it for the document's own sake (its validator, its size, a type), the lease still stands;
+ * - `givenUp`: sent again and again, it failed for no fault of the document's while the lease could be renewed. Unknown, as it may
+ *   still arrive: the lease runs out, and the step is repeated.
+ */
+export type Verdict =
+  | { readonly kind: 'recorded' | 'lost' | 'movedOn' }
+  | { readonly kind: 'rejected'; readonly error: Error }
+  | { readonly kind: 'givenUp'; readonly error: unknown }

@@ -1,0 +1,123 @@
+import { type Collection, type Db, type Document, MongoServerError } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { candidateCursors } from '../look/candidates.js'
+import type { LookRequest, Looks } from '../look/look.js'
+import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
+import type { ServerClock } from '../terms/server-clock.js'
+import { boundedScanProblems } from './plan-scans.js'
+import { unusableLockIndexes } from './unusable-indexes.js'
+
+/** Something that makes claims or looks slower the more documents there are. */
+export interface PlanFinding {
+  /** Which command: "claim of Working in Thing (woken)". */
+  readonly what: string
+  readonly problem: string
+  /** What to do about it. */
+  readonly advice: string
+}
+
+/** A start was refused because a claim or a look is not a bounded scan of its index; lists every finding. */
+export class BadQueryPlan extends Error {
+  override readonly name = 'BadQueryPlan'
+  constructor(readonly findings: readonly PlanFinding[]) {
+    super(
+      `expected claims and looks to be bounded scans of their indexes, got:\n${findings.map((one) => `  - ${describeFinding(one)}`).join('\n')}`,
+    )
+  }
+}
+
+export const describeFinding = ({ what, problem, advice }: PlanFinding): string => `${what}: ${problem}; ${advice}`
+
+export interface PlanCheckOptions {
+  readonly db: Db
+  readonly looks: Looks
+  readonly serverClock: ServerClock
+  readonly requests: readonly LookRequest[]
+}
+
+/** As many as the biggest claim asks for. */
+const LIMIT = 500
+
+/**
+ * Explains what each claim and each look runs, and reads which indexes there are. Empty: all of it is a bounded scan of the
+ * index that is meant for it, so documents that are not due cost nothing. Nothing is changed, and nothing but one look is
+ * executed. Works on empty collections.
+ * @throws what the driver throws when the database can't be reached
+ */
+export async function checkPlans(options: PlanCheckOptions): Promise<PlanFinding[]> {
+  // It brings the server's time, without which the bounds that keep a multikey index cheap would be left out.
+  await options.looks.look(options.requests, { maxTimeMS: 10_000 })
+  const collections = [...new Set(options.requests.map((request) => request.collection))]
+  const found = await Promise.all([
+    ...collections.map((name) => indexFindings(protocolCollection(options.db, name))),
+    ...options.requests.map((request) => requestFindings(options, request)),
+  ])
+  return found.flat()
+}
+
+async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
+  try {
+    return (await unusableLockIndexes(collection)).map(({ what, problem, command }) => ({
+      what,
+      problem,
+      advice: `run ${command}`,
+    }))
+  } catch (error) {
+    if (!(error instanceof MongoServerError)) throw error
+    const problem = `the server doesn't tell them (${error.code}): ${error.message}`
+    return [
+      { what: `indexes of ${collection.collectionName}`, problem, advice: 'give the user the right listIndexes on it' },
+    ]
+  }
+}
+
+async function requestFindings(options: PlanCheckOptions, request: LookRequest): Promise<PlanFinding[]> {
+  const { terms, phases } = request
+  const collection = protocolCollection<Document>(options.db, request.collection)
+  const bound = options.serverClock.dueBound(terms.lockTimeoutMs) ?? new Date(0)
+  const claims = phases.flatMap((phase) => {
+    const { fresh, waiting, woken } = candidateCursors(collection, terms, phase, LIMIT, bound)
+    const what = (range: string) => `claim of ${phase} in ${request.collection} (${range})`
+    return [
+      () => finding(what('fresh'), CLAIM_INDEX, () => fresh.explain('queryPlanner')),
+      () => finding(what('waiting'), CLAIM_INDEX, () => waiting.explain('queryPlanner')),
+      () => finding(what('woken'), CLAIM_INDEX, () => woken.explain('queryPlanner')),
+    ]
+  })
+  const looks = options.looks.queries(request).map(({ kind, index, match }) => {
+    const about = {
+      due: `due documents of ${phases[index]}`,
+      rule: `state ${request.rules[index]?.when}`,
+      chore: `${request.chores?.[index]?.name}`,
+      rename: `documents of the former phase ${request.renames?.[index]?.from}`,
+    }[kind]
+    const parts = collection.aggregate([{ $match: match }, { $limit: 1 }])
+    const expected = kind === 'rule' ? STATE_INDEX : CLAIM_INDEX
+    const what = `look for ${about} in ${request.collection}`
+    // A rename takes what sleeps and what is parked too: all documents of its phase.
+    return () =>
+      finding(what, expected, () => parts.explain('queryPlanner'), kind === 'rename' || kind === 'chore' ? 1 : 2)
+  })
+  // One after the other: a start must not open a connection for each of dozens of explains.
+  const findings: PlanFinding[] = []
+  for (const check of [...claims, ...looks]) findings.push(...(await check()))
+  return findings
+}
+
+async function finding(
+  what: string,
+  index: Document,
+  explain: () => Promise<Document>,
+  boundedFields = 2,
+): Promise<PlanFinding[]> {
+  const name = JSON.stringify(index)
+  try {
+    const problems = boundedScanProblems(await explain(), index, boundedFields)
+    const advice = `expected a bounded scan of ${name}: see that it exists, is not hidden, and that no index filter or plan setting forbids it`
+    return problems.length === 0 ? [] : [{ what, problem: problems.join(', '), advice }]
+  } catch (error) {
+    if (!(error instanceof MongoServerError)) throw error
+    const advice = `expected the index ${name} to exist and the user to have the right to explain`
+    return [{ what, problem: `the server can't plan it (${error.code}): ${error.message}`, advice }]
+  }
+}

@@ -1,0 +1,53 @@
+import { type Collection, type Document, MongoServerError } from 'mongodb'
+import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
+
+const NO_SUCH_COLLECTION = 26
+const LOCK_INDEXES: readonly Document[] = [CLAIM_INDEX, STATE_INDEX]
+/** Kinds of an index that don't hold every document, or not in the order that the protocol reads. */
+const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
+
+/** An index that the protocol needs and can't use. */
+export interface UnusableIndex {
+  readonly key: Document
+  /** `index {"phase":1,"lockedAt":1} of Site`. */
+  readonly what: string
+  /** "it is missing", "it is of another kind (sparse)". */
+  readonly problem: string
+  /** What to run in mongosh to mend it. */
+  readonly command: string
+}
+
+/**
+ * Reads which of the two indexes can't be used; nothing is changed. A collection that isn't there has none.
+ * @throws MongoServerError 13 without the right to list the indexes
+ */
+export async function unusableLockIndexes(collection: Collection): Promise<UnusableIndex[]> {
+  const indexes = (await indexesOf(collection)) ?? []
+  return LOCK_INDEXES.flatMap((key) => {
+    const index = indexes.find((one) => JSON.stringify(one['key']) === JSON.stringify(key))
+    // Some servers name the simple collation, which is the one that we need, others leave it out.
+    const crippled = OTHER_KINDS.filter((how) => index?.[how] && index[how].locale !== 'simple')
+    if (index && crippled.length === 0) return []
+    const name = JSON.stringify(key)
+    const of = `db.getCollection('${collection.collectionName}')`
+    return {
+      key,
+      what: `index ${name} of ${collection.collectionName}`,
+      problem: index ? `it is of another kind (${crippled.join(', ')})` : 'it is missing',
+      command: `${index ? `${of}.dropIndex('${index['name']}'); ` : ''}${of}.createIndex(${name})`,
+    }
+  })
+}
+
+export const collectionExists = async (collection: Collection): Promise<boolean> =>
+  (await indexesOf(collection)) !== undefined
+
+/** `listIndexes` needs a right on this collection only, `listCollections` one on the whole database. */
+async function indexesOf(collection: Collection): Promise<Document[] | undefined> {
+  try {
+    return await collection.indexes()
+  } catch (error) {
+    if (error instanceof MongoServerError && error.code === NO_SUCH_COLLECTION) return undefined
+    throw error
+  }
+}

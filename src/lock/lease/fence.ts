@@ -1,0 +1,37 @@
+import type { Document } from 'mongodb'
+import type { Terms } from '../terms/terms.js'
+
+const oldFence = { $convert: { input: '$fence', to: 'long', onError: -1, onNull: -1 } }
+
+const isSane = {
+  $and: [{ $isNumber: '$fence' }, { $gte: ['$$old', 0] }, { $lt: ['$$old', Number.MAX_SAFE_INTEGER] }],
+}
+
+/**
+ * The fence of a claim: the larger of the server's milliseconds x 1000 and the old fence + 1, so that it also grows when
+ * the document was replaced, or deleted and made again (not within the same millisecond, and not when the server's clock
+ * steps back after a replacement: docs/caveats.md). A fence of any other type or out of range starts anew from the clock.
+ * Always stored as a long that is a safe integer in JavaScript.
+ *
+ * The factor leaves room for 1,000 steps in a millisecond: without it two steps in one and a replacement in the next
+ * would go backwards.
+ */
+export function claimFence(terms: Terms): Document {
+  return {
+    $let: {
+      vars: { now: firstFence(terms), old: oldFence },
+      in: { $cond: [isSane, { $max: ['$$now', { $add: ['$$old', 1] }] }, '$$now'] },
+    },
+  }
+}
+
+/** The same for a document that has none yet. */
+export const firstFence = (terms: Terms): Document => ({ $multiply: [{ $toLong: terms.protocol.now() }, 1000] })
+
+/**
+ * The fence of the next step under the same lease: the old one + 1. The holder knows it without reading it back, and the
+ * factor of {@link claimFence} keeps it below the fence of any later claim (docs/decisions/0003).
+ */
+export function stepFence(terms: Terms): Document {
+  return { $let: { vars: { old: oldFence }, in: { $cond: [isSane, { $add: ['$$old', 1] }, firstFence(terms)] } } }
+}

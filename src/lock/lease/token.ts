@@ -1,0 +1,39 @@
+import type { Document } from 'mongodb'
+import { type Protocol, SAFE_PROTOCOL } from '../terms/protocol.js'
+
+/** The name, the claim and the step out of a token, for people: `api-x2k~5f3a9c#1842.3`. */
+export function parseToken(token: string): { replica: string; name: string; claim: number; step: number } | undefined {
+  const match = /^((.*)~[^~#]*)#(\d+)\.(\d+)$/.exec(token)
+  if (!match) return undefined
+  return { replica: match[1]!, name: match[2]!, claim: Number(match[3]), step: Number(match[4]) }
+}
+
+/** Matches any token of the claim that a document was read under; of a token in no known form, itself; of none, nothing. */
+export function underClaimOf(lockedBy: string | undefined): Document {
+  const token = lockedBy === undefined ? undefined : parseToken(lockedBy)
+  if (token) return SAFE_PROTOCOL.leasedBy(token.replica, token.claim)
+  return { lockedBy: lockedBy ?? { $in: [] } }
+}
+
+/**
+ * One claim of a replica, of one document or of a batch. Invariant: no two values that it gives out are the same, and no
+ * other claim of any replica gives out one of them; so a token names one step, and a write that comes late, twice, or
+ * after its own resend matches nothing.
+ */
+export class ClaimTokens {
+  private step = 0
+  readonly token: string
+
+  constructor(
+    private readonly protocol: Protocol,
+    readonly replica: string,
+    readonly number: number,
+  ) {
+    this.token = this.nextToken()
+  }
+
+  nextToken(): string {
+    this.step += 1
+    return this.protocol.tokenOf(this.replica, this.number, this.step)
+  }
+}

@@ -1,0 +1,23 @@
+import type { Collection } from 'mongodb'
+import { ID_INDEX } from '../terms/constants.js'
+import { countAt, inProgress, type Terms } from '../terms/terms.js'
+import type { Lease } from './lease.js'
+import { leaseUnmoved } from './legacy-writers.js'
+
+/**
+ * Takes back the count of claims whose steps were still running when their replica was stopped in order: that is no sign of
+ * poison. Their leases stay and run out by themselves. Each write requires the lease's token, and doesn't change it, as it
+ * ends no step.
+ */
+export async function uncountClaims(collection: Collection, terms: Terms, leases: readonly Lease[]): Promise<void> {
+  if (leases.length === 0) return
+  const claims = { $max: [0, { $subtract: [countAt(inProgress(terms, 'claims')), 1] }] }
+  const operations = leases.map((lease) => ({
+    updateOne: {
+      filter: { _id: lease.id as never, ...terms.protocol.heldBy(lease.token), ...leaseUnmoved(terms) },
+      update: [{ $set: { [`${terms.progress}.claims`]: claims } }],
+      hint: ID_INDEX,
+    },
+  }))
+  await collection.bulkWrite(operations, { ordered: false })
+}

@@ -1,0 +1,67 @@
+import { type Collection, type Document, type Filter, type FindCursor, type FindOptions, MinKey } from 'mongodb'
+import { AS_IT_STANDS } from '../documents/read-each.js'
+import { type ClaimIndex, claimIndexKey } from '../indexes/claim-index.js'
+import { dueIn } from '../lease/lease-state.js'
+import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import type { Terms } from '../terms/terms.js'
+
+/** A place in the claim index: a `lockedAt`, and within it an `updatedAt` (its first unless given). */
+interface Place {
+  readonly lockedAt: unknown
+  readonly updatedAt?: Date
+}
+
+/** A piece of the claim index in which documents are due, without its end. */
+export interface DueRange {
+  readonly from: Place
+  readonly to: Place
+}
+
+/** The earliest date that there is in JavaScript: what has no date at all sorts before it. */
+const EARLIEST = new Date(-8.64e15)
+
+/** Documents that nobody has touched: `lockedAt` missing or of a type that sorts before dates, or epoch and no `updatedAt`. */
+const FIRST_DUE: Place = { lockedAt: new MinKey() }
+/** Documents that were unlocked: `lockedAt` is epoch, and there is an `updatedAt`, the older the earlier. */
+const FIRST_RELEASED: Place = { lockedAt: TASK_LOCK_INIT_TIME, updatedAt: EARLIEST }
+/** Documents that slept, or that a crash left leased: by the time at which they have come due. */
+const FIRST_WOKEN: Place = { lockedAt: new Date(1) }
+
+/**
+ * The pieces of a phase in the claim index in which documents may be due.
+ * @param dueBound no document at or after this `lockedAt` is due (see dueBoundAt)
+ */
+export function dueRanges(dueBound: Date) {
+  const end = dueBound > FIRST_WOKEN.lockedAt! ? { lockedAt: dueBound } : FIRST_WOKEN
+  return {
+    /** Nobody has touched them. */
+    fresh: { from: FIRST_DUE, to: FIRST_RELEASED },
+    /** What was unlocked, then what has woken. */
+    waiting: { from: FIRST_RELEASED, to: end },
+    woken: { from: FIRST_WOKEN, to: end },
+    /** Fresh ones, then those that were unlocked. */
+    free: { from: FIRST_DUE, to: FIRST_WOKEN },
+  } as const satisfies Record<string, DueRange>
+}
+
+/**
+ * Due documents of one range, straight off the claim index. No sort: the hinted index gives the order, also where an array
+ * has made it multikey; `min`/`max` keep the bounds that `$expr` alone loses there (50 keys instead of 20,001).
+ * 100,000 documents of which 99,000 sleep: 1.0 key a document, 0 or 1 when none is due.
+ */
+export function dueWithin(
+  collection: Collection,
+  terms: Terms,
+  phase: string,
+  { from, to }: DueRange,
+  index: ClaimIndex,
+  { others = {}, ...options }: FindOptions & { readonly limit: number; readonly others?: Filter<Document> },
+): FindCursor<Document> {
+  const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
+  return collection
+    .find({ ...dueIn(terms, phase), ...others }, { ...AS_IT_STANDS, ...options })
+    .hint(index)
+    .min(at(from))
+    .max(at(to))
+    .batchSize(options.limit) // else a getMore after the first 101
+}

@@ -1,0 +1,180 @@
+import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
+import { readOwnFields } from '../documents/read-each.js'
+import { historyWith } from '../end/history.js'
+import { isFromTheFuture } from '../lease/future-leases.js'
+import {
+  hasToken,
+  isDue,
+  isNotHeld,
+  isParked,
+  LEASE_FIELDS,
+  PUT_TO_SLEEP,
+  WITHOUT_TOKEN,
+} from '../lease/lease-state.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { literal, perDocument, type Terms } from '../terms/terms.js'
+
+/*
+ * What is written to documents by those who don't hold them: owners, operators, and replicas on their behalf. Each is one write that the
+ * server judges by the lease fields, so that it can't fight with a holder; the two that do take a document away remove `lockedBy` with it,
+ * so that its holder's late writes match nothing.
+ */
+
+/** In a transaction of the caller's, or none. */
+export type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
+
+/** Why an owner's write has changed nothing. */
+export type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
+
+/** Due at once, whoever holds it: for an update in which an owner says anew what is to be done. */
+export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
+
+/** Says what the owner wants. Also of a document that is held: a state rule moves it when nobody holds it. */
+export async function setState(
+  documents: Collection,
+  id: unknown,
+  state: string,
+  options: OwnerWriteOptions = {},
+): Promise<'done' | 'unchanged' | 'notFound'> {
+  const { matchedCount, modifiedCount } = await documents.updateOne({ _id: id as never }, { $set: { state } }, options)
+  if (matchedCount === 0) return 'notFound'
+  return modifiedCount === 0 ? 'unchanged' : 'done'
+}
+
+/** Ends a sleep: due at once. Not of a document that is held, or parked. */
+export async function wake(
+  documents: Collection,
+  terms: Terms,
+  id: unknown,
+  options: OwnerWriteOptions = {},
+): Promise<boolean> {
+  const { matchedCount } = await documents.updateOne(
+    { _id: id as never, ...WITHOUT_TOKEN, lockedAt: { $ne: PARKED_AT }, ...notLegacyLease(terms) },
+    woken(terms),
+    options,
+  )
+  return matchedCount > 0
+}
+
+/** A document that was seen asleep. */
+export interface Sleeper {
+  readonly id: unknown
+  readonly fence: unknown
+}
+
+/**
+ * Ends the sleeps of documents in these phases. One that somebody has claimed or woken since it was seen matches no longer.
+ * @param heard for which news they are woken, stored with it
+ * @returns how many
+ */
+export async function wakeSleepers(
+  documents: Collection,
+  terms: Terms,
+  phases: readonly string[],
+  sleepers: readonly Sleeper[],
+  heard?: { readonly source: string; readonly version: number },
+): Promise<number> {
+  const ids = sleepers.map(({ id }) => id)
+  const fences = sleepers.map(({ fence }) => fence ?? null)
+  const noStepSince = { $eq: [{ $ifNull: ['$fence', null] }, perDocument(ids, fences)] }
+  const { modifiedCount } = await documents.updateMany(
+    {
+      ...{ _id: { $in: ids as never[] }, phase: { $in: [...phases] }, ...PUT_TO_SLEEP },
+      $and: [{ $expr: noStepSince }, notLegacyLease(terms)],
+      // A dotted $set would destroy an owner's own field of this name.
+      ...(heard && { [terms.progress]: { $type: 'object' } }),
+    },
+    woken(terms, heard && { [`${terms.progress}.heard`]: { ...heard, source: literal(heard.source), at: '$$NOW' } }),
+  )
+  return modifiedCount
+}
+
+/** Gives a parked document another go, with its attempts and claims at 0. `by`: who did it, for the history. */
+export const unpark = (
+  documents: Collection,
+  terms: Terms,
+  id: unknown,
+  by: string,
+  options: OwnerWriteOptions = {},
+): Promise<boolean> => {
+  const parked = { ...WITHOUT_TOKEN, lockedAt: { $gte: PARKED_AT } }
+  return giveAnotherGo(documents, terms, id, parked, { reason: 'unparked', by }, options)
+}
+
+/** The same for a document under a lease that began later than now: by the word of a person that its holder is gone. */
+export async function freeFromTheFuture(
+  documents: Collection,
+  terms: Terms,
+  id: unknown,
+  by: string,
+  options: OwnerWriteOptions = {},
+): Promise<boolean> {
+  const found = await leaseFieldsOf(documents, id, options)
+  if (!found || !hasToken(found)) return false
+  // Conditional on whom it was taken from: nobody is freed who hasn't been seen.
+  const held = { lockedBy: { $eq: found['lockedBy'] }, $expr: isFromTheFuture }
+  return giveAnotherGo(documents, terms, id, held, { reason: `freed from ${String(found['lockedBy'])}`, by }, options)
+}
+
+async function giveAnotherGo(
+  documents: Collection,
+  terms: Terms,
+  id: unknown,
+  where: Filter<Document>,
+  why: { readonly reason: string; readonly by: string },
+  options: OwnerWriteOptions,
+): Promise<boolean> {
+  const { progress } = terms
+  const history = historyWith(terms, { outcome: 'owner', step: null, ms: 0, ...why })
+  // A query for a type matches what stands in an array too.
+  const isOf = (field: string, type: string) => ({ $eq: [{ $type: `$${field}` }, type] })
+  const isOurs = { $and: [isOf(progress, 'object'), isOf('phase', 'string')] }
+  const { matchedCount } = await documents.updateOne(
+    { $and: [{ _id: id as never, $expr: isOurs }, where] },
+    [
+      {
+        $set: {
+          ...DUE_AND_NOBODYS,
+          [progress]: { $mergeObjects: [`$${progress}`, { attempts: 0, claims: 0, history }] },
+        },
+      },
+      { $unset: `${progress}.error` },
+    ],
+    options,
+  )
+  return matchedCount > 0
+}
+
+/** Deletes a document that nobody holds. */
+export async function removeUnlessHeld(documents: Collection, terms: Terms, id: unknown): Promise<boolean> {
+  const isFree = { $or: [WITHOUT_TOKEN, { $expr: isDue(terms) }] }
+  return (await documents.deleteOne({ _id: id as never, ...isFree })).deletedCount > 0
+}
+
+/** Why a write by an owner found nothing to change, as the document stands now. */
+export async function whyUnwritten(
+  documents: Collection,
+  id: unknown,
+  options: OwnerWriteOptions = {},
+): Promise<Unwritten> {
+  const found = await leaseFieldsOf(documents, id, options)
+  if (!found) return 'notFound'
+  if (hasToken(found)) return 'held'
+  return isParked(found) ? 'parked' : 'notParked'
+}
+
+async function leaseFieldsOf(documents: Collection, id: unknown, options: OwnerWriteOptions) {
+  const projection = LEASE_FIELDS
+  const [found] = await readOwnFields((how) =>
+    documents.find({ _id: id as never }, { projection, limit: 1, ...how, ...options }).toArray(),
+  )
+  return found
+}
+
+const woken = (terms: Terms, fields: Document = {}): Document[] => [
+  { $set: { lockedAt: TASK_LOCK_INIT_TIME, ...fields } },
+  { $unset: `${terms.progress}.resumeAt` },
+]
+
+/** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */
+const notLegacyLease = (terms: Terms): Filter<Document> => (terms.legacyWriters ? isNotHeld(terms) : {})

@@ -1,0 +1,107 @@
+import type { Collection, Document } from 'mongodb'
+import { withIds } from '../documents/reordered-ids.js'
+import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
+import { isDue } from '../lease/lease-state.js'
+import { findCandidates } from '../look/candidates.js'
+import { type PutAside, putAsideAmong } from '../repair/put-aside.js'
+import type { RefusingDocuments } from '../select/refusing-documents.js'
+import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { hasOurShape, inProgress, isPastDate, type Terms } from '../terms/terms.js'
+
+export interface RemovalRequest {
+  readonly phase: string
+  /** How long a document is kept after it entered the phase, in ms. */
+  readonly keepForMs: number
+  readonly limit: number
+  readonly dueBound: Date
+  readonly random: () => number
+  /** Documents that refuse writes, to be left out. */
+  readonly skips?: RefusingDocuments | undefined
+  /** Told of each document that refuses the write by which it is armed. */
+  readonly onRefused?: ((refused: Refused) => void) | undefined
+}
+
+export interface RemovalResult {
+  readonly removed: number
+  /**
+   * Documents that came into the phase by another's hand: from now on they sleep until their time, or for ever where
+   * `progress` is the owner's or `phase` an array.
+   */
+  readonly armed: number
+  /** Of these those that were put aside. */
+  readonly putAside: readonly PutAside[]
+}
+
+/**
+ * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. A due
+ * document is nobody's; both writes judge that again by the server's clock. One without `progress.since` (written into the
+ * phase by hand) is kept for `keepFor` from now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and
+ * never deleted.
+ */
+export async function removeFinal(
+  collection: Collection,
+  terms: Terms,
+  { phase, keepForMs, limit, dueBound, random, skips, onRefused }: RemovalRequest,
+): Promise<RemovalResult> {
+  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, skips })
+  if (ids.length === 0) return { removed: 0, armed: 0, putAside: [] }
+  const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
+  const gone = await collection.deleteMany(
+    { ...due(ids), $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } },
+    { hint: ID_INDEX },
+  )
+  if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [] }
+  let kept = 0
+  const { refused } = await writeAround(ids, {
+    together: async (group) => {
+      const { matchedCount } = await collection.updateMany(due(group), armed(terms, keepForMs), { hint: ID_INDEX })
+      kept += matchedCount
+    },
+    apart: async (group) => {
+      const updates = group.map((id) => ({ id, filter: due([id]), update: armed(terms, keepForMs) }))
+      const { refused: some, matched } = await updateApart(collection, updates)
+      kept += matched
+      return some
+    },
+    leftOf: (group) => idsOf(collection, due(group)),
+  })
+  for (const one of refused) onRefused?.(one)
+  const putAside = kept > 0 ? await putAsideAmong(collection, terms, ids) : []
+  return { removed: gone.deletedCount, armed: kept, putAside }
+}
+
+function hasBeenKept(terms: Terms, keepForMs: number): Document {
+  if (keepForMs === 0) return isDue(terms)
+  const since = inProgress(terms, 'since')
+  const heldMs = terms.hold?.ms ?? 0
+  return {
+    $and: [
+      isDue(terms),
+      isPastDate(terms, since),
+      { $lte: [{ $add: [since, keepForMs + heldMs] }, terms.protocol.now()] },
+    ],
+  }
+}
+
+function armed(terms: Terms, keepForMs: number): Document[] {
+  const since = inProgress(terms, 'since')
+  const now = terms.protocol.now()
+  const entered = { $cond: [isPastDate(terms, since), since, now] }
+  return [
+    {
+      $set: {
+        lockedAt: {
+          $cond: [hasOurShape(terms), { $subtract: [{ $add: [entered, keepForMs] }, terms.lockTimeoutMs] }, PARKED_AT],
+        },
+        lockedBy: '$$REMOVE',
+        [terms.progress]: {
+          $cond: [
+            hasOurShape(terms),
+            { $mergeObjects: [`$${terms.progress}`, { since: entered, resumeAt: { $add: [entered, keepForMs] } }] },
+            `$${terms.progress}`,
+          ],
+        },
+      },
+    },
+  ]
+}

@@ -1,0 +1,66 @@
+import type { Document, Filter } from 'mongodb'
+import { withIds } from '../documents/reordered-ids.js'
+import { historyWith } from '../end/history.js'
+import { isNotHeld } from '../lease/lease-state.js'
+import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { hasOurShape, literal, progressAcrossPhases, type Terms } from '../terms/terms.js'
+
+/** "A document in one of these phases whose owner wants this state goes to that phase." */
+export interface StateRule {
+  readonly when: string
+  readonly from: readonly string[]
+  readonly goTo: string
+  /** What the owner's state becomes with the move. */
+  readonly setState?: string | undefined
+}
+
+/**
+ * What a look for a rule's documents asks; with `hint: STATE_INDEX` 1 key a phase when nothing matches. A state or a phase is a
+ * text: an array that has it among others is its owner's, and says nothing.
+ */
+export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
+  return {
+    state: { $eq: rule.when, $not: { $type: 'array' } },
+    phase: { $in: [...rule.from], $not: { $type: 'array' } },
+    ...isNotHeld(terms),
+  }
+}
+
+/**
+ * The filter and update of a rule on some of the documents that a look found. The condition is in the update itself: a
+ * holder is never touched. It removes `lockedBy`, so that an expired holder's late write doesn't match, and keeps
+ * `progress.endedBy`. A `progress` of the owner's stays as it is.
+ */
+export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[]): [Filter<Document>, Document[]] {
+  const now = terms.protocol.now()
+  const entry = {
+    outcome: 'rule' as const,
+    step: null,
+    reason: `owner wants ${rule.when}`,
+    by: 'rule',
+    to: rule.goTo,
+    ms: 0,
+  }
+  const progress = { since: now, attempts: 0, claims: 0, history: historyWith(terms, entry) }
+  return [
+    { $and: [withIds(ids), ruleLook(terms, rule)] },
+    [
+      {
+        $set: {
+          phase: literal(rule.goTo),
+          lockedAt: TASK_LOCK_INIT_TIME,
+          lockedBy: '$$REMOVE',
+          updatedAt: now,
+          ...(rule.setState === undefined ? {} : { state: literal(rule.setState) }),
+          [terms.progress]: {
+            $cond: [
+              hasOurShape(terms),
+              { $mergeObjects: [progressAcrossPhases(terms), progress] },
+              `$${terms.progress}`,
+            ],
+          },
+        },
+      },
+    ],
+  ]
+}

@@ -1,0 +1,38 @@
+import type { Document } from 'mongodb'
+import { isValid, typeName } from '../documents/type-name.js'
+
+/** A field of Phaselock's that holds something else than it should. */
+export interface OddField {
+  readonly field: string
+  /** What stands there: 'a text', 'an array'. */
+  readonly found: string
+  /** Whether a claim puts a sound value there; else it stays, and counts as missing. */
+  readonly isMended: boolean
+}
+
+const NUMBERS = new Set(['Long', 'Int32', 'Double', 'Decimal128'])
+const isDate = (value: unknown) => value instanceof Date && isValid(value)
+const isNumber = (value: unknown) =>
+  typeof value === 'number' || NUMBERS.has(String((value as { _bsontype?: unknown })._bsontype))
+
+const CHECKS: readonly (readonly [field: string, isSound: (value: unknown) => boolean, isMended: boolean])[] = [
+  ['phase', (value) => typeof value === 'string', false],
+  ['lockedAt', isDate, true],
+  ['lockedBy', (value) => typeof value === 'string', true],
+  ['fence', isNumber, true],
+  ['createdAt', isDate, false],
+  ['updatedAt', isDate, false],
+]
+
+/** What {@link oddFields} needs of a document. */
+export const CHECKED_FIELDS = { phase: 1, lockedAt: 1, lockedBy: 1, fence: 1, createdAt: 1, updatedAt: 1 } as const
+
+/** Fields of another type than Phaselock's; missing ones and null are sound. None of them stops a document. */
+export function oddFields(document: Document): OddField[] {
+  const odd: OddField[] = []
+  for (const [field, isSound, isMended] of CHECKS) {
+    const value = document[field]
+    if (value !== undefined && value !== null && !isSound(value)) odd.push({ field, found: typeName(value), isMended })
+  }
+  return odd
+}

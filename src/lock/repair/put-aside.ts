@@ -1,0 +1,25 @@
+import type { Collection } from 'mongodb'
+import { readOwnFields } from '../documents/read-each.js'
+import { withIds } from '../documents/reordered-ids.js'
+import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { hasOurShape, type Terms } from '../terms/terms.js'
+import { CHECKED_FIELDS, type OddField, oddFields } from './odd-fields.js'
+
+/** A document that was put aside (lockedAt 9999-12-31) because a field of Phaselock's is its owner's. */
+export interface PutAside {
+  readonly id: unknown
+  readonly fields: readonly OddField[]
+}
+
+/** Which of these were put aside by a write that judges their shape: told by that shape, as they carry no token. */
+export async function putAsideAmong(
+  collection: Collection,
+  terms: Terms,
+  ids: readonly unknown[],
+): Promise<PutAside[]> {
+  const aside = { ...withIds(ids), lockedBy: null, lockedAt: PARKED_AT, $expr: { $not: [hasOurShape(terms)] } }
+  const found = await readOwnFields((how) =>
+    collection.find(aside, { projection: CHECKED_FIELDS, hint: ID_INDEX, ...how }).toArray(),
+  )
+  return found.map((document) => ({ id: document['_id'] as unknown, fields: oddFields(document) }))
+}

@@ -1,0 +1,149 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import { idKey } from '../documents/id-key.js'
+import { readOwnFields } from '../documents/read-each.js'
+import { withIds } from '../documents/reordered-ids.js'
+import { typeName } from '../documents/type-name.js'
+import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
+import { onClaimIndex } from '../indexes/claim-index.js'
+import { stagesOf } from '../indexes/plan-scans.js'
+import { isNobodys, NEVER_DUE } from '../lease/lease-state.js'
+import type { RefusingDocuments } from '../select/refusing-documents.js'
+import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { hasOurShape, type Terms } from '../terms/terms.js'
+
+const BATCH = 100
+const SCAN_MS = 2_000
+/** MaxTimeMSExpired. */
+const TIME_IS_UP = 50
+const FIRST_ARRAY_PAUSE_MS = 60_000
+const LAST_ARRAY_PAUSE_MS = 3_600_000
+
+export interface Repaired {
+  readonly id: unknown
+  /** What stood in `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
+  readonly found: string
+}
+
+export interface RepairResult {
+  readonly repaired: readonly Repaired[]
+  readonly refused: readonly Refused[]
+}
+
+/**
+ * Finds documents whose `lockedAt` no claim would ever find, and gives them one that it does.
+ *
+ * - A value that sorts after dates, or an array: free.
+ * - A date after 9999-12-31: parked, as 9999-12-31 exactly.
+ * - Somebody's token is there, or writers of the old kind may hold it: a lease from now, which runs out by itself.
+ * - `progress` or `phase` of another shape: 9999-12-31, and nothing else of it changes, as with a claim.
+ *
+ * Two keys a phase when there is nothing to repair. Arrays can't be told by the index, so they cost a walk over the phases:
+ * only where one has made the index multikey, and the more seldom the longer none is found. No index tells what is parked from what
+ * is parked under a token: that is a walk over what is parked, every ten minutes and 2 s at most.
+ */
+export class RepairLook {
+  private arraysAtMs = Number.NEGATIVE_INFINITY
+  private arrayPauseMs = FIRST_ARRAY_PAUSE_MS
+
+  constructor(
+    private readonly collection: Collection,
+    private readonly terms: () => Terms,
+    private readonly phases: readonly string[],
+    private readonly skips: RefusingDocuments,
+    private readonly monotonicMs: () => number,
+  ) {}
+
+  /** What it mends but for arrays, as questions for a look. */
+  matches(): Document[] {
+    const phase = { $in: [...this.phases] }
+    return [
+      { phase, ...NEVER_DUE.afterDates },
+      { phase, ...NEVER_DUE.afterParked },
+    ]
+  }
+
+  async repair(): Promise<RepairResult> {
+    const results = [
+      await this.mend(this.filter(NEVER_DUE.afterDates), TASK_LOCK_INIT_TIME),
+      await this.mend(this.filter(NEVER_DUE.afterParked), PARKED_AT),
+    ]
+    results.push(await this.mendParkedLeases())
+    if (this.monotonicMs() - this.arraysAtMs >= this.arrayPauseMs && (await this.hasHadArrays())) {
+      const arrays = await this.mend(this.filter(NEVER_DUE.array), TASK_LOCK_INIT_TIME, { maxTimeMS: SCAN_MS })
+      this.arraysAtMs = this.monotonicMs()
+      const foundNone = arrays.repaired.length + arrays.refused.length === 0
+      this.arrayPauseMs = foundNone ? Math.min(this.arrayPauseMs * 2, LAST_ARRAY_PAUSE_MS) : FIRST_ARRAY_PAUSE_MS
+      results.push(arrays)
+    }
+    return {
+      repaired: results.flatMap((result) => result.repaired),
+      refused: results.flatMap((result) => result.refused),
+    }
+  }
+
+  private async mendParkedLeases(): Promise<RepairResult> {
+    const ours = { $expr: hasOurShape(this.terms()) }
+    try {
+      return await this.mend({ ...this.filter(NEVER_DUE.parkedLease), ...ours }, PARKED_AT, { maxTimeMS: SCAN_MS })
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== TIME_IS_UP) throw error
+      return { repaired: [], refused: [] }
+    }
+  }
+
+  private filter(kind: Filter<Document>): Filter<Document> {
+    const skipped = this.skips.ids()
+    const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
+    return { phase: { $in: [...this.phases] }, ...kind, ...others }
+  }
+
+  private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
+    const limit = BATCH + this.skips.unnamed
+    const read = await onClaimIndex(this.collection, (hint) =>
+      readOwnFields((how) =>
+        this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit, ...limits, ...how }).toArray(),
+      ),
+    )
+    const found = read.filter(({ _id }) => !this.skips.isPaused(_id)).slice(0, BATCH)
+    if (found.length === 0) return { repaired: [], refused: [] }
+    const { terms } = this
+    const stillSo = (ids: readonly unknown[]) => ({ $and: [withIds(ids), filter] })
+    const { refused } = await writeAround(
+      found.map((document) => document['_id']),
+      {
+        together: async (ids) => {
+          await this.collection.updateMany(stillSo(ids), mended(terms(), to), { hint: ID_INDEX })
+        },
+        apart: async (ids) => {
+          const updates = ids.map((id) => ({ id, filter: stillSo([id]), update: mended(terms(), to) }))
+          return (await updateApart(this.collection, updates)).refused
+        },
+        leftOf: (ids) => idsOf(this.collection, stillSo(ids)),
+      },
+    )
+    for (const { id } of refused) this.skips.add(id)
+    const culprits = new Set(refused.map(({ id }) => idKey(id)))
+    const repaired = found.filter((document) => !culprits.has(idKey(document['_id'])))
+    return { repaired: repaired.map(({ _id, lockedAt }) => ({ id: _id, found: whatStood(lockedAt) })), refused }
+  }
+
+  private async hasHadArrays(): Promise<boolean> {
+    const explained = await onClaimIndex(this.collection, (hint) =>
+      this.collection.find({ phase: this.phases[0] ?? '' }, { hint, limit: 1 }).explain('queryPlanner'),
+    )
+    return stagesOf(explained).some(({ multiKeyPaths }) => multiKeyPaths?.lockedAt?.length > 0)
+  }
+}
+
+function mended(terms: Terms, to: Date): Document[] {
+  const lease = terms.protocol.now()
+  const free = terms.legacyWriters && to !== PARKED_AT ? lease : to
+  const lockedAt = { $cond: [isNobodys, free, lease] }
+  return [{ $set: { lockedAt: { $cond: [hasOurShape(terms), lockedAt, PARKED_AT] } } }]
+}
+
+const whatStood = (lockedAt: unknown): string =>
+  lockedAt instanceof Date ? dateThatStood(lockedAt) : typeName(lockedAt)
+
+const dateThatStood = (lockedAt: Date): string =>
+  lockedAt.getTime() === PARKED_AT.getTime() ? '9999-12-31 under a lease' : 'a date after 9999-12-31'

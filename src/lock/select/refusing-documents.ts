@@ -1,0 +1,98 @@
+import type { Clock } from '../../time/index.js'
+import { idBytes, idKey } from '../documents/id-key.js'
+
+const FIRST_PAUSE_MS = 5_000
+const LAST_PAUSE_MS = 600_000
+/** So many are remembered, 15 MB at most; a whole collection may refuse. */
+const MOST = 100_000
+/** So many are named in each look and claim; what goes beyond is read, and passed over here. */
+const MOST_NAMED = 1_000
+const MOST_NAMED_BYTES = 100_000
+
+interface Skipped {
+  readonly refusals: number
+  readonly untilMs: number
+}
+
+/**
+ * Documents that this replica leaves alone for a while because they refuse what it writes; others' pauses are their own.
+ * The pause grows with each refusal: 5 s, 10 s, 20 s, at most 10 min. Nothing of it is stored: a refusing document can't
+ * hold it.
+ */
+export class RefusingDocuments {
+  private readonly byKey = new Map<string, Skipped>()
+  private readonly named = new Map<string, unknown>()
+  private namedBytes = 0
+
+  constructor(private readonly clock: Clock) {}
+
+  get size(): number {
+    return this.byKey.size
+  }
+
+  /** How many of them `ids` doesn't name: a read that is to find others must go on for so many more. */
+  get unnamed(): number {
+    return this.byKey.size - this.named.size
+  }
+
+  /** Documents whose pause lasts, not to be looked for: the first thousand. */
+  ids(): unknown[] {
+    if (this.named.size === 0) return []
+    const now = this.clock.monotonicMs()
+    const ids: unknown[] = []
+    for (const [key, id] of this.named) if (this.byKey.get(key)!.untilMs > now) ids.push(id)
+    return ids
+  }
+
+  /** Whether its pause lasts. */
+  isPaused(id: unknown): boolean {
+    if (this.byKey.size === 0) return false
+    const known = this.byKey.get(idKey(id))
+    return known !== undefined && known.untilMs > this.clock.monotonicMs()
+  }
+
+  /** Whether it has refused before; when its pause is over it is tried apart from others, so that it holds up nobody. */
+  isSuspect(id: unknown): boolean {
+    return this.byKey.size > 0 && this.byKey.has(idKey(id))
+  }
+
+  /** It has refused a write (once more). A full list takes no more: then it is tried again at the next look. */
+  add(id: unknown): void {
+    const key = idKey(id)
+    const known = this.byKey.get(key)
+    if (!known && this.byKey.size >= MOST && !this.forgetOldest()) return
+    const refusals = (known?.refusals ?? 0) + 1
+    const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (refusals - 1), LAST_PAUSE_MS)
+    this.byKey.delete(key) // to the end: the first is the one that has refused least lately
+    this.byKey.set(key, { refusals, untilMs: this.clock.monotonicMs() + pauseMs })
+    if (!this.named.has(key)) this.name(key, id)
+  }
+
+  /** It takes writes again, or is somebody else's. */
+  remove(id: unknown): void {
+    if (this.byKey.size === 0) return
+    this.forget(idKey(id))
+  }
+
+  /** One that nobody has met again when its pause was over: it is gone, or somebody else's. */
+  private forgetOldest(): boolean {
+    const [[key, { untilMs }]] = this.byKey as unknown as [[string, Skipped]]
+    if (untilMs + LAST_PAUSE_MS > this.clock.monotonicMs()) return false
+    this.forget(key)
+    return true
+  }
+
+  private forget(key: string): void {
+    this.byKey.delete(key)
+    if (!this.named.has(key)) return
+    this.namedBytes -= idBytes(this.named.get(key))
+    this.named.delete(key)
+  }
+
+  private name(key: string, id: unknown): void {
+    const bytes = idBytes(id)
+    if (this.named.size >= MOST_NAMED || this.namedBytes + bytes > MOST_NAMED_BYTES) return
+    this.named.set(key, id)
+    this.namedBytes += bytes
+  }
+}

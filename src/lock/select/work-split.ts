@@ -1,0 +1,229 @@
+import { type Document, Long } from 'mongodb'
+import type { Clock } from '../../time/index.js'
+import { idKey } from '../documents/id-key.js'
+
+/** The live replicas of a lifecycle, as one of them knows them. */
+export interface Standing {
+  /** The name of this one. */
+  readonly self: string
+  /** All of them, this one included, in any order. One: nobody to share with. */
+  readonly replicas: readonly string[]
+}
+
+/** What falls to another replica is left to it for half a millisecond for each such document, within these. */
+const LEAST_PATIENCE_MS = 30
+const MOST_PATIENCE_MS = 250
+/** As often as the other one turns out to be quicker the patience doubles, up to so many times. */
+const MOST_DOUBLED = 8
+/** So many are taken over at first, twice as many each time that goes well: 500 after a third of a second. */
+const FIRST_TAKEN_OVER = 16
+const MOST_TAKEN_OVER = 500
+/** With at least so much of its own to claim a replica leaves to others what falls to them, until that is everybody's. */
+const ENOUGH = 0.25
+/** What still lies there after so long is everybody's: first of the replica to which it falls next, then of all. */
+const NEXTS_AFTER_MS = 1_500
+const ALLS_AFTER_MS = 2_500
+
+/** Candidates as they fall to this replica and to others. */
+export interface Parted {
+  /** Of each list those to try for, in the order to do so. */
+  readonly takes: readonly (readonly Document[])[]
+  /** How many are left to others for now. */
+  readonly left: number
+  /** After so long it is worth to look whether they still lie there. */
+  readonly againInMs: number
+  /** Keys of those in `takes` that fall to others and are taken over because there is room. */
+  readonly late: ReadonlySet<string>
+}
+
+/**
+ * Parts what is due between the replicas of a lifecycle, so that they don't pick the same documents: each reads as many
+ * candidates as all of them take, and tries for those whose `_id` falls to it. That needs no word between them: each knows
+ * the list of live replicas from its last look. An `_id` falls to the replica with which its hash is the highest, so that
+ * two whose lists differ by one replica disagree about that one's share only.
+ *
+ * What falls to another is taken too where it still lies there a moment later (that replica may be full, slow or dead) and
+ * nearly all else is done: the last of them first, as the other one begins with the oldest.
+ *
+ * Invariant: a share is a preference that ends. What this replica has seen due for 2.5 s stands in line like its own, in the
+ * order of its list, however much it has of its own and whatever the other one does (docs/lock-protocol.md, point 2: the bound).
+ *
+ * Share of the candidates lost, 12,000 documents, 2 / 4 replicas: 20 / 31 % when all take the oldest, 1 / 2 % with this
+ * (bench/README.md has the designs between).
+ */
+export class WorkSplit {
+  /** Others' documents, by phase. */
+  private readonly seen = new Map<string, Sightings>()
+  private doubled = 1
+  private takeOver = FIRST_TAKEN_OVER
+  private listed: readonly string[] = []
+  private seeds: readonly number[] = []
+
+  constructor(
+    private readonly standing: () => Standing,
+    private readonly clock: Clock,
+  ) {}
+
+  /** How many replicas share. */
+  get of(): number {
+    return Math.max(1, this.standing().replicas.length)
+  }
+
+  /** How many of the documents that a replica took over from others those others had taken meanwhile. */
+  tookOver(tried: number, lost: number): void {
+    const wentWell = lost <= tried / 20
+    this.doubled = wentWell ? Math.max(1, this.doubled / 2) : Math.min(MOST_DOUBLED, this.doubled * 2)
+    this.takeOver = wentWell ? Math.min(MOST_TAKEN_OVER, this.takeOver * 2) : FIRST_TAKEN_OVER
+  }
+
+  /**
+   * @param lists due documents of a phase, each list oldest first
+   * @param places how many are to be claimed
+   */
+  part(phase: string, lists: readonly (readonly Document[])[], places: number): Parted {
+    if (this.of === 1) {
+      this.seen.delete(phase)
+      return { takes: lists, ...NOTHING_LEFT }
+    }
+    const now = this.clock.monotonicMs()
+    const seen = this.seenIn(phase)
+    const others = new Map<string, number>()
+    const own = lists.map((list) =>
+      list.filter((document) => {
+        const key = idKey(document['_id'])
+        const rank = this.rankOf(key)
+        if (rank === 0) return true
+        const since = seen.see(key, document['fence'], now)
+        if (since <= now - (rank === 1 ? NEXTS_AFTER_MS : ALLS_AFTER_MS)) return true
+        others.set(key, since)
+        return false
+      }),
+    )
+    seen.looked()
+    if (others.size === 0) return { takes: own, ...NOTHING_LEFT }
+    const againInMs = this.patienceMs(others.size)
+    if (own.reduce((sum, list) => sum + list.length, 0) >= places * ENOUGH)
+      return { takes: own, left: others.size, againInMs, late: NONE }
+    const isLate = ([, since]: [string, number]) => since <= now - againInMs
+    const late = new Set([...others].filter(isLate).map(([key]) => key))
+    const taken = new Set([...late].slice(-this.takeOver))
+    const takes = lists.map((list, i) => [
+      ...own[i]!,
+      ...list.filter((document) => taken.has(idKey(document['_id']))).reverse(),
+    ])
+    const left = others.size - taken.size
+    return { takes, left, againInMs: late.size > taken.size ? 0 : againInMs, late: taken }
+  }
+
+  /**
+   * Documents that are said to be due and fall to others: from now on their time runs.
+   * @returns after how many milliseconds it is worth to look whether they still lie there
+   */
+  leave(phase: string, keys: readonly string[]): number {
+    const now = this.clock.monotonicMs()
+    const seen = this.seenIn(phase)
+    for (const key of keys) seen.hear(key, now)
+    return this.patienceMs(keys.length)
+  }
+
+  /** A document that falls to another, who has had its time already: if it is due now it is taken like those that lay there for long. */
+  waitedFor(phase: string, key: string): void {
+    this.seenIn(phase).hear(key, Number.NEGATIVE_INFINITY)
+  }
+
+  private seenIn(phase: string): Sightings {
+    const seen = this.seen.get(phase) ?? new Sightings()
+    this.seen.set(phase, seen)
+    seen.turn(this.clock.monotonicMs())
+    return seen
+  }
+
+  private patienceMs(documents: number): number {
+    return Math.min(MOST_PATIENCE_MS, Math.max(LEAST_PATIENCE_MS, documents / 2)) * this.doubled
+  }
+
+  /** Whether a document falls to this replica, by the key of its `_id`. */
+  isOwn(key: string): boolean {
+    return this.rankOf(key) === 0
+  }
+
+  /** 0: it falls to this replica. 1: it would if one other were not there. 2: neither. */
+  private rankOf(key: string): number {
+    const { self, replicas } = this.standing()
+    if (this.listed !== replicas) {
+      this.listed = replicas
+      this.seeds = [self, ...replicas.filter((name) => name !== self)].map(hashOf)
+    }
+    const hash = hashOf(key)
+    const own = mixed(hash ^ this.seeds[0]!)
+    let rank = 0
+    for (let i = 1; i < this.seeds.length && rank < 2; i += 1) if (mixed(hash ^ this.seeds[i]!) > own) rank += 1
+    return rank
+  }
+}
+
+/** What isn't seen again for so long, or twice as long, is forgotten. */
+const KEPT_FOR_MS = 3_000
+/** With more than these the next look begins anew, and what it sees again is kept all the same: small maps are quicker. */
+const MOST_KEPT = 1_000
+/** Beyond these it is forgotten what was only heard of: a look begins their time. */
+const MOST_HEARD = 10_000
+
+/**
+ * Documents of one phase that fall to others, each with the time since when this replica knows it to be due and unclaimed. A look
+ * at fewer documents than the one before forgets none of them.
+ */
+class Sightings {
+  /** By key and fence: a claim raises the fence, and so its time begins anew. Numbers only, as there are thousands a second. */
+  private recent = new Map<string, number>()
+  private before = new Map<string, number>()
+  /** By key: said to be due, not seen yet. */
+  private readonly heard = new Map<string, number>()
+  private turnedAtMs = Number.NEGATIVE_INFINITY
+
+  /** Forgets what has not been seen for long. To be called before a look is gone through, so that all of it is kept. */
+  turn(now: number): void {
+    if (now - this.turnedAtMs < KEPT_FOR_MS && this.recent.size < MOST_KEPT) return
+    this.turnedAtMs = now
+    this.before = this.recent
+    this.recent = new Map()
+  }
+
+  /** @returns since when it has been due and unclaimed */
+  see(key: string, fence: unknown, now: number): number {
+    const at = typeof fence === 'number' || Long.isLong(fence) ? `${key} ${fence}` : key
+    const known = this.recent.get(at)
+    if (known !== undefined && this.heard.size === 0) return known
+    const since = Math.min(known ?? this.before.get(at) ?? now, this.heard.get(key) ?? now)
+    this.recent.set(at, since)
+    return since
+  }
+
+  /** To be called after a look: what it didn't show somebody has taken, or it is far from its turn. */
+  looked(): void {
+    this.heard.clear()
+  }
+
+  /** It is said to be due since then. */
+  hear(key: string, since: number): void {
+    if (this.heard.size >= MOST_HEARD) this.heard.clear()
+    this.heard.set(key, Math.min(since, this.heard.get(key) ?? since))
+  }
+}
+
+const NONE: ReadonlySet<string> = new Set()
+export const NOTHING_LEFT = { left: 0, againInMs: 0, late: NONE }
+
+/** FNV-1a, 32 bits: the same in all replicas. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < text.length; i += 1) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+  return hash >>> 0
+}
+
+/** Spreads a difference in one bit over all of them (the finaliser of MurmurHash3). */
+function mixed(value: number): number {
+  let hash = Math.imul(value ^ (value >>> 16), 0x85ebca6b)
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35)
+  return (hash ^ (hash >>> 16)) >>> 0
+}

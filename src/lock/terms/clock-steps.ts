@@ -1,0 +1,124 @@
+import type { Clock } from '../../time/index.js'
+
+/** What a clock may be off from one look to the next without having stepped: an election brings another member's. */
+export const STEP_SLACK_MS = 2_000
+/** A clock that is being slewed runs faster or slower by less. */
+const MOST_DRIFT = 0.001
+
+/** The server's clock went on by another amount of time than passed. */
+export interface ClockStep {
+  /** By how much it is ahead of where it would be; below 0: it went back. */
+  readonly ms: number
+  /** The server's time after it. */
+  readonly now: Date
+}
+
+/**
+ * A forward step that isn't confirmed yet: what only it has made due isn't (see `isDue`), no deadline passes, nothing is removed.
+ */
+export interface ClockHold {
+  /** At least how far the clock stepped. */
+  readonly ms: number
+  /** Server time: every lease that was there before the step is older, every later one is not. */
+  readonly since: Date
+}
+
+/** Server time - own monotonic time, as far as the answers so far leave it open. */
+interface Offset {
+  readonly least: number
+  readonly most: number
+  readonly sentAtMs: number
+}
+
+/**
+ * Finds steps of the server's clock: it compares what each look brings with the own monotonic clock, and asks for nothing.
+ *
+ * Invariant: a step of more than {@link STEP_SLACK_MS} is found by the first answer after it, and none where there was none: the
+ * server read its clock between the moments at which the command was sent and its answer was there, so that a slow answer only
+ * leaves more open. A monotonic clock that stood still (a suspended machine) looks like a forward step: that holds back what
+ * may wait.
+ */
+export class ClockSteps {
+  private offset: Offset | undefined
+  /** Steps forward that aren't confirmed, the oldest first: each by itself, so that a clock which goes on stepping holds up nothing for ever. */
+  private held: readonly (ClockHold & { readonly untilMs: number })[] = []
+  private watchingSinceMs: number | undefined
+
+  /**
+   * @param holdMs for how long a forward step has to last until it counts; 0: it counts at once
+   */
+  constructor(
+    private readonly clock: Clock,
+    private readonly holdMs: number,
+    private readonly onStep: (step: ClockStep) => void,
+  ) {}
+
+  /** A command that was sent at `sentAtMs` (monotonic) has just brought the server's time. */
+  saw(now: Date, sentAtMs: number): void {
+    const gotAtMs = this.clock.monotonicMs()
+    const before = this.offset
+    // It may be from before a step that is known already.
+    if (before && sentAtMs < before.sentAtMs) return
+    this.watchingSinceMs ??= sentAtMs
+    const least = now.getTime() - gotAtMs
+    const most = now.getTime() - sentAtMs
+    const driftMs = before ? (gotAtMs - before.sentAtMs) * MOST_DRIFT : 0
+    const aheadMs = before ? least - before.most - driftMs : 0
+    const behindMs = before ? before.least - driftMs - most : 0
+    if (!before || Math.max(aheadMs, behindMs) > 0) this.offset = { least, most, sentAtMs }
+    else {
+      this.offset = {
+        least: Math.max(least, before.least - driftMs),
+        most: Math.min(most, before.most + driftMs),
+        sentAtMs,
+      }
+    }
+    if (!before) return
+    if (aheadMs > STEP_SLACK_MS) this.steppedForward(now, most - before.least, gotAtMs - before.sentAtMs)
+    else if (behindMs > STEP_SLACK_MS) this.steppedBack(now, before.most - least)
+  }
+
+  /** What is held back now. */
+  hold(): (ClockHold & { readonly leftMs: number }) | undefined {
+    if (this.held.length === 0) return undefined
+    const nowMs = this.clock.monotonicMs()
+    this.held = this.held.filter(({ untilMs }) => untilMs > nowMs)
+    const last = this.held.at(-1)
+    const ms = this.held.reduce((sum, step) => sum + step.ms, 0)
+    return last && { ms, since: last.since, leftMs: last.untilMs - nowMs }
+  }
+
+  /**
+   * Takes over a step that another has seen, so many milliseconds ago, unless this one was watching then.
+   * @param leftMs for how long it is to be held yet
+   */
+  adopt({ ms, now: since }: ClockStep, agoMs: number, leftMs: number): boolean {
+    const { watchingSinceMs } = this
+    const nowMs = this.clock.monotonicMs()
+    const wasWatching = watchingSinceMs !== undefined && nowMs - watchingSinceMs > agoMs + STEP_SLACK_MS
+    if (wasWatching || this.hold() || this.holdMs === 0) return false
+    this.held = [{ ms, since, untilMs: nowMs + Math.min(leftMs, this.holdMs) }]
+    return true
+  }
+
+  private steppedForward(now: Date, ms: number, unseenMs: number): void {
+    // It was there by the last look at the earliest, and what stood there before is older than the step is long.
+    const since = new Date(now.getTime() - Math.min(unseenMs, ms - STEP_SLACK_MS))
+    const untilMs = this.clock.monotonicMs() + this.holdMs
+    this.held = [...this.held, { ms, since, untilMs }]
+    this.onStep({ ms, now })
+  }
+
+  private steppedBack(now: Date, ms: number): void {
+    // A step that was taken back is none; part of it goes on being held.
+    const held = [...this.held]
+    for (let backMs = ms; held.length > 0 && backMs > 0; ) {
+      const step = held.pop()!
+      const leftMs = step.ms - backMs
+      if (leftMs > STEP_SLACK_MS) held.push({ ...step, ms: leftMs, since: new Date(step.since.getTime() - backMs) })
+      backMs = -leftMs
+    }
+    this.held = held
+    this.onStep({ ms: -ms, now })
+  }
+}

@@ -1,0 +1,256 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { readOwnFields } from '../documents/read-each.js'
+import { isValid, typeName } from '../documents/type-name.js'
+import { PUT_TO_SLEEP, sleepsFor } from '../lease/lease-state.js'
+import { inProgress, type Terms } from './terms.js'
+
+/** Holds a document for each lifecycle: its `_id`, collection and the lockTimeout in force (ms). */
+export const LIFECYCLES_COLLECTION = 'phaselock.lifecycles'
+
+/** For so long after it was read a replica judges by a lockTimeout; the server refuses its claims after that. */
+export const KNOWN_FOR_MS = 5_000
+
+/** The command that announces a change takes no longer. */
+const ANNOUNCED_WITHIN_MS = 3_000
+
+/**
+ * So long after a change was announced nobody claims, or takes a lease, by what stood there before: the time for which a
+ * replica may go by what it has read, that of the announcing command itself, and 2 s of slack.
+ */
+export const HANDOVER_MS = KNOWN_FOR_MS + ANNOUNCED_WITHIN_MS + 2_000
+
+/** A lease is no shorter, so that it can be renewed, and no longer, so that what a crash left is taken up within a day. */
+const LEAST_MS = 1_000
+const MOST_MS = 86_400_000
+
+/**
+ * What `phaselock.lifecycles` says of a lifecycle's lockTimeout, as it is stored: a person may have put anything there. In ms;
+ * the next two are there after a change, the last one where the first can't be gone by.
+ */
+export interface LockTimeoutRecord {
+  readonly lockTimeout?: unknown
+  readonly lockTimeoutWas?: unknown
+  readonly lockTimeoutSince?: unknown
+  /** The value that was in force when `lockTimeout` became one that can't be: what all go by until it is mended. */
+  readonly lockTimeoutInstead?: unknown
+}
+
+/** The projection that reads a {@link LockTimeoutRecord}. */
+export const LOCK_TIMEOUT_FIELDS = {
+  lockTimeout: 1,
+  lockTimeoutWas: 1,
+  lockTimeoutSince: 1,
+  lockTimeoutInstead: 1,
+} as const
+
+/** Matches an entry whose `lockTimeout` nobody can go by. */
+const HAS_NO_LOCK_TIMEOUT: Document = {
+  $expr: {
+    $not: [
+      {
+        $and: [
+          { $isNumber: '$lockTimeout' },
+          { $gte: ['$lockTimeout', LEAST_MS] },
+          { $lte: ['$lockTimeout', MOST_MS] },
+        ],
+      },
+    ],
+  },
+}
+
+/** The lockTimeout as a replica uses it, as of one moment of the server's clock. */
+export interface LockTimeoutInForce {
+  /** What documents are judged due by, and sleeps are encoded with. */
+  readonly dueMs: number
+  /** How long a lease lasts for its holder that is taken or renewed now. */
+  readonly leaseMs: number
+  /** Server time: nothing is judged by this later. */
+  readonly knownUntil: Date
+  /** What of the entry can't be gone by. */
+  readonly broken?: string
+}
+
+/** A lockTimeout that can be gone by; undefined for anything else. */
+function soundMs(value: unknown): number | undefined {
+  const isNumber = ['number', 'bigint'].includes(typeof value) || NUMBERS.has((value as Document | null)?.['_bsontype'])
+  const ms = isNumber ? Number(String(value)) : Number.NaN
+  return ms >= LEAST_MS && ms <= MOST_MS ? ms : undefined
+}
+const NUMBERS: ReadonlySet<unknown> = new Set(['Int32', 'Long', 'Double', 'Decimal128'])
+
+interface Announcement {
+  readonly wasMs: number
+  readonly since: Date
+}
+
+/** What an entry says, judged. */
+interface Judged {
+  readonly lockTimeout: number
+  /** Where there was a change. */
+  readonly change?: Announcement
+  readonly broken?: string
+}
+
+/** Undefined: it says no value that could be gone by. */
+function judge(record: LockTimeoutRecord, now: Date): Judged | undefined {
+  const own = soundMs(record.lockTimeout)
+  const lockTimeout = own ?? soundMs(record.lockTimeoutInstead)
+  if (lockTimeout === undefined) return undefined
+  if (own === undefined) {
+    const broken = `lockTimeout: expected milliseconds from ${LEAST_MS} to ${MOST_MS}, got ${shown(record.lockTimeout)}`
+    return { lockTimeout, broken }
+  }
+  const { lockTimeoutWas: was, lockTimeoutSince: since } = record
+  if (was == null && since == null) return { lockTimeout }
+  const wasMs = soundMs(was)
+  if (wasMs === undefined) {
+    const broken = `lockTimeoutWas: expected milliseconds from ${LEAST_MS} to ${MOST_MS}, got ${shown(was)}`
+    return { lockTimeout, broken }
+  }
+  if (since instanceof Date && since.getTime() <= now.getTime() + MOST_MS)
+    return { lockTimeout, change: { wasMs, since } }
+  return { lockTimeout, broken: `lockTimeoutSince: expected a date in the past, got ${shown(since)}` }
+}
+
+function shown(value: unknown): string {
+  if (typeof value === 'string') return `the text '${value.slice(0, 40)}'`
+  if (value instanceof Date && isValid(value)) return `the date ${value.toISOString()}`
+  return typeof value === 'number' || typeof value === 'bigint' ? String(value) : typeName(value)
+}
+
+/**
+ * What is in force at a moment of the server's clock, during a change too: always the larger value for judging others' leases,
+ * the smaller one for believing in one's own, until nobody goes by the old one any more.
+ *
+ * Longer (30 s -> 60 s, announced at 0 s): judged by 60 s at once; leases last 60 s from 10 s on, when no claim is judged by 30 s any more.
+ * Shorter (60 s -> 30 s, announced at 0 s): leases last 30 s at once; judged by 30 s from 70 s on, when no lease of 60 s is left.
+ */
+export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeoutInForce | undefined {
+  const judged = judge(record, now)
+  if (!judged) return undefined
+  const { lockTimeout, change, broken } = judged
+  const known = { knownUntil: new Date(now.getTime() + KNOWN_FOR_MS), ...(broken && { broken }) }
+  if (!change || now >= handoverUntil(lockTimeout, change))
+    return { dueMs: lockTimeout, leaseMs: lockTimeout, ...known }
+  return { dueMs: Math.max(lockTimeout, change.wasMs), leaseMs: Math.min(lockTimeout, change.wasMs), ...known }
+}
+
+/** What is wrong with an entry, for people; undefined: nothing. */
+export function brokenLockTimeout(record: LockTimeoutRecord, now: Date): string | undefined {
+  return judge({ ...record, lockTimeoutInstead: LEAST_MS }, now)?.broken
+}
+
+/** When a change is over: then all of it is in force. */
+function handoverUntil(lockTimeout: number, { wasMs, since }: Announcement): Date {
+  const oldLeasesMs = lockTimeout < wasMs ? wasMs : 0
+  return new Date(since.getTime() + HANDOVER_MS + oldLeasesMs)
+}
+
+/**
+ * The lockTimeouts of some lifecycles, with the server's time; one that isn't registered, or whose entry says no value that could
+ * be gone by, is absent.
+ */
+export async function readLockTimeouts(
+  db: Db,
+  lifecycles: readonly string[],
+  options: { maxTimeMS?: number } = {},
+): Promise<Map<string, LockTimeoutInForce & { readonly now: Date }>> {
+  const rows = (await readOwnFields((how) =>
+    protocolCollection<{ _id: string }>(db, LIFECYCLES_COLLECTION)
+      .aggregate(
+        [{ $match: { _id: { $in: [...lifecycles] } } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }],
+        { ...options, ...how },
+      )
+      .toArray(),
+  )) as (LockTimeoutRecord & { _id: string; now: Date })[]
+  return new Map(
+    rows.flatMap((row) => {
+      const inForce = lockTimeoutAt(row, row.now)
+      return inForce ? [[row._id, { ...inForce, now: row.now }]] : []
+    }),
+  )
+}
+
+/** What became of a wish to change a lockTimeout. */
+export type LockTimeoutChange =
+  | { readonly kind: 'changed'; readonly wasMs: number; readonly inForceFrom: Date; readonly now: Date }
+  | { readonly kind: 'unchanged' }
+  /** No replica has run this lifecycle yet. */
+  | { readonly kind: 'notRegistered' }
+  /** An earlier change isn't over. */
+  | { readonly kind: 'underWay'; readonly until: Date; readonly now: Date }
+
+/**
+ * Gives an entry whose `lockTimeout` nobody can go by one to go by, so that all go by the same: what was in force, by one who
+ * knows that; else the first one's setting.
+ */
+export async function standInForLockTimeout(
+  db: Db,
+  lifecycle: string,
+  { inForceMs, settingMs }: { readonly inForceMs: number | undefined; readonly settingMs: number },
+): Promise<void> {
+  const ifMissing = { $nor: [{ lockTimeoutInstead: { $gte: LEAST_MS, $lte: MOST_MS } }] }
+  await protocolCollection<{ _id: string }>(db, LIFECYCLES_COLLECTION).updateOne(
+    { _id: lifecycle, ...HAS_NO_LOCK_TIMEOUT, ...(inForceMs === undefined ? ifMissing : {}) },
+    { $set: { lockTimeoutInstead: inForceMs ?? settingMs } } as Document,
+  )
+}
+
+/**
+ * Announces another lockTimeout for a lifecycle; replicas hand over by themselves (see {@link lockTimeoutAt}). One change at a
+ * time: the rule for a moment knows of two values only.
+ */
+export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): Promise<LockTimeoutChange> {
+  const lifecycles = protocolCollection<LockTimeoutRecord & { _id: string }>(db, LIFECYCLES_COLLECTION)
+  const [found] = (await readOwnFields((how) =>
+    lifecycles
+      .aggregate([{ $match: { _id: lifecycle } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }], how)
+      .toArray(),
+  )) as (LockTimeoutRecord & { now: Date })[]
+  if (!found) return { kind: 'notRegistered' }
+  const judged = judge(found, found.now)
+  const until = judged?.change && handoverUntil(judged.lockTimeout, judged.change)
+  if (until && found.now < until) return { kind: 'underWay', until, now: found.now }
+  if (judged?.lockTimeout === ms && !judged.broken) return { kind: 'unchanged' }
+  // Where the entry says nothing to go by, nobody goes by it: a replica that sees that gives it a stand-in first.
+  const wasMs = judged?.lockTimeout ?? ms
+  const changed = await lifecycles.findOneAndUpdate(
+    { _id: lifecycle, ...unchanged(found, judged) },
+    [{ $set: { lockTimeoutWas: wasMs, lockTimeout: ms, lockTimeoutSince: '$$NOW', lockTimeoutInstead: '$$REMOVE' } }],
+    { returnDocument: 'after', maxTimeMS: ANNOUNCED_WITHIN_MS, projection: { lockTimeoutSince: 1 } },
+  )
+  if (!changed) return changeLockTimeout(db, lifecycle, ms)
+  const since = changed.lockTimeoutSince as Date
+  return { kind: 'changed', wasMs, inForceFrom: handoverUntil(ms, { wasMs, since }), now: since }
+}
+
+/** Nobody else has changed or mended it meanwhile. */
+function unchanged({ lockTimeout, lockTimeoutSince }: LockTimeoutRecord, judged: Judged | undefined): Document {
+  if (soundMs(lockTimeout) === undefined) return HAS_NO_LOCK_TIMEOUT
+  return judged?.broken ? { lockTimeout } : { lockTimeout, lockTimeoutSince: lockTimeoutSince ?? null }
+}
+
+/**
+ * Lets sleeping documents wake when they were meant to, after a lockTimeout has become longer: else each would sleep longer by the
+ * difference. Only what sleeps for Phaselock (`resumeAt` = `lockedAt` + the old lockTimeout) is touched.
+ * @param terms with the new lockTimeout
+ * @returns how many documents were changed
+ */
+export async function encodeSleepsAnew(
+  collection: Collection,
+  terms: Terms,
+  phases: readonly string[],
+  wasMs: number,
+): Promise<number> {
+  const resumeAt = inProgress(terms, 'resumeAt')
+  const { modifiedCount } = await collection.updateMany(
+    {
+      phase: { $in: [...phases] },
+      ...PUT_TO_SLEEP,
+      $expr: sleepsFor(terms, wasMs),
+    },
+    [{ $set: { lockedAt: { $subtract: [resumeAt, terms.lockTimeoutMs] } } }],
+  )
+  return modifiedCount
+}
