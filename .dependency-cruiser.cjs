@@ -71,7 +71,7 @@ module.exports = {
       name: 'src-without-tests',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(test|bench|examples|tools)/' },
+      to: { path: '^(test|bench|chaos|examples|tools)/' },
     },
     {
       name: 'published-code-needs-published-packages',

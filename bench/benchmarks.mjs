@@ -45,7 +45,7 @@ export const BENCHMARKS = {
     takes: ['minutes'],
   },
   soak: {
-    about: 'the demo with a random fault every second: is anything lost, repeated or stuck?',
+    about: 'chaos with a random fault every second: is anything lost, repeated or stuck?',
     module: './soak.mjs',
     takes: ['minutes'],
     server: false,

@@ -69,7 +69,7 @@ async function crew(server, size) {
     }),
   )
   const close = async () => {
-    await Promise.all(replicas.map(({ replica }) => replica.stop()))
+    await Promise.all(replicas.map(({ replica }) => replica.end()))
     for (const { proxy } of replicas) proxy.close()
   }
   return { db, replicas, close }

@@ -92,7 +92,7 @@ async function withLoad(server, nodeOptions, measure) {
     return await measure(replica, loaded)
   } finally {
     await client.close()
-    await replica.stop()
+    await replica.end()
     await db.dropDatabase()
   }
 }
@@ -129,7 +129,7 @@ async function heapSamples(replica, ms) {
   })
   while (monotonicMs() - startedMs < ms) {
     await sleep(ms * GC_EVERY_SHARE)
-    replica.send({ heap: true })
+    replica.tell({ heap: true })
   }
   await sleep(500)
   if (found.length < 4) throw new Error('a replica under load did not tell its heap in time')

@@ -63,7 +63,7 @@ export class ProbeCrew {
 
   async stop() {
     await Promise.all([this.prober.close(), this.loader.close()])
-    await Promise.all(this.replicas.map((replica) => replica.stop()))
+    await Promise.all(this.replicas.map((replica) => replica.end()))
   }
 
   #heard(replica, { began, atMs, handled, woken, lateMs, recordMs }) {

@@ -38,27 +38,27 @@ export async function run(server, { progress }) {
     for (const fate of FATES) await prepare(db, fate)
     const victims = {}
     const atMs = {}
-    const strike = async (fate, signal) => {
+    const strike = async (fate, how) => {
       await until(async () => (await begun(ledger, fate)).length >= CONCURRENCY, `${fate} to begin`)
       atMs[fate] = monotonicMs()
-      victims[fate].kill(signal)
+      victims[fate][how]()
     }
     // Each as soon as it holds its documents: what the survivor waits for then is nearly a whole lease.
-    for (const [fate, signal] of Object.entries({ killed: 'SIGKILL', paused: 'SIGSTOP', stopped: undefined })) {
+    for (const [fate, how] of Object.entries({ killed: 'kill', paused: 'pause', stopped: undefined })) {
       victims[fate] = await start(fate, [fate], true)
       replicas.push(victims[fate])
-      if (signal) await strike(fate, signal)
+      if (how) await strike(fate, how)
     }
     progress('SIGKILL, SIGSTOP')
     const survivor = await start('survivor', FATES, false)
     replicas.push(survivor)
     progress('SIGTERM')
     const notBegun = (await held(db, 'stopped')) - CONCURRENCY
-    await strike('stopped', 'SIGTERM')
+    await strike('stopped', 'stop')
     return await judge({ ledger, db, victims, survivor, atMs, notBegun, progress })
   } finally {
-    for (const replica of replicas) replica.kill('SIGKILL')
-    await Promise.all(replicas.map((replica) => replica.exited))
+    for (const replica of replicas) replica.kill()
+    await Promise.all(replicas.map((replica) => replica.ended))
     await rm(folder, { recursive: true, force: true })
   }
 }
@@ -77,8 +77,8 @@ async function judge({ ledger, db, victims, survivor, atMs, notBegun, progress }
   const handedOver = async () => (await taken(ledger, 'stopped')).filter((entry) => entry.atMs >= atMs.stopped)
   await until(async () => (await handedOver()).length >= notBegun, 'SIGTERM to hand over')
   const handoverSeconds = notBegun > 0 ? rounded(lastSeconds(await handedOver(), atMs.stopped), 3) : null
-  victims.stopped.send({ goOn: true })
-  await victims.stopped.exited
+  victims.stopped.tell({ goOn: true })
+  await victims.stopped.ended
   const stoppedSeconds = (monotonicMs() - atMs.stopped) / 1_000
   progress(`handed over after ${handoverSeconds} s; the others' leases last ${LOCK_TIMEOUT_S} s`)
 
@@ -86,15 +86,15 @@ async function judge({ ledger, db, victims, survivor, atMs, notBegun, progress }
   await until(() => recovered('killed'), 'the killed one to be replaced', 60_000)
   await until(() => recovered('paused'), 'the paused one to be replaced', 60_000)
   await sleep(Math.max(0, atMs.paused + PAUSE_MS - monotonicMs()))
-  victims.paused.kill('SIGCONT')
-  victims.paused.send({ goOn: true })
+  victims.paused.resume()
+  victims.paused.tell({ goOn: true })
   await until(async () => (await lateEffects(ledger)).length >= CONCURRENCY, 'the paused one to go on')
   const leasesLost = async () => total(await victims.paused.metrics(), 'phaselock_lease_lost_total')
   await until(async () => (await leasesLost()) >= CONCURRENCY, 'its late outcomes', LAST_WRITES_MS).catch(
     () => undefined,
   )
   const pausedLeasesLost = await leasesLost()
-  await Promise.all([victims.paused.stop(), survivor.stop()])
+  await Promise.all([victims.paused.end(), survivor.end()])
   const effects = judgeEffects(await entries(ledger))
   const records = await Promise.all(FATES.map((fate) => wrongRecords(db, fate)))
   return {

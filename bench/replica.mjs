@@ -1,12 +1,14 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { described, ReplicaProcess } from '../dist/cli/processes/replica-process.js'
 
 const CLI = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 const STARTS_WITHIN_MS = 30_000
+const ENDS_WITHIN_MS = 15_000
 const run = promisify(execFile)
 
 /**
@@ -21,37 +23,56 @@ export async function startReplica({ uri, database, lifecycles, name = 'bench', 
   const module = fileURLToPath(new URL(`./replicas/${lifecycles}`, import.meta.url))
   const flags = ['--uri', uri, '--database', database, '--lifecycles', module, '--name', name, '--log-level', logLevel]
   const { http = false, nodeOptions = [], env = {} } = more
-  const child = spawn(
-    process.execPath,
-    [...nodeOptions, CLI, 'start', '--json', ...flags, ...(http ? ['--http', '0', '--http-host', '127.0.0.1'] : [])],
-    { stdio: ['ignore', 'pipe', 'inherit', 'ipc'], env: { ...cleanEnv(), ...env } },
-  )
-  const exited = once(child, 'exit').then(([code, signal]) => signal ?? code)
-  const killAtExit = () => child.kill('SIGKILL')
-  process.on('exit', killAtExit)
-  void exited.then(() => process.off('exit', killAtExit))
-  const started = await firstLine(child, exited).catch((error) => {
-    child.kill('SIGKILL')
-    throw error
+  const replica = new BenchReplica(CLI, {
+    args: ['start', '--json', ...flags, ...(http ? ['--http', '0', '--http-host', '127.0.0.1'] : [])],
+    env: { ...cleanEnv(), ...env },
+    execArgv: nodeOptions,
+    output: 'pipe',
+    diesWithUs: true,
   })
-  return {
-    name,
-    identity: started.identity,
-    pid: child.pid,
-    exited,
-    on: (listener) => child.on('message', listener),
-    send: (message) => child.connected && child.send(message, () => undefined),
-    kill: (signal) => child.kill(signal),
-    rssMb: () => rssMbOf(child.pid),
-    /** Sums of its counters by metric and labels, as `name{label="value",...}`. */
-    metrics: () => readMetrics(started.http),
-    /** Stops it in order; one that doesn't end within a few seconds is killed. */
-    async stop() {
-      child.kill('SIGTERM')
-      const late = setTimeout(killAtExit, 15_000)
-      await exited
-      clearTimeout(late)
-    },
+  replica.name = name
+  await replica.started()
+  return replica
+}
+
+class BenchReplica extends ReplicaProcess {
+  #listeners = []
+  #http
+
+  /** Resolves once it has started. */
+  async started() {
+    try {
+      this.#http = (await firstLine(this)).http
+    } catch (error) {
+      this.kill()
+      throw error
+    }
+  }
+
+  /** @param listener told of what its module sends */
+  on(listener) {
+    this.#listeners.push(listener)
+  }
+
+  /** Sums of its counters by metric and labels, as `name{label="value",...}`. */
+  metrics() {
+    return readMetrics(this.#http)
+  }
+
+  rssMb() {
+    return rssMbOf(this.pid)
+  }
+
+  /** Stops it in order; one that doesn't end within a few seconds is killed. */
+  async end() {
+    this.stop()
+    const late = setTimeout(() => this.kill(), ENDS_WITHIN_MS)
+    await this.ended
+    clearTimeout(late)
+  }
+
+  heard(message) {
+    for (const listener of this.#listeners) listener(message)
   }
 }
 
@@ -63,14 +84,14 @@ const cleanEnv = () =>
     ),
   )
 
-async function firstLine(child, exited) {
+async function firstLine({ output, ended }) {
   const late = new AbortController()
   const timer = setTimeout(() => late.abort(), STARTS_WITHIN_MS)
   try {
     const [line] = await Promise.race([
-      once(createInterface({ input: child.stdout }), 'line', { signal: late.signal }),
-      exited.then((how) => {
-        throw new Error(`a replica ended before it had started (${how}); its error stands above`)
+      once(createInterface({ input: output }), 'line', { signal: late.signal }),
+      ended.then((end) => {
+        throw new Error(`a replica ended before it had started (${described(end)}); its error stands above`)
       }),
     ])
     return JSON.parse(line)

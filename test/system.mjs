@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 const BUILDS = [
   {
     script: 'test/kubernetes/control-plane/build.mjs',
-    folders: ['kubernetes', 'tasks', 'deploy', 'examples', 'bench'],
+    folders: ['kubernetes', 'tasks', 'deploy', 'examples', 'chaos'],
   },
   { script: 'test/deploy/build.mjs', folders: ['deploy'] },
   { script: 'tools/servers/build-s3.mjs', folders: ['tasks', 'tools'] },

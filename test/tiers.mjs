@@ -15,6 +15,7 @@ const SYSTEM = [
   'tools/**',
   // Programs as users run them: the command line, demos, workers, replicas in processes of their own, examples, benchmarks.
   'cli/**',
+  'chaos/**',
   'examples/**',
   'bench/**',
   'schedules/three-processes.test.ts',

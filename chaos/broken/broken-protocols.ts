@@ -1,5 +1,5 @@
-import { type Protocol, SAFE_PROTOCOL } from '../../lock/index.js'
-import type { Clock } from '../../time/index.js'
+import { type Protocol, SAFE_PROTOCOL } from '../../dist/lock/index.js'
+import type { Clock } from '../../dist/time/index.js'
 
 /** The protections that `--break` takes away, with what is missing then. */
 export const BREAKABLE = {
@@ -16,7 +16,7 @@ export const isBreakable = (name: string): name is Breakable => Object.hasOwn(BR
 
 const SAME_FOR_ALL = 'locked'
 
-/** The lock protocol without one of its protections. Only for the demo, which shows that each of them is needed. */
+/** The lock protocol without one of its protections. Only to show that each of them is needed. */
 export function brokenProtocol(what: Breakable, clock: Clock): Protocol {
   switch (what) {
     case 'unlock-by-id':

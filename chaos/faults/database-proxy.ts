@@ -25,16 +25,18 @@ export type ProxyMode =
 export class DatabaseProxy {
   private mode: ProxyMode = { kind: 'pass' }
   private readonly pipes = new Set<Pipe>()
+  private readonly server: Server
+  readonly port: number
 
-  private constructor(
-    private readonly server: Server,
-    readonly port: number,
-  ) {}
+  private constructor(server: Server) {
+    this.server = server
+    this.port = (server.address() as { port: number }).port
+  }
 
   static async start(targetPort: number): Promise<DatabaseProxy> {
     const server = createServer()
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    const proxy = new DatabaseProxy(server, (server.address() as { port: number }).port)
+    const proxy = new DatabaseProxy(server)
     server.on('connection', (client) => {
       const pipe = new Pipe(
         client,
@@ -65,13 +67,14 @@ class Pipe {
   private rest: Buffer = Buffer.alloc(0)
   private delayed = 0
   private delayMs = 0
+  private readonly client: Socket
+  private readonly server: Socket
+  private readonly mode: () => ProxyMode
 
-  constructor(
-    private readonly client: Socket,
-    private readonly server: Socket,
-    private readonly mode: () => ProxyMode,
-    gone: () => void,
-  ) {
+  constructor(client: Socket, server: Socket, mode: () => ProxyMode, gone: () => void) {
+    this.client = client
+    this.server = server
+    this.mode = mode
     for (const socket of [client, server]) {
       socket.setNoDelay(true)
       socket.on('error', () => undefined) // 'close' follows

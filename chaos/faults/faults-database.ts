@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { connectDatabase, type DatabaseConnection } from '../../../database/index.js'
-import { waitFor } from '../wait-for.js'
-import { DatabaseProxy } from './database-proxy.js'
+import { waitFor } from '../../dist/cli/demo/wait-for.js'
+import { connectDatabase, type DatabaseConnection } from '../../dist/database/index.js'
+import { DatabaseProxy } from './database-proxy.ts'
 
 const KEEPER_ENDS_WITHIN_MS = 15_000
 

@@ -1,5 +1,6 @@
-import { verdictText } from '../judgement.js'
-import type { FaultsReport, FaultsResult } from './run-faults.js'
+import { verdictText } from '../../dist/cli/demo/judgement.js'
+import { figureLines } from '../../dist/cli/demo/report.js'
+import type { FaultsReport, FaultsResult } from './run-faults.ts'
 
 const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = [
   ['documents', 'gateways, started, stopped and deleted all the time'],
@@ -17,14 +18,19 @@ const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = 
 
 /** The report for people. */
 export function faultsReportText({ result, evidence }: FaultsReport): string {
-  const isOff = (figure: string) => result.off.some((line) => line.startsWith(`${figure}:`))
-  const lines = LINES.map(
-    ([figure, text]) => `${isOff(figure) ? ' ✗' : '  '} ${String(result[figure]).padStart(8)}  ${text}`,
-  )
   const faults = Object.entries(result.faults).map(([kind, count]) => `   ${String(count).padStart(8)}  ${kind}`)
   const verdict = verdictText(result, [
     'Every recorded step happened once, in its order, under one holder at a time, and nothing is stuck.',
   ])
-  const again = `This run again: --faults --minutes ${result.minutes} --seed ${result.seed}`
-  return [...lines, '', ...faults, '', ...verdict, again, ...evidence.map((line) => `    ${line}`), ''].join('\n')
+  const again = `This run again: npm run chaos -- --faults --minutes ${result.minutes} --seed ${result.seed}`
+  return [
+    ...figureLines(LINES, result),
+    '',
+    ...faults,
+    '',
+    ...verdict,
+    again,
+    ...evidence.map((line) => `    ${line}`),
+    '',
+  ].join('\n')
 }

@@ -1,6 +1,6 @@
-import type { AnyHandler } from '../../phases/index.js'
-import type { WrapHandler } from '../../tasks/index.js'
-import { sleep } from '../../time/index.js'
+import type { AnyHandler } from '../../dist/phases/index.js'
+import type { WrapHandler } from '../../dist/tasks/index.js'
+import { sleep } from '../../dist/time/index.js'
 
 /** What a gateway's own field `misbehaves` asks of the handler that works on it. */
 export type Misbehaviour = 'throws' | 'alwaysThrows' | 'returnsNothing' | 'hangs' | 'ignoresSignal' | 'blocksLoop'

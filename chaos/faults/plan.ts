@@ -1,4 +1,4 @@
-import { oneOf, type Random, randomOf, wholeBetween } from './random.js'
+import { oneOf, type Random, randomOf, wholeBetween } from './random.ts'
 
 /** What can be wrong; each is struck by the same name in the report's `faults`. */
 export const FAULT_KINDS = [

@@ -1,12 +1,12 @@
 import { type Collection, type Db, type Document, MongoClient, MongoServerError, ObjectId } from 'mongodb'
-import { OwnerClient } from '../../../phases/index.js'
-import { apiGatewayDefinitions, COLLECTIONS } from '../../../tasks/index.js'
-import { sleep } from '../../../time/index.js'
-import type { Misbehaviour } from '../faulty-handlers.js'
-import type { ExpectedEnds } from '../figures.js'
-import { type DocumentKey, documentKey } from '../ledger-entry.js'
-import { badGateway } from './bad-documents.js'
-import { oneOf, type Random } from './random.js'
+import type { ExpectedEnds } from '../../dist/cli/demo/figures.js'
+import { type DocumentKey, documentKey } from '../../dist/cli/demo/ledger-entry.js'
+import { OwnerClient } from '../../dist/phases/index.js'
+import { apiGatewayDefinitions, COLLECTIONS } from '../../dist/tasks/index.js'
+import { sleep } from '../../dist/time/index.js'
+import { badGateway } from './bad-documents.ts'
+import type { Misbehaviour } from './faulty-handlers.ts'
+import { oneOf, type Random } from './random.ts'
 
 type Wish = 'Running' | 'Stopped' | 'Deleted'
 
@@ -36,18 +36,21 @@ export class RestlessOwner {
   private readonly owned: Owned[] = []
   private readonly gateways: Collection
 
-  private constructor(
-    private readonly client: MongoClient,
-    private readonly db: Db,
-    private readonly random: Random,
-  ) {
-    this.gateways = db.collection(COLLECTIONS.gateway)
+  private readonly client: MongoClient
+  private readonly db: Db
+  private readonly random: Random
+
+  private constructor(client: MongoClient, database: string, random: Random) {
+    this.client = client
+    this.db = client.db(database)
+    this.random = random
+    this.gateways = this.db.collection(COLLECTIONS.gateway)
   }
 
   static async connect(uri: string, database: string, random: Random): Promise<RestlessOwner> {
     // A killed database forgets what no journal has.
     const client = await new MongoClient(uri, { journal: true, serverSelectionTimeoutMS: 2_000 }).connect()
-    return new RestlessOwner(client, client.db(database), random)
+    return new RestlessOwner(client, database, random)
   }
 
   get count(): number {

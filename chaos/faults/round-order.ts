@@ -1,4 +1,4 @@
-import { stepNumber } from './step-order.js'
+import { stepNumber } from '../../dist/cli/demo/step-order.js'
 
 /** The way of a gateway to what its owner wants, wherever it comes from: no phase of it may follow a later one. */
 const WAYS: Readonly<Record<string, readonly string[]>> = {

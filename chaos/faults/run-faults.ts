@@ -1,19 +1,22 @@
-import { sleep, systemClock } from '../../../time/index.js'
-import { figuresOf } from '../figures.js'
-import { Fleet } from '../fleet.js'
-import { type Judgement, judge, slowness } from '../judgement.js'
-import { Ledger } from '../ledger.js'
-import { Interrupted } from '../run-demo.js'
-import { DemoNotSetUp } from '../scenario.js'
-import type { Screen } from '../screen.js'
-import { CREW_SIZE, Crew } from './crew.js'
-import { openFaultsDatabase } from './faults-database.js'
-import { type FaultKind, planFaults } from './plan.js'
-import { randomOf } from './random.js'
-import { RestlessOwner } from './restless-owner.js'
-import { type StuckDocument, settle } from './settling.js'
-import { Striker } from './striker.js'
+import { fileURLToPath } from 'node:url'
+import { type CleanUp, Interrupted, withCleanUps } from '../../dist/cli/demo/clean-ups.js'
+import { figuresOf } from '../../dist/cli/demo/figures.js'
+import { Fleet } from '../../dist/cli/demo/fleet.js'
+import { type Judgement, judge, slowness } from '../../dist/cli/demo/judgement.js'
+import { Ledger } from '../../dist/cli/demo/ledger.js'
+import { DemoNotSetUp } from '../../dist/cli/demo/scenario.js'
+import type { Screen } from '../../dist/cli/demo/screen.js'
+import { sleep, systemClock } from '../../dist/time/index.js'
+import { openFaultsDatabase } from './faults-database.ts'
+import { type FaultKind, planFaults } from './plan.ts'
+import { randomOf } from './random.ts'
+import type { FaultsReplicaConfig } from './replica-process.ts'
+import { RestlessOwner } from './restless-owner.ts'
+import { type StuckDocument, settle } from './settling.ts'
+import { STAFF_SIZE, Staff } from './staff.ts'
+import { Striker } from './striker.ts'
 
+const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
 const CONCURRENCY = 32
 const PACE = { leastMs: 10, mostMs: 60, slowMs: 0 }
 const GRACE_MS = 10_000
@@ -22,7 +25,6 @@ const STEP_TIMEOUT_IN_LOCK_TIMEOUTS = 2
 const OWNER_EVERY_MS = 500
 /** A document is stuck after so many lock timeouts, of the longer one that faults may set. */
 const PATIENCE_IN_LOCK_TIMEOUTS = 3 * 1.5
-const SETTLES_WITHIN_MS = 120_000
 const EVIDENCE = 10
 
 export interface FaultsOptions {
@@ -62,21 +64,13 @@ export interface FaultsReport {
   readonly evidence: readonly string[]
 }
 
-type CleanUp = () => Promise<void>
-
 /**
  * Replicas work on gateways that are never left alone, and every second a random fault strikes; then all settles. Leaves no
  * process and no data behind. Always on a local database of its own: it is killed.
  * @throws Interrupted; what connectDatabase throws
  */
-export async function runFaults(options: FaultsOptions): Promise<FaultsReport> {
-  const cleanUps: CleanUp[] = []
-  try {
-    return await run(options, (cleanUp) => cleanUps.push(cleanUp))
-  } finally {
-    for (const cleanUp of cleanUps.reverse()) await cleanUp()
-  }
-}
+export const runFaults = (options: FaultsOptions): Promise<FaultsReport> =>
+  withCleanUps(options.signal, (atEnd) => run(options, atEnd))
 
 async function run(
   { minutes, seed, lockTimeoutMs, screen, signal, ledgerFile }: FaultsOptions,
@@ -93,29 +87,30 @@ async function run(
   if (ledgerFile !== undefined) atEnd(() => ledger.writeTo(ledgerFile))
   const owner = await RestlessOwner.connect(uri, database.name, randomOf(seed + 1))
   atEnd(() => owner.close())
-  const fleet = new Fleet({
+  const config: Omit<FaultsReplicaConfig, 'name'> = {
     uri: database.disturbedUri,
     database: database.name,
     lockTimeoutMs,
     concurrency: CONCURRENCY,
     graceMs: GRACE_MS,
     pace: PACE,
-    broken: null,
-    faults: { ledgerUri: uri, stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs },
-  })
+    ledgerUri: uri,
+    stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs,
+  }
+  const fleet = new Fleet({ program: PROGRAM, config })
   atEnd(() => fleet.end())
-  const crew = new Crew(fleet)
+  const staff = new Staff(fleet)
   const busy = { over: false }
   atEnd(async () => {
     busy.over = true
-    crew.rest()
+    staff.rest()
   })
-  crew.start()
+  staff.start()
   const stopped = () => signal.aborted
-  const atFirst = await crew.complete(stopped)
+  const atFirst = await staff.complete(stopped)
   if (stopped()) throw new Interrupted()
-  if (atFirst < CREW_SIZE) throw new DemoNotSetUp(`${CREW_SIZE} replicas at work`, `${atFirst}`)
-  const striker = new Striker({ crew, owner, database, lockTimeoutMs })
+  if (atFirst < STAFF_SIZE) throw new DemoNotSetUp(`${STAFF_SIZE} replicas at work`, `${atFirst}`)
+  const striker = new Striker({ staff, owner, database, lockTimeoutMs })
   const faults: Partial<Record<FaultKind, number>> = {}
   const work = keepBusy(owner, busy)
   work.catch(() => undefined)
@@ -136,20 +131,19 @@ async function run(
   busy.over = true
   await work
   // A replica that is still starting settles nothing: the time counts from when all are at work.
-  const atWork = await crew.complete(stopped)
+  const atWork = await staff.complete(stopped)
   const settleMs = systemClock.monotonicMs()
   const stuck = await settle({
     db,
     owner,
     ledger,
-    patienceMs: PATIENCE_IN_LOCK_TIMEOUTS * lockTimeoutMs * slowness(),
-    atMostMs: SETTLES_WITHIN_MS * slowness(),
+    patienceMs: PATIENCE_IN_LOCK_TIMEOUTS * lockTimeoutMs * fleet.slowness(),
     stopped,
   })
   if (signal.aborted) throw new Interrupted()
   const settledInSeconds = Math.round((systemClock.monotonicMs() - settleMs) / 100) / 10
   screen.stage('reading the ledger')
-  const crashed = crew.crashed()
+  const crashed = staff.crashed()
   const { figures, examples } = await readLedger(ledger, owner, lockTimeoutMs)
   const measured = {
     documents: owner.count,
@@ -157,7 +151,7 @@ async function run(
     stuck: stuck.length,
     crashed: crashed.length,
     broken: await owner.broken(),
-    refusedLateWrites: fleet.replicas.reduce((sum, { refusedLateWrites }) => sum + refusedLateWrites, 0),
+    refusedLateWrites: fleet.refusedLateWrites(),
     faults,
     settledInSeconds,
     lockTimeoutSeconds: lockTimeoutMs / 1_000,
@@ -165,7 +159,7 @@ async function run(
     minutes,
     seed,
   }
-  const judgement = judgeFaults({ ...measured, atWork })
+  const judgement = judgeFaults({ ...measured, atWork }, fleet.slowness())
   const evidence = [...examples, ...stuck.slice(0, EVIDENCE).map(describe), ...crashed, ...fleet.lastWords()]
   return { result: { ...measured, ...judgement }, evidence: judgement.verdict === 'shown' ? [] : evidence }
 }
@@ -184,7 +178,7 @@ export function judgeFaults(measured: Judged, slow: number = slowness()): Judgem
   const missing = [
     stepsBegun === 0 && 'expected steps to begin, got none',
     Object.keys(faults).length === 0 && 'expected faults that strike, got none',
-    atWork < CREW_SIZE && `expected ${CREW_SIZE} replicas at work when the faults were over, got ${atWork}`,
+    atWork < STAFF_SIZE && `expected ${STAFF_SIZE} replicas at work when the faults were over, got ${atWork}`,
   ].filter((reason) => reason !== false)
   return judge(lines, { safety: SAFETY, missing, slowness: slow })
 }

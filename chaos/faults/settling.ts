@@ -1,10 +1,10 @@
 import type { Db } from 'mongodb'
-import { idKey } from '../../../lock/index.js'
-import { apiGatewayDefinitions } from '../../../tasks/index.js'
-import { sleep, systemClock } from '../../../time/index.js'
-import type { Ledger } from '../ledger.js'
-import { type DocumentKey, documentKey } from '../ledger-entry.js'
-import type { RestlessOwner } from './restless-owner.js'
+import type { Ledger } from '../../dist/cli/demo/ledger.js'
+import { type DocumentKey, documentKey } from '../../dist/cli/demo/ledger-entry.js'
+import { idKey } from '../../dist/lock/index.js'
+import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
+import { sleep, systemClock } from '../../dist/time/index.js'
+import type { RestlessOwner } from './restless-owner.ts'
 
 /** A document that should have moved, and where it is. */
 export interface StuckDocument {
@@ -18,12 +18,12 @@ export interface SettlingOptions {
   readonly ledger: Ledger
   /** So long without a move is stuck. */
   readonly patienceMs: number
-  /** What still isn't at rest after that is stuck too, however much it moves. */
-  readonly atMostMs: number
   readonly stopped: () => boolean
 }
 
 const EVERY_MS = 1_000
+/** When so many patiences have gone by and no more documents are at rest, those that aren't are stuck too, however much they move. */
+const MOST_PATIENCES = 7
 
 interface Unsettled extends StuckDocument {
   /** Until when it sleeps, where it is a retry's pause; a sound document has no other sleep. */
@@ -34,20 +34,15 @@ interface Unsettled extends StuckDocument {
  * Waits until all sound documents are where they should be: gateways where their owner wants them, their databases and
  * domains in no working phase. Resolves to those that are stuck: neither moved nor asleep for longer than `patienceMs`.
  */
-export async function settle({
-  db,
-  owner,
-  ledger,
-  patienceMs,
-  atMostMs,
-  stopped,
-}: SettlingOptions): Promise<StuckDocument[]> {
+export async function settle({ db, owner, ledger, patienceMs, stopped }: SettlingOptions): Promise<StuckDocument[]> {
   const sinceMs = systemClock.now().getTime()
+  let fewest = { count: Number.POSITIVE_INFINITY, atMs: sinceMs }
   for (;;) {
     const open = await unsettled(db, owner)
     const nowMs = systemClock.now().getTime()
     if (open.length === 0 || stopped()) return []
-    if (nowMs - sinceMs > atMostMs) return open
+    if (open.length < fewest.count) fewest = { count: open.length, atMs: nowMs }
+    if (nowMs - fewest.atMs > MOST_PATIENCES * patienceMs) return open
     if (nowMs - sinceMs > patienceMs) {
       const moved = new Map<DocumentKey, number>()
       for (const entry of await ledger.begins(open.map(({ document }) => document)))

@@ -1,42 +1,44 @@
-import { sleep } from '../../../time/index.js'
-import type { Fleet } from '../fleet.js'
-import { slowness } from '../judgement.js'
-import type { ReplicaLink } from '../replica-link.js'
-import { waitFor } from '../wait-for.js'
+import type { DemoReplica } from '../../dist/cli/demo/demo-replica.js'
+import type { Fleet } from '../../dist/cli/demo/fleet.js'
+import { waitFor } from '../../dist/cli/demo/wait-for.js'
+import { sleep } from '../../dist/time/index.js'
 
-export const CREW_SIZE = 3
-/** For all to be at work, on a machine that isn't busy. */
-const READY_WITHIN_MS = 60_000
+export const STAFF_SIZE = 3
 const WATCHED_EVERY_MS = 300
 
-/** Keeps so many replicas at work, however often they are ended; see that none ends by itself. */
-export class Crew {
-  /** Replicas that were told to end, or never came to work because the database was away. */
-  private readonly dismissed = new Set<ReplicaLink>()
-  private started = 0
-  private over = false
-  private paused: ReplicaLink | undefined
+/** Keeps so many replicas at work, however often they are ended; sees that none ends by itself. */
+export class Staff {
+  private readonly fleet: Fleet
+  private hired = 0
+  private isOver = false
+  private paused: DemoReplica | undefined
 
-  constructor(private readonly fleet: Fleet) {}
+  constructor(fleet: Fleet) {
+    this.fleet = fleet
+  }
 
   start(): void {
     void this.watch()
   }
 
-  /** Waits until all are at work; resolves to how many are when that takes too long. */
-  async complete(stopped: () => boolean): Promise<number> {
-    const atWork = () => this.atWork().filter((replica) => replica.hasStarted).length
-    const forMs = READY_WITHIN_MS * slowness()
-    await waitFor(() => stopped() || atWork() >= CREW_SIZE, { forMs, everyMs: WATCHED_EVERY_MS })
+  /** Waits until all are at work, as long as any is being hired; resolves to how many are. */
+  async complete(isStopped: () => boolean): Promise<number> {
+    const atWork = () => this.atWork().filter(({ identity }) => identity !== undefined).length
+    const progress = () => `${this.hired} ${atWork()}`
+    await waitFor(() => isStopped() || atWork() >= STAFF_SIZE, { progress, everyMs: WATCHED_EVERY_MS })
     return atWork()
   }
 
   kill(which: number): boolean {
-    return this.dismiss(which, (replica) => replica.kill())
+    const replica = this.pick(which)
+    replica?.kill()
+    return replica !== undefined
   }
 
   terminate(which: number): boolean {
-    return this.dismiss(which, (replica) => replica.terminate())
+    const replica = this.pick(which)
+    replica?.stop()
+    return replica !== undefined
   }
 
   async pause(which: number, forMs: number): Promise<boolean> {
@@ -46,58 +48,47 @@ export class Crew {
     replica.pause()
     await sleep(forMs, { unref: true })
     this.paused = undefined
-    if (replica.isAlive) replica.continue()
+    if (replica.isAlive) replica.resume()
     return true
   }
 
   /** No more are hired; those at work go on, and one that is still starting ends with the fleet. */
   rest(): void {
-    this.over = true
+    this.isOver = true
   }
 
   /** Replicas that ended or failed though nobody told them to: name and what they said. */
   crashed(): string[] {
-    return this.fleet.replicas
-      .filter((replica) => !this.dismissed.has(replica) && (!replica.isAlive || replica.failure !== undefined))
-      .map(({ name, failure }) => `replica ${name} failed: ${failure ?? 'it ended by itself'}`)
+    return this.fleet.replicas.flatMap(({ name, isDismissed, failure }) =>
+      isDismissed || failure === undefined ? [] : [`replica ${name} failed: ${failure}`],
+    )
   }
 
-  private atWork(): ReplicaLink[] {
-    return this.fleet.living.filter((replica) => !this.dismissed.has(replica))
+  private atWork(): DemoReplica[] {
+    return this.fleet.living.filter(({ isDismissed }) => !isDismissed)
   }
 
-  private pick(which: number): ReplicaLink | undefined {
+  private pick(which: number): DemoReplica | undefined {
     const candidates = this.atWork().filter((replica) => replica !== this.paused)
     return candidates[Math.floor(which * candidates.length)]
   }
 
-  private dismiss(which: number, how: (replica: ReplicaLink) => void): boolean {
-    const replica = this.pick(which)
-    if (!replica) return false
-    this.dismissed.add(replica)
-    how(replica)
-    return true
-  }
-
   private async watch(): Promise<void> {
-    while (!this.over) {
-      const missing = Math.max(0, CREW_SIZE - this.atWork().length)
-      await Promise.all(Array.from({ length: missing }, () => this.hire()))
+    while (!this.isOver) {
+      const missing = Math.max(0, STAFF_SIZE - this.atWork().length)
+      for (let i = 0; i < missing; i += 1) void this.hire()
       await sleep(WATCHED_EVERY_MS)
     }
   }
 
   /** One that can't start, as the database is away, is let go; the next look hires another. */
   private async hire(): Promise<void> {
-    this.started += 1
-    const name = `r${this.started}`
+    this.hired += 1
+    const name = `r${this.hired}`
     try {
       await this.fleet.start(name)
     } catch {
-      const replica = this.fleet.replicas.find((one) => one.name === name)
-      if (!replica) return
-      this.dismissed.add(replica)
-      replica.kill()
+      this.fleet.replicas.find((one) => one.name === name)?.kill()
     }
   }
 }

@@ -1,32 +1,40 @@
 import type { Db } from 'mongodb'
-import { changeLockTimeout } from '../../../lock/index.js'
-import { apiGatewayDefinitions } from '../../../tasks/index.js'
-import { sleep } from '../../../time/index.js'
-import { BAD_DOCUMENT_VARIANTS } from './bad-documents.js'
-import type { Crew } from './crew.js'
-import type { ProxyMode } from './database-proxy.js'
-import type { FaultsDatabase } from './faults-database.js'
-import type { FaultKind, PlannedFault } from './plan.js'
-import type { RestlessOwner } from './restless-owner.js'
+import { waitFor } from '../../dist/cli/demo/wait-for.js'
+import { changeLockTimeout } from '../../dist/lock/index.js'
+import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
+import { sleep } from '../../dist/time/index.js'
+import { BAD_DOCUMENT_VARIANTS } from './bad-documents.ts'
+import type { ProxyMode } from './database-proxy.ts'
+import type { FaultsDatabase } from './faults-database.ts'
+import type { FaultKind, PlannedFault } from './plan.ts'
+import type { RestlessOwner } from './restless-owner.ts'
+import type { Staff } from './staff.ts'
 
 export interface StrikerOptions {
-  readonly crew: Crew
+  readonly staff: Staff
   readonly owner: RestlessOwner
   readonly database: FaultsDatabase
   readonly lockTimeoutMs: number
 }
 
 const SLOW_MS = 250
+const LOOK_EVERY_MS = 200
 /** The other lock timeout: so many times the first. */
 const TIMES_LONGER = 1.5
 
-/** Makes planned faults happen. Each resolves when it is over: true if it struck, false if there was nothing to hit. */
+/** Makes planned faults happen. */
 export class Striker {
   private longer = false
+  private readonly options: StrikerOptions
 
-  constructor(private readonly options: StrikerOptions) {}
+  constructor(options: StrikerOptions) {
+    this.options = options
+  }
 
-  readonly strike = (fault: PlannedFault): Promise<boolean> => this.faults[fault.kind](fault)
+  /** Waits for something to hit; resolves when it is over: true if it struck, false if there was nothing for a minute. */
+  async strike(fault: PlannedFault): Promise<boolean> {
+    return (await waitFor(() => this.faults[fault.kind](fault), { everyMs: LOOK_EVERY_MS })) ?? false
+  }
 
   private readonly faults: Record<FaultKind, (fault: PlannedFault) => Promise<boolean>> = {
     badDocument: ({ which }) => this.byOwner((owner) => owner.insertBad(Math.floor(which * BAD_DOCUMENT_VARIANTS))),
@@ -36,9 +44,9 @@ export class Striker {
     handlerHangs: () => this.byOwner((owner) => owner.insert('hangs')),
     handlerIgnoresSignal: () => this.byOwner((owner) => owner.insert('ignoresSignal')),
     handlerBlocksLoop: () => this.byOwner((owner) => owner.insert('blocksLoop')),
-    replicaKilled: async ({ which }) => this.options.crew.kill(which),
-    replicaTerminated: async ({ which }) => this.options.crew.terminate(which),
-    replicaPaused: ({ which, forMs }) => this.options.crew.pause(which, forMs),
+    replicaKilled: async ({ which }) => this.options.staff.kill(which),
+    replicaTerminated: async ({ which }) => this.options.staff.terminate(which),
+    replicaPaused: ({ which, forMs }) => this.options.staff.pause(which, forMs),
     databaseKilled: () => this.options.database.killEngine(),
     databaseBlackholed: ({ forMs }) => this.disturb({ kind: 'blackhole' }, forMs),
     databaseSlow: ({ forMs }) => this.disturb({ kind: 'slow', ms: SLOW_MS }, forMs),

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { KubeConfig, KubernetesObjectApi, VersionApi } from '@kubernetes/client-node'
 
 /** Of this repository's tests; not there where the package is installed. */
-const CONTROL_PLANE = new URL('../../../../test/kubernetes/control-plane/control-plane.mjs', import.meta.url)
+const CONTROL_PLANE = new URL('../../test/kubernetes/control-plane/control-plane.mjs', import.meta.url)
 
 interface ControlPlane {
   readonly kubeconfig: string

@@ -1,5 +1,5 @@
 import { type Collection, type Document, MongoClient, ObjectId } from 'mongodb'
-import { INSTANCE_COLLECTION } from '../../../tasks/index.js'
+import { INSTANCE_COLLECTION } from '../../dist/tasks/index.js'
 
 const DOMAIN_COLLECTION = 'RuntimeDomain'
 /** In the demo's documents the phases where each state leads to; a document that is gone was deleted. */
@@ -13,10 +13,10 @@ export class Owner {
   readonly instances: ObjectId[] = []
   private readonly collections: { domain: Collection; instance: Collection }
 
-  private constructor(
-    private readonly client: MongoClient,
-    database: string,
-  ) {
+  private readonly client: MongoClient
+
+  private constructor(client: MongoClient, database: string) {
+    this.client = client
     const db = client.db(database)
     this.collections = { domain: db.collection(DOMAIN_COLLECTION), instance: db.collection(INSTANCE_COLLECTION) }
   }
@@ -88,9 +88,9 @@ export class Owner {
     })
   }
 
-  /** How many documents this replica holds. */
-  async heldBy(identity: string): Promise<number> {
-    const lockedBy = { $gte: `${identity}#`, $lt: `${identity}$` }
+  /** How many documents the replica of this name holds. */
+  async heldBy(replica: string): Promise<number> {
+    const lockedBy = { $gte: `${replica}~`, $lt: `${replica}\x7f` }
     const counts = Object.values(this.collections).map((collection) => collection.countDocuments({ lockedBy }))
     return (await Promise.all(counts)).reduce((total, count) => total + count, 0)
   }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { KubernetesObject } from '@kubernetes/client-node'
-import type { DemoCluster } from './demo-cluster.js'
+import type { DemoCluster } from './demo-cluster.ts'
 
 export interface Kind {
   readonly apiVersion: string
@@ -32,7 +32,11 @@ export class Playground {
   private readonly prefix = `phaselock-demo-${randomBytes(4).toString('hex')}`
   private readonly namespaces = new Set<string>()
 
-  constructor(private readonly cluster: DemoCluster) {}
+  private readonly cluster: DemoCluster
+
+  constructor(cluster: DemoCluster) {
+    this.cluster = cluster
+  }
 
   /** Which namespace the documents of an owner are in: a rule as regions have it. */
   get rule(): string {

@@ -1,42 +1,49 @@
-/** One replica of the demo with Kubernetes, as a process of its own: started by crew.ts, told what to do over the IPC channel. */
+/** One replica of the Kubernetes demo: told what to do by fleet.ts, over the IPC channel. */
 import type { Db } from 'mongodb'
-import { connectDatabase, renewalClient } from '../../../database/index.js'
-import { Cluster, singleRegion } from '../../../kubernetes/index.js'
-import { BoundLifecycle, Replica, type RunnableLifecycle } from '../../../phases/index.js'
-import { instanceLifecycles, runtimeDomainLifecycles } from '../../../tasks/index.js'
-import type { Duration } from '../../../time/index.js'
-import { ReplicaLife } from '../replica-life.js'
-import type { CreatedNews, KubernetesReplicaConfig } from './messages.js'
-import { ISSUER } from './playground.js'
+import { ReplicaLife } from '../../dist/cli/demo/replica-life.js'
+import { connectDatabase, renewalClient } from '../../dist/database/index.js'
+import { Cluster, singleRegion } from '../../dist/kubernetes/index.js'
+import { BoundLifecycle, type RunnableLifecycle } from '../../dist/phases/index.js'
+import { instanceLifecycles, runtimeDomainLifecycles } from '../../dist/tasks/index.js'
+import type { Duration } from '../../dist/time/index.js'
+import { ISSUER } from './playground.ts'
 
 const CONCURRENCY = 16
 const GRACE_MS = 10_000
+const CONNECTED_WITHIN_MS = 60_000
 
-const life = new ReplicaLife<CreatedNews>()
-process.on('message', (config: KubernetesReplicaConfig) => void run(config).catch(life.failed))
-// The demo has died: nobody is left behind.
-process.on('disconnect', () => process.exit(1))
+/** What a replica's process is told: a kubeconfig and a connection string hold secrets. */
+export interface KubernetesReplicaConfig {
+  readonly name: string
+  readonly uri: string
+  readonly database: string
+  /** The text of one. */
+  readonly kubeconfig: string
+  /** The region's rule. */
+  readonly namespaceRule: string
+  readonly lockTimeoutMs: number
+  /** Whether it watches what its documents wait for; else it looks again at the end of their pauses. */
+  readonly watches: boolean
+}
 
-async function run(config: KubernetesReplicaConfig): Promise<void> {
+new ReplicaLife<KubernetesReplicaConfig>(async (config, life) => {
   const { uri, database, lockTimeoutMs } = config
-  const connection = await connectDatabase({ uri, database, lockTimeoutMs, timeoutMs: 10_000 })
+  const connection = await connectDatabase({ uri, database, lockTimeoutMs, timeoutMs: CONNECTED_WITHIN_MS })
   const renewals = await renewalClient(connection, lockTimeoutMs)
-  const replica = new Replica({
+  const options = {
     db: connection.db,
     lifecycles: lifecycles(config, connection.db),
     name: config.name,
     renewalDb: renewals.db(database),
     graceMs: GRACE_MS,
-    logger: life.logger,
     observer: {
-      stepEnded: ({ lifecycle, to, phase, id }) => {
-        if (lifecycle === 'runtime-domain' && to === 'Created' && phase !== to)
-          life.tell({ kind: 'created', id: String(id) })
+      stepEnded: ({ lifecycle, to, phase, id }: { lifecycle: string; to: string; phase: string; id: unknown }) => {
+        if (phase !== to) life.tell({ kind: 'moved', lifecycle, id: String(id), to })
       },
     },
-  })
-  await life.live(replica, () => connection.close())
-}
+  }
+  await life.live(options, () => connection.close())
+})
 
 function lifecycles(config: KubernetesReplicaConfig, db: Db): RunnableLifecycle[] {
   const { kubeconfig, namespaceRule: namespace, lockTimeoutMs, watches } = config

@@ -1,5 +1,6 @@
-import { type Judgement, judge, slowness, verdictText } from '../judgement.js'
-import type { Latency } from './timing.js'
+import { type Judgement, judge, slowness, verdictText } from '../../dist/cli/demo/judgement.js'
+import { figureLines } from '../../dist/cli/demo/report.js'
+import type { Latency } from './timing.ts'
 
 /** With watches; without them a document goes on at the end of its pause. */
 const QUICK_MS = 200
@@ -25,14 +26,12 @@ export interface KubernetesDemoResult extends Judgement {
   readonly kubernetes: string
   readonly lockTimeoutSeconds: number
   readonly seconds: number
-  /** The same for times, which a busy machine makes longer: they don't change the exit code. */
-  readonly slow: readonly string[]
 }
 
 /** The others may say as well that the time was not enough. */
 const SAFETY = ['madeTwice']
 
-type Measured = Omit<KubernetesDemoResult, keyof Judgement | 'slow'>
+type Measured = Omit<KubernetesDemoResult, keyof Judgement>
 
 export function judged(measured: Measured, slowed: number = slowness()): KubernetesDemoResult {
   const lines = (['lost', 'madeTwice', 'leftOver'] as const)
@@ -64,22 +63,20 @@ const LINES: readonly (readonly [keyof Measured, string])[] = [
 
 /** The report for people. */
 export function kubernetesReportText(result: KubernetesDemoResult, evidence: readonly string[]): string {
-  const isOff = (figure: string) => result.off.some((line) => line.startsWith(`${figure}:`))
-  const line = (mark: string, value: string, text: string) => `${mark} ${value.padStart(8)}  ${text}`
+  const line = (value: string, text: string) => `   ${value.padStart(8)}  ${text}`
   const { withWatches, withoutWatches } = result.readyToCreatedMs
   const times = [
     ['with watches', withWatches],
     ['without them', withoutWatches],
   ] as const
   return [
-    ...LINES.map(([figure, text]) => line(isOff(figure) ? ' ✗' : '  ', String(result[figure]), text)),
+    ...figureLines(LINES, result),
     ...times.flatMap(([how, latency]) => [
-      line('  ', String(latency?.p50 ?? '-'), `ms from a certificate's Ready to Created, ${how}: half of them`),
-      line('  ', String(latency?.p95 ?? '-'), 'ms: 95 of 100'),
+      line(String(latency?.p50 ?? '-'), `ms from a certificate's Ready to Created, ${how}: half of them`),
+      line(String(latency?.p95 ?? '-'), 'ms: 95 of 100'),
     ]),
     '',
     ...verdictText(result, [`On Kubernetes ${result.kubernetes}: everything made once, everything gone at the end.`]),
-    ...result.slow.map((text) => `Slow: ${text}`),
     ...evidence.map((text) => `    ${text}`),
     '',
   ].join('\n')

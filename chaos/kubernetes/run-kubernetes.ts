@@ -1,18 +1,20 @@
-import { sleep, systemClock } from '../../../time/index.js'
-import { openDemoDatabase } from '../demo-database.js'
-import { ReplicaFailed } from '../replica-link.js'
-import { Interrupted } from '../run-demo.js'
-import type { Screen } from '../screen.js'
-import { waitFor } from '../wait-for.js'
-import { type CleanUp, CleanUps } from './clean-ups.js'
-import { Crew } from './crew.js'
-import { openDemoCluster } from './demo-cluster.js'
-import { Owner, type Wanted } from './owner.js'
-import { Playground } from './playground.js'
-import { judged, type KubernetesDemoResult } from './result.js'
-import { TIMED, Timing, type Until } from './timing.js'
-import { Witness } from './witness.js'
+import { fileURLToPath } from 'node:url'
+import { type CleanUp, Interrupted, withCleanUps } from '../../dist/cli/demo/clean-ups.js'
+import { openDemoDatabase } from '../../dist/cli/demo/demo-database.js'
+import { Fleet } from '../../dist/cli/demo/fleet.js'
+import type { Screen } from '../../dist/cli/demo/screen.js'
+import { waitFor } from '../../dist/cli/demo/wait-for.js'
+import { ReplicaFailed } from '../../dist/cli/processes/replica-process.js'
+import { sleep, systemClock } from '../../dist/time/index.js'
+import { openDemoCluster } from './demo-cluster.ts'
+import { Owner, type Wanted } from './owner.ts'
+import { Playground } from './playground.ts'
+import type { KubernetesReplicaConfig } from './replica-process.ts'
+import { judged, type KubernetesDemoResult } from './result.ts'
+import { TIMED, Timing, type Until } from './timing.ts'
+import { Witness } from './witness.ts'
 
+const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
 /** Of five documents four are domains. */
 const DOMAINS_SHARE = 0.8
 /** Long enough that a busy machine doesn't cost a lease. */
@@ -46,21 +48,8 @@ export interface KubernetesDemoReport {
  * Runs the demo in a database and a namespace of its own, and leaves nothing behind: no process, no data, no object.
  * @throws NoCluster; ReplicaFailed; Interrupted; what connectDatabase and the API server throw
  */
-export async function runKubernetes(options: KubernetesDemoOptions): Promise<KubernetesDemoReport> {
-  const cleanUps = new CleanUps()
-  const { signal } = options
-  const interrupted = new Promise<never>((_, reject) => {
-    signal.addEventListener('abort', () => reject(new Interrupted()), { once: true })
-    if (signal.aborted) reject(new Interrupted())
-  })
-  const work = run(options, (cleanUp) => cleanUps.add(cleanUp))
-  work.catch(() => undefined)
-  try {
-    return await Promise.race([work, interrupted])
-  } finally {
-    await cleanUps.run()
-  }
-}
+export const runKubernetes = (options: KubernetesDemoOptions): Promise<KubernetesDemoReport> =>
+  withCleanUps(options.signal, (atEnd) => run(options, atEnd))
 
 async function run(
   { documents, screen, signal }: KubernetesDemoOptions,
@@ -82,20 +71,28 @@ async function run(
   atEnd(() => witness.stop())
   /** When each domain came to Created, by the clock's monotonic time. */
   const createdMs = new Map<string, number>()
-  const config = {
+  const config: Omit<KubernetesReplicaConfig, 'name'> = {
     uri: connection.uri,
     database: name,
     kubeconfig: cluster.config.exportConfig(),
     namespaceRule: playground.rule,
     lockTimeoutMs: LOCK_TIMEOUT_MS,
+    watches: true,
   }
-  const crew = new Crew(config, (id) => createdMs.set(id, systemClock.monotonicMs()))
-  atEnd(() => crew.end())
+  const fleet = new Fleet({
+    program: PROGRAM,
+    config,
+    onNews: (news) => {
+      if (news.kind !== 'moved' || news.lifecycle !== 'runtime-domain' || news.to !== 'Created') return
+      createdMs.set(news.id, systemClock.monotonicMs())
+    },
+  })
+  atEnd(() => fleet.end())
 
   const until: Until = (what, forMs = STAGE_WITHIN_MS) => {
     const look = async () => {
       if (signal.aborted) throw new Interrupted()
-      const failure = crew.failure()
+      const failure = fleet.failure()
       if (failure) throw new ReplicaFailed('of the demo', failure)
       return await what()
     }
@@ -109,7 +106,7 @@ async function run(
     })
   const timing = new Timing({ owner, playground, witness, createdMs, until })
 
-  const [first] = await Promise.all(['a', 'b', 'c'].map((replica) => crew.start(replica)))
+  const [a] = await Promise.all([fleet.start('a'), fleet.start('b'), fleet.start('c')])
   const domains = Math.round(documents * DOMAINS_SHARE)
   screen.stage(`${domains} domains and ${documents - domains} instances come in`)
   await Promise.all([
@@ -119,16 +116,17 @@ async function run(
   const held = await until(async () => {
     if ((await owner.arrived('Running')) < documents * KILLED_AT_SHARE) return false
     // It stands still before it is killed: what is counted then is what it holds.
-    crew.pause('a')
+    a.pause()
     await sleep(ARRIVED_WITHIN_MS)
-    const leases = await owner.heldBy(first!.identity)
-    if (leases === 0) crew.resume('a')
+    const leases = await owner.heldBy(a.name)
+    if (leases === 0) a.resume()
     return leases > 0 && leases
   })
-  await crew.kill('a')
+  a.kill()
+  await a.ended
   const leasesAtKill = held ?? 0
   screen.stage(`kill -9 of replica a with ${leasesAtKill} leases; d takes its place`)
-  await crew.start('d')
+  await fleet.start('d')
   await allArrive('Running')
   screen.stage('all are to stop')
   await owner.want('Stopped')
@@ -139,9 +137,9 @@ async function run(
 
   screen.stage(`${TIMED} domains whose certificates take a while are timed, with watches`)
   const withWatches = await timing.run('with')
-  await crew.rest()
+  await fleet.rest()
   screen.stage(`and ${TIMED} without`)
-  await Promise.all(['e', 'f'].map((replica) => crew.start(replica, { watches: false })))
+  await Promise.all(['e', 'f'].map((replica) => fleet.start(replica, { watches: false })))
   const withoutWatches = await timing.run('without')
   screen.stage('and deleted')
   await owner.want('Deleted')
@@ -149,20 +147,23 @@ async function run(
   const lost = await owner.missing('Deleted')
   await until(async () => (await playground.leftOver()).length === 0, CLEARED_WITHIN_MS)
   const [leftOver, madeTwice] = [await playground.leftOver(), witness.madeTwice()]
-  const result = judged({
-    documents: owner.count,
-    domains: owner.domains.length,
-    instances: owner.instances.length,
-    objects: witness.made,
-    lost: lost.length,
-    madeTwice: madeTwice.length,
-    leftOver: leftOver.length,
-    leasesAtKill,
-    readyToCreatedMs: { withWatches, withoutWatches },
-    kubernetes: cluster.version,
-    lockTimeoutSeconds: LOCK_TIMEOUT_MS / 1_000,
-    seconds: screen.seconds,
-  })
+  const result = judged(
+    {
+      documents: owner.count,
+      domains: owner.domains.length,
+      instances: owner.instances.length,
+      objects: witness.made,
+      lost: lost.length,
+      madeTwice: madeTwice.length,
+      leftOver: leftOver.length,
+      leasesAtKill,
+      readyToCreatedMs: { withWatches, withoutWatches },
+      kubernetes: cluster.version,
+      lockTimeoutSeconds: LOCK_TIMEOUT_MS / 1_000,
+      seconds: screen.seconds,
+    },
+    fleet.slowness(),
+  )
   const examples = [lost, madeTwice, leftOver].flatMap((cases) => cases.slice(0, EXAMPLES))
-  return { result, evidence: result.verdict === 'shown' ? [] : [...examples, ...crew.lastWords()] }
+  return { result, evidence: result.verdict === 'shown' ? [] : [...examples, ...fleet.lastWords()] }
 }

@@ -1,7 +1,7 @@
-import { sleep } from '../../../time/index.js'
-import type { Owner } from './owner.js'
-import type { Playground } from './playground.js'
-import type { Witness } from './witness.js'
+import { sleep } from '../../dist/time/index.js'
+import type { Owner } from './owner.ts'
+import type { Playground } from './playground.ts'
+import type { Witness } from './witness.ts'
 
 /** So many domains are timed with watches, and as many without. */
 export const TIMED = 30
@@ -31,7 +31,11 @@ export interface TimingParts {
 
 /** How long it takes from a certificate's Ready to its domain's Created, when the certificate has taken a while. */
 export class Timing {
-  constructor(private readonly parts: TimingParts) {}
+  private readonly parts: TimingParts
+
+  constructor(parts: TimingParts) {
+    this.parts = parts
+  }
 
   /** Each domain is in a namespace of its own, where at first nobody issues certificates. @param name of this run */
   async run(name: string): Promise<Latency | null> {

@@ -1,7 +1,7 @@
 import { type Informer, type KubernetesObject, makeInformer } from '@kubernetes/client-node'
-import { type Clock, sleep, systemClock } from '../../../time/index.js'
-import type { DemoCluster } from './demo-cluster.js'
-import { CERTIFICATE, type Kind, MADE } from './playground.js'
+import { type Clock, sleep, systemClock } from '../../dist/time/index.js'
+import type { DemoCluster } from './demo-cluster.ts'
+import { CERTIFICATE, type Kind, MADE } from './playground.ts'
 
 const AGAIN_AFTER_MS = 200
 const DOCUMENT_LABEL = 'phaselock.dev/document'
@@ -19,11 +19,13 @@ export class Witness {
   private readonly readyMs = new Map<string, number>()
   private readonly informers: Informer<KubernetesObject>[] = []
   private over = false
+  private readonly database: string
+  private readonly clock: Clock
 
-  private constructor(
-    private readonly database: string,
-    private readonly clock: Clock,
-  ) {}
+  private constructor(database: string, clock: Clock) {
+    this.database = database
+    this.clock = clock
+  }
 
   static async start(cluster: DemoCluster, database: string, clock: Clock = systemClock): Promise<Witness> {
     const witness = new Witness(database, clock)

@@ -72,6 +72,16 @@ describe('the layers', () => {
     expect(await brokenRules(deep)).toEqual(['a-folder-is-used-through-its-index'])
   })
 
+  test('what is published imports nothing of what tests, measures or proves it', async () => {
+    for (const folder of ['test', 'bench', 'chaos']) {
+      const files = {
+        [`${folder}/x.ts`]: 'export const x = 1',
+        'src/lock/x.ts': `export { x } from '../../${folder}/x.js'`,
+      }
+      expect(await brokenRules(files)).toEqual(['src-without-tests'])
+    }
+  })
+
   test('folders of one layer do not import each other', async () => {
     const sibling = {
       'src/cache/index.ts': 'export const c = 1',
@@ -82,7 +92,12 @@ describe('the layers', () => {
 
   test('no source file has more than 400 lines', async () => {
     const long: string[] = []
-    for (const path of [...(await sources('src')), ...(await sources('bench')), ...(await sources('test'))]) {
+    for (const path of [
+      ...(await sources('src')),
+      ...(await sources('chaos')),
+      ...(await sources('bench')),
+      ...(await sources('test')),
+    ]) {
       const lines = (await readFile(path, 'utf8')).split('\n').length
       if (lines > 401) long.push(`${path}: ${lines}`)
     }

@@ -1,8 +1,8 @@
-import { spawn } from 'node:child_process'
 import { expect, jest, test } from '@jest/globals'
-import type { KubernetesDemoResult } from '../../src/cli/demo/kubernetes/result.js'
+import type { KubernetesDemoResult } from '../../chaos/kubernetes/result.ts'
+import { type AuditEvent, describeWithCluster } from '../kubernetes/support/index.js'
 import { testServerUri, withDatabase } from '../support/database.js'
-import { type AuditEvent, describeWithCluster } from './support/index.js'
+import { chaos } from './chaos.js'
 
 jest.setTimeout(1_800_000)
 
@@ -18,15 +18,10 @@ const RULES = [
   { apiGroups: ['cert-manager.io'], resources: ['certificates', 'certificaterequests', 'issuers'], verbs: ['*'] },
 ]
 
-/** The built program (`npm test` builds it), on the run's database server and in the test's cluster. */
+/** On the run's database server and in the test's cluster. */
 async function demo(kubeconfig: string): Promise<KubernetesDemoResult> {
-  const env = { ...process.env, MONGODB_URI: withDatabase(testServerUri(), 'unused'), KUBECONFIG: kubeconfig }
-  const args = ['dist/cli/main.js', 'demo', '--kubernetes', '--json', '--documents', String(DOMAINS + INSTANCES)]
-  const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
-  let [out, err] = ['', '']
-  child.stdout.on('data', (text) => (out += text))
-  child.stderr.on('data', (text) => (err += text))
-  const code = await new Promise((resolve) => child.once('close', resolve))
+  const env = { MONGODB_URI: withDatabase(testServerUri(), 'unused'), KUBECONFIG: kubeconfig }
+  const { code, out, err } = await chaos(['--kubernetes', '--json', '--documents', String(DOMAINS + INSTANCES)], env)
   if (code !== 0) throw new Error(`the demo ended with ${code}: ${out}${err}`)
   return JSON.parse(out)
 }

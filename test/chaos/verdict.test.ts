@@ -1,9 +1,9 @@
-import { spawn } from 'node:child_process'
 import { describe, expect, test } from '@jest/globals'
-import { judgeFaults } from '../../src/cli/demo/faults/run-faults.js'
+import { judgeFaults } from '../../chaos/faults/run-faults.ts'
+import { judged } from '../../chaos/kubernetes/result.ts'
 import { verdictText } from '../../src/cli/demo/judgement.js'
-import { judged } from '../../src/cli/demo/kubernetes/result.js'
 import { judgeDemo } from '../../src/cli/demo/verdict.js'
+import { chaos } from './chaos.js'
 
 const RESTFUL = 1
 const STARVED = 4
@@ -25,7 +25,6 @@ const demo = {
   leasesAtPause: 9,
   lockTimeoutSeconds: 4,
   seconds: 30,
-  broken: null,
 }
 const faults = {
   documents: 30,
@@ -112,26 +111,47 @@ test('a kill that hit nothing shows nothing', () => {
   expect(judgements.kubernetes({ leasesAtKill: 0 }, RESTFUL)).toMatchObject({ verdict: 'not shown', off: [] })
 })
 
+test('how long something takes is off beyond its bound, which grows with the slowness, and says nothing of a starved machine', () => {
+  const late = { recoverySeconds: 8, handoverSeconds: 1.5, refusedLateWritesOfOthers: 1 }
+  expect(judgements.demo(late, RESTFUL)).toMatchObject({
+    verdict: 'off',
+    off: [
+      'refusedLateWritesOfOthers: expected 0, got 1',
+      'recoverySeconds: expected <= 6, got 8',
+      'handoverSeconds: expected <= 1, got 1.5',
+    ],
+  })
+  expect(judgements.demo({ handoverSeconds: 1.5 }, 1.6)).toMatchObject({ verdict: 'shown', slow: [] })
+  expect(judgements.demo({ ...late, recoverySeconds: 40 }, STARVED)).toMatchObject({
+    verdict: 'shown',
+    off: [],
+    slow: ['refusedLateWritesOfOthers: expected 0, got 1', 'recoverySeconds: expected <= 12, got 40'],
+  })
+  expect(judgements.demo({ recoverySeconds: null }, RESTFUL)).toMatchObject({
+    off: ['recoverySeconds: expected <= 6, got none: it never happened'],
+  })
+})
+
 test('each verdict has a text of its own', () => {
-  expect(verdictText({ verdict: 'shown', off: [], notShown: [] }, ['All is well.'])).toEqual(['All is well.'])
-  expect(verdictText({ verdict: 'off', off: ['a'], notShown: [] }, [])).toEqual(['Off:', '  a'])
-  expect(verdictText({ verdict: 'not shown', off: [], notShown: ['b'] }, [])).toEqual([
+  expect(verdictText({ verdict: 'shown', off: [], notShown: [], slow: [] }, ['All is well.'])).toEqual(['All is well.'])
+  expect(verdictText({ verdict: 'off', off: ['a'], notShown: [], slow: [] }, [])).toEqual(['Off:', '  a'])
+  expect(verdictText({ verdict: 'not shown', off: [], notShown: ['b'], slow: [] }, [])).toEqual([
     'Could not be shown (which is no failure: run it again, on a less busy machine):',
     '  b',
+  ])
+  expect(verdictText({ verdict: 'shown', off: [], notShown: [], slow: ['c'] }, ['All is well.'])).toEqual([
+    'All is well.',
+    'Slow, as the machine was busy:',
+    '  c',
   ])
 })
 
 test.each([[['--json']], [[]]])(
   'a run that could not begin says so, with an exit code of its own (%j)',
   async (more) => {
-    const env = { ...process.env, KUBECONFIG: '/nowhere/kubeconfig' }
-    const child = spawn(process.execPath, ['dist/cli/main.js', 'demo', '--kubernetes', ...more], { env })
-    let [out, err] = ['', '']
-    child.stdout.on('data', (text) => (out += text))
-    child.stderr.on('data', (text) => (err += text))
-    const code = await new Promise((resolve) => child.once('close', resolve))
+    const { code, out, err } = await chaos(['--kubernetes', ...more], { KUBECONFIG: '/nowhere/kubeconfig' })
     expect(code).toBe(3)
     if (more.length > 0) expect(JSON.parse(out)).toMatchObject({ verdict: 'not shown', error: { exitCode: 3 } })
-    else expect(err).toMatch(/phaselock demo: could not be shown: /)
+    else expect(err).toMatch(/chaos: could not be shown: /)
   },
 )

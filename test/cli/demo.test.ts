@@ -55,73 +55,32 @@ const isAlive = (pid: number) => {
   }
 }
 
-/** Smaller: what goes wrong without a protection goes wrong with fewer documents too. */
-const SMALL: readonly string[] = ['--documents', '150']
-const FULL: readonly string[] = []
-
-/** How often the demo may run: what is about time, or isn't set up in time, is spoilt by a machine that is busy with other things. */
-const TRIES = 4
-
 describe('phaselock demo', () => {
   test('three replicas, one killed, one stopped, one paused: every recorded step happened once', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'phaselock-demo-test-'))
     try {
-      let run: Run
-      let result: DemoResult
-      let tries = 0
-      do {
-        tries += 1
-        run = await demo(['--json', '--ledger', join(folder, 'ledger.jsonl')])
-        result = JSON.parse(run.out) as DemoResult
-        // In each of its runs, also in one that could not show all.
-        const none = { repeated: 0, overlapping: 0 }
-        expect(Object.assign({ ...none }, result, { err: run.err })).toMatchObject(none)
-      } while (run.code !== 0 && tries < TRIES)
+      const run = await demo(['--json', '--ledger', join(folder, 'ledger.jsonl')])
+      const result = JSON.parse(run.out) as DemoResult
       expect({ ...result, err: run.code === 0 ? '' : run.err }).toMatchObject({
+        verdict: 'shown',
         off: [],
+        notShown: [],
         lost: 0,
         repeated: 0,
         overlapping: 0,
-        refusedLateWritesOfOthers: 0,
       })
       expect(run.code).toBe(0)
       expect(result.documents).toBeGreaterThanOrEqual(300)
       expect(result.refusedLateWrites).toBeGreaterThanOrEqual(1)
-      expect(result.recoverySeconds).toBeLessThanOrEqual(result.lockTimeoutSeconds + 2)
-      expect(result.handoverSeconds).toBeLessThanOrEqual(1)
-      expect(result.seconds).toBeLessThan(90)
+      // A starved machine makes them longer, and the verdict knows: test/chaos/verdict.test.ts.
+      expect(result.recoverySeconds).toBeGreaterThan(0)
+      expect(result.handoverSeconds).toBeGreaterThan(0)
       const ledger = (await readFile(join(folder, 'ledger.jsonl'), 'utf8')).trim().split('\n')
       expect(ledger.filter((line) => line.includes('"kind":"begin"'))).toHaveLength(result.stepsBegun)
     } finally {
       await rm(folder, { recursive: true, force: true })
     }
-  }, 600_000)
-
-  test.each<[string, readonly ('repeated' | 'overlapping')[], readonly string[]]>([
-    ['unlock-by-id', ['repeated', 'overlapping'], FULL],
-    ['client-clock', ['overlapping'], SMALL],
-    ['no-renew', ['overlapping'], SMALL],
-    ['no-token', ['repeated', 'overlapping'], SMALL],
-  ] as const)(
-    'without a protection a figure goes wrong: --break %s',
-    async (protection, figures, size) => {
-      let run: Run
-      let result: DemoResult
-      let tries = 0
-      do {
-        tries += 1
-        run = await demo(['--json', '--break', protection, ...size])
-        result = JSON.parse(run.out) as DemoResult
-      } while (!figures.some((figure) => result[figure] > 0) && tries < TRIES)
-      expect(result).toMatchObject({ broken: protection })
-      expect({ wrong: figures.some((figure) => result[figure] > 0), result, err: run.err }).toMatchObject({
-        wrong: true,
-      })
-      expect(result.off.join()).toMatch(/repeated|overlapping/)
-      expect(run.code).toBe(1)
-    },
-    600_000,
-  )
+  }, 900_000)
 
   test('interrupted or killed, it leaves no process behind', async () => {
     for (const [signal, exitCode] of [
@@ -130,7 +89,7 @@ describe('phaselock demo', () => {
     ] as const) {
       let replicas: number[] = []
       let asked = false
-      const { code } = await demo(SMALL, {
+      const { code } = await demo(['--documents', '150'], {
         onText: (text, pid) => {
           if (asked || !text.includes('inserted')) return
           asked = true
@@ -148,9 +107,14 @@ describe('phaselock demo', () => {
     }
   }, 240_000)
 
-  test('refuses a protection that it does not know', async () => {
-    const { code, err } = await demo(['--break', 'nothing'])
+  test.each([
+    [['--faults', '--minutes', '1'], 'npm run chaos -- --faults`'],
+    [['--kubernetes'], 'npm run chaos -- --kubernetes`'],
+    [['--break', 'no-token'], 'npm run chaos -- --break no-token`'],
+    [['--minutes', '3'], 'npm run chaos -- --minutes 3`'],
+  ])('says where %j has gone', async (args, where) => {
+    const { code, err } = await demo(args)
     expect(code).toBe(2)
-    expect(err).toContain('unlock-by-id')
+    expect(err).toContain(where)
   })
 })

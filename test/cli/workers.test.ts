@@ -1,7 +1,8 @@
 import { describe, expect, jest, test } from '@jest/globals'
+import type { ProcessEnd } from '../../src/cli/processes/replica-process.js'
 import { Crew } from '../../src/cli/start/workers/crew.js'
 import { RestartPause } from '../../src/cli/start/workers/restart-pause.js'
-import { type WorkerEnd, WorkerLink } from '../../src/cli/start/workers/worker-link.js'
+import { WorkerLink } from '../../src/cli/start/workers/worker-link.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { isAlive } from '../support/database-local.js'
 import { recordingLogger } from '../support/thing.js'
@@ -9,7 +10,7 @@ import { type Running, THINGS, useCliFolder } from './cli-process.js'
 
 jest.setTimeout(400_000)
 const WITHIN = { timeoutMs: 100_000 }
-const KILLED: WorkerEnd = { code: null, signal: 'SIGKILL', failure: undefined }
+const KILLED: ProcessEnd = { code: null, signal: 'SIGKILL', failure: undefined }
 
 describe('phaselock start --workers', () => {
   const database = useDatabase()
@@ -124,8 +125,8 @@ describe('phaselock start --workers', () => {
 
 describe('a worker that ends', () => {
   test('is started again also where the system at first makes no process', async () => {
-    const end = Promise.withResolvers<WorkerEnd>()
-    const link = (ended: Promise<WorkerEnd>) =>
+    const end = Promise.withResolvers<ProcessEnd>()
+    const link = (ended: Promise<ProcessEnd>) =>
       ({
         ...{ identity: 'w~1', pid: 1, settled: Promise.resolve(), ended, unanswered: 0 },
         askForSignOfLife: () => undefined,

@@ -1,29 +1,48 @@
-import { Interrupted } from '../run-demo.js'
+/** Thrown when a run was told to stop. */
+export class Interrupted extends Error {
+  override readonly name = 'Interrupted'
+  constructor() {
+    super('interrupted; its processes and its data are gone')
+  }
+}
 
 export type CleanUp = () => Promise<unknown>
 
-/** What is to be done when a run ends, the latest first, each whatever becomes of the others. */
-export class CleanUps {
-  private readonly waiting: CleanUp[] = []
-  private over = false
-
-  /** @throws Interrupted when the run has ended meanwhile: then it is done at once */
-  add(cleanUp: CleanUp): void {
-    if (!this.over) {
-      this.waiting.push(cleanUp)
-      return
-    }
-    cleanUp().catch(() => undefined)
+/**
+ * Runs `work` until it is done or the signal aborts, then all that it has handed to `atEnd`, the latest first, each whatever
+ * becomes of the others.
+ * @throws Interrupted when the signal aborts; what `work` throws; else the first failure of the clean-ups
+ */
+export async function withCleanUps<T>(
+  signal: AbortSignal,
+  work: (atEnd: (cleanUp: CleanUp) => void) => Promise<T>,
+): Promise<T> {
+  const cleanUps: CleanUp[] = []
+  let isOver = false
+  const working = work((cleanUp) => {
+    if (!isOver) return void cleanUps.push(cleanUp)
+    cleanUp().catch(() => undefined) // made after the end: nobody else would close it
     throw new Interrupted()
-  }
+  })
+  const [done] = await Promise.allSettled([untilAborted(signal, working)])
+  isOver = true
+  const ends: PromiseSettledResult<unknown>[] = [done]
+  for (const cleanUp of cleanUps.reverse()) ends.push(...(await Promise.allSettled([cleanUp()])))
+  const failed = ends.find((end) => end.status === 'rejected')
+  if (failed) throw failed.reason
+  return (done as PromiseFulfilledResult<T>).value
+}
 
-  /** @throws the first failure, after all were done */
-  async run(): Promise<void> {
-    this.over = true
-    const failures: unknown[] = []
-    for (const cleanUp of this.waiting.splice(0).reverse()) {
-      await cleanUp().catch((error: unknown) => failures.push(error))
-    }
-    if (failures.length > 0) throw failures[0]
+async function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  work.catch(() => undefined)
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  aborted.catch(() => undefined)
+  const interrupt = () => reject(new Interrupted())
+  signal.addEventListener('abort', interrupt, { once: true })
+  if (signal.aborted) interrupt()
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', interrupt)
   }
 }

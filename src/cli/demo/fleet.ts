@@ -1,35 +1,52 @@
-import { ReplicaLink } from './replica-link.js'
-import type { ReplicaConfig } from './replica-messages.js'
+import { DemoReplica } from './demo-replica.js'
+import { slowness } from './judgement.js'
+import type { DemoNews } from './replica-messages.js'
 
 const LINES_EACH = 10
 
-/** All replicas of a run. However the demo ends, none of its processes outlives it: see also replica-process.ts. */
-export class Fleet {
-  readonly replicas: ReplicaLink[] = []
-  private ended = false
-  private readonly onExit = () => this.killAll()
+export interface FleetOptions<Config extends object> {
+  /** The replicas' program. */
+  readonly program: string
+  /** What all of them are told, but for their names. */
+  readonly config: Config
+  /** Told of all that they say. */
+  readonly onNews?: (news: DemoNews) => void
+}
 
-  constructor(private readonly config: Omit<ReplicaConfig, 'name' | 'clockAheadMs'>) {
-    process.on('exit', this.onExit)
-  }
+/** All replicas of a run. However the demo ends, none of its processes outlives it: see also replica-life.ts. */
+export class Fleet<Config extends object = object> {
+  readonly replicas: DemoReplica[] = []
+  private hasEnded = false
 
-  /** Starts a replica; resolves when it ticks. */
-  async start(name: string, more: { readonly clockAheadMs?: number } = {}): Promise<ReplicaLink> {
-    if (this.ended) throw new Error('the demo has ended: no more replicas')
-    const replica = ReplicaLink.launch({ ...this.config, name, clockAheadMs: 0, ...more })
+  constructor(private readonly options: FleetOptions<Config>) {}
+
+  /** Starts a replica; resolves when it ticks. @throws ReplicaFailed */
+  async start(name: string, more: Partial<Config> = {}): Promise<DemoReplica> {
+    if (this.hasEnded) throw new Error('the demo has ended: no more replicas')
+    const { program, config, onNews = () => undefined } = this.options
+    const replica = new DemoReplica(name, program, { ...config, ...more }, onNews)
     this.replicas.push(replica)
     this.tellSiblings()
     await replica.ready()
     return replica
   }
 
-  get living(): ReplicaLink[] {
+  get living(): DemoReplica[] {
     return this.replicas.filter((replica) => replica.isAlive)
   }
 
-  /** What a replica reported that it could not go on with. */
+  /** What a replica could not go on with. */
   failure(): string | undefined {
     return this.replicas.map(({ name, failure }) => failure && `replica ${name}: ${failure}`).find(Boolean)
+  }
+
+  /** How many times longer things take, here or in a replica, for want of a processor. */
+  slowness(): number {
+    return slowness(Math.max(...this.replicas.map((replica) => replica.slowness)))
+  }
+
+  refusedLateWrites(of: (replica: DemoReplica) => boolean = () => true): number {
+    return this.replicas.filter(of).reduce((sum, replica) => sum + replica.refusedLateWrites, 0)
   }
 
   /** For a report of what is off: what replicas lost beside late writes, and the first lines of their logs. */
@@ -40,16 +57,20 @@ export class Fleet {
     ])
   }
 
-  /** SIGKILL, which ends a paused process too. */
-  killAll(): void {
-    for (const replica of this.living) replica.kill()
+  /** SIGTERM to all; resolves when they are gone. */
+  async rest(): Promise<void> {
+    for (const replica of this.living) replica.stop()
+    await this.gone()
   }
 
   async end(): Promise<void> {
-    this.ended = true
-    this.killAll()
-    await Promise.all(this.replicas.map((replica) => replica.exited))
-    process.off('exit', this.onExit)
+    this.hasEnded = true
+    for (const replica of this.living) replica.kill()
+    await this.gone()
+  }
+
+  private async gone(): Promise<void> {
+    await Promise.all(this.replicas.map((replica) => replica.ended))
   }
 
   private tellSiblings(): void {

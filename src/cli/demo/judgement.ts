@@ -9,11 +9,15 @@ export interface Judgement {
   readonly off: readonly string[]
   /** Why the run shows nothing, and which figures say so. Empty: it does. */
   readonly notShown: readonly string[]
+  /** Times beyond what they must be on a machine that isn't busy: they say nothing, and change no verdict. */
+  readonly slow: readonly string[]
 }
 
 export interface Conditions {
   /** What a figure says that must never be, however slow the machine is; the others may also say that the time wasn't enough. */
   readonly safety: readonly string[]
+  /** Figures of how long something takes. Default: none. */
+  readonly times?: readonly string[]
   /** What the run needed and didn't have, such as replicas that have started. */
   readonly missing: readonly string[]
   /** The machine's: see {@link slowness}. */
@@ -22,29 +26,32 @@ export interface Conditions {
 
 /** From here on what didn't come about in time proves nothing. */
 const STARVED = 2
-const MOST = 10
 
-/** How many times longer things take because this process has to wait for a processor; bounds of waits are multiplied by it. */
-export const slowness = (): number => Math.min(MOST, cpuSlowdown())
+/** How many times longer things take because this process, or another, has to wait for a processor. */
+export const slowness = (others = 1): number => Math.max(cpuSlowdown(), others)
 
 /** @param lines the figures that aren't as they must be: `lost: expected 0, got 2` */
-export function judge(lines: readonly string[], { safety, missing, slowness }: Conditions): Judgement {
-  const isUnsafe = (line: string) => safety.includes(line.split(':')[0]!)
-  const isStarved = slowness >= STARVED && lines.some((line) => !isUnsafe(line))
+export function judge(lines: readonly string[], { safety, times = [], missing, slowness }: Conditions): Judgement {
+  const isOneOf = (figures: readonly string[]) => (line: string) => figures.includes(line.split(':')[0]!)
+  const isUnsafe = isOneOf(safety)
+  const isStarved = slowness >= STARVED
+  const slow = isStarved ? lines.filter(isOneOf(times)) : []
+  const judged = lines.filter((line) => !slow.includes(line))
   const starved = `a machine with time for this: it took ${slowness.toFixed(1)} times as long for want of a processor`
-  const reasons = [...missing, ...(isStarved ? [`expected ${starved}`] : [])]
-  const off = reasons.length > 0 ? lines.filter(isUnsafe) : lines
-  const notShown = reasons.length > 0 ? [...reasons, ...lines.filter((line) => !isUnsafe(line))] : []
-  return { verdict: off.length > 0 ? 'off' : notShown.length > 0 ? 'not shown' : 'shown', off, notShown }
+  const reasons = [...missing, ...(isStarved && !judged.every(isUnsafe) ? [`expected ${starved}`] : [])]
+  const off = reasons.length > 0 ? judged.filter(isUnsafe) : judged
+  const notShown = reasons.length > 0 ? [...reasons, ...judged.filter((line) => !isUnsafe(line))] : []
+  return { verdict: off.length > 0 ? 'off' : notShown.length > 0 ? 'not shown' : 'shown', off, notShown, slow }
 }
 
 /** For people; `shown` is what is said when all is as it must be. */
-export function verdictText({ verdict, off, notShown }: Judgement, shown: readonly string[]): string[] {
-  if (verdict === 'shown') return [...shown]
+export function verdictText({ verdict, off, notShown, slow }: Judgement, shown: readonly string[]): string[] {
   const list = (title: string, lines: readonly string[]) =>
     lines.length > 0 ? [title, ...lines.map((line) => `  ${line}`)] : []
   return [
+    ...(verdict === 'shown' ? shown : []),
     ...list('Off:', off),
     ...list('Could not be shown (which is no failure: run it again, on a less busy machine):', notShown),
+    ...list('Slow, as the machine was busy:', slow),
   ]
 }

@@ -2,24 +2,20 @@ import type { Db } from 'mongodb'
 import { CLAIM_INDEX } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { apiGatewayDefinitions } from '../../tasks/index.js'
-import { type Breakable } from './broken-protocols.js'
+import type { DemoReplica } from './demo-replica.js'
 import type { Ledger } from './ledger.js'
 import { type DocumentKey, documentKey, type HeldDocument } from './ledger-entry.js'
-import type { ReplicaLink } from './replica-link.js'
 
 /** What replicas hold, for the demo to know when to strike. */
 export class Leases {
   constructor(
     private readonly db: Db,
     private readonly ledger: Ledger,
-    private readonly broken: Breakable | null,
   ) {}
 
-  /** The documents whose `lockedBy` is of this replica. */
-  async heldBy(replica: ReplicaLink): Promise<HeldDocument[]> {
-    // Without tokens `lockedBy` doesn't say whose; the ledger says who is in a step.
-    if (this.broken === 'no-token') return await this.ledger.openSteps(replica.name)
-    const lockedBy = { $gte: `${replica.identity}#`, $lt: `${replica.identity}$` }
+  /** The documents whose `lockedBy` is of this replica, alive or not. */
+  async heldBy({ name: replica }: DemoReplica): Promise<HeldDocument[]> {
+    const lockedBy = { $gte: `${replica}~`, $lt: `${replica}\x7f` }
     const found = await Promise.all(
       apiGatewayDefinitions().all.map(async ({ name, model }) => {
         const held = this.db.collection(model.collection).find({ lockedBy }, { projection: { fence: 1 } })

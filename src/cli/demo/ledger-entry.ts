@@ -25,7 +25,7 @@ export interface StepEntry {
 
 export type Fault = 'kill' | 'terminate' | 'pause' | 'continue'
 
-/** Something that was done to a replica, written by the demo just before it did it. */
+/** Something that was done to a replica, written by the demo just before it did it or, of one that is paused, just after. */
 export interface FaultEntry {
   readonly _id: string
   readonly kind: 'fault'

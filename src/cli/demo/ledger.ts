@@ -18,14 +18,9 @@ export class Ledger {
     await this.entries.createIndex(BY_DOCUMENT)
   }
 
-  /** Stamps a fault with the server's time; to be called just before it. */
+  /** Stamps a fault with the server's time; to be called when the replica stands still, or just before. */
   async fault(fault: Fault, replica: string, held: readonly HeldDocument[] = []): Promise<void> {
     await stamp(this.entries, { _id: `fault ${fault}`, kind: 'fault', fault, replica, held: [...held] })
-  }
-
-  /** What a replica turned out to hold at its fault. */
-  async heldAt(fault: Fault, held: readonly HeldDocument[]): Promise<void> {
-    await this.entries.updateOne({ _id: `fault ${fault}` }, { $set: { held } } as never)
   }
 
   /** The begins of these documents. */
@@ -36,11 +31,8 @@ export class Ledger {
     return found as StepEntry[]
   }
 
-  /** Steps that a replica has begun and not ended. */
-  async openSteps(replica: string): Promise<StepEntry[]> {
-    const entries = (await this.entries.find({ replica } as never).toArray()) as StepEntry[]
-    const ended = new Set(entries.filter(({ kind }) => kind === 'end').map(sameStep))
-    return entries.filter((entry) => entry.kind === 'begin' && !ended.has(sameStep(entry)))
+  async size(): Promise<number> {
+    return await this.entries.estimatedDocumentCount()
   }
 
   async all(): Promise<LedgerEntry[]> {
@@ -53,8 +45,6 @@ export class Ledger {
     await writeFile(file, entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''))
   }
 }
-
-const sameStep = ({ document, fence }: HeldDocument) => `${document} ${fence}`
 
 /**
  * The server itself keeps the ledger, and no replica is asked to wait for its disk: a killed replica can't lose what it wrote. Where the

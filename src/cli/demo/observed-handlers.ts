@@ -3,7 +3,6 @@ import type { AnyHandler } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
 import { documentKey } from './ledger-entry.js'
 import type { LedgerStep, StepLedger } from './step-ledger.js'
-import { stepNumber } from './step-order.js'
 
 /** How long handlers take beyond their own work, so that leases are held when something happens to their replica. */
 export interface Pace {
@@ -13,18 +12,15 @@ export interface Pace {
   readonly slowMs: number
 }
 
+/** A step's place in its document's order. */
+export type StepNumber = (lifecycle: string, phase: string, step: string | undefined, doc: Document) => number
+
 /**
  * Writes each run of a handler into the ledger, and makes it last a while, without a look at its signal: the hardest kind
  * of handler. The work comes first, so that a replica paused in the middle has only its outcome left to come late with.
  * @param hurry aborts when nothing is to last any longer
- * @param numberOf a step's place in its document's order
  */
-export function observedHandlers(
-  ledger: StepLedger,
-  pace: () => Pace,
-  hurry: AbortSignal,
-  numberOf: (lifecycle: string, phase: string, step: string | undefined, doc: Document) => number = stepNumber,
-) {
+export function observedHandlers(ledger: StepLedger, pace: () => Pace, hurry: AbortSignal, numberOf: StepNumber) {
   const wasSlow = new Set<string>()
   return (lifecycle: string, phase: string, handler: AnyHandler): AnyHandler => {
     const observed: AnyHandler = async (doc, step) => {

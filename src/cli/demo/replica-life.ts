@@ -1,29 +1,36 @@
-import type { Logger, Replica } from '../../phases/index.js'
+import { type Logger, Replica, type ReplicaOptions } from '../../phases/index.js'
+import { cpuSlowdown } from '../../time/index.js'
+import type { DemoNews, ToReplica } from './replica-messages.js'
 
-/** What the process of any demo's replica tells the demo. */
-export type ReplicaNews =
-  | { readonly kind: 'started'; readonly identity: string }
-  | { readonly kind: 'log'; readonly level: 'warn' | 'error'; readonly message: string }
-  | { readonly kind: 'failed'; readonly message: string }
+const SLOWNESS_EVERY_MS = 1_000
 
-/**
- * The end of the IPC channel in a process that a demo has started for one replica.
- * @typeParam More what its kind of replica tells beside
- */
-export class ReplicaLife<More extends object = never> {
-  /** Watches over the process from now on: what nobody has caught is told, and ends nothing. */
-  constructor() {
+/** A replica's own side of its process: what it is told, what it tells, and its end. */
+export class ReplicaLife<Config> {
+  private siblings: readonly number[] = []
+
+  /**
+   * @param run with what the process is to be
+   * @param heard told of the orders that are left to its kind of replica
+   */
+  constructor(
+    run: (config: Config, life: ReplicaLife<Config>) => Promise<void>,
+    heard: (order: ToReplica<Config>) => void = () => undefined,
+  ) {
+    process.on('message', (order: ToReplica<Config>) => {
+      if (order.kind === 'siblings') this.siblings = order.pids
+      else if (order.kind === 'configure') void run(order.config, this).catch(this.failed)
+      else heard(order)
+    })
+    process.on('disconnect', () => this.endWithTheDemo())
     // Ctrl-C reaches all processes of the terminal; the demo decides what becomes of its replicas.
     process.on('SIGINT', () => undefined)
     process.on('unhandledRejection', this.failed)
+    setInterval(() => this.tell({ kind: 'slowness', times: cpuSlowdown() }), SLOWNESS_EVERY_MS).unref()
   }
 
-  readonly tell = (news: ReplicaNews | More): void => {
+  readonly tell = (news: DemoNews): void => {
     if (process.connected) process.send?.(news, () => undefined)
   }
-
-  readonly failed = (error: unknown): void =>
-    this.tell({ kind: 'failed', message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
 
   /** Its warnings and errors go to the demo. */
   readonly logger: Logger = {
@@ -37,7 +44,12 @@ export class ReplicaLife<More extends object = never> {
    * Starts the replica, which lives until a SIGTERM: then it stops, `close` closes what it has used, and the process ends.
    * @param hurry is called when it begins to stop
    */
-  async live(replica: Replica, close: () => Promise<unknown>, hurry: () => void = () => undefined): Promise<void> {
+  async live(
+    options: ReplicaOptions,
+    close: () => Promise<unknown>,
+    hurry: () => void = () => undefined,
+  ): Promise<void> {
+    const replica = new Replica({ ...options, logger: this.logger })
     const end = async () => {
       hurry()
       await replica.stop()
@@ -53,6 +65,23 @@ export class ReplicaLife<More extends object = never> {
       )
     })
     await replica.start()
-    this.tell({ kind: 'started', identity: replica.identity })
+    this.tell({ kind: 'ready', identity: replica.identity })
+  }
+
+  private readonly failed = (error: unknown): void => {
+    const { name, message, stack = message } = error instanceof Error ? error : new Error(String(error))
+    this.tell({ kind: 'failed', name, message: stack, exitCode: 1 })
+  }
+
+  /** The demo has died: nobody is left behind. */
+  private endWithTheDemo(): void {
+    for (const pid of this.siblings) {
+      try {
+        process.kill(pid, 'SIGKILL')
+      } catch {
+        // It has ended already.
+      }
+    }
+    process.exit(1)
   }
 }

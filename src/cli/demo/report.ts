@@ -1,5 +1,4 @@
-import { BREAKABLE, isBreakable } from './broken-protocols.js'
-import { verdictText } from './judgement.js'
+import { type Judgement, verdictText } from './judgement.js'
 import type { DemoReport } from './run-demo.js'
 import type { DemoResult } from './verdict.js'
 
@@ -25,18 +24,17 @@ const LINES: readonly (readonly [figure: keyof DemoResult, text: string])[] = [
 
 /** The report for people. */
 export function reportText({ result, evidence }: DemoReport): string {
-  const isOff = (figure: string) => result.off.some((line) => line.startsWith(`${figure}:`))
-  const lines = LINES.map(([figure, text]) => {
-    const value = result[figure] === null ? 'never' : String(result[figure])
-    return `${isOff(figure) ? ' ✗' : '  '} ${value.padStart(8)}  ${text}`
-  })
-  return [...lines, '', ...verdict(result), ...evidence.map((line) => `    ${line}`), ''].join('\n')
+  const verdict = verdictText(result, ['Every recorded step happened once, in its order, under one holder at a time.'])
+  return [...figureLines(LINES, result), '', ...verdict, ...evidence.map((line) => `    ${line}`), ''].join('\n')
 }
 
-function verdict(result: DemoResult): string[] {
-  const { broken } = result
-  if (broken === null)
-    return verdictText(result, ['Every recorded step happened once, in its order, under one holder at a time.'])
-  const without = isBreakable(broken) ? [`Turned off as you asked: ${broken}: ${BREAKABLE[broken]}.`] : []
-  return [...without, ...verdictText(result, ['Nothing went wrong this time.'])]
+/** A line for each figure, with a mark at those that are off. */
+export function figureLines<Result extends Judgement>(
+  lines: readonly (readonly [figure: keyof Result & string, text: string])[],
+  result: Result,
+): string[] {
+  const isOff = (figure: string) => result.off.some((line) => line.startsWith(`${figure}:`))
+  return lines.map(
+    ([figure, text]) => `${isOff(figure) ? ' ✗' : '  '} ${String(result[figure] ?? 'never').padStart(8)}  ${text}`,
+  )
 }

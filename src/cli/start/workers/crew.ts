@@ -1,9 +1,10 @@
 import type { Logger } from '../../../phases/index.js'
 import { type Clock, formatMs, sleep, systemClock } from '../../../time/index.js'
 import { CliError, type ExitCode } from '../../errors.js'
+import { described, type Failed } from '../../processes/replica-process.js'
 import { RestartPause } from './restart-pause.js'
 import { isSilent, SignsOfLife } from './signs-of-life.js'
-import { type WorkerEnd, type WorkerFailure, WorkerLink } from './worker-link.js'
+import { WorkerLink } from './worker-link.js'
 import type { WorkerConfig } from './worker-messages.js'
 
 /** A worker couldn't start when the command began. */
@@ -12,7 +13,7 @@ export class WorkerFailed extends CliError {
   override readonly exitCode: ExitCode
   constructor(
     readonly worker: string,
-    { message, exitCode }: Pick<WorkerFailure, 'message' | 'exitCode'>,
+    { message, exitCode }: Pick<Failed, 'message' | 'exitCode'>,
   ) {
     super(`worker ${worker} could not start: ${message}`)
     this.exitCode = exitCode as ExitCode
@@ -161,5 +162,3 @@ export class Crew {
     }
   }
 }
-
-const described = ({ code, signal }: WorkerEnd): string => (signal ? `signal ${signal}` : `exit code ${code}`)

@@ -1,5 +1,6 @@
 import type { Settings } from '../../../config/index.js'
 import type { LogFormat } from '../../../telemetry/index.js'
+import type { Said } from '../../processes/replica-process.js'
 
 /** What one worker is to be; sent once, when its process has started. */
 export interface WorkerConfig {
@@ -19,9 +20,11 @@ export type ToWorker =
   /** How it is: answered with the same number. */
   | { readonly kind: 'ask'; readonly ask: number; readonly about: About }
 
-export type FromWorker =
-  | { readonly kind: 'ready'; readonly identity: string }
-  /** It can't start; it ends itself. */
-  | { readonly kind: 'failed'; readonly name: string; readonly message: string; readonly exitCode: number }
-  /** Nothing more (life), why it isn't ready (texts), or its metrics (as JSON of prom-client). */
-  | { readonly kind: 'answer'; readonly ask: number; readonly answer: readonly unknown[] }
+/** Nothing more (life), why it isn't ready (texts), or its metrics (as JSON of prom-client). */
+export interface Answer {
+  readonly kind: 'answer'
+  readonly ask: number
+  readonly answer: readonly unknown[]
+}
+
+export type FromWorker = Said | Answer

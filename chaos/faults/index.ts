@@ -1,2 +1,0 @@
-export { faultsReportText } from './faults-report.js'
-export { type FaultsResult, runFaults } from './run-faults.js'

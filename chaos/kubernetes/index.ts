@@ -1,2 +1,0 @@
-export { kubernetesReportText } from './result.js'
-export { runKubernetes } from './run-kubernetes.js'

@@ -1,0 +1,64 @@
+import { MongoClient } from 'mongodb'
+import { connectDatabase, renewalClient } from '../../database/index.js'
+import type { ReplicaOptions } from '../../phases/index.js'
+import { apiGatewayLifecycles, type WrapHandler } from '../../tasks/index.js'
+import type { Duration } from '../../time/index.js'
+import { observedHandlers, type Pace, type StepNumber } from './observed-handlers.js'
+import { ReplicaLife } from './replica-life.js'
+import type { ReplicaConfig } from './replica-messages.js'
+import { StepLedger } from './step-ledger.js'
+import { stepNumber } from './step-order.js'
+
+/** After a SIGTERM the steps under way go on for so long, within the grace. */
+const LAST_STEPS_MS = 1_000
+/** Far more than a connection takes: a busy machine needs time for it. */
+const CONNECTED_WITHIN_MS = 60_000
+
+/** What is different in replicas of another run. */
+export interface Variation {
+  readonly replica?: Pick<ReplicaOptions, 'clock' | 'protocol'>
+  readonly numberOf?: StepNumber
+  /** Around what writes the ledger. */
+  readonly wrap?: (observe: WrapHandler) => WrapHandler
+  readonly stepTimeoutMs?: number
+  /** A way to the ledger that no fault disturbs but the end of the database itself. */
+  readonly ledgerUri?: string
+}
+
+/** The program of a replica of gateways whose steps are in the ledger: told what to do by fleet.ts, over the IPC channel. */
+export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Config) => Variation = () => ({})): void {
+  const hurry = new AbortController()
+  let pace: Pace = { leastMs: 0, mostMs: 0, slowMs: 0 }
+
+  const run = async (config: Config, life: ReplicaLife<Config>) => {
+    const { uri, database, lockTimeoutMs, name, concurrency, graceMs } = config
+    pace = config.pace
+    const { replica, numberOf = stepNumber, wrap = (observe) => observe, stepTimeoutMs, ledgerUri } = vary(config)
+    const connection = await connectDatabase({ uri, database, lockTimeoutMs, timeoutMs: CONNECTED_WITHIN_MS })
+    const renewals = await renewalClient(connection, lockTimeoutMs)
+    // A killed database forgets what no journal has.
+    const ledgerClient = await new MongoClient(ledgerUri ?? uri, ledgerUri ? { journal: true } : {}).connect()
+    const ledger = new StepLedger(ledgerClient.db(database), name)
+    const lifecycles = apiGatewayLifecycles({
+      db: connection.db,
+      lockTimeout: `${lockTimeoutMs}ms` satisfies Duration,
+      concurrency,
+      ...(stepTimeoutMs && { stepTimeout: `${stepTimeoutMs}ms` satisfies Duration }),
+      wrap: wrap(observedHandlers(ledger, () => pace, hurry.signal, numberOf)),
+    })
+    const options: ReplicaOptions = {
+      db: connection.db,
+      lifecycles: lifecycles.all,
+      name,
+      renewalDb: renewals.db(database),
+      graceMs,
+      observer: { leaseLost: ({ how }) => life.tell({ kind: 'leaseLost', how }) },
+      ...replica,
+    }
+    const close = () => Promise.all([connection.close(), ledgerClient.close()])
+    await life.live(options, close, () => setTimeout(() => hurry.abort(), LAST_STEPS_MS))
+  }
+  new ReplicaLife<Config>(run, (order) => {
+    if (order.kind === 'pace') pace = { ...pace, ...order.pace }
+  })
+}

@@ -1,0 +1,54 @@
+import { Interrupted } from './clean-ups.js'
+import type { Judgement, Verdict } from './judgement.js'
+import { Screen } from './screen.js'
+
+/** 2 is what every command says of options that it doesn't know. */
+const EXIT_OF = { shown: 0, off: 1, 'not shown': 3 } as const satisfies Record<Verdict, number>
+const EXIT_INTERRUPTED = 130
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+/** What a run has to say. */
+export interface Shown {
+  readonly result: Judgement
+  readonly text: string
+  /** With `json`, of what is off or wasn't shown, on standard error. */
+  readonly evidence?: readonly string[]
+}
+
+export interface ShowOptions {
+  /** The command, for messages. */
+  readonly name: string
+  /** One JSON object instead of the text. */
+  readonly json: boolean
+  /** What the bar counts. Default 'gateways'. */
+  readonly things?: string
+}
+
+/** Runs a demo until it is over or a signal comes, and prints what it has to say. Resolves to its exit code. */
+export async function show(
+  { name, json, things }: ShowOptions,
+  run: (screen: Screen, signal: AbortSignal) => Promise<Shown>,
+): Promise<number> {
+  const interrupted = new AbortController()
+  const interrupt = () => interrupted.abort()
+  for (const signal of SIGNALS) process.on(signal, interrupt)
+  const screen = new Screen(undefined, undefined, things)
+  try {
+    const { result, text, evidence = [] } = await run(screen, interrupted.signal)
+    screen.end()
+    process.stdout.write(json ? `${JSON.stringify(result)}\n` : `\n${text}`)
+    if (json && evidence.length > 0) process.stderr.write(`${evidence.join('\n')}\n`)
+    return EXIT_OF[result.verdict]
+  } catch (error) {
+    screen.end()
+    const isInterrupted = error instanceof Interrupted
+    const verdict: Verdict = 'not shown'
+    const exitCode = isInterrupted ? EXIT_INTERRUPTED : EXIT_OF[verdict]
+    const { name: kind, message } = error as Error
+    if (json) process.stdout.write(`${JSON.stringify({ verdict, error: { name: kind, message, exitCode } })}\n`)
+    else process.stderr.write(`${name}: ${isInterrupted ? '' : 'could not be shown: '}${message}\n`)
+    return exitCode
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, interrupt)
+  }
+}
