@@ -25,13 +25,16 @@ export function cacheFolder() {
  * @param program `name`: of the program; `module`: folder with go.mod, go.sum and, if any, sources; `package`: what to
  *   build, as `go build` takes it; `ldflags`: for the linker; `note`: told when it has to be built
  * @returns the path of the program
- * @throws ServerMissing without Go, ServerFailed when it doesn't build
+ * @throws ServerMissing without Go, ServerFailed when it doesn't build, or isn't built and a test asks for it
  */
 export async function goProgram({ name, module, package: target, ldflags = '-s -w', note }) {
   const key = await versionOf({ module, target, ldflags })
   const folder = join(cacheFolder(), `${name}-${key}`)
   const program = join(folder, name)
   if (await isProgram(program)) return program
+  // Minutes, which no test and no hook has: test/system.mjs builds before any of them begins.
+  if (process.env.PHASELOCK_TEST_RUN)
+    throw new ServerFailed(name, 'it is not built, and a test builds nothing; npm run test:system -- <its path> does')
   await mkdir(folder, { recursive: true })
   const release = await lockUnless(join(folder, 'building'), () => isProgram(program))
   if (!release) return program

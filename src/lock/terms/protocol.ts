@@ -2,7 +2,7 @@ import type { Document } from 'mongodb'
 
 /**
  * The protections of the lock protocol that can be taken away one by one. Production code uses {@link SAFE_PROTOCOL} only;
- * the demo's `--break` takes one away to show which figure then goes wrong. No part of the API, though other types name it.
+ * `npm run chaos -- --break` takes one away to show which figure then goes wrong. No part of the API, though other types name it.
  */
 export interface Protocol {
   /** The time that claims compare and writes store: the server's own, fixed when its command starts. */
