@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander'
-import { UsageError } from '../errors.js'
+import { UsageError } from '../../operations/index.js'
 import { type SharedFlags, sharedOptions } from './arguments.js'
 import { show } from './show.js'
 
