@@ -17,7 +17,7 @@ export class Output {
   }
 
   line(text = ''): void {
-    this.out.write(`${text}\n`)
+    this.out.write(`${printable(text)}\n`)
   }
 
   /** One value on one line, as relaxed Extended JSON: ids and dates keep their types. */
@@ -27,7 +27,8 @@ export class Output {
 
   /** Columns aligned for people. */
   table(head: readonly string[], rows: readonly (readonly string[])[]): void {
-    const widths = head.map((name, i) => Math.max(name.length, ...rows.map((row) => row[i]?.length ?? 0)))
+    const shown = rows.map((row) => row.map((cell) => printable(cell).replaceAll('\n', '\\n')))
+    const widths = head.map((name, i) => Math.max(name.length, ...shown.map((row) => row[i]?.length ?? 0)))
     const print = (cells: readonly string[]) =>
       this.line(
         cells
@@ -36,7 +37,7 @@ export class Output {
           .trimEnd(),
       )
     print(head.map((name) => name.toUpperCase()))
-    for (const row of rows) print(row)
+    for (const row of shown) print(row)
   }
 
   /** Text as it is, such as a help page. */
@@ -45,6 +46,13 @@ export class Output {
   }
 
   problem(text: string): void {
-    this.err.write(text.endsWith('\n') ? text : `${text}\n`)
+    const shown = printable(text)
+    this.err.write(shown.endsWith('\n') ? shown : `${shown}\n`)
   }
 }
+
+/** Documents hold anything: what would move a terminal's cursor, or colour it, is shown by its number. */
+const printable = (text: string): string =>
+  text.replace(UNPRINTABLE, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it is about them
+const UNPRINTABLE = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g

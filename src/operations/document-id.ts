@@ -4,7 +4,7 @@ import { UsageError } from './errors.js'
 const { EJSON, Long, ObjectId, UUID } = BSON
 
 /**
- * The `_id`s that a text may mean, the likelier ones first: `66f0...` an ObjectId or a text, `42` a number or a text,
+ * The `_id`s that a text may mean, the likelier ones first: `66f0...` an ObjectId or a text, `42` a number or a text, `null` itself or a text,
  * `ObjectId("66f0...")`, `{"$oid": "66f0..."}` and `"42"` (Extended JSON) just what they say.
  * @throws UsageError for what begins like Extended JSON and isn't
  */
@@ -14,7 +14,7 @@ export function idsMeantBy(given: string): unknown[] {
   const call = /^(?:new )?(ObjectId|UUID)\(["']?([^"']*)["']?\)$/.exec(text)
   if (call) return [constructed(call[1]!, call[2]!, text)]
   if (/^[{"[]/.test(text)) return [extendedJson(text)]
-  const ids: unknown[] = []
+  const ids: unknown[] = /^(null|true|false)$/.test(text) ? [JSON.parse(text)] : []
   if (/^[0-9a-f]{24}$/i.test(text)) ids.push(new ObjectId(text))
   if (UUID.isValid(text) && text.includes('-')) ids.push(new UUID(text))
   if (/^-?\d{1,18}$/.test(text)) ids.push(Number.isSafeInteger(Number(text)) ? Number(text) : Long.fromString(text))
@@ -40,7 +40,7 @@ function constructed(type: string, value: string, text: string): unknown {
 
 function extendedJson(text: string): unknown {
   try {
-    return EJSON.parse(text)
+    return EJSON.parse(text, { useBigInt64: true }) // else a Long loses its last digits
   } catch (error) {
     throw new UsageError(
       `expected an _id as plain text, ObjectId or Extended JSON such as '{"$oid": "..."}', got ${text} (${(error as Error).message})`,

@@ -32,7 +32,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'parked':
       return `Parked because ${parkedReason(progress, model)}: it waits for a person (unpark)${orItsOwner(document, model)}`
     case 'held':
-      return `Held by ${holder(condition.by)}${progress.step ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${ago(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, 'then')}`
+      return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${ago(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, 'then')}`
     case 'sleeping':
       return `Sleeps until ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, 'before that')}`
     case 'due': {
@@ -40,7 +40,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
       if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
       const since = condition.since && condition.since <= now ? ` since ${age(condition.since, now)}` : ''
       const left = condition.expired ? ` (the lease of ${holder(condition.expired)} has run out)` : ''
-      return `Due${since}${left}: the next replica that looks runs ${progress.step ? `the step '${progress.step}' of ` : ''}${phase}; if this stays so, no replica of ${model.name} is running or all are busy`
+      return `Due${since}${left}: the next replica that looks runs ${typeof progress.step === 'string' ? `the step '${progress.step}' of ` : ''}${phase}; if this stays so, no replica of ${model.name} is running or all are busy`
     }
     case 'resting':
       return resting(document, model, now, phase)

@@ -17,6 +17,9 @@ describe('the _ids that a text may mean', () => {
     ['-1.5', [-1.5, '-1.5']],
     ['007', [7, '007']],
     ['123456789012345678', [Long.fromString('123456789012345678'), '123456789012345678']],
+    ['{"$numberLong": "9223372036854775807"}', [9223372036854775807n]],
+    ['null', [null, 'null']],
+    ['false', [false, 'false']],
     ['{"a": 1, "b": "x"}', [{ a: 1, b: 'x' }]],
     [UUID_TEXT, [new UUID(UUID_TEXT), UUID_TEXT]],
   ])('%s', (text, ids) => {

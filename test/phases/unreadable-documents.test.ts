@@ -1,30 +1,31 @@
 import { describe, expect, test } from '@jest/globals'
-import { Binary, BSON, BSONRegExp, type Document } from 'mongodb'
+import { BSON, BSONRegExp, type Document } from 'mongodb'
 import { type BrokenDocument, explain } from '../../src/index.js'
 import { LIFECYCLES_COLLECTION, PARKED_AT } from '../../src/lock/index.js'
 import { THINGS, useCliFolder } from '../cli/cli-process.js'
 import { useDatabase } from '../support/database.js'
+import { malformedBinary, useMalformed } from '../support/malformed.js'
 import { recordingLogger, recordingObserver, replicaOf, thing, things, thingWith } from '../support/thing.js'
 
 /** As PyMongo writes it; JavaScript's RegExp refuses it. */
 const FOREIGN = new BSONRegExp('(?P<id>\\d+)', 'i')
 
-/** Binary of the old subtype 2 whose inner length is wrong: another driver wrote it, and the server doesn't look. */
-const malformed = () =>
-  Object.assign(new Binary(Buffer.from([9, 0, 0, 0, 1, 2, 3]), 0), { sub_type: { valueOf: () => 2 } }) as unknown
-
 describe('documents that the driver cannot read', () => {
   const database = useDatabase()
+  const malformed = useMalformed(database)
   const folder = useCliFolder()
   const asItStands = { bsonRegExp: true }
   const read = async (id: string) => (await things(database.db).findOne({ _id: id }, asItStands)) as Document
 
-  function replica(handler = async (_doc: unknown, step: { moveTo(to: 'Created'): never }) => step.moveTo('Created')) {
+  function replica(
+    handler = async (_doc: unknown, step: { moveTo(to: 'Created'): never }) => step.moveTo('Created'),
+    db = database.db,
+  ) {
     const events: BrokenDocument[] = []
     const logger = recordingLogger()
     const steps = recordingObserver()
     const observer = { ...steps, broken: (event: BrokenDocument) => void events.push(event) }
-    return { one: replicaOf(database.db, thingWith(handler as never), { logger, observer }), events, logger, steps }
+    return { one: replicaOf(db, thingWith(handler as never), { logger, observer }), events, logger, steps }
   }
 
   const good = (count: number, from = 0) =>
@@ -81,10 +82,10 @@ describe('documents that the driver cannot read', () => {
     'binary of subtype 2 with a wrong length in %s: the others go on',
     async (field) => {
       await things(database.db).insertMany([
-        { _id: 'bad', phase: 'Creating', [field]: malformed() },
+        { _id: 'bad', phase: 'Creating', [field]: malformedBinary() },
         ...good(20),
       ] as never)
-      const { one, logger } = replica()
+      const { one, logger } = replica(undefined, malformed.db)
       await one.runOnce()
       expect(await things(database.db).countDocuments({ _id: /^good/, phase: 'Created' })).toBe(20)
       expect(logger.lines.filter(({ level }) => level === 'warn').length).toBeGreaterThan(0)
@@ -93,13 +94,13 @@ describe('documents that the driver cannot read', () => {
   )
 
   test('such binary in the count of claims, in a final document, and in an _id: the others go on', async () => {
-    const final = { _id: 'final', phase: 'Deleted', progress: 'mine', createdAt: malformed() }
-    const counted = { _id: 'counted', phase: 'Creating', progress: { claims: malformed() } }
+    const final = { _id: 'final', phase: 'Deleted', progress: 'mine', createdAt: malformedBinary() }
+    const counted = { _id: 'counted', phase: 'Creating', progress: { claims: malformedBinary() } }
     await things(database.db).insertMany([final, counted, ...good(20)] as never)
-    await replica().one.runOnce()
+    await replica(undefined, malformed.db).one.runOnce()
     expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(21)
-    await things(database.db).insertMany([{ _id: malformed(), phase: 'Creating' }, ...good(20, 20)] as never)
-    const { one, logger } = replica()
+    await things(database.db).insertMany([{ _id: malformedBinary(), phase: 'Creating' }, ...good(20, 20)] as never)
+    const { one, logger } = replica(undefined, malformed.db)
     await one.prepare()
     await one.tick()
     await one.idle()
@@ -111,15 +112,15 @@ describe('documents that the driver cannot read', () => {
     'such binary, or a foreign regular expression, in %s of a lifecycle’s entry: it goes on',
     async (field) => {
       const lifecycles = database.db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
-      for (const [i, value] of [malformed(), FOREIGN].entries()) {
-        const one = replica().one
+      for (const [i, value] of [malformedBinary(), FOREIGN].entries()) {
+        const one = replica(undefined, malformed.db).one
         await one.prepare()
         await lifecycles.updateOne({ _id: 'thing' }, { $set: { [field]: value } })
         await lifecycles.insertOne({ _id: `other ${i}`, collection: 'Thing', [field]: value } as never)
         await things(database.db).insertMany(good(10, 10 * i) as never)
         await one.runOnce()
         expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(10 * (i + 1))
-        const next = replica().one
+        const next = replica(undefined, malformed.db).one
         await next.prepare()
       }
     },

@@ -60,7 +60,8 @@ export function requireDone(verdict: OwnerVerdict, found: Found, action: string)
     case 'notFound':
       throw new NotFound(`${name} is gone meanwhile`)
     case 'held': {
-      const holder = `${found.document['lockedBy'] ?? 'somebody'} holds it`
+      const { lockedBy } = found.document
+      const holder = `${typeof lockedBy === 'string' ? lockedBy : 'somebody'} holds it`
       const id = idText(found.document['_id'])
       const why = isAhead(found)
         ? `${holder} by a lease that is ahead of the server's clock, which has stepped back; where that one is gone: phaselock unpark ${id} --force; where it may not be: phaselock check --repair`

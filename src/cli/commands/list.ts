@@ -99,7 +99,7 @@ async function listDocuments(
     ['id', 'phase', 'state', 'condition'],
     shown.map(({ document, condition, now }) => [
       idText(document['_id']),
-      String(document['phase']),
+      stateText(document['phase']),
       stateText(document['state']),
       conditionText(condition, now),
     ]),

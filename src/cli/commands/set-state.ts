@@ -31,7 +31,8 @@ export function registerSetState(program: Command, context: CliContext): void {
 function follows({ lifecycle, document, condition }: Found, state: string): string {
   const model: LifecycleModel = lifecycle.model
   const rule = model.rules.find((one) => one.when === state && one.from.includes(document['phase']))
-  if (!rule) return `; in ${String(document['phase'])} that changes nothing now`
+  if (!rule)
+    return `; in ${typeof document['phase'] === 'string' ? document['phase'] : 'such a phase'} that changes nothing now`
   return condition.kind === 'held'
     ? `; it goes to ${rule.goTo} as soon as nobody holds it`
     : `; the next look moves it from ${String(document['phase'])} to ${rule.goTo}`

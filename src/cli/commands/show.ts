@@ -101,11 +101,11 @@ function printHistory(output: Output, history: NonNullable<Progress['history']>,
       entry.at instanceof Date && isValid(entry.at)
         ? `${entry.at.toISOString()} (${formatMs(now.getTime() - entry.at.getTime())} ago)`
         : '?',
-      entry.step ?? '-',
-      `${entry.outcome}${entry.count > 1 ? ` x ${entry.count}` : ''}${entry.reason ? `: ${entry.reason}` : ''}`,
-      entry.from === entry.to ? String(entry.from) : `${entry.from} -> ${entry.to}`,
+      text(entry.step ?? '-'),
+      `${text(entry.outcome ?? '?')}${entry.count > 1 ? ` x ${entry.count}` : ''}${entry.reason ? `: ${text(entry.reason)}` : ''}`,
+      entry.from === entry.to ? text(entry.from ?? '?') : `${text(entry.from)} -> ${text(entry.to)}`,
       formatMs(Number(entry.ms ?? 0)),
-      String(entry.by),
+      text(entry.by ?? '?'),
     ]),
   )
 }

@@ -1,5 +1,5 @@
 import { BSON, type Db, type Document, type Filter } from 'mongodb'
-import { AS_IT_STANDS, readLockTimeouts } from '../../lock/index.js'
+import { readLockTimeouts, readOwnFields } from '../../lock/index.js'
 import { type Condition, conditionOf, idsMeantBy, NotFound, UsageError } from '../../operations/index.js'
 import type { LifecycleModel, RunnableLifecycle } from '../../phases/index.js'
 import type { Workspace } from '../workspace.js'
@@ -24,19 +24,14 @@ export async function findDocuments(
 ): Promise<Found[]> {
   const { model } = lifecycle
   const lockTimeoutMs = await lockTimeoutInForce(db, model)
-  const rows = await db
-    .collection(model.collection)
-    .aggregate<{ document: Document; now: Date }>(
-      [
-        { $match: filter },
-        { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
-        { $limit: limit },
-        { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
-      ],
-      AS_IT_STANDS,
-    )
-    .toArray()
-  return rows.map(({ document, now }) => ({
+  const pipeline = [
+    { $match: filter },
+    { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
+    { $limit: limit },
+    { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
+  ]
+  const rows = await readOwnFields((how) => db.collection(model.collection).aggregate(pipeline, how).toArray())
+  return (rows as { document: Document; now: Date }[]).map(({ document, now }) => ({
     lifecycle,
     document,
     now,

@@ -1,5 +1,5 @@
 import type { Db } from 'mongodb'
-import { leaseStateExpression, termsOf } from '../../lock/index.js'
+import { leaseStateExpression, phasesIn, termsOf } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { lockTimeoutInForce } from './find-documents.js'
 
@@ -23,7 +23,7 @@ export interface PhaseCount {
 export async function countPhases(db: Db, model: LifecycleModel): Promise<PhaseCount[]> {
   const collection = db.collection(model.collection)
   const lockTimeoutMs = await lockTimeoutInForce(db, model)
-  const found: unknown[] = await collection.distinct('phase')
+  const found = await phasesIn(collection)
   const unknown = found.filter((phase): phase is string => typeof phase === 'string' && !model.phases.has(phase))
   return Promise.all(
     [...model.phases.keys(), ...unknown].map(async (phase) => {

@@ -16,7 +16,7 @@ const ROOM_FOR_AN_OUTCOME = 12_000
  */
 export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: unknown): Promise<string | undefined> {
   const collection = protocolCollection<Document>(db, name)
-  const [claimed] = await trial(collection, terms, id, { $project: { size: { $bsonSize: '$$ROOT' } } })
+  const [claimed] = await trial(collection, terms, id, { $match: {} })
   if (!claimed) return undefined
   const size = Number(claimed['size'])
   const mib = `${(size / 1024 / 1024).toFixed(3)} MiB`
@@ -32,7 +32,8 @@ export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: un
 
 function trial(collection: Collection, terms: Terms, id: unknown, then: Document): Promise<Document[]> {
   const { token } = new ClaimTokens(terms.protocol, 'trial~000000', 1)
-  const pipeline = [{ $match: { _id: id } }, ...claimUpdate(terms, token), then]
+  const sized = { $project: { _id: 0, size: { $bsonSize: '$$ROOT' } } }
+  const pipeline = [{ $match: { _id: id } }, ...claimUpdate(terms, token), then, sized]
   return collection.aggregate(pipeline, { hint: ID_INDEX }).toArray()
 }
 

@@ -35,8 +35,8 @@ export interface OwnReading {
 
 /**
  * Reads `_id`s and fields of Phaselock's own, whatever stands there. Where the driver fails over a value (binary of the old subtype 2
- * with a wrong length), only that one is not as it stands: it comes as an {@link UNREADABLE}, of a type that no such field may have.
- * A document whose very `_id` can't be read is left out: nobody can name it.
+ * with a wrong length), only that one is not as it stands: it comes as the bytes that stand there ({@link Unread}), of a type that no
+ * such field may have. A document whose very `_id` can't be read is left out: nobody can name it.
  */
 export async function readOwnFields(read: (how: OwnReading) => Promise<Document[]>): Promise<Document[]> {
   try {
@@ -45,10 +45,22 @@ export async function readOwnFields(read: (how: OwnReading) => Promise<Document[
     if (isDatabaseError(error)) throw error
   }
   const found = (await read({ ...AS_IT_STANDS, raw: true })) as unknown as Uint8Array[]
-  return found.map(fieldByField).filter(({ _id }) => _id !== UNREADABLE)
+  return found.map(fieldByField).filter(({ _id }) => !(_id instanceof Unread))
 }
 
-const UNREADABLE = new BSON.Binary()
+/** The phases that documents of a collection are in, whatever stands there: one key of the claim index for each. */
+export async function phasesIn(collection: Collection): Promise<unknown[]> {
+  const reading = { ...AS_IT_STANDS, enableUtf8Validation: false }
+  try {
+    return await collection.distinct('phase', {}, reading)
+  } catch (error) {
+    if (isDatabaseError(error)) throw error
+    return [new Unread(), ...(await collection.distinct('phase', { phase: { $type: 'string' } }, reading))]
+  }
+}
+
+/** A value that the driver can't read. */
+class Unread extends BSON.Binary {}
 const [OBJECT, ARRAY] = [3, 4]
 
 function fieldByField(bytes: Uint8Array): Document {
@@ -59,7 +71,9 @@ function fieldByField(bytes: Uint8Array): Document {
       document[name] = elementOf(bytes.subarray(nameOffset - 1, offset + length))[name]
     } catch {
       const inner =
-        type === OBJECT || type === ARRAY ? fieldByField(bytes.subarray(offset, offset + length)) : UNREADABLE
+        type === OBJECT || type === ARRAY
+          ? fieldByField(bytes.subarray(offset, offset + length))
+          : new Unread(bytes.subarray(offset, offset + length))
       document[name] = type === ARRAY ? Object.values(inner) : inner
     }
   }
@@ -115,5 +129,5 @@ function elementOf(element: Uint8Array): Document {
   const document = new Uint8Array(element.length + 5)
   new DataView(document.buffer).setInt32(0, document.length, true)
   document.set(element, 4)
-  return BSON.deserialize(document, AS_IT_STANDS)
+  return BSON.deserialize(document, { ...AS_IT_STANDS, validation: { utf8: false } })
 }

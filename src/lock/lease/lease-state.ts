@@ -33,7 +33,7 @@ export function leaseStateOf(document: Document, terms: LeaseTerms, now: Date): 
   const isDated = document['lockedAt'] instanceof Date
   const lockedAt: Date = isDated ? document['lockedAt'] : TASK_LOCK_INIT_TIME
   const until = new Date(lockedAt.getTime() + terms.lockTimeoutMs)
-  const token = hasToken(document) ? String(document['lockedBy']) : undefined
+  const token = hasToken(document) ? tokenText(document['lockedBy']) : undefined
   if (until < now) {
     // Free: due since it was unlocked. Else since its sleep or lease ended.
     const since = isDated && lockedAt > TASK_LOCK_INIT_TIME ? until : document['updatedAt']
@@ -42,6 +42,9 @@ export function leaseStateOf(document: Document, terms: LeaseTerms, now: Date): 
   const isHeld = token !== undefined || (terms.legacyWriters && !saysThatItSleeps(document, terms, until))
   return isHeld ? { kind: 'held', by: token, renewedAt: lockedAt, until } : { kind: 'asleep', until }
 }
+
+/** For people: what no claim has written is told by its type. */
+const tokenText = (token: unknown): string => (typeof token === 'string' ? token : typeName(token))
 
 /** Whether somebody's token is there, its lease in force or not. */
 export const hasToken = (document: Document): boolean => document['lockedBy'] != null
@@ -180,6 +183,6 @@ function whyNeverDue(document: Document): string | undefined {
   const found = typeName(document['lockedAt'])
   if (UNREADABLE.has(found)) return found
   return isParked(document) && hasToken(document)
-    ? `9999-12-31 under a lease of ${String(document['lockedBy'])}`
+    ? `9999-12-31 under a lease of ${tokenText(document['lockedBy'])}`
     : undefined
 }

@@ -5,6 +5,7 @@ import {
   LIFECYCLES_COLLECTION,
   NEVER_DUE,
   NEVER_DUE_TYPES,
+  phasesIn,
   RefusingDocuments,
   RepairLook,
   type Terms,
@@ -143,7 +144,7 @@ export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Pr
       ...own.flatMap(({ phases, renames }) => [...phases.keys(), ...renames.map((rename) => rename.from)]),
       ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases),
     ])
-    const found: unknown[] = await db.collection(name).distinct('phase')
+    const found = await phasesIn(db.collection(name))
     const unknown = found.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
     for (const phase of unknown) {
       const count = await db.collection(name).countDocuments({ phase } as Document, { limit: READ_LIMIT })

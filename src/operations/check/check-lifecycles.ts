@@ -63,7 +63,10 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
   const lockTimeoutMs = lockTimeoutAt(row, now)?.dueMs ?? DEFAULT_LOCK_TIMEOUT_MS
   const due = await db
     .collection(collection)
-    .countDocuments({ phase: { $in: phases }, $expr: isDue(termsOf(lockTimeoutMs)) }, { limit: COUNT_LIMIT })
+    .countDocuments(
+      { phase: { $in: Array.isArray(phases) ? phases : [] }, $expr: isDue(termsOf(lockTimeoutMs)) },
+      { limit: COUNT_LIMIT },
+    )
   const waits =
     due === 0 ? '' : `; ${due}${due === COUNT_LIMIT ? '+' : ''} documents of ${collection} are due or at rest`
   const since = silentMs === undefined ? 'as far as it is recorded' : `for ${formatMs(silentMs)}`

@@ -97,7 +97,11 @@ export class LifecycleRegistry {
     const found = (await readOwnFields((how) =>
       this.collection.find(others, { projection: { collection: 1, phases: 1 }, ...how }).toArray(),
     )) as Registered[]
-    return found.map(({ _id, collection, phases = [] }) => ({ name: _id, collection, phases }))
+    return found.map(({ _id, collection, phases }) => ({
+      name: _id,
+      collection,
+      phases: Array.isArray(phases) ? phases : [], // a person may have put anything there
+    }))
   }
 
   /** Registers what isn't there yet, and has entries that a person broke say what is gone by instead. */

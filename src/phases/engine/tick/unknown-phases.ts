@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import { AS_IT_STANDS, type Chore, isDatabaseError, typeName } from '../../../lock/index.js'
+import { type Chore, phasesIn, typeName } from '../../../lock/index.js'
 import type { BoundedLog } from '../../bounded-log.js'
 import type { LifecycleModel } from '../../definition/lifecycle.js'
 
@@ -34,7 +34,7 @@ export class UnknownPhases {
 
   /** The unknown phases that documents are in. Reads one key of the claim index for each phase there is. */
   async check(): Promise<string[]> {
-    const phases = await this.phases()
+    const phases = await phasesIn(this.collection)
     for (const phase of phases) if (typeof phase !== 'string') this.onOddPhase(typeName(phase))
     const foreign = phases.filter((phase) => typeof phase === 'string' && !this.model.phases.has(phase)) as string[]
     if (foreign.length === 0) return []
@@ -52,15 +52,5 @@ export class UnknownPhases {
       )
     }
     return unknown
-  }
-
-  private async phases(): Promise<unknown[]> {
-    try {
-      return await this.collection.distinct('phase', {}, AS_IT_STANDS)
-    } catch (error) {
-      if (isDatabaseError(error)) throw error
-      this.onOddPhase('a value that the driver cannot read')
-      return this.collection.distinct('phase', { phase: { $type: 'string' } })
-    }
   }
 }
