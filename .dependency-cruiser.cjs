@@ -57,7 +57,7 @@ module.exports = {
       name: 'no-cycles',
       comment: 'Two files that need each other at run time are one file, or need a third.',
       severity: 'error',
-      from: { path: '^src/' },
+      from: { path: '^(src|packages)/' },
       to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
     },
     {
@@ -74,10 +74,17 @@ module.exports = {
       to: { path: '^(test|bench|chaos|examples|tools)/' },
     },
     {
+      name: 'local-database-apart',
+      comment: 'The local database is a package of its own: src finds it at run time, where it is installed.',
+      severity: 'error',
+      from: { path: '^(src|packages)/' },
+      to: { path: '^(src|packages)/', pathNot: '^$1/' },
+    },
+    {
       name: 'published-code-needs-published-packages',
       comment: 'What src imports must be a dependency or a peer, never a package for development.',
       severity: 'error',
-      from: { path: '^src/' },
+      from: { path: '^(src|packages)/' },
       to: {
         dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'],
         dependencyTypesNot: ['npm-peer'],

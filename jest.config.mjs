@@ -10,7 +10,10 @@ export default {
   roots: ['<rootDir>/test'],
   testMatch: coreTests,
   extensionsToTreatAsEsm: ['.ts'],
-  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
+  moduleNameMapper: {
+    '^(\\.{1,2}/.*)\\.js$': '$1',
+    '^phaselock-local-database$': '<rootDir>/packages/local-database/src/index.ts',
+  },
   transform: {
     '^.+\\.ts$': [
       '@swc/jest',

@@ -24,7 +24,7 @@ const SYSTEM = [
   'phases/{many-refusals,poison-company}.test.ts',
   // A database that is killed, cut off or downloaded.
   'faults/**',
-  'database/{local-engine,glibc,sources}.test.ts',
+  'local-database/{local-engine,glibc,sources}.test.ts',
   // What is published: the package, its types in other projects.
   'types/**',
   'architecture/package.test.ts',

@@ -1,25 +1,19 @@
 import type { Db, MongoClient } from 'mongodb'
 import { requireNode } from '../config/index.js'
 import {
-  EngineMembership,
-  FIRST_START_BYTES,
-  type LocalServer,
+  type LocalDatabase,
+  type LocalDatabasePackage,
   type LocalSource,
   type Log,
-  openEngine,
-  openEngineFolder,
-  requireFreeSpace,
-} from './engine/index.js'
-import { NoDatabase } from './no-database.js'
+  localDatabase,
+} from './local-database.js'
 import { protocolClient } from './protocol-client.js'
 import { DEFAULT_LOCK_TIMEOUT_MS, LISTENING, protocolClientOptions } from './protocol-options.js'
-import { localServers } from './sources/index.js'
 import { DatabaseUnreachable, unreachableReason } from './unreachable.js'
 import { databaseNameInUri, redactUri, withoutProtocolOptions } from './uri.js'
 
 export const DEFAULT_DATABASE = 'phaselock'
 export const DEFAULT_DATA_DIR = '.phaselock'
-export const ALPHA_NOTICE = 'alpha engine, for development only'
 
 export interface ConnectOptions {
   /** A connection string; wins over MONGODB_URI. Empty counts as not given. */
@@ -28,7 +22,7 @@ export interface ConnectOptions {
   dataDir?: string | undefined
   /** The database's name; else the one in the URI's path; else 'phaselock'. */
   database?: string | undefined
-  /** Where settings are read from: MONGODB_URI, MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
+  /** Where settings are read from: MONGODB_URI, KUBERNETES_SERVICE_HOST, NODE_ENV; by a local database MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
   env?: NodeJS.ProcessEnv | undefined
   /** Told what happens, for people. Standard error unless given. */
   log?: Log | undefined
@@ -36,6 +30,8 @@ export interface ConnectOptions {
   timeoutMs?: number | undefined
   /** The shortest lock timeout that the client will serve, 30 s unless given: each wait of the driver ends within a third of it. */
   lockTimeoutMs?: number | undefined
+  /** Without a URI use only a local database that runs already: for what only reads. Default: one is started. */
+  onlyJoin?: boolean | undefined
   /** Remove `dataDir` when the last replica has gone. For test runs. */
   temporary?: boolean | undefined
   /** What a new local database's disk must have free, 500 MB. @internal */
@@ -58,33 +54,35 @@ export interface DatabaseConnection {
 }
 
 /**
- * The one way to a database. In this order: the URI (option, then MONGODB_URI); a `mongod` (MONGOMS_SYSTEM_BINARY, then PATH); a
- * binary that mongodb-memory-server has cached; the embedded engine; mongodb-memory-server's download.
+ * The one way to a database: the URI (option, then MONGODB_URI); without one, for development, the local database that
+ * `phaselock-local-database` runs, where that package is installed: never in a pod, and never with NODE_ENV=production.
  * A local database belongs to its `dataDir`: who connects to the same folder at the same time gets the same one.
  * @throws InvalidMongoUri the connection string can't be read
  * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeoutMs`, or refuses
- * @throws NoDatabase nothing was given and nothing starts
+ * @throws NoDatabase no URI was given, and there is no local database
  * @throws DataDirUnusable the local database's folder can't be written
  * @throws NotEnoughSpace a new local database needs 500 MB of free space
  * @throws KeeperStuck the local database's keeper hangs
  * @throws UnsupportedNode this Node.js is too old
  */
 export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
-  requireNode()
-  const env = options.env ?? process.env
-  const log = options.log ?? logToStandardError
-  return await connectWith({ ...options, env, log }, localServers(env, log))
+  return await connectWith(options)
 }
 
 type Prepared = ConnectOptions & { env: NodeJS.ProcessEnv; log: Log }
 
-/** The same with the given local servers. @internal */
-export async function connectWith(options: Prepared, servers: LocalServer[]): Promise<DatabaseConnection> {
-  const given = options.uri?.trim()
-  const variable = options.env['MONGODB_URI']?.trim()
-  const uri = given || variable
-  if (uri) return await connectToUri(uri, uri === variable ? 'MONGODB_URI' : 'the uri option', options)
-  return await connectToLocal(servers, options)
+/** The same with the given package for local databases. @internal */
+export async function connectWith(
+  options: ConnectOptions,
+  load?: () => Promise<LocalDatabasePackage | undefined>,
+): Promise<DatabaseConnection> {
+  requireNode()
+  const { env = process.env, log = logToStandardError, uri: given } = options
+  const prepared = { ...options, env, log }
+  const variable = env['MONGODB_URI']?.trim()
+  const uri = given?.trim() || variable
+  if (uri) return await connectToUri(uri, uri === variable ? 'MONGODB_URI' : 'the uri option', prepared)
+  return await connectToLocal(prepared, load)
 }
 
 async function connectToUri(uri: string, origin: string, options: Prepared): Promise<DatabaseConnection> {
@@ -93,28 +91,19 @@ async function connectToUri(uri: string, origin: string, options: Prepared): Pro
   return { client, db: client.db(database), uri, source: 'uri', close: closing(client) }
 }
 
-async function connectToLocal(servers: LocalServer[], options: Prepared): Promise<DatabaseConnection> {
-  const { log, temporary = false, firstStartBytes = FIRST_START_BYTES } = options
-  const folder = await openEngineFolder(options.dataDir ?? DEFAULT_DATA_DIR)
-  await requireFreeSpace(folder, firstStartBytes)
-  const engineOptions = {
-    servers,
-    temporary,
-    starting: ({ source, name }: LocalServer) =>
-      log(`starting ${name}${source === 'embedded' ? `: ${ALPHA_NOTICE}` : ''}`, { data: folder.data }),
-    failed: ({ name, said }: { name: string; said: string }) => log(`no database from ${name}: ${said}`),
-  }
-  const opened = await openEngine(folder, engineOptions)
-  if (!('link' in opened)) throw new NoDatabase(opened.tried)
-  const { port, source } = opened.link
-  const membership = new EngineMembership(folder, opened.link, engineOptions, log)
-  const database = options.database ?? DEFAULT_DATABASE
+async function connectToLocal(
+  options: Prepared,
+  load?: () => Promise<LocalDatabasePackage | undefined>,
+): Promise<DatabaseConnection> {
+  const { onlyJoin = false, dataDir = DEFAULT_DATA_DIR, database = DEFAULT_DATABASE } = options
+  const local = await localDatabase({ ...options, dataDir }, onlyJoin, load)
+  const { port, source, dataPath } = local
   const uri = `mongodb://127.0.0.1:${port}/${encodeURIComponent(database)}?directConnection=true`
   try {
     const client = await openClient(uri, options)
-    return { client, db: client.db(database), uri, source, dataPath: folder.data, close: closing(client, membership) }
+    return { client, db: client.db(database), uri, source, dataPath, close: closing(client, local) }
   } catch (error) {
-    membership.leave()
+    local.leave()
     throw error
   }
 }
@@ -178,12 +167,12 @@ async function companionOf(
   return companion
 }
 
-function closing(client: MongoClient, membership?: EngineMembership): () => Promise<void> {
+function closing(client: MongoClient, local?: LocalDatabase): () => Promise<void> {
   return async () => {
     const clients = [client, ...(companions.get(client) ?? [])]
     companions.delete(client)
     await Promise.all(clients.map((each) => each.close().catch(() => undefined)))
-    membership?.leave()
+    local?.leave()
   }
 }
 

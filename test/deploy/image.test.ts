@@ -98,7 +98,7 @@ describe('deploy/Dockerfile', () => {
       const paths = Object.keys(installed).filter((path) => path !== 'node_modules/phaselock')
       expect(paths.length).toBeGreaterThan(100)
       for (const path of paths) expect([path, installed[path].version]).toEqual([path, locked[path]?.version])
-      for (const name of ['typescript', 'jest', 'mongodb-memory-server', '@0q'])
+      for (const name of ['typescript', 'jest', 'mongodb-memory-server', 'phaselock-local-database', '@0q'])
         expect(await readdir(join(app, 'node_modules'))).not.toContain(name)
       const loads = "await import('/app/kubernetes-tasks.mjs'); await import('@kubernetes/client-node')".replace(
         '/app',

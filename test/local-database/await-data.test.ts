@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { BSON } from 'mongodb'
-import { AwaitData } from '../../src/database/engine/await-data.js'
-import { collectionName } from '../../src/database/engine/wire-frames.js'
+import { AwaitData } from '../../packages/local-database/src/engine/await-data.js'
+import { collectionName } from '../../packages/local-database/src/engine/wire-frames.js'
 
 /** A command as it comes over the wire. */
 function message(body: object): Buffer {

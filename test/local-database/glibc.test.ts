@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from '@jest/globals'
-import { newerGlibc } from '../../src/database/sources/glibc.js'
+import { newerGlibc } from '../../packages/local-database/src/sources/glibc.js'
 import { useLocalDatabase } from '../support/database-local.js'
 
 const local = useLocalDatabase()

@@ -2,10 +2,13 @@ import { existsSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from '@jest/globals'
+import { joinLocalDatabase, openLocalDatabase } from '../../packages/local-database/src/local-database.js'
+import { cachedMongod } from '../../packages/local-database/src/sources/cached-mongod.js'
+import { localServers } from '../../packages/local-database/src/sources/index.js'
+import { OLDEST_SERVER_VERSION as OLDEST_STARTED } from '../../packages/local-database/src/sources/mongod-binary.js'
 import { connectWith } from '../../src/database/connect.js'
-import { ALPHA_NOTICE, NoDatabase } from '../../src/database/index.js'
-import { cachedMongod } from '../../src/database/sources/cached-mongod.js'
-import { localServers } from '../../src/database/sources/index.js'
+import { ALPHA_NOTICE, NoDatabase, OLDEST_SERVER_VERSION } from '../../src/database/index.js'
+import type { LocalDatabasePackage } from '../../src/database/local-database.js'
 import { eventually, testServerUri, withDatabase } from '../support/database.js'
 import { useLocalDatabase } from '../support/database-local.js'
 
@@ -23,7 +26,11 @@ async function rootsWith(packages: Record<string, string> = {}): Promise<string[
 
 async function connectFrom(env: NodeJS.ProcessEnv, roots: string[]) {
   const { log, dataDir } = local()
-  return local().keep(await connectWith({ dataDir, env, log }, localServers(env, log, roots)))
+  const installed: LocalDatabasePackage = {
+    openLocalDatabase: (options) => openLocalDatabase(options, localServers(env, log, roots)),
+    joinLocalDatabase,
+  }
+  return local().keep(await connectWith({ dataDir, env, log }, async () => installed))
 }
 
 describe('the order in which a local database is looked for', () => {
@@ -181,5 +188,9 @@ describe('the order in which a local database is looked for', () => {
     expect(fromOption.uri).toBe(other)
     expect(fromOption.db.databaseName).toBe('another')
     expect(local().logged).toEqual([])
+  })
+
+  it('starts no server that Phaselock would refuse', () => {
+    expect(OLDEST_STARTED).toBe(OLDEST_SERVER_VERSION)
   })
 })

@@ -6,9 +6,9 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, expect } from '@jest/globals'
+import { embeddedEngine } from '../../packages/local-database/src/sources/embedded.js'
+import { packageRoots } from '../../packages/local-database/src/sources/find-package.js'
 import { connectDatabase, type DatabaseConnection } from '../../src/database/index.js'
-import { embeddedEngine } from '../../src/database/sources/embedded.js'
-import { packageRoots } from '../../src/database/sources/find-package.js'
 import { eventually } from './database.js'
 
 export interface RunningReplica {

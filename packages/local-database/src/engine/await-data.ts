@@ -1,4 +1,4 @@
-import { sleep, systemClock } from '../../time/index.js'
+import { monotonicMs, sleep } from '../time.js'
 import { collectionName, type EngineReply } from './wire-frames.js'
 
 /** Writes after which a tailable cursor on the named collection may have something to tell. */
@@ -52,13 +52,13 @@ export class AwaitData {
     isIdle: (reply: EngineReply) => boolean,
     gone: AbortSignal,
   ): Promise<EngineReply> {
-    const endMs = systemClock.monotonicMs() + maxMs
+    const endMs = monotonicMs() + maxMs
     for (;;) {
       // Before the look: what is written while it runs must not be missed.
       const { wait, forget } = this.register(collection)
       try {
         const reply = await look()
-        const leftMs = endMs - systemClock.monotonicMs()
+        const leftMs = endMs - monotonicMs()
         if (!isIdle(reply) || gone.aborted || leftMs <= 0) return reply
         if (!(await wait(leftMs, gone))) return reply
       } finally {

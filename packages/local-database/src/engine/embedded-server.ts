@@ -8,7 +8,8 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer, type ListenOptions, type Server, type Socket } from 'node:net'
 import { parseArgs } from 'node:util'
-import { systemClock } from '../../time/index.js'
+import { deserialize, serialize } from 'bson'
+import { timeText } from '../time.js'
 import { AwaitData } from './await-data.js'
 import { commandBody, commandName, type EngineReply, serveConnection } from './wire-frames.js'
 
@@ -16,7 +17,6 @@ interface Engine {
   roundTrip(message: Buffer): Promise<EngineReply>
   close(): Promise<void>
 }
-type Bson = typeof import('mongodb').BSON
 
 /** These end the whole process with SIGSEGV in 0.1.1, so they never reach the engine. */
 const DEADLY = new Set([
@@ -44,7 +44,6 @@ const address: ListenOptions = {
 }
 const dataPath = String(options['dbpath'] ?? '/data/db')
 const require = createRequire(import.meta.url)
-const bson: Bson = createRequire(require.resolve('mongodb'))('bson')
 const sockets = new Set<Socket>()
 const awaitData = new AwaitData()
 let engine: Engine | undefined
@@ -52,9 +51,7 @@ let server: Server | undefined
 let stopping = false
 
 const log = (message: string, attributes: object = {}) =>
-  process.stdout.write(
-    `${JSON.stringify({ t: systemClock.now(), s: 'I', c: 'EMBEDDED', msg: message, attr: attributes })}\n`,
-  )
+  process.stdout.write(`${JSON.stringify({ t: timeText(), s: 'I', c: 'EMBEDDED', msg: message, attr: attributes })}\n`)
 
 function die(code: number, text: string): never {
   process.stderr.write(`${text}\n`)
@@ -63,7 +60,7 @@ function die(code: number, text: string): never {
 
 const ownReply = (message: Buffer, document: object): EngineReply => ({
   requestId: message.readInt32LE(4),
-  response: Buffer.from(bson.serialize(document)),
+  response: Buffer.from(serialize(document)),
 })
 
 async function roundTrip(running: Engine, message: Buffer, gone: AbortSignal): Promise<EngineReply> {
@@ -86,14 +83,14 @@ async function roundTrip(running: Engine, message: Buffer, gone: AbortSignal): P
 
 /** Only awaitData puts maxTimeMS on a getMore. */
 async function getMore(running: Engine, message: Buffer, gone: AbortSignal): Promise<EngineReply> {
-  const { collection, maxTimeMS } = bson.deserialize(commandBody(message))
+  const { collection, maxTimeMS } = deserialize(commandBody(message))
   const look = () => running.roundTrip(message)
   if (!maxTimeMS) return await look()
   return await awaitData.answer(String(collection), Number(maxTimeMS), look, isIdle, gone)
 }
 
 function isIdle(reply: EngineReply): boolean {
-  const { cursor } = bson.deserialize(reply.response)
+  const { cursor } = deserialize(reply.response)
   return !stopping && Number(cursor?.id ?? 0) !== 0 && cursor.nextBatch.length === 0
 }
 

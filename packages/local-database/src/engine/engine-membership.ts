@@ -1,4 +1,4 @@
-import { sleep } from '../../time/index.js'
+import { sleep } from '../time.js'
 import type { EngineFolder } from './folder.js'
 import type { KeeperLink } from './keeper-link.js'
 import { type OpenEngineOptions, openEngine } from './open-engine.js'
@@ -20,10 +20,6 @@ export class EngineMembership {
     private readonly log: Log,
   ) {
     void this.watch()
-  }
-
-  get current(): KeeperLink {
-    return this.link
   }
 
   /** Gives up the stake: the engine ends when this was the last one. */

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
-import { sleep } from '../../time/index.js'
+import { sleep } from '../time.js'
 import { identify, isRunning, type ProcessIdentity, signalProcess } from './process-identity.js'
 
 /** How to start a server that understands mongod's command line. Options are appended to `args`. */

@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs'
 import { access, constants, mkdir, readdir, realpath, statfs, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { NotEnoughSpace } from '../not-enough-space.js'
 
 /** Where one local database lives. Everything that belongs to it is in `root`; the data alone in `data`. */
 export interface EngineFolder {
@@ -25,6 +24,11 @@ export class DataDirUnusable extends Error {
   }
 }
 
+/** The disk of a new local database has too little room. */
+export class NotEnoughSpace extends Error {
+  override readonly name = 'NotEnoughSpace'
+}
+
 /**
  * Creates `root` and its data folder where missing; git never sees what is in it.
  * @throws DataDirUnusable
@@ -38,8 +42,21 @@ export async function openEngineFolder(root: string): Promise<EngineFolder> {
   }
   const real = await realpath(root)
   await writeFile(join(real, '.gitignore'), '*\n', { flag: 'wx' }).catch(() => undefined)
-  return { root: real, data: join(real, 'db'), state: join(real, 'engine.json'), log: join(real, 'engine.log') }
+  return folderAt(real)
 }
+
+/** The folder of a local database that has been there before; undefined where there is none. Nothing is created. */
+export async function existingEngineFolder(root: string): Promise<EngineFolder | undefined> {
+  const real = await realpath(root).catch(() => undefined)
+  return real !== undefined && existsSync(join(real, 'engine.json')) ? folderAt(real) : undefined
+}
+
+const folderAt = (root: string): EngineFolder => ({
+  root,
+  data: join(root, 'db'),
+  state: join(root, 'engine.json'),
+  log: join(root, 'engine.log'),
+})
 
 /** With less free space a server builds no index (`indexBuildMinAvailableDiskSpaceMB`). */
 export const FIRST_START_BYTES = 500 * 1024 * 1024
@@ -65,7 +82,7 @@ export async function requireFreeSpace({ data }: EngineFolder, needed: number): 
  */
 export function programPath(name: 'engine/keeper' | 'engine/embedded-server' | 'sources/download-program'): string {
   const here = fileURLToPath(new URL('..', import.meta.url))
-  const folder = import.meta.url.endsWith('.ts') ? resolve(here, '../../dist/database') : here
+  const folder = import.meta.url.endsWith('.ts') ? resolve(here, '../dist') : here
   const path = join(folder, `${name}.js`)
   if (!existsSync(path)) throw new Error(`expected the built program ${path}, it is missing; run \`npm run build\``)
   return path

@@ -2,18 +2,12 @@ export { EngineMembership, type Log } from './engine-membership.js'
 export type { ServerCommand } from './engine-process.js'
 export {
   DataDirUnusable,
-  type EngineFolder,
+  existingEngineFolder,
   FIRST_START_BYTES,
+  NotEnoughSpace,
   openEngineFolder,
   programPath,
   requireFreeSpace,
 } from './folder.js'
-export {
-  type Attempt,
-  KeeperStuck,
-  type LocalServer,
-  NotHere,
-  type OpenEngineOptions,
-  openEngine,
-} from './open-engine.js'
+export { type Attempt, joinOrWait, KeeperStuck, type LocalServer, NotHere, openEngine } from './open-engine.js'
 export type { LocalSource } from './state.js'

@@ -8,7 +8,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { fstatSync, ftruncateSync, rmSync, writeSync } from 'node:fs'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createInterface } from 'node:readline'
-import { systemClock } from '../../time/index.js'
+import { timeText } from '../time.js'
 import { type EngineProcess, EngineStartFailed, endEngine, startEngineProcess } from './engine-process.js'
 import { type EngineFolder, openEngineFolder } from './folder.js'
 import type { KeeperJob, KeeperReport, Welcome } from './keeper-job.js'
@@ -145,10 +145,7 @@ class Keeper {
 function log(line: string): void {
   try {
     if (fstatSync(1).size > MAX_LOG_BYTES) ftruncateSync(1, 0)
-    writeSync(
-      1,
-      line.startsWith('{') ? `${line}\n` : `${systemClock.now().toISOString()} keeper ${process.pid}: ${line}\n`,
-    )
+    writeSync(1, line.startsWith('{') ? `${line}\n` : `${timeText()} keeper ${process.pid}: ${line}\n`)
   } catch {} // a full disk must not end the database
 }
 

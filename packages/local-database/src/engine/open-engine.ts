@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs'
-import { sleep, systemClock } from '../../time/index.js'
+import { monotonicMs, sleep } from '../time.js'
 import type { ServerCommand } from './engine-process.js'
 import type { EngineFolder } from './folder.js'
 import { joinKeeper, type KeeperLink } from './keeper-link.js'
@@ -137,13 +137,13 @@ export class KeeperStuck extends Error {
  * Joins; while a keeper is starting or ending waits for it. Undefined when there is no keeper.
  * @throws KeeperStuck
  */
-async function joinOrWait(folder: EngineFolder): Promise<KeeperLink | undefined> {
-  const start = systemClock.monotonicMs()
+export async function joinOrWait(folder: EngineFolder): Promise<KeeperLink | undefined> {
+  const start = monotonicMs()
   for (;;) {
     const holder = keeperLockHolder(folder)
     const link = await joinKeeper(folder)
     if (link || !holder) return link
-    if (systemClock.monotonicMs() - start > STUCK_MS) throw new KeeperStuck(holder.pid)
+    if (monotonicMs() - start > STUCK_MS) throw new KeeperStuck(holder.pid)
     await sleep(JOIN_POLL_MS)
   }
 }

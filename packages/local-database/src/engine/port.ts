@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:net'
-import { sleep } from '../../time/index.js'
+import { sleep } from '../time.js'
 
 /** Below the range from which systems take the ports of outgoing connections, so that a resting port isn't lost to one. */
 const FIRST_PORT = 27_100

