@@ -28,14 +28,18 @@ export async function settle(
   return { settings, logger: await pinoLogger({ format, level: settings.logLevel ?? defaultLevel }) }
 }
 
+/** What a command does with a database: for one that only reads no local database is started. */
+export type Access = 'reads' | 'writes'
+
 /** Runs one command in a workspace that is closed at its end, however it ends. */
 export async function inWorkspace<T>(
   context: CliContext,
   options: Options,
   use: (workspace: Workspace, settings: Settings) => Promise<T>,
+  access: Access = 'writes',
 ): Promise<T> {
   const { settings, logger } = await settle(context, options, 'warn')
-  const workspace = await openWorkspace({ ...context, settings, logger })
+  const workspace = await openWorkspace({ ...context, settings, logger, onlyJoin: access === 'reads' })
   try {
     return await use(workspace, settings)
   } finally {

@@ -47,13 +47,15 @@ export interface WorkspaceOptions {
   readonly cwd: string
   readonly env: NodeJS.ProcessEnv
   readonly logger: Logger
+  /** Start no local database: use one that runs already. */
+  readonly onlyJoin?: boolean | undefined
 }
 
 /**
  * Connects and loads the lifecycles. The connection's timeouts fit the shortest lockTimeout: where that is below the
  * default, it is made anew.
  */
-export async function openWorkspace({ settings, cwd, env, logger }: WorkspaceOptions): Promise<Workspace> {
+export async function openWorkspace({ settings, cwd, env, logger, onlyJoin }: WorkspaceOptions): Promise<Workspace> {
   const factory = await lifecyclesFactory(settings.lifecycles, cwd)
   const open = async (lockTimeoutMs: number): Promise<Workspace> => {
     const connection = await connectDatabase({
@@ -64,6 +66,7 @@ export async function openWorkspace({ settings, cwd, env, logger }: WorkspaceOpt
       database: settings.database,
       timeoutMs: settings.connectTimeout,
       lockTimeoutMs,
+      onlyJoin,
       log: (message, fields) => (message.includes(ALPHA_NOTICE) ? logger.warn : logger.info)(message, fields),
     })
     try {

@@ -41,12 +41,12 @@ export const ALPHA_NOTICE = 'alpha engine, for development only'
 
 /**
  * The local database of a folder.
- * @param join only one that runs already
+ * @param onlyJoin only one that runs already
  * @throws NoDatabase; what the package throws
  */
 export async function localDatabase(
   { dataDir, env, log, temporary, firstStartBytes }: Omit<LocalDatabaseOptions, 'starting' | 'failed'>,
-  join: boolean,
+  onlyJoin: boolean,
   load: () => Promise<LocalDatabasePackage | undefined> = loadPackage,
 ): Promise<LocalDatabase> {
   refuseInProduction(env)
@@ -56,7 +56,7 @@ export async function localDatabase(
       `for development: npm install --save-dev ${PACKAGE}`,
     ])
   }
-  if (join) return (await local.joinLocalDatabase(dataDir)) ?? noneRuns(dataDir)
+  if (onlyJoin) return (await local.joinLocalDatabase(dataDir)) ?? noneRuns(dataDir)
   const opened = await local.openLocalDatabase({
     dataDir,
     env,

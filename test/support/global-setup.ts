@@ -19,11 +19,11 @@ const TEST_FOLDER = 'PHASELOCK_TEST_FOLDER'
 const TEST_RUN = 'PHASELOCK_TEST_RUN'
 
 export default async function globalSetup(): Promise<void> {
-  const index = buildIfStale('src/database', 'src/time')
-  const { connectDatabase } = await import(index)
+  const { connectDatabase } = await import(buildIfStale())
   const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-test-'))
   const connection = await connectDatabase({
     dataDir,
+    env: { ...process.env, KUBERNETES_SERVICE_HOST: '' }, // a CI may run in a pod
     temporary: true,
     log: (message: string) =>
       /fetching|downloading|no database from embedded/.test(message) && process.stderr.write(`${message}\n`),
@@ -34,25 +34,32 @@ export default async function globalSetup(): Promise<void> {
   Object.assign(globalThis, { phaselockTestRun: { connection, dataDir } })
 }
 
+/** What is built for the database of a run: sources, where to, and their project. */
+const BUILDS = [
+  { sources: ['packages/local-database/src'], to: 'packages/local-database/dist', project: 'packages/local-database' },
+  { sources: ['src/database', 'src/time'], to: 'dist', project: 'tsconfig.build.json' },
+]
+
 /**
- * The main file of the built database package. The engine's programs are started from `dist`, so it is built here when it is missing or older
- * than a source of the given folders (`npm test` has built it already; a single test file run by hand may not have).
+ * The main file of the built `phaselock/database`. What is missing or older than its sources is built first (`npm test` has built it
+ * already; a single test file run by hand may not have).
  */
-function buildIfStale(...folders: string[]): string {
-  const built = join(root, 'dist/database/index.js')
-  const stale = !existsSync(built) || folders.some((folder) => isNewer(join(root, folder)))
-  if (stale) {
-    const tsc = join(root, 'node_modules/typescript/bin/tsc')
-    const { stdout } = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], { cwd: root, encoding: 'utf8' })
-    if (!existsSync(built)) throw new Error(`expected a build in dist, got:\n${stdout}`)
+function buildIfStale(): string {
+  const main = join(root, 'dist/database/index.js')
+  for (const { sources, to, project } of BUILDS) {
+    if (!sources.some((source) => isNewer(source, to))) continue
+    const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', project]
+    const { stdout } = spawnSync(process.execPath, tsc, { cwd: root, encoding: 'utf8' })
+    if (!existsSync(join(root, to))) throw new Error(`expected a build in ${to}, got:\n${stdout}`)
   }
-  return built
+  return main
 }
 
-/** Whether a source is newer than what it was built to. */
-function isNewer(source: string): boolean {
-  if (statSync(source).isDirectory()) return readdirSync(source).some((name) => isNewer(join(source, name)))
+/** Whether a source, a file or a folder, is newer than what it was built to. */
+function isNewer(source: string, to: string): boolean {
+  if (statSync(join(root, source)).isDirectory())
+    return readdirSync(join(root, source)).some((name) => isNewer(join(source, name), to))
   if (!source.endsWith('.ts')) return false
-  const built = source.replace(join(root, 'src'), join(root, 'dist')).replace(/\.ts$/, '.js')
-  return !existsSync(built) || statSync(built).mtimeMs < statSync(source).mtimeMs
+  const built = join(root, source.replace(/^.*?src/, to)).replace(/\.ts$/, '.js')
+  return !existsSync(built) || statSync(built).mtimeMs < statSync(join(root, source)).mtimeMs
 }

@@ -3,6 +3,7 @@ import { type CheckResult, checkDatabase, type Finding } from '../../operations/
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { FindingsLeft } from '../errors.js'
 import type { Output } from '../output.js'
+import type { Workspace } from '../workspace.js'
 import { examples, withDatabase } from './document-command.js'
 
 export function registerCheck(program: Command, context: CliContext): void {
@@ -15,15 +16,17 @@ export function registerCheck(program: Command, context: CliContext): void {
 }
 
 async function check(context: CliContext, options: Options): Promise<void> {
-  await inWorkspace(context, options, async (workspace) => {
+  const repair = options['repair'] === true
+  const use = async (workspace: Workspace) => {
     const models = workspace.lifecycles.map(({ model }) => model)
-    const results = await checkDatabase({ db: workspace.connection.db, models, repair: options['repair'] === true })
+    const results = await checkDatabase({ db: workspace.connection.db, models, repair })
     const findings = results.flatMap((result) => result.findings)
     const left = findings.filter(({ repair }) => repair !== 'done').length
     if (options['json']) context.output.json({ checks: results, found: findings.length, left })
     else print(context.output, results)
     if (left > 0) throw new FindingsLeft(left, findings.filter(({ repair }) => repair === 'possible').length)
-  })
+  }
+  await inWorkspace(context, options, use, repair ? 'writes' : 'reads')
 }
 
 function print(output: Output, results: readonly CheckResult[]): void {

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { STEP_SLACK_MS } from '../../lock/index.js'
 import { idText, NotFound, Refused } from '../../operations/index.js'
 import type { OwnerVerdict } from '../../phases/index.js'
-import { type CliContext, inWorkspace, type Options } from '../context.js'
+import { type Access, type CliContext, inWorkspace, type Options } from '../context.js'
 import { type Found, type FoundOne, findDocument } from '../documents/find-documents.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 import type { Workspace } from '../workspace.js'
@@ -31,10 +31,11 @@ export function onDocument(
   id: string,
   options: Options,
   act: (found: FoundOne, workspace: Workspace) => Promise<void>,
+  access?: Access,
 ): Promise<void> {
-  return inWorkspace(context, options, async (workspace) => {
-    await act(await findDocument(workspace, id, options['lifecycle'] as string | undefined), workspace)
-  })
+  const use = async (workspace: Workspace) =>
+    act(await findDocument(workspace, id, options['lifecycle'] as string | undefined), workspace)
+  return inWorkspace(context, options, use, access)
 }
 
 /** How a document is called in messages: `api-gateway 66f0...`. */

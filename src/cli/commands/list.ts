@@ -45,11 +45,11 @@ async function list(context: CliContext, name: string | undefined, options: Opti
       `--${filters[0]} lists documents of one lifecycle: name it, as in: phaselock list <lifecycle> --${filters[0]}${options[filters[0]!] === true ? '' : ` ${options[filters[0]!]}`}`,
     )
   }
-  await inWorkspace(context, options, (workspace) =>
+  const use = (workspace: Workspace) =>
     name === undefined
       ? listCounts(context, workspace, options)
-      : listDocuments(context, workspace, workspace.lifecycle(name), options),
-  )
+      : listDocuments(context, workspace, workspace.lifecycle(name), options)
+  await inWorkspace(context, options, use, 'reads')
 }
 
 async function listCounts(context: CliContext, workspace: Workspace, options: Options): Promise<void> {

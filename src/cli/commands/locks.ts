@@ -3,8 +3,9 @@ import type { Command } from 'commander'
 import { type LockRecord, type OperableLockProvider, openLockProvider } from '../../locks/index.js'
 import { NotFound, Refused, UsageError } from '../../operations/index.js'
 import type { Logger } from '../../phases/index.js'
-import { type CliContext, inWorkspace, type Options, settle } from '../context.js'
+import { type Access, type CliContext, inWorkspace, type Options, settle } from '../context.js'
 import { addSettingOptions, LOCK_SETTINGS } from '../setting-options.js'
+import type { Workspace } from '../workspace.js'
 import { examples, withDatabase } from './document-command.js'
 import { byFrom, byOption, merged } from './schedules.js'
 
@@ -13,7 +14,7 @@ export function registerLocks(program: Command, context: CliContext): void {
     .command('locks')
     .description('named locks that are held: who has each, since when, until when, with which fence')
     .option('--all', 'also those that are free, where their record is kept')
-    .action((options: Options) => onLocks(context, options, (locks) => list(context, options, locks)))
+    .action((options: Options) => onLocks(context, options, (locks) => list(context, options, locks), 'reads'))
   withLocks(command).addHelpText(
     'after',
     examples(
@@ -73,6 +74,7 @@ async function onLocks(
   context: CliContext,
   options: Options,
   act: (provider: OperableLockProvider, logger: Logger) => Promise<void>,
+  access?: Access,
 ): Promise<void> {
   const { settings, logger } = await settle(context, options, 'warn')
   const { locks: provider, locksUrl: url, mode } = settings
@@ -90,9 +92,8 @@ async function onLocks(
     }
   }
   if (url || provider === 'postgres' || provider === 'redis') return await use(await openLockProvider(where))
-  return await inWorkspace(context, options, async ({ connection }) => {
-    await use(await openLockProvider(where, connection.db))
-  })
+  const inDatabase = async ({ connection }: Workspace) => use(await openLockProvider(where, connection.db))
+  return await inWorkspace(context, options, inDatabase, access)
 }
 
 async function list(context: CliContext, options: Options, provider: OperableLockProvider): Promise<void> {

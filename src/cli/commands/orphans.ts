@@ -4,6 +4,7 @@ import { idText } from '../../operations/index.js'
 import { durationMs, formatMs } from '../../time/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { OrphansMissed } from '../errors.js'
+import type { Workspace } from '../workspace.js'
 import { examples, withDatabase } from './document-command.js'
 import { type Place, withPlaces } from './orphan-places.js'
 
@@ -51,7 +52,8 @@ interface Report extends FoundOrphans {
 
 async function orphans(context: CliContext, options: Options): Promise<void> {
   const { Orphans } = await import('../../kubernetes/index.js')
-  await inWorkspace(context, options, async (workspace) => {
+  const removes = options['remove'] === true
+  const use = async (workspace: Workspace) => {
     const sweep = new Orphans({
       db: workspace.connection.db,
       models: workspace.lifecycles.map(({ model }) => model),
@@ -60,7 +62,6 @@ async function orphans(context: CliContext, options: Options): Promise<void> {
       emptyCollections: options['empty'] === true,
     })
     const namespaces = options['namespace'] as string[] | undefined
-    const removes = options['remove'] === true
     const seen = new Set<string>()
     const reports: Report[] = []
     const look = async (cluster: Cluster, { name: region, namespace }: Place) => {
@@ -78,7 +79,8 @@ async function orphans(context: CliContext, options: Options): Promise<void> {
     else print(context, reports, missed, workspace.names, removes)
     const failed = reports.flatMap(({ swept }) => [...swept.values()]).filter((one) => one !== 'removed' && one.failed)
     if (missed.length + failed.length > 0) throw new OrphansMissed(missed.length, failed.length)
-  })
+  }
+  await inWorkspace(context, options, use, removes ? 'writes' : 'reads')
 }
 
 type Missed = readonly { readonly region: string | undefined; readonly why: string }[]

@@ -5,6 +5,7 @@ import type { RegionStatus } from '../../kubernetes/index.js'
 import { NotFound, Refused } from '../../operations/index.js'
 import { type CliContext, inWorkspace, type Options } from '../context.js'
 import { type RegionUse, usesOfRegion } from '../documents/region-uses.js'
+import type { Workspace } from '../workspace.js'
 import { examples, withDatabase } from './document-command.js'
 import { merged } from './schedules.js'
 
@@ -31,7 +32,7 @@ async function regions(context: CliContext, options: Options): Promise<void> {
   const { Cluster, Regions } = await import('../../kubernetes/index.js')
   const file = options['kubeconfig'] as string | undefined
   const home = Cluster.of({ name: 'home', kubeconfig: file === undefined ? 'default' : { file } })
-  await inWorkspace(context, options, async ({ connection }) => {
+  const use = async ({ connection }: Workspace) => {
     const all = new Regions({ db: connection.db, home })
     try {
       print(context, options, await all.list())
@@ -39,7 +40,8 @@ async function regions(context: CliContext, options: Options): Promise<void> {
       all.close()
       home.close()
     }
-  })
+  }
+  await inWorkspace(context, options, use, 'reads')
 }
 
 function print(context: CliContext, options: Options, found: readonly RegionStatus[]): void {

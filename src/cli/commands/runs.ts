@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { NotFound, UsageError } from '../../operations/index.js'
-import type { RunStatistics, StoredRun } from '../../schedules/index.js'
+import type { RunStatistics, Schedules, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
 import { examples } from './document-command.js'
@@ -31,12 +31,13 @@ async function runs(context: CliContext, id: string, options: Options): Promise<
   const { limit, phase, timezone } = options as { limit: number; phase?: StoredRun['phase']; timezone?: string }
   if (phase !== undefined && !PHASES.includes(phase))
     throw new UsageError(`--phase: expected one of ${PHASES.join(', ')}, got '${phase}'`)
-  const [found, statistics] = await onSchedules(context, options, async (schedules) => {
+  const look = async (schedules: Schedules) => {
     const all = await Promise.all([schedules.runs(id, { limit, phase }), schedules.statistics(id, { timezone })])
     if (all[1].runs === 0 && !(await schedules.get(id)))
       throw new NotFound(`there is no schedule '${id}'; see: phaselock schedules`)
     return all
-  })
+  }
+  const [found, statistics] = await onSchedules(context, options, look, 'reads')
   if (options['json']) return context.output.json({ statistics, runs: found })
   if (found.length === 0) context.output.line(`no ${phase ? `${phase} ` : ''}runs of ${id}`)
   else {

@@ -1,11 +1,13 @@
 import { userInfo } from 'node:os'
 import { type Command, InvalidArgumentError } from 'commander'
+import type { Settings } from '../../config/index.js'
 import { NotFound, UsageError } from '../../operations/index.js'
 import { type ListedSchedule, Schedules } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
-import { type CliContext, inWorkspace, type Options } from '../context.js'
+import { type Access, type CliContext, inWorkspace, type Options } from '../context.js'
 import { documentFrom } from '../documents/json-argument.js'
 import { addSettingOptions, SCHEDULE_SETTINGS } from '../setting-options.js'
+import type { Workspace } from '../workspace.js'
 import { examples, withDatabase } from './document-command.js'
 
 export function registerSchedules(program: Command, context: CliContext): void {
@@ -66,8 +68,9 @@ export async function onSchedules<T>(
   context: CliContext,
   options: Options,
   act: (schedules: Schedules) => Promise<T>,
+  access?: Access,
 ): Promise<T> {
-  return inWorkspace(context, options, async ({ connection }, settings) => {
+  const use = async ({ connection }: Workspace, settings: Settings) => {
     const { schedulesCollection: schedules, runsCollection: runs, doorbell } = settings
     if (schedules === runs)
       throw new UsageError(`--schedules-collection and --runs-collection: expected two names, got '${runs}' twice`)
@@ -82,7 +85,8 @@ export async function onSchedules<T>(
       }
       throw error
     }
-  })
+  }
+  return inWorkspace(context, options, use, access)
 }
 
 async function list(context: CliContext, options: Options): Promise<void> {
@@ -91,7 +95,8 @@ async function list(context: CliContext, options: Options): Promise<void> {
   if (phase !== undefined && !['Active', 'Paused', 'Finished', 'Broken'].includes(phase)) {
     throw new UsageError(`--phase: expected Active, Paused, Finished or Broken, got '${phase}'`)
   }
-  const found = await onSchedules(context, options, (schedules) => schedules.list({ limit: limit + 1, after, phase }))
+  const page = { limit: limit + 1, after, phase }
+  const found = await onSchedules(context, options, (schedules) => schedules.list(page), 'reads')
   const shown = found.slice(0, limit)
   if (options['json']) return context.output.json(shown)
   if (shown.length === 0) return context.output.line(`no ${phase ? `${phase} ` : ''}schedules`)

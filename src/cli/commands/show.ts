@@ -16,8 +16,12 @@ export function registerShow(program: Command, context: CliContext): void {
     .description('one document: what it waits for in one sentence, its fields and its history')
     .argument('<id>', "the document's _id: plain text, ObjectId or Extended JSON")
     .action((id: string, options: Options) =>
-      onDocument(context, id, options, async (found, workspace) =>
-        print(context, options, found, await refusalOf(found, workspace)),
+      onDocument(
+        context,
+        id,
+        options,
+        async (found, workspace) => print(context, options, found, await refusalOf(found, workspace)),
+        'reads',
       ),
     )
   withDocument(command).addHelpText(

@@ -1,0 +1,44 @@
+import { readdir } from 'node:fs/promises'
+import { PassThrough, Readable } from 'node:stream'
+import { expect, test } from '@jest/globals'
+import { Output } from '../../src/cli/output.js'
+import { runCli } from '../../src/cli/run.js'
+import { useCliFolder } from './cli-process.js'
+
+const folder = useCliFolder()
+
+/** What it printed as an error, in an empty folder without MONGODB_URI: nothing may be created there. */
+async function refusal(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<string> {
+  const [out, err] = [new PassThrough(), new PassThrough()]
+  const { HOME, PATH, XDG_CACHE_HOME } = process.env
+  const context = { env: { HOME, PATH, XDG_CACHE_HOME, ...env }, stdin: Readable.from(['']), cwd: folder().path }
+  const code = await runCli(args, { ...context, output: new Output(out, err) })
+  expect([code, await readdir(folder().path)]).toEqual([1, []])
+  return String(err.end().read())
+}
+
+test.each([
+  ['list'],
+  ['show', 'shop'],
+  ['check'],
+  ['schedules'],
+  ['runs', 'nightly'],
+  ['locks'],
+  ['regions'],
+  ['orphans'],
+])('phaselock %s only reads: it starts no local database, and says that MONGODB_URI is missing', async (...args) => {
+  const said = await refusal(args)
+  expect(said).toContain('phaselock: expected MONGODB_URI to name a MongoDB server, it is not set')
+  expect(said).toContain(`no local database runs in ${folder().path}/.phaselock, and a command that only reads`)
+})
+
+test.each([
+  ['in a pod', { KUBERNETES_SERVICE_HOST: '10.0.0.1' }],
+  ['in production', { NODE_ENV: 'production' }],
+])('%s nothing starts a local database', async (_where, env) => {
+  for (const args of [['start'], ['add', 'api-gateway', '{"_id":"shop"}']]) {
+    expect(await refusal(args, env)).toMatch(
+      /expected MONGODB_URI to name a MongoDB server, it is not set; a local database is for development/,
+    )
+  }
+})
