@@ -25,6 +25,7 @@ const SYSTEM = [
   // A database that is killed, cut off or downloaded.
   'faults/**',
   'local-database/{local-engine,glibc,sources}.test.ts',
+  'database/local-database.test.ts',
   // What is published: the package, its types in other projects.
   'types/**',
   'architecture/package.test.ts',

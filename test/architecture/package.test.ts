@@ -1,19 +1,25 @@
 import { execFile } from 'node:child_process'
-import { readFile } from 'node:fs/promises'
-import { resolve } from 'node:path'
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
-import { beforeAll, describe, expect, test } from '@jest/globals'
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
 
 const root = resolve(import.meta.dirname, '../..')
 const run = promisify(execFile)
+
+/** --ignore-scripts: the tests have built already, and another build would pull dist from under the others. */
+async function pack(folder: string, ...more: string[]): Promise<{ filename: string; files: string[] }> {
+  const { stdout } = await run('npm', ['pack', '--json', '--ignore-scripts', ...more], { cwd: join(root, folder) })
+  const [{ filename, files }] = JSON.parse(stdout)
+  return { filename, files: files.map((file: { path: string }) => file.path) }
+}
 
 describe('what npm publishes', () => {
   let files: string[]
 
   beforeAll(async () => {
-    // --ignore-scripts: the tests have built already, and another build would pull dist from under the others.
-    const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: root })
-    files = JSON.parse(stdout)[0].files.map((file: { path: string }) => file.path)
+    files = (await pack('.', '--dry-run')).files
   })
 
   test('is the built code, its types, the docs and nothing else', () => {
@@ -34,15 +40,87 @@ describe('what npm publishes', () => {
     for (const path of paths) expect(files).toContain(path.replace('./', ''))
   })
 
-  test('depends on no package of the runtime workspace', async () => {
+  test('depends on no package of the workspaces', async () => {
     const { dependencies, optionalDependencies } = JSON.parse(await readFile(resolve(root, 'package.json'), 'utf8'))
-    expect(Object.keys(dependencies).filter((name) => /^(node-linux|@0q|@nestjs|mongodb-memory)/.test(name))).toEqual(
-      [],
-    )
+    const ours = /^(node-linux|@0q|@nestjs|mongodb-memory|phaselock)/
+    expect(Object.keys(dependencies).filter((name) => ours.test(name))).toEqual([])
     expect(optionalDependencies).toBeUndefined()
+  })
+
+  test('fetches and starts no database: that is in the other package', async () => {
+    const built = files.filter((file) => file.endsWith('.js'))
+    const texts = await Promise.all(
+      built.map(async (file) => [file, await readFile(join(root, file), 'utf8')] as const),
+    )
+    expect(
+      texts.filter(([, text]) => /apt-get|dpkg|--dbpath|@0q\/embedded-mongodb'/.test(text)).map(([file]) => file),
+    ).toEqual([])
   })
 
   test('the installed command starts with a shebang', async () => {
     expect(await readFile(resolve(root, 'dist/cli/main.js'), 'utf8')).toMatch(/^#!\/usr\/bin\/env node\n/)
+  })
+})
+
+describe('phaselock-local-database', () => {
+  test('is the built code, its types and nothing else', async () => {
+    const { files } = await pack('packages/local-database', '--dry-run')
+    const allowed = /^(dist\/.+\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/
+    expect(files.filter((file) => !allowed.test(file))).toEqual([])
+    expect(files).toEqual(
+      expect.arrayContaining(['LICENSE', 'dist/index.js', 'dist/engine/keeper.js', 'dist/engine/embedded-server.js']),
+    )
+  })
+
+  test('is of the same version as phaselock, which takes it', async () => {
+    const [ours, its] = await Promise.all(
+      ['package.json', 'packages/local-database/package.json'].map(async (path) =>
+        JSON.parse(await readFile(join(root, path), 'utf8')),
+      ),
+    )
+    expect([its.version, ours.peerDependencies[its.name]]).toEqual([ours.version, `^${ours.version}`])
+  })
+})
+
+describe('installed in an empty folder', () => {
+  let folder: string
+
+  /** Unpacks a published package where npm would put it. */
+  async function install(name: string, from: string): Promise<void> {
+    const { filename } = await pack(from, '--pack-destination', folder)
+    const to = join(folder, 'node_modules', name)
+    await mkdir(to)
+    await run('tar', ['-xzf', join(folder, filename), '-C', to, '--strip-components=1'])
+  }
+
+  const phaselock = async (...args: string[]) => {
+    const { PATH, HOME, XDG_CACHE_HOME } = process.env
+    const main = 'node_modules/phaselock/dist/cli/main.js'
+    const env = { PATH, HOME, XDG_CACHE_HOME }
+    return run(process.execPath, [main, ...args], { cwd: folder, env }).catch(
+      (error) => error as { stdout: string; stderr: string },
+    )
+  }
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'phaselock-installed-'))
+    await mkdir(join(folder, 'node_modules'))
+    // What they depend on is what is installed here; phaselock itself is no link, as it would find its packages here.
+    const others = (await readdir(join(root, 'node_modules'))).filter((name) => !name.startsWith('phaselock'))
+    for (const name of others) await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name))
+    await install('phaselock', '.')
+  })
+  afterAll(() => rm(folder, { recursive: true, force: true }))
+
+  test('phaselock alone says that MONGODB_URI is missing, and how to get a local database', async () => {
+    const { stderr } = await phaselock('add', 'api-gateway', '{"_id":"shop"}')
+    expect(stderr).toContain('expected MONGODB_URI to name a MongoDB server, it is not set')
+    expect(stderr).toContain('npm install --save-dev phaselock-local-database')
+  })
+
+  test('with phaselock-local-database beside it, it works on a database of the folder', async () => {
+    await install('phaselock-local-database', 'packages/local-database')
+    expect((await phaselock('add', 'api-gateway', '{"_id":"shop"}')).stdout).toContain('shop')
+    expect(await readdir(folder)).toContain('.phaselock')
   })
 })

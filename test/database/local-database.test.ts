@@ -3,6 +3,7 @@ import { describe, expect, it } from '@jest/globals'
 import * as installed from '../../packages/local-database/src/index.js'
 import { connectWith } from '../../src/database/connect.js'
 import { connectDatabase, NoDatabase } from '../../src/database/index.js'
+import { eventually } from '../support/database.js'
 import { useLocalDatabase } from '../support/database-local.js'
 
 const local = useLocalDatabase()
@@ -46,7 +47,8 @@ describe('without MONGODB_URI', () => {
 
   it('what only reads starts none on a folder with data either', async () => {
     await (await local().connect()).close()
-    await refused(local().connect({ onlyJoin: true })) // waits until the one that is ending has ended
+    await eventually(async () => expect((await local().state()).keeper).toBeUndefined())
+    await refused(local().connect({ onlyJoin: true }))
     expect((await local().state()).keeper).toBeUndefined()
   })
 
