@@ -1,7 +1,7 @@
-import type { MongoClient, MongoClientOptions } from 'mongodb'
-import { protocolClient, protocolClientOptions, withoutProtocolOptions } from '../database/index.js'
+import type { MongoClient, MongoClientOptions, MongoOptions } from 'mongodb'
+import { protocolClient, protocolClientOptions } from '../database/index.js'
 
-/** What a client may have been given besides its connection string, and what a second one needs to reach the same server. */
+/** What a client was given besides its hosts, and what a second one needs to reach the same server. */
 const CARRIED = [
   'tls',
   'tlsCAFile',
@@ -38,7 +38,12 @@ const CARRIED = [
   'serializeFunctions',
   'useBigInt64',
   'compressors',
+  'zlibCompressionLevel',
+  'maxConnecting',
+  'maxIdleTimeMS',
 ] as const
+/** Allowed only where the hosts come from DNS. */
+const CARRIED_WITH_SRV = ['srvMaxHosts', 'srvServiceName'] as const
 
 interface Credentials {
   readonly username: string
@@ -50,20 +55,20 @@ interface Credentials {
 
 /**
  * A connected client to the same server as the app's own one, with the timeouts and the write concern of the lock protocol.
- * Undefined when the client doesn't tell its connection string (the driver has no public way to ask for it), or when a second
- * one can't be had.
+ * Undefined when it isn't a client that tells its options, or when a second one can't be had.
  */
 export async function secondClient(
   given: unknown,
   lockTimeoutMs: number,
   more: Pick<MongoClientOptions, 'maxPoolSize' | 'socketTimeoutMS'> = {},
 ): Promise<MongoClient | undefined> {
-  const uri = (given as { s?: { url?: unknown } } | undefined)?.s?.url
-  if (typeof uri !== 'string') return undefined
+  const options = (given as { options?: Partial<MongoOptions> } | undefined)?.options
+  const uri = options && uriOf(options)
+  if (!uri) return undefined
   let second: MongoClient | undefined
   try {
-    second = protocolClient(withoutProtocolOptions(uri), {
-      ...carriedOptions((given as { options?: Record<string, unknown> }).options ?? {}),
+    second = protocolClient(uri, {
+      ...carriedOptions(options as Record<string, unknown>),
       ...protocolClientOptions(lockTimeoutMs),
       minPoolSize: 0,
       ...more,
@@ -77,9 +82,18 @@ export async function secondClient(
   }
 }
 
-/** What a client's own options say beyond its connection string, as options for another client. */
+/** A connection string of a client's hosts; undefined where it has none. */
+export function uriOf({ srvHost, hosts = [], loadBalanced }: Partial<MongoOptions>): string | undefined {
+  const query = loadBalanced ? '?loadBalanced=true' : '' // the driver takes it nowhere else
+  if (srvHost) return `mongodb+srv://${srvHost}/${query}`
+  const named = hosts.map((host) => (host.socketPath ? encodeURIComponent(host.socketPath) : String(host)))
+  return named.length > 0 ? `mongodb://${named.join(',')}/${query}` : undefined
+}
+
+/** All else that a client's options say, as options for another client. */
 export function carriedOptions(options: Record<string, unknown>): MongoClientOptions {
-  const carried = Object.fromEntries(CARRIED.filter((name) => options[name] !== undefined).map((n) => [n, options[n]]))
+  const names = options['srvHost'] ? [...CARRIED, ...CARRIED_WITH_SRV] : CARRIED
+  const carried = Object.fromEntries(names.filter((name) => options[name] !== undefined).map((n) => [n, options[n]]))
   const credentials = options['credentials'] as Credentials | undefined
   if (!credentials) return carried
   const { username, password, source, mechanism, mechanismProperties } = credentials
