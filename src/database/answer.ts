@@ -1,4 +1,4 @@
-import { type AbstractCursor, type Collection, type Document, MongoNetworkTimeoutError } from 'mongodb'
+import { type AbstractCursor, type Collection, type Db, type Document, MongoNetworkTimeoutError } from 'mongodb'
 
 /** How long a command may take on a client that sets no limit of its own. */
 const LONGEST_MS = 10_000
@@ -18,6 +18,21 @@ const COMMANDS = [
   'indexes',
 ] as const
 
+/** By client and lifecycle: a third of its lockTimeout. */
+const limits = new WeakMap<object, Map<string, number>>()
+
+/**
+ * From now on no command on a database's client takes much longer than a third of this lockTimeout. For one in force that is shorter than
+ * what the client was made for: the driver's own limits stay as they were then.
+ * @param lockTimeoutMs undefined: the lifecycle has no such limit any more
+ */
+export function limitCommands({ client }: Db, lifecycle: string, lockTimeoutMs: number | undefined): void {
+  if (!client) return // another driver's, which doesn't tell
+  const known = limits.get(client) ?? new Map<string, number>()
+  if (lockTimeoutMs === undefined) known.delete(lifecycle)
+  else limits.set(client, known.set(lifecycle, Math.floor(lockTimeoutMs / 3)))
+}
+
 /** A command that was given up: whether it was executed is unknown. */
 export class NoAnswer extends MongoNetworkTimeoutError {
   override get name(): string {
@@ -33,19 +48,22 @@ export class NoAnswer extends MongoNetworkTimeoutError {
  * written to a connection in the moment in which the other side closes it waits for its socket to drain for ever (driver
  * 7.9: `writeCommand`). One such command in some restarts of a server under load, and a replica would never tick again, or hold
  * and renew a document for ever.
+ * @param client its client, for {@link limitCommands}
  * @param before what a command has to wait for, within its time; undefined: nothing
  * @returns the same object
  */
 export function alwaysAnswering<T extends Document>(
   collection: Collection<T>,
   socketTimeoutMS?: number,
+  client?: object,
   before: () => Promise<unknown> | undefined = () => undefined,
 ): Collection<T> {
-  const withinMs = (socketTimeoutMS || LONGEST_MS) + SLACK_MS
+  const withinMs = () =>
+    Math.min(socketTimeoutMS || LONGEST_MS, ...((client && limits.get(client)?.values()) ?? [])) + SLACK_MS
   for (const name of COMMANDS) {
     const command = collection[name].bind(collection) as (...args: unknown[]) => Promise<unknown>
     const send = (...args: unknown[]) => before()?.then(() => command(...args)) ?? command(...args)
-    Object.assign(collection, { [name]: (...args: unknown[]) => answered(send(...args), withinMs) })
+    Object.assign(collection, { [name]: (...args: unknown[]) => answered(send(...args), withinMs()) })
   }
   for (const name of ['find', 'aggregate'] as const) {
     const open = collection[name].bind(collection) as (...args: unknown[]) => AbstractCursor
@@ -54,12 +72,12 @@ export function alwaysAnswering<T extends Document>(
   return collection
 }
 
-function withBoundedRead(cursor: AbstractCursor, withinMs: number): AbstractCursor {
+function withBoundedRead(cursor: AbstractCursor, withinMs: () => number): AbstractCursor {
   const toArray = cursor.toArray.bind(cursor)
-  Object.assign(cursor, { toArray: () => answered(toArray(), withinMs) })
+  Object.assign(cursor, { toArray: () => answered(toArray(), withinMs()) })
   const { explain } = cursor as { explain?: (...args: unknown[]) => Promise<unknown> }
   if (explain) {
-    Object.assign(cursor, { explain: (...args: unknown[]) => answered(explain.apply(cursor, args), withinMs) })
+    Object.assign(cursor, { explain: (...args: unknown[]) => answered(explain.apply(cursor, args), withinMs()) })
   }
   return cursor
 }

@@ -1,4 +1,4 @@
-export { answered, NoAnswer } from './answer.js'
+export { answered, limitCommands, NoAnswer } from './answer.js'
 export {
   type ConnectOptions,
   connectDatabase,

@@ -69,5 +69,5 @@ export function protocolCollection<T extends Document>(db: Db, name: string): Co
   const collection = db.collection<T>(name, options)
   // The driver asks its collection with each command, and only then the server is known.
   Object.defineProperty(collection, 'writeConcern', { get: () => durableOn(db.client) })
-  return alwaysAnswering(collection, db.client?.options?.socketTimeoutMS, () => firstContact(db.client))
+  return alwaysAnswering(collection, db.client?.options?.socketTimeoutMS, db.client, () => firstContact(db.client))
 }

@@ -1,8 +1,10 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
+import { NoAnswer, protocolClientOptions, protocolCollection } from '../../src/database/index.js'
 import { KNOWN_FOR_MS, LIFECYCLES_COLLECTION, lockTimeoutAt, ServerClock } from '../../src/lock/index.js'
 import { LifecycleRegistry } from '../../src/phases/engine/registry/lifecycle-registry.js'
 import { useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
 import { recordingLogger, ShiftedClock, thing } from '../support/thing.js'
 
 const { model } = thing
@@ -15,12 +17,12 @@ describe('the lockTimeout that a replica goes by', () => {
   })
 
   /** A registry that has just read, and what happens each time that it has read again. */
-  async function registered(onRead: (clock: ShiftedClock, reads: number) => void = () => undefined) {
+  async function registered(onRead: (clock: ShiftedClock, reads: number) => void = () => undefined, db = database.db) {
     const clock = new ShiftedClock()
     client = await new MongoClient(database.uri, { monitorCommands: true }).connect()
     let reads = 0
     const registry = new LifecycleRegistry(
-      database.db,
+      db,
       client.db(database.db.databaseName),
       [model],
       recordingLogger(),
@@ -87,5 +89,34 @@ describe('the lockTimeout that a replica goes by', () => {
     expect(registry.lockTimeout(model)).toMatchObject({ dueMs: 60_000, knownUntil })
     expect(registry.adopt({ lockTimeouts, sentAtMs: clock.monotonicMs() })).toBe(true)
     expect(registry.lockTimeout(model)).toMatchObject({ dueMs: 30_000 })
+  })
+
+  test('ends the commands of clients that were made for a longer one, while it is shorter', async () => {
+    const proxy = await TcpProxy.start(database.uri)
+    const made = await new MongoClient(proxy.uri, protocolClientOptions(6_000)).connect()
+    try {
+      const db = made.db(database.db.databaseName)
+      const { clock, keptFresh, setTo } = await registered(undefined, db)
+      const things = protocolCollection(db, model.collection)
+      const givenUp = async () => {
+        const held = proxy.hold('find')
+        const finding = things.findOne({}).catch((error: unknown) => error)
+        await held.then(({ release }) => finding.then(release))
+        return await finding
+      }
+      await setTo(1_500)
+      clock.advance(KNOWN_FOR_MS)
+      await keptFresh()
+      const error = await givenUp()
+      expect(error).toBeInstanceOf(NoAnswer)
+      expect((error as NoAnswer).afterMs).toBe(500 + 500)
+      await setTo(30_000)
+      clock.advance(KNOWN_FOR_MS)
+      await keptFresh()
+      expect(await givenUp()).not.toBeInstanceOf(NoAnswer) // but the driver's own limit, after 2 s, and it tries again
+    } finally {
+      await made.close()
+      await proxy.stop()
+    }
   })
 })

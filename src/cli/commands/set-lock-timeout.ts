@@ -76,6 +76,6 @@ function sentence(change: LockTimeoutChange, ms: number, model: LifecycleModel):
   const how =
     ms > change.wasMs
       ? `crashed replicas' documents wait for that long at once; leases last that long from ${from}`
-      : `leases last that long at once; crashed replicas' documents wait for ${formatMs(change.wasMs)} until ${from}; start replicas anew to fit their connections' timeouts`
+      : `leases last that long at once; crashed replicas' documents wait for ${formatMs(change.wasMs)} until ${from}`
   return `lockTimeout ${formatMs(change.wasMs)} -> ${formatMs(ms)}: ${how}${definition}`
 }

@@ -1,5 +1,5 @@
 import type { Collection, Db } from 'mongodb'
-import { protocolCollection } from '../../../database/index.js'
+import { limitCommands, protocolCollection } from '../../../database/index.js'
 import {
   KNOWN_FOR_MS,
   LIFECYCLES_COLLECTION,
@@ -158,6 +158,10 @@ export class LifecycleRegistry {
       if (found.broken !== before?.broken) this.reportBroken(model, inForce)
       if (before?.dueMs === inForce.dueMs && before.leaseMs === inForce.leaseMs) continue
       this.report(model, inForce, before !== undefined)
+      // The clients were made for the setting.
+      const { leaseMs } = inForce
+      const shorter = leaseMs < model.settings.lockTimeoutMs ? leaseMs : undefined
+      for (const db of [this.db, this.renewalDb]) limitCommands(db, model.name, shorter)
     }
     if (complete) {
       this.readAtMs = sentAtMs
