@@ -60,7 +60,15 @@ describe('the layers', () => {
     expect(await brokenRules({ ...bell, 'src/phases/x.ts': uses })).toEqual([])
     expect(await brokenRules({ ...bell, 'src/lock/x.ts': uses })).toContain('lock-imports-down-only')
     const up = `import { b } from '../phases/index.js'\nexport { b }`
-    expect(await brokenRules({ ...bell, 'src/doorbell/x.ts': up })).toContain('doorbell-imports-down-only')
+    expect(await brokenRules({ ...bell, 'src/doorbell/x.ts': up })).toContain('doorbell-locks-imports-down-only')
+  })
+
+  test('src imports no package of this repository', async () => {
+    const apart = {
+      'packages/local-database/src/index.ts': 'export const l = 1',
+      'src/database/x.ts': `export { l } from '../../packages/local-database/src/index.js'`,
+    }
+    expect(await brokenRules(apart)).toEqual(['local-database-apart'])
   })
 
   test('an import past an index is refused', async () => {
