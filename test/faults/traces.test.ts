@@ -113,7 +113,15 @@ describe('traces tell of', () => {
       const replica = replicaIdentity('r', () => 0)
       const share = new WorkSplit(() => ({ self: replica, replicas: [replica, 'idle~1'] }), shareClock(clock))
       const terms = await VALID()
-      const claims = new Claims({ collection, terms: () => terms, replica, clock, serverClock, share, random: () => 0 })
+      const claims = new Claims({
+        collection,
+        terms: () => terms,
+        replica,
+        clock,
+        serverClock,
+        workSplit: share,
+        random: () => 0,
+      })
       const ids = Array.from({ length: 40 }, (_, n) => `d${n}`)
       const own = ids.filter((id) => share.isOwn(idKey(id))).slice(0, 6)
       const others = ids.filter((id) => !share.isOwn(idKey(id))).slice(0, 4)

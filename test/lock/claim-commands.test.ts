@@ -10,9 +10,9 @@ const fresh = (count: number, from = 0): Document[] =>
   Array.from({ length: count }, (_, i) => ({ _id: `n${from + i}` }))
 const others = (count: number): Document[] => Array.from({ length: count }, (_, i) => ({ _id: `o${i}`, fence: 1 }))
 const sizes = (candidates: Document[], of = nobody) =>
-  claimCommands(candidates, of).parts.map(({ ids, areNew }) => [ids.length, areNew ? 'new' : 'any'])
+  claimCommands(candidates, of).together.map(({ ids, areNew }) => [ids.length, areNew ? 'new' : 'any'])
 
-describe('the parts of a claim', () => {
+describe('the commands of a claim', () => {
   test('no more than 500 in one command, alike ones together, each document once', () => {
     expect(sizes(fresh(500))).toEqual([[500, 'new']])
     expect(sizes(fresh(1_000))).toEqual([
@@ -24,8 +24,8 @@ describe('the parts of a claim', () => {
       [301, 'new'],
       [300, 'new'],
     ])
-    const { parts } = claimCommands([...fresh(601), ...others(300)], nobody)
-    expect(new Set(parts.flatMap(({ ids }) => ids)).size).toBe(901)
+    const { together } = claimCommands([...fresh(601), ...others(300)], nobody)
+    expect(new Set(together.flatMap(({ ids }) => ids)).size).toBe(901)
     expect(sizes([])).toEqual([])
   })
 
@@ -38,12 +38,12 @@ describe('the parts of a claim', () => {
   })
 
   test('what has refused a claim before is tried apart', () => {
-    const { parts, suspects } = claimCommands(others(20), {
+    const { together, apart } = claimCommands(others(20), {
       ...nobody,
       isSuspect: (id) => Number(String(id).slice(1)) < 9,
     })
-    expect(parts.map(({ ids }) => ids.length)).toEqual([11])
-    expect(suspects).toEqual(Array.from({ length: 9 }, (_, i) => `o${i}`))
+    expect(together.map(({ ids }) => ids.length)).toEqual([11])
+    expect(apart).toEqual(Array.from({ length: 9 }, (_, i) => `o${i}`))
   })
 })
 

@@ -44,7 +44,7 @@ describe('a preference that ends', () => {
       draws += 1
       return (draws % 4) / 4
     }
-    return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, share, random })
+    return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, workSplit: share, random })
   }
 
   /** A goes round a closed set of its own, which fills its places each time; ten documents fall to B. When each of them ran. */

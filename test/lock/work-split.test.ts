@@ -1,7 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import { Claims, idKey } from '../../src/lock/index.js'
-import { findCandidateDocuments } from '../../src/lock/look/candidates.js'
+import { type CandidateRequest, lookForCandidates } from '../../src/lock/look/candidates.js'
+import { choose, extentFor } from '../../src/lock/select/selection.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
@@ -97,7 +98,14 @@ describe('claims that share', () => {
     const results = await Promise.all(
       NAMES.map(async (self) => {
         const share = new WorkSplit(() => ({ self, replicas: NAMES }), clock)
-        const claims = new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, share })
+        const claims = new Claims({
+          collection,
+          terms: () => TERMS,
+          replica: self,
+          clock,
+          serverClock,
+          workSplit: share,
+        })
         const won: unknown[] = []
         let lost = 0
         for (;;) {
@@ -120,7 +128,7 @@ describe('claims that share', () => {
     const clock = new ManualClock()
     const all = NAMES.map((self) => {
       const share = new WorkSplit(() => ({ self, replicas: NAMES }), clock)
-      return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, share })
+      return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, workSplit: share })
     })
     const [dead, ...alive] = all
     const results = await Promise.all(alive.map((claims) => claims.claimNamed(PHASE, ids)))
@@ -169,7 +177,14 @@ describe('claims that share', () => {
     const share = new WorkSplit(() => ({ self: NAMES[0]!, replicas: NAMES }), clock)
     const terms = { ...TERMS, only: { phases: [PHASE], where: { task: 'ours' } } }
     const { serverClock } = await claimer(collection)
-    const claims = new Claims({ collection, terms: () => terms, replica: NAMES[0]!, clock, serverClock, share })
+    const claims = new Claims({
+      collection,
+      terms: () => terms,
+      replica: NAMES[0]!,
+      clock,
+      serverClock,
+      workSplit: share,
+    })
     expect(await claims.claimNamed(PHASE, ids)).toMatchObject({ candidates: 20, left: 0, notFound: 0 })
   })
 
@@ -179,7 +194,14 @@ describe('claims that share', () => {
     const { serverClock } = await claimer(collection)
     const clock = new ManualClock()
     const share = new WorkSplit(() => ({ self: NAMES[0]!, replicas: NAMES.slice(0, 2) }), clock)
-    const claims = new Claims({ collection, terms: () => TERMS, replica: NAMES[0]!, clock, serverClock, share })
+    const claims = new Claims({
+      collection,
+      terms: () => TERMS,
+      replica: NAMES[0]!,
+      clock,
+      serverClock,
+      workSplit: share,
+    })
     let won = 0
     for (;;) {
       const result = await claims.claimBatch(PHASE, 100)
@@ -193,7 +215,13 @@ describe('claims that share', () => {
 
 describe('ranges of candidates', () => {
   const database = useDatabase()
-  const never = { random: () => 0, phase: PHASE }
+
+  /** Up to 40 candidates, and whether the look saw nothing but unlocked ones behind the new. */
+  async function find(collection: Collection, request: Pick<CandidateRequest, 'dueBound' | 'crowded'>) {
+    const extent = extentFor([], PHASE, 40)
+    const { lists, crowded } = await lookForCandidates(collection, TERMS, { ...request, phase: PHASE, extent })
+    return { crowded, documents: choose([], PHASE, lists, extent, () => 0).documents }
+  }
 
   test('new, unlocked and woken documents each have their part of a claim, whatever there is of the others', async () => {
     const collection = await lockedCollection(database.db)
@@ -208,11 +236,11 @@ describe('ranges of candidates', () => {
     await put(collection, ...many(20, 'woken', { lockedAt: ago(60_000) }))
     const { serverClock } = await claimer(collection)
     const dueBound = serverClock.dueBound(TERMS.lockTimeoutMs)!
-    const found = await findCandidateDocuments(collection, TERMS, { ...never, limit: 40, dueBound })
+    const found = await find(collection, { dueBound })
     expect(kinds(found.documents)).toEqual({ woken: 0, released: 20, new: 20 })
     // It saw nothing but released ones behind the new: the next one looks for woken ones too.
     expect(found.crowded).toBe(true)
-    const next = await findCandidateDocuments(collection, TERMS, { ...never, limit: 40, dueBound, crowded: true })
+    const next = await find(collection, { dueBound, crowded: true })
     expect(kinds(next.documents)).toEqual({ woken: 10, released: 20, new: 10 })
   })
 

@@ -203,10 +203,10 @@ test.each([[false], [true]])(
     const [end] = await captured((collection) => writer(collection, { terms: () => terms }).write([endOf(lease, park)]))
     const { filter, update } = COMMANDS.end(terms, { kind: park, token: TOKEN, nextToken: null })
     expect(end).toEqual({ filter: { ...filter, _id: { $in: [ID] } }, update })
-    const parts = { parts: [{ ids: [ID], areNew: false }], suspects: [] }
+    const commands = { together: [{ ids: [ID], areNew: false }], apart: [] }
     const [won] = await captured(async (collection) => {
       const claims = new ClaimWriter({ collection, replica: 'a~1', clock: systemClock })
-      await claims.claim(terms, 'Working', parts, () => undefined)
+      await claims.claim(terms, 'Working', commands, () => undefined)
     })
     const token: string = (won!.update as Document[])[0]!['$set'].lockedBy.$cond[1].$literal
     expect(won).toEqual(COMMANDS.claim(terms, 'Working', token))

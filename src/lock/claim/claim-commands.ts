@@ -8,20 +8,21 @@ export interface ClaimCommand {
   readonly areNew: boolean
 }
 
-/** How a claim goes about its candidates: the parts at once, then each suspect for itself. */
+/** How a claim goes about its candidates: these commands at once, then each of the others for itself. */
 export interface ClaimCommands {
-  readonly parts: readonly ClaimCommand[]
-  readonly suspects: readonly unknown[]
+  readonly together: readonly ClaimCommand[]
+  /** Of documents that may refuse, or are large. */
+  readonly apart: readonly unknown[]
 }
 
 /** The most in one command: with 1,000 instead of 500 it costs 5 % less a document, and nothing of it overlaps with anything. */
-const MOST_IN_PART = 500
-/** Fewer new documents than this are claimed with the others: a part of their own costs two commands. */
+const MOST_IN_COMMAND = 500
+/** Fewer new documents than this are claimed with the others: an update of their own costs two commands. */
 const LEAST_NEW = 100
 
 /**
- * Parts that are claimed at once, so that the server has something to do while this process reads what it has won, and the other
- * way round: 1,000 in two parts instead of 500 in one give 15 % more documents a second (bench/README.md).
+ * Commands that are sent at once, so that the server has something to do while this process reads what it has won, and the other
+ * way round: 1,000 in two of 500 instead of 500 in one give 15 % more documents a second (bench/README.md).
  * @param of what this process knows of an `_id`: `isSuspect`: it refused a claim before; `wasMissed`: a claim didn't get it, so the
  *   look of a new document may deceive (an owner's own `progress` isn't among what was read)
  */
@@ -31,24 +32,26 @@ export function claimCommands(
 ): ClaimCommands {
   const fresh: unknown[] = []
   const others: unknown[] = []
-  const suspects: unknown[] = []
+  const apart: unknown[] = []
   for (const candidate of candidates) {
     const id: unknown = candidate['_id']
-    if (of.isSuspect(id)) suspects.push(id)
+    if (of.isSuspect(id) || isLarge(candidate)) apart.push(id)
     else if (!('fence' in candidate) && !of.wasMissed(id)) fresh.push(id)
     else others.push(id)
   }
   const separate = fresh.length >= LEAST_NEW
   return {
-    parts: separate ? [...inParts(others, false), ...inParts(fresh, true)] : inParts([...others, ...fresh], false),
-    suspects,
+    together: separate
+      ? [...inCommands(others, false), ...inCommands(fresh, true)]
+      : inCommands([...others, ...fresh], false),
+    apart,
   }
 }
 
-function inParts(ids: readonly unknown[], areNew: boolean): ClaimCommand[] {
-  const parts = Math.ceil(ids.length / MOST_IN_PART)
-  const size = Math.ceil(ids.length / parts)
-  return Array.from({ length: parts }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))
+function inCommands(ids: readonly unknown[], areNew: boolean): ClaimCommand[] {
+  const commands = Math.ceil(ids.length / MOST_IN_COMMAND)
+  const size = Math.ceil(ids.length / commands)
+  return Array.from({ length: commands }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))
 }
 
 /** A document of so many bytes is claimed for itself. */
@@ -57,7 +60,7 @@ const LARGE_BYTES = 1_000_000
 const MOST_LARGE_BYTES = 16_000_000
 
 /** How large a document is, where the look for candidates has read that. */
-export const isLarge = ({ bytes }: Document): boolean => typeof bytes === 'number' && bytes >= LARGE_BYTES
+const isLarge = ({ bytes }: Document): boolean => typeof bytes === 'number' && bytes >= LARGE_BYTES
 
 /** All small documents, and of the large ones as many as one claim may take. */
 export function withFewLarge(documents: readonly Document[]): Document[] {
@@ -73,27 +76,29 @@ export function withFewLarge(documents: readonly Document[]): Document[] {
 /** The server's code for a document that is too large. */
 const TOO_LARGE = 10334
 
-interface Fitting {
-  readonly some: Document[]
-  readonly tooLarge: { readonly document: Document; readonly error: Error }[]
-  /** How many come after those. */
-  readonly left: number
+interface TooLarge {
+  readonly document: Document
+  readonly error: Error
 }
 
-/** As many documents, the first ones, as have `_id`s that one command can name. */
-export function fittingInto(documents: readonly Document[], mostBytes: number): Fitting {
-  const fitting = { some: [] as Document[], tooLarge: [] as { document: Document; error: Error }[] }
+/** As many documents, the first ones, as have `_id`s that one command can name; `left`: how many come after those. */
+export function fittingInto(
+  documents: readonly Document[],
+  mostBytes: number,
+): { fitting: Document[]; tooLarge: TooLarge[]; left: number } {
+  const fitting: Document[] = []
+  const tooLarge: TooLarge[] = []
   let bytes = 0
   for (const [i, document] of documents.entries()) {
     const own = idBytes(document['_id'])
     if (own > mostBytes) {
       const message = `its _id takes ${own} bytes, expected ${mostBytes} at most: commands have to name it`
-      fitting.tooLarge.push({ document, error: Object.assign(new Error(message), { code: TOO_LARGE }) })
-    } else if (bytes + own > mostBytes) return { ...fitting, left: documents.length - i }
+      tooLarge.push({ document, error: Object.assign(new Error(message), { code: TOO_LARGE }) })
+    } else if (bytes + own > mostBytes) return { fitting, tooLarge, left: documents.length - i }
     else {
       bytes += own
-      fitting.some.push(document)
+      fitting.push(document)
     }
   }
-  return { ...fitting, left: 0 }
+  return { fitting, tooLarge, left: 0 }
 }

@@ -63,10 +63,10 @@ export class ClaimWriter {
   constructor(private readonly options: ClaimWriterOptions) {}
 
   /**
-   * Claims all parts at once, then the suspects, each for itself. A part that fails leaves the others what they have won.
+   * Sends the commands at once, then claims each of the others for itself. One that fails leaves the others what they have won.
    * @throws the first error where nothing was won
    */
-  async claim(terms: Terms, phase: string, { parts, suspects }: ClaimCommands, won: Won): Promise<Taken> {
+  async claim(terms: Terms, phase: string, { together, apart }: ClaimCommands, won: Won): Promise<Taken> {
     const all: Taken = { claimed: [], broken: [], refused: [], untried: [] }
     const failures: unknown[] = []
     const claim = async (ids: readonly unknown[], work: (taken: Taken) => Promise<void>) => {
@@ -84,27 +84,18 @@ export class ClaimWriter {
       all.untried.push(...taken.untried)
       won(taken.claimed)
     }
-    await Promise.all(parts.map((part) => claim(part.ids, (taken) => this.claimPart(terms, phase, part, taken))))
-    if (suspects.length > 0 && failures.length === 0) {
-      await claim(suspects, async (taken) => {
-        taken.refused.push(...(await this.claimApart(terms, phase, suspects, taken)))
+    await Promise.all(together.map((command) => claim(command.ids, (taken) => this.send(terms, phase, command, taken))))
+    if (apart.length > 0 && failures.length === 0) {
+      await claim(apart, async (taken) => {
+        taken.refused.push(...(await this.claimApart(terms, phase, apart, taken)))
       })
     }
     if (failures.length > 0 && all.claimed.length === 0) throw failures[0]
     return all
   }
 
-  /** Whatever document matches first, in one `findOneAndUpdate`. */
-  claimFirst(
-    terms: Terms,
-    filter: Filter<Document>,
-    how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
-  ): Promise<Pick<Taken, 'claimed' | 'broken'>> {
-    return this.findOneAndClaim(terms, filter, how)
-  }
-
-  /** One part; documents that refuse stop none of the others. */
-  private async claimPart(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
+  /** Documents that refuse stop none of the others. */
+  private async send(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
     const { collection } = this.options
     const { refused, untried } = await writeAround(
       ids,
@@ -119,11 +110,11 @@ export class ClaimWriter {
     taken.untried.push(...untried)
   }
 
-  private async claimThese(terms: Terms, phase: string, part: ClaimCommand, taken: Taken): Promise<void> {
-    const { ids } = part
-    if (ids.length > 1) return this.updateAndRead(terms, phase, part, taken)
+  private async claimThese(terms: Terms, phase: string, command: ClaimCommand, taken: Taken): Promise<void> {
+    const { ids } = command
+    if (ids.length > 1) return this.updateAndRead(terms, phase, command, taken)
     const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
-    const { claimed, broken } = await this.findOneAndClaim(terms, filter, { hint: ID_INDEX }, ids)
+    const { claimed, broken } = await this.claimFirst(terms, filter, { hint: ID_INDEX }, ids)
     taken.claimed.push(...claimed)
     taken.broken.push(...broken)
   }
@@ -160,8 +151,11 @@ export class ClaimWriter {
     return refused
   }
 
-  /** @param ids what it may claim, where that is known: after an unknown outcome it is read back which of them it has won */
-  private async findOneAndClaim(
+  /**
+   * Whatever document matches first, in one `findOneAndUpdate`.
+   * @param ids what it may claim, where that is known: after an unknown outcome it is read back which of them it has won
+   */
+  async claimFirst(
     terms: Terms,
     filter: Filter<Document>,
     how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,

@@ -16,7 +16,7 @@ export interface RemovalRequest {
   readonly dueBound: Date
   readonly random: () => number
   /** Documents that refuse writes, to be left out. */
-  readonly skips?: RefusingDocuments | undefined
+  readonly refusing?: RefusingDocuments | undefined
   /** Told of each document that refuses the write by which it is armed. */
   readonly onRefused?: ((refused: Refused) => void) | undefined
 }
@@ -41,9 +41,9 @@ export interface RemovalResult {
 export async function removeFinal(
   collection: Collection,
   terms: Terms,
-  { phase, keepForMs, limit, dueBound, random, skips, onRefused }: RemovalRequest,
+  { phase, keepForMs, limit, dueBound, random, refusing, onRefused }: RemovalRequest,
 ): Promise<RemovalResult> {
-  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, skips })
+  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, refusing })
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [] }
   const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
   const gone = await collection.deleteMany(

@@ -49,7 +49,7 @@ export class RepairLook {
     private readonly collection: Collection,
     private readonly terms: () => Terms,
     private readonly phases: readonly string[],
-    private readonly skips: RefusingDocuments,
+    private readonly refusing: RefusingDocuments,
     private readonly monotonicMs: () => number,
   ) {}
 
@@ -92,19 +92,19 @@ export class RepairLook {
   }
 
   private filter(kind: Filter<Document>): Filter<Document> {
-    const skipped = this.skips.ids()
+    const skipped = this.refusing.ids()
     const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
     return { phase: { $in: [...this.phases] }, ...kind, ...others }
   }
 
   private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
-    const limit = BATCH + this.skips.unnamed
+    const limit = BATCH + this.refusing.unnamed
     const read = await onClaimIndex(this.collection, (hint) =>
       readOwnFields((how) =>
         this.collection.find(filter, { projection: { lockedAt: 1 }, hint, limit, ...limits, ...how }).toArray(),
       ),
     )
-    const found = read.filter(({ _id }) => !this.skips.isPaused(_id)).slice(0, BATCH)
+    const found = read.filter(({ _id }) => !this.refusing.isPaused(_id)).slice(0, BATCH)
     if (found.length === 0) return { repaired: [], refused: [] }
     const { terms } = this
     const stillSo = (ids: readonly unknown[]) => ({ $and: [withIds(ids), filter] })
@@ -121,7 +121,7 @@ export class RepairLook {
         leftOf: (ids) => idsOf(this.collection, stillSo(ids)),
       },
     )
-    for (const { id } of refused) this.skips.add(id)
+    for (const { id } of refused) this.refusing.add(id)
     const culprits = new Set(refused.map(({ id }) => idKey(id)))
     const repaired = found.filter((document) => !culprits.has(idKey(document['_id'])))
     return { repaired: repaired.map(({ _id, lockedAt }) => ({ id: _id, found: whatStood(lockedAt) })), refused }

@@ -1,5 +1,6 @@
 import type { Clock } from '../../time/index.js'
 import { idBytes, idKey } from '../documents/id-key.js'
+import { type Attempt, type Candidates, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
 const FIRST_PAUSE_MS = 5_000
 const LAST_PAUSE_MS = 600_000
@@ -9,22 +10,69 @@ const MOST = 100_000
 const MOST_NAMED = 1_000
 const MOST_NAMED_BYTES = 100_000
 
-interface Skipped {
+interface Refusing {
   readonly refusals: number
   readonly untilMs: number
 }
+
+/** Where some have just refused, a claim takes so many at most, as each of them may cost a command of its own. */
+const MOST_BESIDE_REFUSALS = 250
+/** And so many more candidates are read, to be tried in the places of others that refuse. */
+const SPARE = 250
 
 /**
  * Documents that this replica leaves alone for a while because they refuse what it writes; others' pauses are their own.
  * The pause grows with each refusal: 5 s, 10 s, 20 s, at most 10 min. Nothing of it is stored: a refusing document can't
  * hold it.
  */
-export class RefusingDocuments {
-  private readonly byKey = new Map<string, Skipped>()
+export class RefusingDocuments implements SelectionPolicy {
+  private readonly byKey = new Map<string, Refusing>()
   private readonly named = new Map<string, unknown>()
   private namedBytes = 0
+  /**
+   * Phases of which the last claim met documents that refuse, and whether the next one begins with the newest: by turns with the
+   * oldest, so that what stands behind any number of them waits for one claim and not for all of them.
+   */
+  private readonly met = new Map<string, { readonly newestFirst: boolean }>()
 
   constructor(private readonly clock: Clock) {}
+
+  reach(phase: string): Reach {
+    const without = { without: this.ids(), passed: this.unnamed }
+    const met = this.met.get(phase)
+    return met ? { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst: met.newestFirst } : without
+  }
+
+  /** Those whose pause is over are tried again, and apart from the others. */
+  choose(_phase: string, candidates: Candidates): Candidates {
+    if (this.size === 0) return candidates
+    const retries = [...candidates.retries]
+    const others = eachList(candidates, (documents) =>
+      documents.filter((document) => {
+        const id: unknown = document['_id']
+        if (!this.isSuspect(id)) return true
+        if (!this.isPaused(id)) retries.push(document)
+        return false
+      }),
+    )
+    return { ...others, retries }
+  }
+
+  learn(phase: string, { hasRefused }: Attempt): void {
+    if (hasRefused) this.met.set(phase, { newestFirst: !this.met.get(phase)?.newestFirst })
+    else this.met.delete(phase)
+  }
+
+  /** Whether some of a phase have just refused, so that others may: one command for each is cheaper than several that fail. */
+  hasMetIn(phase: string): boolean {
+    return this.met.has(phase)
+  }
+
+  /** These have refused a claim. */
+  refusedIn(phase: string, ids: readonly unknown[]): void {
+    for (const id of ids) this.add(id)
+    if (ids.length > 0 && !this.met.has(phase)) this.met.set(phase, { newestFirst: false })
+  }
 
   get size(): number {
     return this.byKey.size
@@ -76,7 +124,7 @@ export class RefusingDocuments {
 
   /** One that nobody has met again when its pause was over: it is gone, or somebody else's. */
   private forgetOldest(): boolean {
-    const [[key, { untilMs }]] = this.byKey as unknown as [[string, Skipped]]
+    const [[key, { untilMs }]] = this.byKey as unknown as [[string, Refusing]]
     if (untilMs + LAST_PAUSE_MS > this.clock.monotonicMs()) return false
     this.forget(key)
     return true

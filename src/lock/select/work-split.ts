@@ -1,6 +1,7 @@
 import { type Document, Long } from 'mongodb'
 import type { Clock } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
+import type { Attempt, Candidates, Choice, Reach, SelectionPolicy } from './selection.js'
 
 /** The live replicas of a lifecycle, as one of them knows them. */
 export interface Standing {
@@ -51,9 +52,11 @@ export interface Parted {
  * Share of the candidates lost, 12,000 documents, 2 / 4 replicas: 20 / 31 % when all take the oldest, 1 / 2 % with this
  * (bench/README.md has the designs between).
  */
-export class WorkSplit {
+export class WorkSplit implements SelectionPolicy {
   /** Others' documents, by phase. */
   private readonly seen = new Map<string, Sightings>()
+  /** What the claim under way takes over from others. */
+  private late: ReadonlySet<string> = NONE
   private doubled = 1
   private takeOver = FIRST_TAKEN_OVER
   private listed: readonly string[] = []
@@ -67,6 +70,23 @@ export class WorkSplit {
   /** How many replicas share. */
   get of(): number {
     return Math.max(1, this.standing().replicas.length)
+  }
+
+  /** As many candidates as all of them take. */
+  reach(): Reach {
+    return { times: this.of }
+  }
+
+  choose(phase: string, { lists, retries }: Candidates, places: number): Choice {
+    const documents = lists.map((list) => list.documents)
+    const { takes, left, againInMs, late } = this.part(phase, documents, places)
+    this.late = late
+    return { lists: lists.map((list, i) => ({ ...list, documents: takes[i]! })), retries, left, againInMs }
+  }
+
+  learn(_phase: string, { tried, missed }: Attempt): void {
+    const lateOf = (ids: readonly unknown[]) => ids.filter((id) => this.late.has(idKey(id))).length
+    if (this.late.size > 0) this.tookOver(lateOf(tried), lateOf(missed))
   }
 
   /** How many of the documents that a replica took over from others those others had taken meanwhile. */
@@ -212,7 +232,7 @@ class Sightings {
 }
 
 const NONE: ReadonlySet<string> = new Set()
-export const NOTHING_LEFT = { left: 0, againInMs: 0, late: NONE }
+const NOTHING_LEFT = { left: 0, againInMs: 0, late: NONE }
 
 /** FNV-1a, 32 bits: the same in all replicas. */
 function hashOf(text: string): number {

@@ -50,12 +50,12 @@ export class Claimer {
       clock: context.clock,
       serverClock: context.serverClock,
       random: context.random,
-      skips: context.skips,
+      refusing: context.skips,
       projection: readProjection(context.model.settings),
       maxTimeMS: 10_000,
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
-      share: context.share,
+      workSplit: context.share,
     })
   }
 

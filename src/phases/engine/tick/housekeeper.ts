@@ -104,7 +104,7 @@ export class Housekeeper {
       skips.add(refused.id)
       broken.refused(refused)
     }
-    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, skips, onRefused }
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing: skips, onRefused }
     const { removed, putAside } = await removeFinal(collection, terms(), request)
     broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [] })
     return removed

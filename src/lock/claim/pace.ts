@@ -1,0 +1,51 @@
+import type { Clock } from '../../time/index.js'
+
+/** A phase whose claims came in time again with so many is as fast as any. */
+const FAST_ENOUGH = 1_000
+/** A claim that takes longer than this part of a lease hasn't come in time: its leases are renewed only when it is over. */
+const IN_TIME_PART = 1 / 3
+/** After so many claims that came in time the next one may be twice as large. */
+const IN_TIME = 8
+
+/** How many documents a claim of a phase takes: after one that didn't come in time half as many, down to a single one. */
+export class ClaimPace {
+  /** By phase: the most documents in a claim, where the last ones didn't come in time. */
+  private readonly slow = new Map<string, { readonly most: number; readonly inTime: number }>()
+
+  constructor(private readonly clock: Clock) {}
+
+  /** Infinity: as many as there is room for. */
+  most(phase: string): number {
+    return this.slow.get(phase)?.most ?? Number.POSITIVE_INFINITY
+  }
+
+  /** @param isDoubtful told when it is over, whether a command of it failed or its outcome is unknown */
+  async timed<T>(
+    phase: string,
+    documents: number,
+    leaseMs: number,
+    claim: () => Promise<T>,
+    isDoubtful: () => boolean,
+  ): Promise<T> {
+    const sentAtMs = this.clock.monotonicMs()
+    let isInTime = false
+    try {
+      const result = await claim()
+      isInTime = !isDoubtful() && this.clock.monotonicMs() - sentAtMs <= leaseMs * IN_TIME_PART
+      return result
+    } finally {
+      this.took(phase, documents, isInTime)
+    }
+  }
+
+  /** A time-out costs far more than a small claim, so a larger one is tried seldom. */
+  private took(phase: string, documents: number, isInTime: boolean): void {
+    const slow = this.slow.get(phase)
+    if (!isInTime) this.slow.set(phase, { most: Math.max(1, Math.floor(documents / 2)), inTime: 0 })
+    else if (slow && slow.most >= FAST_ENOUGH) this.slow.delete(phase)
+    else if (slow && documents >= slow.most) {
+      const inTime = slow.inTime + 1
+      this.slow.set(phase, inTime < IN_TIME ? { ...slow, inTime } : { most: slow.most * 2, inTime: 0 })
+    }
+  }
+}
