@@ -141,7 +141,7 @@ test('each verdict has a text of its own', () => {
   ])
   expect(verdictText({ verdict: 'shown', off: [], notShown: [], slow: ['c'] }, ['All is well.'])).toEqual([
     'All is well.',
-    'Slow, as the machine was busy:',
+    'Slow:',
     '  c',
   ])
 })

@@ -52,6 +52,6 @@ export function verdictText({ verdict, off, notShown, slow }: Judgement, shown: 
     ...(verdict === 'shown' ? shown : []),
     ...list('Off:', off),
     ...list('Could not be shown (which is no failure: run it again, on a less busy machine):', notShown),
-    ...list('Slow, as the machine was busy:', slow),
+    ...list('Slow:', slow),
   ]
 }
