@@ -5,15 +5,14 @@ import { sleep } from '../../time/index.js'
  * Keeps a replica's memory small: the space for new objects stays at 1 MB instead of growing to 3 x 16, the old space is
  * collected when it has grown by 40 %, and there is one optimising compiler instead of two, which stays out of memory until
  * there is work for it (`optimiseWhenBusy`). Resident memory (2 cores, six steps a document): idle 86 MB, 95 with the compiler,
- * 120 with none of this; loaded 125 instead of 240, for a fifth more CPU of the replica's own.
+ * 120 with none of this; loaded 125 instead of 240, for a fifth more CPU of the replica's own. Nothing else of Phaselock touches V8:
+ * without this the published figures of memory (bench/README.md) would be missed.
  */
 const FLAGS = ['--semi-space-growth-factor=1', '--heap-growing-percent=40', '--no-maglev', '--no-opt'] as const
 
 const LOOK_EVERY_MS = 1_000
 /** An idle replica takes about 10 ms of CPU a second. */
 const BUSY_MICROSECONDS = 150_000
-
-let isLean = process.execArgv.includes('--no-opt')
 
 /** The flags for a process to be, or for this one; none where who started it has set the sizes himself. */
 export function leanHeapFlags(env: NodeJS.ProcessEnv): readonly string[] {
@@ -23,16 +22,13 @@ export function leanHeapFlags(env: NodeJS.ProcessEnv): readonly string[] {
 
 /** To be called before anything is loaded. */
 export function keepHeapLean(env: NodeJS.ProcessEnv): void {
-  const flags = leanHeapFlags(env)
-  for (const flag of flags) setFlagsFromString(flag)
-  isLean ||= flags.length > 0
+  for (const flag of leanHeapFlags(env)) setFlagsFromString(flag)
 }
 
 /** Lets the compiler optimise from the first second on that is busy. Returns at once, keeps nothing alive. */
-export function optimiseWhenBusy(): void {
-  if (!isLean) return
-  isLean = false
-  void untilBusy().then(() => setFlagsFromString('--opt'))
+export function optimiseWhenBusy(env: NodeJS.ProcessEnv): void {
+  const isLean = process.execArgv.includes('--no-opt') || leanHeapFlags(env).length > 0
+  if (isLean) void untilBusy().then(() => setFlagsFromString('--opt'))
 }
 
 async function untilBusy(): Promise<void> {

@@ -31,7 +31,7 @@ export async function runReplica(
     const boot =
       settings.http === undefined ? (await import('./plain-replica.js')).bootPlain : (await import('./app.js')).bootApp
     const { replica, http, metrics, close } = await boot(workspace, settings, logger, as)
-    optimiseWhenBusy()
+    optimiseWhenBusy(process.env)
     // The lifecycles' module makes its own executors of named locks.
     const unobserved = metrics && observeLocks(metrics.locks)
     const stop = async () => {
