@@ -15,7 +15,8 @@ const LAYERS = [
   ['lock'],
   ['database'],
   ['config'],
-  ['time', 'options', 'decorated', 'observers'],
+  ['options'],
+  ['time', 'decorated', 'observers'],
 ]
 
 const folders = (layers) => `^src/(${layers.flat().join('|')})/`

@@ -30,7 +30,7 @@ export async function work({ servers, space, leaseMs, name }, workOn) {
         },
       }),
     ],
-    graceMs: 0,
+    grace: '0s',
   })
   await replica.start()
   return async () => {

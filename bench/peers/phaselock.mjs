@@ -34,7 +34,7 @@ export async function open(servers, space, _setting) {
         db: connection.db,
         renewalDb: renewals.db(connection.db.databaseName),
         lifecycles: [lifecycle],
-        graceMs: 0,
+        grace: '0s',
       })
       await replica.start()
       return () => replica.stop()

@@ -35,7 +35,7 @@ new ReplicaLife<KubernetesReplicaConfig>(async (config, life) => {
     lifecycles: lifecycles(config, connection.db),
     name: config.name,
     renewalDb: renewals.db(database),
-    graceMs: GRACE_MS,
+    grace: `${GRACE_MS}ms` as const,
     observer: {
       stepEnded: ({ lifecycle, to, phase, id }: { lifecycle: string; to: string; phase: string; id: unknown }) => {
         if (phase !== to) life.tell({ kind: 'moved', lifecycle, id: String(id), to })

@@ -1,8 +1,9 @@
 import { resolve } from 'node:path'
-import { didYouMean, type Settings } from '../config/index.js'
+import type { Settings } from '../config/index.js'
 import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
 import { UsageError } from '../operations/index.js'
-import { type DoorbellMode, type Logger, OwnerClient, type RunnableLifecycle } from '../phases/index.js'
+import { type DoorbellMode, didYouMean } from '../options/index.js'
+import { type Logger, OwnerClient, type RunnableLifecycle } from '../phases/index.js'
 import { lifecyclesFactory } from './load-lifecycles.js'
 
 /** A database and the lifecycles whose documents it holds. */

@@ -1,7 +1,5 @@
 export { InvalidSettings } from './invalid-settings.js'
-export { didYouMean, nearest } from './nearest.js'
 export { requireNode, UnsupportedNode } from './node-version.js'
 export { type Flags, readSettings } from './read-settings.js'
-export type { SettingInfo } from './setting-types.js'
-export { aboutSetting, SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'
+export { aboutSetting, SETTINGS, type SettingInfo, type SettingKey, type Settings, settingsSchema } from './settings.js'
 export { settingsTable } from './settings-table.js'

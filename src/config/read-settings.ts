@@ -1,6 +1,6 @@
+import { didYouMean } from '../options/index.js'
 import { InvalidSettings } from './invalid-settings.js'
 import { isKubernetesVariable } from './kubernetes-variables.js'
-import { didYouMean } from './nearest.js'
 import { SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'
 
 const PREFIX = 'PHASELOCK_'

@@ -1,19 +1,47 @@
+import { availableParallelism } from 'node:os'
 import { z } from 'zod'
-import { duration, oneOf, type SettingInfo, settingInfo, text, wholeNumber, workers } from './setting-types.js'
+import { duration, fromText, matching, oneOf, processOptions, whole } from '../options/index.js'
+
+/** What a person reads about a setting. Each has a variable, a flag, or both. */
+export interface SettingInfo {
+  readonly variable: string
+  readonly flag: string
+  /** What the flag's value is called in `--help`. */
+  readonly value: string
+  readonly meaning: string
+  /** The unit or form of the value. */
+  readonly unit: string
+  /** What holds when it isn't given, for people. */
+  readonly fallback: string
+  /** Values with a meaning of their own. */
+  readonly special: string
+  /** Never printed as it is: may hold a password. */
+  readonly secret?: true
+}
+
+const settingInfo = z.registry<SettingInfo>()
 
 function about<T extends z.ZodType>(schema: T, info: SettingInfo): T {
   settingInfo.add(schema, info)
   return schema
 }
 
-const collection = text("a collection's name without $", /^(?!system\.)[^$\0]{1,200}$/)
+const filled = (what: string) => matching(what, /\S/)
+
+/** A number of processes; `auto`: one for each core that this process may use. */
+const workers = z.preprocess(
+  (given) => (given === 'auto' ? availableParallelism() : given),
+  fromText(whole(1, 256, ', or auto')).default(1),
+)
+
+const collection = matching("a collection's name without $", /^(?!system\.)[^$\0]{1,200}$/)
 
 /**
  * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle
  * (lockTimeout, concurrency, ...) is declared with the lifecycle. Values come as text, from a flag or the environment.
  */
 export const settingsSchema = z.strictObject({
-  uri: about(text('a connection string such as mongodb://host:27017/database').optional(), {
+  uri: about(filled('a connection string such as mongodb://host:27017/database').optional(), {
     variable: 'MONGODB_URI',
     flag: 'uri',
     value: 'uri',
@@ -23,7 +51,7 @@ export const settingsSchema = z.strictObject({
     special: '',
     secret: true,
   }),
-  database: about(text('a database\'s name without / \\ . " $ and spaces', /^[^/\\. "$\0]{1,63}$/).optional(), {
+  database: about(matching('a database\'s name without / \\ . " $ and spaces', /^[^/\\. "$\0]{1,63}$/).optional(), {
     variable: 'PHASELOCK_DATABASE',
     flag: 'database',
     value: 'name',
@@ -32,7 +60,7 @@ export const settingsSchema = z.strictObject({
     fallback: "the one in the connection string's path, else `phaselock`",
     special: '',
   }),
-  dataDir: about(text('a folder').default('.phaselock'), {
+  dataDir: about(filled('a folder').default('.phaselock'), {
     variable: 'PHASELOCK_DATA_DIR',
     flag: 'data-dir',
     value: 'folder',
@@ -50,7 +78,7 @@ export const settingsSchema = z.strictObject({
     fallback: '`10s`',
     special: '',
   }),
-  name: about(text("a replica's name of at most 253 characters without ~ and #", /^[^~#\s]{1,253}$/).optional(), {
+  name: about(processOptions.name, {
     variable: 'POD_NAME',
     flag: 'name',
     value: 'name',
@@ -59,7 +87,7 @@ export const settingsSchema = z.strictObject({
     fallback: "the host's name and the process id",
     special: 'in Kubernetes: `metadata.name` by the Downward API',
   }),
-  lifecycles: about(text('a module: a file or a package').optional(), {
+  lifecycles: about(filled('a module: a file or a package').optional(), {
     variable: 'PHASELOCK_LIFECYCLES',
     flag: 'lifecycles',
     value: 'module',
@@ -68,7 +96,7 @@ export const settingsSchema = z.strictObject({
     fallback: 'the built-in tasks (`phaselock/tasks`)',
     special: '',
   }),
-  doorbell: about(oneOf(['auto', 'capped', 'changeStream', 'off']).default('auto'), {
+  doorbell: about(processOptions.doorbell, {
     variable: 'PHASELOCK_DOORBELL',
     flag: 'doorbell',
     value: 'how',
@@ -77,7 +105,7 @@ export const settingsSchema = z.strictObject({
     fallback: '`auto`: a change stream where the deployment has them, else a capped collection',
     special: '`off`: new documents wait for the tick',
   }),
-  grace: about(duration('0s', '1h').default(10_000), {
+  grace: about(processOptions.grace, {
     variable: 'PHASELOCK_GRACE',
     flag: 'grace',
     value: 'duration',
@@ -95,7 +123,7 @@ export const settingsSchema = z.strictObject({
     fallback: '`1`: this process works itself',
     special: '`auto`: as many as there are cores',
   }),
-  threads: about(wholeNumber(1, 256).optional(), {
+  threads: about(fromText(processOptions.threads), {
     variable: 'PHASELOCK_THREADS',
     flag: 'threads',
     value: 'number',
@@ -104,7 +132,7 @@ export const settingsSchema = z.strictObject({
     fallback: 'the cores but one, shared among the workers; at least 1',
     special: 'none start before a step needs one',
   }),
-  threadMemory: about(wholeNumber(16, 65_536).optional(), {
+  threadMemory: about(fromText(processOptions.threadMemoryMb), {
     variable: 'PHASELOCK_THREAD_MEMORY',
     flag: 'thread-memory',
     value: 'MB',
@@ -113,7 +141,7 @@ export const settingsSchema = z.strictObject({
     fallback: 'as much as Node gives a thread',
     special: '',
   }),
-  blockedAfter: about(duration('0ms', '1m').default(200), {
+  blockedAfter: about(processOptions.blockedAfter, {
     variable: 'PHASELOCK_BLOCKED_AFTER',
     flag: 'blocked-after',
     value: 'duration',
@@ -122,7 +150,7 @@ export const settingsSchema = z.strictObject({
     fallback: '`200ms`',
     special: '`0ms`: nobody looks',
   }),
-  clockHold: about(duration('0s', '1h').default(60_000), {
+  clockHold: about(processOptions.clockHold, {
     variable: 'PHASELOCK_CLOCK_HOLD',
     flag: 'clock-hold',
     value: 'duration',
@@ -150,7 +178,7 @@ export const settingsSchema = z.strictObject({
     fallback: "`auto`: what the locks' URL is of, else by the mode",
     special: '`memory`: nobody but this process sees them',
   }),
-  locksUrl: about(text('a connection string such as redis://host:6379 or postgres://host/database').optional(), {
+  locksUrl: about(filled('a connection string such as redis://host:6379 or postgres://host/database').optional(), {
     variable: 'PHASELOCK_LOCKS_URL',
     flag: 'locks-url',
     value: 'url',
@@ -187,7 +215,7 @@ export const settingsSchema = z.strictObject({
     fallback: '`runs`',
     special: '`start` goes by the code that makes them (`collections` of Schedules)',
   }),
-  http: about(wholeNumber(0, 65_535).optional(), {
+  http: about(fromText(whole(0, 65_535)).optional(), {
     variable: 'PHASELOCK_HTTP',
     flag: 'http',
     value: 'port',
@@ -196,7 +224,7 @@ export const settingsSchema = z.strictObject({
     fallback: 'off: no web server is loaded',
     special: '`0`: any free port, printed at start',
   }),
-  httpHost: about(text('an address or host name to listen on', /^[A-Za-z0-9.:_-]+$/).default('0.0.0.0'), {
+  httpHost: about(matching('an address or host name to listen on', /^[A-Za-z0-9.:_-]+$/).default('0.0.0.0'), {
     variable: 'PHASELOCK_HTTP_HOST',
     flag: 'http-host',
     value: 'address',

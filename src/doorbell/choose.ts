@@ -1,13 +1,7 @@
 import type { Db, Document } from 'mongodb'
 import { answered } from '../database/index.js'
+import type { DoorbellMode } from '../options/index.js'
 import type { DoorbellKind } from './source.js'
-
-/**
- * Whether rings are heard, and how: `auto` chooses by what the server is; `off` neither rings nor listens.
- * Where a change stream can't be had, a capped collection's cursor is tried, also when a change stream was asked for.
- */
-export const DOORBELL_MODES = ['auto', 'capped', 'changeStream', 'off'] as const
-export type DoorbellMode = (typeof DOORBELL_MODES)[number]
 
 /**
  * What a deployment has, by its answer to `hello`: members of replica sets (`setName`) and routers of sharded clusters

@@ -1,4 +1,4 @@
-export { DOORBELL_MODES, type DoorbellMode, kindBy } from './choose.js'
+export { kindBy } from './choose.js'
 export { DOORBELL_BYTES, DOORBELL_COLLECTION, DoorbellUnavailable } from './collection.js'
 export { DatabaseDoorbell, type Doorbell, type DoorbellOptions, type Listening } from './doorbell.js'
 export type { Hearing } from './listener.js'

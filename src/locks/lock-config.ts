@@ -1,3 +1,4 @@
+import { unknownOptions } from '../options/index.js'
 import { reentrySuffix } from './acquisition.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig } from './errors.js'
@@ -39,7 +40,7 @@ export function checkedLockConfig(given: LockConfig, extra: readonly string[] = 
       `expected { name, lockAtMostFor, lockAtLeastFor? }, got ${String(given)}`,
     ])
   const problems = [
-    ...unknownKeys(given, [...KEYS, ...extra]),
+    ...unknownOptions(Object.keys(given), [...KEYS, ...extra]),
     ...nameProblems(given.name),
     ...reentryProblems(given.reentry),
   ]
@@ -61,12 +62,6 @@ export function checkedDurations(
   lockAtLeastFor: LockDuration,
 ): { lockAtMostForMs: number; lockAtLeastForMs: number } {
   return checkedLockConfig({ name, lockAtMostFor, lockAtLeastFor })
-}
-
-function unknownKeys(given: object, known: readonly string[]): string[] {
-  return Object.keys(given)
-    .filter((key) => !known.includes(key))
-    .map((key) => `unknown option '${key}'; known: ${known.join(', ')}`)
 }
 
 function nameProblems(name: unknown): string[] {

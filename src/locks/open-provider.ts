@@ -1,4 +1,5 @@
 import type { Db } from 'mongodb'
+import { unknownOptions } from '../options/index.js'
 import { holderIdentity } from './acquisition.js'
 import { chooseProvider, type LockMode, PROVIDER_KINDS, type ProviderKind } from './choose-provider.js'
 import { InvalidLockProvider } from './errors.js'
@@ -103,9 +104,8 @@ function openedLater(kind: ProviderKind, open: () => Promise<LockStore>): LockSt
 type Given = Omit<LockProviderOptions, 'env'> & { readonly env: Readonly<Record<string, string | undefined>> }
 
 function checked(options: LockProviderOptions): Given {
-  const unknown = Object.keys(options).filter((key) => !KEYS.includes(key))
-  if (unknown.length > 0)
-    throw new InvalidLockProvider(`unknown option '${unknown.join("', '")}' for locks; known: ${KEYS.join(', ')}`)
+  const problems = unknownOptions(Object.keys(options), KEYS, { noun: 'option of locks' })
+  if (problems.length > 0) throw new InvalidLockProvider(problems.join('\n'))
   const env = options.env ?? process.env
   const ofEnv = (variable: string) => env[variable]?.trim() || undefined
   const provider = options.provider ?? ofEnv('PHASELOCK_LOCKS') ?? 'auto'

@@ -33,42 +33,22 @@ export interface Hooks {
 
 export const HOOKS = ['onTransition', 'onParked', 'onLeaseLost'] as const satisfies (keyof Hooks)[]
 
-/** The user's observer and hooks as one observer. */
-export function observerOf(
-  observer: ReplicaObserver | undefined,
-  hooks: Hooks,
-  logger: Logger,
-): Required<ReplicaObserver> {
-  const report = (name: string, error: unknown) => logger.error(`${name} failed: ${String(error)}`, { error })
-  const tell = async <E>(name: string, listener: ((event: E) => unknown) | undefined, event: E) => {
+/** The hooks as an observer. */
+export function hooksObserver(hooks: Hooks, logger: Logger): ReplicaObserver {
+  const tell = async <E>(name: keyof Hooks, hook: ((event: E) => unknown) | undefined, event: E) => {
     try {
-      await listener?.(event)
+      await hook?.(event)
     } catch (error) {
-      report(name, error)
+      logger.error(`${name} failed: ${String(error)}`, { error })
     }
   }
-  const seen = observer ?? {}
   return {
-    claimed: (event) => seen.claimed?.(event),
-    ruled: (event) => seen.ruled?.(event),
-    broken: (event) => seen.broken?.(event),
-    removed: (event) => seen.removed?.(event),
-    ticked: (event) => seen.ticked?.(event),
-    rung: (event) => seen.rung?.(event),
-    woken: (event) => seen.woken?.(event),
-    watched: (event) => seen.watched?.(event),
-    loopBlocked: (event) => seen.loopBlocked?.(event),
-    clockStepped: (event) => seen.clockStepped?.(event),
     stepEnded(event) {
       const moved = transition(event)
       if (moved) void tell('onTransition', hooks.onTransition, moved)
       if (event.outcome === 'park') void tell('onParked', hooks.onParked, parked(event))
-      return seen.stepEnded?.(event)
     },
-    leaseLost(event) {
-      void tell('onLeaseLost', hooks.onLeaseLost, event)
-      return seen.leaseLost?.(event)
-    },
+    leaseLost: (event) => void tell('onLeaseLost', hooks.onLeaseLost, event),
   }
 }
 

@@ -1,5 +1,5 @@
 import { type Logger, Replica, type RunnableLifecycle, ThreadPool } from '../phases/index.js'
-import { observerOf } from './hooks.js'
+import { hooksObserver } from './hooks.js'
 import type { LifecycleCatalog } from './lifecycle-catalog.js'
 import type { ModuleDatabase } from './module-database.js'
 import { nestLogger } from './nest-logger.js'
@@ -40,19 +40,14 @@ export class ModuleReplicas {
 
   private replicaOf(database: string, lifecycles: readonly RunnableLifecycle[]): Replica {
     const { settings, logger } = this
+    const { grace, indexes, doorbell, blockedAfter, clockHold, alongside, observer = [] } = settings
     return new Replica({
       ...this.database.of(database),
       lifecycles,
       name: settings.name ?? (process.env['POD_NAME'] || undefined),
-      graceMs: settings.graceMs,
-      indexes: settings.indexes,
-      doorbell: settings.doorbell,
+      ...{ grace, indexes, doorbell, blockedAfter, clockHold, alongside, logger },
       threadPool: this.threads,
-      blockedAfterMs: settings.blockedAfterMs,
-      clockHoldMs: settings.clockHoldMs,
-      alongside: settings.alongside,
-      logger,
-      observer: observerOf(settings.observer, settings, logger),
+      observer: [observer, hooksObserver(settings, logger)].flat(),
     })
   }
 }

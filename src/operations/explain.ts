@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
-import { didYouMean } from '../config/index.js'
 import { isValid, oddFields, parseToken, typeName } from '../lock/index.js'
+import { didYouMean } from '../options/index.js'
 import type { LifecycleModel, Progress } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'

@@ -1,5 +1,5 @@
 export { UnsupportedNode } from '../config/index.js'
-export { DOORBELL_COLLECTION, DOORBELL_MODES, type DoorbellMode } from '../doorbell/index.js'
+export { DOORBELL_COLLECTION } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
@@ -12,6 +12,7 @@ export {
 } from './definition/lifecycle.js'
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export type { LifecycleSettings } from './definition/settings.js'
+export { sharedOptions } from './engine/check-options.js'
 export type {
   BrokenDocument,
   BrokenReason,

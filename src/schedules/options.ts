@@ -1,9 +1,23 @@
 import type { Db } from 'mongodb'
 import { z } from 'zod'
-import { DOORBELL_MODES, type DoorbellMode } from '../doorbell/index.js'
 import type { LockProvider } from '../locks/index.js'
+import {
+  aFunction,
+  aName,
+  anything,
+  DOORBELL_MODES,
+  type DoorbellMode,
+  duration,
+  durationText,
+  expecting,
+  having,
+  oneOf,
+  processOptions,
+  readOptions,
+  whole,
+} from '../options/index.js'
 import type { Logger } from '../phases/index.js'
-import { type Clock, type Duration, durationMs } from '../time/index.js'
+import type { Clock, Duration } from '../time/index.js'
 import type { RunOutcome } from './documents.js'
 import { InvalidSchedulesOptions } from './errors.js'
 import type { ScheduleObserver } from './observer.js'
@@ -51,49 +65,32 @@ export interface SchedulesSettings {
   readonly doorbell?: DoorbellMode | undefined
 }
 
-const duration = (least: string, most: string) =>
-  z.string().superRefine((value, context) => {
-    try {
-      const ms = durationMs(value)
-      if (ms >= durationMs(least) && ms <= durationMs(most)) return
-    } catch {
-      // told below
-    }
-    context.addIssue(`expected a duration from ${least} to ${most}, got '${value}'`)
-  }) as unknown as z.ZodType<Duration>
+const kept = durationText('1s', '3650d')
+const RUN_OUTCOMES = ['Completed', 'Failed', 'Skipped', 'Missed'] as const satisfies readonly RunOutcome[]
 
-const whole = (least: number, most: number) => {
-  const expected = `expected a whole number from ${least} to ${most}`
-  return z.number(expected).int(expected).min(least, expected).max(most, expected)
-}
-
-const name = z.string('expected a text').min(1, 'expected a name, got an empty text')
-const keep = duration('1s', '3650d')
-
-const schema = z.object({
+const schedulesOptions = z.strictObject({
+  db: having(['collection'], 'a Db of the mongodb driver').optional(),
+  tasks: having([], '{ name: function }').optional(),
+  context: aFunction('a function that returns it, such as () => ({ db })').optional(),
+  locks: having(['lock'], 'a lock provider, such as await openLockProvider({ url }) of phaselock/locks').optional(),
+  name: processOptions.name,
+  observer: having([], 'an object with methods such as ended()').optional(),
+  logger: anything,
+  clock: anything,
   collections: z
-    .strictObject({ schedules: name.default('schedules'), runs: name.default('runs') })
+    .strictObject({ schedules: aName.default('schedules'), runs: aName.default('runs') })
     .refine((value) => value.schedules !== value.runs, 'expected two names, got one twice')
     .prefault({}),
-  lockTimeout: duration('1s', '24h').default('30s'),
-  lockAtMostFor: duration('1s', '24h').default('30m'),
+  lockTimeout: durationText('1s', '24h').default('30s'),
+  lockAtMostFor: duration('1s', '24h').default(30 * 60_000),
   keepFor: z
-    .union([
-      keep,
-      z.strictObject({
-        Completed: keep.optional(),
-        Failed: keep.optional(),
-        Skipped: keep.optional(),
-        Missed: keep.optional(),
-      }),
-    ])
+    .union([kept, z.partialRecord(z.enum(RUN_OUTCOMES), kept)], expecting('a duration, or one for each outcome'))
     .prefault({}),
   concurrency: whole(1, 10_000).default(32),
   watchPerSecond: whole(1, 100_000).default(1_000),
-  doorbell: z.enum(DOORBELL_MODES, `expected one of ${DOORBELL_MODES.join(', ')}`).optional(),
-})
+  doorbell: oneOf(DOORBELL_MODES).optional(),
+} satisfies { readonly [option in keyof Required<SchedulesOptions>]: z.ZodType })
 
-const HANDLES = ['db', 'tasks', 'context', 'locks', 'name', 'observer', 'logger', 'clock']
 const KEEP_FOR: Readonly<Record<RunOutcome, Duration>> = {
   Completed: '30d',
   Failed: '30d',
@@ -102,36 +99,21 @@ const KEEP_FOR: Readonly<Record<RunOutcome, Duration>> = {
 }
 
 /** @throws InvalidSchedulesOptions listing every problem */
-export function readOptions<Context>(given: SchedulesOptions<Context>): SchedulesSettings {
-  const known = [...HANDLES, ...Object.keys(schema.shape)]
-  const problems = Object.keys(given ?? {})
-    .filter((key) => !known.includes(key))
-    .map((key) => `unknown option '${key}'; known: ${known.join(', ')}`)
-  if (given?.db !== undefined && typeof given.db?.collection !== 'function')
-    problems.push('db: expected a Db of the mongodb driver')
-  if (given?.context !== undefined && typeof given.context !== 'function')
-    problems.push(`context: expected a function that returns it, such as () => ({ db }), got ${typeof given.context}`)
-  if (given?.observer !== undefined && (typeof given.observer !== 'object' || given.observer === null))
-    problems.push(`observer: expected an object with methods such as ended(), got ${typeof given.observer}`)
-  if (given?.locks !== undefined && typeof given.locks?.lock !== 'function')
-    problems.push('locks: expected a lock provider, such as await openLockProvider({ url }) of phaselock/locks')
-  if (given?.name !== undefined && (typeof given.name !== 'string' || given.name === ''))
-    problems.push(`name: expected a text, got ${String(given.name) || 'an empty one'}`)
-  if (given?.tasks !== undefined && (typeof given.tasks !== 'object' || given.tasks === null))
-    problems.push(`tasks: expected { name: function }, got ${String(given.tasks)}`)
-  const parsed = schema.safeParse(given ?? {})
-  problems.push(...(parsed.error?.issues ?? []).map((issue) => `${issue.path.join('.')}: ${issue.message}`))
-  if (!parsed.success || problems.length > 0) {
-    throw new InvalidSchedulesOptions(problems)
+export function readSchedulesOptions<Context>(given: SchedulesOptions<Context>): SchedulesSettings {
+  const read = readOptions(schedulesOptions, given ?? {})
+  if ('problems' in read) throw new InvalidSchedulesOptions(read.problems)
+  const {
+    collections,
+    lockTimeout,
+    lockAtMostFor: lockAtMostForMs,
+    concurrency,
+    watchPerSecond,
+    doorbell,
+  } = read.options
+  const { keepFor } = read.options
+  const all = (duration: Duration) => Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, duration]))
+  return {
+    ...{ collections, lockTimeout, lockAtMostForMs, concurrency, watchPerSecond, doorbell },
+    keepFor: { ...KEEP_FOR, ...(typeof keepFor === 'string' ? all(keepFor) : keepFor) },
   }
-  const { keepFor, lockAtMostFor, ...rest } = parsed.data
-  const kept = typeof keepFor === 'string' ? all(keepFor) : { ...KEEP_FOR, ...keepFor }
-  return { ...rest, lockAtMostForMs: durationMs(lockAtMostFor), keepFor: kept as Record<RunOutcome, Duration> }
 }
-
-const all = (keepFor: Duration): Record<RunOutcome, Duration> => ({
-  Completed: keepFor,
-  Failed: keepFor,
-  Skipped: keepFor,
-  Missed: keepFor,
-})

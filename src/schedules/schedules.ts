@@ -11,7 +11,7 @@ import { InvalidSchedule } from './errors.js'
 import { ensureRunIndexes } from './indexes.js'
 import { insertRuns, RunStore } from './insert-runs.js'
 import { ScheduleObservers } from './observer.js'
-import { readOptions, type SchedulesOptions, type SchedulesSettings } from './options.js'
+import { readSchedulesOptions, type SchedulesOptions, type SchedulesSettings } from './options.js'
 import { ScheduleReports } from './reports.js'
 import { runLifecycle } from './run-lifecycle.js'
 import { RunLocks } from './run-lock.js'
@@ -54,7 +54,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
 
   /** @throws InvalidSchedulesOptions, InvalidTask */
   constructor(options: SchedulesOptions<Context> = {}) {
-    const settings = readOptions(options)
+    const settings = readSchedulesOptions(options)
     super(settings.collections)
     this.registry = new TaskRegistry(options.tasks ?? {})
     this.ownerDb = options.db

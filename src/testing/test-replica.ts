@@ -49,7 +49,7 @@ export class TestReplica {
       clock,
       logger: options.logger,
       observer: options.observer,
-      graceMs: 0,
+      grace: '0s',
     })
   }
 

@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { describe, expect, test } from '@jest/globals'
-import { InvalidSettings, nearest, readSettings, SETTINGS, settingsTable } from '../../src/config/index.js'
+import { InvalidSettings, readSettings, SETTINGS, settingsTable } from '../../src/config/index.js'
+import { nearest } from '../../src/options/index.js'
 
 function problems(env: Record<string, string>, flags = {}): readonly string[] {
   try {
@@ -60,9 +61,7 @@ describe('settings', () => {
     expect(found).toContainEqual(
       expect.stringContaining("got '10'; add the unit ('10s' is 10 s); leave it out for the default (10s)"),
     )
-    expect(found).toContainEqual(
-      expect.stringContaining("--http: expected a whole number from 0 to 65535, got '70000'"),
-    )
+    expect(found).toContainEqual(expect.stringContaining('--http: expected a whole number from 0 to 65535, got 70000'))
     expect(found).toContainEqual(expect.stringContaining("PHASELOCK_LOG: expected one of json, pretty, got 'xml'"))
   })
 

@@ -74,7 +74,7 @@ class Idler {
         rung: (ring) => void this.rung.push(ring),
         stepEnded: (event) => void this.steps.push(event),
       },
-      graceMs: 0,
+      grace: '0s',
       ...more,
     })
     opened.push({ close: () => this.replica.stop() })

@@ -234,7 +234,7 @@ export class Fleet {
           member[error === undefined ? 'ticks' : 'failures'] += 1
         },
       },
-      graceMs: 200,
+      grace: '200ms',
     })
     const member: Member = { replica, log, ticks: 0, failures: 0 }
     this.replicas.push(member)

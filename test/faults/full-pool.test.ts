@@ -37,7 +37,7 @@ test('handlers that hog a pool of two: renewals go on, nobody takes their docume
     renewalDb: renewals.db(name),
     logger: log,
     observer,
-    graceMs: 100,
+    grace: '100ms',
   })
   const rival = replicaOf(other.db(name), handling, { name: 'rival' })
   try {

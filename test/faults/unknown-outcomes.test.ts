@@ -168,7 +168,7 @@ describe('a connection that is cut', () => {
       return handler(doc, step)
     }
     const observer = recordingObserver()
-    const options = { renewalDb: await through({ maxPoolSize: 1 }), observer, graceMs: 100 }
+    const options = { renewalDb: await through({ maxPoolSize: 1 }), observer, grace: '100ms' } as const
     replica = replicaOf(await through(), thingWith(counted, of), options)
     await replica.prepare()
     return { ran, observer }

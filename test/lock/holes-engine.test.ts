@@ -54,7 +54,7 @@ describe('holes that the model found, in the engine', () => {
       },
       thingOf({ concurrency: 1 }),
     )
-    const replica = new Replica({ db, lifecycles: [lifecycle], graceMs: 100 })
+    const replica = new Replica({ db, lifecycles: [lifecycle], grace: '100ms' })
     await things(db).insertMany(['a', 'b', 'c', 'd'].map((_id) => ({ _id, phase: 'Creating' })))
     await replica.start()
     try {
@@ -83,7 +83,7 @@ describe('holes that the model found, in the engine', () => {
         },
         thingOf({ concurrency: 1 }),
       )
-    const one = new Replica({ db, lifecycles: [lifecycle()], graceMs: 50 })
+    const one = new Replica({ db, lifecycles: [lifecycle()], grace: '50ms' })
     await things(db).insertMany([
       { _id: 'a', phase: 'Creating' },
       { _id: 'b', phase: 'Creating' },
@@ -98,7 +98,7 @@ describe('holes that the model found, in the engine', () => {
     const held = await things(db).findOne({ lockedBy: { $exists: true } })
     expect(held).toMatchObject({ phase: 'Creating' })
     expect(held!['lockedAt'].getTime()).toBeGreaterThan(0)
-    const two = new Replica({ db, lifecycles: [lifecycle()], graceMs: 50 })
+    const two = new Replica({ db, lifecycles: [lifecycle()], grace: '50ms' })
     await two.prepare()
     await two.tick()
     await eventually(() => two.status().running === 1)

@@ -188,7 +188,7 @@ describe('executeWithLock', () => {
     [{ name: 'x', lockAtMostFor: '1s', lockAtLeastFor: -1 }, /lockAtLeastFor: expected 0 or more, got -1 ms/],
     [{ name: 'x', lockAtMostFor: '1s', watchdog: '1s' }, /watchdog: expected true, or more than 0 and at most half/],
     [{ name: 'x', lockAtMostFor: '1s', waitFor: -1 }, /waitFor: expected 0 or more/],
-    [{ name: 'x', lockAtMostFor: '1s', atLeast: 1 }, /unknown option 'atLeast'; known: name, lockAtMostFor/],
+    [{ name: 'x', lockAtMostFor: '1s', atLeast: 1 }, /unknown option 'atLeast'.*; known: name, lockAtMostFor/],
     [undefined, /expected \{ name, lockAtMostFor, lockAtLeastFor\? \}, got undefined/],
   ])('%j is refused with a clear error', async (given, message) => {
     const { executor } = twoProcesses()

@@ -100,7 +100,7 @@ describe('which provider', () => {
       /mode: expected one of auto, single/,
     )
     await expect(openLockProvider({ uri: 'x' } as never)).rejects.toThrow(
-      /unknown option 'uri' for locks; known: provider/,
+      /unknown option of locks 'uri'.*; known: provider/,
     )
   })
 })

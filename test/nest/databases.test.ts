@@ -132,7 +132,7 @@ describe('what a start refuses', () => {
     await expect(boot([MailboxModule], { indexes: 'check' })).rejects.toBeInstanceOf(MissingIndexes)
     expect(await database.db.listCollections().toArray()).toEqual([])
     await expect(boot([MailboxModule], { indexes: 'ceck' as never })).rejects.toThrow(
-      "indexes: expected 'create' or 'check', got 'ceck'",
+      "indexes: expected one of create, check, got 'ceck'",
     )
   })
 })

@@ -1,9 +1,10 @@
 import { describe, expect, test } from '@jest/globals'
 import { Test } from '@nestjs/testing'
 import { lifecycleOf, Replica, type ReplicaObserver, silentLogger } from '../../src/index.js'
-import { observerOf } from '../../src/nest/hooks.js'
+import { hooksObserver } from '../../src/nest/hooks.js'
 import { getLifecycleToken, nestLogger, PhaselockModule } from '../../src/nest/index.js'
 import { BoundedLog } from '../../src/phases/bounded-log.js'
+import { REPLICA_EVENTS } from '../../src/phases/engine/observer.js'
 import { observers } from '../../src/phases/engine/observers.js'
 import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
@@ -105,10 +106,10 @@ test('observers that reject are logged and harm nobody', async () => {
 test('the observer is told of every event that there is', () => {
   const told: string[] = []
   const observer = new Proxy({}, { get: (_, name) => () => void told.push(String(name)) }) as ReplicaObserver
-  const events = observers([], new BoundedLog(silentLogger, systemClock))
-  const one = observerOf(observer, {}, silentLogger) as Record<string, ((event: object) => void) | undefined>
-  for (const name of Object.keys(events)) one[name]?.({})
-  expect(told.sort()).toEqual(Object.keys(events).sort())
+  const both = [observer, hooksObserver({}, silentLogger)]
+  const one = observers(both, new BoundedLog(silentLogger, systemClock)) as Record<string, (event: object) => void>
+  for (const name of REPLICA_EVENTS) one[name]?.({})
+  expect(told.sort()).toEqual([...REPLICA_EVENTS].sort())
 })
 
 describe("Nest's logger", () => {

@@ -18,7 +18,7 @@ async function started(Creating: CreatingHandler, name = 'r', more: Partial<Repl
     .runAlongside(async (context) => resolve(context))
   const woken: Woken[] = []
   const observer = { woken: (event: Woken) => void woken.push(event) }
-  const replica = new Replica({ db: database.db, lifecycles: [lifecycle], name, observer, graceMs: 0, ...more })
+  const replica = new Replica({ db: database.db, lifecycles: [lifecycle], name, observer, grace: '0s', ...more })
   opened.push(replica)
   await replica.start()
   return { replica, context: await promise, woken }
@@ -78,7 +78,7 @@ describe('what runs beside a lifecycle', () => {
       .runAlongside(() => {
         throw new Error('no such cluster')
       })
-    const replica = new Replica({ db: database.db, lifecycles: [lifecycle], logger, graceMs: 0 })
+    const replica = new Replica({ db: database.db, lifecycles: [lifecycle], logger, grace: '0s' })
     await replica.start()
     await insert('a')
     await eventually(async () =>

@@ -27,7 +27,7 @@ describe('poison', () => {
             )
           return step.moveTo('Created')
         }),
-        { graceMs: 10 },
+        { grace: '10ms' },
       )
       await replica.tick()
       await eventually(() => expect(begun).toHaveLength(start + 1))

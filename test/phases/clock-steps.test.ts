@@ -217,8 +217,8 @@ describe("a step of the server's clock", () => {
       expect((await read('sleeps'))!['phase']).toBe('Started')
     })
 
-    test('clockHoldMs 0: it counts at once', async () => {
-      const one = replica({ clockHoldMs: 0 })
+    test('clockHold 0s: it counts at once', async () => {
+      const one = replica({ clockHold: '0s' })
       await one.runOnce()
       await put(...resting())
       proxy.stepClock(JUMP)

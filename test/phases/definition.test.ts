@@ -104,19 +104,23 @@ describe('a lifecycle is checked when it is defined', () => {
     [
       'a stepTimeout that is a number',
       { stepTimeout: 5 },
-      /stepTimeout: expected a duration from 100ms to 24h, such as '30s', got 5; write it with its unit/,
+      /stepTimeout: expected a duration from 100ms to 24h, such as .*, got 5; add the unit/,
     ],
-    ['a lockTimeout without a unit', { lockTimeout: '30' }, /lockTimeout: expected a duration such as .* got "30"/],
+    [
+      'a lockTimeout without a unit',
+      { lockTimeout: '30' },
+      /lockTimeout: expected a duration from 1s to 24h, such as .* got '30'/,
+    ],
     [
       'a lockTimeout out of range',
       { lockTimeout: '10ms' },
-      /lockTimeout: expected a duration from 1s to 24h, got '10ms'/,
+      /lockTimeout: expected a duration from 1s to 24h, such as .*, got '10ms'/,
     ],
     ['a concurrency of zero', { concurrency: 0 }, /concurrency: expected a whole number from 1 to 10000/],
     [
       'attempts that are no number',
       { maxAttempts: 'many' },
-      /maxAttempts: expected a whole number from 1 to 1000, got "many"/,
+      /maxAttempts: expected a whole number from 1 to 1000, got 'many'/,
     ],
     [
       'progress under a reserved name',

@@ -54,7 +54,7 @@ describe('a blocked event loop', () => {
       return told() ? step.moveTo('Created') : step.again()
     })
     const observer = { loopBlocked: (event: LoopBlocked) => void blocked.push(event) }
-    const replica = replicaOf(db, blocks, { logger, blockedAfterMs: 100, observer })
+    const replica = replicaOf(db, blocks, { logger, blockedAfter: '100ms', observer })
     await replica.start()
     await things(db).insertOne({ _id: 'a', phase: 'Creating' })
     await soon(told)
@@ -96,7 +96,7 @@ describe('a blocked event loop', () => {
     })
     const replica = replicaOf(db, waits, {
       lifecycles: [waits, blocks],
-      blockedAfterMs: 100,
+      blockedAfter: '100ms',
       observer: { loopBlocked: (event) => void blocked.push(event) },
     })
     await replica.start()

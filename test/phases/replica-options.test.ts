@@ -9,16 +9,24 @@ describe('new Replica', () => {
   const made = (more: object) => () => new Replica({ db: database.db, lifecycles, ...more } as ReplicaOptions)
 
   test.each<[object, string]>([
-    [{ threads: 0 }, 'threads: expected a whole number from 1, got 0'],
-    [{ threads: 1.5 }, 'threads: expected a whole number from 1, got 1.5'],
-    [{ threadMemoryMb: '64' }, "threadMemoryMb: expected a whole number from 16, got '64'"],
-    [{ blockedAfterMs: -1 }, 'blockedAfterMs: expected milliseconds from 0, got -1'],
-    [{ graceMs: Number.NaN }, 'graceMs: expected milliseconds from 0, got NaN'],
+    [{ threads: 0 }, 'threads: expected a whole number from 1 to 256, got 0'],
+    [{ threads: 1.5 }, 'threads: expected a whole number from 1 to 256, got 1.5'],
+    [{ threadMemoryMb: '64' }, "threadMemoryMb: expected a whole number from 16 to 65536, got '64'"],
+    [
+      { blockedAfter: '-1ms' },
+      "blockedAfter: expected a duration from 0ms to 1m, such as '500ms', '30s' or '5m', got '-1ms'",
+    ],
+    [
+      { grace: 100 },
+      "grace: expected a duration from 0s to 1h, such as '500ms', '30s' or '5m', got 100; add the unit ('100s' is 1 min 40 s)",
+    ],
+    [{ grace: Number.NaN }, 'grace: expected a duration from 0s to 1h'],
     [{ doorbell: 'on' }, "doorbell: expected one of auto, capped, changeStream, off, got 'on'"],
     [{ doorbellDb: 'shop' }, "doorbellDb: expected a database of the driver (client.db('shop')), got 'shop'"],
     [{ lifecycles: undefined }, 'lifecycles: expected a list of lifecycles with their handlers'],
-    [{ grace: 100 }, 'grace: no such option; known: db, lifecycles, name,'],
-    [{ toString: 1 }, 'toString: no such option'],
+    [{ graceMs: 100 }, "option 'graceMs' is called 'grace' now"],
+    [{ graze: '1s' }, "unknown option 'graze' (did you mean 'grace'?); known: db, lifecycles, name,"],
+    [{ toString: 1 }, "unknown option 'toString'"],
   ])('refuses %j', (more, problem) => {
     expect(made(more)).toThrow(expect.objectContaining({ name: 'InvalidReplicaOptions' }))
     expect(made(more)).toThrow(problem)

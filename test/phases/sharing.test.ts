@@ -27,7 +27,7 @@ describe('a replica whose own share never leaves it idle', () => {
         claims += 1
       },
     }
-    const options = { clock, observer, doorbell: 'off', graceMs: 0 } as const
+    const options = { clock, observer, doorbell: 'off', grace: '0s' } as const
     const replica = replicaOf(database.db, lifecycle, options)
     replicas.push(replica)
     await replica.prepare()

@@ -38,7 +38,7 @@ describe('a replica that is stopped', () => {
         await new Promise((_resolve, reject) => step.signal.addEventListener('abort', () => reject(step.signal.reason)))
         return step.moveTo('Created')
       }, lifecycle),
-      { graceMs: 50 },
+      { grace: '50ms' },
     )
     await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
     await replica.tick()
@@ -61,7 +61,7 @@ describe('a replica that is stopped', () => {
         await stuck.wait
         return step.moveTo('Created')
       }, lifecycle),
-      { graceMs: 50, observer },
+      { grace: '50ms', observer },
     )
     await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
     await replica.tick()

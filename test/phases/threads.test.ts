@@ -46,7 +46,7 @@ describe('a handler in a thread', () => {
 
   function replica(name: string, settings: object = {}, more: Partial<ReplicaOptions> = {}): Replica {
     const handler = thread(MODULE, { export: name, ...(name === 'default' && { terminateAfter: '100ms' }) })
-    const made = replicaOf(database.db, thingWith(handler, thingOf(settings)), { threads: 2, graceMs: 0, ...more })
+    const made = replicaOf(database.db, thingWith(handler, thingOf(settings)), { threads: 2, grace: '0s', ...more })
     replicas.push(made)
     return made
   }
@@ -210,7 +210,7 @@ describe('a handler in a thread', () => {
       const handler = thread(MODULE)
       const other = lifecycleOf<Thing>().define({ ...thingSpec, name: 'other', collection: 'Other', ...LONG })
       const lifecycles = [thingWith(handler, thingOf(LONG)), thingWith(handler, other)]
-      const one = replica('default', {}, { lifecycles, clock, threads: 1, graceMs: 60_000 })
+      const one = replica('default', {}, { lifecycles, clock, threads: 1, grace: '60s' })
       for (const name of ['Thing', 'Other']) await insert(name, { _id: name, phase: 'Creating', ...paths() })
       await one.start()
       await soon(() => exists('began'))
@@ -272,7 +272,9 @@ describe('a declaration that can’t work', () => {
   })
 
   test('so are options that it doesn’t have', () => {
-    expect(() => thread(MODULE, { exports: 'x' } as never)).toThrow(/unknown option 'exports'; known: export,/)
+    expect(() => thread(MODULE, { exports: 'x' } as never)).toThrow(
+      /unknown option 'exports' \(did you mean 'export'\?\); known: export,/,
+    )
     expect(() => thread(MODULE, { terminateAfter: '5' as never })).toThrow(/terminateAfter: expected a duration/)
   })
 

@@ -343,11 +343,13 @@ describe('what an owner does', () => {
     await expect(schedules.upsert('', { task: 'a', cron: '@daily' })).rejects.toThrow('id: expected a text')
     const { db } = database
     expect(() => new Schedules({ db, lockTimeout: '0s' })).toThrow(
-      "lockTimeout: expected a duration from 1s to 24h, got '0s'",
+      "lockTimeout: expected a duration from 1s to 24h, such as '500ms', '30s' or '5m', got '0s'",
     )
-    expect(() => new Schedules({ db, taks: {} } as never)).toThrow("unknown option 'taks'; known: db, tasks")
+    expect(() => new Schedules({ db, taks: {} } as never)).toThrow(
+      "unknown option 'taks' (did you mean 'tasks'?); known: db, tasks",
+    )
     expect(() => new Schedules({ db, context: { db } as never })).toThrow(
-      'context: expected a function that returns it, such as () => ({ db }), got object',
+      'context: expected a function that returns it, such as () => ({ db }), got an object with db',
     )
     expect(() => new Schedules({ db, locks: 'redis' as never })).toThrow('locks: expected a lock provider')
     expect(() => new Schedules({ db, tasks: { 'a b': async () => 1 } })).toThrow(InvalidTask)

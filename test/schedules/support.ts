@@ -26,7 +26,7 @@ export function useSchedulers(): (db: Db, options?: Partial<SchedulesOptions<any
       lifecycles: schedules.lifecycles,
       name: options.name,
       logger,
-      graceMs: 100,
+      grace: '100ms',
       doorbell: 'off',
     })
     replicas.push(replica)

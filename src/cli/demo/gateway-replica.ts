@@ -51,7 +51,7 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
       lifecycles: lifecycles.all,
       name,
       renewalDb: renewals.db(database),
-      graceMs,
+      grace: `${graceMs}ms`,
       observer: { leaseLost: ({ how }) => life.tell({ kind: 'leaseLost', how }) },
       ...replica,
     }

@@ -1,5 +1,5 @@
-import { didYouMean } from '../../config/index.js'
 import { UsageError } from '../../operations/index.js'
+import { didYouMean } from '../../options/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 
 /** The states that a lifecycle's rules name, in their order. */

@@ -8,8 +8,8 @@ import { type Logger, Replica } from '../../phases/index.js'
 import { type ReplicaMetrics, replicaMetrics } from '../../telemetry/index.js'
 import { PortUnavailable } from '../errors.js'
 import type { Workspace } from '../workspace.js'
-import { besideLifecycles } from './beside.js'
 import { nestLog } from './nest-log.js'
+import { replicaOptions } from './replica-options.js'
 
 /** A running replica, and what ends it in order: its steps, the web server, its connections for renewals. */
 export interface RunningApp {
@@ -42,14 +42,7 @@ export async function bootApp(
     PhaselockModule.forRoot({
       connection,
       lifecycles,
-      name: settings.name,
-      grace: `${settings.grace}ms`,
-      doorbell: settings.doorbell,
-      threads: settings.threads,
-      threadMemoryMb: settings.threadMemory,
-      blockedAfter: `${settings.blockedAfter}ms`,
-      clockHold: `${settings.clockHold}ms`,
-      alongside: await besideLifecycles(settings),
+      ...(await replicaOptions(settings)),
       logger,
       observer: metrics?.observer,
     }),

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { type Duration, durationMs } from '../../time/index.js'
+import { aFunction, aName, duration, readOptions } from '../../options/index.js'
+import type { Duration } from '../../time/index.js'
 import type { Cluster } from '../cluster.js'
 import type { KindRef, KubernetesObject } from '../objects.js'
 
@@ -41,52 +42,25 @@ export class InvalidWatchOptions extends Error {
   }
 }
 
-const text = z.string('expected a text').min(1, 'expected a text')
-const aFunction = z.custom((value) => typeof value === 'function', 'expected a function')
-
-function duration(least: Duration, preset: Duration) {
-  const expected = `expected a duration from ${least}, such as '${preset}'`
-  const isLong = (value: unknown) => {
-    try {
-      return durationMs(value as string) >= durationMs(least)
-    } catch {
-      return false
-    }
-  }
-  return z
-    .custom<Duration>(isLong, expected)
-    .default(preset)
-    .transform((value) => durationMs(value))
-}
-
-const schema = z.strictObject({
+const watchOptions = z.strictObject({
   kinds: z
     .array(
-      z.strictObject({ apiVersion: text, kind: text, verdict: aFunction.optional() }),
+      z.strictObject({ apiVersion: aName, kind: aName, verdict: aFunction().optional() }),
       "expected a list such as [{ apiVersion: 'apps/v1', kind: 'Deployment' }]",
     )
     .min(1, 'expected a kind at least'),
-  clusters: aFunction,
-  namespaces: aFunction.optional(),
-  refresh: duration('100ms', '5s'),
-  silence: duration('1s', '150s'),
-  retryWithin: duration('250ms', '15s'),
+  clusters: aFunction(),
+  namespaces: aFunction().optional(),
+  refresh: duration('100ms', '1h').default(5_000),
+  silence: duration('1s', '1h').default(150_000),
+  retryWithin: duration('250ms', '1h').default(15_000),
 })
 
 /** @throws InvalidWatchOptions */
 export function watchSettings(options: WatchOptions): WatchSettings {
-  const parsed = schema.safeParse(options)
-  if (!parsed.success) {
-    const known = Object.keys(schema.shape).join(', ')
-    throw new InvalidWatchOptions(
-      parsed.error.issues.map((issue) =>
-        issue.code === 'unrecognized_keys'
-          ? `${[...issue.path, issue.keys.join(', ')].join('.')}: no such option; known: ${known}`
-          : `${issue.path.join('.')}: ${issue.message}`,
-      ),
-    )
-  }
-  const { refresh, silence, retryWithin } = parsed.data
+  const read = readOptions(watchOptions, options)
+  if ('problems' in read) throw new InvalidWatchOptions(read.problems)
+  const { refresh, silence, retryWithin } = read.options
   const { kinds, clusters, namespaces } = options
   return { kinds, clusters, namespaces, refreshMs: refresh, silenceMs: silence, longestPauseMs: retryWithin }
 }

@@ -1,5 +1,6 @@
 import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { type LockObserver, type LockProvider, type LockProviderOptions } from '../../locks/index.js'
+import { unknownOptions } from '../../options/index.js'
 import { InvalidSchedulerLocks } from './errors.js'
 import type { LockDefaults, LockSettings } from './lock-scope.js'
 
@@ -28,8 +29,7 @@ export function checkedLocksOptions(given: LocksOptions | undefined): LocksOptio
   const problems: string[] = []
   if (typeof given !== 'object' || given === null) problems.push(`locks: expected an object, got ${String(given)}`)
   const defaults = (given as LocksOptions | null)?.defaults ?? {}
-  for (const key of Object.keys(defaults).filter((one) => !DEFAULTS.includes(one)))
-    problems.push(`locks.defaults: unknown option '${key}'; known: ${DEFAULTS.join(', ')}`)
+  problems.push(...unknownOptions(Object.keys(defaults), DEFAULTS).map((problem) => `locks.defaults: ${problem}`))
   if (problems.length > 0) throw new InvalidSchedulerLocks(problems)
   return given
 }

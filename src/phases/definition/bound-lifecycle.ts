@@ -1,4 +1,5 @@
 import type { Db, Document } from 'mongodb'
+import { meant } from '../../options/index.js'
 import type { Alongside } from '../engine/wake/alongside.js'
 import { InvalidLifecycle, NotAttached } from '../errors.js'
 import { OwnerClient } from '../owner/owner-client.js'
@@ -14,7 +15,6 @@ import type {
   UnparkOptions,
 } from '../owner/owner-types.js'
 import type { Handler } from '../step.js'
-import { meant } from './check-keys.js'
 import type { LifecycleModel } from './lifecycle.js'
 
 /** A handler as the engine calls it; what it returned is checked at run time. */

@@ -1,4 +1,5 @@
-import { isObject, keyProblems, meant } from './check-keys.js'
+import { meant } from '../../options/index.js'
+import { isObject, keyProblems } from './check-keys.js'
 
 /** A phase as the checks see it, whatever JavaScript passed. */
 export interface PhaseNode {

@@ -1,4 +1,4 @@
-import { nearest } from '../../config/index.js'
+import { meant } from '../../options/index.js'
 
 const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor']
 const DEADLINE_KEYS = ['after', 'goTo', 'setState']
@@ -18,13 +18,6 @@ export function keyProblems(phases: Readonly<Record<string, unknown>>, rules: un
   })
   if (!Array.isArray(rules)) return [...ofPhases, `rules must be a list, got ${shown(rules)}`]
   return [...ofPhases, ...rules.flatMap((rule, i) => ruleProblems(rule, i))]
-}
-
-/** `(did you mean 'x'?)` or nothing. Any two names of one or two letters are near, so those are only corrected in their case. */
-export function meant(name: string, known: readonly string[]): string {
-  const sameLetters = (other: string) => other.toLowerCase() === name.toLowerCase()
-  const near = name.length > 2 ? nearest(name, known) : known.find(sameLetters)
-  return near === undefined ? '' : ` (did you mean '${near}'?)`
 }
 
 function ruleProblems(rule: unknown, index: number): string[] {

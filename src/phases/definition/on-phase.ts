@@ -1,6 +1,6 @@
 import { Need, needsModule, noted } from '../../decorated/index.js'
+import { meant } from '../../options/index.js'
 import { InvalidLifecycle } from '../errors.js'
-import { meant } from './check-keys.js'
 import type { LifecycleModel } from './lifecycle.js'
 
 /** A class's methods that handle phases, by lifecycle; kept on the class itself, so no registry outlives it. */

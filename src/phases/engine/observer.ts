@@ -120,20 +120,40 @@ export interface ClockStepped {
   readonly ms: number
 }
 
-/** What happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
-export interface ReplicaObserver {
-  claimed?(event: Claiming): void
-  stepEnded?(event: StepEnded): void
-  leaseLost?(event: LeaseLoss): void
+/** What happens inside a replica: each event, and what is told of it. */
+export interface ReplicaEvents {
+  claimed: Claiming
+  stepEnded: StepEnded
+  leaseLost: LeaseLoss
   /** A state rule moved documents. */
-  ruled?(event: { lifecycle: string; state: string; to: string; count: number }): void
-  broken?(event: BrokenDocument): void
-  removed?(event: { lifecycle: string; phase: string; count: number }): void
-  ticked?(event: Ticked): void
+  ruled: { lifecycle: string; state: string; to: string; count: number }
+  broken: BrokenDocument
+  removed: { lifecycle: string; phase: string; count: number }
+  ticked: Ticked
   /** This replica acts on rings. */
-  rung?(event: Rung): void
-  woken?(event: Woken): void
-  watched?(event: Watched): void
-  loopBlocked?(event: LoopBlocked): void
-  clockStepped?(event: ClockStepped): void
+  rung: Rung
+  woken: Woken
+  watched: Watched
+  loopBlocked: LoopBlocked
+  clockStepped: ClockStepped
 }
+
+/** The one list of them; leaving one out doesn't compile. */
+const EVENTS: Readonly<Record<keyof ReplicaEvents, true>> = {
+  claimed: true,
+  stepEnded: true,
+  leaseLost: true,
+  ruled: true,
+  broken: true,
+  removed: true,
+  ticked: true,
+  rung: true,
+  woken: true,
+  watched: true,
+  loopBlocked: true,
+  clockStepped: true,
+}
+export const REPLICA_EVENTS = Object.keys(EVENTS) as readonly (keyof ReplicaEvents)[]
+
+/** Told of what happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
+export type ReplicaObserver = { [event in keyof ReplicaEvents]?: (told: ReplicaEvents[event]) => void }

@@ -1,28 +1,13 @@
 import { tellObservers } from '../../observers/index.js'
 import type { BoundedLog } from '../bounded-log.js'
-import type { ReplicaObserver } from './observer.js'
-
-const EVENTS = [
-  'claimed',
-  'stepEnded',
-  'leaseLost',
-  'ruled',
-  'broken',
-  'removed',
-  'ticked',
-  'rung',
-  'woken',
-  'watched',
-  'loopBlocked',
-  'clockStepped',
-] as const
+import { REPLICA_EVENTS, type ReplicaObserver } from './observer.js'
 
 /** One observer that tells several; what one throws or rejects with is logged and harms nobody. */
 export function observers(all: readonly ReplicaObserver[], lines: BoundedLog): Required<ReplicaObserver> {
-  const tell = (name: (typeof EVENTS)[number]) => {
+  const tell = (name: keyof ReplicaObserver) => {
     const kind = `an observer's ${name} threw`
     const threw = (error: unknown) => lines.error({ kind }, `${kind}: ${String(error)}`)
     return (event: unknown) => tellObservers(all, name, event, threw)
   }
-  return Object.fromEntries(EVENTS.map((name) => [name, tell(name)])) as unknown as Required<ReplicaObserver>
+  return Object.fromEntries(REPLICA_EVENTS.map((name) => [name, tell(name)])) as unknown as Required<ReplicaObserver>
 }

@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
-import type { DoorbellMode } from '../../doorbell/index.js'
 import type { Only, Protocol } from '../../lock/index.js'
-import type { Clock } from '../../time/index.js'
+import type { DoorbellMode } from '../../options/index.js'
+import type { Clock, Duration } from '../../time/index.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import type { Logger } from '../logger.js'
@@ -51,8 +51,8 @@ export interface ReplicaOptions {
    * looks and fails with MissingIndexes, for a user without DDL rights. Default 'create'.
    */
   readonly indexes?: 'create' | 'check' | undefined
-  /** How long running steps may go on after `stop()`. Default 10,000 ms. */
-  readonly graceMs?: number | undefined
+  /** How long running steps may go on after `stop()`. Default 10s. */
+  readonly grace?: Duration | undefined
   /**
    * Worker threads at most, for handlers that are declared as `thread(...)`; they start when a step needs one. Default: the
    * cores that this process may use, but one; at least 1.
@@ -60,17 +60,18 @@ export interface ReplicaOptions {
   readonly threads?: number | undefined
   /** What one thread may keep in memory, in MB of its heap. Default: as much as Node gives a thread. */
   readonly threadMemoryMb?: number | undefined
-  /** The event loop counts as blocked, and is reported, when it doesn't turn for so long. Default 200 ms; 0: nobody looks. */
-  readonly blockedAfterMs?: number | undefined
+  /** The event loop counts as blocked, and is reported, when it doesn't turn for so long. Default 200ms; 0ms: nobody looks. */
+  readonly blockedAfter?: Duration | undefined
   /**
    * For how long a forward step of the server's clock has to last before deadlines, removals and the ends of leases go by it.
-   * Default 60,000 ms; 0: at once.
+   * Default 60s; 0s: at once.
    */
-  readonly clockHoldMs?: number | undefined
+  readonly clockHold?: Duration | undefined
   /** What runs beside each of its lifecycles, from `start()` until it stops. Default: nothing. */
   readonly alongside?: readonly Alongside[] | undefined
   readonly logger?: Logger | undefined
-  readonly observer?: ReplicaObserver | undefined
+  /** Told of everything that happens, for metrics and hooks. */
+  readonly observer?: ReplicaObserver | readonly ReplicaObserver[] | undefined
   readonly clock?: Clock | undefined
   readonly random?: (() => number) | undefined
   /**

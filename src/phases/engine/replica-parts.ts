@@ -3,11 +3,11 @@ import type { ServerClock } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { Logger } from '../logger.js'
 import type { ThreadPool } from '../threads/index.js'
+import type { ReplicaSettings } from './check-options.js'
 import type { Company } from './claim/company.js'
 import type { ReplicaObserver } from './observer.js'
 import type { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import type { LiveReplicas } from './registry/live-replicas.js'
-import type { ReplicaOptions } from './replica-options.js'
 import type { LoopMonitor } from './run/loop-monitor.js'
 
 /** What every part of a replica works with. */
@@ -27,7 +27,7 @@ export interface SharedParts {
 
 /** What a replica has one of, for all of its lifecycles. */
 export interface ReplicaParts extends SharedParts {
-  readonly options: ReplicaOptions
+  readonly options: ReplicaSettings
   readonly identity: string
   readonly registry: LifecycleRegistry
   readonly liveReplicas: LiveReplicas

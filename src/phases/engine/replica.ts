@@ -6,7 +6,7 @@ import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/lifecycle.js'
 import { type Logger, silentLogger, sturdy } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
-import { checkOptions } from './check-options.js'
+import { checkOptions, type ReplicaSettings } from './check-options.js'
 import { Company } from './claim/company.js'
 import type { LifecycleRunner } from './lifecycle-runner.js'
 import type { ReplicaObserver } from './observer.js'
@@ -28,9 +28,7 @@ import { AlongsideWorks } from './wake/alongside.js'
 import { DoorbellLink } from './wake/doorbell-link.js'
 
 const TICK_MS = 1_000
-const BLOCKED_AFTER_MS = 200
 const LAST_CHANCE_MS = 1_000
-const CLOCK_HOLD_MS = 60_000
 /** After a document has begun to wait or has moved, what it waits for may be new work: no need to leave that to the next tick. */
 const LOOK_SOON_MS = 150
 /** After a tick that failed: work is to go on soon after the database is back. */
@@ -50,6 +48,7 @@ export class Replica {
   private readonly logger: Logger
   private readonly boundedLog: BoundedLog
   private readonly observer: Required<ReplicaObserver>
+  private readonly options: ReplicaSettings
   private readonly random: () => number
   private readonly serverClock: ServerClock
   private readonly registry: LifecycleRegistry
@@ -73,13 +72,14 @@ export class Replica {
    * @throws OverlappingLifecycles when two of its lifecycles would claim the same documents
    * @throws InvalidReplicaOptions
    */
-  constructor(private readonly options: ReplicaOptions) {
-    checkOptions(options)
+  constructor(given: ReplicaOptions) {
+    const options = checkOptions(given)
+    this.options = options
     this.clock = options.clock ?? systemClock
     this.logger = sturdy(options.logger ?? silentLogger)
     this.random = options.random ?? Math.random
     this.boundedLog = new BoundedLog(this.logger, this.clock)
-    this.observer = observers([options.observer ?? {}], this.boundedLog)
+    this.observer = observers([options.observer ?? []].flat(), this.boundedLog)
     this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, this.random)
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
     requireDisjoint(models)
@@ -90,7 +90,7 @@ export class Replica {
       clock: this.clock,
       ticks: () => this.waking,
     })
-    const { clockHoldMs: holdMs = CLOCK_HOLD_MS, db, renewalDb = db } = options
+    const { clockHold: holdMs, db, renewalDb = db } = options
     const { clock, logger, observer, liveReplicas } = this
     const clockWatch = new ClockWatch({
       db,
@@ -107,7 +107,7 @@ export class Replica {
     this.looks = new Looks(options.db, this.clock, this.serverClock)
     this.outage = new OutageLog('the tick', this.clock, this.logger)
     const { identity, random, registry } = this
-    const { threads: size, threadMemoryMb: memoryMb, blockedAfterMs: limitMs = BLOCKED_AFTER_MS } = options
+    const { threads: size, threadMemoryMb: memoryMb, blockedAfter: limitMs } = options
     this.threads = options.threadPool ?? new ThreadPool({ size, memoryMb, logger })
     if (options.lifecycles.length > 0) this.threads.join()
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
@@ -294,7 +294,7 @@ export class Replica {
     this.ticker?.stop()
     this.monitor.stop()
     clearTimeout(this.early)
-    const { graceMs = 10_000 } = this.options
+    const { grace: graceMs } = this.options
     const over = new AbortController()
     const wait = (ms: number) => sleep(ms, { signal: over.signal })
     const left = this.liveReplicas.leave().catch(() => undefined)

@@ -1,4 +1,4 @@
-import type { DoorbellMode } from '../../doorbell/index.js'
+import type { DoorbellMode } from '../../options/index.js'
 import type { Progress } from '../step.js'
 
 /** A driver's ClientSession by its shape: an app may bring another copy of the driver, whose class is another type. */

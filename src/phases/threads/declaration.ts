@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { unknownOptions } from '../../options/index.js'
 import { type Duration, durationMs } from '../../time/index.js'
 import type { Handler } from '../step.js'
 
@@ -87,10 +88,8 @@ export function described({ module, export: name }: ThreadDeclaration): string {
 
 function declare(module: unknown, options: ThreadOptions): ThreadDeclaration {
   const url = urlOf(module)
-  const problems = Object.keys(options).filter((key) => !OPTIONS.includes(key))
-  if (problems.length > 0) {
-    throw new InvalidThread(`thread: unknown option '${problems.join("', '")}'; known: ${OPTIONS.join(', ')}`)
-  }
+  const [unknown] = unknownOptions(Object.keys(options), OPTIONS)
+  if (unknown !== undefined) throw new InvalidThread(`thread: ${unknown}`)
   const { export: name = 'default', terminateAfter = '500ms' } = options
   if (typeof name !== 'string' || name === '') {
     throw new InvalidThread(`thread: export: expected the name of an export, got ${JSON.stringify(name)}`)

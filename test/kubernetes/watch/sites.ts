@@ -80,7 +80,7 @@ export function useSites() {
       const kinds = [{ ...CONFIG_MAP, verdict: verdictOf }, CERTIFICATE]
       site.runAlongside(watchObjects({ kinds, clusters: () => [cluster], retryWithin: '1s', ...rig.watch }))
       const observer = { woken: (event: Woken) => void woken.push(event) }
-      const replica = new Replica({ db: database.db, lifecycles: [site], name, logger, observer, graceMs: 0 })
+      const replica = new Replica({ db: database.db, lifecycles: [site], name, logger, observer, grace: '0s' })
       opened.push(() => replica.stop())
       await replica.start()
       return { site, steps, woken, replica, log: () => logger.lines.map(({ message }) => message).join('\n') }

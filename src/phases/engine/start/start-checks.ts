@@ -12,12 +12,12 @@ import {
 import { InvalidLifecycle } from '../../errors.js'
 import type { Logger } from '../../logger.js'
 import { type ThreadDeclaration, type ThreadPool, threadOf } from '../../threads/index.js'
+import type { ReplicaSettings } from '../check-options.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
-import type { ReplicaOptions } from '../replica-options.js'
 import { requireIndexes } from './required-indexes.js'
 
 export interface StartChecksOptions {
-  readonly replica: ReplicaOptions
+  readonly replica: ReplicaSettings
   readonly registry: LifecycleRegistry
   readonly looks: Looks
   readonly serverClock: ServerClock
@@ -32,7 +32,7 @@ export interface StartChecksOptions {
  */
 export async function checkAtStart(options: StartChecksOptions): Promise<void> {
   const { registry } = options
-  const { db, lifecycles, indexes = 'create' } = options.replica
+  const { db, lifecycles, indexes } = options.replica
   await requireThreads(options)
   await requireServerVersion(db)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]

@@ -11,8 +11,8 @@ import {
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/lifecycle.js'
 import type { Logger } from '../../logger.js'
+import type { ReplicaSettings } from '../check-options.js'
 import type { ReplicaObserver } from '../observer.js'
-import type { ReplicaOptions } from '../replica-options.js'
 
 /** A replica's doorbell: how it hears, `deaf` while it can't (the tick finds everything), `off` where it doesn't listen. */
 export type DoorbellStatus = DoorbellKind | 'deaf' | 'off'
@@ -31,7 +31,7 @@ interface Rungable {
 }
 
 export interface DoorbellLinkOptions {
-  readonly replica: ReplicaOptions
+  readonly replica: ReplicaSettings
   readonly identity: string
   readonly clock: Clock
   readonly logger: Logger
@@ -53,7 +53,7 @@ export class DoorbellLink {
 
   constructor(private readonly options: DoorbellLinkOptions) {
     const { replica, identity, clock } = options
-    const { db, doorbellDb, doorbell: mode = 'auto', indexes = 'create' } = replica
+    const { db, doorbellDb, doorbell: mode, indexes } = replica
     if (mode === 'off') return
     this.doorbell = new DatabaseDoorbell({
       db,

@@ -1,0 +1,26 @@
+import type { Settings } from '../../config/index.js'
+import type { Alongside, ReplicaOptions } from '../../phases/index.js'
+
+/** The options of this process's replica, as the settings say. @throws PodUnknown */
+export async function replicaOptions(settings: Settings) {
+  return {
+    name: settings.name,
+    grace: `${settings.grace}ms`,
+    doorbell: settings.doorbell,
+    threads: settings.threads,
+    threadMemoryMb: settings.threadMemory,
+    blockedAfter: `${settings.blockedAfter}ms`,
+    clockHold: `${settings.clockHold}ms`,
+    alongside: await besideLifecycles(settings),
+  } satisfies Partial<ReplicaOptions>
+}
+
+/**
+ * What runs beside each lifecycle of a replica, as the settings say.
+ * @throws PodUnknown
+ */
+export async function besideLifecycles(settings: Settings): Promise<readonly Alongside[]> {
+  if (settings.earlyRecovery === 'off') return []
+  const { earlyRecovery } = await import('../../kubernetes/index.js')
+  return [earlyRecovery()]
+}

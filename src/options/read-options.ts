@@ -1,0 +1,59 @@
+import type { z } from 'zod'
+import { nearest } from './nearest.js'
+import { shown } from './shown.js'
+
+export interface OptionNames {
+  /** What they are called. Default `option`. */
+  readonly noun?: string
+  /** Names that are known beside those that are checked. */
+  readonly also?: readonly string[]
+  /** Known, and not told of. */
+  readonly internal?: readonly string[]
+  /** Names that options had before, and theirs of today. */
+  readonly renamed?: Readonly<Record<string, string>>
+}
+
+/** Options by their types, checked and with their defaults; or everything that is wrong with them. */
+export function readOptions<T extends z.ZodObject>(
+  types: T,
+  given: unknown,
+  names: OptionNames = {},
+): { readonly options: z.output<T> } | { readonly problems: readonly string[] } {
+  const parsed = types.safeParse(given)
+  if (parsed.success) return { options: parsed.data }
+  return {
+    problems: parsed.error.issues.flatMap((issue) => {
+      const path = issue.path.join('.')
+      if (issue.code === 'unrecognized_keys') {
+        if (path === '') return unknownOptions(issue.keys, Object.keys(types.shape), names)
+        return issue.keys.map((key) => `unknown ${names.noun ?? 'option'} '${path}.${key}'`)
+      }
+      if (path === '')
+        return [issue.code === 'invalid_type' ? `expected an object, got ${shown(given)}` : issue.message]
+      return [`${path}: ${issue.message}`]
+    }),
+  }
+}
+
+/** A problem for each name that isn't known: the name it has now, or the one that was meant, or all. */
+export function unknownOptions(
+  given: Iterable<string>,
+  known: readonly string[],
+  { noun = 'option', also = [], internal = [], renamed = {} }: OptionNames = {},
+): string[] {
+  const told = [...also, ...known.filter((name) => !internal.includes(name))]
+  return [...given]
+    .filter((name) => !known.includes(name) && !also.includes(name))
+    .map((name) =>
+      Object.hasOwn(renamed, name)
+        ? `${noun} '${name}' is called '${renamed[name]}' now`
+        : `unknown ${noun} '${name}'${meant(name, told)}; known: ${told.join(', ')}`,
+    )
+}
+
+/** `(did you mean 'x'?)` or nothing. Any two names of one or two letters are near, so those are only corrected in their case. */
+export function meant(name: string, known: readonly string[]): string {
+  const sameLetters = (other: string) => other.toLowerCase() === name.toLowerCase()
+  const near = name.length > 2 ? nearest(name, known) : known.find(sameLetters)
+  return near === undefined ? '' : ` (did you mean '${near}'?)`
+}

@@ -1,0 +1,69 @@
+import { z } from 'zod'
+import { type Duration, durationMs, formatMs } from '../time/index.js'
+import { shown } from './shown.js'
+
+/** `expected ..., got ...`: how the problem of every option is told. */
+export const expecting = (what: string) => ({
+  error: (issue: { readonly input?: unknown }) => `expected ${what}, got ${shown(issue.input)}`,
+})
+
+export const flag = z.boolean(expecting('true or false'))
+export const text = z.string(expecting('a text'))
+export const aName = text.min(1, 'expected a name, got an empty text')
+export const aFunction = (what = 'a function') => z.custom((value) => typeof value === 'function', expecting(what))
+export const anything = z.unknown().optional()
+
+export const oneOf = <const T extends readonly [string, ...string[]]>(values: T) =>
+  z.enum(values, expecting(`one of ${values.join(', ')}`))
+
+export const matching = (what: string, pattern: RegExp) =>
+  z.string(expecting(what)).trim().regex(pattern, expecting(what))
+
+/** An object with these methods; never `instanceof`: an app may bring a driver of its own (Mongoose does). */
+export const having = <T = object>(methods: readonly string[], what: string) =>
+  z.custom<T>(
+    (value) =>
+      typeof value === 'object' && value !== null && methods.every((m) => typeof Reflect.get(value, m) === 'function'),
+    expecting(what),
+  )
+
+export const whole = (least: number, most: number, more = '') =>
+  z.custom<number>(
+    (value) => Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most,
+    expecting(`a whole number from ${least} to ${most}${more}`),
+  )
+
+/** What is given as text, by a flag or the environment: digits are a number. */
+export const fromText = <T extends z.ZodType>(type: T) =>
+  z.preprocess((given) => (/^\s*\d+\s*$/.test(String(given)) ? Number(given) : given), type)
+
+/** A duration with its unit, left as it is. */
+export const durationText = (least: Duration, most: Duration) => {
+  const [leastMs, mostMs] = [durationMs(least), durationMs(most)]
+  return z.custom<Duration>(
+    (value) => {
+      const ms = msOf(value)
+      return ms >= leastMs && ms <= mostMs
+    },
+    {
+      error: ({ input }) =>
+        `expected a duration from ${least} to ${most}, such as '500ms', '30s' or '5m', got ${shown(input)}${advice(input)}`,
+    },
+  )
+}
+
+/** A duration with its unit, in milliseconds from then on. */
+export const duration = (least: Duration, most: Duration) => durationText(least, most).transform(msOf)
+
+function msOf(value: unknown): number {
+  try {
+    return durationMs(value as string)
+  } catch {
+    return Number.NaN
+  }
+}
+
+const advice = (value: unknown): string =>
+  /^\d+(\.\d+)?$/.test(String(value).trim())
+    ? `; add the unit ('${String(value).trim()}s' is ${formatMs(Number(value) * 1_000)})`
+    : ''
