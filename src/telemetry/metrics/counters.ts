@@ -1,5 +1,6 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import type { ReplicaObserver } from '../../phases/index.js'
+import { Instruments } from './instruments.js'
 
 const STEP_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 const BLOCKED_SECONDS = [0.2, 0.5, 1, 2, 5, 10, 30]
@@ -7,72 +8,73 @@ const TICK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 
 /** Counts what a replica's observer is told. */
 export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
-  const registers = [registry]
-  const counter = <L extends string>(name: string, help: string, labelNames: L[]) =>
-    new Counter({ name: `phaselock_${name}`, help, labelNames, registers })
-
-  const steps = counter('steps_total', 'Steps that this replica recorded, by outcome', [
+  const instruments = new Instruments(registry)
+  const steps = instruments.counter('steps_total', 'Steps that this replica recorded, by outcome', [
     'lifecycle',
     'phase',
     'outcome',
   ])
-  const leaseLost = counter(
+  const leaseLost = instruments.counter(
     'lease_lost_total',
     'Outcomes or leases of this replica that another holder had overtaken; by how: refused, movedOn, renewal, abandoned, givenUp',
     ['lifecycle', 'how'],
   )
-  const claims = counter('claims_total', 'Documents that this replica claimed', ['lifecycle', 'phase'])
-  const lost = counter('candidates_lost_total', 'Candidates of a claim that went to another replica', [
+  const claims = instruments.counter('claims_total', 'Documents that this replica claimed', ['lifecycle', 'phase'])
+  const lost = instruments.counter('candidates_lost_total', 'Candidates of a claim that went to another replica', [
     'lifecycle',
     'phase',
   ])
-  const ruled = counter('documents_ruled_total', 'Documents that state rules moved', ['lifecycle', 'state', 'to'])
-  const removed = counter('documents_removed_total', 'Final documents that were removed', ['lifecycle', 'phase'])
-  const broken = counter(
+  const ruled = instruments.counter('documents_ruled_total', 'Documents that state rules moved', [
+    'lifecycle',
+    'state',
+    'to',
+  ])
+  const removed = instruments.counter('documents_removed_total', 'Final documents that were removed', [
+    'lifecycle',
+    'phase',
+  ])
+  const broken = instruments.counter(
     'broken_documents_total',
     'Documents that are not as Phaselock needs them, by what is wrong (a field, or why writes are refused) and what was done: mended, leftAlone, putAside, skipped',
     ['lifecycle', 'reason', 'fate'],
   )
-  const rings = counter('rings_heard_total', 'Rings that this replica acted on: a storm is coalesced', [])
+  const rings = instruments.counter('rings_heard_total', 'Rings that this replica acted on: a storm is coalesced')
   rings.inc(0)
-  const woken = counter('documents_woken_total', 'Sleeping documents that this replica woke for news from outside', [
-    'lifecycle',
-  ])
-  const watches = new Gauge({
-    name: 'phaselock_watch_up',
-    help: '1: what documents of this lifecycle wait for outside is watched, 0: it cannot be, they go on at the end of their pauses',
-    labelNames: ['lifecycle', 'source', 'what'],
-    registers,
-  })
-  const failedTicks = counter('ticks_failed_total', 'Ticks that failed, as when the database does not answer', [])
+  const woken = instruments.counter(
+    'documents_woken_total',
+    'Sleeping documents that this replica woke for news from outside',
+    ['lifecycle'],
+  )
+  const watches = instruments.gauge(
+    'watch_up',
+    '1: what documents of this lifecycle wait for outside is watched, 0: it cannot be, they go on at the end of their pauses',
+    ['lifecycle', 'source', 'what'],
+  )
+  const failedTicks = instruments.counter(
+    'ticks_failed_total',
+    'Ticks that failed, as when the database does not answer',
+  )
   failedTicks.inc(0)
-  const clockSteps = counter(
+  const clockSteps = instruments.counter(
     'server_clock_steps_total',
     "Steps of the database server's clock that this replica saw or was told of, by direction: forward, back",
     ['direction'],
   )
   for (const direction of ['forward', 'back']) clockSteps.inc({ direction }, 0)
-  const stepSeconds = new Histogram({
-    name: 'phaselock_step_duration_seconds',
-    help: 'How long handlers ran',
-    labelNames: ['lifecycle', 'phase'],
-    buckets: STEP_SECONDS,
-    registers,
-  })
-  const tickSeconds = new Histogram({
-    name: 'phaselock_tick_seconds',
-    help: 'How long a tick took: one look, state rules and removals; steps go on after it',
-    buckets: TICK_SECONDS,
-    registers,
-  })
-
-  const blockedSeconds = new Histogram({
-    name: 'phaselock_event_loop_blocked_seconds',
-    help: 'How long the event loop of this process was blocked at a time, by whose handler ran (an empty phase: of several, an empty lifecycle: of several, or none)',
-    labelNames: ['lifecycle', 'phase'],
-    buckets: BLOCKED_SECONDS,
-    registers,
-  })
+  const labels = ['lifecycle', 'phase'] as const
+  const stepSeconds = instruments.histogram('step_duration_seconds', 'How long handlers ran', labels, STEP_SECONDS)
+  const tickSeconds = instruments.histogram(
+    'tick_seconds',
+    'How long a tick took: one look, state rules and removals; steps go on after it',
+    [],
+    TICK_SECONDS,
+  )
+  const blockedSeconds = instruments.histogram(
+    'event_loop_blocked_seconds',
+    'How long the event loop of this process was blocked at a time, by whose handler ran (an empty phase: of several, an empty lifecycle: of several, or none)',
+    labels,
+    BLOCKED_SECONDS,
+  )
 
   return {
     claimed({ lifecycle, phase, claimed, lost: missed }) {

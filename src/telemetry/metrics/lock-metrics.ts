@@ -1,5 +1,6 @@
-import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { Registry } from 'prom-client'
 import type { LockObserver } from '../../locks/index.js'
+import { Instruments } from './instruments.js'
 
 const WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 const HOLD_SECONDS = [0.01, 0.1, 0.5, 1, 5, 30, 60, 300, 900, 3_600, 14_400]
@@ -31,39 +32,34 @@ export interface LockMetrics {
 
 export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
   const registry = options.registry ?? new Registry()
-  const registers = [registry]
-  const counter = <L extends string>(name: string, help: string, labelNames: L[]) =>
-    new Counter({ name: `phaselock_${name}`, help, labelNames, registers })
-  const histogram = (name: string, help: string, buckets: number[]) =>
-    new Histogram({ name: `phaselock_${name}`, help, labelNames: ['lock'], buckets, registers })
-
-  const acquisitions = counter(
+  const instruments = new Instruments(registry)
+  const acquisitions = instruments.counter(
     'lock_acquisitions_total',
     'Named locks asked for, by result: acquired, held (by another; nobody waited), timedOut (waited in vain), aborted, error (the server of the locks is away)',
     ['lock', 'result'],
   )
-  const waits = histogram(
+  const waits = instruments.histogram(
     'lock_wait_seconds',
     'How long who asked for a named lock waited until it was his, or in vain; who did not want to wait is left out',
+    ['lock'],
     WAIT_SECONDS,
   )
-  const holds = histogram('lock_hold_seconds', 'How long tasks ran under named locks', HOLD_SECONDS)
-  const lost = counter('locks_lost_total', 'Named locks that ended before their task', ['lock'])
-  const failed = counter(
+  const holds = instruments.histogram(
+    'lock_hold_seconds',
+    'How long tasks ran under named locks',
+    ['lock'],
+    HOLD_SECONDS,
+  )
+  const lost = instruments.counter('locks_lost_total', 'Named locks that ended before their task', ['lock'])
+  const failed = instruments.counter(
     'lock_commands_failed_total',
     'Commands on held locks that failed: extend (it is tried again), unlock (the lock ends by itself)',
     ['lock', 'action'],
   )
   const held = new HeldLocks()
-  new Gauge({
-    name: 'phaselock_locks_held',
-    help: 'Named locks that tasks of this process hold',
-    labelNames: ['lock'],
-    registers,
-    collect() {
-      for (const [lock, count] of held.counts()) this.set({ lock }, count)
-    },
-  })
+  instruments.gauge('locks_held', 'Named locks that tasks of this process hold', ['lock'], () =>
+    [...held.counts()].map(([lock, count]) => [{ lock }, count]),
+  )
   // A series that begins with 1 has no increase that an alert could see.
   const begin = (lock: string) => {
     for (const result of ['acquired', 'held', 'timedOut', 'aborted', 'error']) acquisitions.inc({ lock, result }, 0)

@@ -1,6 +1,7 @@
 import type { Db } from 'mongodb'
-import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
+import { AggregatorRegistry, Registry } from 'prom-client'
 import type { Logger } from '../../phases/index.js'
+import { Instruments } from './instruments.js'
 import { documentMetrics, type MeasuredLifecycle } from './replica-metrics.js'
 
 export interface WorkersMetricsOptions {
@@ -32,27 +33,19 @@ export function workersMetrics(options: WorkersMetricsOptions): WorkersMetrics {
 }
 
 function workerGauges(registry: Registry, { counts }: WorkersMetricsOptions): void {
-  const registers = [registry]
-  new Gauge({
-    name: 'phaselock_workers',
-    help: 'Worker processes: wanted, and working now',
-    labelNames: ['which'],
-    registers,
-    collect() {
-      const { wanted, working } = counts()
-      this.set({ which: 'wanted' }, wanted)
-      this.set({ which: 'working' }, working)
-    },
+  const instruments = new Instruments(registry)
+  instruments.gauge('workers', 'Worker processes: wanted, and working now', ['which'], () => {
+    const { wanted, working } = counts()
+    return [
+      [{ which: 'wanted' }, wanted],
+      [{ which: 'working' }, working],
+    ]
   })
+  const help = 'Worker processes that had ended by themselves and were started again'
   let told = 0
-  new Counter({
-    name: 'phaselock_worker_restarts_total',
-    help: 'Worker processes that had ended by themselves and were started again',
-    registers,
-    collect() {
-      const { restarts } = counts()
-      this.inc(restarts - told)
-      told = restarts
-    },
+  const restarted = instruments.counter('worker_restarts_total', help, [], () => {
+    const { restarts } = counts()
+    restarted.inc(restarts - told)
+    told = restarts
   })
 }

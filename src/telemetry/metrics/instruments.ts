@@ -1,0 +1,49 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+
+/** The value of a gauge for some labels. */
+export type Row<L extends string> = readonly [labels: Readonly<Record<L, string>>, value: number]
+
+/** Makes metrics of one registry; all their names begin with `phaselock_`. */
+export class Instruments {
+  private readonly registers: Registry[]
+
+  constructor(registry: Registry) {
+    this.registers = [registry]
+  }
+
+  /** @param collect called before each scrape */
+  counter<L extends string>(name: string, help: string, labelNames: readonly L[] = [], collect = () => {}): Counter<L> {
+    return new Counter({ ...this.common(name, help, labelNames), collect })
+  }
+
+  histogram<L extends string>(name: string, help: string, labelNames: readonly L[], buckets: number[]): Histogram<L> {
+    return new Histogram({ ...this.common(name, help, labelNames), buckets })
+  }
+
+  /**
+   * @param rows asked at each scrape; what isn't among them isn't shown. Without it values are set from outside
+   * @param aggregator over several workers values are added up, or the least of them counts
+   */
+  gauge<L extends string>(
+    name: string,
+    help: string,
+    labelNames: readonly L[],
+    rows?: () => Iterable<Row<L>> | Promise<Iterable<Row<L>>>,
+    aggregator: 'sum' | 'min' = 'sum',
+  ): Gauge<L> {
+    return new Gauge<L>({
+      ...this.common(name, help, labelNames),
+      aggregator,
+      async collect() {
+        if (!rows) return
+        const found = await rows()
+        this.reset()
+        for (const [labels, value] of found) this.set(labels, value)
+      },
+    })
+  }
+
+  private common<L extends string>(name: string, help: string, labelNames: readonly L[]) {
+    return { name: `phaselock_${name}`, help, labelNames: [...labelNames], registers: this.registers }
+  }
+}
