@@ -1,10 +1,11 @@
 import type { Readable } from 'node:stream'
 import { readSettings, type Settings } from '../config/index.js'
+import type { System } from '../operations/index.js'
 import type { Logger } from '../phases/index.js'
 import { pinoLogger } from '../telemetry/index.js'
 import type { Output } from './output.js'
 import { settingFlags } from './setting-options.js'
-import { openWorkspace, type Workspace } from './workspace.js'
+import { openWorkspace } from './workspace.js'
 
 /** What a command has of the world around it. */
 export interface CliContext {
@@ -14,8 +15,17 @@ export interface CliContext {
   readonly stdin: Readable
 }
 
-/** The options of a command, as commander gives them. */
-export type Options = Readonly<Record<string, unknown>>
+/** The options of a command, as commander gives them; those that several have by their types. */
+export interface Options {
+  readonly [option: string]: unknown
+  readonly json?: true
+  readonly force?: true
+  readonly yes?: true
+  readonly by?: string
+  readonly lifecycle?: string
+  readonly lifecycles?: string
+  readonly kubeconfig?: string
+}
 
 /** The settings of a command and where its log lines go. */
 export async function settle(
@@ -28,21 +38,27 @@ export async function settle(
   return { settings, logger: await pinoLogger({ format, level: settings.logLevel ?? defaultLevel }) }
 }
 
-/** What a command does with a database: for one that only reads no local database is started. */
-export type Access = 'reads' | 'writes'
+type OnSystem = <T>(context: CliContext, options: Options, ask: (system: System) => Promise<T>) => Promise<T>
 
-/** Runs one command in a workspace that is closed at its end, however it ends. */
-export async function inWorkspace<T>(
+/** Asks something of the system that a command's settings name, whose connection is closed at the end, however it ends. */
+export const onSystem: OnSystem = (context, options, ask) => withSystem(context, options, false, ask)
+
+/** The same for a command that only reads: no local database is started for it. */
+export const lookAtSystem: OnSystem = (context, options, ask) => withSystem(context, options, true, ask)
+
+async function withSystem<T>(
   context: CliContext,
   options: Options,
-  use: (workspace: Workspace, settings: Settings) => Promise<T>,
-  access: Access = 'writes',
+  onlyJoin: boolean,
+  ask: (system: System) => Promise<T>,
 ): Promise<T> {
   const { settings, logger } = await settle(context, options, 'warn')
-  const workspace = await openWorkspace({ ...context, settings, logger, onlyJoin: access === 'reads' })
+  const { connection, lifecycles } = await openWorkspace({ ...context, settings, logger, onlyJoin })
+  const { schedulesCollection: schedules, runsCollection: runs, doorbell } = settings
+  const models = lifecycles.map(({ model }) => model)
   try {
-    return await use(workspace, settings)
+    return await ask({ db: connection.db, models, doorbell, collections: { schedules, runs } })
   } finally {
-    await workspace.close()
+    await connection.close()
   }
 }

@@ -1,46 +1,13 @@
 import { resolve } from 'node:path'
 import type { Settings } from '../config/index.js'
 import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
-import { UsageError } from '../operations/index.js'
-import { type DoorbellMode, didYouMean } from '../options/index.js'
-import { type Logger, OwnerClient, type RunnableLifecycle } from '../phases/index.js'
+import type { Logger, RunnableLifecycle } from '../phases/index.js'
 import { lifecyclesFactory } from './load-lifecycles.js'
 
 /** A database and the lifecycles whose documents it holds. */
-export class Workspace {
-  private readonly owners: OwnerClient[] = []
-
-  constructor(
-    readonly connection: DatabaseConnection,
-    readonly lifecycles: readonly RunnableLifecycle[],
-    private readonly doorbell: DoorbellMode = 'auto',
-  ) {}
-
-  get names(): string[] {
-    return this.lifecycles.map((lifecycle) => lifecycle.model.name)
-  }
-
-  /** @throws UsageError for an unknown name */
-  lifecycle(name: string): RunnableLifecycle {
-    const found = this.lifecycles.find((lifecycle) => lifecycle.model.name === name)
-    if (found) return found
-    const near = didYouMean(name, this.names) || ';'
-    throw new UsageError(
-      `expected a lifecycle (${this.names.join(', ')}), got '${name}'${near} --lifecycles <module> names those of your own`,
-    )
-  }
-
-  owner(lifecycle: RunnableLifecycle): OwnerClient {
-    const owner = new OwnerClient(this.connection.db, lifecycle.model, { doorbell: this.doorbell })
-    this.owners.push(owner)
-    return owner
-  }
-
-  /** Replicas have been told of what was written when it resolves. */
-  async close(): Promise<void> {
-    await Promise.all(this.owners.map((owner) => owner.flush()))
-    await this.connection.close()
-  }
+export interface Workspace {
+  readonly connection: DatabaseConnection
+  readonly lifecycles: readonly RunnableLifecycle[]
 }
 
 export interface WorkspaceOptions {
@@ -71,7 +38,7 @@ export async function openWorkspace({ settings, cwd, env, logger, onlyJoin }: Wo
       log: (message, fields) => (message.includes(ALPHA_NOTICE) ? logger.warn : logger.info)(message, fields),
     })
     try {
-      return new Workspace(connection, await factory(connection), settings.doorbell)
+      return { connection, lifecycles: await factory(connection) }
     } catch (error) {
       await connection.close()
       throw error
@@ -83,6 +50,6 @@ export async function openWorkspace({ settings, cwd, env, logger, onlyJoin }: Wo
   try {
     return await open(shortestMs)
   } finally {
-    await first.close()
+    await first.connection.close()
   }
 }

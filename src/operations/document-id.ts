@@ -10,7 +10,7 @@ const { EJSON, Long, ObjectId, UUID } = BSON
  */
 export function idsMeantBy(given: string): unknown[] {
   const text = given.trim()
-  if (text === '') throw new UsageError("expected a document's _id, got an empty text")
+  if (text === '') throw invalid("expected a document's _id, got an empty text", given)
   const call = /^(?:new )?(ObjectId|UUID)\(["']?([^"']*)["']?\)$/.exec(text)
   if (call) return [constructed(call[1]!, call[2]!, text)]
   if (/^[{"[]/.test(text)) return [extendedJson(text)]
@@ -33,8 +33,9 @@ export function idText(id: unknown): string {
 function constructed(type: string, value: string, text: string): unknown {
   const Type = type === 'UUID' ? UUID : ObjectId
   if (Type.isValid(value)) return new Type(value)
-  throw new UsageError(
+  throw invalid(
     `expected an _id such as ${type === 'UUID' ? 'UUID("...")' : 'ObjectId("<24 hex digits>")'}, got ${text}`,
+    text,
   )
 }
 
@@ -42,8 +43,11 @@ function extendedJson(text: string): unknown {
   try {
     return EJSON.parse(text, { useBigInt64: true }) // else a Long loses its last digits
   } catch (error) {
-    throw new UsageError(
+    throw invalid(
       `expected an _id as plain text, ObjectId or Extended JSON such as '{"$oid": "..."}', got ${text} (${(error as Error).message})`,
+      text,
     )
   }
 }
+
+const invalid = (problem: string, id: string) => new UsageError(problem, { reason: 'invalidId', id })

@@ -1,5 +1,30 @@
-/** Why an operation did nothing. Each class is a kind of answer; the message says what to do. */
-export abstract class OperationError extends Error {}
+/** What stood in the way, for programs: which kind of thing, and what it is about. */
+export type Obstacle =
+  | { readonly reason: 'unknownLifecycle'; readonly lifecycle: string; readonly known: readonly string[] }
+  | { readonly reason: 'unknownPhase' | 'unknownState'; readonly got: unknown; readonly known: readonly string[] }
+  | { readonly reason: 'invalidId'; readonly id: string }
+  | { readonly reason: 'ambiguousId'; readonly id: string; readonly meant: readonly unknown[] }
+  | { readonly reason: 'invalidField'; readonly fields: readonly string[] }
+  | { readonly reason: 'invalidDuration'; readonly got: string }
+  | { readonly reason: 'noDocument'; readonly id: unknown; readonly lifecycles: readonly string[] }
+  | { readonly reason: 'noLifecycle' | 'noSchedule' | 'noRun' | 'noRegion' | 'noLock'; readonly name: string }
+  | { readonly reason: 'exists'; readonly lifecycle: string; readonly id: unknown }
+  | { readonly reason: 'held' | 'parked' | 'notParked'; readonly lifecycle: string; readonly id: unknown }
+  | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }
+  | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }
+  | { readonly reason: 'lockChangedHands'; readonly name: string }
+
+/** Why an operation did nothing. The class says what kind of answer it is; the message has the problem and what to do. */
+export abstract class OperationError extends Error {
+  constructor(
+    readonly problem: string,
+    readonly obstacle?: Obstacle | undefined,
+    /** What to do, in the words of the command line, as in all messages of Phaselock. */
+    readonly advice?: string | undefined,
+  ) {
+    super(advice === undefined ? problem : `${problem}${problem.endsWith('?') ? '' : ';'} ${advice}`)
+  }
+}
 
 /** What was asked for can't be understood: unknown names, values out of range, text that isn't JSON. */
 export class UsageError extends OperationError {

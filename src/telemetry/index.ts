@@ -1,4 +1,4 @@
-export { COUNT_LIMIT } from './metrics/document-counts.js'
+export { COUNT_LIMIT } from '../operations/index.js'
 export { type LockMetrics, type LockMetricsOptions, type LockNames, lockMetrics } from './metrics/lock-metrics.js'
 export {
   type MeasuredLifecycle,

@@ -98,6 +98,16 @@ describe('the layers', () => {
     expect(await brokenRules(sibling)).toContain('pools-imports-no-sibling')
   })
 
+  test('operations know neither terminals nor HTTP nor how anything is logged', async () => {
+    const foreign =
+      /from '(node:)?(https?|http2|readline|tty)'|from '(commander|pino[^']*|express|@nestjs[^']*)'|process\.std|console\./
+    const knowing: string[] = []
+    for (const path of await sources('src/operations')) {
+      if (foreign.test(await readFile(path, 'utf8'))) knowing.push(path)
+    }
+    expect(knowing).toEqual([])
+  })
+
   test('no source file has more than 400 lines', async () => {
     const long: string[] = []
     for (const path of [

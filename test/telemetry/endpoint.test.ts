@@ -5,7 +5,7 @@ import { Injectable, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
 import { runReplica } from '../../src/cli/start/run-replica.js'
-import { Workspace } from '../../src/cli/workspace.js'
+
 import { readSettings } from '../../src/config/index.js'
 import { connectDatabase } from '../../src/database/index.js'
 import { Replica, silentLogger } from '../../src/index.js'
@@ -36,7 +36,7 @@ describe('/metrics, with named locks and schedules', () => {
     const schedules = new Schedules({ tasks: { work } })
     const connection = await connectDatabase({ uri: database.uri })
     const settings = readSettings({}, { http: '0', httpHost: '127.0.0.1', doorbell: 'off' })
-    const running = await runReplica(new Workspace(connection, schedules.lifecycles), settings, silentLogger)
+    const running = await runReplica({ connection, lifecycles: schedules.lifecycles }, settings, silentLogger)
     closing.push(() => running.stop())
     await schedules.upsert('s', { task: 'work', cron: '0 0 1 1 *' })
     await schedules.run('s')

@@ -1,15 +1,25 @@
-import { type Command, InvalidArgumentError } from 'commander'
-import type { Document, Filter } from 'mongodb'
-import { PARKED_AT, typeName } from '../../lock/index.js'
-import { idText, UsageError } from '../../operations/index.js'
-import { didYouMean } from '../../options/index.js'
-import type { RunnableLifecycle } from '../../phases/index.js'
-import { type CliContext, inWorkspace, type Options } from '../context.js'
-import { conditionText } from '../documents/condition-text.js'
-import { findDocuments } from '../documents/find-documents.js'
-import { countPhases, type PhaseCount } from '../documents/phase-counts.js'
-import type { Workspace } from '../workspace.js'
-import { examples, withDatabase } from './document-command.js'
+import { type Command } from 'commander'
+import { typeName } from '../../lock/index.js'
+import {
+  type Condition,
+  countPhases,
+  type Found,
+  idText,
+  listDocuments,
+  type PhaseCount,
+  type System,
+  UsageError,
+} from '../../operations/index.js'
+import { formatMs } from '../../time/index.js'
+import { type CliContext, lookAtSystem, type Options } from '../context.js'
+import { limitFrom, withDatabase } from './command.js'
+
+interface ListOptions extends Options {
+  readonly phase?: string
+  readonly state?: string
+  readonly parked?: true
+  readonly limit: number
+}
 
 export function registerList(program: Command, context: CliContext): void {
   const command = program
@@ -20,48 +30,38 @@ export function registerList(program: Command, context: CliContext): void {
     .option('--state <state>', 'only those whose owner wants this')
     .option('--parked', 'only those that wait for a person')
     .option('--limit <n>', 'at most so many documents, 1 to 10000', limitFrom, 50)
-    .action((lifecycle: string | undefined, options: Options) => list(context, lifecycle, options))
-  withDatabase(command).addHelpText(
-    'after',
-    examples(
-      'list',
-      'list api-gateway',
-      'list api-gateway --phase Creating --limit 10',
-      'list api-gateway --parked --json',
-    ),
+    .action((lifecycle: string | undefined, options: ListOptions) => {
+      if (lifecycle === undefined) requireNoFilter(options)
+      return lookAtSystem(context, options, (system) =>
+        lifecycle === undefined ? listCounts(context, system, options) : list(context, system, lifecycle, options),
+      )
+    })
+  withDatabase(command, [
+    'list',
+    'list api-gateway',
+    'list api-gateway --phase Creating --limit 10',
+    'list api-gateway --parked --json',
+  ])
+}
+
+function requireNoFilter(options: ListOptions): void {
+  const filter = ['phase', 'state', 'parked'].find((option) => options[option] !== undefined)
+  if (filter === undefined) return
+  const value = options[filter] === true ? '' : ` ${options[filter]}`
+  throw new UsageError(
+    `--${filter} lists documents of one lifecycle: name it, as in: phaselock list <lifecycle> --${filter}${value}`,
   )
 }
 
-function limitFrom(text: string): number {
-  const n = /^\d+$/.test(text) ? Number(text) : 0
-  if (n >= 1 && n <= 10_000) return n
-  throw new InvalidArgumentError('expected a whole number from 1 to 10000.')
-}
-
-async function list(context: CliContext, name: string | undefined, options: Options): Promise<void> {
-  const filters = ['phase', 'state', 'parked'].filter((option) => options[option] !== undefined)
-  if (name === undefined && filters.length > 0) {
-    throw new UsageError(
-      `--${filters[0]} lists documents of one lifecycle: name it, as in: phaselock list <lifecycle> --${filters[0]}${options[filters[0]!] === true ? '' : ` ${options[filters[0]!]}`}`,
-    )
-  }
-  const use = (workspace: Workspace) =>
-    name === undefined
-      ? listCounts(context, workspace, options)
-      : listDocuments(context, workspace, workspace.lifecycle(name), options)
-  await inWorkspace(context, options, use, 'reads')
-}
-
-async function listCounts(context: CliContext, workspace: Workspace, options: Options): Promise<void> {
-  const { db } = workspace.connection
-  const counts = (await Promise.all(workspace.lifecycles.map(({ model }) => countPhases(db, model)))).flat()
-  if (options['json']) return context.output.json(counts)
+async function listCounts({ output }: CliContext, system: System, options: Options): Promise<void> {
+  const counts = await countPhases(system)
+  if (options.json) return output.json(counts)
   const shown = counts.filter((count) => count.documents > 0)
   if (shown.length === 0) {
-    const [first = ''] = workspace.names
-    return context.output.line(`no documents of ${workspace.names.join(', ')} yet; add one: phaselock add ${first}`)
+    const names = system.models.map(({ name }) => name)
+    return output.line(`no documents of ${names.join(', ')} yet; add one: phaselock add ${names[0]}`)
   }
-  context.output.table(['lifecycle', 'phase', 'documents', 'due', 'held', 'sleeping', 'parked'], shown.map(countRow))
+  output.table(['lifecycle', 'phase', 'documents', 'due', 'held', 'sleeping', 'parked'], shown.map(countRow))
 }
 
 /** A resting or final document that nobody has a lease on isn't due in any sense that matters to a person. */
@@ -79,51 +79,38 @@ function countRow(count: PhaseCount): string[] {
   ]
 }
 
-async function listDocuments(
-  context: CliContext,
-  workspace: Workspace,
-  lifecycle: RunnableLifecycle,
-  options: Options,
-): Promise<void> {
-  const limit = options['limit'] as number
-  const found = await findDocuments(workspace.connection.db, lifecycle, filterOf(lifecycle, options), limit + 1)
-  if (found.length === 0) requireKnownPhase(lifecycle, options['phase'] as string | undefined)
-  const shown = found.slice(0, limit)
-  if (options['json']) {
-    return context.output.json(
-      shown.map(({ document, condition }) => ({ lifecycle: lifecycle.model.name, condition, document })),
-    )
+async function list({ output }: CliContext, system: System, lifecycle: string, options: ListOptions): Promise<void> {
+  const { documents, more } = await listDocuments(system, { ...options, lifecycle })
+  if (options.json) return output.json(documents.map(({ condition, document }) => ({ lifecycle, condition, document })))
+  if (documents.length === 0) return output.line(`no such documents of ${lifecycle}`)
+  output.table(['id', 'phase', 'state', 'condition'], documents.map(documentRow))
+  if (more) output.line(`(the first ${options.limit}; --limit shows more)`)
+}
+
+function documentRow({ document: { _id, phase, state }, condition, now }: Found): string[] {
+  return [idText(_id), textOf(phase), textOf(state), conditionText(condition, now)]
+}
+
+const textOf = (value: unknown): string =>
+  value == null ? '-' : typeof value === 'string' ? value : `(${typeName(value)})`
+
+function conditionText(condition: Condition, now: Date): string {
+  const inMs = (then: Date) => `in ${formatMs(Math.max(0, then.getTime() - now.getTime()))}`
+  switch (condition.kind) {
+    case 'held':
+      return `held by ${condition.by}`
+    case 'sleeping':
+      return `sleeping until ${condition.until.toISOString()} (${inMs(condition.until)})`
+    case 'due':
+      return condition.expired === undefined ? 'due' : `due: the lease of ${condition.expired} has run out`
+    case 'final':
+      return `final, removed ${condition.removedAt ? inMs(condition.removedAt) : 'next'}`
+    case 'unknownPhase':
+      return 'unknown phase: left alone'
+    case 'broken':
+      return `broken: ${condition.field} is ${condition.found}`
+    case 'parked':
+    case 'resting':
+      return condition.kind
   }
-  if (shown.length === 0) return context.output.line(`no such documents of ${lifecycle.model.name}`)
-  context.output.table(
-    ['id', 'phase', 'state', 'condition'],
-    shown.map(({ document, condition, now }) => [
-      idText(document['_id']),
-      stateText(document['phase']),
-      stateText(document['state']),
-      conditionText(condition, now),
-    ]),
-  )
-  if (found.length > limit) context.output.line(`(the first ${limit}; --limit shows more)`)
-}
-
-const stateText = (state: unknown): string =>
-  state == null ? '-' : typeof state === 'string' ? state : `(${typeName(state)})`
-
-function filterOf(lifecycle: RunnableLifecycle, options: Options): Filter<Document> {
-  const filter: Filter<Document> = {}
-  if (options['phase'] !== undefined) filter['phase'] = options['phase']
-  else if (options['parked']) filter['phase'] = { $in: [...lifecycle.model.phases.keys()] }
-  if (options['state'] !== undefined) filter['state'] = { $eq: options['state'], $not: { $type: 'array' } }
-  if (options['parked']) filter['lockedAt'] = PARKED_AT
-  return filter
-}
-
-/** Documents may be in phases that the lifecycle doesn't know; a phase that nobody knows is a typo. */
-function requireKnownPhase({ model }: RunnableLifecycle, phase: string | undefined): void {
-  if (phase === undefined || model.phases.has(phase)) return
-  const known = [...model.phases.keys()]
-  throw new UsageError(
-    `expected a phase of ${model.name} (${known.join(', ')}), got '${phase}'${didYouMean(phase, known)}`,
-  )
 }

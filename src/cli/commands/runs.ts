@@ -1,11 +1,10 @@
 import type { Command } from 'commander'
-import { NotFound, UsageError } from '../../operations/index.js'
-import type { RunStatistics, Schedules, StoredRun } from '../../schedules/index.js'
+import { type ListRuns, listRuns, UsageError } from '../../operations/index.js'
+import type { RunStatistics, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
-import { examples } from './document-command.js'
-import { overText } from './run.js'
-import { limitFrom, onSchedules, timeText, withSchedules } from './schedules.js'
+import { limitFrom } from './command.js'
+import { endText, lookAtSchedules, timeText, withSchedules } from './schedules.js'
 
 const PHASES: readonly string[] = ['Queued', 'Running', 'Completed', 'Failed', 'Skipped', 'Missed']
 /** Of the counters' trend. */
@@ -20,25 +19,18 @@ export function registerRuns(program: Command, context: CliContext): void {
     .option('--limit <n>', 'at most so many, 1 to 10000', limitFrom, 20)
     .option('--lines', "with each run's log lines")
     .option('--timezone <zone>', 'of the hours and days in the statistics (default: UTC)')
-    .action((id: string, options: Options) => runs(context, id, options))
-  withSchedules(command).addHelpText(
-    'after',
-    examples('runs repo_sync_42', 'runs repo_sync_42 --phase Failed --lines', 'runs repo_sync_42 --json'),
-  )
+    .action((id: string, options: Options & ListRuns) => runs(context, id, options))
+  withSchedules(command, ['runs repo_sync_42', 'runs repo_sync_42 --phase Failed --lines', 'runs repo_sync_42 --json'])
 }
 
-async function runs(context: CliContext, id: string, options: Options): Promise<void> {
-  const { limit, phase, timezone } = options as { limit: number; phase?: StoredRun['phase']; timezone?: string }
+async function runs(context: CliContext, id: string, options: Options & ListRuns): Promise<void> {
+  const { phase, limit, timezone } = options
   if (phase !== undefined && !PHASES.includes(phase))
     throw new UsageError(`--phase: expected one of ${PHASES.join(', ')}, got '${phase}'`)
-  const look = async (schedules: Schedules) => {
-    const all = await Promise.all([schedules.runs(id, { limit, phase }), schedules.statistics(id, { timezone })])
-    if (all[1].runs === 0 && !(await schedules.get(id)))
-      throw new NotFound(`there is no schedule '${id}'; see: phaselock schedules`)
-    return all
-  }
-  const [found, statistics] = await onSchedules(context, options, look, 'reads')
-  if (options['json']) return context.output.json({ statistics, runs: found })
+  const { statistics, runs: found } = await lookAtSchedules(context, options, (system) =>
+    listRuns(system, id, { phase, limit, timezone }),
+  )
+  if (options.json) return context.output.json({ statistics, runs: found })
   if (found.length === 0) context.output.line(`no ${phase ? `${phase} ` : ''}runs of ${id}`)
   else {
     context.output.table(
@@ -48,7 +40,7 @@ async function runs(context: CliContext, id: string, options: Options): Promise<
         run.requestedBy ? `${run.trigger} (${run.requestedBy})` : run.trigger,
         `${run.attempt ?? 1}${run.lost ? `+${run.lost} lost` : ''}`,
         run.by ?? '-',
-        `${overText(run)}${countersText(run)}`,
+        `${endText(run)}${countersText(run)}`,
       ]),
     )
   }

@@ -1,87 +1,58 @@
 import { type Command } from 'commander'
 import { BSON } from 'mongodb'
-import { isValid, termsOf, whyNotClaimable } from '../../lock/index.js'
-import { explain } from '../../operations/index.js'
+import { isParked, isValid } from '../../lock/index.js'
+import { type Found, modelOf, type Shown, showDocument } from '../../operations/index.js'
 import type { Progress } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
-import type { CliContext, Options } from '../context.js'
-import type { Found, FoundOne } from '../documents/find-documents.js'
+import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import type { Output } from '../output.js'
-import type { Workspace } from '../workspace.js'
-import { examples, nameOf, onDocument, withDocument } from './document-command.js'
+import { nameOf, onDocument, refOf, withDatabase } from './command.js'
 
 export function registerShow(program: Command, context: CliContext): void {
-  const command = program
-    .command('show')
-    .description('one document: what it waits for in one sentence, its fields and its history')
-    .argument('<id>', "the document's _id: plain text, ObjectId or Extended JSON")
-    .action((id: string, options: Options) =>
-      onDocument(
-        context,
-        id,
-        options,
-        async (found, workspace) => print(context, options, found, await refusalOf(found, workspace)),
-        'reads',
-      ),
-    )
-  withDocument(command).addHelpText(
-    'after',
-    examples(
-      'show shop',
-      'show 66f0a1b2c3d4e5f60718293a',
-      `show '{"$oid": "66f0a1b2c3d4e5f60718293a"}' --json`,
-      'show shop --lifecycle api-gateway',
-    ),
+  const description = 'one document: what it waits for in one sentence, its fields and its history'
+  const command = onDocument(program, 'show', description).action((id: string, options: Options) =>
+    lookAtSystem(context, options, async (system) => {
+      const shown = await showDocument(system, refOf(id, options))
+      if (options.json) printJson(context.output, shown)
+      else print(context.output, shown, modelOf(system, shown.lifecycle).settings.progress)
+    }),
   )
+  withDatabase(command, [
+    'show shop',
+    'show 66f0a1b2c3d4e5f60718293a',
+    `show '{"$oid": "66f0a1b2c3d4e5f60718293a"}' --json`,
+    'show shop --lifecycle api-gateway',
+  ])
 }
 
-/** A due document that no replica claims may be one that the server doesn't let them write. */
-async function refusalOf(found: FoundOne, workspace: Workspace): Promise<string | undefined> {
-  const { model } = found.lifecycle
-  if (found.condition.kind !== 'due') return undefined
-  const terms = termsOf(found.lockTimeoutMs, { progress: model.settings.progress })
-  return whyNotClaimable(workspace.connection.db, model.collection, terms, found.document['_id'])
+function printJson(output: Output, { lifecycle, condition, explanation, refusal, document, also }: Shown): void {
+  const others = also.map((other) => ({ lifecycle: other.lifecycle, explanation: other.explanation }))
+  output.json({ lifecycle, condition, explanation, refusal, document, also: others })
 }
 
-function print({ output }: CliContext, options: Options, found: FoundOne, refusal: string | undefined): void {
-  const { lifecycle, document, condition, now } = found
-  const explanation = explained(found)
-  if (options['json']) {
-    const also = found.also.map((other) => ({ lifecycle: other.lifecycle.model.name, explanation: explained(other) }))
-    output.json({ lifecycle: lifecycle.model.name, condition, explanation, refusal, document, also })
-    return
-  }
-  const { progress: field } = lifecycle.model.settings
-  const { history, ...rest } = isOurProgress(found) ? ((document[field] ?? {}) as Progress) : {}
-  output.line(`${nameOf(found)}: ${text(document['phase'])}`)
+const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${text(phase)}`
+
+function print(output: Output, shown: Shown, field: string): void {
+  const { document, condition, explanation, refusal, also, now } = shown
+  // An owner's own field of that name is shown as it is.
+  const isOurs = condition.kind !== 'broken' || condition.field !== field
+  const { history, ...rest } = isOurs ? ((document[field] ?? {}) as Progress) : {}
+  output.line(titleOf(shown))
   output.line(explanation)
   if (refusal) output.line(`No replica can work on it: ${refusal}.`)
   output.line()
   printFields(output, [
-    ...Object.entries(document).filter(([name]) => name !== field || !isOurProgress(found)),
+    ...Object.entries(document).filter(([name]) => name !== field || !isOurs),
     ...Object.entries(rest).map(
       ([name, value]) => [`${field}.${name}`, name === 'error' ? stackOf(value) : value] as const,
     ),
   ])
   const entries = Array.isArray(history) ? history.filter((entry) => entry && typeof entry === 'object') : []
   if (entries.length > 0) printHistory(output, entries, now)
-  if (found.also.length > 0) printAlso(output, found.also)
-}
-
-/** An owner's own field of that name is shown as it is. */
-function isOurProgress({ condition, lifecycle }: Found): boolean {
-  return condition.kind !== 'broken' || condition.field !== lifecycle.model.settings.progress
-}
-
-const explained = ({ document, lifecycle, now, lockTimeoutMs }: Found) =>
-  explain(document, lifecycle.model, now, lockTimeoutMs)
-
-function printAlso(output: Output, also: readonly Found[]): void {
+  if (also.length === 0) return
   output.line()
   output.line('With the same _id (--lifecycle shows them):')
-  for (const other of also) {
-    output.line(`  ${nameOf(other)}: ${text(other.document['phase'])}. ${explained(other)}`)
-  }
+  for (const other of also) output.line(`  ${titleOf(other)}. ${other.explanation}`)
 }
 
 function printFields(output: Output, fields: readonly (readonly [string, unknown])[]): void {
@@ -117,8 +88,7 @@ function printHistory(output: Output, history: NonNullable<Progress['history']>,
 function text(value: unknown): string {
   if (typeof value === 'string') return value
   if (value instanceof Date && !isValid(value)) return 'a date out of the range of JavaScript'
-  if (value instanceof Date)
-    return value.getTime() > 253_402_214_400_000 - 1 ? '9999-12-31 (parked)' : value.toISOString()
+  if (value instanceof Date) return isParked({ lockedAt: value }) ? '9999-12-31 (parked)' : value.toISOString()
   if (value instanceof BSON.ObjectId) return `ObjectId("${value.toHexString()}")`
   return BSON.EJSON.stringify(value as never, { relaxed: true })
 }

@@ -1,7 +1,7 @@
 import { type Command } from 'commander'
 import { type CliContext, type Options, settle } from '../context.js'
 import { addSettingOptions, START_SETTINGS } from '../setting-options.js'
-import { examples } from './document-command.js'
+import { exampleText } from './command.js'
 
 export function registerStart(program: Command, context: CliContext): void {
   const command = program
@@ -14,16 +14,16 @@ export function registerStart(program: Command, context: CliContext): void {
       const { settings, logger } = await settle(context, options, 'info')
       // Nest and all that a replica needs are loaded for this command only.
       const { start } = await import('../start/start.js')
-      await start({ ...context, settings, logger, json: options['json'] === true })
+      await start({ ...context, settings, logger, json: options.json === true })
     })
   addSettingOptions(command, START_SETTINGS).addHelpText(
     'after',
-    examples(
+    exampleText([
       'start',
       'start --http 8080 --log json',
       'start --workers auto --http 8080',
       'start --lifecycles ./my-lifecycles.js',
       'start --uri mongodb://db.example:27017/shop --name worker-1 --grace 30s',
-    ),
+    ]),
   )
 }

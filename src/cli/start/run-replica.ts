@@ -37,14 +37,14 @@ export async function runReplica(
     const stop = async () => {
       await close()
       unobserved?.()
-      await workspace.close()
+      await workspace.connection.close()
       const left = replica.status().held
       const note = left > 0 ? `; ${left} documents keep their leases: their steps had not ended` : ''
       logger.info(`stopped${note}`)
     }
     return { replica, http, metrics, stop }
   } catch (error) {
-    await workspace.close()
+    await workspace.connection.close()
     throw error
   }
 }

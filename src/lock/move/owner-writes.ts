@@ -2,15 +2,7 @@ import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
 import { readOwnFields } from '../documents/read-each.js'
 import { historyWith } from '../end/history.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
-import {
-  hasToken,
-  isDue,
-  isNotHeld,
-  isParked,
-  LEASE_FIELDS,
-  PUT_TO_SLEEP,
-  WITHOUT_TOKEN,
-} from '../lease/lease-state.js'
+import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { literal, perDocument, type Terms } from '../terms/terms.js'
 
@@ -147,8 +139,7 @@ async function giveAnotherGo(
 
 /** Deletes a document that nobody holds. */
 export async function removeUnlessHeld(documents: Collection, terms: Terms, id: unknown): Promise<boolean> {
-  const isFree = { $or: [WITHOUT_TOKEN, { $expr: isDue(terms) }] }
-  return (await documents.deleteOne({ _id: id as never, ...isFree })).deletedCount > 0
+  return (await documents.deleteOne({ _id: id as never, ...isNotHeld(terms) })).deletedCount > 0
 }
 
 /** Why a write by an owner found nothing to change, as the document stands now. */

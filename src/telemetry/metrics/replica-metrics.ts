@@ -1,10 +1,11 @@
 import type { Db } from 'mongodb'
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { LockObserver } from '../../locks/index.js'
+import { COUNT_LIMIT, countWaiting, type Waiting } from '../../operations/index.js'
 import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus } from '../../phases/index.js'
 import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'
-import { COUNT_LIMIT, DocumentCounts, type PhaseCounts } from './document-counts.js'
+import { Instruments, type Row } from './instruments.js'
 import { type LockNames, lockMetrics } from './lock-metrics.js'
 import { oncePerScrape, withinScrape } from './once-per-scrape.js'
 import { RunMetrics, ScheduleGauges } from './schedule-metrics.js'
@@ -83,7 +84,6 @@ export function documentMetrics(
   options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'scheduleNames' | 'logger'>,
 ): { add(lifecycles: readonly MeasuredLifecycle[]): void } {
   const models: LifecycleModel[] = []
-  const counts = new DocumentCounts(options.db, models)
   let schedules: ScheduleGauges | undefined
   const add = (lifecycles: readonly MeasuredLifecycle[]) => {
     for (const { model, reports } of lifecycles) {
@@ -96,7 +96,7 @@ export function documentMetrics(
   add(options.lifecycles)
   const scrape = oncePerScrape(async () => {
     try {
-      return await withinScrape(counts.count())
+      return await withinScrape(countWaiting({ db: options.db, models }))
     } catch (error) {
       options.logger?.warn(`metrics: documents could not be counted: ${String(error)}`)
       return undefined
@@ -106,22 +106,15 @@ export function documentMetrics(
   return { add }
 }
 
-function documentGauges(registry: Registry, scrape: () => Promise<PhaseCounts[] | undefined>): void {
-  const gauge = (name: string, help: string, value: (row: PhaseCounts) => number | undefined) =>
-    new Gauge({
-      name: `phaselock_${name}`,
-      help,
-      labelNames: ['lifecycle', 'phase'],
-      registers: [registry],
-      async collect() {
-        const rows = await scrape()
-        this.reset()
-        for (const row of rows ?? []) {
-          const found = value(row)
-          if (found !== undefined) this.set({ lifecycle: row.lifecycle, phase: row.phase }, found)
-        }
-      },
-    })
+function documentGauges(registry: Registry, scrape: () => Promise<Waiting[] | undefined>): void {
+  const instruments = new Instruments(registry)
+  const gauge = (name: string, help: string, value: (row: Waiting) => number | undefined) =>
+    instruments.gauge(name, help, ['lifecycle', 'phase'], async () =>
+      ((await scrape()) ?? []).flatMap((row): Row<'lifecycle' | 'phase'>[] => {
+        const [{ lifecycle, phase }, found] = [row, value(row)]
+        return found === undefined ? [] : [[{ lifecycle, phase }, found]]
+      }),
+    )
   const limit = `counted up to ${COUNT_LIMIT}`
   gauge(
     'documents_due',
@@ -134,33 +127,18 @@ function documentGauges(registry: Registry, scrape: () => Promise<PhaseCounts[] 
     (row) => row.oldestDueSeconds,
   )
   gauge('documents_parked', `Documents that wait for a person (all replicas; ${limit})`, (row) => row.parked)
-  new Gauge({
-    name: 'phaselock_database_up',
-    help: '1: the documents could be counted for this scrape; 0: the database did not answer',
-    registers: [registry],
-    async collect() {
-      this.set((await scrape()) ? 1 : 0)
-    },
-  })
+  instruments.gauge(
+    'database_up',
+    '1: the documents could be counted for this scrape; 0: the database did not answer',
+    [],
+    async () => [[{}, (await scrape()) ? 1 : 0]],
+  )
 }
 
 function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
-  /** Over several workers they are added up, or the least of them counts. */
-  const gauge = (
-    name: string,
-    help: string,
-    value: (status: ReplicaStatus) => number,
-    aggregator: 'sum' | 'min' = 'sum',
-  ) =>
-    new Gauge({
-      name: `phaselock_${name}`,
-      help,
-      aggregator,
-      registers: [registry],
-      collect() {
-        this.set(value(status()))
-      },
-    })
+  const instruments = new Instruments(registry)
+  const gauge = (name: string, help: string, value: (status: ReplicaStatus) => number, aggregator?: 'min') =>
+    instruments.gauge(name, help, [], () => [[{}, value(status())]], aggregator)
   gauge('documents_held', 'Documents that this replica has leased', (now) => now.held)
   gauge('documents_queued', 'Documents that this replica has leased and not begun', (now) => now.queued)
   gauge('handlers_running', 'Handlers that run in this replica', (now) => now.running)
@@ -182,11 +160,8 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     (now) => (now.notReady.length === 0 ? 1 : 0),
     'min',
   )
-  const info = new Gauge({
-    name: 'phaselock_replica_info',
-    help: 'Who this replica is in lockedBy; always 1',
-    labelNames: ['identity'],
-    registers: [registry],
-  })
-  info.set({ identity: status().identity }, 1)
+  const { identity } = status()
+  instruments.gauge('replica_info', 'Who this replica is in lockedBy; always 1', ['identity'], () => [
+    [{ identity }, 1],
+  ])
 }

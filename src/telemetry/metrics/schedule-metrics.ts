@@ -1,8 +1,9 @@
 import type { Db } from 'mongodb'
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Counter, Histogram, Registry } from 'prom-client'
+import { COUNT_LIMIT } from '../../operations/index.js'
 import type { Logger } from '../../phases/index.js'
 import type { ScheduleCounts, ScheduleReports } from '../../schedules/index.js'
-import { COUNT_LIMIT } from './document-counts.js'
+import { Instruments, type Row } from './instruments.js'
 import { oncePerScrape, withinScrape } from './once-per-scrape.js'
 
 const LATE_SECONDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800, 3_600]
@@ -22,29 +23,22 @@ export class RunMetrics {
     /** Told of failed commands on the locks of runs. */
     private readonly lockFailed: (action: 'extend' | 'unlock') => void,
   ) {
-    const registers = [registry]
+    const instruments = new Instruments(registry)
     const begin = () => this.begin()
-    this.ends = new Counter({
-      name: 'phaselock_schedule_runs_total',
-      help: 'Runs of schedules that are over, by outcome and why: Completed, Failed, Skipped, Missed',
-      labelNames: ['lifecycle', 'task', 'outcome', 'why'],
-      registers,
-      collect: begin,
-    })
-    this.retries = new Counter({
-      name: 'phaselock_schedule_retries_total',
-      help: 'Tries of runs that failed and are made again',
-      labelNames: ['lifecycle', 'task'],
-      registers,
-      collect: begin,
-    })
-    this.lateness = new Histogram({
-      name: 'phaselock_schedule_lateness_seconds',
-      help: 'How long after their due time runs began',
-      labelNames: ['lifecycle', 'task'],
-      buckets: LATE_SECONDS,
-      registers,
-    })
+    this.ends = instruments.counter(
+      'schedule_runs_total',
+      'Runs of schedules that are over, by outcome and why: Completed, Failed, Skipped, Missed',
+      ['lifecycle', 'task', 'outcome', 'why'],
+      begin,
+    )
+    const help = 'Tries of runs that failed and are made again'
+    this.retries = instruments.counter('schedule_retries_total', help, ['lifecycle', 'task'], begin)
+    this.lateness = instruments.histogram(
+      'schedule_lateness_seconds',
+      'How long after their due time runs began',
+      ['lifecycle', 'task'],
+      LATE_SECONDS,
+    )
   }
 
   add(reports: ScheduleReports): void {
@@ -89,61 +83,44 @@ export class ScheduleGauges {
     registry: Registry,
     private readonly options: ScheduleCountsOptions,
   ) {
-    const gauge = <L extends string>(
-      name: string,
-      help: string,
-      labelNames: L[],
-      rows: () => Promise<readonly [Record<L, string>, number][]>,
-    ) =>
-      new Gauge<L>({
-        name: `phaselock_${name}`,
-        help,
-        labelNames,
-        registers: [registry],
-        async collect() {
-          const found = await rows()
-          this.reset()
-          for (const [labels, value] of found) this.set(labels, value)
-        },
-      })
+    const instruments = new Instruments(registry)
     const { db, scheduleNames = 'few' } = options
     const counts = oncePerScrape(() => this.ofEach((one) => one.counts(db, COUNT_LIMIT)))
     const ofAll = (value: (counts: ScheduleCounts) => number) => async () =>
-      (await counts()).map(([lifecycle, found]): [{ lifecycle: string }, number] => [{ lifecycle }, value(found)])
-    gauge(
+      (await counts()).map(([lifecycle, found]): Row<'lifecycle'> => [{ lifecycle }, value(found)])
+    instruments.gauge(
       'schedules',
       `Schedules by phase: Active, Paused, Finished, Broken (all replicas; counted up to ${COUNT_LIMIT})`,
       ['lifecycle', 'phase'],
       async () =>
         (await counts()).flatMap(([lifecycle, { phases }]) =>
-          Object.entries(phases).map(([phase, count]): [Record<'lifecycle' | 'phase', string>, number] => [
-            { lifecycle, phase },
-            count,
-          ]),
+          Object.entries(phases).map(([phase, count]): Row<'lifecycle' | 'phase'> => [{ lifecycle, phase }, count]),
         ),
     )
-    gauge(
+    instruments.gauge(
       'schedule_runs_running',
       `Runs of schedules that are under way (all replicas; counted up to ${COUNT_LIMIT})`,
       ['lifecycle'],
       ofAll(({ running }) => running),
     )
-    gauge(
+    instruments.gauge(
       'schedule_oldest_run_seconds',
       'How long the first of the runs that are under way has been, from its first try on; 0 when none is',
       ['lifecycle'],
       ofAll(({ oldestRunSeconds }) => oldestRunSeconds),
     )
-    gauge(
+    instruments.gauge(
       'schedule_last_success_timestamp_seconds',
       `When an active schedule that has run was last Completed; 0: in none of its latest runs. Of named ones, else of all where there are at most ${FEW}`,
       ['lifecycle', 'schedule'],
       async () =>
         (await this.ofEach((one) => one.lastSuccesses(db, scheduleNames, FEW))).flatMap(([lifecycle, found]) =>
-          found.map(({ schedule, at }): [Record<'lifecycle' | 'schedule', string>, number] => [
-            { lifecycle, schedule },
-            (at?.getTime() ?? 0) / 1_000,
-          ]),
+          found.map(
+            ({ schedule, at }): Row<'lifecycle' | 'schedule'> => [
+              { lifecycle, schedule },
+              (at?.getTime() ?? 0) / 1_000,
+            ],
+          ),
         ),
     )
   }

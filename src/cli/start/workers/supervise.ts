@@ -28,7 +28,7 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
   const { settings, logger, output } = options
   const workspace = await openWorkspace(options)
   const crew = new Crew({ workers: workersOf(options), env: options.env, logger })
-  const closing: (() => Promise<void>)[] = [() => workspace.close()]
+  const closing: (() => Promise<void>)[] = [() => workspace.connection.close()]
   const supervisor: Supervisor = {
     async stop() {
       await crew.stop(settings.grace + CLOSING_MS)

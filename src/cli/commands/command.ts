@@ -1,0 +1,62 @@
+import { userInfo } from 'node:os'
+import { type Command, InvalidArgumentError } from 'commander'
+import type { SettingKey } from '../../config/index.js'
+import { type DocumentRef, type Done, idText } from '../../operations/index.js'
+import type { CliContext, Options } from '../context.js'
+import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
+
+/** What every command on the database has: its options, and examples below its help. */
+export function withDatabase(
+  command: Command,
+  examples: readonly string[],
+  settings: readonly SettingKey[] = [],
+): void {
+  command.option('--json', 'print one JSON value (relaxed Extended JSON) on one line')
+  addSettingOptions(command, [...DATABASE_SETTINGS, ...settings]).addHelpText('after', exampleText(examples))
+}
+
+export const exampleText = (examples: readonly string[]): string =>
+  examples.length === 0 ? '' : `\nExamples:\n${examples.map((line) => `  $ phaselock ${line}`).join('\n')}`
+
+/** A command on one document, whose first argument is its `_id`. */
+export function onDocument(program: Command, name: string, description: string): Command {
+  return program
+    .command(name)
+    .description(description)
+    .argument('<id>', "the document's _id: plain text, ObjectId or Extended JSON")
+    .option('--lifecycle <name>', 'look in this lifecycle only (default: the first of all that has the _id)')
+}
+
+export const refOf = (id: string, { lifecycle }: Options): DocumentRef => ({ id, lifecycle })
+
+/** How a document is called in what is printed: `api-gateway 66f0...`. */
+export const nameOf = ({ lifecycle, _id }: Done): string => `${lifecycle} ${idText(_id)}`
+
+/** Prints what was done, for machines or for people. */
+export function print({ output }: CliContext, options: Options, done: unknown, sentence: string): void {
+  if (options.json) output.json(done)
+  else output.line(sentence)
+}
+
+/** Options of a subcommand stand before those of its parent, which has the same ones. */
+export const merged = (command: Command): Options => command.optsWithGlobals()
+
+/** Who does it, for the record. */
+export function byOption(command: Command): Command {
+  return command.option('--by <name>', 'who does it, for the record (default: the name of this user)')
+}
+
+export function byFrom({ by }: Options): string {
+  if (by !== undefined) return by
+  try {
+    return userInfo().username
+  } catch {
+    return 'cli' // a container's user may have no name
+  }
+}
+
+export function limitFrom(text: string): number {
+  const n = /^\d+$/.test(text) ? Number(text) : 0
+  if (n >= 1 && n <= 10_000) return n
+  throw new InvalidArgumentError('expected a whole number from 1 to 10000.')
+}

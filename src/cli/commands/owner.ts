@@ -1,0 +1,74 @@
+import { type Command } from 'commander'
+import { removeDocument, setState, UsageError, unparkDocument, wakeDocument } from '../../operations/index.js'
+import { type CliContext, type Options, onSystem } from '../context.js'
+import { byFrom, nameOf, onDocument, print, refOf, withDatabase } from './command.js'
+
+export function registerSetState(program: Command, context: CliContext): void {
+  const command = onDocument(
+    program,
+    'set-state',
+    'say what the owner of a document wants; its state rules do the rest',
+  )
+    .argument('<state>', 'such as Running, Stopped or Deleted')
+    .option('--force', 'also a state that no rule names')
+    .action((id: string, state: string, options: Options) =>
+      onSystem(context, options, async (system) => {
+        const { phase, goesTo, held, ...done } = await setState(system, refOf(id, options), state, options)
+        const wants = done.changed ? `now wants ${state}` : `wants ${state} already`
+        const follows =
+          goesTo === undefined
+            ? `in ${phase} that changes nothing now`
+            : held
+              ? `it goes to ${goesTo} as soon as nobody holds it`
+              : `the next look moves it from ${phase} to ${goesTo}`
+        print(context, options, done, `${nameOf(done)}: ${wants}; ${follows}`)
+      }),
+    )
+  withDatabase(command, ['set-state shop Running', 'set-state shop Deleted --lifecycle api-gateway'])
+}
+
+export function registerWake(program: Command, context: CliContext): void {
+  const command = onDocument(program, 'wake', "end a document's sleep: it is due at once").action(
+    (id: string, options: Options) =>
+      onSystem(context, options, async (system) => {
+        const { was, ...done } = await wakeDocument(system, refOf(id, options))
+        const sentence = done.woken ? 'woken: it is due now' : `it did not sleep (${was}); nothing to wait for`
+        print(context, options, done, `${nameOf(done)}: ${sentence}`)
+      }),
+  )
+  withDatabase(command, ['wake shop', 'wake 66f0a1b2c3d4e5f60718293a'])
+}
+
+export function registerUnpark(program: Command, context: CliContext): void {
+  const command = onDocument(program, 'unpark', 'give a parked document another go, with its attempts at 0')
+    .option('--by <name>', 'who asks, for its history (default: your user name)')
+    .option(
+      '--force',
+      "free it also from a lease that is ahead of the server's clock: by your word that its holder is gone",
+    )
+    .action((id: string, options: Options) =>
+      onSystem(context, options, async (system) => {
+        const done = await unparkDocument(system, refOf(id, options), { ...options, by: byFrom(options) })
+        print(context, options, done, `${nameOf(done)}: unparked by ${done.by}; it is due now`)
+      }),
+    )
+  withDatabase(command, ['unpark shop', 'unpark shop --by ticket-4711', 'unpark shop --force'])
+}
+
+export function registerRemove(program: Command, context: CliContext): void {
+  const command = onDocument(
+    program,
+    'remove',
+    'delete a document outright: no handler runs, what it has made stays; mostly `set-state <id> Deleted` is what you want',
+  )
+    .option('--yes', 'yes, delete it')
+    .option('--force', 'also while a replica holds it; what that replica does is then dropped')
+    .action((id: string, options: Options) => {
+      if (!options.yes) throw new UsageError(`expected --yes to delete ${id} outright; nothing was deleted`)
+      return onSystem(context, options, async (system) => {
+        const done = await removeDocument(system, refOf(id, options), options)
+        print(context, options, { ...done, removed: true }, `${nameOf(done)}: removed`)
+      })
+    })
+  withDatabase(command, ['remove shop --yes', 'remove shop --yes --force'])
+}

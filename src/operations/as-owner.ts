@@ -1,0 +1,79 @@
+import { STEP_SLACK_MS } from '../lock/index.js'
+import { OwnerClient, type OwnerVerdict } from '../phases/index.js'
+import { idText } from './document-id.js'
+import { NotFound, Refused } from './errors.js'
+import type { Found } from './find.js'
+import { modelOf, type System } from './system.js'
+
+/** Which document something was done to. */
+export interface Done {
+  readonly lifecycle: string
+  readonly _id: unknown
+}
+
+/** Do it all the same; each operation says what it is refused for else. */
+export interface Force {
+  readonly force?: boolean | undefined
+}
+
+export const doneTo = ({ lifecycle, document }: Found): Done => ({ lifecycle, _id: document['_id'] })
+
+/** How a document is called in messages: `api-gateway 66f0...`. */
+export const nameOf = ({ lifecycle, document }: Pick<Found, 'lifecycle' | 'document'>): string =>
+  `${lifecycle} ${idText(document['_id'])}`
+
+/** What the owner of a document, or of one to be, does; when it resolves, replicas have been told. */
+export async function asOwner<T>(
+  system: System,
+  lifecycle: string,
+  act: (owner: OwnerClient) => Promise<T>,
+): Promise<T> {
+  const owner = new OwnerClient(system.db, modelOf(system, lifecycle), { doorbell: system.doorbell })
+  try {
+    return await act(owner)
+  } finally {
+    await owner.flush()
+  }
+}
+
+/** @throws NotFound, Refused for what an owner's verdict says; `action`: what couldn't be done, `woken` */
+export function requireDone(system: System, verdict: OwnerVerdict, found: Found, action: string): void {
+  if (verdict !== 'done' && verdict !== 'unchanged') throw whyNot(system, verdict, found, action)
+}
+
+type NotDone = Exclude<OwnerVerdict, 'done' | 'unchanged'>
+
+/** Why a document could not be changed, with what to do instead. */
+export function whyNot(system: System, verdict: NotDone, found: Found, action: string): NotFound | Refused {
+  const { lifecycle, document } = found
+  const id: unknown = document['_id']
+  if (verdict === 'notFound')
+    return new NotFound(`${nameOf(found)} is gone meanwhile`, { reason: 'noDocument', id, lifecycles: [lifecycle] })
+  const { progress } = modelOf(system, lifecycle).settings
+  const [why, advice] = WHY[verdict](found, progress)
+  return new Refused(`${nameOf(found)} can't be ${action}: ${why}`, { reason: verdict, lifecycle, id }, advice)
+}
+
+type WhyNot = (found: Found, progress: string) => readonly [problem: string, advice: string]
+
+const WHY: Readonly<Record<'held' | 'parked' | 'notParked', WhyNot>> = {
+  held({ document: { _id, lockedAt, lockedBy }, now }) {
+    const holder = `${typeof lockedBy === 'string' ? lockedBy : 'somebody'} holds it`
+    if (!(lockedAt instanceof Date && lockedAt.getTime() > now.getTime() + STEP_SLACK_MS))
+      return [`${holder}, so it is being worked on`, `see: phaselock show ${idText(_id)}`]
+    return [
+      `${holder} by a lease that is ahead of the server's clock, which has stepped back`,
+      `where that one is gone: phaselock unpark ${idText(_id)} --force; where it may not be: phaselock check --repair`,
+    ]
+  },
+  parked({ condition, document }, progress) {
+    if (condition.kind === 'broken')
+      return [
+        'it is parked',
+        `its '${condition.field}' is ${condition.found}: mend that first, then set lockedAt to null`,
+      ]
+    if (document[progress] == null) return ['it is parked', 'nothing of Phaselock is in it; set its lockedAt to null']
+    return ['it is parked', 'to give it another go use: phaselock unpark']
+  },
+  notParked: () => ["it isn't parked", 'to end a sleep use: phaselock wake'],
+}

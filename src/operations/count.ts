@@ -1,0 +1,179 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import {
+  dueBoundAt,
+  dueRanges,
+  dueWithin,
+  isDue,
+  leaseStateExpression,
+  leaseStateOf,
+  notAfter,
+  onClaimIndex,
+  PARKED,
+  phasesIn,
+  readLockTimeouts,
+  type Terms,
+  termsOf,
+} from '../lock/index.js'
+import type { LifecycleModel } from '../phases/index.js'
+import { multikeyFields } from './check/rebuild-index.js'
+import { type System, termsInForce } from './system.js'
+
+/** No count goes further than this: it must stay cheap however long a queue is. */
+export const COUNT_LIMIT = 10_000
+
+/** What the documents of one phase are doing. Each number is at most {@link COUNT_LIMIT}. */
+export interface PhaseCount {
+  readonly lifecycle: string
+  /** Also one that the lifecycle doesn't know; `(an array)`: those whose `phase` is one, each once. */
+  readonly phase: string
+  readonly kind: 'working' | 'resting' | 'final' | 'unknown'
+  readonly documents: number
+  /** There are more documents than that. */
+  readonly more: boolean
+  readonly due: number
+  readonly held: number
+  readonly sleeping: number
+  readonly parked: number
+}
+
+/** What waits in one phase for a replica, or for a person. */
+export interface Waiting {
+  readonly lifecycle: string
+  readonly phase: string
+  /** Of a working phase: due documents, at most {@link COUNT_LIMIT}. Undefined for others. */
+  readonly due: number | undefined
+  /** Of a working phase: how long the oldest due document has been due, in seconds; 0 when none is. */
+  readonly oldestDueSeconds: number | undefined
+  /** At most {@link COUNT_LIMIT}. */
+  readonly parked: number
+}
+
+const ARRAY = '(an array)'
+const IS_ARRAY: Filter<Document> = { phase: { $type: 'array' } }
+/** A query for a value matches arrays that hold it too: such a document is in none of these phases. */
+const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: phase, $not: { $type: 'array' } } })
+
+/**
+ * How many documents are in each phase and what they do, in the order of the lifecycles and their phases.
+ * @example await countPhases(system) // [{ lifecycle: 'order', phase: 'Creating', documents: 4, due: 1, held: 1, ... }, ...]
+ */
+export async function countPhases({ db, models }: System): Promise<PhaseCount[]> {
+  const inForce = await termsInForce(db, models)
+  const counts = await Promise.all(
+    models.map(async (model) => {
+      const collection = db.collection(model.collection)
+      const unknown = (await phasesIn(collection)).filter(
+        (phase) => typeof phase === 'string' && !model.phases.has(phase),
+      ) as string[]
+      const phases = [...model.phases.keys(), ...unknown]
+      const places = phases.map((phase): [string, Filter<Document>] => [phase, inPhase(phase)])
+      if (await mayHoldArrays(collection)) places.push([ARRAY, IS_ARRAY])
+      const all = places.map(([phase, where]) => countPhase(collection, model, inForce(model), phase, where))
+      return (await Promise.all(all)).filter(({ kind, documents }) => kind !== 'unknown' || documents > 0)
+    }),
+  )
+  return counts.flat()
+}
+
+/** Where the claim index says that no `phase` is an array, none is looked for: that reads all of it. */
+const mayHoldArrays = (collection: Collection): Promise<boolean> =>
+  multikeyFields(collection).then(
+    (fields) => fields.includes('phase'),
+    () => true,
+  )
+
+async function countPhase(
+  collection: Collection,
+  model: LifecycleModel,
+  terms: Terms,
+  phase: string,
+  where: Filter<Document>,
+): Promise<PhaseCount> {
+  const rows = await collection
+    .aggregate<{ _id: string; n: number }>([
+      { $match: where },
+      { $limit: COUNT_LIMIT + 1 },
+      { $group: { _id: leaseStateExpression(terms), n: { $sum: 1 } } },
+    ])
+    .toArray()
+  const of = (state: string) => Math.min(rows.find(({ _id }) => _id === state)?.n ?? 0, COUNT_LIMIT)
+  const documents = rows.reduce((sum, { n }) => sum + n, 0)
+  return {
+    lifecycle: model.name,
+    phase,
+    kind: model.phases.get(phase)?.kind ?? 'unknown',
+    documents: Math.min(documents, COUNT_LIMIT),
+    more: documents > COUNT_LIMIT,
+    due: of('due'),
+    held: of('held'),
+    sleeping: of('asleep'),
+    parked: of('parked'),
+  }
+}
+
+/** So that a database that is slow doesn't hold up who asks every few seconds. */
+const MAX_TIME_MS = 5_000
+
+/**
+ * What is due and parked, for metrics. Every query walks a bounded piece of the claim index: at most a key for each document
+ * counted, so 1 key where nothing is due, also beside 100,000 sleeping documents. A lifecycle that no replica has registered is
+ * left out: there is no index to count on.
+ * @example await countWaiting(system) // [{ lifecycle: 'order', phase: 'Creating', due: 2, oldestDueSeconds: 0.4, parked: 0 }, ...]
+ * @throws the database's own errors, MissingIndex among them
+ */
+export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>): Promise<Waiting[]> {
+  const names = models.map(({ name }) => name)
+  const inForce = await readLockTimeouts(db, names, { maxTimeMS: MAX_TIME_MS })
+  const counts = models.flatMap((model) => {
+    const found = inForce.get(model.name)
+    if (!found) return []
+    const terms = termsOf(found.dueMs, { progress: model.settings.progress })
+    const phases = [...model.phases.values()].filter(({ kind }) => kind !== 'final')
+    return phases.map(async ({ name: phase, kind }): Promise<Waiting> => {
+      const collection = db.collection(model.collection)
+      const [parked, due, oldestDueSeconds] = await Promise.all([
+        countUpTo(collection, { ...inPhase(phase), ...PARKED }),
+        kind === 'working' ? countUpTo(collection, dueFilter(phase, terms, found.now)) : undefined,
+        kind === 'working' ? oldestDue(collection, phase, terms, found.now) : undefined,
+      ])
+      return { lifecycle: model.name, phase, due, oldestDueSeconds, parked }
+    })
+  })
+  return Promise.all(counts)
+}
+
+/** What is due. @internal */
+export function dueFilter(phase: string, terms: Terms, now: Date): Filter<Document> {
+  return { ...inPhase(phase), ...notAfter(dueBoundAt(now, terms.lockTimeoutMs)), $expr: isDue(terms) }
+}
+
+function countUpTo(collection: Collection, filter: Filter<Document>): Promise<number> {
+  return onClaimIndex(collection, (hint) =>
+    collection.countDocuments(filter, { hint, limit: COUNT_LIMIT, maxTimeMS: MAX_TIME_MS }),
+  )
+}
+
+/**
+ * The first document of each range: the free ones in the order of `updatedAt` (due since they were unlocked; one that was
+ * never claimed has none and doesn't tell its age unless it has `createdAt` or an ObjectId), the others in the order in
+ * which their sleep or lease ended.
+ */
+async function oldestDue(collection: Collection, phase: string, terms: Terms, now: Date): Promise<number> {
+  const { free, woken } = dueRanges(dueBoundAt(now, terms.lockTimeoutMs))
+  const projection = { lockedAt: 1, updatedAt: 1, createdAt: 1 }
+  const options = { projection, limit: 1, maxTimeMS: MAX_TIME_MS, others: inPhase(phase) }
+  const found = await onClaimIndex(collection, (index) =>
+    Promise.all([free, woken].map((range) => dueWithin(collection, terms, phase, range, index, options).toArray())),
+  )
+  const ages = found.flat().map((document) => now.getTime() - dueSince(document, terms, now).getTime())
+  return Math.max(0, ...ages) / 1_000
+}
+
+function dueSince(document: Document, terms: Terms, now: Date): Date {
+  const state = leaseStateOf(document, terms, now)
+  if (state.kind === 'asleep' || state.kind === 'held') return now // it has come due since
+  const { updatedAt, createdAt, _id } = document
+  const known = [state.kind === 'due' ? state.since : undefined, updatedAt, createdAt]
+  const since = known.find((date): date is Date => date instanceof Date)
+  return since ?? (_id?._bsontype === 'ObjectId' ? _id.getTimestamp() : now)
+}

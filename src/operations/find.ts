@@ -1,0 +1,84 @@
+import { BSON, type Document, type Filter } from 'mongodb'
+import { readOwnFields } from '../lock/index.js'
+import type { LifecycleModel } from '../phases/index.js'
+import { type Condition, conditionOf } from './condition.js'
+import { idsMeantBy } from './document-id.js'
+import { NotFound, UsageError } from './errors.js'
+import { explain } from './explain.js'
+import { modelOf, type System, termsInForce } from './system.js'
+
+/** Which document is meant. */
+export interface DocumentRef {
+  /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
+  readonly id: string
+  /** Looked for in this lifecycle only. Default: the first of all that has it. */
+  readonly lifecycle?: string | undefined
+}
+
+/** A document, and what it is doing. */
+export interface Found {
+  readonly lifecycle: string
+  readonly document: Document
+  readonly condition: Condition
+  /** The condition in one sentence for people. */
+  readonly explanation: string
+  /** The server's time of the read, by which all is judged. */
+  readonly now: Date
+}
+
+/** Documents of a lifecycle in the order of the claim index. */
+export async function readDocuments(
+  { db }: System,
+  model: LifecycleModel,
+  filter: Filter<Document>,
+  limit: number,
+): Promise<Found[]> {
+  const { lockTimeoutMs } = (await termsInForce(db, [model]))(model)
+  const pipeline = [
+    { $match: filter },
+    { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
+    { $limit: limit },
+    { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
+  ]
+  const rows = await readOwnFields((how) => db.collection(model.collection).aggregate(pipeline, how).toArray())
+  return (rows as { document: Document; now: Date }[]).map(({ document, now }) => ({
+    lifecycle: model.name,
+    document,
+    condition: conditionOf(document, model, now, lockTimeoutMs),
+    explanation: explain(document, model, now, lockTimeoutMs),
+    now,
+  }))
+}
+
+/**
+ * The document that is meant; `also`: those of other lifecycles with the same `_id`, such as its children.
+ * @throws NotFound; UsageError where the id means several of one lifecycle (a number and a text)
+ */
+export async function findDocument(
+  system: System,
+  { id, lifecycle }: DocumentRef,
+): Promise<Found & { readonly also: readonly Found[] }> {
+  const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
+  const ids = idsMeantBy(id)
+  const all = await Promise.all(
+    models.map((model) => readDocuments(system, model, { _id: { $in: ids as never[] } }, ids.length)),
+  )
+  const [found, ...others] = all.filter((documents) => documents.length > 0)
+  if (!found) {
+    const lifecycles = models.map(({ name }) => name)
+    throw new NotFound(
+      `no document with the _id ${id} in ${lifecycles.join(', ')}`,
+      { reason: 'noDocument', id, lifecycles },
+      lifecycle === undefined
+        ? '--lifecycles <module> names those of your own'
+        : 'leave out --lifecycle to look in all',
+    )
+  }
+  const meant = found.map(({ document }) => document['_id'] as unknown)
+  if (meant.length === 1) return { ...found[0]!, also: others.flat() }
+  throw new UsageError(
+    `the _id ${id} means ${meant.length} documents`,
+    { reason: 'ambiguousId', id, meant },
+    `give it as one of: ${meant.map((one) => BSON.EJSON.stringify(one, { relaxed: true })).join(', ')}`,
+  )
+}

@@ -1,0 +1,62 @@
+import { changeLockTimeout, encodeSleepsAnew, type LockTimeoutChange, termsOf } from '../lock/index.js'
+import { durationMs, formatMs, InvalidDuration } from '../time/index.js'
+import { NotFound, Refused, UsageError } from './errors.js'
+import { modelOf, type System } from './system.js'
+
+const LEAST_MS = 1_000
+const MOST_MS = 86_400_000
+
+/** What became of a wish for another lockTimeout. */
+export type LockTimeoutSet = Extract<LockTimeoutChange, { kind: 'changed' | 'unchanged' }> & {
+  readonly lifecycle: string
+  readonly lockTimeoutMs: number
+  /** How many documents that sleep were encoded anew: with a longer lockTimeout they would sleep longer by the difference. */
+  readonly sleepsEncodedAnew: number
+}
+
+/**
+ * Changes the lockTimeout of a lifecycle while replicas run.
+ * @param lockTimeout from `1s` to `24h`
+ * @example await setLockTimeout(system, 'order', '1m') // { kind: 'changed', wasMs: 30_000, inForceFrom, now, lockTimeoutMs: 60_000, ... }
+ * @throws UsageError, nothing was changed; NotFound before a replica has run it; Refused while another change is under way
+ */
+export async function setLockTimeout(system: System, lifecycle: string, lockTimeout: string): Promise<LockTimeoutSet> {
+  const ms = lockTimeoutFrom(lockTimeout)
+  const model = modelOf(system, lifecycle)
+  const change = await changeLockTimeout(system.db, lifecycle, ms)
+  if (change.kind === 'notRegistered') {
+    throw new NotFound(
+      `no replica of ${lifecycle} has run in this database yet: set lockTimeout in its definition, the first replica registers it`,
+      { reason: 'noLifecycle', name: lifecycle },
+    )
+  }
+  if (change.kind === 'underWay') {
+    const { until, now } = change
+    throw new Refused(
+      `the lockTimeout of ${lifecycle} is being changed already, until ${until.toISOString()}`,
+      { reason: 'changeUnderWay', lifecycle, until },
+      `try again in ${formatMs(until.getTime() - now.getTime())}`,
+    )
+  }
+  const wasShorter = change.kind === 'changed' && ms > change.wasMs
+  const { progress, legacyWriters } = model.settings
+  const terms = termsOf(ms, { progress, legacyWriters })
+  const documents = system.db.collection(model.collection)
+  const sleepsEncodedAnew = wasShorter
+    ? await encodeSleepsAnew(documents, terms, [...model.phases.keys()], change.wasMs)
+    : 0
+  return { lifecycle, lockTimeoutMs: ms, ...change, sleepsEncodedAnew }
+}
+
+function lockTimeoutFrom(text: string): number {
+  try {
+    const ms = durationMs(text)
+    if (ms >= LEAST_MS && ms <= MOST_MS) return ms
+  } catch (error) {
+    if (!(error instanceof InvalidDuration)) throw error
+  }
+  throw new UsageError(`expected a lockTimeout from 1s to 24h, such as 45s or 2m, got '${text}'; nothing was changed`, {
+    reason: 'invalidDuration',
+    got: text,
+  })
+}

@@ -1,0 +1,39 @@
+import type { Db } from 'mongodb'
+import { readLockTimeouts, type Terms, termsOf } from '../lock/index.js'
+import { type DoorbellMode, didYouMean } from '../options/index.js'
+import type { LifecycleModel } from '../phases/index.js'
+import { UsageError } from './errors.js'
+
+/** What operations are asked of: a database, and the lifecycles whose documents are in it. */
+export interface System {
+  readonly db: Db
+  /** In the order in which an `_id` is looked for. */
+  readonly models: readonly LifecycleModel[]
+  /** `off`: replicas find what was written with their next tick. Default: they are told of it before an operation ends. */
+  readonly doorbell?: DoorbellMode | undefined
+  /** Of schedules. Default: `schedules` and `runs`. */
+  readonly collections?: { readonly schedules: string; readonly runs: string } | undefined
+}
+
+/** @throws UsageError for an unknown name */
+export function modelOf({ models }: System, name: string): LifecycleModel {
+  const found = models.find((model) => model.name === name)
+  if (found) return found
+  const known = models.map((model) => model.name)
+  throw new UsageError(
+    `expected a lifecycle (${known.join(', ')}), got '${name}'${didYouMean(name, known)}`,
+    { reason: 'unknownLifecycle', lifecycle: name, known },
+    '--lifecycles <module> names those of your own',
+  )
+}
+
+/** What documents are judged by: the lockTimeout in force, else the lifecycle's own where no replica has registered it yet. */
+export async function termsInForce(
+  db: Db,
+  models: readonly LifecycleModel[],
+): Promise<(model: LifecycleModel) => Terms> {
+  const names = models.map((model) => model.name)
+  const inForce = await readLockTimeouts(db, names)
+  return ({ name, settings: { lockTimeoutMs, progress, legacyWriters } }) =>
+    termsOf(inForce.get(name)?.dueMs ?? lockTimeoutMs, { progress, legacyWriters })
+}

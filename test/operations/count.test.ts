@@ -1,0 +1,82 @@
+import { describe, expect, test } from '@jest/globals'
+import type { Collection, Document } from 'mongodb'
+import { CLAIM_INDEX, PARKED_AT, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { countPhases, countWaiting, type System } from '../../src/operations/index.js'
+import { useDatabase } from '../support/database.js'
+import { replicaOf, thing, thingWith } from '../support/thing.js'
+
+describe('counts', () => {
+  const database = useDatabase()
+  const system = (): System => ({ db: database.db, models: [thing.model] })
+  const things = () => database.db.collection('Thing') as unknown as Collection<{ _id: unknown } & Document>
+  const registered = () =>
+    replicaOf(
+      database.db,
+      thingWith(async (_doc, step) => step.moveTo('Created')),
+    ).prepare()
+  const documentsBy = async () =>
+    Object.fromEntries(
+      (await countPhases(system())).map(({ phase, kind, documents }) => [phase, `${kind} ${documents}`]),
+    )
+
+  test('of phases: what their documents do, also before there is a replica', async () => {
+    const inAnHour = new Date(Date.now() + 3_600_000)
+    await things().insertMany([
+      { _id: 'due', phase: 'Creating' },
+      { _id: 'asleep', phase: 'Creating', lockedAt: inAnHour },
+      { _id: 'held', phase: 'Creating', lockedAt: inAnHour, lockedBy: 'x' },
+      { _id: 'parked', phase: 'Creating', lockedAt: PARKED_AT },
+      { _id: 'odd', phase: 'Creatng' },
+    ])
+    const [creating, , , , ...others] = await countPhases(system())
+    const each = { due: 1, held: 1, sleeping: 1, parked: 1 }
+    expect(creating).toEqual({
+      lifecycle: 'thing',
+      phase: 'Creating',
+      kind: 'working',
+      documents: 4,
+      more: false,
+      ...each,
+    })
+    expect(others).toMatchObject([{ phase: 'Creatng', kind: 'unknown', documents: 1 }])
+    expect(await countWaiting(system())).toEqual([])
+  })
+
+  test('a document whose phase is an array is counted once, as unknown', async () => {
+    await registered()
+    await things().insertMany([
+      { _id: 'due', phase: 'Creating' },
+      { _id: 'array', phase: ['Creating', 'Created', 'Odd'] },
+      { _id: 'parked', phase: ['Creating', 'Created'], lockedAt: PARKED_AT },
+    ])
+    const known = { Creating: 'working 1', Created: 'resting 0', Deleting: 'working 0', Deleted: 'final 0' }
+    expect(await documentsBy()).toEqual({ ...known, '(an array)': 'unknown 2' })
+    const waiting = (await countWaiting(system())).map(({ phase, due, parked }) => [phase, due, parked])
+    expect(waiting).toEqual([
+      ['Creating', 1, 0],
+      ['Created', undefined, 0],
+      ['Deleting', 0, 0],
+    ])
+    await things().dropIndex('phase_1_lockedAt_1_updatedAt_1')
+    expect(await documentsBy()).toEqual({ ...known, '(an array)': 'unknown 2' })
+  })
+
+  test('what waits: how long the oldest has, no array; also while the claim index is rebuilt', async () => {
+    await registered()
+    const ago = (s: number) => new Date(Date.now() - s * 1_000)
+    await things().insertMany([
+      { _id: 'fresh', phase: 'Creating', lockedAt: new Date(0), updatedAt: ago(100) },
+      { _id: 'woken', phase: 'Creating', lockedAt: ago(230) },
+      { _id: 'array', phase: ['Creating'], lockedAt: new Date(0), updatedAt: ago(9_000) },
+    ])
+    const expectCounts = async () => {
+      const [creating] = await countWaiting(system())
+      expect(creating).toMatchObject({ phase: 'Creating', due: 2, parked: 0 })
+      expect(Math.abs(creating!.oldestDueSeconds! - 200)).toBeLessThan(60)
+    }
+    await expectCounts()
+    await things().createIndex(STAND_IN_INDEX)
+    await things().dropIndex(Object.entries(CLAIM_INDEX).flat().join('_'))
+    await expectCounts()
+  })
+})
