@@ -62,6 +62,13 @@ module.exports = {
       to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
     },
     {
+      name: 'no-cycles-of-types',
+      comment: 'Types that need each other have a place below both.',
+      severity: 'error',
+      from: { path: '^src/phases/' },
+      to: { circular: true },
+    },
+    {
       name: 'core-without-nest',
       comment: 'Phaselock works without Nest: only src/nest and the CLI, which lies above it, import it.',
       severity: 'error',

@@ -5,11 +5,10 @@ export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js
 export type { Deadline, LifecycleSettingsSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export {
   type Lifecycle,
-  type LifecycleModel,
   type LifecycleSpec,
   lifecycleOf,
-  type Phase,
 } from './definition/lifecycle.js'
+export type { LifecycleModel, Phase } from './definition/model.js'
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export type { LifecycleSettings } from './definition/settings.js'
 export { sharedOptions } from './engine/check-options.js'
@@ -29,7 +28,7 @@ export type {
 export { Replica } from './engine/replica.js'
 export type { ReplicaOptions, ReplicaStatus, RunnableLifecycle } from './engine/replica-options.js'
 export type { TickCounts } from './engine/tick/housekeeper.js'
-export { lookRequestOf } from './engine/tick/look-request.js'
+export { lookRequestOf } from './engine/tick/tick.js'
 export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'
 export {
   InvalidLifecycle,

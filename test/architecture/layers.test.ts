@@ -90,6 +90,14 @@ describe('the layers', () => {
     }
   })
 
+  test('two files of the phases that need each other are refused, also for types only', async () => {
+    const two = {
+      'src/phases/one.ts': `import type { Two } from './two.js'\nexport type One = Two`,
+      'src/phases/two.ts': `import type { One } from './one.js'\nexport type Two = One`,
+    }
+    expect(await brokenRules(two)).toEqual(['no-cycles-of-types'])
+  })
+
   test('folders of one layer do not import each other', async () => {
     const sibling = {
       'src/cache/index.ts': 'export const c = 1',

@@ -2,6 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import { Lease } from '../../src/lock/index.js'
 import type { Held } from '../../src/phases/engine/lease/held.js'
 import { HeldDocuments } from '../../src/phases/engine/lease/held-documents.js'
+import type { PlaceKind } from '../../src/phases/engine/run/places.js'
 import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
@@ -41,35 +42,30 @@ describe('a document that a replica has lost and claims again', () => {
     await replica.stop()
   })
 
-  test('takes one place, of the phase that it is in now', () => {
-    const holdings = new HeldDocuments(new Set(['InThread']))
-    const held = (phase: string, run?: object) => {
+  test('takes one place, of the kind of the phase that it is in now', () => {
+    const documents = new HeldDocuments()
+    const held = (kind: PlaceKind, run?: object) => {
       const lease = new Lease('a', {} as never, 'token', 1, 0, 30_000, systemClock)
-      return { lease, phase: { name: phase }, run } as unknown as Held
+      return { lease, kind, run } as unknown as Held
     }
-    const places = () => [
-      holdings.size,
-      holdings.sizeBeside('InThread'),
-      holdings.sizeBeside('OnLoop'),
-      holdings.watched,
-    ]
+    const places = () => [documents.size, documents.sizeOf('thread'), documents.sizeOf('loop'), documents.watched]
     const aborted: string[] = []
     const [first, second, third] = [
-      held('InThread', { abort: (why: string) => aborted.push(why) }),
-      held('InThread'),
-      held('OnLoop'),
+      held('thread', { abort: (why: string) => aborted.push(why) }),
+      held('thread'),
+      held('loop'),
     ] as const
-    holdings.add(first)
-    holdings.add(second)
+    documents.add(first)
+    documents.add(second)
     expect(places()).toEqual([1, 1, 0, 2]) // the first one's handler runs on
     expect(aborted).toEqual(['lease lost'])
-    expect(holdings.has(first)).toBe(false)
+    expect(documents.has(first)).toBe(false)
     expect(first.lease.leftMs()).toBe(0)
-    holdings.add(third)
+    documents.add(third)
     expect(places()).toEqual([1, 0, 1, 2])
-    for (const one of [first, second]) holdings.drop(one)
+    for (const one of [first, second]) documents.drop(one)
     expect(places()).toEqual([1, 0, 1, 1])
-    holdings.drop(third)
+    documents.drop(third)
     expect(places()).toEqual([0, 0, 0, 0])
   })
 })

@@ -15,7 +15,7 @@ import type {
   UnparkOptions,
 } from '../owner/owner-types.js'
 import type { Handler } from '../step.js'
-import type { LifecycleModel } from './lifecycle.js'
+import type { LifecycleModel } from './model.js'
 
 /** A handler as the engine calls it; what it returned is checked at run time. */
 export type AnyHandler = Handler<string, Record<string, unknown>>

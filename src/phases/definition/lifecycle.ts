@@ -1,4 +1,3 @@
-import { type Rename, type StateRule } from '../../lock/index.js'
 import { durationMs, InvalidDuration } from '../../time/index.js'
 import { InvalidLifecycle } from '../errors.js'
 import type { StateOf } from '../owner/owner-types.js'
@@ -6,33 +5,10 @@ import type { Handler, Step } from '../step.js'
 import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
 import { entryPhases, graphProblems, type PhaseNode, type Phases, type RuleNode, ruleSources } from './check-graph.js'
 import type { Graph, LifecycleSettingsSpec, NextOf, RuleSpec, Working } from './graph.js'
+import type { LifecycleModel, Phase } from './model.js'
 import { onPhase } from './on-phase.js'
 import type { ReadDocument, Reads } from './reads.js'
-import { type LifecycleSettings, parseSettings } from './settings.js'
-
-/** A phase as the engine uses it. */
-export interface Phase {
-  readonly name: string
-  readonly kind: 'working' | 'resting' | 'final'
-  readonly next: readonly string[]
-  readonly deadline:
-    | { readonly afterMs: number; readonly goTo: string; readonly setState: string | undefined }
-    | undefined
-  /** Of a final phase: how long a document is kept, 0: removed at once. */
-  readonly keepForMs: number
-}
-
-/** What the engine needs of a lifecycle, without the types of its document and graph. */
-export interface LifecycleModel {
-  readonly name: string
-  readonly collection: string
-  readonly phases: ReadonlyMap<string, Phase>
-  readonly entries: readonly string[]
-  readonly rules: readonly StateRule[]
-  /** Phases of older versions. */
-  readonly renames: readonly Rename[]
-  readonly settings: LifecycleSettings
-}
+import { parseSettings } from './settings.js'
 
 /**
  * The state machine of one kind of document: its collection, phases, rules and settings.

@@ -1,7 +1,7 @@
 import { Need, needsModule, noted } from '../../decorated/index.js'
 import { meant } from '../../options/index.js'
 import { InvalidLifecycle } from '../errors.js'
-import type { LifecycleModel } from './lifecycle.js'
+import type { LifecycleModel } from './model.js'
 
 /** A class's methods that handle phases, by lifecycle; kept on the class itself, so no registry outlives it. */
 const HANDLED = Symbol.for('phaselock:handled')

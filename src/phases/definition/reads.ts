@@ -1,4 +1,6 @@
-import type { ReservedField } from '../outcome.js'
+import type { Document } from 'mongodb'
+import { RESERVED_FIELDS, type ReservedField } from '../outcome.js'
+import type { LifecycleSettings } from './settings.js'
 
 /** What `reads` may name: top-level fields of a document; of a union, the fields of each. */
 export type Reads<Doc> = readonly (Doc extends unknown ? keyof Doc & string : never)[]
@@ -10,5 +12,10 @@ export type Reads<Doc> = readonly (Doc extends unknown ? keyof Doc & string : ne
 export type ReadDocument<Doc, Named extends readonly string[] | undefined> = Named extends readonly (infer Field)[]
   ? PickOf<Doc, Field | ReservedField>
   : Doc
+
+/** What is read of a document for its handlers, where the lifecycle names it; undefined: all of it. `ReadDocument` says the same. */
+export function readProjection({ reads, progress }: LifecycleSettings): Document | undefined {
+  return reads && Object.fromEntries([...RESERVED_FIELDS, progress, ...reads].map((field) => [field, 1]))
+}
 
 type PickOf<Doc, Field> = Doc extends unknown ? Pick<Doc, keyof Doc & Field> : never

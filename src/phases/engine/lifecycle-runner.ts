@@ -1,112 +1,168 @@
-import { type Claimed, type ClaimResult, Renewals, uncountClaims } from '../../lock/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
+import { type Claimed, pauseMs, uncountClaims } from '../../lock/index.js'
+import type { LifecycleModel } from '../definition/model.js'
 import { Capacity } from './claim/capacity.js'
-import { Claimer } from './claim/claimer.js'
+import { Claimer, type ClaimerOptions } from './claim/claimer.js'
+import type { LifecycleEnvironment } from './environment.js'
 import { FRESH_MS, type Held, waitedMs } from './lease/held.js'
 import { HeldDocuments } from './lease/held-documents.js'
 import { LeaseGuard } from './lease/lease-guard.js'
 import { OutcomeRecorder } from './record/outcome-recorder.js'
 import { OutageLog } from './report/outage-log.js'
-import { reportLoss } from './report/reports.js'
-import { type Ending, EndingRules, type Situation } from './run/ending-rules.js'
-import { StepRunner } from './run/step-runner.js'
-import type { RunnerContext } from './runner-context.js'
-import { Wakeups } from './wake/wakeups.js'
+import { type Ending, EndingRules, goesOn } from './run/ending-rules.js'
+import { Places } from './run/places.js'
+import { StepRunner, type StepRunnerOptions } from './run/step-runner.js'
+
+export interface LifecycleRunnerOptions
+  extends Pick<ClaimerOptions, 'identity' | 'company' | 'share' | 'lookSoon'>,
+    Pick<StepRunnerOptions, 'handlers' | 'threads' | 'activities'> {
+  /** Whether local timers wake the replica between ticks. */
+  readonly wakes: () => boolean
+  /** Tells other replicas of documents in a phase that are due and that this one can't take. */
+  readonly ringOthers: (phase: string) => void
+}
 
 /**
- * Runs one lifecycle on one replica: claims what is due ({@link Claimer}), runs its handlers within the concurrency
- * ({@link StepRunner}), records how they ended ({@link OutcomeRecorder}). This part joins the three, and stops them in order.
+ * Runs one lifecycle on one replica: claims what is due, carries each document that it has won through its steps, and stops in
+ * order.
  */
 export class LifecycleRunner {
-  private readonly holdings: HeldDocuments
-  private readonly capacity: Capacity
-  private readonly threadCapacity: Capacity
+  /** To be told what is due. */
+  readonly claimer: Claimer
+  private readonly held = new HeldDocuments()
+  private readonly places: Places
+  private readonly capacities: ClaimerOptions['capacities']
   private readonly endings: EndingRules
-  private readonly intake: Claimer
-  private readonly turns: StepRunner
-  private readonly recording: OutcomeRecorder
+  private readonly steps: StepRunner
+  private readonly outcomes: OutcomeRecorder
   private readonly guard: LeaseGuard
-  private readonly wakeups: Wakeups
-  private readonly outage: OutageLog
   private stopping = false
 
-  constructor(private readonly context: RunnerContext) {
-    const { model, clock, logger } = context
-    this.holdings = new HeldDocuments(context.threadPhases)
-    const { holdings } = this
-    context.company.join(holdings, model.settings)
-    const pump = () => this.pump()
-    const situation = (held: Held) => this.situation(held)
-    this.outage = new OutageLog(`${model.name}: the database`, clock, logger)
-    this.capacity = new Capacity(model.settings.concurrency)
-    this.threadCapacity = new Capacity(Math.min(model.settings.concurrency, context.threads.size))
-    this.endings = new EndingRules(model, context.deadlineHold)
-    const capacityOf = (phase: string) => this.capacityOf(phase)
-    const shared = { context, holdings, capacityOf, endings: this.endings, outage: this.outage, situation }
-    this.intake = new Claimer({
-      ...shared,
-      onWon: (phase, claimed) => this.won(phase, claimed),
-      onClaimed: (phase, result) => this.took(phase, result),
-      onLeft: (phase, ms) => this.wakeups.in(phase, ms),
-      onIdle: pump,
-    })
-    this.recording = new OutcomeRecorder({
-      ...shared,
-      onQueued: pump,
-      onDropped: () => this.dropped(),
-      onRecorded: (held, ending) => this.expect(held, ending),
-    })
-    this.turns = new StepRunner({
-      ...shared,
-      onEnded: (held, ending) => this.ended(held, ending),
-      checkpoint: (held, set) => this.recording.checkpoint(held, set),
-    })
-    this.wakeups = new Wakeups(
-      () => clock.monotonicMs(),
-      (phase) => this.offer([phase]),
-    )
-    this.guard = this.leaseGuard()
+  constructor(
+    private readonly env: LifecycleEnvironment,
+    private readonly options: LifecycleRunnerOptions,
+  ) {
+    const { model, clock, logger } = env
+    const { concurrency } = model.settings
+    const { held } = this
+    const outage = new OutageLog(`${model.name}: the database`, clock, logger)
+    // Handlers in threads have places of their own: what waits for a thread takes none from the others, and is not hoarded.
+    const inThreads = Math.min(concurrency, options.threads.size)
+    this.places = new Places(concurrency, inThreads)
+    this.capacities = { loop: new Capacity(concurrency), thread: new Capacity(inThreads) }
+    this.endings = new EndingRules(env, (held) => this.yields(held))
+    const { capacities, endings } = this
+    options.company.join(held, model.settings)
+    const onWon = (phase: string, claimed: readonly Claimed[]) => this.won(phase, claimed)
+    this.claimer = new Claimer(env, { ...options, held, capacities, outage, onWon })
+    const isLoaded = () => this.places.isWaitedFor('loop')
+    this.outcomes = new OutcomeRecorder(env, { endings, capacities, outage, isLoaded })
+    const checkpoint: StepRunnerOptions['checkpoint'] = (held, set) => this.outcomes.checkpoint(held, set)
+    this.steps = new StepRunner(env, { ...options, endings, capacities, checkpoint })
+    this.guard = new LeaseGuard(env, held, outage)
   }
 
-  /** What a person has to mend before anything is claimed. */
-  get problem(): string | undefined {
-    return this.intake.problem
-  }
-  /** Documents that this replica holds. */
-  get heldCount(): number {
-    return this.holdings.size
-  }
-  get queuedCount(): number {
-    return this.holdings.queued
-  }
-  get runningCount(): number {
-    return this.turns.running
-  }
-  /** Handlers that were given up and still run. */
-  get abandonedCount(): number {
-    return this.turns.abandoned
+  /** How many documents it holds; of these, those that wait for a place, and those whose steps run. */
+  get counts() {
+    const { held, places, steps } = this
+    return {
+      held: held.size,
+      queued: places.waitingCount,
+      running: places.takenCount,
+      /** Handlers that were given up and still run. */
+      abandoned: steps.abandonedCount,
+    }
   }
 
-  /** Phases in which something is due: claims as long as there is room, now and whenever some frees. */
-  offer(phases: readonly string[]): void {
+  private won(phaseName: string, claimed: readonly Claimed[]): void {
+    if (claimed.length === 0) return
+    const { model, clock, broken, kindOf } = this.env
+    const [phase, kind] = [model.phases.get(phaseName)!, kindOf(phaseName)]
+    const now = clock.monotonicMs()
+    const since = { readAtMs: now, claimedAtMs: now, queuedAtMs: now }
+    const won = claimed.map(({ document, lease, unreadable }): Held => {
+      if (unreadable) broken.unreadable(lease.id, unreadable)
+      return { document, lease, phase, kind, unreadable, run: undefined, ...since }
+    })
+    for (const held of won) this.held.add(held)
+    this.guard.watch()
+    for (const held of won) void this.carry(held)
+  }
+
+  /**
+   * Carries one document from its claim to the end of its lease: step after step, each recorded before the next. Never rejects:
+   * what goes wrong with one document costs that one its lease, and nobody else anything.
+   *
+   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. A handler begins only under
+   * a lease with time left, and not once the replica stops. Whatever comes of it, its place is given back and it is let go.
+   */
+  private async carry(held: Held): Promise<void> {
+    try {
+      let recorded: Ending | undefined
+      do {
+        // Each time at the back of the line, so that chains of steps take turns with all else.
+        const turn = this.places.take(held.kind)
+        if (turn) await turn
+        let ending: Ending
+        try {
+          const mayBegin = held.lease.leftMs() > 0 && !this.stopping
+          ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)
+        } finally {
+          this.places.giveBack(held.kind) // who comes next begins while this one is recorded
+        }
+        this.claimer.claimIfRoom()
+        recorded = await this.outcomes.record(held, ending)
+      } while (recorded && goesOn(recorded))
+      this.letGo(held)
+      if (recorded) this.expect(held, recorded)
+    } catch (error) {
+      this.letGo(held)
+      const message = `${this.env.model.name}: a step or its record failed: ${String(error)}`
+      this.env.lines.error({ kind: 'a step broke', phase: held.phase.name }, message, { id: held.lease.id, error })
+    }
+  }
+
+  /** Of its lease, its place in what is held, and whom it kept from being held beside it. Twice does no harm. */
+  private letGo(held: Held): void {
+    this.held.drop(held)
+    if (this.held.watched === 0) this.guard.stop()
+    this.options.company.left()
+    this.claimer.claimIfRoom()
+  }
+
+  /** What this replica knows to come due by what it has just recorded. */
+  private expect(held: Held, ending: Ending): void {
+    const { end } = ending
+    const { model, serverNow, terms } = this.env
+    const { wakes, lookSoon, ringOthers } = this.options
+    const due = duePhase(model, held, ending)
+    if (due !== undefined && (this.stopping || !this.claimer.hasRoomFor(due))) ringOthers(due)
     if (this.stopping) return
-    this.intake.offer(phases)
-    this.pump()
+    // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
+    if (end.kind === 'released') lookSoon()
+    // What came of it can wait for the tick while there is more to do than this replica can: a look costs the server 2 ms, seven a second.
+    else if ((end.kind === 'moveTo' || end.kind === 'wait') && !this.claimer.hasBacklog) lookSoon()
+    if (due !== undefined && end.kind !== 'released') this.claimer.offer([due])
+    else if (wakes()) {
+      const { progress, backOff } = model.settings
+      const isWait = end.kind === 'wait' || end.kind === 'unavailable'
+      const sleepsMs = isWait
+        ? (end.forMs ?? pauseMs(waitedMs(held, progress, serverNow()), terms().lockTimeoutMs, backOff))
+        : ending.pauseMs
+      if (sleepsMs !== undefined) this.claimer.offerIn(held.phase.name, Math.max(100, sleepsMs))
+    }
   }
 
-  /** Documents of a phase that are said to be due. */
-  offerNamed(phase: string, ids: readonly unknown[]): void {
-    if (!this.stopping) this.intake.claimNamed(phase, ids)
-  }
-
-  /** Whether the last claim of a phase found nothing that it could try for. */
-  foundNothing(phase: string): boolean {
-    return this.intake.foundNothing(phase)
+  /** Whether a chain of steps makes place: it has gone on for long while others are due, or the replica stops. */
+  private yields({ claimedAtMs, kind }: Held): boolean {
+    if (this.stopping) return true
+    if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
+    const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
+    return othersWait || this.options.company.isClosing
   }
 
   /** Resolves when nothing is held and nothing more is known to be due. */
   async idle(): Promise<void> {
-    while (this.intake.current || this.holdings.size > 0) await (this.intake.current ?? this.holdings.empty())
+    while (this.claimer.current || this.held.size > 0) await (this.claimer.current ?? this.held.empty())
   }
 
   /**
@@ -115,131 +171,26 @@ export class LifecycleRunner {
    */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
-    this.turns.stop()
-    this.wakeups.stop()
-    await this.intake.stop()
-    for (const held of this.holdings.takeQueued()) void this.recording.record(held, this.endings.released(held))
-    for (const { run } of this.holdings.all()) if (run && !run.hasBegun) run.abort('shutdown')
+    await this.claimer.stop()
+    this.places.letAllIn() // where nothing begins any more
+    for (const { run } of this.held.all()) if (run && !run.hasBegun) run.abort('shutdown')
     await Promise.race([this.idle(), wait(graceMs)])
-    for (const held of this.holdings.all()) held.run?.abort('shutdown')
-    if (this.holdings.size > 0) await Promise.race([this.idle(), wait(lastMs)])
-    await this.uncount(
-      this.holdings.all().filter((held) => held.run),
-      wait,
-      lastMs,
-    )
-    this.recording.stop()
+    for (const held of this.held.all()) held.run?.abort('shutdown')
+    if (this.held.size > 0) await Promise.race([this.idle(), wait(lastMs)])
+    await Promise.race([this.uncountRunning(), wait(lastMs)])
+    this.outcomes.stop()
     this.guard.stop()
   }
 
   /** A stop in order is no sign of poison, whatever its handlers do; their leases stay. */
-  private async uncount(running: readonly Held[], wait: (ms: number) => Promise<void>, mostMs: number): Promise<void> {
-    const { renewalCollection, terms, logger, model } = this.context
-    const leases = running.map((held) => held.lease)
-    const uncounted = uncountClaims(renewalCollection, terms(), leases).catch((error: unknown) => {
+  private async uncountRunning(): Promise<void> {
+    const { renewalCollection, terms, logger, model } = this.env
+    const leases = this.held.all().flatMap(({ run, lease }) => (run ? [lease] : []))
+    try {
+      await uncountClaims(renewalCollection, terms(), leases)
+    } catch (error) {
       logger.warn(`${model.name}: ${leases.length} claims of steps that still run stay counted: ${String(error)}`)
-    })
-    await Promise.race([uncounted, wait(mostMs)])
-  }
-
-  /** Handlers in threads have places of their own: what waits for a thread takes none from the others, and is not hoarded. */
-  private capacityOf(phase: string): Capacity {
-    return this.context.threadPhases.has(phase) ? this.threadCapacity : this.capacity
-  }
-
-  private pump(): void {
-    this.turns.begin()
-    this.intake.claimIfRoom()
-  }
-
-  private won(phaseName: string, claimed: readonly Claimed[]): void {
-    const { model, clock } = this.context
-    const phase = model.phases.get(phaseName)!
-    const now = clock.monotonicMs()
-    const since = { readAtMs: now, claimedAtMs: now, queuedAtMs: now }
-    for (const { document, lease, unreadable } of claimed) {
-      if (unreadable) this.context.broken.unreadable(lease.id, unreadable)
-      this.holdings.add({ document, lease, phase, unreadable, run: undefined, ...since })
     }
-    if (this.holdings.size > 0) this.guard.watch()
-    this.pump()
-  }
-
-  private took(phaseName: string, result: ClaimResult): void {
-    const { model, observer, broken } = this.context
-    if (result.claimed.length > 0) this.capacityOf(phaseName).adapt()
-    broken.claimed(result)
-    if (result.candidates > 0) {
-      observer.claimed({ lifecycle: model.name, phase: phaseName, claimed: result.claimed.length, lost: result.lost })
-    }
-    // Somebody else claims here that the last look didn't know of.
-    if (result.lost > Math.max(1, result.candidates / 20)) this.context.lookSoon()
-  }
-
-  private ended(held: Held, ending: Ending | undefined): void {
-    this.pump()
-    if (ending) void this.recording.record(held, ending)
-    else this.recording.drop(held)
-  }
-
-  private dropped(): void {
-    if (this.holdings.watched === 0) this.guard.stop()
-    this.context.company.left()
-    this.pump()
-  }
-
-  private situation(held: Held): Situation {
-    const { clock, serverNow, random, company } = this.context
-    const longChain = clock.monotonicMs() - held.claimedAtMs > FRESH_MS
-    const { name } = held.phase
-    const othersWait = this.intake.othersDue && this.holdings.sizeBeside(name) >= this.capacityOf(name).places
-    return { now: serverNow(), random, yields: this.stopping || (longChain && (othersWait || company.isClosing)) }
-  }
-
-  /** What this replica knows to come due by what it has just recorded. */
-  private expect(held: Held, ending: Ending): void {
-    const { end } = ending
-    const { model, wakes, lookSoon, ringOthers, pauseMs: backOff, serverNow } = this.context
-    const due = duePhase(model, held, ending)
-    if (due !== undefined && (this.stopping || !this.intake.hasRoomFor(due))) ringOthers(due)
-    if (this.stopping) return
-    // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
-    if (end.kind === 'released') lookSoon()
-    // What came of it can wait for the tick while there is more to do than this replica can: a look costs the server 2 ms, seven a second.
-    else if ((end.kind === 'moveTo' || end.kind === 'wait') && !this.intake.hasBacklog) lookSoon()
-    if (due !== undefined && end.kind !== 'released') this.offer([due])
-    else if (wakes()) {
-      const isWait = end.kind === 'wait' || end.kind === 'unavailable'
-      const pauseMs = isWait
-        ? (end.forMs ?? backOff(waitedMs(held, model.settings.progress, serverNow())))
-        : ending.pauseMs
-      if (pauseMs !== undefined) this.wakeups.in(held.phase.name, Math.max(100, pauseMs))
-    }
-  }
-
-  private leaseGuard(): LeaseGuard {
-    const { model, clock, terms, renewalCollection, keepTermsFresh, serverNow, deadlineHold } = this.context
-    const { stepTimeoutMs, progress } = model.settings
-    return new LeaseGuard({
-      renewals: new Renewals(renewalCollection, terms, clock),
-      clock,
-      leaseMs: () => terms().leaseMs,
-      keepTermsFresh,
-      stepTimeoutMs,
-      progress,
-      serverNow,
-      deadlineHold,
-      held: () => this.holdings.all(),
-      isHeld: (held) => this.holdings.has(held),
-      onLost: (held) => this.lostByRenewal(held),
-      onError: (error) => this.outage.failed(error),
-    })
-  }
-
-  private lostByRenewal(held: Held): void {
-    if (!this.holdings.has(held)) return
-    if (held.run && !held.run.aborted) reportLoss(this.context, held, held.lease.token, 'renewal')
-    held.run?.abort('lease lost')
   }
 }
 

@@ -1,15 +1,15 @@
 import type { Db } from 'mongodb'
+import type { DoorbellKind } from '../../doorbell/index.js'
 import type { Only, Protocol } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
 import type { Clock, Duration } from '../../time/index.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
+import type { LifecycleModel } from '../definition/model.js'
 import type { Logger } from '../logger.js'
 import type { OwnerClientOptions } from '../owner/owner-types.js'
 import type { ThreadPool } from '../threads/index.js'
 import type { ReplicaObserver } from './observer.js'
 import type { Alongside } from './wake/alongside.js'
-import type { DoorbellStatus } from './wake/doorbell-link.js'
 
 /** A lifecycle with its handlers, as `lifecycle.handle({...})` returns it. */
 export interface RunnableLifecycle {
@@ -84,6 +84,9 @@ export interface ReplicaOptions {
   /** @internal */
   readonly protocol?: Protocol | undefined
 }
+
+/** A replica's doorbell: how it hears, `deaf` while it can't (the tick finds everything), `off` where it doesn't listen. */
+export type DoorbellStatus = DoorbellKind | 'deaf' | 'off'
 
 export interface ReplicaStatus {
   readonly identity: string

@@ -1,24 +1,23 @@
 import { hostname } from 'node:os'
 import { Looks, MissingIndex, ServerClock, type Terms } from '../../lock/index.js'
 import { replicaIdentity } from '../../options/index.js'
-import { type Clock, sleep, systemClock } from '../../time/index.js'
+import { sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
-import { type Logger, silentLogger, sturdy } from '../logger.js'
+import type { LifecycleModel } from '../definition/model.js'
+import { silentLogger, sturdy } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
 import { checkOptions, type ReplicaSettings } from './check-options.js'
 import { Company } from './claim/company.js'
+import type { Environment } from './environment.js'
 import type { LifecycleRunner } from './lifecycle-runner.js'
-import type { ReplicaObserver } from './observer.js'
 import { observers } from './observers.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { LiveReplicas } from './registry/live-replicas.js'
 import { requireDisjoint } from './registry/overlaps.js'
 import type { ReplicaOptions, ReplicaStatus } from './replica-options.js'
-import type { ReplicaParts } from './replica-parts.js'
 import { OutageLog } from './report/outage-log.js'
 import { LoopMonitor } from './run/loop-monitor.js'
-import { type RunningLifecycle, runningLifecycle, termsInForce } from './running-lifecycle.js'
+import { type ReplicaParts, type RunningLifecycle, runningLifecycle, termsInForce } from './running-lifecycle.js'
 import { checkAtStart } from './start/start-checks.js'
 import { ClockWatch } from './tick/clock-watch.js'
 import type { TickCounts } from './tick/housekeeper.js'
@@ -44,17 +43,13 @@ const TOO_MANY_ABANDONED = 5
  */
 export class Replica {
   readonly identity: string
-  private readonly clock: Clock
-  private readonly logger: Logger
+  private readonly env: Environment
   private readonly boundedLog: BoundedLog
-  private readonly observer: Required<ReplicaObserver>
   private readonly options: ReplicaSettings
-  private readonly random: () => number
-  private readonly serverClock: ServerClock
   private readonly registry: LifecycleRegistry
   private readonly liveReplicas: LiveReplicas
   private readonly looks: Looks
-  private readonly parts: readonly RunningLifecycle[]
+  private readonly running: readonly RunningLifecycle[]
   private readonly everyTick: Tick
   private readonly outage: OutageLog
   private readonly doorbell: DoorbellLink
@@ -75,65 +70,46 @@ export class Replica {
   constructor(given: ReplicaOptions) {
     const options = checkOptions(given)
     this.options = options
-    this.clock = options.clock ?? systemClock
-    this.logger = sturdy(options.logger ?? silentLogger)
-    this.random = options.random ?? Math.random
-    this.boundedLog = new BoundedLog(this.logger, this.clock)
-    this.observer = observers([options.observer ?? []].flat(), this.boundedLog)
-    this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, this.random)
+    const { db, renewalDb = db, clockHold: holdMs, blockedAfter: limitMs } = options
+    const { clock = systemClock, random = Math.random, threads: size, threadMemoryMb: memoryMb } = options
+    const logger = sturdy(options.logger ?? silentLogger)
+    this.boundedLog = new BoundedLog(logger, clock)
+    const observer = observers([options.observer ?? []].flat(), this.boundedLog)
+    this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, random)
+    const { identity } = this
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
     requireDisjoint(models)
-    this.liveReplicas = new LiveReplicas({
-      db: options.db,
-      identity: this.identity,
-      lifecycles: models.map((model) => model.name),
-      clock: this.clock,
-      ticks: () => this.waking,
-    })
-    const { clockHold: holdMs, db, renewalDb = db } = options
-    const { clock, logger, observer, liveReplicas } = this
-    const clockWatch = new ClockWatch({
-      db,
-      clock,
-      holdMs,
-      logger,
-      observer,
-      liveReplicas,
-      lifecycles: () => this.parts,
-    })
-    this.serverClock = new ServerClock(clock, clockWatch.steps)
-    const { serverClock } = this
+    const names = models.map((model) => model.name)
+    this.liveReplicas = new LiveReplicas({ db, identity, lifecycles: names, clock, ticks: () => this.waking })
+    const { liveReplicas } = this
+    const lifecycles = () => this.running
+    const clockWatch = new ClockWatch({ db, clock, holdMs, logger, observer, liveReplicas, lifecycles })
+    const serverClock = new ServerClock(clock, clockWatch.steps)
+    const serverNow = () => serverClock.now() ?? clock.now()
+    this.env = { clock, serverClock, serverNow, random, logger, observer }
     this.registry = new LifecycleRegistry(db, renewalDb, models, logger, clock, serverClock)
-    this.looks = new Looks(options.db, this.clock, this.serverClock)
-    this.outage = new OutageLog('the tick', this.clock, this.logger)
-    const { identity, random, registry } = this
-    const { threads: size, threadMemoryMb: memoryMb, blockedAfter: limitMs } = options
+    const { env, registry } = this
+    this.looks = new Looks(db, clock, serverClock)
+    this.outage = new OutageLog('the tick', clock, logger)
     this.threads = options.threadPool ?? new ThreadPool({ size, memoryMb, logger })
-    if (options.lifecycles.length > 0) this.threads.join()
+    if (models.length > 0) this.threads.join()
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
-    const shared: ReplicaParts = {
+    const parts: ReplicaParts = {
+      ...{ options, identity, registry, liveReplicas, threads, monitor },
       company: new Company(clock),
-      ...{ options, identity, clock, serverClock, random, logger, observer, registry, liveReplicas, threads, monitor },
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),
       ringOthers: (ring) => this.doorbell.ring(ring),
     }
-    this.parts = options.lifecycles.map((lifecycle) => runningLifecycle(shared, lifecycle))
-    this.alongside = new AlongsideWorks(() => this.parts.flatMap((part) => part.alongside()), logger)
-    this.doorbell = new DoorbellLink({
-      ...{ replica: options, identity, clock, logger, observer },
-      lifecycles: this.parts.map(({ model, runner }) => ({
-        model,
-        offer: (phases) => runner.offer(phases),
-        offerNamed: (phase, ids) => runner.offerNamed(phase, ids),
-      })),
-      look: async () => {
-        await this.ticking
-        await this.tick()
-      },
-    })
-    this.everyTick = new Tick(this.parts, this.looks, registry, liveReplicas, clockWatch, clock)
+    this.running = options.lifecycles.map((lifecycle) => runningLifecycle(env, parts, lifecycle))
+    this.alongside = new AlongsideWorks(() => this.running.flatMap((one) => one.alongside()), logger)
+    const look = async () => {
+      await this.ticking
+      await this.tick()
+    }
+    this.doorbell = new DoorbellLink(env, { replica: options, identity, lifecycles: this.running, look })
+    this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 
   /**
@@ -187,7 +163,7 @@ export class Replica {
     if (this.stopping) return
     await this.liveReplicas.say().catch((error) => this.outage.failed(error))
     if (this.stopping) return
-    this.ticker ??= new Ticker(this.clock, TICK_MS, Math.floor(this.random() * TICK_MS), () => this.tick())
+    this.ticker ??= new Ticker(this.env.clock, TICK_MS, Math.floor(this.env.random() * TICK_MS), () => this.tick())
     this.ticker.start()
   }
 
@@ -205,7 +181,7 @@ export class Replica {
 
   /** Resolves when this replica holds nothing. */
   async idle(): Promise<void> {
-    await Promise.all(this.parts.map(({ runner }) => runner.idle()))
+    await Promise.all(this.running.map(({ runner }) => runner.idle()))
   }
 
   /** No more claims; see docs/lock-protocol.md, shutdown. Resolves when nothing of it runs any more. */
@@ -215,9 +191,9 @@ export class Replica {
   }
 
   status(): ReplicaStatus {
-    const sum = (count: (runner: LifecycleRunner) => number) =>
-      this.parts.reduce((n, { runner }) => n + count(runner), 0)
-    const abandoned = sum((runner) => runner.abandonedCount)
+    const all = this.running.map(({ runner }) => runner.counts)
+    const sum = (name: keyof LifecycleRunner['counts']) => all.reduce((n, counts) => n + counts[name], 0)
+    const abandoned = sum('abandoned')
     const notReady: string[] = []
     if (this.stopping) notReady.push('stopping')
     const { lastError } = this.outage
@@ -226,51 +202,44 @@ export class Replica {
     }
     if (!this.prepared) notReady.push('not started')
     notReady.push(...this.registry.problems)
-    notReady.push(...this.parts.flatMap(({ runner }) => runner.problem ?? []))
+    notReady.push(...this.running.flatMap(({ claimer }) => claimer.problem ?? []))
     if (abandoned >= TOO_MANY_ABANDONED) notReady.push(`${abandoned} handlers were given up and still run`)
     return {
       identity: this.identity,
       notReady,
-      held: sum((runner) => runner.heldCount),
-      queued: sum((runner) => runner.queuedCount),
-      running: sum((runner) => runner.runningCount),
+      held: sum('held'),
+      queued: sum('queued'),
+      running: sum('running'),
       abandoned,
-      skipped: this.parts.reduce((n, { skips }) => n + skips.size, 0),
+      skipped: this.running.reduce((n, { skips }) => n + skips.size, 0),
       doorbell: this.doorbell.status,
     }
   }
 
-  /** The terms in force for a lifecycle. */
+  /** The terms in force for a lifecycle. @internal */
   terms(model: LifecycleModel): Terms {
-    return termsInForce(this.registry, this.serverClock, model, this.options.protocol)
+    return termsInForce(this.registry, this.env.serverClock, { model }, this.options.protocol)
   }
 
   private prepareNow(): Promise<void> {
-    const { options, registry, looks, serverClock, logger, threads } = this
-    return checkAtStart({
-      replica: options,
-      registry,
-      looks,
-      serverClock,
-      logger,
-      threads,
-      requests: () => this.everyTick.requests(),
-    })
+    const { env, options, registry, looks, threads } = this
+    return checkAtStart(env, { replica: options, registry, looks, threads, requests: () => this.everyTick.requests() })
   }
 
   private async tickNow(): Promise<TickCounts> {
     this.boundedLog.flush()
-    const startedMs = this.clock.monotonicMs()
-    const seconds = () => (this.clock.monotonicMs() - startedMs) / 1_000
+    const { clock, observer } = this.env
+    const startedMs = clock.monotonicMs()
+    const seconds = () => (clock.monotonicMs() - startedMs) / 1_000
     try {
       await this.prepare()
       const counts = await this.everyTick.run()
       this.outage.succeeded()
-      this.observer.ticked({ seconds: seconds() })
+      observer.ticked({ seconds: seconds() })
       return counts
     } catch (error) {
       this.outage.failed(error)
-      this.observer.ticked({ seconds: seconds(), error })
+      observer.ticked({ seconds: seconds(), error })
       this.lookSoon(RETRY_MS)
       return { ruled: 0, removed: 0, due: 0 }
     }
@@ -287,7 +256,7 @@ export class Replica {
 
   /** What was left out of the log, where the next tick may not come. */
   private tellUntold(): void {
-    for (const lines of [this.boundedLog, ...this.parts.map((part) => part.lines)]) lines.tellAll()
+    for (const lines of [this.boundedLog, ...this.running.map((part) => part.lines)]) lines.tellAll()
   }
 
   private async stopNow(): Promise<void> {
@@ -300,10 +269,10 @@ export class Replica {
     const left = this.liveReplicas.leave().catch(() => undefined)
     const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
-    await Promise.all(this.parts.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
+    await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
     await Promise.race([left, wait(LAST_CHANCE_MS)])
     over.abort()
-    await Promise.all([beside, ...this.parts.map(({ waker }) => waker.stop())])
+    await Promise.all([beside, ...this.running.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])
     if (this.options.lifecycles.length > 0) await this.threads.leave()
     this.tellUntold()

@@ -11,7 +11,7 @@ import {
   wake,
   whyUnwritten,
 } from '../../lock/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
+import type { LifecycleModel } from '../definition/model.js'
 import { whyNotStorable } from '../storable.js'
 import { InvalidDocument } from './invalid-document.js'
 import { OwnerRings } from './owner-rings.js'

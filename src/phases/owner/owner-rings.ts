@@ -2,7 +2,7 @@ import type { Db, Document } from 'mongodb'
 import { type Ring, type RingOnly, ringerOf, ringFor, SILENT } from '../../doorbell/index.js'
 import { oddFields } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/lifecycle.js'
+import type { LifecycleModel } from '../definition/model.js'
 import type { InsertOptions, OwnerClientOptions, OwnerOptions } from './owner-types.js'
 
 /** A replica that doesn't find a document looks again 50 to 100 ms later. */

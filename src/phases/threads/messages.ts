@@ -7,14 +7,16 @@ const REASONS: readonly StepAborted['why'][] = ['lease in danger', 'lease lost',
 
 /**
  * Memory that both threads see while a step runs, so that a handler that computes without a pause sees what changes: why it is to
- * stop, and until when its lease lasts at least (`processMs`).
+ * stop, and until when its lease lasts at least (`processMs`); and the replica, whether its thread has begun with it.
  */
 export class Cell {
   private readonly reason: Int32Array
+  private readonly started: Int32Array
   private readonly leaseUntil: Float64Array
 
   constructor(readonly buffer = new SharedArrayBuffer(16)) {
     this.reason = new Int32Array(buffer, 0, 1)
+    this.started = new Int32Array(buffer, 4, 1)
     this.leaseUntil = new Float64Array(buffer, 8, 1)
   }
 
@@ -23,6 +25,13 @@ export class Cell {
   }
   set why(why: StepAborted['why'] | undefined) {
     Atomics.store(this.reason, 0, why === undefined ? 0 : 1 + REASONS.indexOf(why))
+  }
+
+  get hasBegun(): boolean {
+    return Atomics.load(this.started, 0) === 1
+  }
+  begins(): void {
+    Atomics.store(this.started, 0, 1)
   }
 
   get leaseUntilMs(): number {
@@ -55,7 +64,6 @@ export interface StepTask {
   readonly waitedMs: number
   readonly cell: SharedArrayBuffer
   readonly port: MessagePort
-  readonly sent: boolean
 }
 
 /** How a step ended in its thread. */

@@ -34,8 +34,6 @@ export class ThreadCall {
   private readonly ending = new AbortController()
   private readonly gone: Promise<void>
   private lost: LeaseLost | undefined
-  /** A thread has got the task. */
-  private sent = false
   private closed = false
   private leaseTimer: NodeJS.Timeout | undefined
   private endTimer: NodeJS.Timeout | undefined
@@ -71,7 +69,10 @@ export class ThreadCall {
       result = await run(task, { signal: this.ending.signal, transferList: [task.port] })
       this.hearTheRest()
     } catch (error) {
-      if (this.sent) await this.gone // it may be in native code still, and its document isn't free before it has ended
+      // Its thread may be in native code still, and its document isn't free before that has ended: then the other end of the channel
+      // closes. One that no thread has got is closed here; closing one that was sent does nothing.
+      this.channel.port2.close()
+      await this.gone
       if (this.ending.signal.aborted) throw this.ending.signal.reason
       throw new ThreadDied(described(this.declaration), error as Error)
     } finally {
@@ -85,16 +86,12 @@ export class ThreadCall {
 
   /** Its thread can't begin: nothing has run. */
   cantBegin(error: Error): void {
-    if (!this.sent) this.ending.abort(new ThreadDied(described(this.declaration), error))
+    if (!this.cell.hasBegun) this.ending.abort(new ThreadDied(described(this.declaration), error))
   }
 
   private task(document: Fields, progressField: string): StepTask {
     const { name, fence, attempt, waitedMs } = this.step
     const { module, export: exported } = this.declaration
-    const sent = () => {
-      this.sent = true
-      return true
-    }
     return {
       kind: 'step',
       module,
@@ -107,10 +104,6 @@ export class ThreadCall {
       waitedMs,
       cell: this.cell.buffer,
       port: this.channel.port2,
-      // Read when the task is copied for its thread, at the very moment at which it is no longer in a queue.
-      get sent() {
-        return sent()
-      },
     }
   }
 

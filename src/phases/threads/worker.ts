@@ -4,7 +4,7 @@ import type { MessagePort } from 'node:worker_threads'
 import { InvalidOutcome } from '../errors.js'
 import { textOf } from '../kept-text.js'
 import { encodedSet } from './encoded-set.js'
-import type { CheckResult, StepResult, StepTask, Task } from './messages.js'
+import { Cell, type CheckResult, type StepResult, type StepTask, type Task } from './messages.js'
 import { sentError } from './sent-error.js'
 import { ThreadStep } from './thread-step.js'
 import { type Bson, Wire } from './wire.js'
@@ -36,6 +36,7 @@ async function check(task: Task): Promise<CheckResult> {
 async function step(task: StepTask): Promise<StepResult> {
   const { port } = task
   try {
+    new Cell(task.cell).begins()
     const handler = await handlerOf(task)
     const document = wire.document(task.document)
     const made = new ThreadStep(task, document, wire)

@@ -1,26 +1,29 @@
-import { type Claimed, type ClaimResult, Claims, idKey, MissingIndex } from '../../../lock/index.js'
+import { type Claimed, type ClaimResult, Claims, idKey, MissingIndex, type WorkSplit } from '../../../lock/index.js'
+import { readProjection } from '../../definition/reads.js'
+import type { LifecycleEnvironment } from '../environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
 import { OutageLog } from '../report/outage-log.js'
-import type { RunnerContext } from '../runner-context.js'
+import type { PlaceKind } from '../run/places.js'
+import { Wakeups } from '../wake/wakeups.js'
 import type { Capacity } from './capacity.js'
-import { readProjection } from './read-projection.js'
+import type { Company } from './company.js'
 
 /** After so many claims in a row that got nothing of what they tried for, the next tick looks again. */
 const MOST_LOST_CLAIMS = 20
 
 export interface ClaimerOptions {
-  readonly context: RunnerContext
-  readonly holdings: HeldDocuments
-  readonly capacityOf: (phase: string) => Capacity
+  /** The replica's identity. */
+  readonly identity: string
+  readonly company: Company
+  /** How due documents are shared with other replicas. */
+  readonly share: WorkSplit
+  readonly held: HeldDocuments
+  readonly capacities: Readonly<Record<PlaceKind, Capacity>>
   readonly outage: OutageLog
+  /** Asks for a look ahead of the next tick. */
+  readonly lookSoon: () => void
   /** Told of documents as soon as they have been won, before the claim that they belong to is over. */
   readonly onWon: (phase: string, claimed: readonly Claimed[]) => void
-  /** Told of each claim that is over; what it has won it was told of before. */
-  readonly onClaimed: (phase: string, result: ClaimResult) => void
-  /** Due documents were left to other replicas; after so many milliseconds those that still lie there are anybody's. */
-  readonly onLeft: (phase: string, ms: number) => void
-  /** Nothing is being claimed any more: there may be room by now. */
-  readonly onIdle: () => void
 }
 
 /** Takes documents of the phases in which something is due, as long as there is room. One claim at a time. */
@@ -37,25 +40,27 @@ export class Claimer {
   /** That the claim index isn't there: over only when a look for candidates succeeds, whatever else the database does meanwhile. */
   private readonly noIndex: OutageLog
   private readonly claims: Claims
+  private readonly wakeups: Wakeups
   private underWay: Promise<void> | undefined
   private stopped = false
 
-  constructor(private readonly options: ClaimerOptions) {
-    const { context, outage } = options
-    this.noIndex = new OutageLog(`${context.model.name}: claiming`, context.clock, context.logger)
+  constructor(
+    private readonly env: LifecycleEnvironment,
+    private readonly options: ClaimerOptions,
+  ) {
+    const { model, collection, terms, clock, serverClock, random, skips, logger } = env
+    const { identity, share, outage } = options
+    this.noIndex = new OutageLog(`${model.name}: claiming`, clock, logger)
+    this.wakeups = new Wakeups(
+      () => clock.monotonicMs(),
+      (phase) => this.offer([phase]),
+    )
     this.claims = new Claims({
-      collection: context.collection,
-      terms: context.terms,
-      replica: context.replica,
-      clock: context.clock,
-      serverClock: context.serverClock,
-      random: context.random,
-      refusing: context.skips,
-      projection: readProjection(context.model.settings),
+      ...{ collection, terms, replica: identity, clock, serverClock, random, refusing: skips, workSplit: share },
+      projection: readProjection(model.settings),
       maxTimeMS: 10_000,
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
-      workSplit: context.share,
     })
   }
 
@@ -90,30 +95,37 @@ export class Claimer {
     return this.fruitless.has(phase)
   }
 
-  /** Phases in which something is due; `claimIfRoom` does the rest. */
+  /** Phases in which something is due: claims as long as there is room, now and whenever some frees. */
   offer(phases: readonly string[]): void {
+    if (this.stopped) return
     // Without the index also what isn't due any more: else nobody would see that it is back.
     const failed = this.noIndex.lasting ? this.failed : []
     for (const phase of [...phases, ...failed]) if (!this.due.includes(phase)) this.due.push(phase)
+    this.claimIfRoom()
+  }
+
+  /** The same for a phase in which something comes due in so long. */
+  offerIn(phase: string, ms: number): void {
+    if (!this.stopped) this.wakeups.in(phase, ms)
   }
 
   /**
    * Documents of a phase that are said to be due: they are claimed as they are named where this can be done at once, and where
    * there is no line that they would push past; else their phase is offered.
    */
-  claimNamed(phase: string, ids: readonly unknown[]): void {
+  offerNamed(phase: string, ids: readonly unknown[]): void {
     if (this.stopped) return
-    const { company } = this.options.context
+    const { company } = this.options
     const isFree =
       !this.underWay && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length && company.isOpen
     if (isFree) this.run(() => this.takeNamed(phase, ids))
     else {
       if (this.roomFor(phase) > 0) this.expectNamed(phase, ids)
       this.offer([phase])
-      this.claimIfRoom()
     }
   }
 
+  /** To be called whenever there may be more room than before. */
   claimIfRoom(): void {
     if (!this.underWay && this.hasRoom()) this.run(() => this.claimWhileRoom())
   }
@@ -121,13 +133,14 @@ export class Claimer {
   private run(work: () => Promise<void>): void {
     this.underWay = work().finally(() => {
       this.underWay = undefined
-      this.options.onIdle()
+      this.claimIfRoom()
     })
   }
 
   /** No more claims; resolves when the one under way has come back. */
   async stop(): Promise<void> {
     this.stopped = true
+    this.wakeups.stop()
     this.forget()
     await this.underWay
   }
@@ -143,7 +156,7 @@ export class Claimer {
   private expectNamed(phase: string, ids: readonly unknown[]): void {
     const awaited = this.awaited.get(phase) ?? new Set()
     this.awaited.set(phase, awaited)
-    for (const key of ids.map(idKey)) if (this.options.context.share.isOwn(key)) awaited.add(key)
+    for (const key of ids.map(idKey)) if (this.options.share.isOwn(key)) awaited.add(key)
   }
 
   /** Whether a claim has not found all that was rung for before its look. */
@@ -158,8 +171,9 @@ export class Claimer {
   }
 
   private roomFor(phase: string): number {
-    const { capacityOf, holdings } = this.options
-    return holdings.isFull ? 0 : capacityOf(phase).room(holdings.sizeBeside(phase))
+    const { capacities, held } = this.options
+    const kind = this.env.kindOf(phase)
+    return held.isFull ? 0 : capacities[kind].room(held.sizeOf(kind))
   }
 
   /** The first phase that is due and for which there is room, rather one that didn't fail; it is no longer known to be due. */
@@ -171,36 +185,36 @@ export class Claimer {
   }
 
   private async takeNamed(phase: string, ids: readonly unknown[]): Promise<void> {
-    const { context, outage, onWon, onClaimed, onLeft } = this.options
-    const admission = context.company.admission(context.model.settings)
+    const { company, outage, onWon } = this.options
+    const admission = company.admission(this.env.model.settings)
     admission.addUnsuspected(ids.length)
     try {
-      await context.keepTermsFresh()
+      await this.env.keepTermsFresh()
       const result = await this.claims.claimNamed(phase, ids, (claimed) => onWon(phase, claimed))
       outage.succeeded()
       // Rung for while they are being stored: they may not be there yet.
-      if (result.notFound > 0) onLeft(phase, 0)
-      if (result.left > 0) onLeft(phase, result.againInMs)
-      onClaimed(phase, result)
+      if (result.notFound > 0) this.offerIn(phase, 0)
+      if (result.left > 0) this.offerIn(phase, result.againInMs)
+      this.report(phase, result)
     } catch (error) {
       this.forget()
       outage.failed(error)
     } finally {
-      context.company.over(admission)
+      company.over(admission)
     }
   }
 
   private async claimWhileRoom(): Promise<void> {
-    const { context, outage, onWon, onClaimed, onLeft } = this.options
+    const { company, outage, onWon } = this.options
     let allLost = 0
     while (this.hasRoom()) {
       const phase = this.nextPhase()
       const limit = this.roomFor(phase)
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
-      const admission = context.company.admission(context.model.settings)
+      const admission = company.admission(this.env.model.settings)
       try {
-        await context.keepTermsFresh()
+        await this.env.keepTermsFresh()
         const result = await this.claims.claimBatch(
           phase,
           limit,
@@ -218,10 +232,10 @@ export class Claimer {
         if (allLost > MOST_LOST_CLAIMS) this.forget()
         else if (isMore) this.offer([phase])
         else {
-          if (this.isMissed(awaited, result)) onLeft(phase, 0)
-          if (result.left > 0) onLeft(phase, result.againInMs)
+          if (this.isMissed(awaited, result)) this.offerIn(phase, 0)
+          if (result.left > 0) this.offerIn(phase, result.againInMs)
         }
-        onClaimed(phase, result)
+        this.report(phase, result)
         this.failed.delete(phase)
       } catch (error) {
         // What is due in other phases goes first next time: it may be this one's documents.
@@ -230,20 +244,21 @@ export class Claimer {
         if (error instanceof MissingIndex) this.noIndex.failed(error)
         else outage.failed(error)
       } finally {
-        context.company.over(admission)
+        company.over(admission)
       }
-      if (admission.passedOver > 0) this.offerAgain(phase)
+      // Something was due that was not to be claimed beside what is held.
+      if (admission.passedOver > 0) company.whenThereIsRoom(this.env.model.name, phase, () => this.offer([phase]))
     }
   }
 
-  /** Something was due that was not to be claimed beside what is held. */
-  private offerAgain(phase: string): void {
-    const { company, model } = this.options.context
-    company.whenThereIsRoom(model.name, phase, () => {
-      if (this.stopped) return
-      this.offer([phase])
-      this.claimIfRoom()
-    })
+  private report(phase: string, result: ClaimResult): void {
+    const { model, observer, broken, kindOf } = this.env
+    const { claimed, candidates, lost } = result
+    if (claimed.length > 0) this.options.capacities[kindOf(phase)].adapt()
+    broken.claimed(result)
+    if (candidates > 0) observer.claimed({ lifecycle: model.name, phase, claimed: claimed.length, lost })
+    // Somebody else claims here that the last look didn't know of.
+    if (lost > Math.max(1, candidates / 20)) this.options.lookSoon()
   }
 }
 

@@ -20,8 +20,7 @@ type Beside = (claims: number) => number
  * is held, or being claimed. So none is parked as poison that isn't: at its last claim only its own handler ran.
  */
 export class Company {
-  private readonly members: { readonly holdings: HeldDocuments; readonly beside: Beside; readonly progress: string }[] =
-    []
+  private readonly members: { readonly held: HeldDocuments; readonly beside: Beside; readonly progress: string }[] = []
   private readonly claims = new Set<Admission>()
   private readonly waiting = new Map<string, () => void>()
   private wantedSinceMs: number | undefined
@@ -29,9 +28,9 @@ export class Company {
 
   constructor(private readonly clock: Clock) {}
 
-  join(holdings: HeldDocuments, settings: LifecycleSettings): void {
+  join(held: HeldDocuments, settings: LifecycleSettings): void {
     const { progress } = settings
-    this.members.push({ holdings, progress, beside: besideIn(settings) })
+    this.members.push({ held, progress, beside: besideIn(settings) })
   }
 
   /** For one claim of a lifecycle, to be ended with `over`. */
@@ -84,8 +83,8 @@ export class Company {
   /** All that is held or being claimed. */
   present(except?: Admission): Present {
     const present = { total: 0, suspects: 0, least: ANY_NUMBER }
-    for (const { holdings, beside, progress } of this.members) {
-      for (const { document } of holdings.all()) {
+    for (const { held, beside, progress } of this.members) {
+      for (const { document } of held.all()) {
         count(present, beside(Number(document[progress]?.claims ?? 1)))
       }
     }

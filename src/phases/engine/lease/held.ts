@@ -1,7 +1,8 @@
 import { BSON, type Document } from 'mongodb'
 import { type DeadlineHold, isValid, type Lease } from '../../../lock/index.js'
-import type { Phase } from '../../definition/lifecycle.js'
-import type { StepRun } from '../run/step-run.js'
+import type { Phase } from '../../definition/model.js'
+import type { StepAborted } from '../../errors.js'
+import type { PlaceKind } from '../run/places.js'
 
 /** A chain of steps looks at its document again, and yields where it must, when what it knows is older than this. */
 export const FRESH_MS = 1_000
@@ -16,12 +17,29 @@ export interface Held {
   /** Why the driver can't read it: no handler is called. */
   readonly unreadable: Error | undefined
   readonly phase: Phase
+  /** Where its steps run. */
+  readonly kind: PlaceKind
   /** Monotonic time of the claim: a chain of steps that goes on for long yields. */
   readonly claimedAtMs: number
-  /** Monotonic time since which it is in the line, in its step or being recorded. */
+  /** Monotonic time since which it waits for a place, is in its step or is being recorded. */
   queuedAtMs: number
   /** The step that runs now. */
-  run: StepRun | undefined
+  run: CurrentStep | undefined
+}
+
+/** A step that runs, as those see it who look after its lease. */
+export interface CurrentStep {
+  readonly aborted: StepAborted | undefined
+  /** Whether its handler has begun; one that waits for a thread may be called off as if it had never been called. */
+  readonly hasBegun: boolean
+  ranMs(): number
+  /** Asks the handler to stop; only the first reason counts. */
+  abort(why: StepAborted['why']): void
+  /**
+   * It is past its step timeout or deadline: from the first time on it has `graceMs` to end, and a few turns of the event loop however
+   * long that was blocked; then it is given up.
+   */
+  ranOver(graceMs: number): void
 }
 
 /** A count in `progress` as the server takes it: an owner, or a client that reads every int64 as a bigint, may have put anything there. */

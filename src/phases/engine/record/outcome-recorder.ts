@@ -6,100 +6,86 @@ import {
   uncountClaims,
   type Verdict,
 } from '../../../lock/index.js'
+import { readProjection } from '../../definition/reads.js'
 import type { Capacity } from '../claim/capacity.js'
-import { readProjection } from '../claim/read-projection.js'
+import type { LifecycleEnvironment } from '../environment.js'
 import { FRESH_MS, type Held } from '../lease/held.js'
-import type { HeldDocuments } from '../lease/held-documents.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { reportEnd, reportLoss } from '../report/reports.js'
 import { assignOwn } from '../run/deep-copy.js'
-import type { Ending, EndingRules, Situation } from '../run/ending-rules.js'
-import { recordedError } from '../run/recorded-error.js'
-import type { RunnerContext } from '../runner-context.js'
+import { type Ending, type EndingRules, goesOn, recordedError } from '../run/ending-rules.js'
+import type { PlaceKind } from '../run/places.js'
 import { Refresher } from './refresher.js'
 import { WriteGrouper } from './write-grouper.js'
 
 export interface OutcomeRecorderOptions {
-  readonly context: RunnerContext
-  readonly holdings: HeldDocuments
   readonly endings: EndingRules
-  readonly capacityOf: (phase: string) => Capacity
+  readonly capacities: Readonly<Record<PlaceKind, Capacity>>
   readonly outage: OutageLog
-  readonly situation: (held: Held) => Situation
-  /** A document waits in the line for its next step. */
-  readonly onQueued: () => void
-  readonly onDropped: () => void
-  /** A turn that is over was recorded. */
-  readonly onRecorded: (held: Held, ending: Ending) => void
+  /** Whether documents wait for places on the event loop. */
+  readonly isLoaded: () => boolean
 }
 
 /**
- * Records how turns ended, each under its token, and does what follows: the next step of a chain goes to the back of the
- * line, all else is let go. Whatever is written of a held document passes through here, one write at a time.
+ * Records how steps ended, each under its token. Whatever is written of a held document passes through here, one write at a
+ * time.
  */
 export class OutcomeRecorder {
-  private readonly recorder: WriteGrouper
+  private readonly writes: WriteGrouper
   private readonly refresher: Refresher
   private readonly writing = new AbortController()
 
-  constructor(private readonly options: OutcomeRecorderOptions) {
-    const { context, outage, holdings } = options
-    const { collection, terms, keepTermsFresh } = context
-    const onRetry = (error: unknown) => outage.failed(error)
-    const { clock } = context
+  constructor(
+    private readonly env: LifecycleEnvironment,
+    private readonly options: OutcomeRecorderOptions,
+  ) {
+    const { collection, terms, keepTermsFresh, clock, model } = env
+    const onRetry = (error: unknown) => options.outage.failed(error)
     const { signal } = this.writing
     const writer = new EndWriter({ collection, terms, keepTermsFresh, clock, onRetry, signal })
-    this.recorder = new WriteGrouper(writer, () => holdings.queuedForLoop > 0)
-    this.refresher = new Refresher(collection, readProjection(context.model.settings))
+    this.writes = new WriteGrouper(writer, options.isLoaded)
+    this.refresher = new Refresher(collection, readProjection(model.settings))
   }
 
-  /** Never rejects: what goes wrong with one document costs that one its lease, and nobody else anything. */
-  async record(held: Held, ending: Ending): Promise<void> {
-    const { context, outage, capacityOf } = this.options
+  /**
+   * Records an ending, or what takes its place; resolves with what stands in the database. Where that is a chain of steps that goes
+   * on (`goesOn`), the document is as it is there, and its next step may begin; else its lease is over. undefined: nothing was
+   * recorded, and the document is another's, or is left until its lease runs out.
+   */
+  async record(held: Held, ending: Ending): Promise<Ending | undefined> {
+    const { outage } = this.options
+    const end: StepEnd = { lease: held.lease, ...ending }
+    let verdict: Verdict
     try {
-      const token = held.lease.token
-      const end: StepEnd = { lease: held.lease, ...ending }
-      let verdict: Verdict
-      try {
-        verdict = await this.recorder.record(end)
-        outage.succeeded()
-      } catch (error) {
-        outage.failed(error) // stopped meanwhile: its lease passes, and the step runs again
-        return this.drop(held)
-      }
-      if (verdict.kind === 'rejected') return await this.recordRejection(held, ending, verdict.error)
-      if (verdict.kind === 'givenUp') return await this.giveUp(held, token, verdict.error)
-      if (verdict.kind !== 'recorded') {
-        reportLoss(context, held, token, verdict.kind === 'lost' ? 'refused' : 'movedOn')
-        return this.drop(held)
-      }
-      const now = context.clock.monotonicMs()
-      capacityOf(held.phase.name).recorded(now - held.queuedAtMs - ending.ms)
-      held.queuedAtMs = now
-      reportEnd(context, held, ending)
-      if (ending.end.kind === 'again' && ending.end.keepsLease) return await this.goOn(held, ending)
-      this.drop(held)
-      this.options.onRecorded(held, ending)
+      verdict = await this.writes.record(end)
+      outage.succeeded()
     } catch (error) {
-      this.drop(held)
-      const { logger, model } = context
-      logger.error(`${model.name}: the end of a step could not be recorded: ${recordedError(error).message}`, { error })
+      outage.failed(error) // stopped meanwhile: its lease passes, and the step runs again
+      return undefined
+    }
+    switch (verdict.kind) {
+      case 'recorded':
+        return this.recorded(held, ending)
+      case 'rejected':
+        return this.recordInstead(held, ending, verdict.error)
+      case 'givenUp':
+        reportLoss(this.env, held, 'givenUp', verdict.error)
+        void this.uncount(held)
+        return undefined
+      default:
+        reportLoss(this.env, held, verdict.kind === 'lost' ? 'refused' : 'movedOn')
+        return undefined
     }
   }
 
   /** Stores fields in the middle of a step; false: the lease is lost. */
   async checkpoint(held: Held, set: Record<string, unknown>): Promise<boolean> {
     const ending = this.options.endings.checkpoint(held, set, held.run?.ranMs() ?? 0)
-    const verdict = await this.recorder.record({ lease: held.lease, ...ending })
+    const verdict = await this.writes.record({ lease: held.lease, ...ending })
     if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // whatever the handler makes of it: no attempt is used
     if (verdict.kind === 'rejected' || verdict.kind === 'givenUp') throw verdict.error
     if (verdict.kind === 'recorded') held.document = { ...held.document, ...set }
     return verdict.kind === 'recorded'
-  }
-
-  drop(held: Held): void {
-    this.options.holdings.drop(held)
-    this.options.onDropped()
   }
 
   /** Gives up what is being sent again and again to a database that doesn't answer. */
@@ -107,89 +93,83 @@ export class OutcomeRecorder {
     this.writing.abort()
   }
 
+  private recorded(held: Held, ending: Ending): Ending | Promise<Ending | undefined> {
+    const now = this.env.clock.monotonicMs()
+    this.options.capacities[held.kind].recorded(now - held.queuedAtMs - ending.ms)
+    held.queuedAtMs = now
+    reportEnd(this.env, held, ending)
+    if (!goesOn(ending)) return ending
+    this.adopt(held, ending)
+    return now - held.readAtMs > FRESH_MS ? this.lookAgain(held, ending) : ending
+  }
+
+  /** What was recorded of a chain's step is what its document is now. */
+  private adopt({ document, lease }: Held, { end, set, stale }: Ending): void {
+    const { progress } = this.env.model.settings
+    // In place, as handlers get copies: a new document and a new progress for each step cost 1-2 us of 21 (measured).
+    if (set) assignOwn(document, set)
+    document['fence'] = lease.fence
+    document['lockedBy'] = lease.token
+    document[progress] ??= {}
+    const known = document[progress]
+    for (const field of stale) delete known[field]
+    if (end.kind === 'again' && end.nextStep !== null) known.step = end.nextStep
+    known.claims = 1
+    known.attempts = 0
+    known.at = this.env.serverNow()
+  }
+
+  /**
+   * A chain that has gone on for long reads its document again: it may not be this replica's any more, or its owner's state calls
+   * for a rule.
+   */
+  private async lookAgain(held: Held, ending: Ending): Promise<Ending | undefined> {
+    const { model, clock } = this.env
+    const { endings, outage } = this.options
+    try {
+      const document = await this.refresher.read(held.lease.id)
+      if (document?.['lockedBy'] !== held.lease.token || !isLeaseUnmoved(model.settings, document)) {
+        reportLoss(this.env, held, 'refused')
+        return undefined
+      }
+      held.document = document
+      held.readAtMs = clock.monotonicMs()
+    } catch (error) {
+      if (!isDatabaseError(error)) return this.record(held, endings.unreadable(held, error as Error))
+      outage.failed(error)
+      return ending
+    }
+    const wanted = held.document['state']
+    const isRuled = model.rules.some((rule) => rule.when === wanted && rule.from.includes(held.phase.name))
+    return isRuled ? this.record(held, endings.released(held)) : ending
+  }
+
   /**
    * An outcome that the server refuses for the document's own sake becomes an error; where that is refused too, poison and a
    * `progress` that has become its owner's are put aside without a word, and all else is left to expire, its claims counted.
    */
-  private async recordRejection(held: Held, ending: Ending, error: Error): Promise<void> {
-    const { context, endings, situation } = this.options
-    const { kind } = ending.end
-    const isLastResort = kind === 'error' || (kind === 'park' && !ending.set) || kind === 'putAside'
-    if (!isLastResort) {
-      return this.record(held, endings.afterRejection(held, error, ending.ms, situation(held)))
+  private async recordInstead(held: Held, { end, set, ms }: Ending, error: Error): Promise<Ending | undefined> {
+    const { broken, skips } = this.env
+    const { endings } = this.options
+    const isLastResort = end.kind === 'error' || (end.kind === 'park' && !set) || end.kind === 'putAside'
+    if (!isLastResort) return this.record(held, endings.afterError(held, error, ms))
+    broken.refused({ id: held.lease.id, error })
+    if (end.kind === 'park' || (end.kind === 'error' && isOwnersProgress(error))) {
+      return this.record(held, endings.putAside(held, end, ms, error))
     }
-    context.broken.refused({ id: held.lease.id, error })
-    if (kind === 'park' || (kind === 'error' && isOwnersProgress(error))) {
-      return this.record(held, endings.putAside(held, ending, error))
-    }
-    context.skips.add(held.lease.id)
-    this.drop(held)
+    skips.add(held.lease.id)
+    return undefined
   }
 
-  /** The server's fault, whatever it is: its lease runs out and the step is repeated, which counts as no sign of poison. */
-  private async giveUp(held: Held, token: string, error: unknown): Promise<void> {
-    const { renewalCollection, terms, logger, model } = this.options.context
-    reportLoss(this.options.context, held, token, 'givenUp', error)
-    this.drop(held)
+  /** Of an outcome that was given up: the server's fault, whatever it is, and no sign of poison when the step is repeated. */
+  private async uncount(held: Held): Promise<void> {
+    const { renewalCollection, terms, logger, model } = this.env
     try {
       await uncountClaims(renewalCollection, terms(), [held.lease])
-    } catch (failure) {
-      logger.warn(
-        `${model.name}: the claim of an outcome that was given up stays counted: ${recordedError(failure).message}`,
-      )
-    }
-  }
-
-  /** The next step of a chain: at the back of the line, with the document as it is now. */
-  private async goOn(held: Held, ending: Ending): Promise<void> {
-    const { context, holdings, onQueued } = this.options
-    const { model, clock } = context
-    const { progress } = model.settings
-    const step = ending.end.kind === 'again' ? ending.end.nextStep : null
-    // In place, as handlers get copies: a new document and a new progress for each step cost 1-2 us of 21 (measured).
-    const { document } = held
-    if (ending.set) assignOwn(document, ending.set)
-    document['fence'] = held.lease.fence
-    document['lockedBy'] = held.lease.token
-    document[progress] ??= {}
-    const known = document[progress]
-    for (const field of ending.stale) delete known[field]
-    if (step !== null) known.step = step
-    known.claims = 1
-    known.attempts = 0
-    known.at = context.serverNow()
-    if (clock.monotonicMs() - held.readAtMs > FRESH_MS && !(await this.refresh(held))) return
-    holdings.queue(held)
-    onQueued()
-  }
-
-  /** Reads the document again; false: it isn't this replica's any more, or its owner's state calls for a rule. */
-  private async refresh(held: Held): Promise<boolean> {
-    const { context, endings, outage } = this.options
-    const token = held.lease.token
-    try {
-      const document = await this.refresher.read(held.lease.id)
-      if (document?.['lockedBy'] !== token || !isLeaseUnmoved(context.model.settings, document)) {
-        held.lease.end()
-        reportLoss(context, held, token, 'refused')
-        this.drop(held)
-        return false
-      }
-      held.document = document
-      held.readAtMs = context.clock.monotonicMs()
     } catch (error) {
-      if (!isDatabaseError(error)) {
-        await this.record(held, endings.unreadable(held, error as Error))
-        return false
-      }
-      outage.failed(error)
-      return true
+      const { message } = recordedError(error)
+      logger.warn(`${model.name}: the claim of an outcome that was given up stays counted: ${message}`)
     }
-    const { rules } = context.model
-    const wanted = held.document['state']
-    if (!rules.some((rule) => rule.when === wanted && rule.from.includes(held.phase.name))) return true
-    await this.record(held, endings.released(held))
-    return false
   }
 }
 

@@ -11,7 +11,7 @@ import {
   standInForLockTimeout,
 } from '../../../lock/index.js'
 import { type Clock, formatMs } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
 import { requireDisjointFrom, type Territory, territoryOf } from './overlaps.js'
 

@@ -1,4 +1,4 @@
-import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import { OverlappingLifecycles } from '../../errors.js'
 
 /** A lifecycle as far as it claims documents: those of its collection that are in its phases. */

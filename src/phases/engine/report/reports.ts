@@ -1,27 +1,26 @@
 import type { EndKind, RecordedOutcome } from '../../../lock/index.js'
+import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
 import type { LeaseLoss } from '../observer.js'
 import type { Ending } from '../run/ending-rules.js'
-import type { RunnerContext } from '../runner-context.js'
 
-/** Tells the observer of each turn's end, and where a person should know the log, which is bounded. */
-export function reportEnd(context: RunnerContext, held: Held, ending: Ending): void {
+/** Tells the observer of how each step ended, and where a person should know the log, which is bounded. */
+export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending): void {
   const { end } = ending
-  const lifecycle = context.model.name
+  const lifecycle = env.model.name
   const outcome = outcomeOf(end)
   const reason = 'reason' in end ? end.reason : 'error' in end && end.error ? end.error.message : null
   const about = { lifecycle, id: held.lease.id, phase: held.phase.name, step: end.step }
   const phase = held.phase.name
   if (end.kind === 'error')
-    context.lines.warn({ kind: 'a step failed', phase, name: end.error.name }, `a step failed: ${reason}`, {
+    env.lines.warn({ kind: 'a step failed', phase, name: end.error.name }, `a step failed: ${reason}`, {
       ...about,
       error: end.error,
     })
-  if (outcome === 'park') context.lines.error({ kind: 'parked', phase }, `parked: ${reason}`, about)
-  if (outcome === 'deadline')
-    context.lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
+  if (outcome === 'park') env.lines.error({ kind: 'parked', phase }, `parked: ${reason}`, about)
+  if (outcome === 'deadline') env.lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
   const to = end.kind === 'moveTo' ? end.to : held.phase.name
-  context.observer.stepEnded({ ...about, to, outcome, reason, ms: ending.ms })
+  env.observer.stepEnded({ ...about, to, outcome, reason, ms: ending.ms })
 }
 
 function outcomeOf(end: EndKind): RecordedOutcome {
@@ -31,19 +30,13 @@ function outcomeOf(end: EndKind): RecordedOutcome {
 }
 
 /** Tells that a write under a token changed nothing, or that another holder was found. */
-export function reportLoss(
-  context: RunnerContext,
-  held: Held,
-  token: string,
-  how: LeaseLoss['how'],
-  error?: unknown,
-): void {
-  const about = { lifecycle: context.model.name, id: held.lease.id, token }
+export function reportLoss(env: LifecycleEnvironment, held: Held, how: LeaseLoss['how'], error?: unknown): void {
+  const about = { lifecycle: env.model.name, id: held.lease.id, token: held.lease.token }
   const why = error instanceof Error ? `: ${error.message}` : ''
   const phase = held.phase.name
   const cause = { kind: `lease lost (${how})`, phase }
-  context.lines.warn(cause, `lease lost (${how}): ${EXPLAINED[how]}${why}`, { ...about, phase })
-  context.observer.leaseLost({ ...about, how })
+  env.lines.warn(cause, `lease lost (${how}): ${EXPLAINED[how]}${why}`, { ...about, phase })
+  env.observer.leaseLost({ ...about, how })
 }
 
 const EXPLAINED: Record<LeaseLoss['how'], string> = {

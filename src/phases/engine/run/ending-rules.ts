@@ -1,74 +1,68 @@
-import { type DeadlineHold, type EndKind, errorPauseMs, type StepEnd } from '../../../lock/index.js'
-import type { LifecycleModel } from '../../definition/lifecycle.js'
+import { type EndKind, errorPauseMs, type RecordedError, type StepEnd } from '../../../lock/index.js'
 import { StepTimeout, Unavailable } from '../../errors.js'
 import { cut, textOf, tried } from '../../kept-text.js'
+import type { LifecycleEnvironment } from '../environment.js'
 import { countOf, deadlineOf, type Held } from '../lease/held.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
-import { recordedError } from './recorded-error.js'
 import type { Settled, StepRun } from './step-run.js'
 
-/** How a document's turn ends: what is to be recorded. */
+/** How a step ends: what is to be recorded. */
 export type Ending = Omit<StepEnd, 'lease'>
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** What of a replica's situation an ending depends on. */
-export interface Situation {
-  /** The server's time by estimate. */
-  readonly now: Date
-  readonly random: () => number
-  /** A chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
-  readonly yields: boolean
-}
+/** Whether the next step of a chain follows under the same lease. */
+export const goesOn = ({ end }: Ending): boolean => end.kind === 'again' && end.keepsLease
 
 /** The longest that the outside world may say to wait: a year. */
 const LONGEST_PAUSE_MS = 365 * 86_400_000
 
-/** StepRunner what a handler did into what is recorded: one rule for each way to end. */
+/** Turns what a handler did into what is recorded: one rule for each way to end. */
 export class EndingRules {
   private readonly progress: string
 
   constructor(
-    private readonly model: LifecycleModel,
-    private readonly deadlineHold: () => DeadlineHold | undefined = () => undefined,
+    private readonly env: Pick<LifecycleEnvironment, 'model' | 'serverClock' | 'serverNow' | 'random'>,
+    /** Whether a chain of steps gives its document back: it has gone on for long while others wait, or the replica stops. */
+    private readonly yields: (held: Held) => boolean,
   ) {
-    this.progress = model.settings.progress
+    this.progress = env.model.settings.progress
   }
 
   /** The ending of a document that needs no handler: unreadable, poison, past its deadline, or resting until it. */
-  withoutHandler(held: Held, situation: Situation): Ending | undefined {
+  withoutHandler(held: Held): Ending | undefined {
     if (held.unreadable) return this.unreadable(held, held.unreadable)
     const claims = countOf(held.document[this.progress]?.claims)
-    if (claims > this.model.settings.maxClaims) {
+    if (claims > this.env.model.settings.maxClaims) {
       const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error: null }, 0)
     }
-    const deadline = deadlineOf(held, this.progress, this.deadlineHold())
-    if (deadline && deadline <= situation.now) return this.ending(held, this.deadlineMove(held), 0)
+    const deadline = this.deadlineOf(held)
+    if (deadline && deadline <= this.env.serverNow()) return this.ending(held, this.deadlineMove(held), 0)
     if (held.phase.kind === 'resting') return this.ending(held, { kind: 'sleepUntilDeadline', step: null }, 0)
     return undefined
   }
 
   /** The ending after a handler's run. Never throws, whatever the handler returned or threw. */
-  after(held: Held, run: StepRun, settled: Settled, situation: Situation): Ending {
+  after(held: Held, run: StepRun, settled: Settled): Ending {
     const ms = run.ranMs()
     try {
-      return this.afterRun(held, run, settled, ms, situation)
+      return this.afterRun(held, run, settled, ms)
     } catch (error) {
-      return this.afterError(held, error, ms, situation)
+      return this.afterError(held, error, ms)
     }
   }
 
-  private afterRun(held: Held, run: StepRun, settled: Settled, ms: number, situation: Situation): Ending {
+  private afterRun(held: Held, run: StepRun, settled: Settled, ms: number): Ending {
     const deadlinePassed = run.aborted?.why === 'deadline'
     if (settled.kind !== 'returned') {
       if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
       const error = settled.kind === 'threw' ? settled.error : undefined
-      return this.afterThrow(held, run, error, ms, situation)
+      return this.afterThrow(held, run, error, ms)
     }
-    const outcome = readOutcome(settled.value, run.context, held.phase, this.progress)
+    const outcome = readOutcome(settled.value, run, held.phase, this.progress)
     if (deadlinePassed && outcome.kind !== 'moveTo') return this.ending(held, this.deadlineMove(held), ms, outcome.set)
-    return this.ending(held, this.endOf(held, outcome, situation), ms, outcome.set)
+    return this.ending(held, this.endOf(held, outcome), ms, outcome.set)
   }
 
   /** The ending of a document that the driver can't read: a person has to see to it. */
@@ -83,16 +77,11 @@ export class EndingRules {
     return this.ending(held, { kind: 'released', step: this.stepName(held) }, ms)
   }
 
-  /** What is recorded instead of an outcome that the server refused for the document's own sake. */
-  afterRejection(held: Held, error: Error, ms: number, situation: Situation): Ending {
-    return this.afterError(held, error, ms, situation)
-  }
-
   /** The last resort for a document that takes neither its outcome nor an error: no write that makes it bigger. */
-  putAside(held: Held, refused: Ending, error: Error): Ending {
-    const why = refused.end.kind === 'park' ? `${refused.end.reason}; ` : ''
+  putAside(held: Held, refused: EndKind, ms: number, error: Error): Ending {
+    const why = refused.kind === 'park' ? `${refused.reason}; ` : ''
     const reason = cut(`${why}this could not be stored: ${error.message}`, 'reason')
-    return this.ending(held, { kind: 'putAside', step: this.stepName(held), reason }, refused.ms)
+    return this.ending(held, { kind: 'putAside', step: this.stepName(held), reason }, ms)
   }
 
   /** @throws InvalidOutcome for a set that no outcome may have either */
@@ -103,17 +92,17 @@ export class EndingRules {
 
   /** How long a document entering a phase sleeps: until its deadline when it rests, until its removal when it's final. */
   private arrival(to: string): Extract<EndKind, { kind: 'moveTo' }>['arrival'] {
-    const phase = this.model.phases.get(to)
+    const phase = this.env.model.phases.get(to)
     if (phase?.kind === 'final') return { kind: 'sleep', ms: phase.keepForMs }
     if (phase?.kind === 'resting' && phase.deadline) return { kind: 'sleep', ms: phase.deadline.afterMs }
     return { kind: 'atOnce' }
   }
 
-  private endOf(held: Held, outcome: ReadOutcome, situation: Situation): EndKind {
+  private endOf(held: Held, outcome: ReadOutcome): EndKind {
     const step = this.stepName(held)
     switch (outcome.kind) {
       case 'again':
-        return { kind: 'again', step, nextStep: outcome.step, keepsLease: !situation.yields }
+        return { kind: 'again', step, nextStep: outcome.step, keepsLease: !this.yields(held) }
       case 'wait':
         return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
       case 'moveTo': {
@@ -139,34 +128,38 @@ export class EndingRules {
     }
   }
 
-  private afterThrow(held: Held, run: StepRun, error: unknown, ms: number, situation: Situation): Ending {
+  private afterThrow(held: Held, run: StepRun, error: unknown, ms: number): Ending {
     if (error instanceof Unavailable) {
       const end = { kind: 'unavailable', step: this.stepName(held), ...unavailable(error) } as const
       return this.ending(held, end, ms)
     }
     if (run.aborted?.why === 'step timeout') {
-      return this.afterError(held, new StepTimeout(this.model.settings.stepTimeoutMs), ms, situation)
+      return this.afterError(held, new StepTimeout(this.env.model.settings.stepTimeoutMs), ms)
     }
     // It was asked to stop for the replica's sake: no attempt is used.
     if (run.aborted) return this.released(held, ms)
-    return this.afterError(held, error, ms, situation)
+    return this.afterError(held, error, ms)
   }
 
-  private afterError(held: Held, thrown: unknown, ms: number, situation: Situation): Ending {
+  /** An error of its handler's, or of the server's about its outcome: an attempt is used. */
+  afterError(held: Held, thrown: unknown, ms: number): Ending {
     const error = recordedError(thrown)
     const attempt = 1 + countOf(held.document[this.progress]?.attempts)
-    const { maxAttempts } = this.model.settings
+    const { maxAttempts } = this.env.model.settings
     if (attempt >= maxAttempts) {
       const reason = `${attempt} errors in a row, the last: ${error.message}`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, ms)
     }
-    const pauseMs = errorPauseMs(attempt, situation.random(), this.model.settings.backOff)
+    const pauseMs = errorPauseMs(attempt, this.env.random(), this.env.model.settings.backOff)
     return { ...this.ending(held, { kind: 'error', step: this.stepName(held), error }, ms), pauseMs }
   }
 
   private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
-    const wakeBy = deadlineOf(held, this.progress, this.deadlineHold())
-    return { end, ms, set, wakeBy, stale: this.staleFields(held, end) }
+    return { end, ms, set, wakeBy: this.deadlineOf(held), stale: this.staleFields(held, end) }
+  }
+
+  private deadlineOf(held: Held): Date | null {
+    return deadlineOf(held, this.progress, this.env.serverClock.deadlineHold())
   }
 
   /** Fields of progress that this document has and the ending makes untrue. */
@@ -218,4 +211,23 @@ const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
   checkpoint: [],
   putAside: [],
   sleepUntilDeadline: ['waitingFor', 'waitingSince', 'error'],
+}
+
+/** What is kept on the document of anything that a handler threw: an Error, a string, undefined. Never throws itself. */
+export function recordedError(thrown: unknown): RecordedError {
+  if (!tried(() => thrown instanceof Error)) return { name: 'Thrown', message: cut(textOf(thrown), 'errorMessage') }
+  const error = thrown as Error
+  const text = (get: () => unknown, fallback: string) => textOf(tried(get), fallback)
+  const stack = tried(() => error.stack)
+  return {
+    name: cut(
+      text(() => error.name, 'Error'),
+      'errorName',
+    ),
+    message: cut(
+      text(() => error.message, ''),
+      'errorMessage',
+    ),
+    ...(typeof stack === 'string' ? { stack: cut(stack, 'errorStack') } : {}),
+  }
 }

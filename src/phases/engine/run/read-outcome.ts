@@ -1,13 +1,15 @@
 import { BSON } from 'mongodb'
 import { type Duration, durationMs } from '../../../time/index.js'
-import type { Phase } from '../../definition/lifecycle.js'
+import type { Phase } from '../../definition/model.js'
 import { InvalidOutcome } from '../../errors.js'
 import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
 import { RESERVED_FIELDS } from '../../outcome.js'
 import { requireStorable } from '../../storable.js'
-import { MADE_BY, type StepContext } from './step-context.js'
 
 type Fields = Readonly<Record<string, unknown>>
+
+/** Marks an outcome with the run of the handler that made it: an outcome of another step is refused. */
+export const MADE_BY = Symbol('phaselock:made-by')
 
 /** An outcome whose every field has been looked at: handlers may be JavaScript, or have used `any`. */
 export type ReadOutcome =
@@ -23,14 +25,14 @@ const DOCUMENT_LIMIT = 16 * 1024 * 1024
  * What a handler returned, checked at run time.
  * @throws InvalidOutcome that says what was expected and what came; nothing is stored then
  */
-export function readOutcome(value: unknown, context: StepContext, phase: Phase, progressField: string): ReadOutcome {
+export function readOutcome(value: unknown, run: object, phase: Phase, progressField: string): ReadOutcome {
   if (typeof value !== 'object' || value === null) {
     const what = cut(textOf(value, 'nothing'), 'reason')
     throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
   }
   const outcome = value as Record<string | symbol, unknown>
   const { kind } = outcome
-  if (outcome[MADE_BY] !== undefined && outcome[MADE_BY] !== context) {
+  if (outcome[MADE_BY] !== undefined && outcome[MADE_BY] !== run) {
     throw new InvalidOutcome(`the handler of phase '${phase.name}' returned an outcome of another step; ${EXPECTED}`)
   }
   const set = readSet(outcome['set'], progressField)

@@ -8,12 +8,10 @@ import type { Progress, Step } from '../../step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
 import { countOf } from '../lease/held.js'
 import { deepCopy } from './deep-copy.js'
+import { MADE_BY } from './read-outcome.js'
 import type { StepRun } from './step-run.js'
 
 type AnyDoc = Record<string, unknown>
-
-/** Marks an outcome with the step that made it: an outcome of another step is refused. */
-export const MADE_BY = Symbol('phaselock:made-by')
 
 /** What a handler sees of its run. Its getters read the run, so that nothing is made that a handler doesn't use. */
 export class StepContext implements Step<string, AnyDoc>, RunsThreads {
@@ -79,10 +77,10 @@ export class StepContext implements Step<string, AnyDoc>, RunsThreads {
 
   /** For a handler that was made by `thread(...)`. */
   [IN_THREAD](declaration: ThreadDeclaration, document: AnyDoc): Promise<unknown> {
-    return this.#run.inThread(declaration, document)
+    return this.#run.inThread(declaration, document, this)
   }
 
   #made<T extends object>(outcome: T): T {
-    return Object.assign(outcome, { [MADE_BY]: this })
+    return Object.assign(outcome, { [MADE_BY]: this.#run })
   }
 }

@@ -1,26 +1,17 @@
 import type { LeaseMarking } from '../../../lock/index.js'
-import type { Clock } from '../../../time/index.js'
-import type { BoundedLog } from '../../bounded-log.js'
 import { LeaseLost, StepAborted } from '../../errors.js'
 import type { Logger } from '../../logger.js'
 import type { OwnFields } from '../../outcome.js'
-import type { Progress } from '../../step.js'
+import type { Progress, Step } from '../../step.js'
 import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
-import { type Held, waitedMs } from '../lease/held.js'
-import { StepContext } from './step-context.js'
+import type { LifecycleEnvironment } from '../environment.js'
+import { type CurrentStep, type Held, waitedMs } from '../lease/held.js'
 
+/** What a step does by others. */
 export interface StepRunOptions {
-  readonly lifecycle: string
-  readonly progressField: string
-  readonly marking: LeaseMarking
-  readonly clock: Clock
-  readonly logger: Logger
-  readonly lines: BoundedLog
-  /** The server's time by estimate. */
-  readonly serverNow: Date
-  /** Stores fields under the token and changes it; false: the lease is lost. */
-  readonly checkpoint: (set: OwnFields<Record<string, unknown>>) => Promise<boolean>
   readonly threads: ThreadPool
+  /** Stores fields under the token and changes it; false: the lease is lost. */
+  readonly checkpoint: (held: Held, set: OwnFields<Record<string, unknown>>) => Promise<boolean>
 }
 
 /** How a handler came to its end. */
@@ -30,15 +21,16 @@ export type Settled =
   /** Given up: it went on after its signal had aborted, for longer than anybody may wait. */
   | { readonly kind: 'abandoned' }
 
-/** Tick of the lease guard that a handler has at least between the abort of its signal and being given up. */
+/** Rounds of the lease guard that a handler has at least between the abort of its signal and being given up. */
 const GRACE_ROUNDS = 3
 
 /** One run of one handler: its signal, its clock, and its end. */
-export class StepRun {
-  readonly context = new StepContext(this)
+export class StepRun implements CurrentStep {
   /** The fence of this step; a checkpoint leaves it alone. */
   readonly fence: number
   aborted: StepAborted | undefined
+  /** The server's time when it was made, by estimate. */
+  private readonly madeAt: Date
   private startedAtMs: number
   private waitsForThread = false
   private controller: AbortController | undefined
@@ -49,23 +41,25 @@ export class StepRun {
 
   constructor(
     readonly held: Held,
+    private readonly env: LifecycleEnvironment,
     private readonly options: StepRunOptions,
   ) {
-    this.startedAtMs = options.clock.monotonicMs()
+    this.madeAt = env.serverNow()
+    this.startedAtMs = env.clock.monotonicMs()
     this.fence = held.lease.fence
   }
 
   get lifecycle(): string {
-    return this.options.lifecycle
+    return this.env.model.name
   }
   get logger(): Logger {
-    return this.options.logger
+    return this.env.logger
   }
   get marking(): LeaseMarking {
-    return this.options.marking
+    return this.env.model.settings
   }
   get progress(): Progress {
-    return this.held.document[this.options.progressField] ?? {}
+    return this.held.document[this.env.model.settings.progress] ?? {}
   }
 
   /** Made when first asked for: most handlers never look at it. */
@@ -76,13 +70,13 @@ export class StepRun {
   }
 
   get waitedMs(): number {
-    return waitedMs(this.held, this.options.progressField, this.options.serverNow)
+    return waitedMs(this.held, this.env.model.settings.progress, this.madeAt)
   }
 
   /** 0 as long as it waits for a thread: its step timeout doesn't count that. */
   ranMs(): number {
     if (this.waitsForThread) return 0
-    return this.options.clock.monotonicMs() - this.startedAtMs
+    return this.env.clock.monotonicMs() - this.startedAtMs
   }
 
   abort(why: StepAborted['why']): void {
@@ -91,15 +85,18 @@ export class StepRun {
     this.controller?.abort(this.aborted)
   }
 
-  /** Whether its handler has begun; one that waits for a thread may be called off as if it had never been called. */
   get hasBegun(): boolean {
     return !this.waitsForThread
   }
 
   /** Runs a handler that was declared as `thread(...)`. */
-  inThread(declaration: ThreadDeclaration, document: Record<string, unknown>): Promise<unknown> {
-    const { threads, progressField, clock } = this.options
-    return threads.run(declaration, document, progressField, this.context, {
+  inThread(
+    declaration: ThreadDeclaration,
+    document: Record<string, unknown>,
+    step: Step<string, Record<string, unknown>>,
+  ): Promise<unknown> {
+    const { model, clock } = this.env
+    return this.options.threads.run(declaration, document, model.settings.progress, step, {
       waits: () => {
         this.waitsForThread = true
       },
@@ -132,19 +129,12 @@ export class StepRun {
     })
   }
 
-  /**
-   * It is past its step timeout or deadline: from the first time on it has `graceMs` to end, and a few turns of the event loop however
-   * long that was blocked; then it is given up.
-   */
   ranOver(graceMs: number): void {
-    const now = this.options.clock.monotonicMs()
+    const now = this.env.clock.monotonicMs()
     this.overtime ??= { sinceMs: now, rounds: 0 }
     this.overtime.rounds += 1
-    if (now - this.overtime.sinceMs >= graceMs && this.overtime.rounds > GRACE_ROUNDS) this.abandon()
-  }
-
-  private abandon(): void {
-    if (!this.over) this.giveUp?.({ kind: 'abandoned' })
+    const isGivenUp = now - this.overtime.sinceMs >= graceMs && this.overtime.rounds > GRACE_ROUNDS
+    if (isGivenUp && !this.over) this.giveUp?.({ kind: 'abandoned' })
   }
 
   /** Whatever is asked for while the step runs is stored, in that order, and before its outcome. */
@@ -159,11 +149,11 @@ export class StepRun {
     if (this.over) {
       const phase = this.held.phase.name
       const message = 'checkpoint was called after the step had ended: nothing was stored'
-      const { lifecycle, lines } = this.options
-      lines.warn({ kind: 'late checkpoints', phase }, message, { lifecycle, id: lease.id, phase, token: lease.token })
+      const about = { lifecycle: this.lifecycle, id: lease.id, phase, token: lease.token }
+      this.env.lines.warn({ kind: 'late checkpoints', phase }, message, about)
       throw new LeaseLost(this.lifecycle, lease.id, lease.token)
     }
-    if (!(await this.options.checkpoint(set))) {
+    if (!(await this.options.checkpoint(this.held, set))) {
       this.abort('lease lost')
       throw new LeaseLost(this.lifecycle, lease.id, lease.token)
     }

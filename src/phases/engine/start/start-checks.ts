@@ -3,25 +3,25 @@ import { requireServerVersion } from '../../../database/index.js'
 import {
   BadQueryPlan,
   checkPlans,
+  collectionExists,
   describeFinding,
   ensureLockIndexes,
+  LIFECYCLES_COLLECTION,
   type LookRequest,
   type Looks,
-  type ServerClock,
+  unusableLockIndexes,
 } from '../../../lock/index.js'
-import { InvalidLifecycle } from '../../errors.js'
+import { InvalidLifecycle, MissingIndexes } from '../../errors.js'
 import type { Logger } from '../../logger.js'
 import { type ThreadDeclaration, type ThreadPool, threadOf } from '../../threads/index.js'
 import type { ReplicaSettings } from '../check-options.js'
+import type { Environment } from '../environment.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
-import { requireIndexes } from './required-indexes.js'
 
 export interface StartChecksOptions {
   readonly replica: ReplicaSettings
   readonly registry: LifecycleRegistry
   readonly looks: Looks
-  readonly serverClock: ServerClock
-  readonly logger: Logger
   readonly threads: ThreadPool
   readonly requests: () => readonly LookRequest[]
 }
@@ -30,17 +30,17 @@ export interface StartChecksOptions {
  * What a start does before it works: checks the server, creates the indexes (or looks for them), registers the lifecycles.
  * @throws ServerTooOld, MissingIndexes, OverlappingLifecycles, BadQueryPlan, InvalidLifecycle for a thread's module
  */
-export async function checkAtStart(options: StartChecksOptions): Promise<void> {
+export async function checkAtStart(env: Environment, options: StartChecksOptions): Promise<void> {
   const { registry } = options
   const { db, lifecycles, indexes } = options.replica
   await requireThreads(options)
   await requireServerVersion(db)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
-  await provideIndexes(db, collections, indexes, options.logger)
+  await provideIndexes(db, collections, indexes, env.logger)
   await registry.requireNoOverlap()
   await registry.register()
   for (const lifecycle of lifecycles) await lifecycle.prepare?.(db, indexes)
-  await checkQueryPlans(options)
+  await checkQueryPlans(env, options)
 }
 
 /** Loads the modules of handlers in threads: one that is missing, or without the function, is no step's error. */
@@ -73,7 +73,10 @@ async function provideIndexes(
     }
 }
 
-async function checkQueryPlans({ replica, looks, serverClock, logger, requests }: StartChecksOptions): Promise<void> {
+async function checkQueryPlans(
+  { serverClock, logger }: Environment,
+  { replica, looks, requests }: StartChecksOptions,
+): Promise<void> {
   const { db, onBadPlan = 'warn' } = replica
   const findings = await checkPlans({ db, looks, serverClock, requests: requests() }).catch((error) => {
     if (onBadPlan === 'refuse') throw error
@@ -82,4 +85,26 @@ async function checkQueryPlans({ replica, looks, serverClock, logger, requests }
   })
   for (const finding of findings) logger.error(`bad query plan: ${describeFinding(finding)}`, finding)
   if (onBadPlan === 'refuse' && findings.length > 0) throw new BadQueryPlan(findings)
+}
+
+/**
+ * For users without DDL rights: reads whether all that a replica would create is there. Nothing is created.
+ * @throws MissingIndexes with the commands to paste
+ */
+async function requireIndexes(db: Db, collections: readonly string[]): Promise<void> {
+  const missing = await Promise.all([
+    ...collections.map(async (name) =>
+      (await unusableLockIndexes(db.collection(name))).map(({ what, problem, command }) => ({
+        what: `${what}: ${problem}`,
+        command,
+      })),
+    ),
+    missingCollection(db, LIFECYCLES_COLLECTION),
+  ])
+  if (missing.flat().length > 0) throw new MissingIndexes(db.databaseName, missing.flat())
+}
+
+async function missingCollection(db: Db, name: string) {
+  if (await collectionExists(db.collection(name))) return []
+  return [{ what: `collection ${name}: it is missing`, command: `db.createCollection('${name}')` }]
 }

@@ -10,7 +10,7 @@ import {
   type Terms,
 } from '../../../lock/index.js'
 import { type Clock, formatMs } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
 import type { ReplicaObserver } from '../observer.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'

@@ -1,18 +1,5 @@
-import type { Collection } from 'mongodb'
-import {
-  type Chore,
-  type LookResult,
-  type Refused,
-  type RefusingDocuments,
-  RepairLook,
-  removeFinal,
-  type ServerClock,
-  type Terms,
-} from '../../../lock/index.js'
-import type { Clock } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/lifecycle.js'
-import type { ReplicaObserver } from '../observer.js'
-import type { BrokenReports } from '../report/broken-reports.js'
+import { type Chore, type LookResult, type Refused, RepairLook, removeFinal } from '../../../lock/index.js'
+import type { LifecycleEnvironment } from '../environment.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
 
 const REMOVAL_BATCH = 1_000
@@ -32,25 +19,13 @@ export interface TickCounts {
   due: number
 }
 
-export interface HousekeeperOptions {
-  readonly model: LifecycleModel
-  readonly collection: Collection
-  readonly terms: () => Terms
-  readonly serverClock: ServerClock
-  readonly clock: Clock
-  readonly random: () => number
-  readonly observer: Required<ReplicaObserver>
-  readonly skips: RefusingDocuments
-  readonly broken: BrokenReports
-}
-
 /** What a tick does for one lifecycle beside running handlers: state rules, renames, removals, repairs. */
 export class Housekeeper {
   private readonly repairLook: RepairLook
   private repairedAtMs = Number.NEGATIVE_INFINITY
 
-  constructor(private readonly options: HousekeeperOptions) {
-    const { model, collection, terms, skips, clock } = options
+  constructor(private readonly env: LifecycleEnvironment) {
+    const { model, collection, terms, skips, clock } = env
     this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], skips, () => clock.monotonicMs())
   }
 
@@ -61,7 +36,7 @@ export class Housekeeper {
 
   /** Finds and mends documents that no claim would find: when a look has found some, and every ten minutes. */
   async repair(isFound: boolean): Promise<void> {
-    const { clock, broken } = this.options
+    const { clock, broken } = this.env
     if (!isFound && clock.monotonicMs() - this.repairedAtMs < REPAIRS_EVERY_MS) return
     this.repairedAtMs = clock.monotonicMs()
     const { repaired, refused } = await this.repairLook.repair()
@@ -71,7 +46,7 @@ export class Housekeeper {
 
   /** Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. */
   async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
-    const { model, collection, terms, observer, skips } = this.options
+    const { model, collection, terms, observer, skips } = this.env
     for (const rename of found.renames.get(model.name) ?? []) {
       const moved = this.count(await applyRename(collection, terms(), rename, skips), counts)
       if (moved > 0 && model.phases.get(rename.to)?.kind !== 'resting') due.add(rename.to)
@@ -91,13 +66,13 @@ export class Housekeeper {
   }
 
   private count({ moved, refused }: MoveResult, counts: TickCounts): number {
-    for (const one of refused) this.options.broken.refused(one)
+    for (const one of refused) this.env.broken.refused(one)
     counts.ruled += moved
     return moved
   }
 
   private async remove(phase: string, keepForMs: number): Promise<number> {
-    const { collection, terms, serverClock, random, skips, broken } = this.options
+    const { collection, terms, serverClock, random, skips, broken } = this.env
     const dueBound = serverClock.dueBound(terms().lockTimeoutMs)
     if (!dueBound) return 0
     const onRefused = (refused: Refused) => {

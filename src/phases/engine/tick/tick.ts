@@ -1,11 +1,11 @@
-import { type LookRequest, type LookResult, type Looks } from '../../../lock/index.js'
+import type { LookRequest, LookResult, Looks, Terms } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import type { RunningLifecycle } from '../running-lifecycle.js'
 import type { ClockWatch } from './clock-watch.js'
 import { REPAIR, type TickCounts } from './housekeeper.js'
-import { lookRequestOf } from './look-request.js'
 import { FOREIGN_PHASES } from './unknown-phases.js'
 
 /** Questions about documents that nobody would find otherwise are asked so often, by the look: no command of their own. */
@@ -97,7 +97,7 @@ export class Tick {
       await parts.housekeeper.serve(found, due, counts)
     } finally {
       // Also when a rule fails: what is due has nothing to do with that.
-      parts.runner.offer([...due])
+      parts.claimer.offer([...due])
     }
   }
 }
@@ -106,5 +106,17 @@ export class Tick {
  * Whether what a look finds due in a phase is what refuses writes, as far as this replica knows: more of it than a look can name,
  * and a claim has just found nothing else.
  */
-const isLeftAlone = ({ model, skips, runner }: RunningLifecycle, phase: string): boolean =>
-  skips.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || runner.foundNothing(phase))
+const isLeftAlone = ({ model, skips, claimer }: RunningLifecycle, phase: string): boolean =>
+  skips.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || claimer.foundNothing(phase))
+
+/** What each tick asks of a lifecycle: working and final phases, resting ones with a deadline, rules and renames. */
+export const lookRequestOf = (model: LifecycleModel, terms: Terms): LookRequest => ({
+  lifecycle: model.name,
+  collection: model.collection,
+  terms,
+  phases: [...model.phases.values()]
+    .filter((phase) => phase.kind !== 'resting' || phase.deadline)
+    .map((phase) => phase.name),
+  rules: model.rules,
+  renames: model.renames,
+})

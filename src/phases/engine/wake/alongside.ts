@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
 import { type Clock, sleep } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
 import type { ReplicaObserver } from '../observer.js'
 

@@ -2,20 +2,16 @@ import type { Db } from 'mongodb'
 import {
   DatabaseDoorbell,
   type Doorbell,
-  type DoorbellKind,
   DoorbellUnavailable,
   type Hearing,
   type Listening,
   type Ring,
 } from '../../../doorbell/index.js'
-import type { Clock } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/lifecycle.js'
-import type { Logger } from '../../logger.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import type { ReplicaSettings } from '../check-options.js'
-import type { ReplicaObserver } from '../observer.js'
-
-/** A replica's doorbell: how it hears, `deaf` while it can't (the tick finds everything), `off` where it doesn't listen. */
-export type DoorbellStatus = DoorbellKind | 'deaf' | 'off'
+import type { Environment } from '../environment.js'
+import type { DoorbellStatus } from '../replica-options.js'
+import type { RunningLifecycle } from '../running-lifecycle.js'
 
 const MOST_TOLD = 3
 const TOLD_WITHIN_MS = 60_000
@@ -24,19 +20,10 @@ const PATIENCE = 5
 /** With fewer connections than this a listener on the work's own client would be in the way of the work. */
 const LEAST_POOL = 5
 
-interface Rungable {
-  readonly model: LifecycleModel
-  offer(phases: readonly string[]): void
-  offerNamed(phase: string, ids: readonly unknown[]): void
-}
-
 export interface DoorbellLinkOptions {
   readonly replica: ReplicaSettings
   readonly identity: string
-  readonly clock: Clock
-  readonly logger: Logger
-  readonly observer: Required<ReplicaObserver>
-  readonly lifecycles: readonly Rungable[]
+  readonly lifecycles: readonly Pick<RunningLifecycle, 'model' | 'claimer'>[]
   /** Looks at everything, after whatever look is under way. */
   readonly look: () => Promise<unknown>
 }
@@ -51,8 +38,11 @@ export class DoorbellLink {
   /** When the latest failures were told. */
   private tellings: number[] = []
 
-  constructor(private readonly options: DoorbellLinkOptions) {
-    const { replica, identity, clock } = options
+  constructor(
+    private readonly env: Environment,
+    private readonly options: DoorbellLinkOptions,
+  ) {
+    const { replica, identity } = options
     const { db, doorbellDb, doorbell: mode, indexes } = replica
     if (mode === 'off') return
     this.doorbell = new DatabaseDoorbell({
@@ -61,7 +51,7 @@ export class DoorbellLink {
       mode,
       create: indexes === 'create',
       self: identity,
-      clock,
+      clock: env.clock,
       onHearing: (hearing) => this.heardOf(hearing),
     })
   }
@@ -91,18 +81,18 @@ export class DoorbellLink {
   }
 
   private async act(ring: Ring): Promise<void> {
-    const { observer, lifecycles, look } = this.options
-    observer.rung(ring)
+    const { lifecycles, look } = this.options
+    this.env.observer.rung(ring)
     const rung = lifecycles.filter(({ model }) => ring.lifecycles.includes(model.name))
-    const offers = rung.map((lifecycle) => ({ lifecycle, phases: workingPhases(lifecycle.model, ring.phases ?? []) }))
+    const offers = rung.map(({ model, claimer }) => ({ claimer, phases: workingPhases(model, ring.phases ?? []) }))
     // A phase that only one of two lifecycles has says nothing of the other.
     if (offers.length === 0 || offers.some(({ phases }) => phases.length === 0)) await look()
-    else if (ring.ids) for (const { lifecycle, phases } of offers) lifecycle.offerNamed(phases[0]!, ring.ids)
-    else for (const { lifecycle, phases } of offers) lifecycle.offer(phases)
+    else if (ring.ids) for (const { claimer, phases } of offers) claimer.offerNamed(phases[0]!, ring.ids)
+    else for (const { claimer, phases } of offers) claimer.offer(phases)
   }
 
   private heardOf(hearing: Hearing): void {
-    const { logger, clock } = this.options
+    const { logger, clock } = this.env
     this.hearing = hearing
     if (hearing.listening) {
       if (this.isTold) logger.info(`the doorbell is heard again (${hearing.kind})`)

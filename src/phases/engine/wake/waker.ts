@@ -10,7 +10,7 @@ import {
   wasPutToSleep,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/lifecycle.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import type { News } from './alongside.js'
 
 const MOST_AT_ONCE = 500

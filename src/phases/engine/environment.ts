@@ -1,0 +1,39 @@
+import type { Collection } from 'mongodb'
+import type { RefusingDocuments, ServerClock, Terms } from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import type { BoundedLog } from '../bounded-log.js'
+import type { LifecycleModel } from '../definition/model.js'
+import type { Logger } from '../logger.js'
+import type { ReplicaObserver } from './observer.js'
+import type { BrokenReports } from './report/broken-reports.js'
+import type { PlaceKind } from './run/places.js'
+
+/** What every part of a replica works with. */
+export interface Environment {
+  readonly clock: Clock
+  readonly serverClock: ServerClock
+  /** The server's time by estimate. */
+  readonly serverNow: () => Date
+  readonly random: () => number
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+}
+
+/** The same for the parts of one lifecycle, with what they share. */
+export interface LifecycleEnvironment extends Environment {
+  readonly model: LifecycleModel
+  readonly collection: Collection
+  /** The same collection over a connection of its own, so that a full pool never costs a lease. */
+  readonly renewalCollection: Collection
+  /** The terms in force. */
+  readonly terms: () => Terms
+  /** Before a claim or a renewal; rejects when the terms in force can't be known, and then there must be none. */
+  readonly keepTermsFresh: () => Promise<void>
+  /** Where the handler of a phase runs. */
+  readonly kindOf: (phase: string) => PlaceKind
+  /** Documents that refuse writes. */
+  readonly skips: RefusingDocuments
+  readonly broken: BrokenReports
+  /** For lines about single documents. */
+  readonly lines: BoundedLog
+}
