@@ -47,7 +47,8 @@ export const settingsSchema = z.strictObject({
     value: 'uri',
     meaning: 'the MongoDB server, and in its path the database',
     unit: 'connection string',
-    fallback: 'a local database in the data directory',
+    fallback:
+      'a local database in the data directory, for development: none in a pod, with `NODE_ENV=production`, or for a command that only reads',
     special: '',
     secret: true,
   }),

@@ -29,7 +29,7 @@ export interface LocalDatabaseOptions {
   readonly firstStartBytes?: number | undefined
 }
 
-/** What is used of the package. Types of its own would be missing where it isn't installed. */
+/** What is used of the package. The package's own types would be missing where it isn't installed. */
 export interface LocalDatabasePackage {
   /** Joins or starts; what was tried, when nothing starts. */
   openLocalDatabase(options: LocalDatabaseOptions): Promise<LocalDatabase | { readonly tried: readonly Attempt[] }>
