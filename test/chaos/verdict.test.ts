@@ -127,9 +127,9 @@ test('how long something takes is off beyond its bound, which grows with the slo
     off: [],
     slow: ['refusedLateWritesOfOthers: expected 0, got 1', 'recoverySeconds: expected <= 12, got 40'],
   })
-  expect(judgements.demo({ recoverySeconds: null }, RESTFUL)).toMatchObject({
-    off: ['recoverySeconds: expected <= 6, got none: it never happened'],
-  })
+  const never = 'recoverySeconds: expected <= 6, got none: it never happened'
+  expect(judgements.demo({ recoverySeconds: null }, RESTFUL)).toMatchObject({ verdict: 'off', off: [never] })
+  expect(judgements.demo({ recoverySeconds: null }, STARVED)).toMatchObject({ verdict: 'not shown', slow: [] })
 })
 
 test('each verdict has a text of its own', () => {
