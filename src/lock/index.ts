@@ -1,43 +1,38 @@
 export { whyNotClaimable } from './claim/claim-trial.js'
 export { claimUpdate } from './claim/claim-update.js'
-export { type Claimed, type ClaimResult, Claims, type NamedResult } from './claim/claims.js'
+export { type Claimed, type ClaimResult, Claims } from './claim/claims.js'
 export { idBytes, idKey } from './documents/id-key.js'
 export { AS_IT_STANDS, asReadable, phasesIn, readEach, readOwnFields } from './documents/read-each.js'
 export { isValid, typeName } from './documents/type-name.js'
-export { idsOf, type Refused, updateApart, type WritesOf, writeAround } from './documents/write-around.js'
+export { type Refused, updateAround, type WritesOf, writeAround } from './documents/write-around.js'
 export { isDatabaseError } from './documents/write-error.js'
 export { errorPauseMs, pauseMs } from './end/back-off.js'
-export { type BackOffRule, DEFAULT_BACK_OFF } from './end/back-off-rule.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
 export { type HistoryEntry, historyWith, type RecordedOutcome } from './end/history.js'
-export type { Arrival, EndKind, RecordedError, StepEnd, Verdict } from './end/step-end.js'
+export type { EndKind, RecordedError, StepEnd, Verdict } from './end/step-end.js'
 export { onClaimIndex, STAND_IN_INDEX } from './indexes/claim-index.js'
 export { ensureLockIndexes } from './indexes/indexes.js'
 export { MissingIndex, onIndex } from './indexes/missing-index.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './indexes/plan-check.js'
 export { stagesOf } from './indexes/plan-scans.js'
-export { collectionExists, type UnusableIndex, unusableLockIndexes } from './indexes/unusable-indexes.js'
-export { endLeasesOf, heldByReplica, type LeasedDocuments } from './lease/ended-process.js'
+export { collectionExists, unusableLockIndexes } from './indexes/unusable-indexes.js'
+export { endLeasesOf, heldByReplica } from './lease/ended-process.js'
 export { claimFence } from './lease/fence.js'
-export { futureLeases, isFromTheFuture, redateLeases } from './lease/future-leases.js'
+export { futureLeases, redateLeases } from './lease/future-leases.js'
 export { Lease } from './lease/lease.js'
 export {
   dueBoundAt,
   hasToken,
   isDue,
-  isNotHeld,
   isParked,
   LEASE_FIELDS,
   type LeaseState,
-  type LeaseTerms,
   leaseStateExpression,
   leaseStateOf,
   NEVER_DUE,
   NEVER_DUE_TYPES,
   notAfter,
   PARKED,
-  PUT_TO_SLEEP,
-  sleepsFor,
   WITHOUT_TOKEN,
   wasPutToSleep,
 } from './lease/lease-state.js'
@@ -45,17 +40,14 @@ export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-
 export { Renewals } from './lease/renewal.js'
 export { ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
 export { uncountClaims } from './lease/uncount.js'
-export { candidateCursors, findCandidates } from './look/candidates.js'
+export { candidateCursors } from './look/candidates.js'
 export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
 export {
   DUE_AND_NOBODYS,
   freeFromTheFuture,
-  type OwnerWriteOptions,
   removeUnlessHeld,
-  type Sleeper,
   setState,
-  type Unwritten,
   unpark,
   wake,
   wakeSleepers,
@@ -64,16 +56,15 @@ export {
 export { removeFinal } from './move/removal.js'
 export { type Rename, renameLook, renameUpdate } from './move/rename.js'
 export { ruleLook, ruleUpdate, type StateRule } from './move/rule-update.js'
-export { CHECKED_FIELDS, type OddField, oddFields } from './repair/odd-fields.js'
-export { type Repaired, RepairLook, type RepairResult } from './repair/repair-look.js'
+export { type OddField, oddFields } from './repair/odd-fields.js'
+export { RepairLook } from './repair/repair-look.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
 export { type Standing, WorkSplit } from './select/work-split.js'
-export { type ClockHold, type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'
+export { type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'
 export {
   CLAIM_INDEX,
   HISTORY_LIMIT,
   ID_INDEX,
-  LEAST_PAUSE_MS,
   PARKED_AT,
   STATE_INDEX,
   TASK_LOCK_INIT_TIME,
@@ -93,4 +84,4 @@ export {
 export { PRESENT_EVERY_MS, sayGone, sayPresent } from './terms/presence.js'
 export { type Protocol, SAFE_PROTOCOL } from './terms/protocol.js'
 export { type DeadlineHold, ServerClock } from './terms/server-clock.js'
-export { hasOurShape, literal, type Only, perDocument, type Terms, termsOf } from './terms/terms.js'
+export { type BackOffRule, DEFAULT_BACK_OFF, literal, type Only, type Terms, termsOf } from './terms/terms.js'

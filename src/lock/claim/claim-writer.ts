@@ -39,6 +39,13 @@ export interface Taken {
   readonly untried: unknown[]
 }
 
+/** What a claim's command has come to. `refusal`: it ended at the first document that refused; `refused`: those that did. */
+interface Sent {
+  readonly matched: number
+  readonly refusal?: Error
+  readonly refused?: readonly Refused[]
+}
+
 export interface ClaimWriterOptions {
   readonly collection: Collection
   readonly replica: string
@@ -60,7 +67,14 @@ let claimsSoFar = 0
  * reading of what they have won.
  */
 export class ClaimWriter {
-  constructor(private readonly options: ClaimWriterOptions) {}
+  private readonly reading: { projection?: Document }
+  private readonly limits: { maxTimeMS?: number }
+
+  constructor(private readonly options: ClaimWriterOptions) {
+    const { projection, maxTimeMS } = options
+    this.reading = projection ? { projection } : {}
+    this.limits = maxTimeMS === undefined ? {} : { maxTimeMS }
+  }
 
   /**
    * Sends the commands at once, then claims each of the others for itself. One that fails leaves the others what they have won.
@@ -102,7 +116,7 @@ export class ClaimWriter {
       {
         together: (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
         apart: (some) => this.claimApart(terms, phase, some, taken),
-        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits()),
+        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits),
       },
       MOST_REFUSED,
     )
@@ -112,7 +126,7 @@ export class ClaimWriter {
 
   private async claimThese(terms: Terms, phase: string, command: ClaimCommand, taken: Taken): Promise<void> {
     const { ids } = command
-    if (ids.length > 1) return this.updateAndRead(terms, phase, command, taken)
+    if (ids.length > 1) return this.claimTogether(terms, phase, command, taken)
     const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
     const { claimed, broken } = await this.claimFirst(terms, filter, { hint: ID_INDEX }, ids)
     taken.claimed.push(...claimed)
@@ -126,29 +140,63 @@ export class ClaimWriter {
     ids: readonly unknown[],
     taken: Taken,
   ): Promise<readonly Refused[]> {
-    if (ids.length === 0) return []
-    const { collection, clock } = this.options
     const claims = ids.map(() => this.nextClaim(terms))
-    const sentAtMs = clock.monotonicMs()
     const updates = ids.map((id, i) => ({
       id,
       filter: { _id: id as never, ...dueIn(terms, phase) },
       update: claimUpdate(terms, claims[i]!.token),
     }))
-    let refused: readonly Refused[] = []
+    return this.win(terms, ids, claims, taken, () => updateApart(this.options.collection, updates, this.limits))
+  }
+
+  /** A command that is refused has written those before the culprit: they are read by the token like any others. */
+  private async claimTogether(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
+    const claim = this.nextClaim(terms)
+    const send = async (): Promise<Sent> => {
+      const filter = {
+        _id: { $in: ids as never[] },
+        ...dueIn(terms, phase),
+        ...(areNew ? neverClaimed(terms, phase) : {}),
+      }
+      const update = areNew ? firstClaimUpdate(terms, claim.token) : claimUpdate(terms, claim.token)
+      try {
+        const options = { hint: ID_INDEX, ...this.limits }
+        return { matched: (await this.options.collection.updateMany(filter, update, options)).matchedCount }
+      } catch (error) {
+        if (isDefiniteRefusal(error)) return { matched: 0, refusal: error }
+        throw error
+      }
+    }
+    await this.win(terms, ids, [claim], taken, send)
+  }
+
+  /**
+   * Sends a claim and reads what it has won; where its outcome is unknown, as soon as the database answers.
+   * @throws what refused all of it
+   */
+  private async win(
+    terms: Terms,
+    ids: readonly unknown[],
+    claims: readonly ClaimTokens[],
+    taken: Taken,
+    send: () => Promise<Sent>,
+  ): Promise<readonly Refused[]> {
+    const sentAtMs = this.options.clock.monotonicMs()
+    let sent: Sent | undefined
     let won: ReadEach
     try {
-      const written = await updateApart(collection, updates, this.limits())
-      refused = written.refused
-      if (written.matched === 0) return refused
+      sent = await send()
+      if (sent.matched === 0 && !sent.refusal) return sent.refused ?? []
       won = await this.wonOf(terms, ids, claims)
     } catch (error) {
       if (isDefiniteRefusal(error)) throw error
       won = await this.readBack(terms, ids, claims, error)
     }
     this.take(won, claims, sentAtMs, terms, taken)
-    await this.takeBroken(terms, ids, taken)
-    return refused
+    if (sent?.refusal || sent?.matched !== won.documents.length + won.unreadable.length)
+      await this.takeBroken(terms, ids, taken)
+    if (sent?.refusal) throw sent.refusal
+    return sent?.refused ?? []
   }
 
   /**
@@ -163,7 +211,7 @@ export class ClaimWriter {
   ): Promise<Pick<Taken, 'claimed' | 'broken'>> {
     const claim = this.nextClaim(terms)
     const sentAtMs = this.options.clock.monotonicMs()
-    const options = { ...how, returnDocument: 'after' as const, ...this.reading(), ...this.limits() }
+    const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...this.limits }
     let document: Document | null
     try {
       document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
@@ -181,39 +229,6 @@ export class ClaimWriter {
     return { claimed: [this.leased(document, claim, sentAtMs, terms)], broken: [] }
   }
 
-  /**
-   * Claims some at once. A command that is refused has written those before the culprit: they are read by the token like
-   * any others, and what is left is tried again by halves.
-   */
-  private async updateAndRead(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
-    const { collection, clock } = this.options
-    const claim = this.nextClaim(terms)
-    const sentAtMs = clock.monotonicMs()
-    let matched = 0
-    let refusal: Error | undefined
-    let won: ReadEach
-    try {
-      try {
-        const result = await collection.updateMany(
-          { _id: { $in: ids as never[] }, ...dueIn(terms, phase), ...(areNew ? neverClaimed(terms, phase) : {}) },
-          areNew ? firstClaimUpdate(terms, claim.token) : claimUpdate(terms, claim.token),
-          { hint: ID_INDEX, ...this.limits() },
-        )
-        matched = result.matchedCount
-      } catch (error) {
-        if (!isDefiniteRefusal(error)) throw error
-        refusal = error
-      }
-      won = await this.wonOf(terms, ids, [claim])
-    } catch (error) {
-      if (isDefiniteRefusal(error)) throw error
-      won = await this.readBack(terms, ids, [claim], error)
-    }
-    this.take(won, [claim], sentAtMs, terms, taken)
-    if (refusal || matched > won.documents.length + won.unreadable.length) await this.takeBroken(terms, ids, taken)
-    if (refusal) throw refusal
-  }
-
   private async takeBroken(terms: Terms, ids: readonly unknown[], taken: Taken): Promise<void> {
     const known = new Set(taken.broken.map(idKey))
     const aside = (await putAsideAmong(this.options.collection, terms, ids)).map(({ id }) => id)
@@ -226,7 +241,7 @@ export class ClaimWriter {
       this.options.collection,
       { _id: { $in: ids as never[] }, lockedBy, ...leaseUnmoved(terms) },
       // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
-      { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading(), ...this.limits() },
+      { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading, ...this.limits },
     )
   }
 
@@ -271,14 +286,5 @@ export class ClaimWriter {
     const fence = Number(document['fence'])
     const lease = new Lease(document['_id'], claim, claim.token, fence, sentAtMs, leaseMs, this.options.clock)
     return { document, lease }
-  }
-
-  private reading(): { projection?: Document } {
-    const { projection } = this.options
-    return projection ? { projection } : {}
-  }
-
-  private limits(): { maxTimeMS?: number } {
-    return this.options.maxTimeMS === undefined ? {} : { maxTimeMS: this.options.maxTimeMS }
   }
 }

@@ -292,10 +292,11 @@ export class Claims {
   async claimNamed(phase: string, ids: readonly unknown[], won: Won = () => undefined): Promise<NamedResult> {
     const terms = this.options.terms()
     const nameable = ids.filter((id) => !this.refusing.isSuspect(id) && idBytes(id) <= MOST_ID_BYTES)
-    const isOwn = (id: unknown) => !isShared(terms, phase) || this.workSplit.isOwn(idKey(id))
-    const own = nameable.filter(isOwn)
-    const others = nameable.filter((id) => !isOwn(id)).map(idKey)
-    const againInMs = others.length > 0 ? this.workSplit.leave(phase, others) : 0
+    const shares = isShared(terms, phase)
+    const { own = [], others = [] } = Object.groupBy(nameable, (id) =>
+      !shares || this.workSplit.isOwn(idKey(id)) ? 'own' : 'others',
+    )
+    const againInMs = others.length > 0 ? this.workSplit.leave(phase, others.map(idKey)) : 0
     const unsuspected = { ...terms, only: { phases: [phase], where: unsuspectedIn(terms, phase) } }
     const together = own.length > 0 ? [{ ids: own, areNew: false }] : []
     const { claimed, broken, refused } = await this.writer.claim(unsuspected, phase, { together, apart: [] }, won)

@@ -67,6 +67,29 @@ export async function writeAround(
   return { refused, untried: [...left] }
 }
 
+/** Makes the same update of some documents, as far as they match, around those that refuse it. `matched`: how many others did. */
+export async function updateAround(
+  collection: Collection,
+  ids: readonly unknown[],
+  matching: (ids: readonly unknown[]) => Filter<Document>,
+  update: Document[],
+): Promise<WrittenAround & { readonly matched: number }> {
+  let matched = 0
+  const written = await writeAround(ids, {
+    together: async (some) => {
+      matched += (await collection.updateMany(matching(some), update, { hint: ID_INDEX })).matchedCount
+    },
+    apart: async (some) => {
+      const each = some.map((id) => ({ id, filter: matching([id]), update }))
+      const result = await updateApart(collection, each)
+      matched += result.matched
+      return result.refused
+    },
+    leftOf: (some) => idsOf(collection, matching(some)),
+  })
+  return { ...written, matched }
+}
+
 /** An update of one document. */
 export interface UpdateOfOne {
   readonly id: unknown

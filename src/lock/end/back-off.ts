@@ -1,7 +1,6 @@
 import type { Document } from 'mongodb'
 import { LEAST_PAUSE_MS } from '../terms/constants.js'
-import { inProgress, isDate, isPastDate, type Terms } from '../terms/terms.js'
-import { type BackOffRule, DEFAULT_BACK_OFF } from './back-off-rule.js'
+import { type BackOffRule, DEFAULT_BACK_OFF, inProgress, isDate, isPastDate, type Terms } from '../terms/terms.js'
 
 /**
  * How long a waiting document sleeps until its next look: a share of the time waited so far (a tenth unless set), up to the

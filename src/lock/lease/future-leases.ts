@@ -1,8 +1,8 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { idsOf, updateApart, writeAround } from '../documents/write-around.js'
+import { updateAround } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/claim-index.js'
 import { STEP_SLACK_MS } from '../terms/clock-steps.js'
-import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { PARKED_AT } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 import { leaseUnmoved } from './legacy-writers.js'
 
@@ -40,26 +40,15 @@ export async function redateLeases(
   const begunAnew = {
     $set: { lockedAt: '$$NOW', ...(terms.legacyWriters && { [`${terms.progress}.lockedAt`]: '$$NOW' }) },
   }
-  let redated = 0
-  // Those that refuse the write are passed by: what is refused this can't be claimed either.
-  const redate = (group: readonly unknown[]) =>
-    writeAround(group, {
-      together: async (ids) => {
-        redated += (await collection.updateMany(stillSo(ids), [begunAnew], { hint: ID_INDEX })).modifiedCount
-      },
-      apart: async (ids) => {
-        const updates = ids.map((id) => ({ id, filter: stillSo([id]), update: [begunAnew] }))
-        const { refused, matched } = await updateApart(collection, updates)
-        redated += matched
-        return refused
-      },
-      leftOf: (ids) => idsOf(collection, stillSo(ids)),
-    })
-  const ids = await onClaimIndex(collection, (hint) =>
+  const found = await onClaimIndex(collection, (hint) =>
     collection.find(filter, { projection: { _id: 1 }, hint }).toArray(),
   )
+  const ids = found.map((document) => document['_id'] as unknown)
+  let redated = 0
   for (let from = 0; from < ids.length; from += BATCH) {
-    await redate(ids.slice(from, from + BATCH).map((document) => document['_id']))
+    // Those that refuse the write are passed by: what is refused this can't be claimed either.
+    const { matched } = await updateAround(collection, ids.slice(from, from + BATCH), stillSo, [begunAnew])
+    redated += matched
   }
   return redated
 }

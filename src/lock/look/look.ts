@@ -1,4 +1,4 @@
-import type { Collection, Db, Document } from 'mongodb'
+import type { Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import type { Clock } from '../../time/index.js'
 import { type OwnReading, readOwnFields } from '../documents/read-each.js'
@@ -87,81 +87,58 @@ export class Looks {
 
   async look(requests: readonly LookRequest[], options: { maxTimeMS?: number } = {}): Promise<LookResult> {
     const sentAtMs = this.clock.monotonicMs()
-    const found = await readOwnFields((how) => this.cursor(requests, { ...options, ...how }).toArray())
-    const due = new Map<string, string[]>()
-    const rules = new Map<string, StateRule[]>()
-    const renames = new Map<string, Rename[]>()
-    const chores = new Map<string, string[]>()
-    const lockTimeouts = new Map<string, LockTimeoutInForce>()
-    const replicas = new Map<string, readonly string[]>()
-    const unstamped: string[] = []
-    let lastSeen: Date | undefined
-    let clockStep: unknown
-    for (const row of found) {
-      const request = requests[row['request']]
-      if (row['now'] instanceof Date) this.serverClock.saw(row['now'], sentAtMs)
-      if (row['kind'] === 'lifecycle') {
-        const now: Date = row['now']
-        const inForce = lockTimeoutAt(row, now)
-        if (inForce) lockTimeouts.set(String(row['_id']), inForce)
-        replicas.set(String(row['_id']), row['replicas'])
-        const { handledAt } = row
-        if (row['lastSeen'] instanceof Date && !(lastSeen && row['lastSeen'] <= lastSeen)) lastSeen = row['lastSeen']
-        clockStep ??= row['clockStep']
-        if (!(handledAt instanceof Date && Math.abs(now.getTime() - handledAt.getTime()) < HANDLED_EVERY_MS))
-          unstamped.push(String(row['_id']))
-      } else if (request && row['kind'] === 'due') add(due, request.lifecycle, request.phases[row['index']]!)
-      else if (request && row['kind'] === 'rename') add(renames, request.lifecycle, request.renames![row['index']]!)
-      else if (request && row['kind'] === 'chore') add(chores, request.lifecycle, request.chores![row['index']]!.name)
-      else if (request) add(rules, request.lifecycle, request.rules[row['index']]!)
+    const rows = await readOwnFields((how) => this.cursor(requests, { ...options, ...how }).toArray())
+    const lifecycles = rows.filter(({ kind }) => kind === 'lifecycle')
+    for (const { now } of lifecycles) if (now instanceof Date) this.serverClock.saw(now, sentAtMs)
+    const found = <T>(kind: LookQuery['kind'], asked: (request: LookRequest) => readonly T[] | undefined) => {
+      const byLifecycle = new Map<string, T[]>()
+      for (const row of rows) {
+        const request = row['kind'] === kind ? requests[row['request']] : undefined
+        if (!request) continue
+        const before = byLifecycle.get(request.lifecycle) ?? []
+        byLifecycle.set(request.lifecycle, [...before, asked(request)![row['index']]!])
+      }
+      return byLifecycle
     }
+    const inForce = lifecycles.map((row) => [String(row['_id']), lockTimeoutAt(row, row['now'])] as const)
+    const seen = lifecycles.map(({ lastSeen }) => lastSeen).filter((date): date is Date => date instanceof Date)
     return {
-      due,
-      rules,
-      renames,
-      chores,
-      lockTimeouts,
-      replicas,
-      unstamped,
-      lastSeen,
-      clockStep,
-      now: found[0]?.['now'],
+      due: found('due', ({ phases }) => phases),
+      rules: found('rule', ({ rules }) => rules),
+      renames: found('rename', ({ renames }) => renames),
+      chores: found('chore', ({ chores }) => chores?.map(({ name }) => name)),
+      lockTimeouts: new Map(inForce.flatMap(([id, known]) => (known ? [[id, known]] : []))),
+      replicas: new Map(lifecycles.map(({ _id, replicas }) => [String(_id), replicas])),
+      unstamped: lifecycles.filter(isUnstamped).map(({ _id }) => String(_id)),
+      lastSeen: seen.sort((a, b) => b.getTime() - a.getTime())[0],
+      clockStep: lifecycles.find(({ clockStep }) => clockStep != null)?.['clockStep'],
+      now: rows[0]?.['now'],
       sentAtMs,
     }
   }
 
   /** The look's command as a cursor, so that a self-test can explain just what each tick runs. */
   cursor(requests: readonly LookRequest[], options: { maxTimeMS?: number } & Partial<OwnReading> = {}) {
-    return this.lifecycles().aggregate(this.pipeline(requests), options)
+    const lifecycles = protocolCollection<Document & { _id: string }>(this.db, LIFECYCLES_COLLECTION)
+    return lifecycles.aggregate(this.pipeline(requests), options)
   }
 
   /** What a look asks of one lifecycle, one query for each phase and each rule. */
   queries(request: LookRequest): LookQuery[] {
-    const bound = this.serverClock.dueBound(request.terms.lockTimeoutMs)
-    const { skipped = [] } = request
+    const { terms, phases, rules, renames = [], chores = [], skipped = [] } = request
+    const bound = this.serverClock.dueBound(terms.lockTimeoutMs)
     const others = skipped.length > 0 ? { _id: { $nin: skipped } } : {}
-    const due = { ...notAfter(bound), $expr: isDue(request.terms), ...others }
+    const due = { ...notAfter(bound), $expr: isDue(terms) }
+    const query = (kind: LookQuery['kind']) => (match: Document, index: number) => ({
+      kind,
+      index,
+      match: { ...match, ...others },
+    })
     return [
-      ...request.phases.map((phase, index) => ({
-        kind: 'due' as const,
-        index,
-        match: { phase, ...due, ...onlyIn(request.terms, phase) },
-      })),
-      ...request.rules.map((rule, index) => ({
-        kind: 'rule' as const,
-        index,
-        match: { ...ruleLook(request.terms, rule), ...others },
-      })),
-      ...(request.renames ?? []).map((rename, index) => ({
-        kind: 'rename' as const,
-        index,
-        match: { ...renameLook(request.terms, rename), ...others },
-      })),
-      ...(request.chores ?? []).map(({ match }, index) => ({
-        kind: 'chore' as const,
-        index,
-        match: { ...match, ...others },
-      })),
+      ...phases.map((phase) => ({ phase, ...due, ...onlyIn(terms, phase) })).map(query('due')),
+      ...rules.map((rule) => ruleLook(terms, rule)).map(query('rule')),
+      ...renames.map((rename) => renameLook(terms, rename)).map(query('rename')),
+      ...chores.map(({ match }) => match).map(query('chore')),
     ]
   }
 
@@ -200,14 +177,7 @@ export class Looks {
       ),
     ]
   }
-
-  private lifecycles(): Collection<Document & { _id: string }> {
-    return protocolCollection<Document & { _id: string }>(this.db, LIFECYCLES_COLLECTION)
-  }
 }
 
-function add<T>(map: Map<string, T[]>, key: string, value: T): void {
-  const list = map.get(key)
-  if (list) list.push(value)
-  else map.set(key, [value])
-}
+const isUnstamped = ({ handledAt, now }: Document): boolean =>
+  !(handledAt instanceof Date && Math.abs(now.getTime() - handledAt.getTime()) < HANDLED_EVERY_MS)

@@ -1,6 +1,6 @@
 import type { Collection, Document } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
-import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
+import { type Refused, updateAround } from '../documents/write-around.js'
 import { isDue } from '../lease/lease-state.js'
 import { findCandidates } from '../look/candidates.js'
 import { type PutAside, putAsideAmong } from '../repair/put-aside.js'
@@ -51,20 +51,7 @@ export async function removeFinal(
     { hint: ID_INDEX },
   )
   if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [] }
-  let kept = 0
-  const { refused } = await writeAround(ids, {
-    together: async (group) => {
-      const { matchedCount } = await collection.updateMany(due(group), armed(terms, keepForMs), { hint: ID_INDEX })
-      kept += matchedCount
-    },
-    apart: async (group) => {
-      const updates = group.map((id) => ({ id, filter: due([id]), update: armed(terms, keepForMs) }))
-      const { refused: some, matched } = await updateApart(collection, updates)
-      kept += matched
-      return some
-    },
-    leftOf: (group) => idsOf(collection, due(group)),
-  })
+  const { refused, matched: kept } = await updateAround(collection, ids, due, armed(terms, keepForMs))
   for (const one of refused) onRefused?.(one)
   const putAside = kept > 0 ? await putAsideAmong(collection, terms, ids) : []
   return { removed: gone.deletedCount, armed: kept, putAside }

@@ -3,12 +3,12 @@ import { idKey } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { withIds } from '../documents/reordered-ids.js'
 import { typeName } from '../documents/type-name.js'
-import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
+import { type Refused, updateAround } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/claim-index.js'
 import { stagesOf } from '../indexes/plan-scans.js'
 import { isNobodys, NEVER_DUE } from '../lease/lease-state.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
-import { ID_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, type Terms } from '../terms/terms.js'
 
 const BATCH = 100
@@ -106,21 +106,9 @@ export class RepairLook {
     )
     const found = read.filter(({ _id }) => !this.refusing.isPaused(_id)).slice(0, BATCH)
     if (found.length === 0) return { repaired: [], refused: [] }
-    const { terms } = this
-    const stillSo = (ids: readonly unknown[]) => ({ $and: [withIds(ids), filter] })
-    const { refused } = await writeAround(
-      found.map((document) => document['_id']),
-      {
-        together: async (ids) => {
-          await this.collection.updateMany(stillSo(ids), mended(terms(), to), { hint: ID_INDEX })
-        },
-        apart: async (ids) => {
-          const updates = ids.map((id) => ({ id, filter: stillSo([id]), update: mended(terms(), to) }))
-          return (await updateApart(this.collection, updates)).refused
-        },
-        leftOf: (ids) => idsOf(this.collection, stillSo(ids)),
-      },
-    )
+    const ids = found.map((document) => document['_id'] as unknown)
+    const stillSo = (some: readonly unknown[]) => ({ $and: [withIds(some), filter] })
+    const { refused } = await updateAround(this.collection, ids, stillSo, mended(this.terms(), to))
     for (const { id } of refused) this.refusing.add(id)
     const culprits = new Set(refused.map(({ id }) => idKey(id)))
     const repaired = found.filter((document) => !culprits.has(idKey(document['_id'])))

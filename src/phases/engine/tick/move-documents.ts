@@ -2,8 +2,6 @@ import type { Collection, Document, Filter } from 'mongodb'
 import {
   AS_IT_STANDS,
   CLAIM_INDEX,
-  ID_INDEX,
-  idsOf,
   onClaimIndex,
   onIndex,
   type Refused,
@@ -16,8 +14,7 @@ import {
   STATE_INDEX,
   type StateRule,
   type Terms,
-  updateApart,
-  writeAround,
+  updateAround,
 } from '../../../lock/index.js'
 
 const BATCH = 1_000
@@ -70,23 +67,13 @@ async function moveAll(
     const read = await (hint === CLAIM_INDEX ? onClaimIndex(collection, find) : onIndex(collection, hint, find))
     const found = read.map((document) => document['_id'] as unknown).filter((id) => !skips.isPaused(id))
     if (found.length === 0) return { moved, refused }
-    const movedBefore = moved
-    const { refused: culprits } = await writeAround(found.slice(0, BATCH), {
-      together: async (ids) => {
-        const [filter, change] = update(ids)
-        moved += (await collection.updateMany(filter, change, { hint: ID_INDEX })).modifiedCount
-      },
-      apart: async (ids) => {
-        const updates = ids.map((id) => ({ id, filter: update([id])[0], update: update([id])[1] }))
-        const { refused: some, matched } = await updateApart(collection, updates)
-        moved += matched
-        return some
-      },
-      leftOf: (ids) => idsOf(collection, update(ids)[0]),
-    })
+    const matching = (ids: readonly unknown[]) => update(ids)[0]
+    const some = found.slice(0, BATCH)
+    const { matched, refused: culprits } = await updateAround(collection, some, matching, update(some)[1])
+    moved += matched
     for (const { id } of culprits) skips.add(id)
     refused.push(...culprits)
     // Fewer than a batch: that was all. Nothing came of it: all of them were taken meanwhile.
-    if (read.length < limit || (moved === movedBefore && culprits.length === 0)) return { moved, refused }
+    if (read.length < limit || (matched === 0 && culprits.length === 0)) return { moved, refused }
   }
 }
