@@ -46,12 +46,6 @@ const USAGE = new Set([
   'UnknownTimeZone',
 ])
 
-const KINDS = [
-  [UsageError, EXIT.usage],
-  [NotFound, EXIT.notFound],
-  [Refused, EXIT.refused],
-] as const
-
 export interface ReportOptions {
   /** With the stack, also of known errors (--log-level debug). */
   readonly stack: boolean
@@ -70,8 +64,10 @@ export function reportError(error: unknown, output: Output, { stack, json }: Rep
 
 export function exitCodeOf(error: unknown): ExitCode {
   if (error instanceof CliError) return error.exitCode
-  for (const [kind, code] of KINDS) if (error instanceof kind) return code
-  return error instanceof Error && USAGE.has(error.name) ? EXIT.usage : EXIT.failure
+  if (error instanceof NotFound) return EXIT.notFound
+  if (error instanceof Refused) return EXIT.refused
+  const isUsage = error instanceof UsageError || (error instanceof Error && USAGE.has(error.name))
+  return isUsage ? EXIT.usage : EXIT.failure
 }
 
 /** Whether the message alone says all that its reader needs. */

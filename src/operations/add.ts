@@ -30,7 +30,7 @@ export async function addDocument(
     const { code, message } = error as { code?: number; message?: string }
     if (code !== DUPLICATE_KEY) throw error
     throw new Refused(
-      `${nameOf({ lifecycle, document })} was not added: it is there already, or a unique field is taken (${message})`,
+      `${nameOf({ lifecycle, _id: document['_id'] })} was not added: it is there already, or a unique field is taken (${message})`,
       { reason: 'exists', lifecycle, id: document['_id'] },
     )
   }

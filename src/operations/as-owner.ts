@@ -19,8 +19,7 @@ export interface Force {
 export const doneTo = ({ lifecycle, document }: Found): Done => ({ lifecycle, _id: document['_id'] })
 
 /** How a document is called in messages: `api-gateway 66f0...`. */
-export const nameOf = ({ lifecycle, document }: Pick<Found, 'lifecycle' | 'document'>): string =>
-  `${lifecycle} ${idText(document['_id'])}`
+export const nameOf = ({ lifecycle, _id }: Done): string => `${lifecycle} ${idText(_id)}`
 
 /** What the owner of a document, or of one to be, does; when it resolves, replicas have been told. */
 export async function asOwner<T>(
@@ -45,13 +44,13 @@ type NotDone = Exclude<OwnerVerdict, 'done' | 'unchanged'>
 
 /** Why a document could not be changed, with what to do instead. */
 export function whyNot(system: System, verdict: NotDone, found: Found, action: string): NotFound | Refused {
-  const { lifecycle, document } = found
-  const id: unknown = document['_id']
+  const { lifecycle, _id: id } = doneTo(found)
+  const name = nameOf({ lifecycle, _id: id })
   if (verdict === 'notFound')
-    return new NotFound(`${nameOf(found)} is gone meanwhile`, { reason: 'noDocument', id, lifecycles: [lifecycle] })
+    return new NotFound(`${name} is gone meanwhile`, { reason: 'noDocument', id, lifecycles: [lifecycle] })
   const { progress } = modelOf(system, lifecycle).settings
   const [why, advice] = WHY[verdict](found, progress)
-  return new Refused(`${nameOf(found)} can't be ${action}: ${why}`, { reason: verdict, lifecycle, id }, advice)
+  return new Refused(`${name} can't be ${action}: ${why}`, { reason: verdict, lifecycle, id }, advice)
 }
 
 type WhyNot = (found: Found, progress: string) => readonly [problem: string, advice: string]

@@ -51,7 +51,7 @@ export interface Waiting {
 const ARRAY = '(an array)'
 const IS_ARRAY: Filter<Document> = { phase: { $type: 'array' } }
 /** A query for a value matches arrays that hold it too: such a document is in none of these phases. */
-const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: phase, $not: { $type: 'array' } } })
+export const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: phase, $not: { $type: 'array' } } })
 
 /**
  * How many documents are in each phase and what they do, in the order of the lifecycles and their phases.
@@ -62,10 +62,7 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
   const counts = await Promise.all(
     models.map(async (model) => {
       const collection = db.collection(model.collection)
-      const unknown = (await phasesIn(collection)).filter(
-        (phase) => typeof phase === 'string' && !model.phases.has(phase),
-      ) as string[]
-      const phases = [...model.phases.keys(), ...unknown]
+      const phases = [...model.phases.keys(), ...(await unknownPhases(collection, model.phases))]
       const places = phases.map((phase): [string, Filter<Document>] => [phase, inPhase(phase)])
       if (await mayHoldArrays(collection)) places.push([ARRAY, IS_ARRAY])
       const all = places.map(([phase, where]) => countPhase(collection, model, inForce(model), phase, where))
@@ -73,6 +70,12 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
     }),
   )
   return counts.flat()
+}
+
+/** The phases of documents that aren't among the known ones; also each that is only in an array. */
+export async function unknownPhases(collection: Collection, known: { has(phase: string): boolean }): Promise<string[]> {
+  const found = await phasesIn(collection)
+  return found.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
 }
 
 /** Where the claim index says that no `phase` is an array, none is looked for: that reads all of it. */

@@ -32,9 +32,9 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'parked':
       return `Parked because ${parkedReason(progress, model)}: it waits for a person (unpark)${orItsOwner(document, model)}`
     case 'held':
-      return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${ago(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, 'then')}`
+      return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${ago(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
     case 'sleeping':
-      return `Sleeps until ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, 'before that')}`
+      return `Sleeps until ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
     case 'due': {
       const rule = ruleFor(document, model)
       if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
@@ -56,7 +56,7 @@ const EXPECTED: Readonly<Record<string, string>> = { phase: 'a text', lockedAt: 
 function resting(document: Document, model: LifecycleModel, now: Date, phase: string): string {
   const rule = ruleFor(document, model)
   if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
-  const ways = model.rules.filter((one) => one.from.includes(phase)).map((one) => `${one.when} leads to ${one.goTo}`)
+  const ways = waysOut(document, model)
   const { state } = document
   const wants =
     state == null
@@ -64,7 +64,7 @@ function resting(document: Document, model: LifecycleModel, now: Date, phase: st
       : typeof state === 'string'
         ? `its owner wants ${state}`
         : `its state is ${typeName(state)}, which counts as none: expected a text`
-  const waits = ways.length > 0 ? `waits for its owner's state: ${ways.join(', ')}` : 'no state leads out of here'
+  const waits = ways ? `waits for its owner's state: ${ways}` : 'no state leads out of here'
   return `Rests in ${phase} (${wants}); ${waits}${deadlineNote(document, model, now)}`
 }
 
@@ -72,21 +72,23 @@ function ruleFor(document: Document, model: LifecycleModel) {
   return model.rules.find((rule) => rule.when === document['state'] && rule.from.includes(document['phase']))
 }
 
-function ruleNote(document: Document, model: LifecycleModel, when: string): string {
+/** What its owner's wish makes of it; empty where no rule acts on it. */
+function ruleNote(document: Document, model: LifecycleModel, how: (goTo: string) => string): string {
   const rule = ruleFor(document, model)
-  if (!rule) return ''
-  return when === 'then'
-    ? `; its owner wants ${rule.when}, so it goes to ${rule.goTo} as soon as nobody holds it`
-    : `; its owner wants ${rule.when}, so the next look moves it to ${rule.goTo} ${when}`
+  return rule ? `; its owner wants ${rule.when}, so ${how(rule.goTo)}` : ''
+}
+
+const nextLook = (goTo: string) => `the next look moves it to ${goTo}`
+
+/** Which states lead out of its phase: `Stopped leads to Stopping, Deleted leads to Deleting`. */
+function waysOut({ phase }: Document, model: LifecycleModel): string {
+  const ways = model.rules.filter((rule) => rule.from.includes(phase))
+  return ways.map((rule) => `${rule.when} leads to ${rule.goTo}`).join(', ')
 }
 
 function orItsOwner(document: Document, model: LifecycleModel): string {
-  const rule = ruleFor(document, model)
-  if (rule) return `; its owner wants ${rule.when}, so the next look moves it to ${rule.goTo}`
-  const ways = model.rules.filter((one) => one.from.includes(document['phase']))
-  return ways.length === 0
-    ? ''
-    : `, or for its owner's state: ${ways.map((one) => `${one.when} leads to ${one.goTo}`).join(', ')}`
+  const ways = waysOut(document, model)
+  return ruleNote(document, model, nextLook) || (ways && `, or for its owner's state: ${ways}`)
 }
 
 function parkedReason(progress: Progress, model: LifecycleModel): string {

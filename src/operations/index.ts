@@ -1,5 +1,5 @@
 export { addDocument } from './add.js'
-export type { Done, Force } from './as-owner.js'
+export { type Done, type Force, nameOf } from './as-owner.js'
 export {
   type CheckOptions,
   type CheckResult,

@@ -1,9 +1,9 @@
 import { text } from 'node:stream/consumers'
 import { type Command } from 'commander'
-import { addDocument, idText } from '../../operations/index.js'
+import { addDocument, idText, nameOf } from '../../operations/index.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { shellQuoted } from '../start/paste-lines.js'
-import { nameOf, print, withDatabase } from './command.js'
+import { print, withDatabase } from './command.js'
 import { documentFrom } from './json-argument.js'
 
 export function registerAdd(program: Command, context: CliContext): void {

@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os'
 import { type Command, InvalidArgumentError } from 'commander'
 import type { SettingKey } from '../../config/index.js'
-import { type DocumentRef, type Done, idText } from '../../operations/index.js'
+import type { DocumentRef } from '../../operations/index.js'
 import type { CliContext, Options } from '../context.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 
@@ -28,9 +28,6 @@ export function onDocument(program: Command, name: string, description: string):
 }
 
 export const refOf = (id: string, { lifecycle }: Options): DocumentRef => ({ id, lifecycle })
-
-/** How a document is called in what is printed: `api-gateway 66f0...`. */
-export const nameOf = ({ lifecycle, _id }: Done): string => `${lifecycle} ${idText(_id)}`
 
 /** Prints what was done, for machines or for people. */
 export function print({ output }: CliContext, options: Options, done: unknown, sentence: string): void {

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { findOrphans, idText, type OrphanState, type OrphansReport } from '../../operations/index.js'
+import { findOrphans, nameOf, type OrphanState, type OrphansReport } from '../../operations/index.js'
 import { durationMs, formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { OrphansMissed } from '../errors.js'
@@ -70,12 +70,12 @@ function print({ output }: CliContext, report: Omit<OrphansReport, 'failed'>, re
   for (const [database, n] of Object.entries(databases)) output.problem(`not judged: ${n} of the database ${database}`)
 }
 
-const rowOf = ({ region, kind, namespace, name, lifecycle, _id, reason, ageMs }: OrphanState): string[] => [
+const rowOf = ({ region, kind, namespace, name, reason, ageMs, ...owner }: OrphanState): string[] => [
   region ?? '-',
   kind,
   namespace ?? '-',
   name,
-  `${lifecycle} ${idText(_id)}`,
+  nameOf(owner),
   reason,
   Number.isNaN(ageMs) ? '?' : formatMs(Math.max(0, ageMs)),
 ]

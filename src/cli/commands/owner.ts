@@ -1,7 +1,7 @@
 import { type Command } from 'commander'
-import { removeDocument, setState, UsageError, unparkDocument, wakeDocument } from '../../operations/index.js'
+import { nameOf, removeDocument, setState, UsageError, unparkDocument, wakeDocument } from '../../operations/index.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
-import { byFrom, nameOf, onDocument, print, refOf, withDatabase } from './command.js'
+import { byFrom, onDocument, print, refOf, withDatabase } from './command.js'
 
 export function registerSetState(program: Command, context: CliContext): void {
   const command = onDocument(

@@ -1,12 +1,12 @@
 import { type Command } from 'commander'
 import { BSON } from 'mongodb'
 import { isParked, isValid } from '../../lock/index.js'
-import { type Found, modelOf, type Shown, showDocument } from '../../operations/index.js'
+import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
 import type { Progress } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import type { Output } from '../output.js'
-import { nameOf, onDocument, refOf, withDatabase } from './command.js'
+import { onDocument, refOf, withDatabase } from './command.js'
 
 export function registerShow(program: Command, context: CliContext): void {
   const description = 'one document: what it waits for in one sentence, its fields and its history'

@@ -1,21 +1,20 @@
-import type { Collection, Db, Document } from 'mongodb'
+import type { Collection, Db } from 'mongodb'
 import {
   CLAIM_INDEX,
   idKey,
   LIFECYCLES_COLLECTION,
   NEVER_DUE,
   NEVER_DUE_TYPES,
-  phasesIn,
   RefusingDocuments,
   RepairLook,
   type Terms,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
+import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
 import { hasClaimIndex } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
-export const READ_LIMIT = 10_000
 const SHOWN = 3
 const MOST_ROUNDS = 1_000
 
@@ -60,7 +59,7 @@ export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Pr
             },
           },
         },
-        { $limit: READ_LIMIT },
+        { $limit: COUNT_LIMIT },
         { $project: { odd: { $filter: { input: odd, as: 'one', cond: { $ne: ['$$one', null] } } } } },
         { $unwind: '$odd' },
         { $group: { _id: '$odd', count: { $sum: 1 }, ids: { $push: '$_id' } } },
@@ -120,7 +119,7 @@ async function stuckIds(collection: Collection, phases: readonly string[]): Prom
   const ids = new Map<string, unknown>()
   for (const kind of Object.values(NEVER_DUE)) {
     const found = await collection
-      .find({ phase: { $in: [...phases] }, ...kind }, { projection: { _id: 1 }, limit: READ_LIMIT, ...hint })
+      .find({ phase: { $in: [...phases] }, ...kind }, { projection: { _id: 1 }, limit: COUNT_LIMIT, ...hint })
       .toArray()
     for (const { _id } of found) ids.set(idKey(_id), _id)
   }
@@ -144,10 +143,9 @@ export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Pr
       ...own.flatMap(({ phases, renames }) => [...phases.keys(), ...renames.map((rename) => rename.from)]),
       ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases),
     ])
-    const found = await phasesIn(db.collection(name))
-    const unknown = found.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
-    for (const phase of unknown) {
-      const count = await db.collection(name).countDocuments({ phase } as Document, { limit: READ_LIMIT })
+    for (const phase of await unknownPhases(db.collection(name), known)) {
+      const count = await db.collection(name).countDocuments(inPhase(phase), { limit: COUNT_LIMIT })
+      if (count === 0) continue
       findings.push({
         about: name,
         problem: `${documents(count)} in the phase '${phase}', which ${own.map((model) => model.name).join(' and ')} doesn't have`,
@@ -159,8 +157,10 @@ export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Pr
   return { check: 'phases', said: 'all are known', findings }
 }
 
-export const documents = (count: number) =>
-  count === 1 ? '1 document' : `${count}${count >= READ_LIMIT ? '+' : ''} documents`
+/** A count, which goes no further than the limit: `10000+`. */
+export const counted = (count: number) => `${count}${count >= COUNT_LIMIT ? '+' : ''}`
+
+export const documents = (count: number) => (count === 1 ? '1 document' : `${counted(count)} documents`)
 
 export const listOf = (ids: readonly unknown[], count: number) =>
   `${ids.slice(0, SHOWN).map(shown).join(', ')}${count > SHOWN ? ', ...' : ''}`

@@ -2,7 +2,8 @@ import type { Db } from 'mongodb'
 import { CLAIM_INDEX, futureLeases, redateLeases, type Terms } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
-import { documents, listOf, READ_LIMIT } from './check-documents.js'
+import { COUNT_LIMIT } from '../count.js'
+import { documents, listOf } from './check-documents.js'
 import { hasClaimIndex } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
@@ -22,7 +23,7 @@ export async function checkLeases(
     const found = await collection
       .find(futureLeases(terms, phases), {
         projection: { aheadMs: { $subtract: ['$lockedAt', '$$NOW'] } },
-        limit: READ_LIMIT,
+        limit: COUNT_LIMIT,
         ...(may ? { hint: CLAIM_INDEX } : {}),
       })
       .toArray()

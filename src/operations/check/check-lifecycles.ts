@@ -10,9 +10,10 @@ import {
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
+import { COUNT_LIMIT } from '../count.js'
+import { counted } from './check-documents.js'
 import type { CheckResult, Finding } from './finding.js'
 
-const COUNT_LIMIT = 10_000
 /** Replicas say it once a minute; two missed ones may be an outage of their own. */
 const UNHANDLED_AFTER_MS = 3 * HANDLED_EVERY_MS
 
@@ -67,8 +68,7 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
       { phase: { $in: Array.isArray(phases) ? phases : [] }, $expr: isDue(termsOf(lockTimeoutMs)) },
       { limit: COUNT_LIMIT },
     )
-  const waits =
-    due === 0 ? '' : `; ${due}${due === COUNT_LIMIT ? '+' : ''} documents of ${collection} are due or at rest`
+  const waits = due === 0 ? '' : `; ${counted(due)} documents of ${collection} are due or at rest`
   const since = silentMs === undefined ? 'as far as it is recorded' : `for ${formatMs(silentMs)}`
   return [
     {
@@ -87,7 +87,7 @@ async function neverRun(db: Db, { name, collection }: LifecycleModel, rows: read
   return [
     {
       about: `lifecycle ${name}`,
-      problem: `no replica has ever run it here; ${documents}${documents === COUNT_LIMIT ? '+' : ''} documents are in ${collection}`,
+      problem: `no replica has ever run it here; ${counted(documents)} documents are in ${collection}`,
       advice: 'start replicas that run it',
       repair: 'none',
     },

@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
-import { readLockTimeouts, termsOf } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
+import { termsInForce } from '../system.js'
 import { checkClocks } from './check-clocks.js'
 import { checkPhases, checkShapes, checkStuck } from './check-documents.js'
 import { checkIndexes, checkMultikey, checkQueryPlans } from './check-indexes.js'
@@ -21,14 +21,7 @@ export interface CheckOptions {
  * @throws what the driver throws when the database can't be reached
  */
 export async function checkDatabase({ db, models, repair = false }: CheckOptions): Promise<CheckResult[]> {
-  const lockTimeouts = await readLockTimeouts(
-    db,
-    models.map((model) => model.name),
-  )
-  const terms = ({ name, settings }: LifecycleModel) => {
-    const { progress, legacyWriters, lockTimeoutMs } = settings
-    return termsOf(lockTimeouts.get(name)?.dueMs ?? lockTimeoutMs, { progress, legacyWriters })
-  }
+  const terms = await termsInForce(db, models)
   const collections = [...new Set(models.map((model) => model.collection))]
   return [
     await checkLifecycles(db, models),
