@@ -30,7 +30,8 @@ export default {
   },
   // Only for what hangs: a machine that is ten times slower for a while must pass.
   testTimeout: 120_000,
-  maxWorkers: 2,
+  // Most tests wait for the database half of their time: twice as many as the cores of a small machine keep these busy.
+  maxWorkers: 4,
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
 }
