@@ -10,7 +10,7 @@ import { ISSUER } from './playground.ts'
 
 const CONCURRENCY = 16
 const GRACE_MS = 10_000
-const CONNECTED_WITHIN_MS = 60_000
+const CONNECTED_WITHIN = '1m'
 
 /** What a replica's process is told: a kubeconfig and a connection string hold secrets. */
 export interface KubernetesReplicaConfig {
@@ -28,8 +28,13 @@ export interface KubernetesReplicaConfig {
 
 new ReplicaLife<KubernetesReplicaConfig>(async (config, life) => {
   const { uri, database, lockTimeoutMs } = config
-  const connection = await connectDatabase({ uri, database, lockTimeoutMs, timeoutMs: CONNECTED_WITHIN_MS })
-  const renewals = await renewalClient(connection, lockTimeoutMs)
+  const connection = await connectDatabase({
+    uri,
+    database,
+    lockTimeout: `${lockTimeoutMs}ms`,
+    timeout: CONNECTED_WITHIN,
+  })
+  const renewals = await renewalClient(connection, `${lockTimeoutMs}ms`)
   const options = {
     db: connection.db,
     lifecycles: lifecycles(config, connection.db),

@@ -32,8 +32,8 @@ export async function openWorkspace({ settings, cwd, env, logger, onlyJoin }: Wo
       env: { ...env, MONGODB_URI: settings.uri === env['MONGODB_URI'] ? settings.uri : '' },
       dataDir: resolve(cwd, settings.dataDir),
       database: settings.database,
-      timeoutMs: settings.connectTimeout,
-      lockTimeoutMs,
+      timeout: `${settings.connectTimeout}ms`,
+      lockTimeout: `${lockTimeoutMs}ms`,
       onlyJoin,
       log: (message, fields) => (message.includes(ALPHA_NOTICE) ? logger.warn : logger.info)(message, fields),
     })

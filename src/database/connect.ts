@@ -1,5 +1,7 @@
 import type { Db, MongoClient } from 'mongodb'
 import { requireNode } from '../config/index.js'
+import { unknownOptions } from '../options/index.js'
+import { type Duration, durationMs } from '../time/index.js'
 import {
   type LocalDatabase,
   type LocalDatabasePackage,
@@ -8,10 +10,11 @@ import {
   localDatabase,
 } from './local-database.js'
 import { protocolClient } from './protocol-client.js'
-import { DEFAULT_LOCK_TIMEOUT_MS, LISTENING, protocolClientOptions } from './protocol-options.js'
+import { LISTENING, protocolClientOptions } from './protocol-options.js'
 import { DatabaseUnreachable, unreachableReason } from './unreachable.js'
 import { databaseNameInUri, redactUri, withoutProtocolOptions } from './uri.js'
 
+const DEFAULT_LOCK_TIMEOUT = '30s'
 export const DEFAULT_DATABASE = 'phaselock'
 export const DEFAULT_DATA_DIR = '.phaselock'
 
@@ -27,9 +30,9 @@ export interface ConnectOptions {
   /** Told what happens, for people. Standard error unless given. */
   log?: Log | undefined
   /** How long a server of a URI may take to answer; a third of the lock timeout unless given. */
-  timeoutMs?: number | undefined
-  /** The shortest lock timeout that the client will serve, 30 s unless given: each wait of the driver ends within a third of it. */
-  lockTimeoutMs?: number | undefined
+  timeout?: Duration | undefined
+  /** The shortest lock timeout that the client will serve, 30s unless given: each wait of the driver ends within a third of it. */
+  lockTimeout?: Duration | undefined
   /** Without a URI use only a local database that runs already: for what only reads. Default: one is started. */
   onlyJoin?: boolean | undefined
   /** Remove `dataDir` when the last replica has gone. For test runs. */
@@ -37,6 +40,19 @@ export interface ConnectOptions {
   /** What a new local database's disk must have free, 500 MB. @internal */
   firstStartBytes?: number | undefined
 }
+
+const OPTIONS: readonly (keyof ConnectOptions)[] = [
+  'uri',
+  'dataDir',
+  'database',
+  'env',
+  'log',
+  'timeout',
+  'lockTimeout',
+  'onlyJoin',
+  'temporary',
+  'firstStartBytes',
+]
 
 /** Where the server came from. */
 export type DatabaseSource = 'uri' | LocalSource
@@ -58,14 +74,20 @@ export interface DatabaseConnection {
  * `phaselock-local-database` runs, where that package is installed: never in a pod, and never with NODE_ENV=production.
  * A local database belongs to its `dataDir`: who connects to the same folder at the same time gets the same one.
  * @throws InvalidMongoUri the connection string can't be read
- * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeoutMs`, or refuses
+ * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeout`, or refuses
  * @throws NoDatabase no URI was given, and there is no local database
  * @throws DataDirUnusable the local database's folder can't be written
  * @throws NotEnoughSpace a new local database needs 500 MB of free space
  * @throws KeeperStuck the local database's keeper hangs
  * @throws UnsupportedNode this Node.js is too old
+ * @throws TypeError an option that isn't known; InvalidDuration one without a unit
  */
 export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
+  const problems = unknownOptions(Object.keys(options), OPTIONS, {
+    internal: ['firstStartBytes'],
+    renamed: { timeoutMs: 'timeout', lockTimeoutMs: 'lockTimeout' },
+  })
+  if (problems.length > 0) throw new TypeError(`connectDatabase: ${problems.join('; ')}`)
   return await connectWith(options)
 }
 
@@ -109,9 +131,9 @@ async function connectToLocal(
 }
 
 async function openClient(uri: string, options: ConnectOptions): Promise<MongoClient> {
-  const protocol = protocolClientOptions(options.lockTimeoutMs ?? DEFAULT_LOCK_TIMEOUT_MS)
-  const timeoutMs = options.timeoutMs ?? protocol.serverSelectionTimeoutMS!
-  return await connectClient(uri, { ...protocol, serverSelectionTimeoutMS: timeoutMs })
+  const protocol = protocolClientOptions(durationMs(options.lockTimeout ?? DEFAULT_LOCK_TIMEOUT))
+  const answered = options.timeout === undefined ? {} : { serverSelectionTimeoutMS: durationMs(options.timeout) }
+  return await connectClient(uri, { ...protocol, ...answered })
 }
 
 async function connectClient(uri: string, settings: ReturnType<typeof protocolClientOptions>): Promise<MongoClient> {
@@ -141,9 +163,13 @@ const companions = new WeakMap<MongoClient, MongoClient[]>()
  */
 export async function renewalClient(
   connection: Pick<DatabaseConnection, 'client' | 'uri'>,
-  lockTimeoutMs: number = DEFAULT_LOCK_TIMEOUT_MS,
+  lockTimeout: Duration = DEFAULT_LOCK_TIMEOUT,
 ): Promise<MongoClient> {
-  return await companionOf(connection, { ...protocolClientOptions(lockTimeoutMs), maxPoolSize: 1, minPoolSize: 0 })
+  return await companionOf(connection, {
+    ...protocolClientOptions(durationMs(lockTimeout)),
+    maxPoolSize: 1,
+    minPoolSize: 0,
+  })
 }
 
 /**
@@ -153,9 +179,9 @@ export async function renewalClient(
  */
 export async function doorbellClient(
   connection: Pick<DatabaseConnection, 'client' | 'uri'>,
-  lockTimeoutMs: number = DEFAULT_LOCK_TIMEOUT_MS,
+  lockTimeout: Duration = DEFAULT_LOCK_TIMEOUT,
 ): Promise<MongoClient> {
-  return await companionOf(connection, { ...protocolClientOptions(lockTimeoutMs), ...LISTENING })
+  return await companionOf(connection, { ...protocolClientOptions(durationMs(lockTimeout)), ...LISTENING })
 }
 
 async function companionOf(

@@ -39,16 +39,17 @@ export async function openModuleDatabase(
 ): Promise<ModuleDatabase> {
   const given = await givenDb(settings)
   if (given) return withOwnClients(given, settings, lockTimeoutMs, logger)
+  const lockTimeout = `${lockTimeoutMs}ms` as const
   const connection = await connectDatabase({
     uri: settings.uri,
     database: settings.database,
-    lockTimeoutMs,
+    lockTimeout,
     log: (message, fields) => logger.info(message, fields),
   })
   try {
     const { client } = connection
-    const renewals = settings.tick ? await renewalClient(connection, lockTimeoutMs) : client
-    const listening = listens(settings) ? await doorbellClient(connection, lockTimeoutMs) : undefined
+    const renewals = settings.tick ? await renewalClient(connection, lockTimeout) : client
+    const listening = listens(settings) ? await doorbellClient(connection, lockTimeout) : undefined
     const name = connection.db.databaseName
     return {
       name,

@@ -139,7 +139,7 @@ describe('what writes must have survived', () => {
     const proxy = await TcpProxy.start(test.uri)
     opened.push({ close: () => proxy.stop() })
     proxy.answerHello(await plainHello())
-    const { client, db } = await connectDatabase({ uri: proxy.uri, lockTimeoutMs: 3_000 })
+    const { client, db } = await connectDatabase({ uri: proxy.uri, lockTimeout: '3s' })
     opened.push(client)
     const collection = protocolCollection<{ _id: number }>(db, 'c')
     const away = new Promise((resolve) => client.once('serverDescriptionChanged', resolve))

@@ -8,7 +8,7 @@ import { systemClock } from '../../src/time/index.js'
 import { testDatabase } from '../support/database.js'
 
 const failure = async (uri: string, timeoutMs = 3_000) =>
-  (await connectDatabase({ uri, timeoutMs, env: {} }).then(
+  (await connectDatabase({ uri, timeout: `${timeoutMs}ms`, env: {} }).then(
     () => undefined,
     (error: unknown) => error,
   )) as Error
@@ -44,7 +44,14 @@ describe('a URI', () => {
     expect(String(await passedOn.catch((thrown: Error) => thrown))).toContain('expected in MONGODB_URI')
   })
 
-  it('whose server refuses says so within timeoutMs, what to do, and never the password', async () => {
+  it('with an option by its former name is refused with the new one', async () => {
+    const options = { uri: 'mongodb://127.0.0.1:1', timeoutMs: 100, lockTimeoutMs: 3_000 }
+    await expect(connectDatabase(options as never)).rejects.toThrow(
+      "connectDatabase: option 'timeoutMs' is called 'timeout' now; option 'lockTimeoutMs' is called 'lockTimeout' now",
+    )
+  })
+
+  it('whose server refuses says so within its timeout, what to do, and never the password', async () => {
     const port = 1 // nobody listens there
     const error = (await failure(`mongodb://user:s3cr3tPw@127.0.0.1:${port}/db`)) as DatabaseUnreachable
     expect(error).toBeInstanceOf(DatabaseUnreachable)
@@ -54,7 +61,7 @@ describe('a URI', () => {
     expect(inspect(error, { depth: 9 })).not.toContain('s3cr3tPw')
   })
 
-  it('whose server never answers fails within timeoutMs', async () => {
+  it('whose server never answers fails within its timeout', async () => {
     const sockets: Socket[] = []
     const silent = createServer((socket) => void sockets.push(socket.on('error', () => undefined)))
     silent.listen(0, '127.0.0.1')

@@ -52,7 +52,7 @@ class Writers {
 }
 
 test(`of what was acknowledged nothing is lost in ${KILLS} kills (kill -9) of the embedded engine`, async () => {
-  const connection = await local().connect({ lockTimeoutMs: 3_000 })
+  const connection = await local().connect({ lockTimeout: '3s' })
   const stored = connection.db.collection<Kept>('Kept')
   const lost: string[] = []
   let acknowledged = 0

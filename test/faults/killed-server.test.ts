@@ -12,7 +12,7 @@ const local = useLocalDatabase()
 refuseUnhandledRejections()
 
 test('a server that is killed with kill -9 under load, twice, and started again on its port', async () => {
-  const connection = await local().connect({ lockTimeoutMs: 3_000 })
+  const connection = await local().connect({ lockTimeout: '3s' })
   const proxy = await TcpProxy.start(connection.uri)
   const direct = { ...connection, drop: () => connection.close() }
   const fleet = await Fleet.start(direct, proxy, { ledger: elsewhere })

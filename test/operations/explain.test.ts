@@ -1,7 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import { Timestamp } from 'mongodb'
-import { explain, lifecycleOf } from '../../src/index.js'
+import { lifecycleOf } from '../../src/index.js'
 import { PARKED_AT } from '../../src/lock/index.js'
+import { explain } from '../../src/operations/index.js'
 
 interface Gateway {
   _id: string

@@ -13,8 +13,9 @@ import {
   Timestamp,
   UUID,
 } from 'mongodb'
-import { type BrokenDocument, explain } from '../../src/index.js'
+import { type BrokenDocument } from '../../src/index.js'
 import { candidateCursors, Looks, PARKED_AT, ServerClock, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
+import { explain } from '../../src/operations/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { serverNow } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'

@@ -1,7 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { type BrokenDocument, explain } from '../../src/index.js'
+import { type BrokenDocument } from '../../src/index.js'
 import { PARKED_AT } from '../../src/lock/index.js'
+import { explain } from '../../src/operations/index.js'
 import { useDatabase } from '../support/database.js'
 import { backDate, recordingLogger, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
 

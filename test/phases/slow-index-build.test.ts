@@ -15,7 +15,7 @@ let connection: DatabaseConnection
 
 beforeEach(async () => {
   proxy = await TcpProxy.start(database.uri)
-  connection = await connectDatabase({ uri: proxy.uri, lockTimeoutMs: LOCK_TIMEOUT_MS, timeoutMs: 10_000 })
+  connection = await connectDatabase({ uri: proxy.uri, lockTimeout: `${LOCK_TIMEOUT_MS}ms`, timeout: '10s' })
 })
 afterEach(async () => {
   proxy.pass()

@@ -12,7 +12,7 @@ import { stepNumber } from './step-order.js'
 /** After a SIGTERM the steps under way go on for so long, within the grace. */
 const LAST_STEPS_MS = 1_000
 /** Far more than a connection takes: a busy machine needs time for it. */
-const CONNECTED_WITHIN_MS = 60_000
+const CONNECTED_WITHIN = '1m'
 
 /** What is different in replicas of another run. */
 export interface Variation {
@@ -34,8 +34,13 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
     const { uri, database, lockTimeoutMs, name, concurrency, graceMs } = config
     pace = config.pace
     const { replica, numberOf = stepNumber, wrap = (observe) => observe, stepTimeoutMs, ledgerUri } = vary(config)
-    const connection = await connectDatabase({ uri, database, lockTimeoutMs, timeoutMs: CONNECTED_WITHIN_MS })
-    const renewals = await renewalClient(connection, lockTimeoutMs)
+    const connection = await connectDatabase({
+      uri,
+      database,
+      lockTimeout: `${lockTimeoutMs}ms`,
+      timeout: CONNECTED_WITHIN,
+    })
+    const renewals = await renewalClient(connection, `${lockTimeoutMs}ms`)
     // A killed database forgets what no journal has.
     const ledgerClient = await new MongoClient(ledgerUri ?? uri, ledgerUri ? { journal: true } : {}).connect()
     const ledger = new StepLedger(ledgerClient.db(database), name)

@@ -18,9 +18,9 @@ export async function bootPlain(
 ): Promise<RunningApp> {
   const { db } = connection
   const metrics = measured ? replicaMetrics({ db, lifecycles, logger, documents: false }) : undefined
-  const shortestMs = Math.min(...lifecycles.map(({ model }) => model.settings.lockTimeoutMs))
-  const renewals = await renewalClient(connection, shortestMs)
-  const listening = settings.doorbell === 'off' ? undefined : await doorbellClient(connection, shortestMs)
+  const shortest = `${Math.min(...lifecycles.map(({ model }) => model.settings.lockTimeoutMs))}ms` as const
+  const renewals = await renewalClient(connection, shortest)
+  const listening = settings.doorbell === 'off' ? undefined : await doorbellClient(connection, shortest)
   const replica = new Replica({
     db,
     renewalDb: renewals.db(db.databaseName),

@@ -2,7 +2,6 @@
 export type * as Core from 'phaselock'
 export type * as Database from 'phaselock/database'
 export type * as Kubernetes from 'phaselock/kubernetes'
-export type * as Lock from 'phaselock/lock'
 export type * as Locks from 'phaselock/locks'
 export type * as LocksNest from 'phaselock/locks/nest'
 export type * as Nest from 'phaselock/nest'

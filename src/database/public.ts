@@ -1,0 +1,14 @@
+// The entry `phaselock/database`. What the lock protocol asks of collections and commands is no part of it.
+export {
+  type ConnectOptions,
+  connectDatabase,
+  type DatabaseConnection,
+  type DatabaseSource,
+  doorbellClient,
+  renewalClient,
+} from './connect.js'
+export { type Attempt, NoDatabase } from './no-database.js'
+export { NotEnoughSpace } from './not-enough-space.js'
+export { ServerTooOld } from './server-version.js'
+export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'
+export { InvalidMongoUri, redactUri } from './uri.js'
