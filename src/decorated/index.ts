@@ -1,2 +1,2 @@
 export { Need, needed, needsModule, type UnmetNeed, warnBy } from './need.js'
-export { noted } from './noted.js'
+export { note, noted } from './noted.js'

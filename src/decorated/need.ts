@@ -1,4 +1,4 @@
-import { noted } from './noted.js'
+import { note, noted } from './noted.js'
 
 /** What methods with a decorator of Phaselock need in their Nest app: by themselves they do nothing. */
 export class Need {
@@ -60,8 +60,7 @@ type Decorated = { readonly [HOOK]?: Hook }
 export function needsModule(proto: object, method: string | symbol, need: Need): void {
   if (typeof proto === 'function') return
   if (!Object.hasOwn(proto, NEEDS)) extendHook(proto)
-  const value: readonly Declared[] = [...noted<Declared>(proto, NEEDS), { method: String(method), need }]
-  Object.defineProperty(proto, NEEDS, { value, configurable: true })
+  note<Declared>(proto, NEEDS, { method: String(method), need })
 }
 
 /** The methods of an instance that need something, and don't have it yet. */

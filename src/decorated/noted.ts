@@ -3,3 +3,8 @@ export function noted<T>(target: object, key: symbol): readonly T[] {
   const found = (target as Readonly<Record<symbol, unknown>>)[key]
   return Array.isArray(found) ? found : []
 }
+
+/** Adds a note: on the class itself, beside what it inherits. */
+export function note<T>(target: object, key: symbol, value: T): void {
+  Object.defineProperty(target, key, { value: [...noted<T>(target, key), value], configurable: true })
+}

@@ -41,14 +41,17 @@ const MOST_PAUSE_MS = 1_000
 
 /** Runs tasks under named locks. It never waits unless it is told to. */
 export class LockExecutor {
-  private readonly observer: LockObserver
+  private readonly observers: readonly LockObserver[]
   private readonly clock: Clock
 
   constructor(
     readonly provider: LockProvider,
-    options: { readonly observer?: LockObserver | undefined; readonly clock?: Clock | undefined } = {},
+    options: {
+      readonly observer?: LockObserver | readonly LockObserver[] | undefined
+      readonly clock?: Clock | undefined
+    } = {},
   ) {
-    this.observer = options.observer ?? {}
+    this.observers = [options.observer ?? []].flat()
     this.clock = options.clock ?? systemClock
   }
 
@@ -146,7 +149,7 @@ export class LockExecutor {
   }
 
   private tell<K extends keyof LockObserver>(what: K, event: LockEvent<K>): void {
-    tellLockObservers(this.observer, what, event)
+    tellLockObservers(this.observers, what, event)
   }
 }
 

@@ -37,7 +37,11 @@ export function observeLocks(observer: LockObserver): () => void {
 
 export type LockEvent<K extends keyof LockObserver> = Parameters<NonNullable<LockObserver[K]>>[0]
 
-export function tellLockObservers<K extends keyof LockObserver>(own: LockObserver, what: K, event: LockEvent<K>): void {
+export function tellLockObservers<K extends keyof LockObserver>(
+  own: readonly LockObserver[],
+  what: K,
+  event: LockEvent<K>,
+): void {
   // What one throws is its own fault.
-  tellObservers([own, ...ofAllExecutors], what, event, () => undefined)
+  tellObservers([...own, ...ofAllExecutors], what, event, () => undefined)
 }

@@ -1,8 +1,8 @@
-import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { z } from 'zod'
 import { requireNode } from '../config/index.js'
 import { aFunction, aName, flag, having, readOptions, text } from '../options/index.js'
 import { type ReplicaOptions, type RunnableLifecycle, sharedOptions } from '../phases/index.js'
+import type { AsyncOptions } from './async-options.js'
 import { InvalidModuleOptions } from './errors.js'
 import { HOOKS, type Hooks } from './hooks.js'
 import type { LocksOptions } from './locks/index.js'
@@ -58,12 +58,8 @@ export interface PhaselockModuleOptions extends Hooks, PassedOn {
   readonly locks?: LocksOptions | undefined
 }
 
-/** What `PhaselockModule.forRootAsync` takes: a factory of the options, with what it needs. */
-export interface PhaselockModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
-  readonly inject?: NonNullable<Extract<Provider, { useFactory: unknown }>['inject']>
-  // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
-  readonly useFactory: (...injected: any[]) => PhaselockModuleOptions | Promise<PhaselockModuleOptions>
-}
+/** What `PhaselockModule.forRootAsync` takes. */
+export type PhaselockModuleAsyncOptions = AsyncOptions<PhaselockModuleOptions>
 
 /** The options, checked, with what is missing filled in. */
 export interface ModuleSettings extends PhaselockModuleOptions {

@@ -1,4 +1,4 @@
-export { didYouMean, nearest } from './nearest.js'
+export { didYouMean, editDistance, nearest } from './nearest.js'
 export { DOORBELL_MODES, type DoorbellMode, processOptions } from './process-options.js'
 export { meant, type OptionNames, readOptions, unknownOptions } from './read-options.js'
 export { replicaIdentity } from './replica-identity.js'

@@ -19,7 +19,7 @@ export function didYouMean(name: string, known: Iterable<string>): string {
 }
 
 /** Letters to add, leave out, change, or swap with their neighbour. */
-function editDistance(a: string, b: string): number {
+export function editDistance(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, j) => j)
   for (let i = 1; i <= a.length; i += 1) {

@@ -18,7 +18,7 @@ import {
 } from '../options/index.js'
 import type { Logger } from '../phases/index.js'
 import type { Clock, Duration } from '../time/index.js'
-import type { RunOutcome } from './documents.js'
+import { RUN_OUTCOMES, type RunOutcome } from './documents.js'
 import { InvalidSchedulesOptions } from './errors.js'
 import type { ScheduleObserver } from './observer.js'
 import type { Task } from './tasks.js'
@@ -66,7 +66,6 @@ export interface SchedulesSettings {
 }
 
 const kept = durationText('1s', '3650d')
-const RUN_OUTCOMES = ['Completed', 'Failed', 'Skipped', 'Missed'] as const satisfies readonly RunOutcome[]
 
 const schedulesOptions = z.strictObject({
   db: having(['collection'], 'a Db of the mongodb driver').optional(),

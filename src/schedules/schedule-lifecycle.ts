@@ -3,12 +3,11 @@ import { onClaimIndex } from '../lock/index.js'
 import { type BoundLifecycle, type Logger, lifecycleOf, type Step } from '../phases/index.js'
 import type { Clock, Duration } from '../time/index.js'
 import { decide, type NewRun, type SchedulePhase } from './decide.js'
-import type { ScheduleDocument } from './documents.js'
+import { type ScheduleDocument, serverTime } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
 import type { RunStore } from './insert-runs.js'
 import { observedRun, type ScheduleObservers } from './observer.js'
 import type { StoredRun } from './schedule-reader.js'
-import { serverTime } from './server-time.js'
 
 export interface ScheduleLifecycleOptions {
   readonly name: string

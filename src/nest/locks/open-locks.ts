@@ -33,7 +33,7 @@ export async function openLocks(
     ? undefined
     : await openLockProvider({ ...options, provider: asked, name: options.name ?? more.name }, more.fallback)
   const provider = opened ?? (asked as LockProvider)
-  const executor = new LockExecutor(provider, { observer: logging(log, observer) })
+  const executor = new LockExecutor(provider, { observer: [logging(log), ...(observer ? [observer] : [])] })
   const skipped = (where: string, lock: string, heldBy: string | undefined) =>
     log.debug(`${where} is skipped: its lock is held`, { lock, heldBy })
   const scope = new LockScope(executor, defaults, settings ?? options.env ?? process.env, skipped)
@@ -51,26 +51,10 @@ export async function openLocks(
 const isProvider = (value: LocksOptions['provider']): value is LockProvider =>
   typeof value === 'object' && value !== null && typeof value.lock === 'function'
 
-function logging(log: LocksLog, observer: LockObserver = {}): LockObserver {
-  return {
-    acquired: (event) => observer.acquired?.(event),
-    notAcquired: (event) => observer.notAcquired?.(event),
-    unavailable: (event) => observer.unavailable?.(event),
-    finished: (event) => observer.finished?.(event),
-    lost(event) {
-      log.warn('a lock ended before its task: it expired, was freed, or could not be extended', event)
-      return observer.lost?.(event)
-    },
-    failed(event) {
-      const { name, action, error } = event
-      log.warn(
-        `a lock could not be ${action === 'extend' ? 'extended; it is tried again' : 'unlocked; it ends by itself'}`,
-        {
-          lock: name,
-          cause: String(error),
-        },
-      )
-      return observer.failed?.(event)
-    },
-  }
-}
+const logging = (log: LocksLog): LockObserver => ({
+  lost: (event) => log.warn('a lock ended before its task: it expired, was freed, or could not be extended', event),
+  failed({ name, action, error }) {
+    const ends = action === 'extend' ? 'extended; it is tried again' : 'unlocked; it ends by itself'
+    log.warn(`a lock could not be ${ends}`, { lock: name, cause: String(error) })
+  },
+})

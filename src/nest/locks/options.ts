@@ -1,6 +1,6 @@
-import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { type LockObserver, type LockProvider, type LockProviderOptions } from '../../locks/index.js'
 import { unknownOptions } from '../../options/index.js'
+import type { AsyncOptions } from '../async-options.js'
 import { InvalidSchedulerLocks } from './errors.js'
 import type { LockDefaults, LockSettings } from './lock-scope.js'
 
@@ -14,12 +14,8 @@ export interface LocksOptions extends Omit<LockProviderOptions, 'provider'> {
   readonly observer?: LockObserver | undefined
 }
 
-/** What `LocksModule.forRootAsync` takes: a factory of the options, with what it needs. */
-export interface LocksAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
-  readonly inject?: NonNullable<Extract<Provider, { useFactory: unknown }>['inject']>
-  // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
-  readonly useFactory: (...injected: any[]) => LocksOptions | Promise<LocksOptions>
-}
+/** What `LocksModule.forRootAsync` takes. */
+export type LocksAsyncOptions = AsyncOptions<LocksOptions>
 
 const DEFAULTS = ['lockAtMostFor', 'lockAtLeastFor', 'watchdog']
 

@@ -1,4 +1,4 @@
-import { Need, needsModule, noted } from '../../decorated/index.js'
+import { Need, needsModule, note, noted } from '../../decorated/index.js'
 import { InvalidTask, type ScheduleFields, type TaskRun } from '../../schedules/index.js'
 
 const DECLARED = Symbol.for('phaselock:scheduled')
@@ -61,8 +61,7 @@ export function ScheduledTask(task: string): TaskDecorator {
 
 function declare(proto: object, one: DeclaredTask): void {
   needsModule(proto, one.method, SCHEDULES_NEED)
-  const own = Object.hasOwn(proto, DECLARED) ? declaredTasks(proto) : [...declaredTasks(proto)]
-  Object.defineProperty(proto, DECLARED, { value: [...own, one], configurable: true })
+  note(proto, DECLARED, one)
 }
 
 /** Kept on the class itself, inherited ones included. */

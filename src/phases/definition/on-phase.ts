@@ -1,4 +1,4 @@
-import { Need, needsModule, noted } from '../../decorated/index.js'
+import { Need, needsModule, note, noted } from '../../decorated/index.js'
 import { meant } from '../../options/index.js'
 import { InvalidLifecycle } from '../errors.js'
 import type { LifecycleModel } from './model.js'
@@ -27,12 +27,8 @@ export function onPhase(model: LifecycleModel, phase: string) {
         `OnPhase('${phase}'): expected a working phase (${working.join(', ')})${meant(phase, working)}`,
       ])
     }
-    const own = Object.hasOwn(proto, HANDLED) ? (proto as never)[HANDLED] : [...handledPhases(proto)]
     needsModule(proto, key, HANDLERS_NEED)
-    Object.defineProperty(proto, HANDLED, {
-      value: [...own, { lifecycle: model.name, phase, method: key }],
-      configurable: true,
-    })
+    note<HandledPhase>(proto, HANDLED, { lifecycle: model.name, phase, method: key })
   }
 }
 

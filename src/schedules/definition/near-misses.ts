@@ -1,3 +1,4 @@
+import { editDistance } from '../../options/index.js'
 import { SCHEDULE_FIELDS } from './schedule-fields.js'
 
 /** What other schedulers call it. */
@@ -37,16 +38,5 @@ function meantBy(key: string): string | undefined {
 }
 
 /** The same but for one letter that is wrong, missing, too many, or changed places with the next. */
-function isLike(a: string, b: string): boolean {
-  if (a === b) return true
-  if (b.length < LEAST_FOR_A_SLIP || Math.abs(a.length - b.length) > 1) return false
-  let i = 0
-  while (a[i] === b[i]) i += 1
-  const [restA, restB] = [a.slice(i), b.slice(i)]
-  return (
-    restA.slice(1) === restB.slice(1) ||
-    restA.slice(1) === restB ||
-    restA === restB.slice(1) ||
-    (restA[0] === restB[1] && restA[1] === restB[0] && restA.slice(2) === restB.slice(2))
-  )
-}
+const isLike = (a: string, b: string): boolean =>
+  a === b || (b.length >= LEAST_FOR_A_SLIP && Math.abs(a.length - b.length) <= 1 && editDistance(a, b) <= 1)
