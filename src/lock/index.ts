@@ -73,6 +73,7 @@ export {
   brokenLockTimeout,
   changeLockTimeout,
   encodeSleepsAnew,
+  isLockTimeout,
   KNOWN_FOR_MS,
   LIFECYCLES_COLLECTION,
   type LockTimeoutChange,

@@ -1,10 +1,7 @@
-import { changeLockTimeout, encodeSleepsAnew, type LockTimeoutChange, termsOf } from '../lock/index.js'
+import { changeLockTimeout, encodeSleepsAnew, isLockTimeout, type LockTimeoutChange, termsOf } from '../lock/index.js'
 import { durationMs, formatMs, InvalidDuration } from '../time/index.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { modelOf, type System } from './system.js'
-
-const LEAST_MS = 1_000
-const MOST_MS = 86_400_000
 
 /** What became of a wish for another lockTimeout. */
 export type LockTimeoutSet = Extract<LockTimeoutChange, { kind: 'changed' | 'unchanged' }> & {
@@ -51,7 +48,7 @@ export async function setLockTimeout(system: System, lifecycle: string, lockTime
 function lockTimeoutFrom(text: string): number {
   try {
     const ms = durationMs(text)
-    if (ms >= LEAST_MS && ms <= MOST_MS) return ms
+    if (isLockTimeout(ms)) return ms
   } catch (error) {
     if (!(error instanceof InvalidDuration)) throw error
   }

@@ -24,6 +24,8 @@ export const HANDOVER_MS = KNOWN_FOR_MS + ANNOUNCED_WITHIN_MS + 2_000
 const LEAST_MS = 1_000
 const MOST_MS = 86_400_000
 
+export const isLockTimeout = (ms: number): boolean => ms >= LEAST_MS && ms <= MOST_MS
+
 /**
  * What `phaselock.lifecycles` says of a lifecycle's lockTimeout, as it is stored: a person may have put anything there. In ms;
  * the next two are there after a change, the last one where the first can't be gone by.
@@ -75,7 +77,7 @@ export interface LockTimeoutInForce {
 function soundMs(value: unknown): number | undefined {
   const isNumber = ['number', 'bigint'].includes(typeof value) || NUMBERS.has((value as Document | null)?.['_bsontype'])
   const ms = isNumber ? Number(String(value)) : Number.NaN
-  return ms >= LEAST_MS && ms <= MOST_MS ? ms : undefined
+  return isLockTimeout(ms) ? ms : undefined
 }
 const NUMBERS: ReadonlySet<unknown> = new Set(['Int32', 'Long', 'Double', 'Decimal128'])
 
