@@ -17,7 +17,8 @@ export interface Woken extends Done {
 export async function wakeDocument(system: System, ref: DocumentRef): Promise<Woken> {
   const found = await findDocument(system, ref)
   const verdict = await asOwner(system, found.lifecycle, (owner) => owner.wake(found.document['_id']))
-  requireDone(system, verdict, found, 'woken')
+  // Neither parked nor asleep by its own word: a writer of the old kind has it.
+  requireDone(system, verdict === 'notParked' ? 'held' : verdict, found, 'woken')
   const was = found.condition.kind
   return { ...doneTo(found), woken: was === 'sleeping', was }
 }

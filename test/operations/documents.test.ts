@@ -171,6 +171,11 @@ describe('operations on documents', () => {
     ])
     expect(await removing('held')).toMatchObject({ name: 'Refused', obstacle: { reason: 'held', id: 'held' } })
     expect(await removing('leased', legacy.model)).toMatchObject({ name: 'Refused', obstacle: { reason: 'held' } })
+    const waking = wakeDocument(system({ models: [legacy.model] }), { id: 'leased' })
+    await expect(waking).rejects.toMatchObject({
+      obstacle: { reason: 'held' },
+      problem: expect.stringMatching(/somebody holds it/),
+    })
     expect(await removing('asleep', legacy.model)).toEqual({ lifecycle: 'thing', _id: 'asleep' })
     expect(await removing('leased')).toEqual({ lifecycle: 'thing', _id: 'leased' })
     expect(await removing('held', thing.model, true)).toEqual({ lifecycle: 'thing', _id: 'held' })
