@@ -38,7 +38,7 @@ export {
 } from './lease/lease-state.js'
 export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-writers.js'
 export { Renewals } from './lease/renewal.js'
-export { ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
+export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
 export { uncountClaims } from './lease/uncount.js'
 export { candidateCursors } from './look/candidates.js'
 export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'

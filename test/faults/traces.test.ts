@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import type { Collection, Document, MongoClient } from 'mongodb'
-import { Claims, idKey, Renewals, ServerClock, type Terms, WorkSplit } from '../../src/lock/index.js'
+import { Claimant, Claims, idKey, Renewals, ServerClock, type Terms, WorkSplit } from '../../src/lock/index.js'
 import { replicaIdentity } from '../../src/options/index.js'
 import {
   ago,
@@ -116,7 +116,7 @@ describe('traces tell of', () => {
       const claims = new Claims({
         collection,
         terms: () => terms,
-        replica,
+        claimant: new Claimant(replica),
         clock,
         serverClock,
         workSplit: share,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { Claims, claimUpdate, isDue } from '../../src/lock/index.js'
+import { Claimant, Claims, claimUpdate, isDue } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { ago, claimer, endOf, lockedCollection, PHASE, put, TERMS, unlock, writer } from './fixture.js'
 
@@ -66,8 +66,9 @@ describe('claims that race', () => {
   test('lifecycles of one replica that share a collection never give out the same token', async () => {
     const collection = await lockedCollection(database.db)
     await fresh(collection, 4)
-    const { identity: replica, clock, serverClock } = await claimer(collection)
-    const claims = () => new Claims({ collection, terms: () => TERMS, replica, clock, serverClock })
+    const { identity, clock, serverClock } = await claimer(collection)
+    const claimant = new Claimant(identity)
+    const claims = () => new Claims({ collection, terms: () => TERMS, claimant, clock, serverClock })
     const [a, b] = [claims(), claims()]
     const tokens: string[] = []
     for (const one of [a, b, a, b]) tokens.push((await one.claimOne(PHASE)).claimed[0]!.lease.token)

@@ -184,12 +184,12 @@ describe('a claim', () => {
     const collection = await lockedCollection(database.db)
     await put(collection, { _id: 'a', phase: PHASE }, { _id: 'b', phase: PHASE })
     const replica = await claimer(collection)
-    const { ServerClock, Claims } = await import('../../src/lock/index.js')
+    const { Claimant, ServerClock, Claims } = await import('../../src/lock/index.js')
     const { TERMS } = await import('./fixture.js')
     const blind = new Claims({
       collection,
       terms: () => TERMS,
-      replica: replica.identity,
+      claimant: new Claimant(replica.identity),
       clock: replica.clock,
       serverClock: new ServerClock(replica.clock),
     })

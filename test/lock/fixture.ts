@@ -1,6 +1,7 @@
 import { type Collection, type Db, type Document, MongoClient } from 'mongodb'
 import { EndWriter, type EndWriterOptions } from '../../src/lock/end/end-writer.js'
 import {
+  Claimant,
   type Claimed,
   Claims,
   type EndKind,
@@ -75,7 +76,14 @@ export async function claimer(
   const sentAtMs = clock.monotonicMs()
   serverClock.saw(await serverNow(collection), sentAtMs)
   const identity = replicaIdentity(name)
-  const claims = new Claims({ collection, terms: () => terms, replica: identity, clock, serverClock, random })
+  const claims = new Claims({
+    collection,
+    terms: () => terms,
+    claimant: new Claimant(identity),
+    clock,
+    serverClock,
+    random,
+  })
   return { identity, claims, serverClock, clock }
 }
 

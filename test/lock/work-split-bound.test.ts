@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { Claims, idKey } from '../../src/lock/index.js'
+import { Claimant, Claims, idKey } from '../../src/lock/index.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { useDatabase } from '../support/database.js'
 import { ago, claimer, endOf, lockedCollection, ManualClock, PHASE, put, TERMS, unlock, writer } from './fixture.js'
@@ -44,7 +44,15 @@ describe('a preference that ends', () => {
       draws += 1
       return (draws % 4) / 4
     }
-    return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, workSplit: share, random })
+    return new Claims({
+      collection,
+      terms: () => TERMS,
+      claimant: new Claimant(self),
+      clock,
+      serverClock,
+      workSplit: share,
+      random,
+    })
   }
 
   /** A goes round a closed set of its own, which fills its places each time; ten documents fall to B. When each of them ran. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { Claims, idKey } from '../../src/lock/index.js'
+import { Claimant, Claims, idKey } from '../../src/lock/index.js'
 import { type CandidateRequest, lookForCandidates } from '../../src/lock/look/candidates.js'
 import { choose, extentFor } from '../../src/lock/select/selection.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
@@ -101,7 +101,7 @@ describe('claims that share', () => {
         const claims = new Claims({
           collection,
           terms: () => TERMS,
-          replica: self,
+          claimant: new Claimant(self),
           clock,
           serverClock,
           workSplit: share,
@@ -128,7 +128,14 @@ describe('claims that share', () => {
     const clock = new ManualClock()
     const all = NAMES.map((self) => {
       const share = new WorkSplit(() => ({ self, replicas: NAMES }), clock)
-      return new Claims({ collection, terms: () => TERMS, replica: self, clock, serverClock, workSplit: share })
+      return new Claims({
+        collection,
+        terms: () => TERMS,
+        claimant: new Claimant(self),
+        clock,
+        serverClock,
+        workSplit: share,
+      })
     })
     const [dead, ...alive] = all
     const results = await Promise.all(alive.map((claims) => claims.claimNamed(PHASE, ids)))
@@ -180,7 +187,7 @@ describe('claims that share', () => {
     const claims = new Claims({
       collection,
       terms: () => terms,
-      replica: NAMES[0]!,
+      claimant: new Claimant(NAMES[0]!),
       clock,
       serverClock,
       workSplit: share,
@@ -197,7 +204,7 @@ describe('claims that share', () => {
     const claims = new Claims({
       collection,
       terms: () => TERMS,
-      replica: NAMES[0]!,
+      claimant: new Claimant(NAMES[0]!),
       clock,
       serverClock,
       workSplit: share,

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { expect, test } from '@jest/globals'
 import { type Document, Long, MaxKey, Timestamp } from 'mongodb'
 import { ClaimWriter } from '../../src/lock/claim/claim-writer.js'
-import { ClaimTokens, Lease, PARKED_AT, Renewals, type Terms, termsOf } from '../../src/lock/index.js'
+import { Claimant, ClaimTokens, Lease, PARKED_AT, Renewals, type Terms, termsOf } from '../../src/lock/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { again, checkpoint, endOf, failed, moveTo, park, released, unlock, wait, writer } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
@@ -205,7 +205,7 @@ test.each([[false], [true]])(
     expect(end).toEqual({ filter: { ...filter, _id: { $in: [ID] } }, update })
     const commands = { together: [{ ids: [ID], areNew: false }], apart: [] }
     const [won] = await captured(async (collection) => {
-      const claims = new ClaimWriter({ collection, replica: 'a~1', clock: systemClock })
+      const claims = new ClaimWriter({ collection, claimant: new Claimant('a~1'), clock: systemClock })
       await claims.claim(terms, 'Working', commands, () => undefined)
     })
     const token: string = (won!.update as Document[])[0]!['$set'].lockedBy.$cond[1].$literal

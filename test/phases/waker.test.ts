@@ -20,7 +20,7 @@ describe('a wake', () => {
     const waker = new Waker({
       model: thing.model,
       collection: interrupted(collection, 'updateMany', { before: steppedMeanwhile }),
-      share: { isOwn: () => true, waitedFor: () => undefined },
+      workSplit: { isOwn: () => true, waitedFor: () => undefined },
       terms: () => TERMS,
       clock: systemClock,
       serverNow: () => systemClock.now(),

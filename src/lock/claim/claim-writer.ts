@@ -7,7 +7,7 @@ import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
 import { Lease } from '../lease/lease.js'
 import { dueIn } from '../lease/lease-state.js'
 import { leaseUnmoved } from '../lease/legacy-writers.js'
-import { ClaimTokens } from '../lease/token.js'
+import type { Claimant, ClaimTokens } from '../lease/token.js'
 import { putAsideAmong } from '../repair/put-aside.js'
 import { ID_INDEX } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
@@ -48,19 +48,13 @@ interface Sent {
 
 export interface ClaimWriterOptions {
   readonly collection: Collection
-  readonly replica: string
+  readonly claimant: Claimant
   readonly clock: Clock
   readonly projection?: Document | undefined
   readonly maxTimeMS?: number | undefined
   readonly onRetry?: ((error: unknown) => void) | undefined
   readonly isOver?: (() => boolean) | undefined
 }
-
-/**
- * Claims of this process so far: lifecycles of one replica share its identity, and may share a collection, so they must not
- * give out the same token.
- */
-let claimsSoFar = 0
 
 /**
  * The writes of claims: conditional updates that judge by the server's clock what is due, each under a token of its own, and the
@@ -140,7 +134,7 @@ export class ClaimWriter {
     ids: readonly unknown[],
     taken: Taken,
   ): Promise<readonly Refused[]> {
-    const claims = ids.map(() => this.nextClaim(terms))
+    const claims = ids.map(() => this.options.claimant.nextClaim(terms.protocol))
     const updates = ids.map((id, i) => ({
       id,
       filter: { _id: id as never, ...dueIn(terms, phase) },
@@ -151,7 +145,7 @@ export class ClaimWriter {
 
   /** A command that is refused has written those before the culprit: they are read by the token like any others. */
   private async claimTogether(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
-    const claim = this.nextClaim(terms)
+    const claim = this.options.claimant.nextClaim(terms.protocol)
     const send = async (): Promise<Sent> => {
       const filter = {
         _id: { $in: ids as never[] },
@@ -209,7 +203,7 @@ export class ClaimWriter {
     how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
     ids?: readonly unknown[],
   ): Promise<Pick<Taken, 'claimed' | 'broken'>> {
-    const claim = this.nextClaim(terms)
+    const claim = this.options.claimant.nextClaim(terms.protocol)
     const sentAtMs = this.options.clock.monotonicMs()
     const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...this.limits }
     let document: Document | null
@@ -275,11 +269,6 @@ export class ClaimWriter {
       const lease = this.leased({ _id: id, fence: 0 }, claimOf.get(lockedBy)!, sentAtMs, terms)
       claimed.push({ ...lease, unreadable: error })
     }
-  }
-
-  private nextClaim(terms: Terms): ClaimTokens {
-    claimsSoFar += 1
-    return new ClaimTokens(terms.protocol, this.options.replica, claimsSoFar)
   }
 
   private leased(document: Document, claim: ClaimTokens, sentAtMs: number, { leaseMs }: Terms): Claimed {

@@ -5,6 +5,7 @@ import type { Refused } from '../documents/write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
 import { onClaimIndex } from '../indexes/claim-index.js'
 import { dueIn, notAfter, onlyIn } from '../lease/lease-state.js'
+import type { Claimant } from '../lease/token.js'
 import { lookForCandidates, type Seen } from '../look/candidates.js'
 import { type OddField, oddFields } from '../repair/odd-fields.js'
 import { Admission, type Admits } from '../select/admission.js'
@@ -47,7 +48,7 @@ export interface ClaimsOptions {
   collection: Collection
   /** The terms in force; asked at each claim, as lockTimeout may change. */
   terms: () => Terms
-  replica: string
+  claimant: Claimant
   clock: Clock
   serverClock: ServerClock
   /** Documents to leave alone; this adds those that refuse a claim. Default: a list of its own. */
@@ -115,10 +116,10 @@ export class Claims {
   private isDoubtful = false
 
   constructor(private readonly options: ClaimsOptions) {
-    const { collection, replica, clock, random = Math.random } = options
+    const { collection, claimant, clock, random = Math.random } = options
     this.random = random
     this.refusing = options.refusing ?? new RefusingDocuments(clock)
-    const alone = { self: replica, replicas: [replica] }
+    const alone = { self: claimant.identity, replicas: [claimant.identity] }
     this.workSplit = options.workSplit ?? new WorkSplit(() => alone, clock)
     this.contention = new Contention(() => this.workSplit.of > 1, random)
     this.pace = new ClaimPace(clock)

@@ -16,6 +16,21 @@ export function underClaimOf(lockedBy: string | undefined): Document {
 }
 
 /**
+ * Who claims: a replica, with the number of its claims so far. One for all of its lifecycles: they share its identity, and may share a
+ * collection, so they must not give out the same token.
+ */
+export class Claimant {
+  private claims = 0
+
+  constructor(readonly identity: string) {}
+
+  nextClaim(protocol: Protocol): ClaimTokens {
+    this.claims += 1
+    return new ClaimTokens(protocol, this.identity, this.claims)
+  }
+}
+
+/**
  * One claim of a replica, of one document or of a batch. Invariant: no two values that it gives out are the same, and no
  * other claim of any replica gives out one of them; so a token names one step, and a write that comes late, twice, or
  * after its own resend matches nothing.

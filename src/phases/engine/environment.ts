@@ -32,7 +32,7 @@ export interface LifecycleEnvironment extends Environment {
   /** Where the handler of a phase runs. */
   readonly kindOf: (phase: string) => PlaceKind
   /** Documents that refuse writes. */
-  readonly skips: RefusingDocuments
+  readonly refusing: RefusingDocuments
   readonly broken: BrokenReports
   /** For lines about single documents. */
   readonly lines: BoundedLog

@@ -13,7 +13,7 @@ import { Places } from './run/places.js'
 import { StepRunner, type StepRunnerOptions } from './run/step-runner.js'
 
 export interface LifecycleRunnerOptions
-  extends Pick<ClaimerOptions, 'identity' | 'company' | 'share' | 'lookSoon'>,
+  extends Pick<ClaimerOptions, 'claimant' | 'company' | 'workSplit' | 'lookSoon'>,
     Pick<StepRunnerOptions, 'handlers' | 'threads' | 'activities'> {
   /** Whether local timers wake the replica between ticks. */
   readonly wakes: () => boolean

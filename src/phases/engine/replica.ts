@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import { Looks, MissingIndex, ServerClock, type Terms } from '../../lock/index.js'
+import { Claimant, Looks, MissingIndex, ServerClock, type Terms } from '../../lock/index.js'
 import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
@@ -96,7 +96,7 @@ export class Replica {
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
     const parts: ReplicaParts = {
-      ...{ options, identity, registry, liveReplicas, threads, monitor },
+      ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
       company: new Company(clock),
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),
@@ -211,7 +211,7 @@ export class Replica {
       queued: sum('queued'),
       running: sum('running'),
       abandoned,
-      skipped: this.running.reduce((n, { skips }) => n + skips.size, 0),
+      skipped: this.running.reduce((n, { refusing }) => n + refusing.size, 0),
       doorbell: this.doorbell.status,
     }
   }

@@ -1,7 +1,15 @@
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import type { Ring } from '../../doorbell/index.js'
-import { RefusingDocuments, SAFE_PROTOCOL, type ServerClock, type Terms, termsOf, WorkSplit } from '../../lock/index.js'
+import {
+  type Claimant,
+  RefusingDocuments,
+  SAFE_PROTOCOL,
+  type ServerClock,
+  type Terms,
+  termsOf,
+  WorkSplit,
+} from '../../lock/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { type ThreadPool, threadOf } from '../threads/index.js'
@@ -25,6 +33,7 @@ import { Waker } from './wake/waker.js'
 export interface ReplicaParts {
   readonly options: ReplicaSettings
   readonly identity: string
+  readonly claimant: Claimant
   readonly registry: LifecycleRegistry
   readonly liveReplicas: LiveReplicas
   /** What may be held beside what. */
@@ -41,7 +50,7 @@ export interface ReplicaParts {
 }
 
 /** What a replica has for one lifecycle. */
-export interface RunningLifecycle extends Pick<LifecycleEnvironment, 'model' | 'skips' | 'lines' | 'terms'> {
+export interface RunningLifecycle extends Pick<LifecycleEnvironment, 'model' | 'refusing' | 'lines' | 'terms'> {
   readonly runner: LifecycleRunner
   readonly claimer: Claimer
   readonly housekeeper: Housekeeper
@@ -56,7 +65,7 @@ export function runningLifecycle(
   parts: ReplicaParts,
   lifecycle: RunnableLifecycle,
 ): RunningLifecycle {
-  const { options, identity, registry, monitor, company, threads, wakes, lookSoon, ringOthers } = parts
+  const { options, identity, claimant, registry, monitor, company, threads, wakes, lookSoon, ringOthers } = parts
   const { clock, logger, observer, serverNow } = env
   const { model, handlers } = lifecycle
   const { db, renewalDb = db, ownerDb = db } = options
@@ -71,26 +80,26 @@ export function runningLifecycle(
     keepTermsFresh: () => registry.keepFresh(),
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
     kindOf: (phase) => (threadOf(handlers[phase]) ? 'thread' : 'loop'),
-    skips: new RefusingDocuments(clock),
+    refusing: new RefusingDocuments(clock),
     broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
     lines,
   }
-  const share = new WorkSplit(() => parts.liveReplicas.standing(model.name), clock)
+  const workSplit = new WorkSplit(() => parts.liveReplicas.standing(model.name), clock)
   const ring = (phases?: readonly string[]) => ringOthers({ lifecycles: [model.name], phases })
   const runner = new LifecycleRunner(own, {
-    ...{ handlers, identity, company, threads, share, wakes },
+    ...{ handlers, claimant, company, threads, workSplit, wakes },
     activities: new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)])),
     lookSoon: () => lookSoon(),
     ringOthers: (phase) => ring([phase]),
   })
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
   const waker = new Waker({
-    ...{ model, collection: own.collection, terms: own.terms, clock, share, serverNow },
+    ...{ model, collection: own.collection, terms: own.terms, clock, workSplit, serverNow },
     // What is woken is claimed here at once, as far as there is room; other replicas are told.
     onWoken: (phases, woken) => {
       outage.succeeded()
       runner.claimer.offer(phases)
-      if (share.of > 1) ring(phases)
+      if (workSplit.of > 1) ring(phases)
       observer.woken({ lifecycle: model.name, ...woken })
     },
     onError: (error) => outage.failed(error),
@@ -102,7 +111,7 @@ export function runningLifecycle(
   const wake: Waker['wake'] = (ids, news) => waker.wake(ids, news)
   const context = { model, db, replica: identity, logger, observer, clock, wake, look }
   return {
-    ...{ model, skips: own.skips, lines, terms: own.terms, runner, claimer: runner.claimer, waker },
+    ...{ model, refusing: own.refusing, lines, terms: own.terms, runner, claimer: runner.claimer, waker },
     housekeeper: new Housekeeper(own),
     unknownPhases: new UnknownPhases(own, registry),
     alongside: () => [...(options.alongside ?? []), ...(lifecycle.alongside ?? [])].map((work) => ({ work, context })),

@@ -1,4 +1,12 @@
-import { type Claimed, type ClaimResult, Claims, idKey, MissingIndex, type WorkSplit } from '../../../lock/index.js'
+import {
+  type Claimant,
+  type Claimed,
+  type ClaimResult,
+  Claims,
+  idKey,
+  MissingIndex,
+  type WorkSplit,
+} from '../../../lock/index.js'
 import { readProjection } from '../../definition/reads.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
@@ -12,11 +20,10 @@ import type { Company } from './company.js'
 const MOST_LOST_CLAIMS = 20
 
 export interface ClaimerOptions {
-  /** The replica's identity. */
-  readonly identity: string
+  readonly claimant: Claimant
   readonly company: Company
   /** How due documents are shared with other replicas. */
-  readonly share: WorkSplit
+  readonly workSplit: WorkSplit
   readonly held: HeldDocuments
   readonly capacities: Readonly<Record<PlaceKind, Capacity>>
   readonly outage: OutageLog
@@ -48,15 +55,15 @@ export class Claimer {
     private readonly env: LifecycleEnvironment,
     private readonly options: ClaimerOptions,
   ) {
-    const { model, collection, terms, clock, serverClock, random, skips, logger } = env
-    const { identity, share, outage } = options
+    const { model, collection, terms, clock, serverClock, random, refusing, logger } = env
+    const { claimant, workSplit, outage } = options
     this.noIndex = new OutageLog(`${model.name}: claiming`, clock, logger)
     this.wakeups = new Wakeups(
       () => clock.monotonicMs(),
       (phase) => this.offer([phase]),
     )
     this.claims = new Claims({
-      ...{ collection, terms, replica: identity, clock, serverClock, random, refusing: skips, workSplit: share },
+      ...{ collection, terms, claimant, clock, serverClock, random, refusing, workSplit },
       projection: readProjection(model.settings),
       maxTimeMS: 10_000,
       onRetry: (error) => outage.failed(error),
@@ -156,7 +163,7 @@ export class Claimer {
   private expectNamed(phase: string, ids: readonly unknown[]): void {
     const awaited = this.awaited.get(phase) ?? new Set()
     this.awaited.set(phase, awaited)
-    for (const key of ids.map(idKey)) if (this.options.share.isOwn(key)) awaited.add(key)
+    for (const key of ids.map(idKey)) if (this.options.workSplit.isOwn(key)) awaited.add(key)
   }
 
   /** Whether a claim has not found all that was rung for before its look. */

@@ -149,7 +149,7 @@ export class OutcomeRecorder {
    * `progress` that has become its owner's are put aside without a word, and all else is left to expire, its claims counted.
    */
   private async recordInstead(held: Held, { end, set, ms }: Ending, error: Error): Promise<Ending | undefined> {
-    const { broken, skips } = this.env
+    const { broken, refusing } = this.env
     const { endings } = this.options
     const isLastResort = end.kind === 'error' || (end.kind === 'park' && !set) || end.kind === 'putAside'
     if (!isLastResort) return this.record(held, endings.afterError(held, error, ms))
@@ -157,7 +157,7 @@ export class OutcomeRecorder {
     if (end.kind === 'park' || (end.kind === 'error' && isOwnersProgress(error))) {
       return this.record(held, endings.putAside(held, end, ms, error))
     }
-    skips.add(held.lease.id)
+    refusing.add(held.lease.id)
     return undefined
   }
 

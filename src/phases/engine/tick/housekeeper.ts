@@ -25,8 +25,8 @@ export class Housekeeper {
   private repairedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(private readonly env: LifecycleEnvironment) {
-    const { model, collection, terms, skips, clock } = env
-    this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], skips, () => clock.monotonicMs())
+    const { model, collection, terms, refusing, clock } = env
+    this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], refusing, () => clock.monotonicMs())
   }
 
   /** Questions for a look: whether there is a document that no claim would find. */
@@ -46,13 +46,13 @@ export class Housekeeper {
 
   /** Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. */
   async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
-    const { model, collection, terms, observer, skips } = this.env
+    const { model, collection, terms, observer, refusing } = this.env
     for (const rename of found.renames.get(model.name) ?? []) {
-      const moved = this.count(await applyRename(collection, terms(), rename, skips), counts)
+      const moved = this.count(await applyRename(collection, terms(), rename, refusing), counts)
       if (moved > 0 && model.phases.get(rename.to)?.kind !== 'resting') due.add(rename.to)
     }
     for (const rule of found.rules.get(model.name) ?? []) {
-      const moved = this.count(await applyRule(collection, terms(), rule, skips), counts)
+      const moved = this.count(await applyRule(collection, terms(), rule, refusing), counts)
       if (moved === 0) continue
       if (model.phases.get(rule.goTo)?.kind === 'working') due.add(rule.goTo)
       observer.ruled({ lifecycle: model.name, state: rule.when, to: rule.goTo, count: moved })
@@ -72,14 +72,14 @@ export class Housekeeper {
   }
 
   private async remove(phase: string, keepForMs: number): Promise<number> {
-    const { collection, terms, serverClock, random, skips, broken } = this.env
+    const { collection, terms, serverClock, random, refusing, broken } = this.env
     const dueBound = serverClock.dueBound(terms().lockTimeoutMs)
     if (!dueBound) return 0
     const onRefused = (refused: Refused) => {
-      skips.add(refused.id)
+      refusing.add(refused.id)
       broken.refused(refused)
     }
-    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing: skips, onRefused }
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing, onRefused }
     const { removed, putAside } = await removeFinal(collection, terms(), request)
     broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [] })
     return removed

@@ -32,16 +32,16 @@ interface Move {
 }
 
 /** Moves the documents that a state rule is about. */
-export const applyRule = (collection: Collection, terms: Terms, rule: StateRule, skips: RefusingDocuments) =>
-  moveAll(collection, skips, {
+export const applyRule = (collection: Collection, terms: Terms, rule: StateRule, refusing: RefusingDocuments) =>
+  moveAll(collection, refusing, {
     look: ruleLook(terms, rule),
     hint: STATE_INDEX,
     update: (ids) => ruleUpdate(terms, rule, ids),
   })
 
 /** Moves the documents that are in a phase of an older version. */
-export const applyRename = (collection: Collection, terms: Terms, rename: Rename, skips: RefusingDocuments) =>
-  moveAll(collection, skips, {
+export const applyRename = (collection: Collection, terms: Terms, rename: Rename, refusing: RefusingDocuments) =>
+  moveAll(collection, refusing, {
     look: renameLook(terms, rename),
     hint: CLAIM_INDEX,
     update: (ids) => renameUpdate(terms, rename, ids),
@@ -53,25 +53,25 @@ export const applyRename = (collection: Collection, terms: Terms, rename: Rename
  */
 async function moveAll(
   collection: Collection,
-  skips: RefusingDocuments,
+  refusing: RefusingDocuments,
   { look, hint, update }: Move,
 ): Promise<MoveResult> {
   const refused: Refused[] = []
   let moved = 0
   for (;;) {
-    const skipped = skips.ids()
+    const skipped = refusing.ids()
     const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
-    const limit = BATCH + skips.unnamed
+    const limit = BATCH + refusing.unnamed
     const find = (index: Document) =>
       collection.find({ ...look, ...others }, { projection: { _id: 1 }, hint: index, limit, ...AS_IT_STANDS }).toArray()
     const read = await (hint === CLAIM_INDEX ? onClaimIndex(collection, find) : onIndex(collection, hint, find))
-    const found = read.map((document) => document['_id'] as unknown).filter((id) => !skips.isPaused(id))
+    const found = read.map((document) => document['_id'] as unknown).filter((id) => !refusing.isPaused(id))
     if (found.length === 0) return { moved, refused }
     const matching = (ids: readonly unknown[]) => update(ids)[0]
     const some = found.slice(0, BATCH)
     const { matched, refused: culprits } = await updateAround(collection, some, matching, update(some)[1])
     moved += matched
-    for (const { id } of culprits) skips.add(id)
+    for (const { id } of culprits) refusing.add(id)
     refused.push(...culprits)
     // Fewer than a batch: that was all. Nothing came of it: all of them were taken meanwhile.
     if (read.length < limit || (matched === 0 && culprits.length === 0)) return { moved, refused }

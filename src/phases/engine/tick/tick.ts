@@ -47,9 +47,9 @@ export class Tick {
 
   /** What each look asks for. */
   requests(): LookRequest[] {
-    return this.lifecycles.map(({ model, terms, skips }) => ({
+    return this.lifecycles.map(({ model, terms, refusing }) => ({
       ...lookRequestOf(model, terms()),
-      skipped: skips.ids(),
+      skipped: refusing.ids(),
     }))
   }
 
@@ -106,8 +106,8 @@ export class Tick {
  * Whether what a look finds due in a phase is what refuses writes, as far as this replica knows: more of it than a look can name,
  * and a claim has just found nothing else.
  */
-const isLeftAlone = ({ model, skips, claimer }: RunningLifecycle, phase: string): boolean =>
-  skips.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || claimer.foundNothing(phase))
+const isLeftAlone = ({ model, refusing, claimer }: RunningLifecycle, phase: string): boolean =>
+  refusing.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || claimer.foundNothing(phase))
 
 /** What each tick asks of a lifecycle: working and final phases, resting ones with a deadline, rules and renames. */
 export const lookRequestOf = (model: LifecycleModel, terms: Terms): LookRequest => ({

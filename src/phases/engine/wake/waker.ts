@@ -30,7 +30,7 @@ export interface WakerOptions {
   readonly model: LifecycleModel
   readonly collection: Collection
   /** The one that this lifecycle's claims go by: what is woken here in others' place is claimed here too. */
-  readonly share: Pick<WorkSplit, 'isOwn' | 'waitedFor'>
+  readonly workSplit: Pick<WorkSplit, 'isOwn' | 'waitedFor'>
   readonly terms: () => Terms
   readonly clock: Clock
   /** The server's time by estimate. */
@@ -95,7 +95,7 @@ export class Waker {
       if (this.keptCount >= MOST_KEPT && !this.wanted.has(key) && !this.held.has(key)) break
       const before = this.wanted.get(key) ?? this.held.get(key)
       const one = { id, news: later(before?.news, news), untilMs }
-      if (!news || this.wanted.has(key) || this.options.share.isOwn(key)) {
+      if (!news || this.wanted.has(key) || this.options.workSplit.isOwn(key)) {
         this.held.delete(key)
         this.wanted.set(key, one)
       } else this.keep(key, one, PATIENCE_MS)
@@ -205,7 +205,7 @@ export class Waker {
 
   /** A document that somebody has claimed or woken since the look matches no longer: its step begins after the news. */
   private async end(source: string | undefined, members: readonly Asleep[]): Promise<void> {
-    const { collection, terms, share, onWoken } = this.options
+    const { collection, terms, workSplit, onWoken } = this.options
     const version = Math.max(...members.map(({ one }) => one.news?.version ?? 0))
     const sleepers = members.map(({ one, fence }) => ({ id: one.id, fence }))
     const heard = source === undefined ? undefined : { source, version }
@@ -214,7 +214,7 @@ export class Waker {
     // Those that fall to others were left to them before, if they come from news: they had their time.
     for (const { one, phase } of members) {
       const key = idKey(one.id)
-      if (one.news && !share.isOwn(key)) share.waitedFor(phase, key)
+      if (one.news && !workSplit.isOwn(key)) workSplit.waitedFor(phase, key)
     }
     onWoken([...new Set(members.map(({ phase }) => phase))], { count, source })
   }
