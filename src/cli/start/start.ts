@@ -1,7 +1,4 @@
-import type { Settings } from '../../config/index.js'
-import type { Logger } from '../../phases/index.js'
 import { HTTP_PACKAGES, requirePackages } from '../../telemetry/index.js'
-import type { CliContext } from '../context.js'
 import { packageVersion } from '../package-version.js'
 import { openWorkspace } from '../workspace.js'
 import { printBanner } from './banner.js'
@@ -9,13 +6,7 @@ import { consoleToLog } from './console-lines.js'
 import { besideLifecycles } from './replica-options.js'
 import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
-import { type Supervisor, supervise } from './workers/supervise.js'
-
-export interface StartOptions extends CliContext {
-  readonly settings: Settings
-  readonly logger: Logger
-  readonly json: boolean
-}
+import { type StartOptions, type Supervisor, supervise } from './workers/supervise.js'
 
 /** Those of the web server too, so that one line installs all. */
 const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']

@@ -1,12 +1,19 @@
 import { availableParallelism, hostname } from 'node:os'
 import type { Settings } from '../../../config/index.js'
+import type { Logger } from '../../../phases/index.js'
 import { type WorkersMetrics, workersMetrics } from '../../../telemetry/index.js'
+import type { CliContext } from '../../context.js'
 import { packageVersion } from '../../package-version.js'
 import { openWorkspace, type Workspace } from '../../workspace.js'
 import { printBanner } from '../banner.js'
-import type { StartOptions } from '../start.js'
 import { Crew } from './crew.js'
 import type { WorkerConfig } from './worker-messages.js'
+
+export interface StartOptions extends CliContext {
+  readonly settings: Settings
+  readonly logger: Logger
+  readonly json: boolean
+}
 
 /** Beyond the grace, for what workers have to write and close. */
 const CLOSING_MS = 10_000
