@@ -1,6 +1,7 @@
 import type { Db } from 'mongodb'
 import { z } from 'zod'
 import { requireNode } from '../../config/index.js'
+import type { Protocol } from '../../lock/index.js'
 import { aFunction, anything, expecting, having, oneOf, processOptions, readOptions } from '../../options/index.js'
 import type { Clock } from '../../time/index.js'
 import { InvalidReplicaOptions } from '../errors.js'
@@ -42,7 +43,7 @@ const replicaOptions = z.strictObject({
   random: aFunction().optional() as z.ZodType<(() => number) | undefined>,
   onBadPlan: oneOf(['warn', 'refuse']).default('warn'),
   threadPool: anything as z.ZodType<ThreadPool | undefined>,
-  protocol: anything as z.ZodType<ReplicaOptions['protocol']>,
+  protocol: anything as z.ZodType<Protocol | undefined>,
 } satisfies { readonly [option in keyof Required<ReplicaOptions>]: z.ZodType })
 
 /** The options, checked, with their defaults: durations in milliseconds. */
