@@ -21,12 +21,12 @@ function slowWriter() {
 describe('what ends is recorded', () => {
   test('one write of a lease after the other, in the order in which they were asked for; those of others do not wait', async () => {
     const writer = slowWriter()
-    const recorder = new WriteGrouper(writer, () => false)
+    const writes = new WriteGrouper(writer, () => false)
     const lease = { id: 'a' }
     const told: string[] = []
     for (const name of ['checkpoint', 'checkpoint', 'end'])
-      void recorder.record({ lease, name } as never).then(({ kind }) => told.push(`${name} ${kind}`))
-    void recorder.record(end('b')).then(({ kind }) => told.push(`b ${kind}`))
+      void writes.record({ lease, name } as never).then(({ kind }) => told.push(`${name} ${kind}`))
+    void writes.record(end('b')).then(({ kind }) => told.push(`b ${kind}`))
     await turnOfTheLoop()
     expect(writer.commands()).toEqual(['ab'])
     for (const [n, commands] of [
@@ -52,9 +52,9 @@ describe('what ends is recorded', () => {
         sent += 1
         return new Map(ends.map((one): [StepEnd, Verdict] => [one, verdict]))
       }
-      const recorder = new WriteGrouper({ write }, () => false)
+      const writes = new WriteGrouper({ write }, () => false)
       const lease = { id: 'a' }
-      const verdicts = [recorder.record({ lease } as never), recorder.record({ lease } as never)]
+      const verdicts = [writes.record({ lease } as never), writes.record({ lease } as never)]
       expect(await Promise.all(verdicts)).toEqual([verdict, verdict])
       expect(sent).toBe(1)
     },
@@ -69,41 +69,41 @@ describe('what ends is recorded', () => {
       decide = decided
       return new Promise<Map<StepEnd, Verdict>>(() => undefined)
     }
-    const recorder = new WriteGrouper({ write }, () => true)
+    const writes = new WriteGrouper({ write }, () => true)
     const [a, b] = [end('a'), end('b')]
-    const first = recorder.record(a)
-    void recorder.record(b)
+    const first = writes.record(a)
+    void writes.record(b)
     await turnOfTheLoop()
     decide!(a, { kind: 'recorded' })
     expect(await first).toEqual({ kind: 'recorded' })
     for (const id of 'cde') {
-      void recorder.record(end(id))
+      void writes.record(end(id))
       await turnOfTheLoop()
     }
     expect(sent).toEqual(['ab', 'c', 'd', 'e'])
-    expect(recorder.open).toBe(0)
+    expect(writes.open).toBe(0)
   })
 
   test('below saturation at once, however slow the commands before it are; what ends together goes together', async () => {
     const writer = slowWriter()
-    const recorder = new WriteGrouper(writer, () => false)
+    const writes = new WriteGrouper(writer, () => false)
     const recorded: Promise<Verdict>[] = []
     for (const group of ['a', 'bc', 'd', 'e']) {
-      for (const id of group) recorded.push(recorder.record(end(id)))
+      for (const id of group) recorded.push(writes.record(end(id)))
       await turnOfTheLoop()
     }
     expect(writer.commands()).toEqual(['a', 'bc', 'd', 'e'])
     for (const { reply } of [...writer.sent].reverse()) reply()
     await Promise.all(recorded)
-    expect(recorder.open).toBe(0)
+    expect(writes.open).toBe(0)
   })
 
   test('where others stand in line, with the first of two commands that comes back, whichever that is', async () => {
     const writer = slowWriter()
-    const recorder = new WriteGrouper(writer, () => true)
+    const writes = new WriteGrouper(writer, () => true)
     const recorded: Promise<Verdict>[] = []
     for (const id of 'abcd') {
-      recorded.push(recorder.record(end(id)))
+      recorded.push(writes.record(end(id)))
       await turnOfTheLoop()
     }
     expect(writer.commands()).toEqual(['a', 'b'])

@@ -49,14 +49,14 @@ export class LifecycleRunner {
     const inThreads = Math.min(concurrency, options.threads.size)
     this.places = new Places(concurrency, inThreads)
     this.capacities = { loop: new Capacity(concurrency), thread: new Capacity(inThreads) }
-    this.endings = new EndingRules(env, (held) => this.yields(held))
+    this.endings = new EndingRules(env, (one) => this.yields(one))
     const { capacities, endings } = this
     options.company.join(held, model.settings)
     const onWon = (phase: string, claimed: readonly Claimed[]) => this.won(phase, claimed)
     this.claimer = new Claimer(env, { ...options, held, capacities, outage, onWon })
     const isLoaded = () => this.places.isWaitedFor('loop')
     this.outcomes = new OutcomeRecorder(env, { endings, capacities, outage, isLoaded })
-    const checkpoint: StepRunnerOptions['checkpoint'] = (held, set) => this.outcomes.checkpoint(held, set)
+    const checkpoint: StepRunnerOptions['checkpoint'] = (one, set) => this.outcomes.checkpoint(one, set)
     this.steps = new StepRunner(env, { ...options, endings, capacities, checkpoint })
     this.guard = new LeaseGuard(env, held, outage)
   }
