@@ -46,7 +46,7 @@ test('an outcome that the server goes on failing to take: told, its step is repe
       await replica.tick()
       await eventually(() => expect(ran.filter((id) => id === 'odd')).toHaveLength(round))
       await eventually(async () => expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(3))
-      expect(replica.status().held).toBe(1)
+      await eventually(() => expect(replica.status().held).toBe(1))
       const before = proxy.seen.filter(isOdd).length
       await eventually(() => expect(proxy.seen.filter(isOdd).length).toBeGreaterThan(before + 4))
       clock.advance(11_000)
