@@ -33,9 +33,12 @@ export const whole = (least: number, most: number, more = '') =>
     expecting(`a whole number from ${least} to ${most}${more}`),
   )
 
-/** What is given as text, by a flag or the environment: digits are a number. */
+/** What is given as text, by a flag or the environment: digits are a number; what can't be used is shown as it was given. */
 export const fromText = <T extends z.ZodType>(type: T) =>
-  z.preprocess((given) => (/^\s*\d+\s*$/.test(String(given)) ? Number(given) : given), type)
+  z.preprocess((given) => {
+    const value = /^\s*\d+\s*$/.test(String(given)) ? Number(given) : given
+    return type.safeParse(value).success ? value : given
+  }, type)
 
 /** A duration with its unit, left as it is. */
 export const durationText = (least: Duration, most: Duration) => {

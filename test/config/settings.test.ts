@@ -61,7 +61,9 @@ describe('settings', () => {
     expect(found).toContainEqual(
       expect.stringContaining("got '10'; add the unit ('10s' is 10 s); leave it out for the default (10s)"),
     )
-    expect(found).toContainEqual(expect.stringContaining('--http: expected a whole number from 0 to 65535, got 70000'))
+    expect(found).toContainEqual(
+      expect.stringContaining("--http: expected a whole number from 0 to 65535, got '70000'"),
+    )
     expect(found).toContainEqual(expect.stringContaining("PHASELOCK_LOG: expected one of json, pretty, got 'xml'"))
   })
 

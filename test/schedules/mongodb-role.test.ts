@@ -47,11 +47,11 @@ async function commandsOfALife(indexes: 'create' | 'check'): Promise<Record<Kind
   await as('replica', () => replica.prepare())
   await as('owner', async () => {
     for (const id of ['s', 'coalesced', 'gone'])
-      await schedules.upsert(id, { task: 'work', cron: '* * * * *', retry: { attempts: 2, backOff: 5 } })
+      await schedules.upsert(id, { task: 'work', cron: '* * * * *', retry: { attempts: 2, backOff: 300 } })
     await schedules.upsert('s', {
       task: 'work',
       cron: '*/5 * * * *',
-      retry: { attempts: 2, backOff: 5 },
+      retry: { attempts: 2, backOff: 300 },
       maxInstances: 2,
     })
   })
@@ -61,7 +61,7 @@ async function commandsOfALife(indexes: 'create' | 'check'): Promise<Record<Kind
   await dueSince(database.db, 'coalesced', 600_000)
   await runOnce()
   fails = false
-  await passForRuns(database.db, 6_000)
+  await passForRuns(database.db, 301_000)
   await raw('schedules').updateOne({ _id: 'gone' }, { $set: { cron: '0 0 1 1 *' } } as never)
   await backDate(database.db.collection('schedules.watch'), 60_000)
   await runOnce()
