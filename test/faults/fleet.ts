@@ -3,7 +3,7 @@ import type { Collection, Document, MongoClient, MongoServerError } from 'mongod
 import { protocolClient, protocolClientOptions, protocolCollection } from '../../src/database/index.js'
 import { lifecycleOf, type Replica, type RunnableLifecycle, type Step } from '../../src/index.js'
 import type { HistoryEntry } from '../../src/lock/index.js'
-import { sleep } from '../../src/time/index.js'
+import { sleep, systemClock } from '../../src/time/index.js'
 import { eventually, type TestDatabase } from '../support/database.js'
 import type { TcpProxy } from '../support/tcp-proxy.js'
 import { recordingLogger, replicaOf } from '../support/thing.js'
@@ -55,6 +55,7 @@ const STEPS = ['first', 'second', 'third'] as const
 export const MOST_FAILURES = 6
 /** How long the fleet may take for anything, on a machine that is busy with other things. */
 const PATIENCE_MS = 60_000
+const TICK_MS = 1_000
 
 /** Two replicas behind a proxy, owners who insert all the time, and the books of what the handlers did. */
 export class Fleet {
@@ -67,6 +68,8 @@ export class Fleet {
   private inserted = 0
   private load: AbortController | undefined
   private loading: Promise<void> = Promise.resolve()
+  private livedMs = 0
+  private tickedAtMs = systemClock.monotonicMs()
   private readonly traces: TraceRecorder
 
   private constructor(
@@ -178,10 +181,19 @@ export class Fleet {
     return account
   }
 
-  /** Looks whether everything that is due is begun with in time; the faults of a test are nobody's fault. */
+  /**
+   * Looks whether everything that is due is begun with in time; the faults of a test are nobody's fault. Time passes here as replicas
+   * tick, a second at most for each tick that succeeds: neither a starved machine nor a database that is away takes anybody's turn.
+   */
   async sample(isFault: boolean): Promise<void> {
     const hasRoom = !isFault && this.replicas.some(({ replica }) => replica.status().notReady.length === 0)
-    await this.traces.sample(this.documents, ['Creating'], this.lockTimeoutMs, hasRoom)
+    await this.traces.sample(this.documents, ['Creating'], this.lockTimeoutMs, hasRoom, new Date(this.livedMs))
+  }
+
+  private lives(): void {
+    const now = systemClock.monotonicMs()
+    this.livedMs += Math.min(now - this.tickedAtMs, TICK_MS)
+    this.tickedAtMs = now
   }
 
   async stop(): Promise<void> {
@@ -232,6 +244,7 @@ export class Fleet {
         },
         ticked: ({ error }) => {
           member[error === undefined ? 'ticks' : 'failures'] += 1
+          if (error === undefined) this.lives()
         },
       },
       grace: '200ms',
