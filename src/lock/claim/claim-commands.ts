@@ -1,30 +1,30 @@
 import type { Document } from 'mongodb'
 import { idBytes } from '../documents/id-key.js'
 
-/** Documents that one command claims. */
+/** The documents that one command claims. */
 export interface ClaimCommand {
   readonly ids: readonly unknown[]
-  /** Whether they look as if nobody had claimed them before: the cheaper update does for them. */
+  /** Whether they look as if nobody had claimed them before: then the cheaper update will do. */
   readonly areNew: boolean
 }
 
-/** How a claim goes about its candidates: these commands at once, then each of the others for itself. */
+/** How a claim handles its candidates: these commands at once, then each of the others by itself. */
 export interface ClaimCommands {
   readonly together: readonly ClaimCommand[]
-  /** Of documents that may refuse, or are large. */
+  /** Documents that may refuse, or are large. */
   readonly apart: readonly unknown[]
 }
 
-/** The most in one command: with 1,000 instead of 500 it costs 5 % less a document, and nothing of it overlaps with anything. */
+/** The most in one command: 1,000 instead of 500 cost 5 % less per document, but then nothing overlaps. */
 const MOST_IN_COMMAND = 500
-/** Fewer new documents than this are claimed with the others: an update of their own costs two commands. */
+/** Fewer new documents than this are claimed with the others: a separate update costs two commands. */
 const LEAST_NEW = 100
 
 /**
- * Commands that are sent at once, so that the server has something to do while this process reads what it has won, and the other
- * way round: 1,000 in two of 500 instead of 500 in one give 15 % more documents a second (bench/README.md).
- * @param of what this process knows of an `_id`: `isSuspect`: it refused a claim before; `wasMissed`: a claim didn't get it, so the
- *   look of a new document may deceive (an owner's own `progress` isn't among what was read)
+ * Commands that are sent at once, so that the server has something to do while this process reads what it has won, and vice
+ * versa: 1,000 in two of 500 instead of 500 in one give 15 % more documents a second (bench/README.md).
+ * @param of what this process knows about an `_id`: `isSuspect`: it refused a claim before; `wasMissed`: a claim didn't get it, so it
+ *   may only look new (an owner's own `progress` isn't among the fields that were read)
  */
 export function claimCommands(
   candidates: readonly Document[],
@@ -54,15 +54,15 @@ function inCommands(ids: readonly unknown[], areNew: boolean): ClaimCommand[] {
   return Array.from({ length: commands }, (_, i) => ({ ids: ids.slice(i * size, (i + 1) * size), areNew }))
 }
 
-/** A document of so many bytes is claimed for itself. */
+/** A document of at least this size is claimed by itself. */
 const LARGE_BYTES = 1_000_000
-/** And so many bytes of them in one claim, one document at least: 16 MB take a busy server half a second to write, and to read. */
+/** How many bytes of those one claim takes, but at least one document: 16 MB take a busy server half a second to write, and to read. */
 const MOST_LARGE_BYTES = 16_000_000
 
-/** How large a document is, where the look for candidates has read that. */
+/** Whether a document is large, if the look for candidates has read its size. */
 const isLarge = ({ bytes }: Document): boolean => typeof bytes === 'number' && bytes >= LARGE_BYTES
 
-/** All small documents, and of the large ones as many as one claim may take. */
+/** All small documents, and as many of the large ones as one claim may take. */
 export function withFewLarge(documents: readonly Document[]): Document[] {
   let bytes = 0
   return documents.filter((document) => {
@@ -81,7 +81,7 @@ interface TooLarge {
   readonly error: Error
 }
 
-/** As many documents, the first ones, as have `_id`s that one command can name; `left`: how many come after those. */
+/** The first documents, as many as have `_id`s that one command can name; `left`: how many come after those. */
 export function fittingInto(
   documents: readonly Document[],
   mostBytes: number,

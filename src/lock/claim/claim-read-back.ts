@@ -12,20 +12,21 @@ export interface DoubtfulClaim {
   readonly terms: LeaseMarking
   readonly collection: Collection
   readonly ids: readonly unknown[]
-  /** Of its commands. */
+  /** The tokens of its commands. */
   readonly tokens: readonly string[]
-  /** What is read of each. Default: all of it. */
+  /** What is read of each document. Default: all of it. */
   readonly projection?: Document | undefined
-  /** Told once for each failed command. */
+  /** Called once per failed command. */
   readonly onRetry?: ((error: unknown) => void) | undefined
-  /** Whether nothing is to be claimed any more. */
+  /** Whether claiming is over. */
   readonly isOver?: (() => boolean) | undefined
 }
 
 /**
- * The documents that a claim has won whose outcome is unknown (network, timeout, failover), read by its token until the
- * database answers: fewer at a time after each failure, as they may be too large for one answer. Left alone they would lie until their lease has passed, each a claim without an outcome; one whose
- * lease has passed meanwhile is still this replica's to unlock. A claim that arrives after this read is nobody's: it expires.
+ * The documents won by a claim whose outcome is unknown (network, timeout, failover), read by its token until the database
+ * answers: fewer at a time after each failure, as they may be too large for one answer. Otherwise they would wait until
+ * their lease has expired, each counting as a claim without an outcome; one whose lease expires meanwhile is still this
+ * replica's to unlock. A claim that arrives after this read is nobody's: it expires.
  * @throws the last error when claiming is over, or when the read is refused
  */
 export async function readBackClaim(claim: DoubtfulClaim, unknownOutcome: unknown): Promise<ReadEach> {

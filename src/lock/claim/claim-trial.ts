@@ -7,12 +7,12 @@ import { claimUpdate } from './claim-update.js'
 
 /** The server's limit for a document. */
 const LARGEST = 16 * 1024 * 1024
-/** What an outcome may add to a document: an error with its stack, its entry in the history. */
+/** How many bytes an outcome may add to a document: an error with its stack, and its history entry. */
 const ROOM_FOR_AN_OUTCOME = 12_000
 
 /**
- * Why the server would refuse to let a document be claimed, or its outcome be stored: its size, or the collection's
- * validator. Undefined: nothing speaks against it (a unique index of the owner's isn't tried). Changes nothing.
+ * Why the server would refuse a claim of a document, or its outcome: the document's size, or the collection's validator.
+ * Undefined: no objection found (the owner's unique indexes aren't tried). Changes nothing.
  */
 export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: unknown): Promise<string | undefined> {
   const collection = protocolCollection<Document>(db, name)

@@ -5,12 +5,12 @@ import { PARKED_AT } from '../terms/constants.js'
 import { countAt, hasOurShape, inProgress, isPastDate, literal, type Terms } from '../terms/terms.js'
 
 /**
- * The update of a claim: the lease (`lockedAt`, `lockedBy`), a higher fence, one more in `progress.claims`, and what a
- * writer in any language may leave out (`createdAt`, `updatedAt`, `progress.since`). It keeps `progress.endedBy`: by it the
- * holder before finds out that its write was recorded.
+ * A claim's update: the lease (`lockedAt`, `lockedBy`), a higher fence, one more in `progress.claims`, and what a writer in
+ * any language may leave out (`createdAt`, `updatedAt`, `progress.since`). It keeps `progress.endedBy`, which tells the
+ * previous holder that its write was recorded.
  *
  * A document whose `progress` is the owner's, or whose `phase` is an array, only gets `lockedAt` = 9999-12-31, so that it
- * costs nothing from then on; everything else of it stays, and no `lockedBy` in the reply means: report it as broken.
+ * costs nothing from then on; the rest of it stays, and no `lockedBy` in the reply means: report it as broken.
  */
 export function claimUpdate(terms: Terms, token: string): Document[] {
   const ours = hasOurShape(terms)
@@ -31,8 +31,8 @@ export function claimUpdate(terms: Terms, token: string): Document[] {
 }
 
 /**
- * The same for documents that nobody has claimed before, whose `fence` and `progress` are still missing: it sets constants instead
- * of looking at what each of them has, 55 us of the server's CPU a document instead of 66 (batches of 500, measured). Only
+ * The same for documents that were never claimed, whose `fence` and `progress` are still missing: it sets constants instead of
+ * looking at each document's values, 55 us of the server's CPU per document instead of 66 (batches of 500, measured). Only
  * together with the condition {@link neverClaimed}.
  */
 export function firstClaimUpdate(terms: Terms, token: string): Document[] {
@@ -51,7 +51,7 @@ export function firstClaimUpdate(terms: Terms, token: string): Document[] {
   ]
 }
 
-/** Documents of which a claim has nothing to keep but what is their owner's. */
+/** Documents in which a claim has nothing to keep but the owner's fields. */
 export const neverClaimed = (terms: Terms, phase: string): Filter<Document> => ({
   phase: { $eq: phase, $not: { $type: 'array' } },
   fence: { $exists: false },

@@ -15,21 +15,21 @@ import type { ClaimCommand, ClaimCommands } from './claim-commands.js'
 import { readBackClaim } from './claim-read-back.js'
 import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
 
-/** After so many that refuse the rest of a claim is left for the next one, which begins elsewhere. */
+/** After this many refusals the rest of a claim is left for the next one, which begins elsewhere. */
 const MOST_REFUSED = 100
 
 /** A document that this replica holds, as it was when claimed. */
 export interface Claimed {
   readonly document: Document
   readonly lease: Lease
-  /** Why the driver can't read it; `document` has nothing but its `_id` and phase then. */
+  /** Why the driver can't read it; `document` then has only its `_id` and a fence of 0. */
   readonly unreadable?: Error | undefined
 }
 
-/** Told of documents as soon as they have been won. */
+/** Called with documents as soon as they have been won. */
 export type Won = (claimed: readonly Claimed[]) => void
 
-/** What a claim has come to. */
+/** The result of a claim. */
 export interface Taken {
   readonly claimed: Claimed[]
   /** `_id`s of documents of a broken shape: they were put aside. */
@@ -39,7 +39,7 @@ export interface Taken {
   readonly untried: unknown[]
 }
 
-/** What a claim's command has come to. `refusal`: it ended at the first document that refused; `refused`: those that did. */
+/** The result of a claim's command. `refusal`: it ended at the first document that refused; `refused`: those that did. */
 interface Sent {
   readonly matched: number
   readonly refusal?: Error
@@ -57,8 +57,8 @@ export interface ClaimWriterOptions {
 }
 
 /**
- * The writes of claims: conditional updates that judge by the server's clock what is due, each under a token of its own, and the
- * reading of what they have won.
+ * The writes of claims: conditional updates that judge by the server's clock what is due, each under its own token; and the
+ * reads of what they have won.
  */
 export class ClaimWriter {
   private readonly reading: { projection?: Document }
@@ -71,8 +71,8 @@ export class ClaimWriter {
   }
 
   /**
-   * Sends the commands at once, then claims each of the others for itself. One that fails leaves the others what they have won.
-   * @throws the first error where nothing was won
+   * Sends the commands at once, then claims each of the others by itself. If one fails, the others keep what they have won.
+   * @throws the first error if nothing was won
    */
   async claim(terms: Terms, phase: string, { together, apart }: ClaimCommands, won: Won): Promise<Taken> {
     const all: Taken = { claimed: [], broken: [], refused: [], untried: [] }
@@ -102,7 +102,7 @@ export class ClaimWriter {
     return all
   }
 
-  /** Documents that refuse stop none of the others. */
+  /** Documents that refuse don't stop the others. */
   private async send(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
     const { collection } = this.options
     const { refused, untried } = await writeAround(
@@ -127,7 +127,7 @@ export class ClaimWriter {
     taken.broken.push(...broken)
   }
 
-  /** Each under a token of its own, so that no two of them can be in each other's way. */
+  /** Each under its own token, so that no two can get in each other's way. */
   private async claimApart(
     terms: Terms,
     phase: string,
@@ -165,8 +165,8 @@ export class ClaimWriter {
   }
 
   /**
-   * Sends a claim and reads what it has won; where its outcome is unknown, as soon as the database answers.
-   * @throws what refused all of it
+   * Sends a claim and reads what it has won; if its outcome is unknown, as soon as the database answers.
+   * @throws the error by which all of it was refused
    */
   private async win(
     terms: Terms,
@@ -194,8 +194,8 @@ export class ClaimWriter {
   }
 
   /**
-   * Whatever document matches first, in one `findOneAndUpdate`.
-   * @param ids what it may claim, where that is known: after an unknown outcome it is read back which of them it has won
+   * Claims the first document that matches, in one `findOneAndUpdate`.
+   * @param ids what it may claim, if known: after an unknown outcome these are read back for what it has won
    */
   async claimFirst(
     terms: Terms,
@@ -210,7 +210,7 @@ export class ClaimWriter {
     try {
       document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
     } catch (error) {
-      // What fails over the answer says nothing against the claim.
+      // A failure to read the answer doesn't mean that the claim failed.
       const isOfAnswer = !isDatabaseError(error)
       if (!ids || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
       const won = isOfAnswer ? await this.wonOf(terms, ids, [claim]) : await this.readBack(terms, ids, [claim], error)
@@ -234,12 +234,12 @@ export class ClaimWriter {
     return readEach(
       this.options.collection,
       { _id: { $in: ids as never[] }, lockedBy, ...leaseUnmoved(terms) },
-      // One reply, room for one more so that it is the last: else two commands more a claim (101 first, then the rest).
+      // All in one reply, with room for one more so that it is the last; else each claim takes two more commands (101 first, then the rest).
       { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading, ...this.limits },
     )
   }
 
-  /** @throws the error when nothing was won, so that nobody takes an outage for a claim that others won */
+  /** @throws the error if nothing was won, so that an outage isn't mistaken for a claim that others won */
   private async readBack(
     terms: Terms,
     ids: readonly unknown[],
@@ -253,7 +253,7 @@ export class ClaimWriter {
     return won
   }
 
-  /** What was won; also what can't be read, so that it can be put aside under its token. */
+  /** Adds what was won, including what can't be read, so that it can be put aside under its token. */
   private take(
     { documents, unreadable }: ReadEach,
     claims: readonly ClaimTokens[],

@@ -28,19 +28,19 @@ export interface ClaimResult {
   readonly candidates: number
   /** Candidates that somebody else got, or that were no longer due. */
   readonly lost: number
-  /** Due documents that were left to the replicas to which they fall. */
+  /** Due documents that were left to the replicas whose share they are. */
   readonly left: number
-  /** After so long those that still lie there are anybody's. */
+  /** After how long those that are still there are anybody's. */
   readonly againInMs: number
   /** Whether there may be more due documents than the look for candidates has seen. */
   readonly more: boolean
   /** Whether some were left for the next claim because they are too large, or too slow, for one command. */
   readonly cut: boolean
-  /** `_id`s of documents of a broken shape: they were put aside (lockedAt 9999-12-31), everything else of them stays. */
+  /** `_id`s of documents of a broken shape: they were put aside (lockedAt 9999-12-31), the rest of them stays. */
   readonly broken: unknown[]
-  /** Documents that refuse a claim for their own sake: left alone for a while by this replica, nothing of them changed. */
+  /** Documents that refuse a claim because of their own content: this replica leaves them alone for a while, unchanged. */
   readonly refused: Refused[]
-  /** Documents, claimed or put aside, of which a field of Phaselock's had another type. */
+  /** Documents, claimed or put aside, in which one of Phaselock's fields had another type. */
   readonly odd: { readonly id: unknown; readonly fields: readonly OddField[] }[]
 }
 
@@ -51,24 +51,24 @@ export interface ClaimsOptions {
   claimant: Claimant
   clock: Clock
   serverClock: ServerClock
-  /** Documents to leave alone; this adds those that refuse a claim. Default: a list of its own. */
+  /** Documents to leave alone; those that refuse a claim are added. Default: a list of its own. */
   refusing?: RefusingDocuments | undefined
   /** What is read of a document that was claimed. Default: all of it. */
   projection?: Document | undefined
   /** Server time limit of a claim's commands. */
   maxTimeMS?: number | undefined
-  /** Told once for each failed command of a claim that is then read back, so that an outage can be logged with a bound. */
+  /** Called once per failed command of a claim that is then read back, so that an outage can be logged with a bound. */
   onRetry?: ((error: unknown) => void) | undefined
-  /** Whether nothing is to be claimed any more: a claim that is being read back is then left to expire. */
+  /** Whether claiming is over: a claim that is being read back is then left to expire. */
   isOver?: (() => boolean) | undefined
   random?: (() => number) | undefined
-  /** Which documents fall to this replica. Default: all. */
+  /** Which documents are this replica's share. Default: all. */
   workSplit?: WorkSplit | undefined
 }
 
 /** What has become of documents that were claimed by name. */
 export interface NamedResult extends ClaimResult {
-  /** How many of those that fall to this replica were not there, not due, or somebody else's. */
+  /** How many in this replica's share were not there, not due, or somebody else's. */
   readonly notFound: number
 }
 
@@ -85,7 +85,7 @@ const NOTHING: ClaimResult = {
   odd: [],
 }
 
-/** `_id`s in one command: a command holds 16 MB, and names them up to twice. A larger one is left alone. */
+/** How many bytes of `_id`s one command names: it holds 16 MB, and names them up to twice. A larger `_id` is left alone. */
 const MOST_ID_BYTES = 2_000_000
 
 const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as another', isMended: false }
@@ -94,12 +94,12 @@ const idOf = (document: Document): unknown => document['_id']
 
 /**
  * Takes leases on due documents of one collection: it looks for candidates, chooses among them (select/selection.ts), claims, and learns
- * from what became of that.
+ * from the result.
  *
  * Invariants: a document is claimed only while due by the server's clock, judged inside the update itself; a claim's token
  * is used by no other claim; a lease's local age counts from before the claim was sent. After an error whose outcome is
- * unknown it is read by its token what was won. What isn't known then is not used and expires by itself: renewals name
- * documents and tokens that this process knows.
+ * unknown, what was won is read back by its token. Anything still unknown is not used and expires by itself: renewals name
+ * only documents and tokens that this process knows.
  */
 export class Claims {
   private readonly refusing: RefusingDocuments
@@ -110,9 +110,9 @@ export class Claims {
   private readonly pace: ClaimPace
   private readonly missed: MissedIds
   private readonly writer: ClaimWriter
-  /** Phases with so many unlocked documents that the last look didn't come to the woken ones behind them. */
+  /** Phases with so many unlocked documents that the last look didn't get to the woken ones behind them. */
   private readonly crowded = new Set<string>()
-  /** Whether a command of the claim under way has failed. */
+  /** Whether a command of the current claim has failed. */
   private isDoubtful = false
 
   constructor(private readonly options: ClaimsOptions) {
@@ -132,10 +132,10 @@ export class Claims {
   }
 
   /**
-   * Up to `limit` due documents of a phase in a constant number of round trips: look for candidates, one conditional update,
-   * read those won by the token; more than 500 in two commands at once ({@link claimCommands}). A document that refuses a claim for its
-   * own sake (its size, the owner's validator) costs a few more, and none of the others their claim.
-   * @param won told of what each command has won as soon as it is; the result has all of them
+   * Up to `limit` due documents of a phase in a constant number of round trips: look for candidates, one conditional update, read by
+   * the token what was won; more than 500 in two commands at once ({@link claimCommands}). A document that refuses a claim because of
+   * its content (its size, the owner's validator) costs a few more round trips, but never another document's claim.
+   * @param won called with what each command has won as soon as it is known; the result has all of it
    */
   async claimBatch(phase: string, limit: number, won: Won = () => undefined, admits?: Admits): Promise<ClaimResult> {
     const terms = this.options.terms()
@@ -172,7 +172,7 @@ export class Claims {
     }
   }
 
-  /** The order is theirs: each chooses among what those before it have left. */
+  /** The order matters: each chooses among what those before it have left. */
   private policiesFor(terms: Terms, phase: string): SelectionPolicy[] {
     const { refusing, workSplit, admission, contention } = this
     return [refusing, ...(isShared(terms, phase) ? [workSplit] : []), admission, contention]
@@ -187,7 +187,7 @@ export class Claims {
     return seen
   }
 
-  /** Tries for candidates, and where some of them refuse for further ones in their places. */
+  /** Tries for candidates and, if some refuse, for others in their place. */
   private async claim(
     terms: Terms,
     phase: string,
@@ -242,7 +242,7 @@ export class Claims {
     return taken
   }
 
-  /** Candidates that this claim tried for and neither got nor put aside. */
+  /** Candidates that this claim tried for but neither got nor put aside. */
   private missedOf(ids: readonly unknown[], { claimed, broken, refused, untried }: Taken): unknown[] {
     if (claimed.length === ids.length) return []
     const met = [...claimed.map(({ lease }) => lease.id), ...broken, ...untried, ...refused.map(({ id }) => id)]
@@ -250,7 +250,7 @@ export class Claims {
     return ids.filter((id) => !known.has(idKey(id)) && !this.refusing.isSuspect(id))
   }
 
-  /** Those among the missed that no claim can name. */
+  /** Puts aside those among the missed that no claim can name. */
   private async putAsideAmong(missed: readonly unknown[], terms: Terms, phase: string, { claimed }: Taken) {
     if (missed.length === 0) return []
     return this.missed.putAside(terms, phase, missed).catch((error: unknown) => {
@@ -259,7 +259,7 @@ export class Claims {
     })
   }
 
-  /** The oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing due, or everybody else's. */
+  /** The oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing is due, or others have it all. */
   async claimOne(phase: string): Promise<ClaimResult> {
     const { collection, serverClock } = this.options
     const terms = this.options.terms()
@@ -275,7 +275,7 @@ export class Claims {
       })
     } catch (error) {
       if (!isDefiniteRefusal(error) || !isDatabaseError(error)) throw error
-      // Which document it was isn't told: read what stands first.
+      // The error doesn't say which document it was: read the first one.
       const first = await onClaimIndex(collection, (hint) =>
         collection.find(filter, { projection: { _id: 1 }, sort, hint, limit: 1 }).toArray(),
       )
@@ -286,9 +286,9 @@ export class Claims {
   }
 
   /**
-   * Those of some documents that fall to this replica and are due, without a look for candidates: one round trip where it is one
-   * document. The others are left to the replicas to which they fall, as if a look had seen them. Those that were claimed before
-   * without a recorded outcome are left to a look, too.
+   * Claims those of the named documents that are due and this replica's share, without a look for candidates: one round trip for
+   * one document. The others are left to the replicas whose share they are, as if a look had seen them. Those that were claimed
+   * before without a recorded outcome are left to a look, too.
    */
   async claimNamed(phase: string, ids: readonly unknown[], won: Won = () => undefined): Promise<NamedResult> {
     const terms = this.options.terms()
@@ -308,10 +308,10 @@ export class Claims {
   }
 }
 
-/** What others can't take is not theirs. */
+/** Documents that others can't take aren't shared with them. */
 const isShared = ({ only }: Terms, phase: string): boolean => !only?.phases.includes(phase)
 
-/** Documents whose last claim has a recorded outcome. */
+/** Matches documents without a claim whose outcome wasn't recorded. */
 const unsuspectedIn = (terms: Terms, phase: string): Document => ({
   $and: [onlyIn(terms, phase), { [`${terms.progress}.claims`]: { $not: { $gte: 1 } } }],
 })

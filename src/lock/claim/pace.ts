@@ -1,15 +1,15 @@
 import type { Clock } from '../../time/index.js'
 
-/** A phase whose claims came in time again with so many is as fast as any. */
+/** A phase whose claims are in time again with this many documents is as fast as any. */
 const FAST_ENOUGH = 1_000
-/** A claim that takes longer than this part of a lease hasn't come in time: its leases are renewed only when it is over. */
+/** A claim that takes longer than this part of a lease isn't in time: its leases are renewed only once it is over. */
 const IN_TIME_PART = 1 / 3
-/** After so many claims that came in time the next one may be twice as large. */
+/** After this many claims in time the next one may be twice as large. */
 const IN_TIME = 8
 
-/** How many documents a claim of a phase takes: after one that didn't come in time half as many, down to a single one. */
+/** How many documents a claim of a phase takes: half as many after one that wasn't in time, down to a single one. */
 export class ClaimPace {
-  /** By phase: the most documents in a claim, where the last ones didn't come in time. */
+  /** By phase, if its claims haven't been in time lately: the most documents in one. */
   private readonly slow = new Map<string, { readonly most: number; readonly inTime: number }>()
 
   constructor(private readonly clock: Clock) {}
@@ -19,7 +19,7 @@ export class ClaimPace {
     return this.slow.get(phase)?.most ?? Number.POSITIVE_INFINITY
   }
 
-  /** @param isDoubtful told when it is over, whether a command of it failed or its outcome is unknown */
+  /** @param isDoubtful asked once the claim is over: whether a command of it failed or its outcome is unknown */
   async timed<T>(
     phase: string,
     documents: number,
@@ -38,7 +38,7 @@ export class ClaimPace {
     }
   }
 
-  /** A time-out costs far more than a small claim, so a larger one is tried seldom. */
+  /** A timeout costs far more than a small claim, so a larger one is seldom tried. */
   private took(phase: string, documents: number, isInTime: boolean): void {
     const slow = this.slow.get(phase)
     if (!isInTime) this.slow.set(phase, { most: Math.max(1, Math.floor(documents / 2)), inTime: 0 })

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { BSON } from 'mongodb'
 
-/** Keys are kept, so a long one is kept as its digest. */
+/** Keys are kept in memory, so a longer one is replaced by its digest. */
 const LONGEST = 500
 
-/** An `_id` of any BSON type as the key of a Map: two ids that the server holds for the same have the same key. */
+/** An `_id` of any BSON type as a Map key: ids that the server considers equal have the same key. */
 export function idKey(id: unknown): string {
   const key = wholeKey(id)
   return key.length > LONGEST ? `d${createHash('sha256').update(key).digest('base64')}` : key

@@ -4,7 +4,7 @@ import { isDatabaseError } from './write-error.js'
 /** A document that the driver can't turn into JavaScript: a regular expression of another dialect, say. */
 export interface Unreadable {
   readonly id: unknown
-  /** Its holder's token, where a text stands there. */
+  /** Its holder's token, if that is a string. */
   readonly lockedBy: string
   readonly error: Error
 }
@@ -14,10 +14,10 @@ export interface ReadEach {
   readonly unreadable: readonly Unreadable[]
 }
 
-/** Options for reads of `_id`s and of Phaselock's own fields: a regular expression is taken as it stands, whatever its dialect. */
+/** Options for reads of `_id`s and of Phaselock's own fields: a regular expression stays as it is stored, whatever its dialect. */
 export const AS_IT_STANDS = { bsonRegExp: true } as const
 
-/** Reads with the driver's own options; where that fails over a document, with regular expressions as they stand. */
+/** Reads with the driver's own options; if a document makes that fail, with regular expressions as they are stored. */
 export async function asReadable<T>(read: (how: { bsonRegExp?: true }) => Promise<T>): Promise<T> {
   try {
     return await read({})
@@ -27,16 +27,16 @@ export async function asReadable<T>(read: (how: { bsonRegExp?: true }) => Promis
   }
 }
 
-/** How {@link readOwnFields} wants its read to be done. */
+/** The options with which {@link readOwnFields} wants its read done. */
 export interface OwnReading {
   readonly bsonRegExp: true
   readonly raw?: true
 }
 
 /**
- * Reads `_id`s and fields of Phaselock's own, whatever stands there. Where the driver fails over a value (binary of the old subtype 2
- * with a wrong length), only that one is not as it stands: it comes as the bytes that stand there ({@link Unread}), of a type that no
- * such field may have. A document whose very `_id` can't be read is left out: nobody can name it.
+ * Reads `_id`s and Phaselock's own fields, whatever they hold. A value that the driver can't read (binary of the old subtype 2 with a
+ * wrong length) comes as its raw bytes ({@link Unread}), a type that no such field may have; all others are unaffected. A document whose
+ * very `_id` can't be read is left out: nobody can name it.
  */
 export async function readOwnFields(read: (how: OwnReading) => Promise<Document[]>): Promise<Document[]> {
   try {
@@ -48,7 +48,7 @@ export async function readOwnFields(read: (how: OwnReading) => Promise<Document[
   return found.map(fieldByField).filter(({ _id }) => !(_id instanceof Unread))
 }
 
-/** The phases that documents of a collection are in, whatever stands there: one key of the claim index for each. */
+/** The phases that a collection's documents are in, whatever their type: one key of the claim index for each. */
 export async function phasesIn(collection: Collection): Promise<unknown[]> {
   const reading = { ...AS_IT_STANDS, enableUtf8Validation: false }
   try {
@@ -83,9 +83,9 @@ function fieldByField(bytes: Uint8Array): Document {
 const ALL_READ: readonly Unreadable[] = []
 
 /**
- * Finds documents. Where the driver fails over one, that is told apart from the others, which are read again without it: two
- * commands more, only then.
- * @throws what the database throws; and what the driver throws where its options let it read no document at all
+ * Finds documents. If the driver fails to read one, it is separated from the others, which are read again without it; only
+ * then does that take two more commands.
+ * @throws what the database throws, and what the driver throws if its options let it read no document at all
  */
 export async function readEach(
   collection: Collection,
@@ -99,7 +99,7 @@ export async function readEach(
   }
   const reading = { ...collection.bsonOptions, validation: { utf8: false } }
   const read = (bytes: Uint8Array) => BSON.deserialize(bytes, reading)
-  read(BSON.serialize({})) // options that contradict each other are no document's fault
+  read(BSON.serialize({})) // throws if the options contradict each other, which is no document's fault
   const found = (await collection.find(filter, { ...options, raw: true }).toArray()) as unknown as Uint8Array[]
   const unreadable: Unreadable[] = []
   for (const bytes of found) {
@@ -114,7 +114,7 @@ export async function readEach(
   return { documents: await collection.find(others, options).toArray(), unreadable }
 }
 
-/** One field of a stored document, without a look at the others. */
+/** One field of a stored document, without reading the others. */
 function fieldOf(bytes: Uint8Array, field: string): unknown {
   const name = new TextEncoder().encode(field)
   for (const [, nameOffset, nameLength, offset, length] of BSON.onDemand.parseToElements(bytes)) {
@@ -124,7 +124,7 @@ function fieldOf(bytes: Uint8Array, field: string): unknown {
   return undefined
 }
 
-/** A document of one element only. */
+/** The element as a document of its own. */
 function elementOf(element: Uint8Array): Document {
   const document = new Uint8Array(element.length + 5)
   new DataView(document.buffer).setInt32(0, document.length, true)

@@ -2,15 +2,15 @@ import type { Document, Filter } from 'mongodb'
 import { literal } from '../terms/terms.js'
 
 /*
- * An `_id` may be a document, whose fields have an order: { b: 1, '1': 2 } and { '1': 2, b: 1 } are two. An object of JavaScript's has
- * names that are whole numbers first, so the driver reads the first one as the second, and no command of ours that names it
- * matches it. Here it is matched field by field.
+ * An `_id` may be a document, whose fields have an order: { b: 1, '1': 2 } and { '1': 2, b: 1 } are different. JavaScript objects put
+ * names that are whole numbers first, so the driver reads the first as the second, and no command of ours that names it matches. Here
+ * it is matched field by field.
  */
 
 const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
 
-/** Whether an `_id` may stand in the database with its fields in another order than it was read with. */
+/** Whether an `_id` may be stored with its fields in another order than that in which it was read. */
 export function mayBeReordered(id: unknown): boolean {
   if (Array.isArray(id)) return id.some(mayBeReordered)
   if (!isPlain(id)) return false
@@ -18,12 +18,12 @@ export function mayBeReordered(id: unknown): boolean {
   return (names.length > 1 && names.some((name) => /^\d+$/.test(name))) || Object.values(id).some(mayBeReordered)
 }
 
-/** Each is a comparison for every document looked at; the others come next time. */
+/** Each is a comparison for every document that is read; the others are left for next time. */
 const MOST = 100
 
 /**
- * Documents by their `_id`s, those too that the driver reads as one of these (of the first {@link MOST} that may be). Where there are
- * such, all `_id`s that are documents are looked at.
+ * Matches documents by their `_id`s, including those that the driver reads as one of these (for the first {@link MOST} that may be
+ * reordered). If there are any, all `_id`s that are documents are read.
  */
 export function withIds(ids: readonly unknown[]): Filter<Document> {
   const named = { _id: { $in: ids as never[] } }
@@ -32,7 +32,7 @@ export function withIds(ids: readonly unknown[]): Filter<Document> {
   return { $or: [named, { _id: { $type: 'object' }, $expr: { $or: odd.map(isReadAs) } }] }
 }
 
-/** An expression: the document's `_id` is another than this one, and the driver reads it as this one. */
+/** An expression: the document's `_id` differs from this one, but the driver reads it as this one. */
 export const isReadAs = (id: unknown): Document => ({ $and: [{ $ne: ['$_id', literal(id)] }, hasFieldsOf('$_id', id)] })
 
 function hasFieldsOf(found: unknown, wanted: unknown): Document {

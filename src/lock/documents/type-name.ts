@@ -1,4 +1,4 @@
-/** What a value read from the database is, for people: 'a text', 'an array', 'a Timestamp', 'missing'. */
+/** The type of a value from the database, for people: 'a text', 'an array', 'a Timestamp', 'missing'. */
 export function typeName(value: unknown): string {
   if (value === undefined) return 'missing'
   if (value === null) return 'null'
@@ -13,5 +13,5 @@ export function typeName(value: unknown): string {
   return `${/^[AEIO]/.test(String(bsonType)) ? 'an' : 'a'} ${String(bsonType)}`
 }
 
-/** The server's dates go further than JavaScript's (the year 275760): such a one is read as an Invalid Date. */
+/** The server's dates go further than JavaScript's (the year 275760): those beyond are read as an Invalid Date. */
 export const isValid = (date: Date): boolean => !Number.isNaN(date.getTime())

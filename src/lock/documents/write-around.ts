@@ -3,7 +3,7 @@ import { ID_INDEX } from '../terms/constants.js'
 import { AS_IT_STANDS } from './read-each.js'
 import { isDefiniteRefusal } from './write-error.js'
 
-/** A document that the server refuses to write for its own sake: its size, the owner's validator, a unique index, a type. */
+/** A document that the server refuses to write because of its own content: its size, the owner's validator, a unique index, a type. */
 export interface Refused {
   readonly id: unknown
   readonly error: Error
@@ -15,29 +15,29 @@ export interface WrittenAround {
   readonly untried: unknown[]
 }
 
-/** How some documents are written. Each is conditional, so that what a refused command has already written is not written again. */
+/** How some documents are written. Each write is conditional, so that what a refused command has already written isn't written again. */
 export interface WritesOf {
   /** In one command, which ends at the first document that refuses. */
   together(ids: readonly unknown[]): Promise<void>
-  /** Each for itself, in as few commands as there may be. */
+  /** Each by itself, in as few commands as possible. */
   apart(ids: readonly unknown[]): Promise<readonly Refused[]>
-  /** Those of the given documents that are still to be written, in the order in which the server writes. */
+  /** Those of the documents that are still to be written, in the order in which the server writes. */
   leftOf(ids: readonly unknown[]): Promise<readonly unknown[]>
 }
 
-/** A document that is written for itself costs six times as much as one among others: worth it where more than these refuse. */
+/** A document written by itself costs six times as much as one among others: worth it if more than this many refuse. */
 const MOST_LONE_CULPRITS = 2
-/** Documents that are written for themselves in one command. */
+/** How many documents are written by themselves in one command. */
 const MOST_APART = 100
-/** What was written meanwhile waits for those that refuse: 500 take the server a quarter of a second. */
+/** Documents that were written must wait for those that refuse: 500 take the server a quarter of a second. */
 const MOST_REFUSED = 500
 
 /**
- * Writes documents in one command; when it is refused for a document's own sake, all but the culprits are written.
+ * Writes documents in one command; if a document's own content makes the server refuse it, all but the culprits are written.
  *
- * A command that is refused has written those before the culprit. So what is left to write is read back, and the first of it
- * tried alone; where more than two refuse, each of the rest is written for itself, however many refuse.
- * @param mostRefused after so many the rest is left untried
+ * A refused command has written those before the culprit. So what is left to write is read back, and the first of it tried
+ * alone; if more than two refuse, each of the rest is written by itself, however many refuse.
+ * @param mostRefused after this many the rest is left untried
  * @throws what the writes throw for any other reason
  */
 export async function writeAround(
@@ -67,7 +67,7 @@ export async function writeAround(
   return { refused, untried: [...left] }
 }
 
-/** Makes the same update of some documents, as far as they match, around those that refuse it. `matched`: how many others did. */
+/** Makes the same update to the documents that match, around those that refuse it. `matched`: how many of the others matched. */
 export async function updateAround(
   collection: Collection,
   ids: readonly unknown[],
@@ -98,9 +98,9 @@ export interface UpdateOfOne {
 }
 
 /**
- * Updates each document for itself, all in one command; a document that refuses stops none of the others.
- * @returns those that refused for their own sake
- * @throws the first error that is none of the documents' fault
+ * Updates each document by itself, all in one command; a document that refuses doesn't stop the others.
+ * @returns those that refused because of their own content
+ * @throws the first error that isn't a document's fault
  */
 export async function updateApart(
   collection: Collection,
@@ -131,7 +131,7 @@ export async function updateApart(
 
 type Refusals = WriteError | readonly WriteError[]
 
-/** The documents that match, in the order of `_id`: that of a write with a hint on `_id`. */
+/** The documents that match, in the order of `_id`, as a write with a hint on `_id` takes them. */
 export async function idsOf(
   collection: Collection,
   filter: Filter<Document>,

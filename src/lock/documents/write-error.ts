@@ -1,12 +1,12 @@
 import type { MongoBulkWriteError, MongoError } from 'mongodb'
 
 /**
- * The server's errors that are for the document's own sake: sent again, the same write fails alike. Only what is known to be one stands
- * here (measured, `test/lock/write-error.test.ts`). Missing on purpose: 2 BadValue and 9 FailedToParse, which a missing index and a command
- * of another version give too.
+ * The server's errors that come from the document itself: sent again, the same write fails the same way. Only known ones are listed
+ * (measured, `test/lock/write-error.test.ts`). Missing on purpose: 2 BadValue and 9 FailedToParse, which a missing index and a command
+ * of another version also cause.
  */
 const OWN_SAKE_CODES = new Set([
-  ...[14, 15, 22, 241, 28651, 28664, 28724, 28729, 40390, 40400], // a type, a number or a nesting that our expressions can't take
+  ...[14, 15, 22, 241, 28651, 28664, 28724, 28729, 40390, 40400], // a type, a number or nesting that our expressions can't handle
   ...[10003, 10334, 17419, 17420], // larger than a document may be
   ...[52, 56, 57, 66, 121], // the owner's validator; names and fields that can't be written
   ...[11000, 11001], // a unique index
@@ -14,10 +14,10 @@ const OWN_SAKE_CODES = new Set([
 ])
 
 /**
- * Whether a write was refused for the document's own sake, so that sending it again would fail alike: by the server, or by the
- * driver, which can't put it into a command (a set of 20 MB).
- * Everything else (network, timeout, failover, write concern, and any error that nobody knows) has an unknown outcome: it is read
- * back before anything is sent again, and no document is blamed for it.
+ * Whether a write was refused because of the document itself, so that sending it again would fail the same way: by the server, or
+ * by the driver, which can't put it into a command (a set of 20 MB).
+ * Everything else (network, timeout, failover, write concern, any unknown error) has an unknown outcome: it is read back before
+ * anything is sent again, and no document is blamed for it.
  */
 export function isDefiniteRefusal(error: unknown): error is Error {
   if (isA(error, 'MongoInvalidArgumentError') || isA(error, 'BSONError') || isA(error, 'RangeError')) return true
@@ -28,12 +28,12 @@ export function isDefiniteRefusal(error: unknown): error is Error {
   return typeof refusal.code === 'number' && OWN_SAKE_CODES.has(refusal.code)
 }
 
-/** Whether it is the database's fault and not that of a document or of this program. */
+/** Whether it is the database's fault, not a document's or this program's. */
 export const isDatabaseError = (error: unknown): error is MongoError => isA(error, 'MongoError')
 
 /**
- * `instanceof` by the class's name: an app whose connection is Mongoose's has errors of another copy of the driver, and a
- * network error of it must not pass for a refusal.
+ * `instanceof` by class name: an app that uses Mongoose's connection gets errors from another copy of the driver, and its
+ * network errors must not pass for refusals.
  */
 function isA(error: unknown, name: string): boolean {
   for (let at = error; typeof at === 'object' && at !== null; at = Object.getPrototypeOf(at)) {

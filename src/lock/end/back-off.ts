@@ -3,8 +3,8 @@ import { LEAST_PAUSE_MS } from '../terms/constants.js'
 import { type BackOffRule, DEFAULT_BACK_OFF, inProgress, isDate, isPastDate, type Terms } from '../terms/terms.js'
 
 /**
- * How long a waiting document sleeps until its next look: a share of the time waited so far (a tenth unless set), up to the
- * patience (two minutes unless set), and the whole lockTimeout beyond; never longer than lockTimeout.
+ * How long a waiting document sleeps until its next look: a share of the time waited so far (default a tenth) while that is
+ * within the patience (default two minutes), the whole lockTimeout after that; never longer than lockTimeout.
  * Waited 0 s -> 0, 1 s -> 0.1 s, 10 s -> 1 s, 30 s -> 3 s, 2 min -> 12 s, 3 min -> 30 s (with a lockTimeout of 30 s).
  */
 export function pauseMs(waitedMs: number, lockTimeoutMs: number, rule: BackOffRule = DEFAULT_BACK_OFF): number {
@@ -23,7 +23,7 @@ export function errorPauseMs(attempt: number, random: number, rule: BackOffRule 
 
 /**
  * Time waited, on the server: now - the newest of `updatedAt`, `progress.at` and `progress.since` that is a date and not in
- * the future; 0 when none is. A wait touches none of the three, or its back-off would never grow.
+ * the future; 0 if none is. A wait touches none of the three: otherwise its back-off would never grow.
  */
 export function waitedMs(terms: Terms): Document {
   const now = terms.protocol.now()

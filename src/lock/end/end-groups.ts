@@ -1,7 +1,7 @@
 import type { EndGroup } from './end-update.js'
 import type { EndKind, StepEnd } from './step-end.js'
 
-/** More in one command is hardly faster (1,000: +5 % over 500, measured) and holds others up longer. */
+/** More in one command is hardly faster (1,000: +5 % over 500, measured) and holds up others for longer. */
 const MAX_MEMBERS = 1_000
 
 /** Whether a lease goes on after this end, under the next token. */
@@ -9,8 +9,8 @@ export const keepsLease = ({ end }: StepEnd): boolean =>
   end.kind === 'checkpoint' || (end.kind === 'again' && end.keepsLease)
 
 /**
- * Ends that may be written by one command: the same token, kind and content. One token only: `lockedBy: { $in: [...] }`
- * over several would match a document under another's token.
+ * Groups the ends that one command may write: same token, kind and content. One token only: `lockedBy: { $in: [...] }`
+ * with several would match a document under another document's token.
  */
 export function groupEnds(ends: readonly StepEnd[]): EndGroup[] {
   const byKey = new Map<string | StepEnd, StepEnd[]>()
@@ -27,7 +27,7 @@ export function groupEnds(ends: readonly StepEnd[]): EndGroup[] {
   })
 }
 
-/** Itself where its content can't be compared as text: then it is alone. So one end never costs the others their verdicts. */
+/** The end itself if its content can't be compared as a string: then it is alone, and never costs the others their verdicts. */
 function keyOf(one: StepEnd): string | StepEnd {
   const { lease, end, stale, set } = one
   if (!isText(end)) return one
@@ -38,7 +38,7 @@ function keyOf(one: StepEnd): string | StepEnd {
   }
 }
 
-/** A compensation's `ifState` is what the owner has written, of any type: `5` and Long 5, a date and its text would look alike. */
+/** A compensation's `ifState` is what the owner wrote, of any type: as strings, 5 and Long 5, or a date and its string, look alike. */
 const isText = (end: EndKind): boolean =>
   end.kind !== 'moveTo' || end.setState === undefined || typeof (end.setState.ifState ?? '') === 'string'
 

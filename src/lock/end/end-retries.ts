@@ -10,22 +10,22 @@ import type { StepEnd, Verdict } from './step-end.js'
 const FIRST_RETRY_MS = 50
 /** Work has to go on soon after a database has come back. */
 const LAST_RETRY_MS = 500
-/** A write that fails for no fault of its document's is given up after so many tries, and so long, if its lease was renewed meanwhile. */
+/** A write that fails through no fault of its document is given up after this many tries and this long, if its lease was renewed meanwhile. */
 const MOST_TRIES = 5
 const MOST_FAILING_MS = 10_000
-/** Of those that stand alone, at once. */
+/** How many batches of a single write are taken at once. */
 const MOST_ALONE = 20
 
 const RECORDED: Verdict = { kind: 'recorded' }
 
-/** What a command has come to. */
+/** The result of a command. */
 export type Sent =
   | { readonly kind: 'allMatched' }
   | { readonly kind: 'fewer'; readonly missing: number }
   | { readonly kind: 'refused'; readonly error: Error }
   | { readonly kind: 'unknown'; readonly error: unknown }
 
-/** The verdicts on the ends of one write. Each is told as soon as it is known. */
+/** The verdicts on the ends of one write. Each is reported as soon as it is known. */
 export class Verdicts {
   private readonly byEnd = new Map<StepEnd, Verdict>()
   private readonly complete = Promise.withResolvers<Map<StepEnd, Verdict>>()
@@ -33,7 +33,7 @@ export class Verdicts {
 
   constructor(private readonly ends: number) {}
 
-  /** Resolves when there is one for each end; rejects when nobody waits any more. */
+  /** Resolves when there is one for each end; rejects when nobody waits for them any more. */
   get all(): Promise<Map<StepEnd, Verdict>> {
     return this.complete.promise
   }
@@ -42,7 +42,7 @@ export class Verdicts {
     for (const member of group.members) this.decide(group, member, RECORDED)
   }
 
-  /** Passes the lease to its next step where the verdict says so, and ends it else; one that was refused stays as it is. */
+  /** Passes the lease to its next step if the verdict allows it, else ends it; a rejected end leaves its lease as it is. */
   decide({ nextToken }: EndGroup, end: StepEnd, verdict: Verdict): void {
     const { lease } = end
     if (verdict.kind === 'recorded' && nextToken !== null) {
@@ -58,17 +58,17 @@ export class Verdicts {
   }
 }
 
-/** Ends whose last command together hasn't recorded them all. */
+/** Ends that were last sent together, and not all of them were recorded. */
 interface Batch {
   readonly groups: readonly EndGroup[]
   readonly verdicts: Verdicts
   readonly sent: Exclude<Sent, { kind: 'allMatched' }>
-  /** Whether a write of these was sent with an unknown outcome, so that it may still arrive. */
+  /** Whether an earlier write of these had an unknown outcome, so that it may still arrive. */
   readonly inDoubt: boolean
-  /** Commands in a row, of just these, whose outcome was unknown, and when the first of them was. */
+  /** How many commands in a row, for just these ends, had an unknown outcome, and since when. */
   readonly tries: number
   readonly sinceMs: number
-  /** Monotonic time from which on they are read back. */
+  /** Monotonic time from which they are read back. */
   readonly dueMs: number
 }
 
@@ -82,22 +82,22 @@ export interface EndRetriesOptions {
 }
 
 /**
- * What a first command hasn't recorded: it is read back, and what isn't written is sent again, one batch after the other, until there is a
- * verdict for each end.
+ * Ends that the first command didn't record: they are read back, and those not written are sent again, one batch after the other, until
+ * each end has a verdict.
  *
- * - A batch that was refused, or failed twice, is halved: so a culprit soon stands alone, and its neighbours are recorded.
- * - While nothing can be read back the database is away: that counts for nothing, and lasts until it is back or the replica stops.
- * - A single write that goes on failing for a reason that isn't its document's is given up when its lease could be renewed meanwhile: the
- *   server takes writes, this very document's too, and not this one. Else nobody can do anything with the document, or another claims it,
- *   which is seen.
+ * - A batch that was refused, or failed twice, is halved, so that a culprit is soon alone and its neighbours are recorded.
+ * - While nothing can be read back, the database is away: that isn't counted as a try, and goes on until it is back or the replica stops.
+ * - A single write that keeps failing through no fault of its document is given up if its lease could be renewed meanwhile: the server
+ *   takes writes, even of this very document, but not this one. Without a renewal either nobody can write the document, or another
+ *   replica claims it, which the next read shows.
  *
- * Halves keep their group's next token, so that a first write that arrives late is still known.
+ * Halves keep their group's next token, so that a first write that arrives late is still recognised.
  */
 export class EndRetries {
   private open: Batch[] = []
   private isRunning = false
   private lastError: unknown
-  /** Leases under whose token a write of unknown outcome was refused when it was sent again: it may still arrive beside what follows it. */
+  /** Leases whose write had an unknown outcome and was refused when sent again: it may still arrive, alongside whatever follows it. */
   private readonly doubted = new WeakSet<Lease>()
   private nudge: () => void = () => undefined
 
@@ -121,7 +121,7 @@ export class EndRetries {
     this.isRunning = false
   }
 
-  /** One command reads back all of them: that shows too whether there is a database. */
+  /** One command reads back all of them, which also shows whether the database answers. */
   private async goThrough(due: readonly Batch[]): Promise<boolean> {
     const ids = due.flatMap(({ groups }) => groups.flatMap(({ members }) => members.map(({ lease }) => lease.id)))
     let found: Map<string, Document>
@@ -181,7 +181,7 @@ export class EndRetries {
       }
       if (open.length > 0) notWritten.push({ ...group, members: open })
     }
-    // Every reply so far was definite, and it missed just as many as have moved on: those were lost, not recorded.
+    // Every reply so far was definite, and the last one missed just as many as have moved on: those were lost, not recorded.
     const isLost = !batch.inDoubt && sent.kind === 'fewer' && movedOn.length === sent.missing
     for (const [group, member] of movedOn) verdicts.decide(group, member, { kind: isLost ? 'lost' : 'movedOn' })
     return notWritten
@@ -192,7 +192,7 @@ export class EndRetries {
     return tries >= MOST_TRIES && failingMs >= MOST_FAILING_MS && lease.ageMs() < failingMs
   }
 
-  /** What was refused at once, all else after a pause: a majority that lags behind must not make it a hot loop. */
+  /** What was refused is due at once, the rest after a pause: a lagging majority must not make this a hot loop. */
   private again(batch: Omit<Batch, 'sent' | 'dueMs'> & { sent?: Sent }, sent: Batch['sent']): void {
     const now = this.now()
     const isUnknown = sent.kind === 'unknown'
@@ -214,7 +214,7 @@ export class EndRetries {
     this.options.onRetry(error)
   }
 
-  /** All groups that are due, which may have innocent members, and some of those that stand alone: so many of them hold up nobody. */
+  /** All due batches of several, which may have innocent members, and only some of the single ones, so that these never hold up the rest. */
   private takeDue(): Batch[] {
     const now = this.now()
     const due = this.open.filter(({ dueMs }) => dueMs <= now)
@@ -225,7 +225,7 @@ export class EndRetries {
     return [...taken]
   }
 
-  /** Until something is due, or has come in; the longer the more often the database was silent. */
+  /** Waits until something is due or comes in; for longer the more often the database didn't answer. */
   private async pause(silent: number): Promise<void> {
     const { signal } = this.options
     const waitMs = Math.min(...this.open.map(({ dueMs }) => dueMs)) - this.now()
@@ -237,7 +237,7 @@ export class EndRetries {
     await Promise.race([sleep(ms, signal ? { signal } : {}), nudged])
   }
 
-  /** Nobody waits for verdicts any more: nothing is sent, however much is due. */
+  /** Nobody waits for verdicts any more, so nothing is sent, however much is due. */
   private get isOver(): boolean {
     return this.options.signal?.aborted ?? false
   }

@@ -11,21 +11,21 @@ export interface EndGroup {
   readonly token: string
   readonly end: EndKind
   readonly members: readonly StepEnd[]
-  /** What `lockedBy` becomes where the lease goes on (`again`, checkpoint). */
+  /** What `lockedBy` becomes if the lease goes on (`again`, checkpoint). */
   readonly nextToken: string | null
 }
 
-/** Fields that an end writes, besides the owner's. */
+/** The fields that an end writes, besides the owner's. */
 interface Change {
   readonly top: Document
-  /** Absent: nothing of it changes. */
+  /** Absent: `progress` doesn't change. */
   readonly progress?: Document
 }
 
 /**
  * The update that records a group of ends. Every end but `again` and `checkpoint` removes `lockedBy` and leaves the token in
- * `progress.endedBy`; those two set the next token. None leaves the old token behind, so a late or repeated write of the
- * same step matches nothing.
+ * `progress.endedBy`; those two set the next token. None leaves the old token in `lockedBy`, so a late or repeated write of
+ * the same step matches nothing.
  */
 export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const ids = group.members.map((member) => member.lease.id)
@@ -164,8 +164,8 @@ const passOn = (terms: Terms, group: EndGroup): Document => ({
 })
 
 /**
- * `lockedAt` of a document that sleeps until `wake`: it is due just after. Not by a lockTimeout that others may have given up by
- * the time at which this is executed: then it is due at once, and its next end puts it to sleep.
+ * `lockedAt` of a document that sleeps until `wake`: it is due just after. If others may have given up this lockTimeout by the
+ * time the command is executed, the document is due at once instead, and its next end puts it to sleep.
  */
 function lockedAtFor(terms: Terms, wake: Document): Document {
   const asleep = { $subtract: [wake, terms.lockTimeoutMs] }
@@ -173,18 +173,18 @@ function lockedAtFor(terms: Terms, wake: Document): Document {
   return valid ? { $cond: [valid, asleep, TASK_LOCK_INIT_TIME] } : asleep
 }
 
-/** Whether what this end writes goes by the lockTimeout. */
+/** Whether what this end writes depends on the lockTimeout. */
 export const putsToSleep = ({ end }: Pick<EndGroup, 'end'>): boolean =>
   SLEEPS.has(end.kind) || (end.kind === 'moveTo' && end.arrival.kind === 'sleep')
 
 const SLEEPS: ReadonlySet<EndKind['kind']> = new Set(['wait', 'unavailable', 'error', 'sleepUntilDeadline'])
 
-/** now + pause, or the document's deadline where that comes first. */
+/** now + pause, or the document's deadline if that comes first. */
 function wakeAt(terms: Terms, pause: Document | number, each: Each): Document {
   return { $min: [{ $add: [terms.protocol.now(), pause] }, each((member) => member.wakeBy)] }
 }
 
-/** A state that its owner never said counts as null: in an expression a missing field equals nothing. */
+/** A state that the owner never set counts as null: in an expression a missing field equals nothing. */
 const compensated = (change: { ifState: unknown; state: string }): Document => ({
   $cond: [{ $eq: [{ $ifNull: ['$state', null] }, literal(change.ifState)] }, literal(change.state), '$state'],
 })

@@ -14,28 +14,28 @@ export interface EndWriterOptions {
   collection: Collection
   terms: () => Terms
   clock: Clock
-  /** Sees to it that the terms may be gone by. */
+  /** Makes sure that the terms are still valid. */
   keepTermsFresh?: (() => Promise<void>) | undefined
-  /** Told once for each failed command, so that an outage can be logged with a bound. */
+  /** Called once per failed command, so that an outage can be logged with a bound. */
   onRetry?: ((error: unknown) => void) | undefined
-  /** Aborts when nobody waits for verdicts any more: then the last error is thrown. */
+  /** Aborts when nobody waits for verdicts any more; the last error is then thrown. */
   signal?: AbortSignal | undefined
 }
 
-/** Told while a write goes on. */
+/** Called while a write goes on. */
 export interface EndProgress {
-  /** The first command hasn't recorded all: what is left may take long, and other writes needn't wait for it. */
+  /** The first command didn't record all: the rest may take long, and other writes needn't wait for it. */
   readonly inDoubt?: (() => void) | undefined
-  /** What was in doubt is decided, one by one. */
+  /** An end that was in doubt has its verdict. */
   readonly decided?: ((end: StepEnd, verdict: Verdict) => void) | undefined
 }
 
 /**
- * Records how steps ended, alike ones together.
+ * Records how steps ended, like ends together.
  *
  * Invariants: each write is conditional on `{ _id, lockedBy: token }` and changes or removes the token; after an error
  * whose outcome is unknown the documents are read back before anything is sent again; a verdict is never guessed. The caller
- * sees to it that a document has one write at a time.
+ * ensures that a document has one write at a time.
  */
 export class EndWriter {
   private readonly retries: EndRetries
@@ -69,7 +69,7 @@ export class EndWriter {
   }
 
   private async send(groups: readonly EndGroup[]): Promise<Sent> {
-    // Where they can't be read the server judges them all the same.
+    // If the terms can't be read, the server judges them anyway.
     if (groups.some(putsToSleep)) await this.options.keepTermsFresh?.().catch(() => undefined)
     const total = groups.reduce((sum, group) => sum + group.members.length, 0)
     try {

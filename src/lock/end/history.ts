@@ -25,11 +25,11 @@ export interface HistoryEntry {
   step: string | null
   outcome: RecordedOutcome
   reason: string | null
-  /** The token under which it was recorded, or 'rule', 'deadline' or who asked. */
+  /** The token under which it was recorded, or 'rule', 'deadline' or whoever asked for it. */
   by: string
   /** How long the handler ran. */
   ms: number
-  /** How many alike waits in a row this entry stands for. */
+  /** How many identical waits in a row this entry stands for. */
   count: number
 }
 
@@ -44,12 +44,12 @@ export interface NewHistoryEntry {
   ms: number | Document
 }
 
-/** Outcomes of which several alike ones in a row are one entry with a count. */
+/** Outcomes that, when identical several times in a row, are one entry with a count. */
 const FOLDED: ReadonlySet<RecordedOutcome> = new Set(['wait', 'unavailable'])
 
 /**
- * `progress.history` with one more entry: the newest 20 are kept, alike waits in a row are one with a count (the newest
- * time and token). A history that is missing or no array starts anew.
+ * `progress.history` with one more entry: the newest 20 are kept, identical waits in a row are one with a count (and the
+ * newest time and token). A history that is missing or not an array starts anew.
  */
 export function historyWith(terms: Terms, entry: NewHistoryEntry): Document {
   const field = `$${terms.progress}.history`

@@ -8,16 +8,16 @@ import type { Terms } from '../terms/terms.js'
 
 /** What a document says about a write under `token` that may or may not have arrived. */
 export type Trace =
-  /** The token is still there: the write has not been executed, send it. */
+  /** The token is still there: the write has not been executed, so send it. */
   | 'notWritten'
-  /** It was recorded: the next token stands there; or the write lets go, and `endedBy` names its token. */
+  /** It was recorded: the next token is there, or, for a write that lets go, `endedBy` names its token. */
   | 'written'
-  /** Deleted, or others have gone on with it (also a writer of the old kind, which leaves the token there): whether it was recorded can't be told, and nothing is left to do. */
+  /** Deleted, or others (maybe a legacy writer, which leaves the token) went on with it: it can't be told if it was recorded. Nothing to do. */
   | 'movedOn'
 
 /**
- * `endedBy` says that *a* write under its token has let go. It proves only a write that lets go itself: one that sets a next token (a
- * checkpoint, `again`) leaves no document behind in which its own token could still end anything.
+ * `endedBy` says that *a* write under its token has let go. That proves only writes that let go themselves: once a write that sets a
+ * next token (a checkpoint, `again`) is recorded, its own token can't end anything in that document any more.
  */
 export function traceOf(
   document: Document | undefined,
@@ -30,7 +30,7 @@ export function traceOf(
   return lockedBy === token && isLeaseUnmoved(terms, document) ? 'notWritten' : 'movedOn'
 }
 
-/** The documents of a write as the majority has them, by {@link idKey}; deleted ones are absent. */
+/** A write's documents as the majority has them, by {@link idKey}; deleted ones are absent. */
 export async function readBack(
   collection: Collection,
   terms: Terms,
@@ -48,7 +48,7 @@ export async function readBack(
     )
     return new Map(found.map((document) => [idKey(document['_id']), document]))
   } catch (error) {
-    // More ids than fit into a command (20 of 1 MB).
+    // More ids than fit in one command (20 of 1 MB).
     if (ids.length === 1 || !isDefiniteRefusal(error)) throw error
     const middle = Math.ceil(ids.length / 2)
     const first = await readBack(collection, terms, ids.slice(0, middle))

@@ -16,8 +16,8 @@ interface Named {
 export type Arrival = { readonly kind: 'atOnce' } | { readonly kind: 'sleep'; readonly ms: number }
 
 /**
- * How the protocol ends a step: one kind a row of the table in docs/lock-protocol.md. Two ends of the same kind and content
- * may be written together; what differs from document to document stands in {@link StepEnd}.
+ * How the protocol ends a step: one kind for each row of the table in docs/lock-protocol.md. Two ends of the same kind and
+ * content may be written together; what differs from document to document is in {@link StepEnd}.
  */
 export type EndKind =
   | (Named & { readonly kind: 'again'; readonly nextStep: string | null; readonly keepsLease: boolean })
@@ -37,7 +37,7 @@ export type EndKind =
   | (Named & { readonly kind: 'released' })
   | (Named & { readonly kind: 'checkpoint' })
   | (Named & { readonly kind: 'sleepUntilDeadline' })
-  /** Parked without a word about it: for a document that takes no other write any more (its size, a `progress` of its owner's). */
+  /** Parked without a record of why: for a document that takes no other write any more (its size, a `progress` of its owner's). */
   | (Named & { readonly kind: 'putAside'; readonly reason: string })
 
 /** One document's end of a step. */
@@ -48,9 +48,9 @@ export interface StepEnd {
   readonly ms: number
   /** The owner's fields to store with it. */
   readonly set?: Readonly<Record<string, unknown>> | undefined
-  /** Milliseconds to sleep where each document has its own: after an error. */
+  /** Milliseconds to sleep after an error, where each document has its own pause. */
   readonly pauseMs?: number | undefined
-  /** A sleep in this phase ends here at the latest (its deadline, server time), null: no deadline. */
+  /** When a sleep in this phase ends at the latest (its deadline, server time); null: no deadline. */
   readonly wakeBy: Date | null
   /** Fields of `progress` that the document has and that this end removes. */
   readonly stale: readonly string[]
@@ -61,8 +61,8 @@ export interface StepEnd {
  * - `recorded`;
  * - `lost`: the lease was taken, nothing was written;
  * - `movedOn`: unknown, but the document has gone on and there is nothing left to do;
- * - `rejected`: the server refuses it for the document's own sake (its validator, its size, a type), the lease still stands;
- * - `givenUp`: sent again and again, it failed for no fault of the document's while the lease could be renewed. Unknown, as it may
+ * - `rejected`: the server refuses it because of the document itself (its validator, its size, a type); the lease still stands;
+ * - `givenUp`: it failed again and again, through no fault of the document, while the lease could be renewed. Unknown, as it may
  *   still arrive: the lease runs out, and the step is repeated.
  */
 export type Verdict =

@@ -2,7 +2,7 @@ import { type Collection, type Document, MinKey, MongoServerError } from 'mongod
 import { CLAIM_INDEX } from '../terms/constants.js'
 import { namesMissingIndex, onIndex } from './missing-index.js'
 
-/** Takes the claim index's place while that is rebuilt: the same order, so a look reads the same keys. */
+/** Takes the claim index's place while that is rebuilt: it has the same order, so a look reads the same keys. */
 export const STAND_IN_INDEX = { ...CLAIM_INDEX, _id: 1 } as const
 
 export type ClaimIndex = typeof CLAIM_INDEX | typeof STAND_IN_INDEX
@@ -10,9 +10,9 @@ export type ClaimIndex = typeof CLAIM_INDEX | typeof STAND_IN_INDEX
 const QUERY_PLAN_KILLED = 175
 
 /**
- * Runs a query that names the claim index; where the server says that it isn't there, or was dropped under the query, with its
- * stand-in, and once more with the index itself, which may be back by then.
- * @throws the last error: MissingIndex where neither is there
+ * Runs a query that names the claim index. If the server says that the index isn't there, or was dropped during the query, tries its
+ * stand-in, and then the index itself once more, which may be back by then.
+ * @throws the last error: MissingIndex if neither is there
  */
 export async function onClaimIndex<T>(
   collection: Pick<Collection, 'collectionName'>,
@@ -31,7 +31,7 @@ export async function onClaimIndex<T>(
   }
 }
 
-/** The first key of the index at this `lockedAt` and `updatedAt`, as `min` and `max` take it: with each of its fields. */
+/** The first key of the index at this `lockedAt` and `updatedAt`, with all its fields, as `min` and `max` need. */
 export function claimIndexKey(
   index: ClaimIndex,
   phase: string,

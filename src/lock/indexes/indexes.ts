@@ -6,8 +6,8 @@ const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
 
 /**
- * Creates the two indexes that the protocol needs, where they are missing. A third is never created. One with the same key
- * but of another kind (hidden, partial) is left as it is: the check of query plans reports it with what to do.
+ * Creates the two indexes that the protocol needs, if they are missing. A third is never created. One with the same key
+ * but of another kind (hidden, partial) is left as it is: the check of query plans reports it and says what to do.
  */
 export async function ensureLockIndexes(collection: Collection, build?: IndexBuild): Promise<void> {
   await ensureIndex(collection, CLAIM_INDEX, build)

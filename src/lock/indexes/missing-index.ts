@@ -2,7 +2,7 @@ import { type Collection, type Document, MongoServerError } from 'mongodb'
 
 const BAD_VALUE = 2
 
-/** A query names an index of the protocol that isn't there. It is an error and never a scan: nothing is read until it is back. */
+/** A query names an index of the protocol that isn't there. That is an error, never a scan: nothing is read until it is back. */
 export class MissingIndex extends MongoServerError {
   constructor(collection: string, key: Document) {
     const what = `${collection} has no index ${JSON.stringify(key)}, without which nothing is read from it`
@@ -15,13 +15,13 @@ export class MissingIndex extends MongoServerError {
   }
 }
 
-/** Whether a query was refused because the index that it names isn't there; where that has begun to be read, it is killed instead. */
+/** Whether a query was refused because the index that it names isn't there; one that is already reading the index is killed instead. */
 export const namesMissingIndex = (error: unknown): boolean =>
   error instanceof MongoServerError && error.code === BAD_VALUE && /\bhint\b/i.test(error.message)
 
 /**
  * Runs a query that names an index.
- * @throws MissingIndex where it isn't there
+ * @throws MissingIndex if it isn't there
  */
 export async function onIndex<K extends Document, T>(
   { collectionName }: Pick<Collection, 'collectionName'>,

@@ -16,7 +16,7 @@ export interface PlanFinding {
   readonly advice: string
 }
 
-/** A start was refused because a claim or a look is not a bounded scan of its index; lists every finding. */
+/** The start was refused because a claim or a look is not a bounded scan of its index; lists every finding. */
 export class BadQueryPlan extends Error {
   override readonly name = 'BadQueryPlan'
   constructor(readonly findings: readonly PlanFinding[]) {
@@ -39,13 +39,13 @@ export interface PlanCheckOptions {
 const LIMIT = 500
 
 /**
- * Explains what each claim and each look runs, and reads which indexes there are. Empty: all of it is a bounded scan of the
- * index that is meant for it, so documents that are not due cost nothing. Nothing is changed, and nothing but one look is
- * executed. Works on empty collections.
+ * Explains what each claim and each look runs, and reads which indexes there are. Empty: each is a bounded scan of the index
+ * meant for it, so documents that are not due cost nothing. Nothing is changed, and only one look is executed. Works on
+ * empty collections.
  * @throws what the driver throws when the database can't be reached
  */
 export async function checkPlans(options: PlanCheckOptions): Promise<PlanFinding[]> {
-  // It brings the server's time, without which the bounds that keep a multikey index cheap would be left out.
+  // The look brings the server's time, without which the bounds that keep a multikey index cheap would be left out.
   await options.looks.look(options.requests, { maxTimeMS: 10_000 })
   const collections = [...new Set(options.requests.map((request) => request.collection))]
   const found = await Promise.all([
@@ -94,7 +94,7 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
     const parts = collection.aggregate([{ $match: match }, { $limit: 1 }])
     const expected = kind === 'rule' ? STATE_INDEX : CLAIM_INDEX
     const what = `look for ${about} in ${request.collection}`
-    // A rename takes what sleeps and what is parked too: all documents of its phase.
+    // A rename also takes sleeping and parked documents: all of its phase.
     return () =>
       finding(what, expected, () => parts.explain('queryPlanner'), kind === 'rename' || kind === 'chore' ? 1 : 2)
   })

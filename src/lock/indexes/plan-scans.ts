@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
 
-/** Parts of an explain that hold no chosen plan, or hold it in another language. */
+/** Parts of an explain that hold no chosen plan, or hold it in another form. */
 const NOT_A_PLAN = new Set([
   'rejectedPlans',
   'slotBasedPlan',
@@ -28,10 +28,7 @@ export function stagesOf(explain: unknown): Document[] {
   return typeof node['stage'] === 'string' ? [node, ...below] : below
 }
 
-/**
- * Why an explain shows anything but scans of the index with this key that are bounded in its first fields; empty: it shows
- * nothing else.
- */
+/** What an explain shows besides scans of the index with this key that are bounded in its first fields; empty: nothing else. */
 export function boundedScanProblems(explain: Document, index: Document, boundedFields = 2): string[] {
   const stages = stagesOf(explain)
   const scans = stages.filter((stage) => SCANS.has(stage['stage']))
@@ -50,7 +47,7 @@ function scanProblem(scan: Document, index: Document, boundedFields: number): st
   return open.length === 0 ? undefined : `${name} without bounds on ${open.join(' and ')}`
 }
 
-/** The fields of which the scan reads every value. A scan by min/max has its bounds as keys, or shows none here. */
+/** The fields whose every value the scan reads. A scan by min/max has its bounds as keys, or shows none here. */
 function openFields(scan: Document, fields: readonly string[]): string[] {
   const bounds: Document = scan['indexBounds'] ?? {}
   return fields.filter((field) => {

@@ -3,7 +3,7 @@ import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 
 const NO_SUCH_COLLECTION = 26
 const LOCK_INDEXES: readonly Document[] = [CLAIM_INDEX, STATE_INDEX]
-/** Kinds of an index that don't hold every document, or not in the order that the protocol reads. */
+/** Kinds of index that don't hold every document, or not in the order in which the protocol reads. */
 const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
 
 /** An index that the protocol needs and can't use. */
@@ -18,14 +18,14 @@ export interface UnusableIndex {
 }
 
 /**
- * Reads which of the two indexes can't be used; nothing is changed. A collection that isn't there has none.
+ * Finds out which of the two indexes can't be used; changes nothing. A collection that isn't there has no indexes.
  * @throws MongoServerError 13 without the right to list the indexes
  */
 export async function unusableLockIndexes(collection: Collection): Promise<UnusableIndex[]> {
   const indexes = (await indexesOf(collection)) ?? []
   return LOCK_INDEXES.flatMap((key) => {
     const index = indexes.find((one) => JSON.stringify(one['key']) === JSON.stringify(key))
-    // Some servers name the simple collation, which is the one that we need, others leave it out.
+    // Some servers name the simple collation, the one that we need; others leave it out.
     const crippled = OTHER_KINDS.filter((how) => index?.[how] && index[how].locale !== 'simple')
     if (index && crippled.length === 0) return []
     const name = JSON.stringify(key)

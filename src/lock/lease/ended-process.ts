@@ -4,7 +4,7 @@ import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { readLockTimeouts } from '../terms/lock-timeout.js'
 import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
 
-/** Where the leases of one lifecycle are. */
+/** Where one lifecycle's leases are stored. */
 export interface LeasedDocuments {
   readonly lifecycle: string
   readonly collection: Collection<Document>
@@ -13,13 +13,13 @@ export interface LeasedDocuments {
   readonly terms: LeaseMarking
 }
 
-/** A lease that begins while the command is on its way is a little younger than the time that the command knows. */
+/** A lease that begins while the command is on its way is a little newer than the time the command was given. */
 const YOUNGER_MS = 10_000
 
 /**
- * Matches the documents that a replica holds, by the held range of the claim index: `lockedAt` no older than a lease may be,
- * and not in the future, as that of a document that sleeps for longer. It reads the keys of documents that anybody holds, or
- * that wake within a lockTimeout; never those of the backlog, or of documents at rest.
+ * Matches the documents that a replica holds, by the held range of the claim index: `lockedAt` no older than a lease can be,
+ * and not in the future like that of a longer sleep. It reads the keys of documents that any replica holds or that wake
+ * within a lockTimeout, never those of the backlog or of documents at rest.
  */
 export function heldByReplica(
   replica: string,
@@ -36,12 +36,12 @@ export function heldByReplica(
 }
 
 /**
- * Ends the leases of a process that has ended, as if its lockTimeout had passed: the documents are due at once, and all else of
- * them stays. Their next claims count as after a crash. Each write is conditional on a token of that very
- * process, and on its lease being where it was: a writer of the old kind that took over leaves the token there.
+ * Ends the leases of a process that has ended, as if lockTimeout had passed: the documents are due at once and otherwise
+ * unchanged. Their next claims count as after a crash. Each write is conditional on a token of that very process, and on
+ * its lease being unmoved: a legacy writer that took over leaves the token in place.
  *
- * Only for a process that is known to have ended: one that goes on would find its documents taken over.
- * @returns how many
+ * Only for a process that is known to have ended: one that is still running would find its documents taken over.
+ * @returns how many leases were ended
  */
 export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: string): Promise<number> {
   const { lifecycle, collection, phases, terms } = leased
@@ -54,8 +54,8 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
 }
 
 /**
- * Such a writer may lease the document now within the very millisecond of the claim that has just been ended, so that the mark of
- * that claim would be right again: the next pass would take it for the dead process's lease.
+ * A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would
+ * then match again, and the next pass would take the lease for the dead process's.
  */
 const unmarked = ({ legacyWriters, progress }: LeaseMarking): UpdateFilter<Document> =>
   legacyWriters ? { $unset: { [`${progress}.lockedAt`]: '' } } : {}

@@ -9,12 +9,12 @@ const isSane = {
 
 /**
  * The fence of a claim: the larger of the server's milliseconds x 1000 and the old fence + 1, so that it also grows when
- * the document was replaced, or deleted and made again (not within the same millisecond, and not when the server's clock
- * steps back after a replacement: docs/caveats.md). A fence of any other type or out of range starts anew from the clock.
+ * the document was replaced, or deleted and recreated (but not within the same millisecond, nor when the server's clock
+ * steps back after a replacement: docs/caveats.md). A fence of another type or out of range is restarted from the clock.
  * Always stored as a long that is a safe integer in JavaScript.
  *
- * The factor leaves room for 1,000 steps in a millisecond: without it two steps in one and a replacement in the next
- * would go backwards.
+ * The factor leaves room for 1,000 steps in a millisecond: without it, two steps in one millisecond and a replacement in
+ * the next would make the fence go backwards.
  */
 export function claimFence(terms: Terms): Document {
   return {
@@ -25,11 +25,11 @@ export function claimFence(terms: Terms): Document {
   }
 }
 
-/** The same for a document that has none yet. */
+/** The same for a document that has no fence yet. */
 export const firstFence = (terms: Terms): Document => ({ $multiply: [{ $toLong: terms.protocol.now() }, 1000] })
 
 /**
- * The fence of the next step under the same lease: the old one + 1. The holder knows it without reading it back, and the
+ * The fence of the next step under the same lease: the old one + 1. The holder knows it without reading it back; the
  * factor of {@link claimFence} keeps it below the fence of any later claim (docs/decisions/0003).
  */
 export function stepFence(terms: Terms): Document {

@@ -8,13 +8,13 @@ import { leaseUnmoved } from './legacy-writers.js'
 
 const BATCH = 1_000
 
-/** By how much a lease may be ahead of the server's clock: members of a replica set differ. */
+/** Whether a lease is further ahead of the server's clock than members of a replica set may differ. */
 export const isFromTheFuture: Document = { $gt: ['$lockedAt', { $add: ['$$NOW', STEP_SLACK_MS] }] }
 
 /**
- * Leases of before the server's clock stepped back. By that clock they last longer by the whole step, also those of replicas
- * that are gone.
- * @param until none is later: so that documents which sleep for long needn't be read
+ * Leases from before the server's clock stepped back. By that clock they last longer by the whole step, even those of
+ * replicas that are gone.
+ * @param until no such lease is later, so that documents in a long sleep needn't be read
  */
 export const futureLeases = (terms: Terms, phases: readonly string[], until: Date = PARKED_AT): Filter<Document> => ({
   phase: { $in: [...phases] },
@@ -24,10 +24,10 @@ export const futureLeases = (terms: Terms, phases: readonly string[], until: Dat
 })
 
 /**
- * Lets such leases begin anew now. That is what a renewal writes, so it takes nothing from a holder that lives: what it believes
- * in ends no later, and its next renewal comes before that. One that is gone sends none, and its documents are due after
- * lockTimeout, as after any crash. Whoever does it needn't know who is gone.
- * @returns how many
+ * Restarts such leases now. That is what a renewal writes, so a live holder loses nothing: the lease it believes in ends no
+ * later, and its next renewal comes before that. A holder that is gone sends no renewal, and its documents are due after
+ * lockTimeout, as after any crash. The caller needn't know which holders are gone.
+ * @returns how many leases were restarted
  */
 export async function redateLeases(
   collection: Collection,
@@ -46,7 +46,7 @@ export async function redateLeases(
   const ids = found.map((document) => document['_id'] as unknown)
   let redated = 0
   for (let from = 0; from < ids.length; from += BATCH) {
-    // Those that refuse the write are passed by: what is refused this can't be claimed either.
+    // Documents that refuse the write are skipped: they couldn't be claimed either.
     const { matched } = await updateAround(collection, ids.slice(from, from + BATCH), stillSo, [begunAnew])
     redated += matched
   }

@@ -5,8 +5,8 @@ import type { ClaimTokens } from './token.js'
  * A replica's lease on one document: the time-limited right to work on it.
  *
  * Invariant: while `leftMs() > 0`, nobody else holds the document by the server's clock (unless its owner replaced it).
- * For that the local age counts from before the claim, or the renewal that succeeded, was *sent*; `again` and checkpoints
- * leave `lockedAt` alone and so don't restart it.
+ * To ensure that, the local age counts from before the claim or the last successful renewal was *sent*; `again` and
+ * checkpoints leave `lockedAt` alone and so don't restart it.
  */
 export class Lease {
   private sentAtMs: number
@@ -24,7 +24,7 @@ export class Lease {
     this.sentAtMs = claimSentAtMs
   }
 
-  /** How long it lasts without a renewal: what was in force when its claim or its last renewal was sent. */
+  /** How long it lasts without a renewal: the value in force when its claim or its last renewal was sent. */
   get lastsMs(): number {
     return this.lasts
   }
@@ -34,19 +34,19 @@ export class Lease {
     return this.clock.monotonicMs() - this.sentAtMs
   }
 
-  /** Milliseconds that this lease lasts at least; 0 once it may have passed or was ended. */
+  /** The least number of milliseconds that this lease still lasts; 0 once it may have expired or was ended. */
   leftMs(): number {
     return this.ended ? 0 : Math.max(0, this.lasts - this.ageMs())
   }
 
-  /** A renewal that was sent at `sentAtMs` (monotonic) succeeded; from then on the lease lasts `lastsMs`. */
+  /** A renewal sent at `sentAtMs` (monotonic) succeeded: the lease lasts `lastsMs` from then on. */
   renewed(sentAtMs: number, lastsMs = this.lasts): void {
     if (sentAtMs < this.sentAtMs) return
     this.sentAtMs = sentAtMs
     this.lasts = lastsMs
   }
 
-  /** The step that follows under the same lease: a new token, and the fence that the write has set. */
+  /** The next step under the same lease: a new token, and the fence that the write has set. */
   passTo(token: string, fence: number): void {
     this.token = token
     this.fence = fence

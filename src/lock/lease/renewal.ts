@@ -8,8 +8,8 @@ import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
 
 /**
- * `lockedAt` = the later of what stands there and now: a renewal that waited in the server (its `$$NOW` is that of its
- * start) never writes an older time over a newer one.
+ * `lockedAt` = the later of its stored value and now: a renewal that waited in the server (its `$$NOW` is fixed at its
+ * start) never overwrites a newer time with an older one.
  */
 export function renewUpdate(terms: Terms): Document[] {
   const lockedAt = { $max: ['$lockedAt', terms.protocol.now()] }
@@ -23,12 +23,12 @@ interface ClaimBranch {
 }
 
 /**
- * Renews leases with one write, on a connection of its own so that a full pool never costs a lease.
+ * Renews leases with one write, on its own connection, so that a full pool never costs a lease.
  *
- * Invariant: it names the documents that this process works on and the claim under which it holds each, never "all that is
- * mine": a claim whose reply was lost expires. It accepts any step's token of that claim, because a chain of steps changes
- * the token while the renewal is on its way. And it renews nothing once the terms have come of age, by which it says how long
- * a lease lasts from then on: one that was held up on its way leaves the leases as they are.
+ * Invariant: it names the documents that this process works on and the claim under which it holds each, never "everything
+ * of mine": a claim whose reply was lost expires. It accepts any step's token of that claim, because a chain of steps
+ * changes the token while the renewal is on its way. And it renews nothing once the terms that say how long a lease lasts
+ * have gone stale: a renewal that was delayed on its way leaves the leases as they are.
  */
 export class Renewals {
   constructor(
@@ -38,8 +38,8 @@ export class Renewals {
   ) {}
 
   /**
-   * Renews all that are still this replica's; returns those that aren't, and ends them. A lease that can't be asked for, or only
-   * when the terms have come of age, isn't renewed: its age goes on.
+   * Renews all that are still this replica's; returns those that aren't, and ends them. If the command fails, or comes when
+   * the terms have gone stale, nothing is renewed and the leases go on ageing.
    */
   async renew(leases: readonly Lease[]): Promise<Lease[]> {
     if (leases.length === 0) return []
@@ -55,10 +55,10 @@ export class Renewals {
     const inTime = valid ? { ...ours, $and: [{ $expr: valid }] } : ours
     const { matchedCount } = await this.collection.updateMany(inTime, renewUpdate(terms), { hint: ID_INDEX })
     const lost = matchedCount === leases.length ? [] : await this.notIn(ours, leases)
-    // The time is one for all: where none matched that is still there, it was too late for all.
+    // All share one time limit: if nothing matched but some are still ours, it came too late for all.
     const cameLate = matchedCount === 0 && lost.length < leases.length
     const isLost = new Set(lost)
-    // Tokens of a claim never come back, so what is lost stays lost: its step must not begin, or go on believing.
+    // A claim's tokens never come back, so a lost lease stays lost: its step must not begin, or go on trusting it.
     for (const lease of leases) {
       if (isLost.has(lease)) lease.end()
       else if (!cameLate) lease.renewed(sentAtMs, terms.leaseMs)

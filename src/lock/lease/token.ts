@@ -1,14 +1,14 @@
 import type { Document } from 'mongodb'
 import { type Protocol, SAFE_PROTOCOL } from '../terms/protocol.js'
 
-/** The name, the claim and the step out of a token, for people: `api-x2k~5f3a9c#1842.3`. */
+/** The name, the claim and the step in a token, for people: `api-x2k~5f3a9c#1842.3`. */
 export function parseToken(token: string): { replica: string; name: string; claim: number; step: number } | undefined {
   const match = /^((.*)~[^~#]*)#(\d+)\.(\d+)$/.exec(token)
   if (!match) return undefined
   return { replica: match[1]!, name: match[2]!, claim: Number(match[3]), step: Number(match[4]) }
 }
 
-/** Matches any token of the claim that a document was read under; of a token in no known form, itself; of none, nothing. */
+/** Matches any token of the claim that a document was read under; a token in no known form matches only itself, none matches nothing. */
 export function underClaimOf(lockedBy: string | undefined): Document {
   const token = lockedBy === undefined ? undefined : parseToken(lockedBy)
   if (token) return SAFE_PROTOCOL.leasedBy(token.replica, token.claim)
@@ -16,8 +16,8 @@ export function underClaimOf(lockedBy: string | undefined): Document {
 }
 
 /**
- * Who claims: a replica, with the number of its claims so far. One for all of its lifecycles: they share its identity, and may share a
- * collection, so they must not give out the same token.
+ * Who claims: a replica, with the number of its claims so far. All of its lifecycles share one: they share its identity, and may share
+ * a collection, so they must not give out the same token twice.
  */
 export class Claimant {
   private claims = 0
@@ -31,8 +31,8 @@ export class Claimant {
 }
 
 /**
- * One claim of a replica, of one document or of a batch. Invariant: no two values that it gives out are the same, and no
- * other claim of any replica gives out one of them; so a token names one step, and a write that comes late, twice, or
+ * One claim by a replica, of one document or of a batch. Invariant: it never gives out the same value twice, and no other
+ * claim of any replica gives out one of its values. So a token names one step, and a write that arrives late, twice, or
  * after its own resend matches nothing.
  */
 export class ClaimTokens {

@@ -5,9 +5,9 @@ import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
 
 /**
- * Takes back the count of claims whose steps were still running when their replica was stopped in order: that is no sign of
- * poison. Their leases stay and run out by themselves. Each write requires the lease's token, and doesn't change it, as it
- * ends no step.
+ * Uncounts the claims whose steps were still running when their replica was shut down cleanly: that is no sign of poison.
+ * Their leases stay and run out by themselves. Each write requires the lease's token, but doesn't change it, as it ends no
+ * step.
  */
 export async function uncountClaims(collection: Collection, terms: Terms, leases: readonly Lease[]): Promise<void> {
   if (leases.length === 0) return

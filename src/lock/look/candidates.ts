@@ -8,7 +8,7 @@ import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 import { type DueRange, dueRanges, dueWithin } from './due-ranges.js'
 
-/** What `isLarge` goes by. */
+/** What `isLarge` needs. */
 const SIZE = { bytes: { $bsonSize: '$$ROOT' } } as const
 
 /** How a range is read. */
@@ -29,7 +29,7 @@ export interface CandidateCursors {
   readonly woken: FindCursor<Document>
 }
 
-/** The ranges of a look for candidates, as cursors, so that a self-test can explain just what a claim runs. */
+/** The ranges of a look for candidates, as cursors, so that a self-test can explain exactly what a claim runs. */
 export function candidateCursors(
   collection: Collection,
   terms: Terms,
@@ -59,11 +59,11 @@ export interface CandidateRequest {
   readonly dueBound: Date
   /** Reads how large each is, too. Default: false. */
   readonly sized?: boolean | undefined
-  /** Whether the last look saw so many unlocked documents that it didn't come to the woken ones behind them. */
+  /** Whether the last look saw so many unlocked documents that it didn't get to the woken ones behind them. */
   readonly crowded?: boolean | undefined
 }
 
-/** What a look for candidates has shown; of each document what `oddFields` looks at. */
+/** What a look for candidates has shown, with the fields of each document that `oddFields` checks. */
 export interface Seen {
   readonly lists: readonly CandidateList[]
   /** Whether there may be more than was read. */
@@ -73,8 +73,7 @@ export interface Seen {
 
 /**
  * Due documents of a phase, by kind. On average at least a quarter of the places goes to documents that have slept or were left by a
- * crash, and half of them to those that were unlocked, chains that yielded most of all: both sort behind a stream of new ones and would
- * starve.
+ * crash, and half to those that were unlocked, mostly chains that yielded: both sort behind a stream of new documents and would starve.
  */
 export async function lookForCandidates(
   collection: Collection,

@@ -5,26 +5,26 @@ import { dueIn } from '../lease/lease-state.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 
-/** A place in the claim index: a `lockedAt`, and within it an `updatedAt` (its first unless given). */
+/** A place in the claim index: a `lockedAt`, and within it an `updatedAt` (by default the first). */
 interface Place {
   readonly lockedAt: unknown
   readonly updatedAt?: Date
 }
 
-/** A piece of the claim index in which documents are due, without its end. */
+/** A piece of the claim index in which documents are due, excluding its end. */
 export interface DueRange {
   readonly from: Place
   readonly to: Place
 }
 
-/** The earliest date that there is in JavaScript: what has no date at all sorts before it. */
+/** The earliest date that JavaScript has: a document without a date sorts before it. */
 const EARLIEST = new Date(-8.64e15)
 
 /** Documents that nobody has touched: `lockedAt` missing or of a type that sorts before dates, or epoch and no `updatedAt`. */
 const FIRST_DUE: Place = { lockedAt: new MinKey() }
-/** Documents that were unlocked: `lockedAt` is epoch, and there is an `updatedAt`, the older the earlier. */
+/** Documents that were unlocked: `lockedAt` is epoch, and there is an `updatedAt`, oldest first. */
 const FIRST_RELEASED: Place = { lockedAt: TASK_LOCK_INIT_TIME, updatedAt: EARLIEST }
-/** Documents that slept, or that a crash left leased: by the time at which they have come due. */
+/** Documents that slept, or that a crash left leased, by the time at which they came due. */
 const FIRST_WOKEN: Place = { lockedAt: new Date(1) }
 
 /**
@@ -36,18 +36,18 @@ export function dueRanges(dueBound: Date) {
   return {
     /** Nobody has touched them. */
     fresh: { from: FIRST_DUE, to: FIRST_RELEASED },
-    /** What was unlocked, then what has woken. */
+    /** Those that were unlocked, then those that have woken. */
     waiting: { from: FIRST_RELEASED, to: end },
     woken: { from: FIRST_WOKEN, to: end },
-    /** Fresh ones, then those that were unlocked. */
+    /** The fresh ones, then those that were unlocked. */
     free: { from: FIRST_DUE, to: FIRST_WOKEN },
   } as const satisfies Record<string, DueRange>
 }
 
 /**
- * Due documents of one range, straight off the claim index. No sort: the hinted index gives the order, also where an array
- * has made it multikey; `min`/`max` keep the bounds that `$expr` alone loses there (50 keys instead of 20,001).
- * 100,000 documents of which 99,000 sleep: 1.0 key a document, 0 or 1 when none is due.
+ * Due documents of one range, straight off the claim index. No sort: the hinted index gives the order, even if an array has
+ * made it multikey; `min`/`max` keep the bounds that `$expr` alone then loses (50 keys instead of 20,001).
+ * With 99,000 of 100,000 documents asleep: 1.0 key per document, 0 or 1 when none is due.
  */
 export function dueWithin(
   collection: Collection,

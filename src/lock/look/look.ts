@@ -20,18 +20,18 @@ export interface LookRequest {
   readonly lifecycle: string
   readonly collection: string
   readonly terms: Terms
-  /** Phases of which a due document means work: working ones, final ones, and resting ones with a deadline. */
+  /** Phases in which a due document means work: working ones, final ones, and resting ones with a deadline. */
   readonly phases: readonly string[]
   readonly rules: readonly StateRule[]
   /** Phases of an older version. Default: none. */
   readonly renames?: readonly Rename[] | undefined
-  /** Questions that are asked now and then, in the same command. Default: none. */
+  /** Queries that are run now and then, in the same command. Default: none. */
   readonly chores?: readonly Chore[] | undefined
   /** Documents that refuse writes: not looked for. Default: none. */
   readonly skipped?: readonly unknown[] | undefined
 }
 
-/** Whether any document matches, by an index. */
+/** Asks whether any document matches, by an index. */
 export interface Chore {
   readonly name: string
   readonly match: Document
@@ -46,23 +46,23 @@ export interface LookResult {
   readonly renames: ReadonlyMap<string, readonly Rename[]>
   /** Names of the chores for which something matches, by lifecycle. */
   readonly chores: ReadonlyMap<string, readonly string[]>
-  /** The lockTimeout in force, by lifecycle; one that isn't registered, or whose entry says none to go by, is absent. */
+  /** The lockTimeout in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
   /** Names of the live replicas, by lifecycle: those that tick by themselves. */
   readonly replicas: ReadonlyMap<string, readonly string[]>
-  /** Lifecycles of which nobody has said for a while that a replica looks after them ({@link HANDLED_EVERY_MS}). */
+  /** Lifecycles that no replica has reported looking after for a while ({@link HANDLED_EVERY_MS}). */
   readonly unstamped: readonly string[]
   /** When a replica of any of these lifecycles was last seen. */
   readonly lastSeen: Date | undefined
-  /** The last step of the server's clock that a replica has told the others of, as it is stored. */
+  /** The last step of the server's clock that a replica has reported to the others, as it is stored. */
   readonly clockStep: unknown
-  /** The server's time; undefined where no lifecycle is registered. */
+  /** The server's time; undefined if no lifecycle is registered. */
   readonly now: Date | undefined
-  /** Monotonic time before it was sent. */
+  /** Monotonic time before the look was sent. */
   readonly sentAtMs: number
 }
 
-/** A replica that looks says so in `handledAt` of `phaselock.lifecycles`, where nobody else has for so long. */
+/** A replica that looks says so in `handledAt` of `phaselock.lifecycles` if none has done so for this long. */
 export const HANDLED_EVERY_MS = 60_000
 
 /** One query of a look. */
@@ -74,9 +74,9 @@ export interface LookQuery {
 }
 
 /**
- * One look over all lifecycles of a database: a single aggregate that says what is due and which rules match, and brings
+ * One look at all lifecycles of a database: a single aggregate that says what is due and which rules match, and returns
  * the server's time and each lockTimeout in force. It starts at `phaselock.lifecycles`, which always has a document, so
- * the time comes also when nothing is due. Ten lifecycles: 30 keys, 3.6 ms.
+ * that it returns the time even when nothing is due. Ten lifecycles: 30 keys, 3.6 ms.
  */
 export class Looks {
   constructor(
@@ -117,7 +117,7 @@ export class Looks {
     }
   }
 
-  /** The look's command as a cursor, so that a self-test can explain just what each tick runs. */
+  /** The look's command as a cursor, so that a self-test can explain exactly what each tick runs. */
   cursor(requests: readonly LookRequest[], options: { maxTimeMS?: number } & Partial<OwnReading> = {}) {
     const lifecycles = protocolCollection<Document & { _id: string }>(this.db, LIFECYCLES_COLLECTION)
     return lifecycles.aggregate(this.pipeline(requests), options)

@@ -7,21 +7,21 @@ import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { literal, perDocument, type Terms } from '../terms/terms.js'
 
 /*
- * What is written to documents by those who don't hold them: owners, operators, and replicas on their behalf. Each is one write that the
- * server judges by the lease fields, so that it can't fight with a holder; the two that do take a document away remove `lockedBy` with it,
- * so that its holder's late writes match nothing.
+ * Writes to documents by those who don't hold them: owners, operators, and replicas on their behalf. Each is one write that the server
+ * judges by the lease fields, so that it can't conflict with a holder; the two that do take a document away also remove `lockedBy`, so
+ * that the holder's late writes match nothing.
  */
 
-/** In a transaction of the caller's, or none. */
+/** Inside a transaction of the caller's, or without one. */
 export type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
 
-/** Why an owner's write has changed nothing. */
+/** Why an owner's write changed nothing. */
 export type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 
-/** Due at once, whoever holds it: for an update in which an owner says anew what is to be done. */
+/** Due at once, whoever holds it: for an update by which an owner changes what is to be done. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
 
-/** Says what the owner wants. Also of a document that is held: a state rule moves it when nobody holds it. */
+/** Sets what the owner wants, even while the document is held: a state rule moves it once nobody holds it. */
 export async function setState(
   documents: Collection,
   id: unknown,
@@ -33,7 +33,7 @@ export async function setState(
   return modifiedCount === 0 ? 'unchanged' : 'done'
 }
 
-/** Ends a sleep: due at once. Not of a document that is held, or parked. */
+/** Ends a document's sleep: it is due at once. Does nothing if it is held or parked. */
 export async function wake(
   documents: Collection,
   terms: Terms,
@@ -55,9 +55,9 @@ export interface Sleeper {
 }
 
 /**
- * Ends the sleeps of documents in these phases. One that somebody has claimed or woken since it was seen matches no longer.
- * @param heard for which news they are woken, stored with it
- * @returns how many
+ * Ends the sleeps of documents in these phases. One that was claimed or woken since it was seen no longer matches.
+ * @param heard the news for which they are woken, stored with them
+ * @returns how many were woken
  */
 export async function wakeSleepers(
   documents: Collection,
@@ -93,7 +93,7 @@ export const unpark = (
   return giveAnotherGo(documents, terms, id, parked, { reason: 'unparked', by }, options)
 }
 
-/** The same for a document under a lease that began later than now: by the word of a person that its holder is gone. */
+/** The same for a document under a lease that began in the future, when a person vouches that its holder is gone. */
 export async function freeFromTheFuture(
   documents: Collection,
   terms: Terms,
@@ -103,7 +103,7 @@ export async function freeFromTheFuture(
 ): Promise<boolean> {
   const found = await leaseFieldsOf(documents, id, options)
   if (!found || !hasToken(found)) return false
-  // Conditional on whom it was taken from: nobody is freed who hasn't been seen.
+  // Conditional on the holder that was read: a lease that wasn't seen is never freed.
   const held = { lockedBy: { $eq: found['lockedBy'] }, $expr: isFromTheFuture }
   return giveAnotherGo(documents, terms, id, held, { reason: `freed from ${String(found['lockedBy'])}`, by }, options)
 }
@@ -118,7 +118,7 @@ async function giveAnotherGo(
 ): Promise<boolean> {
   const { progress } = terms
   const history = historyWith(terms, { outcome: 'owner', step: null, ms: 0, ...why })
-  // A query for a type matches what stands in an array too.
+  // A query by $type also matches the elements of an array.
   const isOf = (field: string, type: string) => ({ $eq: [{ $type: `$${field}` }, type] })
   const isOurs = { $and: [isOf(progress, 'object'), isOf('phase', 'string')] }
   const { matchedCount } = await documents.updateOne(
@@ -142,7 +142,7 @@ export async function removeUnlessHeld(documents: Collection, terms: Terms, id: 
   return (await documents.deleteOne({ _id: id as never, ...isNotHeld(terms) })).deletedCount > 0
 }
 
-/** Why a write by an owner found nothing to change, as the document stands now. */
+/** Why an owner's write found nothing to change, by the document as it is now. */
 export async function whyUnwritten(
   documents: Collection,
   id: unknown,
@@ -167,5 +167,5 @@ const woken = (terms: Terms, fields: Document = {}): Document[] => [
   { $unset: `${terms.progress}.resumeAt` },
 ]
 
-/** What sleeps says so itself where others lease by `lockedAt` alone: a lease of theirs must not end by being woken. */
+/** With legacy writers, which lease by `lockedAt` alone, only a document that says so is asleep: waking must not end a lease of theirs. */
 const notLegacyLease = (terms: Terms): Filter<Document> => (terms.legacyWriters ? isNotHeld(terms) : {})

@@ -10,32 +10,32 @@ import { hasOurShape, inProgress, isPastDate, type Terms } from '../terms/terms.
 
 export interface RemovalRequest {
   readonly phase: string
-  /** How long a document is kept after it entered the phase, in ms. */
+  /** How long a document is kept after it has entered the phase, in ms. */
   readonly keepForMs: number
   readonly limit: number
   readonly dueBound: Date
   readonly random: () => number
-  /** Documents that refuse writes, to be left out. */
+  /** Documents that refuse writes, which are left out. */
   readonly refusing?: RefusingDocuments | undefined
-  /** Told of each document that refuses the write by which it is armed. */
+  /** Called with each document that refuses the write that arms it. */
   readonly onRefused?: ((refused: Refused) => void) | undefined
 }
 
 export interface RemovalResult {
   readonly removed: number
   /**
-   * Documents that came into the phase by another's hand: from now on they sleep until their time, or for ever where
-   * `progress` is the owner's or `phase` an array.
+   * Documents that somebody else put into the phase: from now on they sleep until their time, or forever if `progress` is
+   * the owner's or `phase` an array.
    */
   readonly armed: number
-  /** Of these those that were put aside. */
+  /** Those of them that were put aside. */
   readonly putAside: readonly PutAside[]
 }
 
 /**
- * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. A due
- * document is nobody's; both writes judge that again by the server's clock. One without `progress.since` (written into the
- * phase by hand) is kept for `keepFor` from now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and
+ * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. Nobody holds a
+ * due document; both writes judge that again by the server's clock. One without `progress.since` (written into the phase by
+ * hand) is kept for `keepFor` from now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and is
  * never deleted.
  */
 export async function removeFinal(

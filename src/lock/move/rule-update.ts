@@ -15,8 +15,8 @@ export interface StateRule {
 }
 
 /**
- * What a look for a rule's documents asks; with `hint: STATE_INDEX` 1 key a phase when nothing matches. A state or a phase is a
- * text: an array that has it among others is its owner's, and says nothing.
+ * The query of a look for a rule's documents; with `hint: STATE_INDEX`, 1 key per phase when nothing matches. A state or a phase
+ * is a string: an array that contains it is the owner's, and says nothing.
  */
 export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
   return {
@@ -27,8 +27,8 @@ export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
 }
 
 /**
- * The filter and update of a rule on some of the documents that a look found. The condition is in the update itself: a
- * holder is never touched. It removes `lockedBy`, so that an expired holder's late write doesn't match, and keeps
+ * A rule's filter and update for some of the documents that a look found. The condition is in the update itself: a held
+ * document is never touched. It removes `lockedBy`, so that an expired holder's late write doesn't match, and keeps
  * `progress.endedBy`. A `progress` of the owner's stays as it is.
  */
 export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[]): [Filter<Document>, Document[]] {

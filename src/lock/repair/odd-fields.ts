@@ -1,12 +1,12 @@
 import type { Document } from 'mongodb'
 import { isValid, typeName } from '../documents/type-name.js'
 
-/** A field of Phaselock's that holds something else than it should. */
+/** One of Phaselock's fields that holds something other than it should. */
 export interface OddField {
   readonly field: string
-  /** What stands there: 'a text', 'an array'. */
+  /** What it holds: 'a text', 'an array'. */
   readonly found: string
-  /** Whether a claim puts a sound value there; else it stays, and counts as missing. */
+  /** Whether a claim replaces it with a sound value; else it stays, and counts as missing. */
   readonly isMended: boolean
 }
 
@@ -24,10 +24,10 @@ const CHECKS: readonly (readonly [field: string, isSound: (value: unknown) => bo
   ['updatedAt', isDate, false],
 ]
 
-/** What {@link oddFields} needs of a document. */
+/** The fields that {@link oddFields} reads. */
 export const CHECKED_FIELDS = { phase: 1, lockedAt: 1, lockedBy: 1, fence: 1, createdAt: 1, updatedAt: 1 } as const
 
-/** Fields of another type than Phaselock's; missing ones and null are sound. None of them stops a document. */
+/** Fields whose type isn't the one that Phaselock uses; missing ones and null are sound. None of them stops a document. */
 export function oddFields(document: Document): OddField[] {
   const odd: OddField[] = []
   for (const [field, isSound, isMended] of CHECKS) {

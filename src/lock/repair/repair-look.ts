@@ -20,7 +20,7 @@ const LAST_ARRAY_PAUSE_MS = 3_600_000
 
 export interface Repaired {
   readonly id: unknown
-  /** What stood in `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
+  /** What was in `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
   readonly found: string
 }
 
@@ -30,16 +30,16 @@ export interface RepairResult {
 }
 
 /**
- * Finds documents whose `lockedAt` no claim would ever find, and gives them one that it does.
+ * Finds documents whose `lockedAt` no claim would ever find, and replaces it:
  *
  * - A value that sorts after dates, or an array: free.
  * - A date after 9999-12-31: parked, as 9999-12-31 exactly.
- * - Somebody's token is there, or writers of the old kind may hold it: a lease from now, which runs out by itself.
- * - `progress` or `phase` of another shape: 9999-12-31, and nothing else of it changes, as with a claim.
+ * - It carries a token, or legacy writers may hold it: a lease from now, which runs out by itself.
+ * - `progress` or `phase` of another shape: 9999-12-31, and nothing else changes, as with a claim.
  *
- * Two keys a phase when there is nothing to repair. Arrays can't be told by the index, so they cost a walk over the phases:
- * only where one has made the index multikey, and the more seldom the longer none is found. No index tells what is parked from what
- * is parked under a token: that is a walk over what is parked, every ten minutes and 2 s at most.
+ * It reads two keys per phase when there is nothing to repair. The index can't tell arrays, so they cost a walk over the phases,
+ * only if one has made the index multikey, and less often the longer none is found. Nor can an index tell parked documents with a
+ * token from those without: that takes a walk over what is parked, every ten minutes and for 2 s at most.
  */
 export class RepairLook {
   private arraysAtMs = Number.NEGATIVE_INFINITY
@@ -53,7 +53,7 @@ export class RepairLook {
     private readonly monotonicMs: () => number,
   ) {}
 
-  /** What it mends but for arrays, as questions for a look. */
+  /** What it mends, except arrays, as queries for a look. */
   matches(): Document[] {
     const phase = { $in: [...this.phases] }
     return [

@@ -1,13 +1,13 @@
 import type { Document } from 'mongodb'
 import { type Candidates, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
-/** A look goes on for so many at most behind those that are not to be claimed now. */
+/** A look reads at most this many more to make up for those that are not to be claimed now. */
 const MOST_PASSED_OVER = 5_000
 
-/** Whether a document may be claimed now, by what of it Phaselock looks at and how often it was claimed before; asked of each, in order. */
+/** Whether a document may be claimed now, by the fields that Phaselock reads and how often it was claimed; asked for each, in order. */
 export type Admits = (document: Document) => boolean
 
-/** Leaves alone what its caller doesn't admit now; the next look goes further than those. */
+/** Leaves alone what its caller doesn't admit now; the next look reads beyond those. */
 export class Admission implements SelectionPolicy {
   private passedOver = 0
   admits: Admits | undefined

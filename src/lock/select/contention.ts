@@ -1,17 +1,17 @@
 import { type Attempt, type Candidates, eachList, type SelectionPolicy } from './selection.js'
 
-/** A loss of more than this part of the candidates is no accident. */
+/** Losing more than this share of the candidates is no accident. */
 const MUCH = 0.05
 const SPREAD = 4
 
 /**
- * Whom a replica doesn't know to share with (a replica of an older version, one that is ticked by hand) it only meets by its losses: two
- * that pick alike lose half of their candidates. So after a large loss the next pick begins at a random place of four times as many.
+ * A replica may compete with others that it doesn't know of (of an older version, or ticked by hand). It notices them only by its losses:
+ * two that pick alike lose half of their candidates. So after a large loss the next pick starts at a random place among four times as many.
  */
 export class Contention implements SelectionPolicy {
   private readonly contended = new Set<string>()
 
-  /** @param isShared whether others are known, and left their share: then nothing is spread */
+  /** @param isShared whether others are known and are left their share: then picks aren't spread */
   constructor(
     private readonly isShared: () => boolean,
     private readonly random: () => number,

@@ -4,9 +4,9 @@ import { type Attempt, type Candidates, eachList, type Reach, type SelectionPoli
 
 const FIRST_PAUSE_MS = 5_000
 const LAST_PAUSE_MS = 600_000
-/** So many are remembered, 15 MB at most; a whole collection may refuse. */
+/** How many are remembered, 15 MB at most; a whole collection may refuse. */
 const MOST = 100_000
-/** So many are named in each look and claim; what goes beyond is read, and passed over here. */
+/** How many are named in each look and claim; any more are read, and passed over here. */
 const MOST_NAMED = 1_000
 const MOST_NAMED_BYTES = 100_000
 
@@ -15,23 +15,23 @@ interface Refusing {
   readonly untilMs: number
 }
 
-/** Where some have just refused, a claim takes so many at most, as each of them may cost a command of its own. */
+/** The most that a claim takes where some have just refused, as each may cost a command of its own. */
 const MOST_BESIDE_REFUSALS = 250
-/** And so many more candidates are read, to be tried in the places of others that refuse. */
+/** How many more candidates are then read, to be tried in place of others that refuse. */
 const SPARE = 250
 
 /**
- * Documents that this replica leaves alone for a while because they refuse what it writes; others' pauses are their own.
- * The pause grows with each refusal: 5 s, 10 s, 20 s, at most 10 min. Nothing of it is stored: a refusing document can't
- * hold it.
+ * Documents that this replica leaves alone for a while because they refuse its writes; each replica has its own pauses.
+ * The pause grows with each refusal: 5 s, 10 s, 20 s, at most 10 min. None of this is stored: a document that refuses
+ * writes can't hold it.
  */
 export class RefusingDocuments implements SelectionPolicy {
   private readonly byKey = new Map<string, Refusing>()
   private readonly named = new Map<string, unknown>()
   private namedBytes = 0
   /**
-   * Phases of which the last claim met documents that refuse, and whether the next one begins with the newest: by turns with the
-   * oldest, so that what stands behind any number of them waits for one claim and not for all of them.
+   * Phases in which the last claim met documents that refuse, and whether the next claim begins with the newest. It alternates
+   * with the oldest, so that documents behind any number of refusing ones wait for one claim and not for all of those.
    */
   private readonly met = new Map<string, { readonly newestFirst: boolean }>()
 
@@ -43,7 +43,7 @@ export class RefusingDocuments implements SelectionPolicy {
     return met ? { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst: met.newestFirst } : without
   }
 
-  /** Those whose pause is over are tried again, and apart from the others. */
+  /** Those whose pause is over are tried again, apart from the others. */
   choose(_phase: string, candidates: Candidates): Candidates {
     if (this.size === 0) return candidates
     const retries = [...candidates.retries]
@@ -63,7 +63,7 @@ export class RefusingDocuments implements SelectionPolicy {
     else this.met.delete(phase)
   }
 
-  /** Whether some of a phase have just refused, so that others may: one command for each is cheaper than several that fail. */
+  /** Whether some in a phase have just refused, so that others may too: one command for each is cheaper than several that fail. */
   hasMetIn(phase: string): boolean {
     return this.met.has(phase)
   }
@@ -78,12 +78,12 @@ export class RefusingDocuments implements SelectionPolicy {
     return this.byKey.size
   }
 
-  /** How many of them `ids` doesn't name: a read that is to find others must go on for so many more. */
+  /** How many of them `ids` doesn't name: a read that is to find others must take that many more. */
   get unnamed(): number {
     return this.byKey.size - this.named.size
   }
 
-  /** Documents whose pause lasts, not to be looked for: the first thousand. */
+  /** Documents that are still paused and not to be looked for: the first thousand. */
   ids(): unknown[] {
     if (this.named.size === 0) return []
     const now = this.clock.monotonicMs()
@@ -92,26 +92,26 @@ export class RefusingDocuments implements SelectionPolicy {
     return ids
   }
 
-  /** Whether its pause lasts. */
+  /** Whether it is still paused. */
   isPaused(id: unknown): boolean {
     if (this.byKey.size === 0) return false
     const known = this.byKey.get(idKey(id))
     return known !== undefined && known.untilMs > this.clock.monotonicMs()
   }
 
-  /** Whether it has refused before; when its pause is over it is tried apart from others, so that it holds up nobody. */
+  /** Whether it has refused before; after its pause it is tried apart from others, so that it doesn't hold them up. */
   isSuspect(id: unknown): boolean {
     return this.byKey.size > 0 && this.byKey.has(idKey(id))
   }
 
-  /** It has refused a write (once more). A full list takes no more: then it is tried again at the next look. */
+  /** It has refused a write (once more). A full list takes no more: the document is then tried again at the next look. */
   add(id: unknown): void {
     const key = idKey(id)
     const known = this.byKey.get(key)
     if (!known && this.byKey.size >= MOST && !this.forgetOldest()) return
     const refusals = (known?.refusals ?? 0) + 1
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (refusals - 1), LAST_PAUSE_MS)
-    this.byKey.delete(key) // to the end: the first is the one that has refused least lately
+    this.byKey.delete(key) // to the end: the first is the one whose last refusal is the oldest
     this.byKey.set(key, { refusals, untilMs: this.clock.monotonicMs() + pauseMs })
     if (!this.named.has(key)) this.name(key, id)
   }
@@ -122,7 +122,7 @@ export class RefusingDocuments implements SelectionPolicy {
     this.forget(idKey(id))
   }
 
-  /** One that nobody has met again when its pause was over: it is gone, or somebody else's. */
+  /** Forgets one that wasn't met again after its pause: it is gone, or somebody else's. */
   private forgetOldest(): boolean {
     const [[key, { untilMs }]] = this.byKey as unknown as [[string, Refusing]]
     if (untilMs + LAST_PAUSE_MS > this.clock.monotonicMs()) return false

@@ -2,49 +2,49 @@ import type { Document } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 
 /*
- * Which of the due documents a replica tries for: look -> choose -> claim -> learn. A look brings candidates as far as the policies reach,
- * each policy in turn takes away or reorders what the ones before it have left, the claim tries for what is chosen, and each policy learns
- * what became of it. Policies only choose: who holds a document is decided by the claim's conditional update, so none of them can do harm.
+ * Which due documents a replica tries for: look -> choose -> claim -> learn. A look reads as many candidates as the policies ask for, each
+ * policy in turn removes or reorders what those before it have left, the claim tries for the chosen ones, and each policy learns how that
+ * went. Policies only choose: the claim's conditional update decides who holds a document, so none of them can do harm.
  */
 
 /** Due documents of one kind, the longest untouched first. */
 export interface CandidateList {
-  /** The part of the places that it gets at least, on average, as far as it has documents. */
+  /** The least share of the places that it gets on average, if it has enough documents. */
   readonly least: number
   readonly documents: readonly Document[]
 }
 
 export interface Candidates {
   readonly lists: readonly CandidateList[]
-  /** To be tried in an eighth of the places while others want them, and in what is left over. */
+  /** To be tried in an eighth of the places, and in whatever places the others leave over. */
   readonly retries: readonly Document[]
 }
 
-/** What a policy makes of candidates. */
+/** A policy's choice of the candidates. */
 export interface Choice extends Candidates {
   /** How many it leaves to other replicas for now. */
   readonly left?: number
-  /** After so long it is worth looking whether they still lie there. */
+  /** After how long it is worth looking whether they are still there. */
   readonly againInMs?: number
 }
 
-/** How far a look has to go for a policy. */
+/** How far a look has to read for a policy. */
 export interface Reach {
-  /** So many places at most. */
+  /** The most places. */
   readonly most?: number
-  /** So many candidates for each place. */
+  /** How many candidates for each place. */
   readonly times?: number
-  /** So many more, to be tried in the places of those that refuse. */
+  /** How many more, to be tried in place of those that refuse. */
   readonly spare?: number
-  /** And so many more that will be passed over. */
+  /** And how many more that will be passed over. */
   readonly passed?: number
   /** `_id`s that aren't to be read at all. */
   readonly without?: readonly unknown[]
-  /** From the end: what stands behind any number of documents that are of no use is found at once. */
+  /** Reads from the end, to find at once what is behind any number of useless documents. */
   readonly newestFirst?: boolean
 }
 
-/** What became of the candidates of one claim. */
+/** What became of one claim's candidates. */
 export interface Attempt {
   readonly tried: readonly unknown[]
   /** Somebody else got them, or they were no longer due. */
@@ -52,20 +52,20 @@ export interface Attempt {
   readonly hasRefused: boolean
 }
 
-/** One reason to try for some documents rather than for others. One claim at a time goes through all three. */
+/** One reason to try for some documents rather than others. Each claim goes through all three methods before the next one does. */
 export interface SelectionPolicy {
   reach?(phase: string, places: number): Reach
   choose(phase: string, candidates: Candidates, places: number): Choice
   learn?(phase: string, attempt: Attempt): void
 }
 
-/** More are not read at once, whatever is wished for: 2,000 take the server 12 ms, 500 take 8 (measured). */
+/** The most that is read at once, whatever the policies ask for: 2,000 take the server 12 ms, 500 take 8 (measured). */
 const MOST_READ = 2_000
 
-/** How far the look has to go for all of them. */
+/** How far the look has to read for all policies. */
 export interface Extent extends Required<Omit<Reach, 'most' | 'times'>> {
   readonly places: number
-  /** Candidates beside the spare ones and those that are passed over. */
+  /** Candidates besides the spare ones and those that are passed over. */
   readonly wanted: number
 }
 
@@ -86,15 +86,15 @@ export function extentFor(policies: readonly SelectionPolicy[], phase: string, l
 
 export interface Chosen {
   readonly documents: readonly Document[]
-  /** More of them, for the places of those in `documents` that refuse. */
+  /** More of them, to take the places of those in `documents` that refuse. */
   readonly spares: readonly Document[]
   readonly left: number
   readonly againInMs: number
 }
 
 /**
- * What the policies leave, in as many places as there are. Each list has its least part of them, what one leaves free the others take; with
- * few places a draw decides, so that no list starves.
+ * What the policies leave, in the places available. Each list has its least share of them, and the others take what it leaves free; when
+ * places are few a draw decides, so that no list starves.
  */
 export function choose(
   policies: readonly SelectionPolicy[],
@@ -126,7 +126,7 @@ const eachOnce = (documents: readonly Document[]): Document[] => [
   ...new Map(documents.map((document) => [idKey(document['_id']), document])).values(),
 ]
 
-/** How many places each list gets: at least its part of them; what is left goes to the last ones first. */
+/** How many places each list gets: at least its share; what is left goes to the last lists first. */
 function placesOf(lists: readonly CandidateList[], places: number, random: () => number): number[] {
   let free = places
   const give = (most: number) => {
@@ -141,7 +141,7 @@ function placesOf(lists: readonly CandidateList[], places: number, random: () =>
   return given
 }
 
-/** Each list of documents by itself. */
+/** Applies `of` to each list of documents. */
 export const eachList = (
   { lists, retries }: Candidates,
   of: (documents: readonly Document[]) => readonly Document[],

@@ -3,59 +3,59 @@ import type { Clock } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
 import type { Attempt, Candidates, Choice, Reach, SelectionPolicy } from './selection.js'
 
-/** The live replicas of a lifecycle, as one of them knows them. */
+/** A lifecycle's live replicas, as known to one of them. */
 export interface Standing {
-  /** The name of this one. */
+  /** This replica's name. */
   readonly self: string
-  /** All of them, this one included, in any order. One: nobody to share with. */
+  /** All of them, including this one, in any order. One: nobody to share with. */
   readonly replicas: readonly string[]
 }
 
-/** What falls to another replica is left to it for half a millisecond for each such document, within these. */
+/** Another replica's share is left to it for half a millisecond per document, within these bounds. */
 const LEAST_PATIENCE_MS = 30
 const MOST_PATIENCE_MS = 250
-/** As often as the other one turns out to be quicker the patience doubles, up to so many times. */
+/** Each time the other one turns out to be quicker the patience doubles, up to this factor. */
 const MOST_DOUBLED = 8
-/** So many are taken over at first, twice as many each time that goes well: 500 after a third of a second. */
+/** How many are taken over at first; twice as many each time that goes well: 500 after a third of a second. */
 const FIRST_TAKEN_OVER = 16
 const MOST_TAKEN_OVER = 500
-/** With at least so much of its own to claim a replica leaves to others what falls to them, until that is everybody's. */
+/** If its own share fills at least this part of its places, a replica leaves the others theirs, until those are everybody's. */
 const ENOUGH = 0.25
-/** What still lies there after so long is everybody's: first of the replica to which it falls next, then of all. */
+/** When a document that is still there is everybody's: first the replica's that is next in line for it, then all replicas'. */
 const NEXTS_AFTER_MS = 1_500
 const ALLS_AFTER_MS = 2_500
 
-/** Candidates as they fall to this replica and to others. */
+/** Candidates divided between this replica and the others. */
 export interface Parted {
-  /** Of each list those to try for, in the order to do so. */
+  /** The documents of each list to try for, in that order. */
   readonly takes: readonly (readonly Document[])[]
   /** How many are left to others for now. */
   readonly left: number
-  /** After so long it is worth to look whether they still lie there. */
+  /** After how long it is worth looking whether they are still there. */
   readonly againInMs: number
-  /** Keys of those in `takes` that fall to others and are taken over because there is room. */
+  /** Keys of those in `takes` that are other replicas' and are taken over because there is room. */
   readonly late: ReadonlySet<string>
 }
 
 /**
- * Parts what is due between the replicas of a lifecycle, so that they don't pick the same documents: each reads as many
- * candidates as all of them take, and tries for those whose `_id` falls to it. That needs no word between them: each knows
- * the list of live replicas from its last look. An `_id` falls to the replica with which its hash is the highest, so that
- * two whose lists differ by one replica disagree about that one's share only.
+ * Divides due documents among the replicas of a lifecycle, so that they don't pick the same ones: each reads as many
+ * candidates as all of them take, and tries for those that are its own by `_id`. They needn't talk to each other: each knows
+ * the list of live replicas from its last look. An `_id` belongs to the replica that hashes highest with it, so two replicas
+ * whose lists differ by one disagree only about that one's share.
  *
- * What falls to another is taken too where it still lies there a moment later (that replica may be full, slow or dead) and
- * nearly all else is done: the last of them first, as the other one begins with the oldest.
+ * Another replica's document is taken too if it is still there a moment later (that replica may be full, slow or dead) and
+ * nearly all else is done: the last ones first, as the other replica begins with the oldest.
  *
- * Invariant: a share is a preference that ends. What this replica has seen due for 2.5 s stands in line like its own, in the
- * order of its list, however much it has of its own and whatever the other one does (docs/lock-protocol.md, point 2: the bound).
+ * Invariant: a share is a preference that ends. What this replica has seen due for 2.5 s queues like its own, in the order
+ * of its list, however much it has of its own and whatever the other one does (docs/lock-protocol.md, point 2: the bound).
  *
  * Share of the candidates lost, 12,000 documents, 2 / 4 replicas: 20 / 31 % when all take the oldest, 1 / 2 % with this
- * (bench/README.md has the designs between).
+ * (bench/README.md has the designs in between).
  */
 export class WorkSplit implements SelectionPolicy {
   /** Others' documents, by phase. */
   private readonly seen = new Map<string, Sightings>()
-  /** What the claim under way takes over from others. */
+  /** What the current claim takes over from others. */
   private late: ReadonlySet<string> = NONE
   private doubled = 1
   private takeOver = FIRST_TAKEN_OVER
@@ -89,7 +89,7 @@ export class WorkSplit implements SelectionPolicy {
     if (this.late.size > 0) this.tookOver(lateOf(tried), lateOf(missed))
   }
 
-  /** How many of the documents that a replica took over from others those others had taken meanwhile. */
+  /** Learns how many documents it tried to take over, and how many of those the others had taken meanwhile. */
   tookOver(tried: number, lost: number): void {
     const wentWell = lost <= tried / 20
     this.doubled = wentWell ? Math.max(1, this.doubled / 2) : Math.min(MOST_DOUBLED, this.doubled * 2)
@@ -136,8 +136,8 @@ export class WorkSplit implements SelectionPolicy {
   }
 
   /**
-   * Documents that are said to be due and fall to others: from now on their time runs.
-   * @returns after how many milliseconds it is worth to look whether they still lie there
+   * Leaves documents, said to be due, to the replicas whose share they are: their time runs from now on.
+   * @returns after how many milliseconds it is worth looking whether they are still there
    */
   leave(phase: string, keys: readonly string[]): number {
     const now = this.clock.monotonicMs()
@@ -146,7 +146,7 @@ export class WorkSplit implements SelectionPolicy {
     return this.patienceMs(keys.length)
   }
 
-  /** A document that falls to another, who has had its time already: if it is due now it is taken like those that lay there for long. */
+  /** Another replica's document whose time is up already: if it is due now, it is taken like one that has been there for long. */
   waitedFor(phase: string, key: string): void {
     this.seenIn(phase).hear(key, Number.NEGATIVE_INFINITY)
   }
@@ -162,12 +162,12 @@ export class WorkSplit implements SelectionPolicy {
     return Math.min(MOST_PATIENCE_MS, Math.max(LEAST_PATIENCE_MS, documents / 2)) * this.doubled
   }
 
-  /** Whether a document falls to this replica, by the key of its `_id`. */
+  /** Whether a document is in this replica's share, by the key of its `_id`. */
   isOwn(key: string): boolean {
     return this.rankOf(key) === 0
   }
 
-  /** 0: it falls to this replica. 1: it would if one other were not there. 2: neither. */
+  /** 0: it is in this replica's share. 1: it would be if one other replica weren't there. 2: neither. */
   private rankOf(key: string): number {
     const { self, replicas } = this.standing()
     if (this.listed !== replicas) {
@@ -182,26 +182,26 @@ export class WorkSplit implements SelectionPolicy {
   }
 }
 
-/** What isn't seen again for so long, or twice as long, is forgotten. */
+/** What isn't seen again for this long, or up to twice that, is forgotten. */
 const KEPT_FOR_MS = 3_000
-/** With more than these the next look begins anew, and what it sees again is kept all the same: small maps are quicker. */
+/** With more than this the next look starts a new map, and still keeps what it sees again: small maps are quicker. */
 const MOST_KEPT = 1_000
-/** Beyond these it is forgotten what was only heard of: a look begins their time. */
+/** With more than this, those only heard of are forgotten: their time then starts at a look. */
 const MOST_HEARD = 10_000
 
 /**
- * Documents of one phase that fall to others, each with the time since when this replica knows it to be due and unclaimed. A look
- * at fewer documents than the one before forgets none of them.
+ * One phase's documents in other replicas' shares, each with the time since which this replica has known it to be due and unclaimed.
+ * A look at fewer documents than the one before forgets none of them.
  */
 class Sightings {
-  /** By key and fence: a claim raises the fence, and so its time begins anew. Numbers only, as there are thousands a second. */
+  /** By key and fence: a claim raises the fence, which restarts the time. Numbers only, as there are thousands a second. */
   private recent = new Map<string, number>()
   private before = new Map<string, number>()
   /** By key: said to be due, not seen yet. */
   private readonly heard = new Map<string, number>()
   private turnedAtMs = Number.NEGATIVE_INFINITY
 
-  /** Forgets what has not been seen for long. To be called before a look is gone through, so that all of it is kept. */
+  /** Forgets what hasn't been seen for long. To be called before a look's results are read, so that all of them are kept. */
   turn(now: number): void {
     if (now - this.turnedAtMs < KEPT_FOR_MS && this.recent.size < MOST_KEPT) return
     this.turnedAtMs = now
@@ -209,7 +209,7 @@ class Sightings {
     this.recent = new Map()
   }
 
-  /** @returns since when it has been due and unclaimed */
+  /** @returns the time since which it has been due and unclaimed */
   see(key: string, fence: unknown, now: number): number {
     const at = typeof fence === 'number' || Long.isLong(fence) ? `${key} ${fence}` : key
     const known = this.recent.get(at)
@@ -219,12 +219,12 @@ class Sightings {
     return since
   }
 
-  /** To be called after a look: what it didn't show somebody has taken, or it is far from its turn. */
+  /** To be called after a look: what it didn't show was taken, or is far from its turn. */
   looked(): void {
     this.heard.clear()
   }
 
-  /** It is said to be due since then. */
+  /** It is said to have been due since then. */
   hear(key: string, since: number): void {
     if (this.heard.size >= MOST_HEARD) this.heard.clear()
     this.heard.set(key, Math.min(since, this.heard.get(key) ?? since))

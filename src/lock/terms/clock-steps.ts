@@ -1,29 +1,29 @@
 import type { Clock } from '../../time/index.js'
 
-/** What a clock may be off from one look to the next without having stepped: an election brings another member's. */
+/** How far the clock may be off from one look to the next without having stepped: an election brings another member's clock. */
 export const STEP_SLACK_MS = 2_000
-/** A clock that is being slewed runs faster or slower by less. */
+/** A clock that is being slewed runs faster or slower by less than this. */
 const MOST_DRIFT = 0.001
 
-/** The server's clock went on by another amount of time than passed. */
+/** The server's clock moved by a different amount of time than has passed. */
 export interface ClockStep {
-  /** By how much it is ahead of where it would be; below 0: it went back. */
+  /** How far it is ahead of where it should be; below 0: it went back. */
   readonly ms: number
   /** The server's time after it. */
   readonly now: Date
 }
 
 /**
- * A forward step that isn't confirmed yet: what only it has made due isn't (see `isDue`), no deadline passes, nothing is removed.
+ * A forward step that isn't confirmed yet: documents that only it has made due aren't due (see `isDue`), no deadline passes, nothing is removed.
  */
 export interface ClockHold {
   /** At least how far the clock stepped. */
   readonly ms: number
-  /** Server time: every lease that was there before the step is older, every later one is not. */
+  /** Server time: every lease from before the step is older, every later one is not. */
   readonly since: Date
 }
 
-/** Server time - own monotonic time, as far as the answers so far leave it open. */
+/** Server time - own monotonic time, as narrowly as the answers so far bound it. */
 interface Offset {
   readonly least: number
   readonly most: number
@@ -31,22 +31,21 @@ interface Offset {
 }
 
 /**
- * Finds steps of the server's clock: it compares what each look brings with the own monotonic clock, and asks for nothing.
+ * Finds steps of the server's clock by comparing the time that each look brings with the process's own monotonic clock; it
+ * sends nothing itself.
  *
- * Invariant: a step of more than {@link STEP_SLACK_MS} is found by the first answer after it, and none where there was none: the
- * server read its clock between the moments at which the command was sent and its answer was there, so that a slow answer only
- * leaves more open. A monotonic clock that stood still (a suspended machine) looks like a forward step: that holds back what
- * may wait.
+ * Invariant: a step of more than {@link STEP_SLACK_MS} is found by the first answer after it, and no step is found where there
+ * was none: the server read its clock between the moments at which the command was sent and its answer arrived, so a slow answer
+ * only widens the bounds. A monotonic clock that stood still (a suspended machine) looks like a forward step, which only holds
+ * back what can wait.
  */
 export class ClockSteps {
   private offset: Offset | undefined
-  /** Steps forward that aren't confirmed, the oldest first: each by itself, so that a clock which goes on stepping holds up nothing for ever. */
+  /** Forward steps that aren't confirmed, oldest first: each separately, so that a clock that keeps stepping holds up nothing forever. */
   private held: readonly (ClockHold & { readonly untilMs: number })[] = []
   private watchingSinceMs: number | undefined
 
-  /**
-   * @param holdMs for how long a forward step has to last until it counts; 0: it counts at once
-   */
+  /** @param holdMs how long a forward step has to last before it counts; 0: it counts at once */
   constructor(
     private readonly clock: Clock,
     private readonly holdMs: number,
@@ -57,7 +56,7 @@ export class ClockSteps {
   saw(now: Date, sentAtMs: number): void {
     const gotAtMs = this.clock.monotonicMs()
     const before = this.offset
-    // It may be from before a step that is known already.
+    // It may be from before a step that is already known.
     if (before && sentAtMs < before.sentAtMs) return
     this.watchingSinceMs ??= sentAtMs
     const least = now.getTime() - gotAtMs
@@ -89,8 +88,8 @@ export class ClockSteps {
   }
 
   /**
-   * Takes over a step that another has seen, so many milliseconds ago, unless this one was watching then.
-   * @param leftMs for how long it is to be held yet
+   * Takes over a step that another replica saw `agoMs` milliseconds ago, unless this one was watching then.
+   * @param leftMs how much longer it is to be held
    */
   adopt({ ms, now: since }: ClockStep, agoMs: number, leftMs: number): boolean {
     const { watchingSinceMs } = this
@@ -102,7 +101,7 @@ export class ClockSteps {
   }
 
   private steppedForward(now: Date, ms: number, unseenMs: number): void {
-    // It was there by the last look at the earliest, and what stood there before is older than the step is long.
+    // The step came after the last look at the earliest, and leases from before it now look older than the step is long.
     const since = new Date(now.getTime() - Math.min(unseenMs, ms - STEP_SLACK_MS))
     const untilMs = this.clock.monotonicMs() + this.holdMs
     this.held = [...this.held, { ms, since, untilMs }]
@@ -110,7 +109,7 @@ export class ClockSteps {
   }
 
   private steppedBack(now: Date, ms: number): void {
-    // A step that was taken back is none; part of it goes on being held.
+    // A step that was taken back no longer counts; what is left of it is still held.
     const held = [...this.held]
     for (let backMs = ms; held.length > 0 && backMs > 0; ) {
       const step = held.pop()!

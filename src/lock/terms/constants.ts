@@ -3,7 +3,7 @@ import type { IndexSpecification } from 'mongodb'
 /** `lockedAt` of a free document, and its initial value: 1970-01-01T00:00:00Z. */
 export const TASK_LOCK_INIT_TIME = new Date(0)
 
-/** `lockedAt` of a parked document: it waits for a person, or for its owner's state. */
+/** `lockedAt` of a parked document: it waits for a person, or for a state from its owner. */
 export const PARKED_AT = new Date('9999-12-31T00:00:00Z')
 
 /** Serves every claim: equality on `phase`, a range on `lockedAt`, the longest untouched first. */
@@ -15,8 +15,8 @@ export const STATE_INDEX = { state: 1, phase: 1 } as const satisfies IndexSpecif
 /** Writes by `_id` name this index: without it the planner may walk the claim index (60,000 keys for 500 documents, measured). */
 export const ID_INDEX = { _id: 1 } as const
 
-/** The newest entries of `progress.history` that are kept. */
+/** How many entries `progress.history` keeps, the newest ones. */
 export const HISTORY_LIMIT = 20
 
-/** The least pause of a relock: without it one waiting document is claimed 33 times in its first second (measured). */
+/** The shortest pause before the next claim: without it one waiting document is claimed 33 times in its first second (measured). */
 export const LEAST_PAUSE_MS = 100

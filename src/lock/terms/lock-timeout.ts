@@ -8,33 +8,33 @@ import { inProgress, type Terms } from './terms.js'
 /** Holds a document for each lifecycle: its `_id`, collection and the lockTimeout in force (ms). */
 export const LIFECYCLES_COLLECTION = 'phaselock.lifecycles'
 
-/** For so long after it was read a replica judges by a lockTimeout; the server refuses its claims after that. */
+/** How long after reading a lockTimeout a replica judges by it; after that the server refuses its claims. */
 export const KNOWN_FOR_MS = 5_000
 
-/** The command that announces a change takes no longer. */
+/** The most time that the command that announces a change takes. */
 const ANNOUNCED_WITHIN_MS = 3_000
 
 /**
- * So long after a change was announced nobody claims, or takes a lease, by what stood there before: the time for which a
- * replica may go by what it has read, that of the announcing command itself, and 2 s of slack.
+ * How long after the announcement of a change nobody claims or takes a lease by the old value any more: the time for which a
+ * replica may use the value that it has read, that of the announcing command itself, and 2 s of slack.
  */
 export const HANDOVER_MS = KNOWN_FOR_MS + ANNOUNCED_WITHIN_MS + 2_000
 
-/** A lease is no shorter, so that it can be renewed, and no longer, so that what a crash left is taken up within a day. */
+/** A lease is at least this long so that it can be renewed, and at most so long that what a crash left is taken up within a day. */
 const LEAST_MS = 1_000
 const MOST_MS = 86_400_000
 
 export const isLockTimeout = (ms: number): boolean => ms >= LEAST_MS && ms <= MOST_MS
 
 /**
- * What `phaselock.lifecycles` says of a lifecycle's lockTimeout, as it is stored: a person may have put anything there. In ms;
- * the next two are there after a change, the last one where the first can't be gone by.
+ * What `phaselock.lifecycles` says about a lifecycle's lockTimeout, as it is stored: a person may have put anything there. In
+ * ms; the second and third are there after a change, the last one if the first is unusable.
  */
 export interface LockTimeoutRecord {
   readonly lockTimeout?: unknown
   readonly lockTimeoutWas?: unknown
   readonly lockTimeoutSince?: unknown
-  /** The value that was in force when `lockTimeout` became one that can't be: what all go by until it is mended. */
+  /** The value that was in force when `lockTimeout` became unusable: all replicas use it until that is mended. */
   readonly lockTimeoutInstead?: unknown
 }
 
@@ -46,7 +46,7 @@ export const LOCK_TIMEOUT_FIELDS = {
   lockTimeoutInstead: 1,
 } as const
 
-/** Matches an entry whose `lockTimeout` nobody can go by. */
+/** Matches an entry whose `lockTimeout` is unusable. */
 const HAS_NO_LOCK_TIMEOUT: Document = {
   $expr: {
     $not: [
@@ -63,17 +63,17 @@ const HAS_NO_LOCK_TIMEOUT: Document = {
 
 /** The lockTimeout as a replica uses it, as of one moment of the server's clock. */
 export interface LockTimeoutInForce {
-  /** What documents are judged due by, and sleeps are encoded with. */
+  /** By this documents are judged due and sleeps are encoded. */
   readonly dueMs: number
-  /** How long a lease lasts for its holder that is taken or renewed now. */
+  /** How long a lease that is taken or renewed now lasts for its holder. */
   readonly leaseMs: number
   /** Server time: nothing is judged by this later. */
   readonly knownUntil: Date
-  /** What of the entry can't be gone by. */
+  /** What is unusable in the entry. */
   readonly broken?: string
 }
 
-/** A lockTimeout that can be gone by; undefined for anything else. */
+/** A usable lockTimeout in ms; undefined for anything else. */
 function soundMs(value: unknown): number | undefined {
   const isNumber = ['number', 'bigint'].includes(typeof value) || NUMBERS.has((value as Document | null)?.['_bsontype'])
   const ms = isNumber ? Number(String(value)) : Number.NaN
@@ -89,12 +89,12 @@ interface Announcement {
 /** What an entry says, judged. */
 interface Judged {
   readonly lockTimeout: number
-  /** Where there was a change. */
+  /** Present if there was a change. */
   readonly change?: Announcement
   readonly broken?: string
 }
 
-/** Undefined: it says no value that could be gone by. */
+/** Undefined: it has no usable value. */
 function judge(record: LockTimeoutRecord, now: Date): Judged | undefined {
   const own = soundMs(record.lockTimeout)
   const lockTimeout = own ?? soundMs(record.lockTimeoutInstead)
@@ -122,8 +122,8 @@ function shown(value: unknown): string {
 }
 
 /**
- * What is in force at a moment of the server's clock, during a change too: always the larger value for judging others' leases,
- * the smaller one for believing in one's own, until nobody goes by the old one any more.
+ * What is in force at a moment of the server's clock, even during a change: until nobody uses the old value any more, others' leases
+ * are judged by the larger value, and one's own is trusted for the smaller.
  *
  * Longer (30 s -> 60 s, announced at 0 s): judged by 60 s at once; leases last 60 s from 10 s on, when no claim is judged by 30 s any more.
  * Shorter (60 s -> 30 s, announced at 0 s): leases last 30 s at once; judged by 30 s from 70 s on, when no lease of 60 s is left.
@@ -143,15 +143,15 @@ export function brokenLockTimeout(record: LockTimeoutRecord, now: Date): string 
   return judge({ ...record, lockTimeoutInstead: LEAST_MS }, now)?.broken
 }
 
-/** When a change is over: then all of it is in force. */
+/** When a change is over and fully in force. */
 function handoverUntil(lockTimeout: number, { wasMs, since }: Announcement): Date {
   const oldLeasesMs = lockTimeout < wasMs ? wasMs : 0
   return new Date(since.getTime() + HANDOVER_MS + oldLeasesMs)
 }
 
 /**
- * The lockTimeouts of some lifecycles, with the server's time; one that isn't registered, or whose entry says no value that could
- * be gone by, is absent.
+ * The lockTimeouts of some lifecycles, with the server's time; a lifecycle that isn't registered, or whose entry has no usable
+ * value, is absent.
  */
 export async function readLockTimeouts(
   db: Db,
@@ -174,7 +174,7 @@ export async function readLockTimeouts(
   )
 }
 
-/** What became of a wish to change a lockTimeout. */
+/** The result of a request to change a lockTimeout. */
 export type LockTimeoutChange =
   | { readonly kind: 'changed'; readonly wasMs: number; readonly inForceFrom: Date; readonly now: Date }
   | { readonly kind: 'unchanged' }
@@ -184,8 +184,8 @@ export type LockTimeoutChange =
   | { readonly kind: 'underWay'; readonly until: Date; readonly now: Date }
 
 /**
- * Gives an entry whose `lockTimeout` nobody can go by one to go by, so that all go by the same: what was in force, by one who
- * knows that; else the first one's setting.
+ * Gives an entry whose `lockTimeout` is unusable a stand-in, so that all replicas use the same: the value that was in force, from
+ * a replica that knows it; else the setting of the first one to write.
  */
 export async function standInForLockTimeout(
   db: Db,
@@ -200,8 +200,8 @@ export async function standInForLockTimeout(
 }
 
 /**
- * Announces another lockTimeout for a lifecycle; replicas hand over by themselves (see {@link lockTimeoutAt}). One change at a
- * time: the rule for a moment knows of two values only.
+ * Announces a new lockTimeout for a lifecycle; replicas hand over by themselves (see {@link lockTimeoutAt}). One change at a
+ * time, as that function knows only two values.
  */
 export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): Promise<LockTimeoutChange> {
   const lifecycles = protocolCollection<LockTimeoutRecord & { _id: string }>(db, LIFECYCLES_COLLECTION)
@@ -215,7 +215,7 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
   const until = judged?.change && handoverUntil(judged.lockTimeout, judged.change)
   if (until && found.now < until) return { kind: 'underWay', until, now: found.now }
   if (judged?.lockTimeout === ms && !judged.broken) return { kind: 'unchanged' }
-  // Where the entry says nothing to go by, nobody goes by it: a replica that sees that gives it a stand-in first.
+  // An entry without a usable value is in use by nobody: a replica that sees one gives it a stand-in first.
   const wasMs = judged?.lockTimeout ?? ms
   const changed = await lifecycles.findOneAndUpdate(
     { _id: lifecycle, ...unchanged(found, judged) },
@@ -227,15 +227,15 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
   return { kind: 'changed', wasMs, inForceFrom: handoverUntil(ms, { wasMs, since }), now: since }
 }
 
-/** Nobody else has changed or mended it meanwhile. */
+/** Matches if nobody else has changed or mended it meanwhile. */
 function unchanged({ lockTimeout, lockTimeoutSince }: LockTimeoutRecord, judged: Judged | undefined): Document {
   if (soundMs(lockTimeout) === undefined) return HAS_NO_LOCK_TIMEOUT
   return judged?.broken ? { lockTimeout } : { lockTimeout, lockTimeoutSince: lockTimeoutSince ?? null }
 }
 
 /**
- * Lets sleeping documents wake when they were meant to, after a lockTimeout has become longer: else each would sleep longer by the
- * difference. Only what sleeps for Phaselock (`resumeAt` = `lockedAt` + the old lockTimeout) is touched.
+ * Lets sleeping documents wake when they were meant to after a lockTimeout has become longer: else each would sleep longer by the
+ * difference. Only documents that Phaselock put to sleep (`resumeAt` = `lockedAt` + the old lockTimeout) are touched.
  * @param terms with the new lockTimeout
  * @returns how many documents were changed
  */

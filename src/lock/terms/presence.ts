@@ -1,12 +1,12 @@
 import type { Collection, Document } from 'mongodb'
 
-/** A replica that ticks by itself says so in `replicas` of `phaselock.lifecycles`, so often. */
+/** How often a replica that ticks by itself says so in `replicas` of `phaselock.lifecycles`. */
 export const PRESENT_EVERY_MS = 50_000
-/** It counts as live for so long after: one of its words may be lost. */
+/** How long it counts as live after that: one of its reports may be lost. */
 const PRESENT_FOR_MS = 110_000
 
 const known = { $cond: [{ $isArray: '$replicas' }, '$replicas', []] }
-/** Nor is one live whose word is from the future, as after a step of the clock: those that are there say it anew. */
+/** A report from the future, as after a step of the clock, doesn't count either: live replicas report again. */
 const isRecent = {
   $and: [
     { $gt: ['$$this.seenAt', { $subtract: ['$$NOW', PRESENT_FOR_MS] }] },
@@ -19,10 +19,10 @@ export const PRESENT_REPLICAS: Document = {
   $map: { input: { $filter: { input: known, cond: isRecent } }, in: '$$this.name' },
 }
 
-/** When any of them was last seen, or has looked: in the future where the server's clock has stepped back since. */
+/** When any of them was last seen, or last looked; in the future if the server's clock has stepped back since. */
 export const LAST_SEEN: Document = { $max: ['$handledAt', { $max: { $map: { input: known, in: '$$this.seenAt' } } }] }
 
-/** Says that a replica looks after these lifecycles, and forgets those that have said nothing for long. */
+/** Reports that a replica looks after these lifecycles, and forgets those that haven't reported for long. */
 export async function sayPresent(
   lifecycles: Collection<Document & { _id: string }>,
   ids: readonly string[],
@@ -33,7 +33,7 @@ export async function sayPresent(
   await lifecycles.updateMany({ _id: { $in: [...ids] } }, [{ $set: { handledAt: '$$NOW', replicas } }])
 }
 
-/** Says that it doesn't any more, so that its share goes to the others at once. */
+/** Reports that it no longer does, so that its share goes to the others at once. */
 export async function sayGone(
   lifecycles: Collection<Document & { _id: string }>,
   ids: readonly string[],

@@ -1,15 +1,15 @@
 import type { Document } from 'mongodb'
 
 /**
- * The protections of the lock protocol that can be taken away one by one. Production code uses {@link SAFE_PROTOCOL} only;
- * `npm run chaos -- --break` takes one away to show which figure then goes wrong. No part of the API, though other types name it.
+ * The lock protocol's protections that can be removed one by one. Production code uses {@link SAFE_PROTOCOL} only;
+ * `npm run chaos -- --break` removes one to show which figure then goes wrong. Not part of the API, though other types name it.
  */
 export interface Protocol {
   /** The time that claims compare and writes store: the server's own, fixed when its command starts. */
   readonly now: () => '$$NOW' | Date
-  /** What a holder's write requires of the document, beside its `_id`. */
+  /** What a holder's write requires of the document, besides its `_id`. */
   readonly heldBy: (token: string) => Document
-  /** What a renewal requires: any token of one claim, as the steps under a lease change it in between. */
+  /** What a renewal requires: any token of one claim, as steps under the lease change the token in between. */
   readonly leasedBy: (replica: string, claim: number) => Document
   /** The value of `lockedBy`: unique per start of a replica, claim and step. */
   readonly tokenOf: (replica: string, claim: number, step: number) => string

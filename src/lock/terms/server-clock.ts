@@ -4,20 +4,20 @@ import type { ClockHold, ClockSteps } from './clock-steps.js'
 
 const FRESH_FOR_MS = 60_000
 
-/** A deadline passes when it would have without the step, or when that is confirmed (server time), whichever is first. */
+/** A deadline passes when it would have without the step, or when the step is confirmed (server time), whichever comes first. */
 export interface DeadlineHold {
   readonly ms: number
   readonly until: Date
 }
 
 /**
- * What a replica knows of the server's clock: the time that its last look brought, and its own monotonic time since. Used
- * only as a bound that spares keys, never to decide who holds what.
+ * What a replica knows about the server's clock: the time that its last look brought, and its own monotonic time since. Used
+ * only as a bound that saves reading keys, never to decide who holds what.
  */
 export class ServerClock {
   private seen: { server: number; sentAtMs: number } | undefined
 
-  /** @param steps told of each time that is seen */
+  /** @param steps is given each time that is seen */
   constructor(
     private readonly clock: Clock,
     private readonly steps?: ClockSteps,
@@ -41,14 +41,14 @@ export class ServerClock {
     return hold && now && { ms: hold.ms, until: new Date(now.getTime() + hold.leftMs) }
   }
 
-  /** The server's time by estimate, never behind it; undefined before the first look. */
+  /** An estimate of the server's time, never behind it; undefined before the first look. */
   now(): Date | undefined {
     return this.seen && new Date(this.seen.server + this.clock.monotonicMs() - this.seen.sentAtMs)
   }
 
   /**
-   * No document with `lockedAt` at or after this is due: now - lockTimeout + 1 s. Undefined when nothing was seen for a
-   * minute: a bound without the time since would hide documents that have come due.
+   * No document with `lockedAt` at or after this is due: now - lockTimeout + 1 s. Undefined if nothing was seen for a minute:
+   * a stale bound would hide documents that have come due.
    */
   dueBound(lockTimeoutMs: number): Date | undefined {
     if (!this.seen || this.clock.monotonicMs() - this.seen.sentAtMs > FRESH_FOR_MS) return undefined

@@ -4,30 +4,30 @@ import { TASK_LOCK_INIT_TIME } from './constants.js'
 import { type Protocol, SAFE_PROTOCOL } from './protocol.js'
 
 /**
- * What every command of one lifecycle's lock protocol is built from. `lockTimeoutMs` is part of the data: leases and
- * sleeps are encoded with it, so it is the value in force in `phaselock.lifecycles`, not a replica's own setting.
+ * What all commands of a lifecycle's lock protocol are built from. `lockTimeoutMs` is part of the data: leases and sleeps
+ * are encoded with it, so it is the value in force in `phaselock.lifecycles`, not a replica's own setting.
  */
 export interface Terms {
   readonly lockTimeoutMs: number
   /** How long a lease lasts for its holder; less than `lockTimeoutMs` while that is being changed. */
   readonly leaseMs: number
-  /** Server time: a write that goes by `lockTimeoutMs` or `leaseMs` and comes later changes nothing by them. Undefined: always good. */
+  /** Server time after which a write no longer applies `lockTimeoutMs` or `leaseMs`. Undefined: always valid. */
   readonly validUntil?: Date | undefined
-  /** While a forward step of the server's clock isn't confirmed: what it has made due. */
+  /** Set while a forward step of the server's clock isn't confirmed: holds back what it has made due. */
   readonly hold?: TermsHold | undefined
-  /** Whether writers that know no `lockedBy` lease documents of this lifecycle too. */
+  /** Whether writers that don't know `lockedBy` also lease documents of this lifecycle. */
   readonly legacyWriters: boolean
-  /** The name of the field that holds all that is Phaselock's beyond the seven top-level names. */
+  /** The name of the field that holds all of Phaselock's data besides the seven top-level fields. */
   readonly progress: string
   readonly backOff: BackOffRule
   readonly protocol: Protocol
-  /** In these phases only documents that match are looked for and claimed; the others are left to those who can. */
+  /** In these phases only documents that match are looked for and claimed; the others are left to replicas that can work on them. */
   readonly only?: Only | undefined
 }
 
 /** How long documents sleep between looks, and after errors. */
 export interface BackOffRule {
-  /** A waiting document sleeps for this share of the time that it has waited so far. */
+  /** A waiting document sleeps for this share of the time it has waited so far. */
   readonly share: number
   /** Once it has waited for longer than this, it sleeps for a whole lockTimeout each time. */
   readonly patienceMs: number
@@ -46,11 +46,11 @@ export const DEFAULT_BACK_OFF: BackOffRule = {
 }
 
 export interface TermsHold extends ClockHold {
-  /** The phases in which a sleep is no more than a pause: one that is due after the step is let end. In others it is a deadline or a removal. */
+  /** The phases in which a sleep is only a pause, which may end after the step. In others it stands for a deadline or a removal. */
   readonly working: readonly string[]
 }
 
-/** What of some phases a replica can work on. */
+/** The documents in some phases that a replica can work on. */
 export interface Only {
   readonly phases: readonly string[]
   readonly where: Document
@@ -76,8 +76,8 @@ export const literal = (value: unknown): Document => ({ $literal: value })
 export const isDate = (path: string): Document => ({ $eq: [{ $type: path }, 'date'] })
 
 /**
- * Whether a date is one since which time can have passed: not in the future, and not so far from now that the server's date
- * arithmetic overflows (error 15) or JavaScript reads an Invalid Date.
+ * Whether time can have passed since a date: it isn't in the future, nor so far from now that the server's date arithmetic
+ * overflows (error 15) or JavaScript reads an Invalid Date.
  */
 export const isPastDate = (terms: Terms, path: string): Document => ({
   $and: [isDate(path), { $gte: [path, TASK_LOCK_INIT_TIME] }, { $lte: [path, terms.protocol.now()] }],
@@ -91,7 +91,7 @@ export const countAt = (path: string): Document => ({
 /** The path of a field in the lifecycle's progress, as an expression: `$progress.since`. */
 export const inProgress = (terms: Pick<Terms, 'progress'>, field: string): string => `$${terms.progress}.${field}`
 
-/** Whether these terms may still be gone by when the command is executed; undefined: always. */
+/** Whether these terms are still valid when the command is executed; undefined: always. */
 export const isValidYet = ({ validUntil }: Terms): Document | undefined => validUntil && { $lte: ['$$NOW', validUntil] }
 
 /** Whether `progress` and `phase` have our shape. Anything else is the owner's and is never overwritten. */
@@ -102,7 +102,7 @@ export const hasOurShape = (terms: Terms): Document => ({
   ],
 })
 
-/** What of `progress` outlives a change of phase: everything but what belongs to the phase that is left. */
+/** The part of `progress` that outlives a change of phase: everything that doesn't belong to the phase being left. */
 export const progressAcrossPhases = (terms: Terms): Document => ({
   $arrayToObject: {
     $filter: {
@@ -113,14 +113,14 @@ export const progressAcrossPhases = (terms: Terms): Document => ({
   },
 })
 
-/** Fields of `progress` that say why a document waits or failed; gone as soon as it gets on. */
+/** Fields of `progress` that say why a document waits or failed; removed as soon as it moves on. */
 const WAITING_FIELDS = ['waitingFor', 'waitingSince', 'resumeAt', 'error'] as const
 const PHASE_FIELDS = ['step', ...WAITING_FIELDS]
 
 /**
  * One value for each document of a grouped write. The list of ids must be the filter's own: an id that isn't in it would
- * get the last value. `$indexOfArray` takes any `_id` and any server >= 5.0; 500 documents with a value each take 33 ms,
- * a `$switch` 41 ms, a bulkWrite of 500 single updates 217 ms.
+ * get the last value. `$indexOfArray` works with any `_id` on any server >= 5.0; 500 documents with a value each take
+ * 33 ms, a `$switch` 41 ms, a bulkWrite of 500 single updates 217 ms.
  */
 export function perDocument(ids: readonly unknown[], values: readonly unknown[]): Document {
   const first = values[0]
