@@ -3,22 +3,22 @@ import { answered, awaitMsOf } from '../database/index.js'
 import { DOORBELL_COLLECTION, isNotCapped, type MakeOptions, makeDoorbell } from './collection.js'
 import { NotHeard, type OpenSource, type RingSource } from './source.js'
 
-/** More entries than the collection can hold, so that the first batch brings all that is old. */
+/** More entries than the collection can hold, so that the first batch brings all the old ones. */
 const BATCH = 10_000
-/** Beyond what the server may wait. */
+/** How much longer to wait than the server may. */
 const SLACK_MS = 5_000
 const CLOSE_WITHIN_MS = 1_000
-/** The first reply waits for no entry. The driver may never answer what it writes to a connection that is being closed. */
+/** The first reply doesn't wait for an entry. The driver may never answer a command written to a connection that is being closed. */
 const OPEN_WITHIN_MS = 10_000
 const MOST_ATTEMPTS = 3
 
-/** Listens with a tailable cursor: an entry is there within a round trip, and an idle listener sends two commands a minute. */
+/** Listens with a tailable cursor: an entry arrives within a round trip, and an idle listener sends two commands a minute. */
 export class CappedSource implements RingSource {
   readonly kind = 'capped'
 
   constructor(private readonly options: MakeOptions) {}
 
-  /** Makes the collection where it is missing, empty or not capped, and may be made. */
+  /** Creates the collection if it is missing, empty or not capped, and may be created. */
   async open(): Promise<OpenSource> {
     for (let attempt = 1; ; attempt += 1) {
       const opened = await this.tryToOpen()
@@ -31,7 +31,7 @@ export class CappedSource implements RingSource {
   private async tryToOpen(): Promise<OpenSource | 'dead' | 'notCapped'> {
     const tail = new Tail(this.options.db)
     try {
-      // There is an entry, always: the driver would go on to wait for one. All that it brings is old.
+      // There is always an entry: without one the driver would keep waiting. All that this brings is old.
       await tail.next(OPEN_WITHIN_MS)
       return tail
     } catch (error) {
@@ -50,7 +50,7 @@ class Tail implements OpenSource {
   constructor(db: Db) {
     const awaitMs = awaitMsOf(db)
     this.withinMs = awaitMs + SLACK_MS
-    // No filter: with one that nothing matches the driver would go on to wait, and nobody could tell when the cursor was there.
+    // No filter: with one that matches nothing the driver would keep waiting, and nobody could tell when the cursor was open.
     this.cursor = db
       .collection(DOORBELL_COLLECTION, { readPreference: 'primary' })
       .find({}, { tailable: true, awaitData: true, maxAwaitTimeMS: awaitMs, batchSize: BATCH })

@@ -8,8 +8,8 @@ const SLACK_MS = 5_000
 const CLOSE_WITHIN_MS = 1_000
 
 /**
- * Listens with a change stream on the same collection. It watches rings and not the lifecycles' documents: the server reads
- * its whole oplog either way, but a listener gets at most 20 entries a second of each ringer and not one for each document.
+ * Listens with a change stream on the same collection. It watches rings, not the lifecycles' documents: the server reads its
+ * whole oplog either way, but a listener gets at most 20 entries a second from each ringer instead of one per document.
  */
 export class ChangeStreamSource implements RingSource {
   readonly kind = 'changeStream'
@@ -20,7 +20,7 @@ export class ChangeStreamSource implements RingSource {
   }
 
   async open(): Promise<OpenSource> {
-    // Ringers ring where there is a capped collection: so that one is there, whoever listens and how.
+    // Ringers ring only if there is a capped collection: this ensures that there is one, whoever listens and however.
     await (await this.capped.open()).close()
     const changes = new Changes(this.options.db)
     try {
@@ -33,7 +33,7 @@ export class ChangeStreamSource implements RingSource {
   }
 }
 
-/** What ends a stream; nothing else but inserts is of interest. */
+/** What ends a stream; besides these only inserts are of interest. */
 const ENDS = ['drop', 'dropDatabase', 'invalidate', 'rename']
 const PIPELINE = [{ $match: { operationType: { $in: ['insert', ...ENDS] } } }]
 
@@ -48,7 +48,7 @@ class Changes implements OpenSource {
     this.stream = db.collection(DOORBELL_COLLECTION).watch(PIPELINE, { maxAwaitTimeMS: awaitMs })
   }
 
-  /** The driver opens a stream with the first wait for a change, and its first resume token says that it is open. */
+  /** The driver opens a stream with the first wait for a change; its first resume token says that it is open. */
   async opened(): Promise<void> {
     const open = new Promise<void>((resolve) => this.stream.once('resumeTokenChanged', () => resolve()))
     this.first = this.tryNext()

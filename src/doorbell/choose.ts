@@ -4,8 +4,8 @@ import type { DoorbellMode } from '../options/index.js'
 import type { DoorbellKind } from './source.js'
 
 /**
- * What a deployment has, by its answer to `hello`: members of replica sets (`setName`) and routers of sharded clusters
- * (`msg: 'isdbgrid'`) have change streams, a standalone server has none.
+ * What a deployment offers, by its answer to `hello`: members of replica sets (`setName`) and routers of sharded clusters
+ * (`msg: 'isdbgrid'`) have change streams, a standalone server doesn't.
  */
 export function kindBy(hello: Document): DoorbellKind {
   return typeof hello['setName'] === 'string' || hello['msg'] === 'isdbgrid' ? 'changeStream' : 'capped'

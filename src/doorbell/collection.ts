@@ -3,12 +3,12 @@ import { answered, protocolCollection } from '../database/index.js'
 import { systemClock } from '../time/index.js'
 import type { Ring, RingEntry } from './ring.js'
 
-/** Where rings are stored, beside `phaselock.lifecycles`. */
+/** Where rings are stored, next to `phaselock.lifecycles`. */
 export const DOORBELL_COLLECTION = 'phaselock.doorbell'
-/** About 500 rings, 80 to 400 of those that name documents: a listener that falls behind by more looks at everything. */
+/** About 500 rings, or 80 to 400 that name documents: a listener that falls further behind looks at everything. */
 export const DOORBELL_BYTES = 64 * 1024
 
-/** A ring that a crash of the server loses costs a tick at most. */
+/** A ring lost in a server crash costs a tick at most. */
 const HINT = { writeConcern: { w: 1, journal: false } } as const
 
 const RING_FIELDS = ['_id', 'lifecycles', 'phases', 'ids', 'by', 'at']
@@ -19,7 +19,7 @@ const NAMESPACE_EXISTS = 48
 /** What a tailable cursor gets on a collection that isn't capped. */
 const BAD_VALUE = 2
 
-/** The collection isn't as a listener needs it, and this one may not make it so. */
+/** The collection isn't what a listener needs, and this process may not change that. */
 export class DoorbellUnavailable extends Error {
   override readonly name = 'DoorbellUnavailable'
   constructor(
@@ -52,15 +52,15 @@ export const isNotCapped = (error: unknown): boolean => codeOf(error) === BAD_VA
 
 export interface MakeOptions {
   readonly db: Db
-  /** Without it nothing is created or dropped: the collection must be there and capped. */
+  /** If false, nothing is created or dropped: the collection must be there and capped. */
   readonly create: boolean
   readonly by: string
 }
 
 /**
- * Makes a collection that tailable cursors can be had of: capped, and with an entry in it, as a cursor on an empty one is
- * dead at once. Any number of listeners may do this at the same time.
- * @param found what a tailable cursor met
+ * Makes a collection on which tailable cursors work: capped, and with an entry in it, as a cursor on an empty one is dead
+ * at once. Any number of listeners may do this at the same time.
+ * @param found what a tailable cursor found
  * @throws DoorbellUnavailable
  */
 export async function makeDoorbell(found: 'dead' | 'notCapped', { db, create, by }: MakeOptions): Promise<void> {
@@ -77,8 +77,8 @@ export async function makeDoorbell(found: 'dead' | 'notCapped', { db, create, by
 }
 
 /**
- * A ringer has made the collection by its insert, after somebody had dropped it: it holds hints, and losing those costs a tick.
- * @throws DoorbellUnavailable, and drops nothing, where it holds anything else
+ * After somebody dropped the collection, a ringer's insert has recreated it: it holds only hints, and losing those costs a tick.
+ * @throws DoorbellUnavailable, and drops nothing, if it holds anything else
  */
 async function dropRings(db: Db): Promise<void> {
   const fields = { $map: { input: { $objectToArray: '$$ROOT' }, in: '$$this.k' } }

@@ -10,17 +10,17 @@ import { Ringer } from './ringer.js'
 import type { DoorbellKind, RingSource } from './source.js'
 
 /**
- * Tells replicas that there is something to look for, so that they need not wait for their next tick. Only a hint: whoever hears
- * it looks, and losing every ring costs a tick.
+ * Tells replicas that there is something to look for, so that they needn't wait for their next tick. Only a hint: a replica that
+ * hears it looks, and losing every ring costs a tick.
  */
 export interface Doorbell {
-  /** Returns at once and never throws; in a storm rings are sent together, 20 a second. */
+  /** Returns at once and never throws; in a storm rings are merged, at most 20 a second. */
   ring(ring: Ring): void
-  /** Sends what waits for its turn; resolves when it is sent or given up, after a second at most. */
+  /** Sends what is waiting for its turn; resolves when that is sent or given up, after a second at most. */
   flush(): Promise<void>
   /**
-   * Listens to rings for these lifecycles by anybody else, until it is stopped, through all that may happen to the database.
-   * `onRing` is never called while it runs; what is rung meanwhile makes one more call.
+   * Listens to anybody else's rings for these lifecycles until it is stopped, whatever happens to the database.
+   * `onRing` is never called while it is running; all rings meanwhile make one more call.
    */
   listen(names: readonly string[], onRing: (ring: Ring) => Promise<unknown>): Listening
 }
@@ -30,17 +30,17 @@ export interface Listening {
 }
 
 export interface DoorbellOptions {
-  /** Over which it rings. */
+  /** The database on which it rings. */
   readonly db: Db
-  /** The same database on a client made for listening (`doorbellClient`). Default: `db`, of whose pool it then takes a connection. */
+  /** The same database on a client made for listening (`doorbellClient`). Default: `db`, from whose pool it then takes a connection. */
   readonly listeningDb?: Db | undefined
   readonly mode: Exclude<DoorbellMode, 'off'>
-  /** Whether the collection may be made. */
+  /** Whether the collection may be created. */
   readonly create: boolean
   /** Who rings and listens. */
   readonly self: string
   readonly clock?: Clock | undefined
-  /** Told when it begins to hear, and when it hears no longer and why. */
+  /** Called when it begins to hear, and when it stops hearing and why. */
   readonly onHearing?: ((hearing: Hearing) => void) | undefined
 }
 
@@ -68,7 +68,7 @@ export class DatabaseDoorbell implements Doorbell {
     let tried: DoorbellKind | undefined
     const source = async (lastError: unknown): Promise<RingSource> => {
       const chosen = await chooseKind(listeningDb, mode)
-      // What a change stream needs may be missing for good (rights, an old storage engine): the next attempt is without.
+      // What a change stream needs may be missing for good (rights, an old storage engine): the next attempt does without one.
       const isRefused = tried === 'changeStream' && isServersRefusal(lastError)
       tried = chosen === 'changeStream' && !isRefused ? chosen : 'capped'
       return tried === 'capped' ? new CappedSource(options) : new ChangeStreamSource(options)
@@ -77,6 +77,6 @@ export class DatabaseDoorbell implements Doorbell {
   }
 }
 
-/** The server has answered, and the answer was no. */
+/** Whether the server answered, and refused. */
 const isServersRefusal = (error: unknown): boolean =>
   typeof (error as { code?: unknown } | undefined)?.code === 'number'

@@ -8,7 +8,7 @@ const FIRST_RETRY_MS = 250
 const LONGEST_RETRY_MS = 60_000
 const STOP_WITHIN_MS = 1_000
 
-/** Whether rings are heard now; if not, why. */
+/** Whether rings are being heard; if not, why. */
 export type Hearing =
   | { readonly listening: true; readonly kind: DoorbellKind }
   | { readonly listening: false; readonly error?: unknown }
@@ -16,21 +16,21 @@ export type Hearing =
 export interface ListenerOptions {
   /** The lifecycles whose rings are of interest. */
   readonly names: readonly string[]
-  /** Who listens: its own rings are not for itself. */
+  /** Who listens: it ignores its own rings. */
   readonly self: string
-  /** What to listen with, asked before each attempt; the last one's error tells it what doesn't work. */
+  /** What to listen with, asked before each attempt; the last attempt's error tells it what doesn't work. */
   readonly source: (lastError: unknown) => Promise<RingSource>
-  /** Acts on rings. The next ones are heard when it resolves: so it never overlaps itself, and what is rung meanwhile comes after. */
+  /** Acts on rings. The next ones are heard once it resolves: it never overlaps itself, and rings meanwhile come after. */
   readonly onRing: (ring: Ring) => Promise<unknown>
-  /** Told of each change. */
+  /** Called on each change. */
   readonly onHearing: (hearing: Hearing) => void
   readonly clock: Clock
 }
 
 /**
- * Listens until it is stopped. All that is rung while it acts, or waits for its turn (20 a second), is one ring: a storm costs
- * no more than its pace. When the source ends it begins again, after 0.25 s, 0.5 s, ... 1 min; what was rung
- * meanwhile is made good by a look at everything.
+ * Listens until it is stopped. All rings while it acts, or waits for its turn (20 a second), become one: a storm costs no more
+ * than that pace. When the source ends it starts again after 0.25 s, 0.5 s, ... 1 min; a look at everything makes up for the
+ * rings it missed.
  */
 export class Listener {
   private readonly stopped = new AbortController()

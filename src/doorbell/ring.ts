@@ -1,13 +1,13 @@
 import { BSON, type Document } from 'mongodb'
 import { idKey } from '../lock/index.js'
 
-/** That something may be due. Only a hint: whoever hears it looks, and the database says what there is. */
+/** A hint that something may be due: a replica that hears it looks, and the database says what there is. */
 export interface Ring {
   /** The lifecycles with something to look for; empty: all of them. */
   readonly lifecycles: readonly string[]
-  /** Working phases in which something is due, so that these can be claimed at once; absent: look at everything. */
+  /** Working phases in which something is due, so that it can be claimed at once; absent: look at everything. */
   readonly phases?: readonly string[] | undefined
-  /** The `_id`s of all that is due in the one phase named, so that they can be claimed without a look. Plain ones, few of them ({@link ringFor}). */
+  /** The `_id`s of all that is due in the one phase named, so that it can be claimed without a look. Few and plain ones ({@link ringFor}). */
   readonly ids?: readonly unknown[] | undefined
 }
 
@@ -22,19 +22,19 @@ export interface RingEntry {
   readonly at?: Date
 }
 
-/** Look at everything: what was rung while nobody listened is not known. */
+/** Look at everything: rings while nobody listened are unknown. */
 export const EVERYTHING: Ring = { lifecycles: [] }
 
-/** More than these are not worth naming: one look is cheaper. */
+/** Naming more than this isn't worthwhile: one look is cheaper. */
 const MOST_PHASES = 20
-/** The collection is small: with these a ring takes 700 bytes at most, in a script of three bytes a letter 1,700. */
+/** The collection is small: within these limits a ring takes at most 700 bytes, or 1,700 in a script of three bytes per letter. */
 const MOST_IDS = 8
 const LONGEST_ID = 64
 
 /**
- * A ring for some phases, none: look at everything.
- * @param ids of all that is due in them, where that is known; they are named where it is one phase of one lifecycle, and they are few and
- *   plain: what was written by hand might hold operators
+ * A ring for some phases; none: look at everything.
+ * @param ids of all that is due in them, if known. They are named if it is one phase of one lifecycle and they are few and plain, as
+ *   `_id`s written by hand might hold operators
  */
 export function ringFor(lifecycles: readonly string[], phases: readonly string[], ids: unknown): Ring {
   if (phases.length === 0) return { lifecycles }
@@ -48,7 +48,7 @@ const canBeNamed = (ids: unknown): ids is readonly unknown[] =>
 const isPlain = (id: unknown): boolean =>
   typeof id === 'string' ? id.length <= LONGEST_ID : typeof id === 'number' || id instanceof BSON.ObjectId
 
-/** One ring instead of two: it calls for a look where one of them does. */
+/** One ring instead of two: it calls for a look if either does. */
 export function mergeRings(one: Ring, other: Ring): Ring {
   const everything = one.lifecycles.length === 0 || other.lifecycles.length === 0
   const lifecycles = everything ? [] : [...new Set([...one.lifecycles, ...other.lifecycles])]
@@ -60,8 +60,8 @@ export function mergeRings(one: Ring, other: Ring): Ring {
 }
 
 /**
- * What of the stored entries concerns a listener to these lifecycles, as one ring; undefined when nothing does. Entries may
- * have been written by hand: what is no list of texts counts as absent.
+ * The stored entries that concern a listener to these lifecycles, as one ring; undefined if none does. Entries may have been
+ * written by hand: anything but a string, alone or in a list, is ignored.
  */
 export function heardIn(entries: readonly Document[], names: readonly string[], self: string): Ring | undefined {
   let heard: Ring | undefined

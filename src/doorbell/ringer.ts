@@ -5,17 +5,18 @@ import { DOORBELL_COLLECTION, isNotCapped, store } from './collection.js'
 import { mergeRings, type Ring } from './ring.js'
 import { type Left, type Pace, RING_PACE, takeTurn } from './turns.js'
 
-/** How long it is believed that somebody listens, and that nobody does. */
+/** How long it assumes that somebody listens, and that nobody does. */
 const LISTENED_FOR_MS = 60_000
 const UNHEARD_FOR_MS = 2_000
 const FLUSH_WITHIN_MS = 1_000
 
 /**
- * Rings: stores one entry for all that was rung since the last one, at most 20 a second, the last of a storm too.
+ * Rings: stores one entry for all rings since the last one, at most 20 a second, and never drops the last of a storm.
  * Nobody waits for it, and it never throws: a ring that fails costs a tick.
  *
- * It only rings where there is a capped collection with an entry, which each listener sees to: an insert into a missing one
- * would make a collection that grows for ever. That is looked at once a minute at most, and only while there is something to ring.
+ * It only rings if there is a capped collection with an entry, which each listener ensures: an insert into a missing one would
+ * create a collection that grows forever. It checks this only when there is something to ring, and at most once a minute, or
+ * every 2 s while nobody listens.
  */
 export class Ringer {
   private pending: Ring | undefined
@@ -40,7 +41,7 @@ export class Ringer {
     this.sent = this.send()
   }
 
-  /** Rings at once what waits for its turn, and resolves when it is stored or given up: before a process ends. */
+  /** Sends at once what waits for its turn, and resolves when that is stored or given up: for a process about to end. */
   async flush(): Promise<void> {
     this.hurry.abort()
     await answered(this.sent, FLUSH_WITHIN_MS).catch(() => undefined)
@@ -48,7 +49,7 @@ export class Ringer {
   }
 
   private async send(): Promise<void> {
-    // Not in the caller's turn of the event loop: what is rung in it is one ring.
+    // Not in the caller's turn of the event loop: all rings in that turn become one.
     await Promise.resolve()
     while (this.pending) {
       const [left, waitMs] = takeTurn(this.left, this.clock.monotonicMs(), this.pace)
@@ -73,7 +74,7 @@ export class Ringer {
     return this.heard.isHeard
   }
 
-  /** Only a capped collection takes a tailable cursor, and only one with an entry answers it with one. */
+  /** Only a capped collection accepts a tailable cursor, and only one that has an entry returns one. */
   private async look(): Promise<boolean> {
     const cursor = this.db
       .collection(DOORBELL_COLLECTION, { readPreference: 'primary' })

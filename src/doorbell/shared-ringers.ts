@@ -3,12 +3,12 @@ import type { Db } from 'mongodb'
 import type { Ring } from './ring.js'
 import { Ringer } from './ringer.js'
 
-/** What an owner needs of a doorbell. */
+/** What an owner needs from a doorbell. */
 export type RingOnly = Pick<Ringer, 'ring' | 'flush'>
 
 const ringers = new WeakMap<object, Map<string, Ringer>>()
 
-/** The ringer of this process for a database on a client: all of its owners together ring at most 20 times a second. */
+/** This process's ringer for a database on a client: all its owners together ring at most 20 times a second. */
 export function ringerOf(db: Db): RingOnly {
   const client: object = (db as { client?: object }).client ?? db
   const known = ringers.get(client) ?? new Map<string, Ringer>()
@@ -18,5 +18,5 @@ export function ringerOf(db: Db): RingOnly {
   return found
 }
 
-/** Nobody is told. */
+/** Rings nobody. */
 export const SILENT: RingOnly = { ring: (_ring: Ring) => undefined, flush: async () => undefined }

@@ -1,13 +1,13 @@
 import type { Document } from 'mongodb'
 
-/** How a deployment brings rings to a listener. */
+/** How rings get to a listener. */
 export type DoorbellKind = 'capped' | 'changeStream'
 
-/** One way to hear. Both read the same collection: who rings need not know who listens, or how. */
+/** One way to hear. Both read the same collection, so a ringer needn't know who listens, or how. */
 export interface RingSource {
   readonly kind: DoorbellKind
   /**
-   * Begins to listen; resolves when whatever is stored from now on will be heard. Rings of before are not.
+   * Begins to listen; resolves when everything stored from now on will be heard. Earlier rings won't be.
    * @throws DoorbellUnavailable and what the driver throws
    */
   open(): Promise<OpenSource>
@@ -15,11 +15,11 @@ export interface RingSource {
 
 export interface OpenSource {
   /**
-   * Waits for entries, half a minute at most: then there are none. What is stored between two calls comes with the next.
-   * @throws NotHeard when it has ended, and what the driver throws; then it is of no more use
+   * Waits for entries, half a minute at most, then returns none. What is stored between two calls comes with the next.
+   * @throws NotHeard when it has ended, and what the driver throws; it is of no use after that
    */
   next(): Promise<Document[]>
-  /** Ends a wait too. Never throws. */
+  /** Also ends a wait. Never throws. */
   close(): Promise<void>
 }
 
