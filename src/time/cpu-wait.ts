@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs'
 
 /**
- * How many milliseconds this thread has been ready to run and got no processor, since it began: Linux counts it. 0 where nobody
- * does. A handler that computes, or waits in a synchronous call, adds nothing to it. (Reading it takes some 10 us.)
+ * How many milliseconds this thread has been ready to run without getting a processor since it started, as Linux counts them; 0 on
+ * other systems. A handler that computes, or waits in a synchronous call, adds nothing to it. (Reading it takes some 10 us.)
  */
 export function cpuWaitMs(): number {
   return scheduled().waitedMs
 }
 
-/** How many times longer than on a machine of its own this thread has taken for what it did, since it began: from 1. */
+/** How many times longer this thread's work has taken since it started than on a machine of its own: 1 or more. */
 export function cpuSlowdown(): number {
   const { ranMs, waitedMs } = scheduled()
   return ranMs > 0 ? (ranMs + waitedMs) / ranMs : 1

@@ -3,11 +3,11 @@ export type Duration = `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 
-/** Longer ones reach dates that mean something else (9999-12-31 parks), or that nobody can reckon with. */
+/** Longer ones reach dates that mean something else (9999-12-31 parks), or that can't be calculated with. */
 const LONGEST = { days: 36_500, years: 100 } as const
 const LONGEST_MS = LONGEST.days * UNIT_MS.d
 
-/** Thrown for a duration that can't be read or is too long; says what was expected and what came. */
+/** Thrown for a duration that can't be read or is too long; says what was expected and what was given. */
 export class InvalidDuration extends Error {
   override readonly name = 'InvalidDuration'
   constructor(

@@ -1,21 +1,21 @@
 import { performance } from 'node:perf_hooks'
 import { cpuWaitMs } from './cpu-wait.js'
 
-/** Looks often enough to miss nothing that is longer, and rarely enough to cost nothing: reading the loop's utilisation takes 0.5 us (measured). */
+/** Often enough to miss nothing above the limit, and rarely enough to cost nothing: reading the loop's utilisation takes 0.5 us (measured). */
 const LOOKS_PER_LIMIT = 2
 const LEAST_EVERY_MS = 10
 
 /** The event loop didn't turn. */
 export interface LoopStop {
-  /** For how long at least. */
+  /** For at least how long. */
   readonly ms: number
-  /** How much of it this thread waited for a processor: nothing that runs on the loop has done that. */
+  /** How much of that time this thread waited for a processor: nothing that runs on the loop caused that. */
   readonly withoutCpuMs: number
 }
 
 /**
- * Notices when the event loop of this process didn't turn for a while. A beat that comes late tells it; time that the loop spent
- * asleep, because the process was paused, doesn't count.
+ * Notices when this process's event loop didn't turn for a while, by a beat that comes late; time that the loop spent asleep,
+ * because the process was paused, doesn't count.
  */
 export class LoopWatch {
   private timer: NodeJS.Timeout | undefined
@@ -24,8 +24,8 @@ export class LoopWatch {
   private waitedMs = 0
 
   /**
-   * @param limitMs what is shorter isn't told
-   * @param onBeat called with each beat; undefined: the loop wasn't blocked
+   * @param limitMs shorter stops aren't reported
+   * @param onBeat called on each beat; undefined: the loop wasn't blocked
    * @param cpuWait how long this thread has waited for a processor so far
    */
   constructor(
