@@ -1,4 +1,4 @@
-/** The known name that a mistyped one was most likely meant to be; undefined when none is near (a third of its letters). */
+/** The known name that a mistyped one was most likely meant to be; undefined if none is near (within a third of its letters). */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
   let best: string | undefined
   let least = Math.max(1, Math.floor(name.length / 3)) + 1
@@ -18,7 +18,7 @@ export function didYouMean(name: string, known: Iterable<string>): string {
   return near === undefined ? '' : `; did you mean '${near}'?`
 }
 
-/** Letters to add, leave out, change, or swap with their neighbour. */
+/** How many letters to add, leave out, change, or swap with their neighbour. */
 export function editDistance(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, j) => j)

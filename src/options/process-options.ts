@@ -1,15 +1,15 @@
 import { duration, matching, oneOf, whole } from './types.js'
 
 /**
- * Whether rings are heard, and how: `auto` chooses by what the server is; `off` neither rings nor listens.
- * Where a change stream can't be had, a capped collection's cursor is tried, also when a change stream was asked for.
+ * Whether rings are heard, and how: `auto` chooses by the kind of server; `off` neither rings nor listens.
+ * If a change stream isn't available, a capped collection's cursor is tried, even if a change stream was asked for.
  */
 export const DOORBELL_MODES = ['auto', 'capped', 'changeStream', 'off'] as const
 export type DoorbellMode = (typeof DOORBELL_MODES)[number]
 
 /**
- * What a process that works on documents is given, whoever gives it: a setting (from a flag or the environment), `new Replica`
- * or `PhaselockModule.forRoot`.
+ * The options of a process that works on documents, whether from a setting (a flag or the environment), `new Replica` or
+ * `PhaselockModule.forRoot`.
  */
 export const processOptions = {
   name: matching("a replica's name of at most 253 characters without ~ and #", /^[^~#\s]{1,253}$/).optional(),

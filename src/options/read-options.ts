@@ -3,17 +3,17 @@ import { nearest } from './nearest.js'
 import { shown } from './shown.js'
 
 export interface OptionNames {
-  /** What they are called. Default `option`. */
+  /** What an option is called. Default `option`. */
   readonly noun?: string
-  /** Names that are known beside those that are checked. */
+  /** Names that are known besides those that are checked. */
   readonly also?: readonly string[]
-  /** Known, and not told of. */
+  /** Known, but not listed. */
   readonly internal?: readonly string[]
-  /** Names that options had before, and theirs of today. */
+  /** Former names of options, with the present ones. */
   readonly renamed?: Readonly<Record<string, string>>
 }
 
-/** Options by their types, checked and with their defaults; or everything that is wrong with them. */
+/** The options, checked by type and with their defaults; or everything that is wrong with them. */
 export function readOptions<T extends z.ZodObject>(
   types: T,
   given: unknown,
@@ -35,7 +35,7 @@ export function readOptions<T extends z.ZodObject>(
   }
 }
 
-/** A problem for each name that isn't known: the name it has now, or the one that was meant, or all. */
+/** A problem for each unknown name: with the name it has now, or the one that was probably meant and all known ones. */
 export function unknownOptions(
   given: Iterable<string>,
   known: readonly string[],
@@ -51,7 +51,7 @@ export function unknownOptions(
     )
 }
 
-/** `(did you mean 'x'?)` or nothing. Any two names of one or two letters are near, so those are only corrected in their case. */
+/** `(did you mean 'x'?)` or nothing. All names of one or two letters are near each other, so only their case is corrected. */
 export function meant(name: string, known: readonly string[]): string {
   const sameLetters = (other: string) => other.toLowerCase() === name.toLowerCase()
   const near = name.length > 2 ? nearest(name, known) : known.find(sameLetters)

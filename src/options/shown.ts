@@ -1,4 +1,4 @@
-/** A value as a problem shows it: `'10s'`, `5`, `an object with db, connect`. */
+/** A value as an error message shows it: `'10s'`, `5`, `an object with db, connect`. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`
   if (typeof value === 'function') return 'a function'

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
 import { shown } from './shown.js'
 
-/** `expected ..., got ...`: how the problem of every option is told. */
+/** `expected ..., got ...`: the wording of every option's problem. */
 export const expecting = (what: string) => ({
   error: (issue: { readonly input?: unknown }) => `expected ${what}, got ${shown(issue.input)}`,
 })
@@ -33,7 +33,7 @@ export const whole = (least: number, most: number, more = '') =>
     expecting(`a whole number from ${least} to ${most}${more}`),
   )
 
-/** What is given as text, by a flag or the environment: digits are a number; what can't be used is shown as it was given. */
+/** A value given as a string, by a flag or the environment: digits become a number; what can't be used is shown as it was given. */
 export const fromText = <T extends z.ZodType>(type: T) =>
   z.preprocess((given) => {
     const value = /^\s*\d+\s*$/.test(String(given)) ? Number(given) : given
@@ -55,7 +55,7 @@ export const durationText = (least: Duration, most: Duration) => {
   )
 }
 
-/** A duration with its unit, in milliseconds from then on. */
+/** A duration with its unit, converted to milliseconds. */
 export const duration = (least: Duration, most: Duration) => durationText(least, most).transform(msOf)
 
 function msOf(value: unknown): number {
