@@ -1,6 +1,6 @@
 /**
- * Tells several observers of an event, each with a method of that name or none.
- * @param threw told of what one throws or rejects with; it harms nobody else
+ * Tells several observers of an event, each by its method of that name, if it has one.
+ * @param threw called with what one throws or rejects with, which doesn't affect the others
  */
 export function tellObservers<Observer extends object>(
   observers: Iterable<Observer>,
