@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { replicaIdentity } from '../options/index.js'
 
-/** ShedLock's table takes 255 characters in locked_by; what is longer is cut. */
+/** ShedLock's table takes 255 characters in locked_by; a longer name is cut. */
 const NAME_LENGTH = 80
 const RELEASED = '~released'
 const FREED = '~freed'
@@ -15,24 +15,24 @@ export function holderIdentity(name: string = process.env['POD_NAME'] || `${host
 /**
  * The value of `lockedBy` for one acquisition, `api-7f9c~5f3a9c#d41d8cd98f00b204`, or with a reentry
  * `api-7f9c~5f3a9c#d41d8cd98f00b204|repo_sync_42@2026-11-21T06:00:00Z`.
- * Invariant: no two acquisitions have the same one, and what follows the first `|` is the whole reentry.
+ * Invariant: no two acquisitions share one, and what follows the first `|` is the whole reentry.
  */
 export function acquisitionToken(identity: string, reentry: string | undefined): string {
   return `${identity}#${randomBytes(8).toString('hex')}${reentry === undefined ? '' : reentrySuffix(reentry)}`
 }
 
-/** A lock held under this reentry has a `lockedBy` that ends with this; no other has. */
+/** The `lockedBy` of a lock held under this reentry, and of no other, ends with this. */
 export function reentrySuffix(reentry: string): string {
   return `|${reentry.replaceAll('%', '%25').replaceAll('|', '%7C').replaceAll('~', '%7E')}`
 }
 
 /**
- * What `lockedBy` becomes when its holder unlocks: while lockAtLeastFor keeps the record, a write of the holder that comes
- * late or twice matches nothing, and nobody re-enters.
+ * What `lockedBy` becomes when its holder unlocks: while lockAtLeastFor keeps the record, a late or repeated write of the
+ * holder's matches nothing, and nobody re-enters.
  */
 export const releasedToken = (token: string): string => `${token}${RELEASED}`
 
-/** What `lockedBy` becomes when an operator frees it: so that the holder's late writes match nothing. */
+/** What `lockedBy` becomes when an operator frees the lock, so that the holder's late writes match nothing. */
 export const freedToken = (token: string): string => `${token.slice(0, 240)}${FREED}`
 
 export const isReleased = (lockedBy: string | undefined): boolean =>

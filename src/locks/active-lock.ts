@@ -6,15 +6,15 @@ import type { CheckedLockConfig } from './lock-config.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 import { NewestHandle } from './newest-handle.js'
 
-/** Timers can't count further than 24.8 days. */
+/** A day: timers can't run for longer than 24.8 days. */
 const LONGEST_SLEEP_MS = 86_400_000
 
 /** The locks of a call path, innermost last. */
 export const activeLocks = new AsyncLocalStorage<readonly ActiveLock[]>()
 
 /**
- * One lock while its task runs. Invariant: `signal` has aborted before the lease can be another's, by this process's
- * monotonic clock counted from before the last command that held it was sent (a paused process sees it when it goes on).
+ * One lock while its task runs. Invariant: `signal` has aborted before anybody else can have the lease, by this process's
+ * monotonic clock counted from before the last command that held it was sent (a paused process sees it when it resumes).
  */
 export class ActiveLock {
   private readonly lost = new AbortController()
@@ -22,11 +22,11 @@ export class ActiveLock {
   private moved = new AbortController()
   private readonly handle: NewestHandle
   private leaseMs: number
-  /** One after the other: two answers that cross would leave the longer lease in mind and the shorter in the store. */
+  /** One after the other: if two answers crossed, this process might believe in the longer lease while the store has the shorter. */
   private extending: Promise<unknown> = Promise.resolve()
 
   constructor(
-    /** Which provider granted it: names of two providers have nothing to do with each other. */
+    /** Which provider granted it: the same name in two providers is two locks. */
     readonly provider: LockProvider,
     lock: SimpleLock,
     config: CheckedLockConfig,
@@ -42,7 +42,7 @@ export class ActiveLock {
     return this.current.name
   }
 
-  /** The acquisition with its present end. */
+  /** The acquisition with its current end. */
   get current(): SimpleLock {
     return this.handle.current
   }
@@ -59,7 +59,7 @@ export class ActiveLock {
     return !this.lost.signal.aborted
   }
 
-  /** @throws LockLost, and the signal aborts, when it isn't ours any more; LockProviderUnavailable; InvalidLockConfig */
+  /** @throws LockLost, and the signal aborts, if it is no longer ours; LockProviderUnavailable; InvalidLockConfig */
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void> {
     const extended = this.extending.then(() => this.extendNow(lockAtMostFor, lockAtLeastFor))
     this.extending = extended.catch(() => undefined)
@@ -80,7 +80,7 @@ export class ActiveLock {
     this.leaseIs(lockDurationMs(lockAtMostFor), sentAtMs)
   }
 
-  /** The answer is missing, and the server may have done it: then the lease ends at the sooner of the two. */
+  /** There was no answer, and the server may have extended it: the lease then ends at the sooner of the two. */
   private mayHaveShortened(error: unknown, sentAtMs: number, lockAtMostFor: LockDuration): void {
     if (error instanceof InvalidLockConfig) return
     const ms = lockDurationMs(lockAtMostFor)
@@ -104,7 +104,7 @@ export class ActiveLock {
     if (this.watchdogMs !== undefined) void this.keepAlive(this.watchdogMs, told)
   }
 
-  /** The task has ended: nothing is extended any more. */
+  /** The task has ended: no more extensions. */
   end(): void {
     this.done.abort()
   }
@@ -113,7 +113,7 @@ export class ActiveLock {
     return this.clock.monotonicMs() - this.heldSinceMs
   }
 
-  /** With a watchdog a third of the lease is left for the task to stop in; without, the task has all of it. */
+  /** With a watchdog a third of the lease is left for the task to stop; without one the task has all of it. */
   private get stopAfterMs(): number {
     return this.watchdogMs === undefined ? this.leaseMs : (this.leaseMs * 2) / 3
   }
@@ -132,7 +132,7 @@ export class ActiveLock {
       const everyMs = Math.min(watchdogMs, this.leaseMs / 3)
       await this.pause(failed ? everyMs / 4 : everyMs - this.ageMs)
       if (!this.isHeld) return
-      // A timer may be early by a millisecond; another extension restarts the count.
+      // A timer may be a millisecond early; another extension restarts the count.
       if (!failed && this.ageMs < everyMs - 1) continue
       try {
         await this.extend(this.leaseMs)

@@ -1,7 +1,7 @@
-/** How long a command of a lock provider may take unless it is told otherwise. */
+/** How long a lock provider's command may take by default. */
 export const ANSWER_WITHIN_MS = 5_000
 
-/** A server, or the pool in front of it, gave no answer: whether the command was executed is unknown. */
+/** A server, or its connection pool, gave no answer: whether the command was executed is unknown. */
 class NoAnswerInTime extends Error {
   override readonly name = 'NoAnswerInTime'
   constructor(readonly afterMs: number) {
@@ -9,7 +9,7 @@ class NoAnswerInTime extends Error {
   }
 }
 
-/** The work's own outcome, or NoAnswerInTime; what comes after that is dropped. */
+/** The work's own outcome, or NoAnswerInTime; a later outcome is dropped. */
 export function bounded<T>(work: Promise<T>, withinMs: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new NoAnswerInTime(withinMs)), withinMs)

@@ -3,7 +3,7 @@ import { InvalidLockProvider } from './errors.js'
 export const PROVIDER_KINDS = ['mongodb', 'postgres', 'redis', 'memory'] as const
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
-/** Whether other processes want the same locks. `auto`: what the environment says. */
+/** Whether other processes use the same locks. `auto`: what the environment says. */
 export type LockMode = 'auto' | 'single' | 'distributed'
 
 /** What decides where locks are kept. */
@@ -27,10 +27,10 @@ const SCHEMES: Readonly<Record<string, ProviderKind>> = {
 }
 
 /**
- * Where locks are kept: what is named, else what the URL or the client is of, else by the mode: a single process keeps them in
- * memory, several in their MongoDB. The mode is found from the environment: a MongoDB of its own or by MONGODB_URI, a pod's
+ * Where locks are kept: the named provider, else that of the URL or the client, else by the mode: a single process keeps them in
+ * memory, several in their MongoDB. The mode is found from the environment: the process's own MongoDB, MONGODB_URI, a pod's
  * name, or Kubernetes mean several.
- * @throws InvalidLockProvider where locks in memory would be no locks at all, or two things contradict each other
+ * @throws InvalidLockProvider if locks in memory would be no locks at all, or two options contradict each other
  */
 export function chooseProvider(choice: ProviderChoice): ProviderKind {
   const { provider = 'auto', url, client } = choice
@@ -60,7 +60,7 @@ function kindOfUrl(url: string): ProviderKind {
   )
 }
 
-/** By shape: an app may bring another copy of a driver. */
+/** By shape, as an app may bring another copy of a driver. */
 function kindOfClient(client: unknown): ProviderKind {
   const has = (method: string) => typeof (client as Record<string, unknown> | null)?.[method] === 'function'
   if (has('collection') && has('command')) return 'mongodb'

@@ -1,9 +1,9 @@
 import { durationMs, InvalidDuration } from '../time/index.js'
 
 /**
- * A length of time: ISO-8601 (`'PT50S'`, `'P1DT2H'`), with a unit (`'50s'`, `'500ms'`), or a number of milliseconds. Texts that Java's
- * ShedLock takes mean the same here, in any case and with a sign (`'10S'`, `'+PT15M'`); but not `'50'`, which has no unit, and nothing
- * below a millisecond.
+ * A length of time: ISO-8601 (`'PT50S'`, `'P1DT2H'`), with a unit (`'50s'`, `'500ms'`), or a number of milliseconds. Strings that
+ * Java's ShedLock takes mean the same here, in upper or lower case and with a sign (`'10S'`, `'+PT15M'`), except `'50'`, which has no
+ * unit, and units below a millisecond.
  */
 export type LockDuration = string | number
 
@@ -11,7 +11,7 @@ const ISO =
   /^([+-])?P(?:([+-]?\d+(?:\.\d+)?)W)?(?:([+-]?\d+(?:\.\d+)?)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d+)?)S)?)?$/i
 const ISO_UNITS_MS = [7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1_000]
 
-/** Thrown by {@link lockDurationMs}; its message has no lock's name. */
+/** Thrown by {@link lockDurationMs}; its message doesn't name a lock. */
 export class InvalidLockDuration extends Error {
   override readonly name = 'InvalidLockDuration'
   constructor(readonly value: unknown) {
@@ -26,8 +26,8 @@ export class InvalidLockDuration extends Error {
 }
 
 /**
- * A duration in whole milliseconds: `'PT1M30S'` -> 90000, `'50s'` -> 50000, `250` -> 250. It may come out negative
- * (`'-PT5S'`); years and months have no fixed length and are refused.
+ * A duration in whole milliseconds: `'PT1M30S'` -> 90000, `'50s'` -> 50000, `250` -> 250. It may be negative (`'-PT5S'`);
+ * years and months have no fixed length and are refused.
  * @throws InvalidLockDuration
  */
 export function lockDurationMs(value: unknown): number {

@@ -25,9 +25,9 @@ export class InvalidLockProvider extends Error {
 }
 
 /**
- * The provider's server didn't answer, or not in time. Nothing was run. Of an acquisition the server may have granted what nobody
- * has then: the process that asked frees it in the background, and it ends by itself after lockAtMostFor. An unlock or an
- * extension was done or not; the handle may try again.
+ * The provider's server didn't answer, or not in time. Nothing was run. The server may still have granted an acquisition, which
+ * nobody then has: the process that asked frees it in the background, and it ends by itself after lockAtMostFor. An unlock or an
+ * extension may or may not have been done; the handle can try again.
  */
 export class LockProviderUnavailable extends Error {
   override readonly name = 'LockProviderUnavailable'
@@ -42,7 +42,7 @@ export class LockProviderUnavailable extends Error {
   }
 }
 
-/** What `extend()` was called on holds the lock no more: what it returned does. Nothing was changed. */
+/** The handle was used up by `extend()`: the one that it returned holds the lock. Nothing was changed. */
 export class StaleLockHandle extends Error {
   override readonly name = 'StaleLockHandle'
   constructor(readonly lock: string) {
@@ -63,7 +63,7 @@ export class NotLocked extends Error {
   }
 }
 
-/** The lock of this call path has expired, was freed by an operator, or was taken by another: it can't be extended. */
+/** This call path's lock has expired, was freed by an operator, or was taken by another: it can't be extended. */
 export class LockLost extends Error {
   override readonly name = 'LockLost'
   constructor(readonly lock: string) {

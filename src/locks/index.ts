@@ -1,4 +1,4 @@
-// This index loads no driver: a process whose locks are in Redis never loads MongoDB's (`phaselock/locks`).
+// This index loads no driver: a process with its locks in Redis never loads MongoDB's driver (`phaselock/locks`).
 export { holderIdentity } from './acquisition.js'
 export { type LockMode, PROVIDER_KINDS, type ProviderKind } from './choose-provider.js'
 export { InvalidLockDuration, type LockDuration, lockDurationMs } from './durations.js'

@@ -7,14 +7,14 @@ import { InvalidLockConfig } from './errors.js'
 export interface LockConfig {
   /** The lock's name: 1 to 255 characters (PostgreSQL: what its column takes, 64 in ShedLock's table). */
   readonly name: string
-  /** A dead holder's lock ends after this long. Much longer than the work takes, or with a watchdog. At most 365 days. */
+  /** A dead holder's lock ends after this long. Choose much longer than the work takes, or use a watchdog. At most 365 days. */
   readonly lockAtMostFor: LockDuration
-  /** A fast holder keeps the lock for this long after it was locked: no second run by a clock that lags. Default 0. */
+  /** Even a fast holder keeps the lock for this long after locking it: prevents a second run by a lagging clock. Default 0. */
   readonly lockAtLeastFor?: LockDuration | undefined
   /**
-   * Whose work this is, when that outlives a process: at most 120 characters. A lock that is held under the same `reentry` is
-   * granted at once, with a new holder and a higher fence; the holder before has lost it. Default: none, and then a lock that
-   * is held is never granted.
+   * Identifies the work, if that outlives a process: at most 120 characters. A lock held under the same `reentry` is granted at
+   * once, with a new holder and a higher fence; the previous holder has lost it. Default: none; then a lock that is held is
+   * never granted.
    */
   readonly reentry?: string | undefined
 }
@@ -31,7 +31,7 @@ const MOST_MS = 365 * 86_400_000
 const KEYS = ['name', 'lockAtMostFor', 'lockAtLeastFor', 'reentry']
 
 /**
- * @param extra keys that the caller knows beyond those of {@link LockConfig}
+ * @param extra keys that the caller knows besides those of {@link LockConfig}
  * @throws InvalidLockConfig with every problem
  */
 export function checkedLockConfig(given: LockConfig, extra: readonly string[] = []): CheckedLockConfig {

@@ -9,29 +9,29 @@ import type { LockProvider, SimpleLock } from './lock-provider.js'
 /** What `executeWithLock` takes besides the lock's own configuration. */
 export interface ExecutionConfig extends LockConfig {
   /**
-   * Extends the lock while the task runs, to lockAtMostFor from then on: every third of it (`true`), or every so often (at most
-   * half of it). Default false: the task has lockAtMostFor.
+   * Extends the lock while the task runs, each time for lockAtMostFor from then on: after every third of that (`true`), or at this
+   * interval (at most half of it). Default false: the task has lockAtMostFor.
    */
   readonly watchdog?: boolean | LockDuration | undefined
   /** How long to wait for a lock that somebody else has. Default 0: never. */
   readonly waitFor?: LockDuration | undefined
-  /** Ends the waiting. */
+  /** Ends the wait. */
   readonly signal?: AbortSignal | undefined
 }
 
-/** What a task is told about the lock it runs under. */
+/** What a task knows about the lock it runs under. */
 export interface HeldLockContext {
   readonly name: string
   readonly lockedBy: string
-  /** Pass it to what the task changes: refuse what comes with a lower one. */
+  /** Pass it to whatever the task changes, which should refuse a lower one. */
   readonly fence: number
-  /** Aborts with LockLost before the lock can be another's: then stop. */
+  /** Aborts with LockLost before anybody else can have the lock: stop then. */
   readonly signal: AbortSignal
   /** @throws LockLost, LockProviderUnavailable, InvalidLockConfig */
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void>
 }
 
-/** Whether the task was run. `heldBy` and `until` are what the store said after the refusal; undefined where it couldn't. */
+/** Whether the task was run. `heldBy` and `until` are what the store said after the refusal; undefined if it couldn't. */
 export type ExecutionResult<R> =
   | { readonly executed: true; readonly result: R }
   | { readonly executed: false; readonly heldBy: string | undefined; readonly until: Date | undefined }
@@ -39,7 +39,7 @@ export type ExecutionResult<R> =
 const LEAST_PAUSE_MS = 20
 const MOST_PAUSE_MS = 1_000
 
-/** Runs tasks under named locks. It never waits unless it is told to. */
+/** Runs tasks under named locks. Doesn't wait for a lock unless told to. */
 export class LockExecutor {
   private readonly observers: readonly LockObserver[]
   private readonly clock: Clock
@@ -56,8 +56,8 @@ export class LockExecutor {
   }
 
   /**
-   * Runs the task if the lock can be had, and unlocks when it has ended, however it ends. On a call path that has this lock
-   * already it runs under that. An unlock that fails is told to the observer; the lock then ends by itself.
+   * Runs the task if the lock is available, and unlocks when it has ended, however it ends. On a call path that already has this
+   * lock the task runs under that. A failed unlock is reported to the observer; the lock then ends by itself.
    * @throws what the task throws; LockProviderUnavailable (then nothing was run), InvalidLockConfig
    */
   async executeWithLock<R>(
@@ -111,7 +111,7 @@ export class LockExecutor {
     }
   }
 
-  /** @returns why not, where somebody else has it */
+  /** @returns the lock, or why not if somebody else has it */
   private async obtain(config: ExecutionConfig, checked: CheckedExecution, startedMs: number) {
     const { name, lockAtMostFor, lockAtLeastFor, reentry } = config
     for (let pauseMs = LEAST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 1.5, MOST_PAUSE_MS)) {
@@ -143,7 +143,7 @@ export class LockExecutor {
     return { executed: false, heldBy, until: record?.held ? record.lockUntil : undefined }
   }
 
-  /** A lock that was lost, or whose task has ended while this goes on, is none. */
+  /** A lock that was lost, or whose task has ended while this still runs, doesn't count. */
   private heldOnThisPath(name: string): ActiveLock | undefined {
     return activeLocks.getStore()?.findLast((one) => one.name === name && one.provider === this.provider && one.isHeld)
   }

@@ -4,10 +4,10 @@ import { LockLost, NotLocked } from './errors.js'
 
 const innermost = (): ActiveLock | undefined => activeLocks.getStore()?.at(-1)
 
-/** Extends the innermost lock of the call path it is called on. */
+/** Extends the innermost lock of its call path. */
 export const LockExtender = {
   /**
-   * Holds it for `lockAtMostFor` from now on; `lockAtLeastFor` counts from when it was locked.
+   * Holds the lock for `lockAtMostFor` from now on; `lockAtLeastFor` counts from when it was locked.
    * @throws NotLocked, LockLost, LockProviderUnavailable, InvalidLockConfig
    */
   async extendActiveLock(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void> {
@@ -17,11 +17,11 @@ export const LockExtender = {
   },
 }
 
-/** Whether code runs under a lock: catches a method that is called past its decorator. */
+/** Checks that code runs under a lock: catches a method that is called without its decorator. */
 export const LockAssert = {
   /**
-   * @param name which lock; default any
-   * @throws NotLocked when the call path has none; LockLost when it had it and it has ended
+   * @param name which lock; default: any
+   * @throws NotLocked if the call path has no such lock; LockLost if it had one that has ended
    */
   assertLocked(name?: string): void {
     if (passing.has(activeLocks.getStore() ?? {})) return

@@ -1,12 +1,12 @@
 import type { LockRecord } from './lock-provider.js'
 
-/** What is asked for: everything but the time, which is the server's. */
+/** A request for a lock: everything but the time, which is the server's. */
 export interface Request {
   readonly name: string
   /** The `lockedBy` of this acquisition. */
   readonly token: string
   readonly lockAtMostForMs: number
-  /** How `lockedBy` ends in a lock that may be taken though it is held. */
+  /** How `lockedBy` ends in a lock that may be taken even though it is held. */
   readonly reentrySuffix: string | undefined
 }
 
@@ -19,29 +19,29 @@ export interface Granted {
 
 /**
  * Where locks are kept. Each method is one atomic decision of the server, by its own clock, and ends within a bounded time:
- * - `take` writes only if nobody holds the name (or who holds it has the reentry), and then `lockedBy = token`;
+ * - `take` writes only if nobody holds the name (or its holder has the same reentry), and then `lockedBy = token`;
  * - `free` and `extend` write only if `lockedBy` is the token and the lock hasn't expired;
- * - the fence of a grant is above that of every earlier one under the name, also when others took turns between.
- * Errors are the server's own; {@link NamedLocks} gives them their name.
+ * - a grant's fence is above that of every earlier one under the name, even if others held it in between.
+ * Errors are the server's own; {@link NamedLocks} wraps them in ours.
  */
 export interface LockStore {
   readonly kind: string
   take(request: Request): Promise<Granted | undefined>
   /**
-   * Ends it at the later of now and lockedAt + `lockAtLeastForMs`, and takes the token off it. A lockedAt in the future, left by a
-   * clock that stepped back, counts as now.
+   * Ends it at the later of now and lockedAt + `lockAtLeastForMs`, and removes the token. A lockedAt in the future, left by a clock
+   * that stepped back, counts as now.
    */
   free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean>
   /**
-   * Ends it at the later of now + `lockAtMostForMs` and lockedAt + `lockAtLeastForMs` (counted from now where lockedAt is to come: the
-   * server's clock was set back).
+   * Ends it at the later of now + `lockAtMostForMs` and lockedAt + `lockAtLeastForMs` (counted from now if lockedAt is in the future:
+   * the server's clock was set back).
    * @returns the new end
    */
   extend(name: string, token: string, lockAtMostForMs: number, lockAtLeastForMs: number): Promise<Date | undefined>
   find(name: string): Promise<LockRecord | undefined>
   list(heldOnly: boolean): Promise<LockRecord[]>
   release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined>
-  /** Makes what is missing of a table. Stores without one have nothing to make. */
+  /** Creates whatever is missing of a table. Stores without a table don't have this. */
   migrate?(): Promise<void>
   close(): Promise<void>
 }

@@ -33,7 +33,7 @@ export class NamedLocks implements OperableLockProvider {
       const granted = await this.store.take({ name, token, lockAtMostForMs, reentrySuffix: suffix })
       if (!granted) return undefined
       if (this.clock.monotonicMs() - sentAtMs >= lockAtMostForMs) {
-        // A process that was paused, or an answer that took so long: it may be another's already, or nobody's for a while yet.
+        // The process was paused, or the answer took too long: another may already have the lock, or nobody may for a while.
         this.abandoned.add(name, token)
         return undefined
       }
@@ -109,7 +109,7 @@ class HeldLock implements SimpleLock {
     return new HeldLock(this.store, name, lockedBy, { lockedAt, lockUntil, fence }, lockAtLeastForMs)
   }
 
-  /** Two handles of one acquisition would have two opinions of when it ends. */
+  /** Two handles of one acquisition would disagree about when it ends. */
   private assertValid(): void {
     if (this.wasExtended) throw new StaleLockHandle(this.name)
   }

@@ -2,7 +2,7 @@ import type { LockDuration } from './durations.js'
 import { StaleLockHandle } from './errors.js'
 import type { SimpleLock } from './lock-provider.js'
 
-/** One acquisition whose handle is replaced by each extension, for whoever may free it in the very moment in which that is answered. */
+/** One acquisition whose handle is replaced by each extension, for code that may free it just as an extension is answered. */
 export class NewestHandle {
   private extending: Promise<unknown> = Promise.resolve()
 
@@ -12,7 +12,7 @@ export class NewestHandle {
     return this.lock
   }
 
-  /** One at a time. @returns false when it was not ours any more */
+  /** One at a time. @returns false if it was no longer ours */
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<boolean> {
     const extended = this.lock.extend(lockAtMostFor, lockAtLeastFor).then((longer) => {
       this.lock = longer ?? this.lock

@@ -15,13 +15,13 @@ export interface LockDb {
   command(command: object): Promise<unknown>
 }
 
-/** Where locks are kept, and how. All of it is optional: without any the environment decides. */
+/** Where locks are kept, and how. All options may be omitted: then the environment decides. */
 export interface LockProviderOptions {
   /** Default 'auto': PHASELOCK_LOCKS, else by `url`, `client` and mode. */
   readonly provider?: ProviderKind | 'auto' | undefined
   /** Default 'auto': PHASELOCK_MODE, else found from the environment. */
   readonly mode?: LockMode | undefined
-  /** mongodb://, postgres:// or redis://; opened here and ended by `close()`. Default: PHASELOCK_LOCKS_URL. */
+  /** mongodb://, postgres:// or redis://; opened here and closed by `close()`. Default: PHASELOCK_LOCKS_URL. */
   readonly url?: string | undefined
   /** Your own `Db`, `Pool` of pg, or client of ioredis or redis. You close it. */
   readonly client?: LockDb | PostgresPool | RedisClient | undefined
@@ -31,13 +31,13 @@ export interface LockProviderOptions {
   readonly collection?: string | undefined
   /** PostgreSQL: default ShedLock's own, 'shedlock'. */
   readonly table?: string | undefined
-  /** PostgreSQL: whether a missing table or fence column is made when first missed. Default true. */
+  /** PostgreSQL: whether a missing table or fence column is created when first needed. Default true. */
   readonly migrate?: boolean | undefined
   /** Redis: the first part of a key. Default ShedLock's own, 'job-lock'. */
   readonly prefix?: string | undefined
   /** Redis: the second part of a key. Default ShedLock's own, 'default'. */
   readonly environment?: string | undefined
-  /** Where what isn't given is looked for. Default process.env. */
+  /** Where options that aren't given are looked up. Default process.env. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined
 }
 
@@ -57,10 +57,10 @@ const KEYS = [
 const CONNECT_WITHIN_MS = 5_000
 
 /**
- * Opens a lock provider. Only the driver that is used is loaded: `mongodb` comes with Phaselock, `pg` and `ioredis` are yours
- * to install. PostgreSQL and Redis may be down: then locks are not granted until they are back.
- * @param fallback a database of this process, for locks that are to be nowhere else
- * @throws InvalidLockProvider; DatabaseUnreachable and the like where a mongodb:// URL can't be connected to
+ * Opens a lock provider. Only the driver in use is loaded: `mongodb` comes with Phaselock, `pg` and `ioredis` are yours to
+ * install. PostgreSQL and Redis may be down: no locks are granted until they are back.
+ * @param fallback a database of this process, for locks that are configured nowhere else
+ * @throws InvalidLockProvider; DatabaseUnreachable and the like if a mongodb:// URL can't be connected to
  */
 export async function openLockProvider(
   options: LockProviderOptions = {},
@@ -73,7 +73,7 @@ export async function openLockProvider(
 }
 
 /**
- * Named locks in an open database, beside other collections of the app. Whoever opened the client closes it.
+ * Named locks in an open database, next to the app's other collections. Whoever opened the client closes it.
  * @param options.name who this process is; default POD_NAME, else host and process id
  * @param options.collection default ShedLock's own, 'shedLock'
  */
@@ -82,7 +82,7 @@ export function mongoLockProvider(db: Db, options: { name?: string; collection?:
   return new NamedLocks(openedLater('mongodb', open), holderIdentity(options.name))
 }
 
-/** A store whose driver is loaded with the first command. */
+/** A store whose driver is loaded on the first command. */
 function openedLater(kind: ProviderKind, open: () => Promise<LockStore>): LockStore {
   let opened: Promise<LockStore> | undefined
   const store = () => {
@@ -143,7 +143,7 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
       allowExitOnIdle: true,
       application_name: 'phaselock',
     })
-    // An idle connection that breaks: the next query opens another, or fails.
+    // An idle connection broke: the next query opens another, or fails.
     pool.on('error', () => undefined)
     return new PostgresLockStore(pool, { table, migrate, onClose: () => pool.end() })
   },
@@ -155,10 +155,10 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
     const redis = new Redis(url!, {
       lazyConnect: true,
       connectTimeout: CONNECT_WITHIN_MS,
-      // A connection that went silent is closed, and another one is made.
+      // A connection that went silent is closed, and another one is opened.
       socketTimeout: CONNECT_WITHIN_MS,
       maxRetriesPerRequest: 1,
-      // Where the connection has gone already it waits for it to go, and the process with it.
+      // If the connection is already gone, the client still waits for it to close, and keeps the process waiting too.
       disconnectTimeout: 250,
       connectionName: 'phaselock',
     })
@@ -169,7 +169,7 @@ const OPEN: Record<ProviderKind, (given: Given, fallback: LockDb | undefined) =>
     redis.on('ready', () => {
       broken = undefined
     })
-    // 'Reached the max retries' helps nobody: what it is that fails.
+    // 'Reached the max retries' helps nobody: report what actually failed.
     const call = (command: string, ...args: string[]) =>
       redis.call(command, ...args).catch((error) => Promise.reject(broken ?? error))
     return new RedisLockStore({ call }, { prefix, environment, onClose: async () => redis.disconnect() })

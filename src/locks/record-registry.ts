@@ -1,8 +1,8 @@
 const MOST_NAMES = 10_000
 
 /**
- * The names whose record exists, as far as this process has seen: the insert is tried once per name. It may be wrong after
- * somebody deleted a record; whoever finds none calls `forget`.
+ * The names whose record exists, as far as this process has seen: the insert is tried once per name. It may be wrong once
+ * somebody has deleted a record; a caller that finds none calls `forget`.
  */
 export class RecordRegistry {
   private readonly names = new Set<string>()

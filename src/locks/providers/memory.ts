@@ -13,7 +13,7 @@ interface Entry {
 
 const FORGET_FREE_ABOVE = 10_000
 
-/** Locks of this process alone: the single mode. Its "server's clock" never goes back, whatever happens to the wall clock. */
+/** Locks within this process only: the single mode. Its "server's clock" never goes back, whatever happens to the wall clock. */
 export class MemoryLockStore implements LockStore {
   readonly kind = 'memory'
   private readonly entries = new Map<string, Entry>()
@@ -107,10 +107,10 @@ export class MemoryLockStore implements LockStore {
   }
 }
 
-/** What all of a process share that ask for locks in memory without saying whose. */
+/** Shared by all in this process that ask for locks in memory without naming a store. */
 export const sharedMemory = new MemoryLockStore()
 
-/** Locks in memory that nobody shares but who is given this provider: for tests. */
+/** Locks in memory that are shared only through this provider: for tests. */
 export function memoryLocks(name?: string): OperableLockProvider {
   return new NamedLocks(new MemoryLockStore(), holderIdentity(name))
 }

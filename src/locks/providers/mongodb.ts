@@ -21,19 +21,19 @@ export const SHEDLOCK_COLLECTION = 'shedLock'
 const DUPLICATE_KEY = 11000
 const LIST_LIMIT = 10_000
 
-/** Exact opposites. Free is also what has no lockUntil, or one of a type that sorts before dates. */
+/** Exact opposites. A lock is also free if it has no lockUntil, or one of a type that sorts before dates. */
 const isFree = { $lte: ['$lockUntil', '$$NOW'] }
 const isHeld = { $gt: ['$lockUntil', '$$NOW'] }
 
 const later = (ms: number): Document => ({ $add: ['$$NOW', ms] })
-/** The lock document's claim is that of every document of ours: the same fence. */
+/** A lock is claimed with the same fence as any of our documents. */
 const fence = claimFence(termsOf(0))
 
 /**
  * Locks in MongoDB, shared with Java's ShedLock:
- * 1. a name seen for the first time: one update with upsert that takes what is missing or free and leaves the rest as it is;
- * 2. later: one update of the record where it is free; that matches nothing while somebody has it, and writes nothing;
- * 3. unlock and extend: one update where `lockedBy` is ours and `lockUntil` is still to come;
+ * 1. a name seen for the first time: one update with upsert that takes a missing or free lock and leaves a held one as it is;
+ * 2. later: one update of the record if it is free; while somebody has it, that matches nothing and writes nothing;
+ * 3. unlock and extend: one update if `lockedBy` is ours and `lockUntil` is still to come;
  * 4. all by the server's `$$NOW`, acknowledged by a majority and journaled.
  */
 export class MongoLockStore implements LockStore {
@@ -68,7 +68,7 @@ export class MongoLockStore implements LockStore {
     return await this.insertOrTake(request)
   }
 
-  /** One command that never fails on a record that is there: it comes back as it is, under another's token. */
+  /** One command that doesn't fail if somebody holds the record: that comes back as it is, with the other's token. */
   private async insertOrTake(request: Request): Promise<Granted | undefined> {
     const free = { $lte: [{ $ifNull: ['$lockUntil', null] }, '$$NOW'] }
     const taken = { $mergeObjects: ['$$ROOT', ownership(request)] }
@@ -80,7 +80,7 @@ export class MongoLockStore implements LockStore {
       )
       return stored?.['lockedBy'] === request.token ? grantedIn(stored) : undefined
     } catch (error) {
-      // Two inserted it at the same time, and the other was first.
+      // Two processes inserted it at the same time, and the other was first.
       if ((error as MongoServerError).code === DUPLICATE_KEY) return undefined
       throw error
     }
@@ -123,7 +123,7 @@ export class MongoLockStore implements LockStore {
   async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
     const found = await this.find(name)
     if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
-    // Conditional on who was seen: nobody is freed whom the operator hasn't been shown.
+    // Conditional on the holder that was read: no lock is taken from a holder that the operator hasn't seen.
     const seen = found.lockedBy === undefined ? { lockedBy: null } : { lockedBy: found.lockedBy }
     const { matchedCount } = await this.locks.updateOne(
       { _id: name, ...seen, $expr: isHeld } as Filter<ShedLockDocument>,
@@ -155,7 +155,7 @@ const ownership = ({ token, lockAtMostForMs }: Request): Document => ({
 
 const mayTake = (request: Request): Document => ({ $expr: { $or: [isFree, isReentry(request)] } })
 
-/** Whether `lockedBy` is a text that ends with the reentry. */
+/** Whether `lockedBy` is a string that ends with the reentry. */
 function isReentry({ reentrySuffix }: Request): Document {
   if (reentrySuffix === undefined) return literal(false)
   const at = { $indexOfCP: ['$lockedBy', '|'] }

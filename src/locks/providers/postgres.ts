@@ -5,7 +5,7 @@ import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
 import { RecordRegistry } from '../record-registry.js'
 
-/** What is needed of a pool of `pg`. Each query is a transaction of its own: a client within a transaction won't do. */
+/** What is needed from a pool of `pg`. Each query must be its own transaction: a client inside a transaction won't do. */
 export interface PostgresPool {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[]; rowCount: number | null }>
 }
@@ -13,7 +13,7 @@ export interface PostgresPool {
 export interface PostgresStoreOptions {
   /** Default ShedLock's own, `shedlock`; `schema.table` is possible. */
   readonly table?: string | undefined
-  /** Whether a missing table or fence column is made when it is first missed (needs the right to). Default true. */
+  /** Whether a missing table or fence column is created when first needed (requires the right). Default true. */
   readonly migrate?: boolean | undefined
   readonly answerWithinMs?: number | undefined
   readonly onClose?: () => Promise<void>
@@ -35,16 +35,16 @@ const FENCE_OF_NOW = '(floor(extract(epoch from clock_timestamp()) * 1000) * 100
 const epochMs = (column: string) => `floor(extract(epoch from ${column}) * 1000)::bigint::text`
 const RETURNING = `${epochMs('locked_at')} AS at, ${epochMs('lock_until')} AS until, fence::text AS fence`
 
-/** The SQL that an operator without the process's DDL rights can paste; doing it again changes nothing. */
+/** The SQL, which an operator can paste if the process has no DDL rights; running it again changes nothing. */
 function migration(table: string): string {
   return `CREATE TABLE IF NOT EXISTS ${table} (name VARCHAR(64) PRIMARY KEY, lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL);
 ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS fence BIGINT;`
 }
 
 /**
- * Locks in PostgreSQL, in ShedLock's table and a column `fence` beside, which Java leaves as it is:
- * 1. a name seen for the first time: insert, or on conflict update where it is free; 2. later: update where it is free;
- * 3. unlock and extend: update where locked_by is ours and lock_until is still to come; 4. all by the database's clock.
+ * Locks in PostgreSQL, in ShedLock's table with an added column `fence`, which Java leaves alone:
+ * 1. a name seen for the first time: insert, or on conflict update if it is free; 2. later: update if it is free;
+ * 3. unlock and extend: update if locked_by is ours and lock_until is still to come; 4. all by the database's clock.
  */
 export class PostgresLockStore implements LockStore {
   readonly kind = 'postgres'
@@ -81,7 +81,7 @@ export class PostgresLockStore implements LockStore {
     return taken && grantedIn(taken)
   }
 
-  /** Under the row's own lock PostgreSQL judges the condition anew: of two that wait for it only the first matches. */
+  /** PostgreSQL judges the condition again under the row's own lock: of two that wait for it only the first matches. */
   private readonly taking = `SET lock_until = ${after('$2')}, locked_at = ${NOW}, locked_by = $3,
     fence = greatest(coalesce(t.fence, 0) + 1, ${FENCE_OF_NOW})
     WHERE t.name = $1 AND (t.lock_until <= ${NOW}
@@ -130,9 +130,9 @@ export class PostgresLockStore implements LockStore {
     await this.options.onClose?.()
   }
 
-  /** Makes the table where it is missing, and the fence's column. Any number of processes may do it at once. */
+  /** Creates the table and the fence's column if they are missing. Any number of processes may do it at once. */
   async migrate(): Promise<void> {
-    // One simple query is one transaction; the advisory lock spares two of them the race for the catalog.
+    // One simple query is one transaction; the advisory lock keeps two of them from racing for the catalog.
     const sql = `SELECT pg_advisory_xact_lock(hashtext('phaselock:${this.table}')); ${migration(this.table)}`
     await bounded(this.pool.query(sql), this.withinMs)
   }
@@ -145,7 +145,7 @@ export class PostgresLockStore implements LockStore {
     return this.options.answerWithinMs ?? ANSWER_WITHIN_MS
   }
 
-  /** Two who wanted it at the same moment, in a database that serializes: the other has it. */
+  /** A serialization error means that two wanted it at the same moment and the other has it. */
   private async rows(sql: string, values: unknown[]): Promise<Row[]> {
     try {
       return await this.query(sql, values)

@@ -1,7 +1,7 @@
 /**
  * Each script is one decision of the server by its own clock. A lock's value is `<lockedBy>@<server ms of the acquisition>`;
- * Java's is `ADDED:<time>@<host>:<uuid>`, which no token of ours equals. Numbers go in and out as text: Lua's own
- * conversion keeps 14 digits only, a fence has 16.
+ * Java's is `ADDED:<time>@<host>:<uuid>`, which never equals a token of ours. Numbers are passed as strings: Lua's own
+ * conversion keeps only 14 digits, a fence has 16.
  */
 const NOW = `
 local time = redis.call('TIME')
@@ -12,9 +12,9 @@ local holder, at = string.match(value or '', '^(.*)@(%d+)$')
 
 /**
  * KEYS: lock, fence. ARGV: token, lockAtMostFor in ms, reentry suffix or '', how long the fence is kept in ms.
- * A driver that sends it again after a lost connection finds its own token, and gets the same answer; where the counter was
- * evicted between the two nobody has heard of the first fence, and the clock gives another one.
- * The fence is above all before it by the counter, and by the clock where the counter was lost. What is no fence counts as lost.
+ * A driver that sends it again after a lost connection finds its own token, and gets the same answer; if the counter was
+ * evicted in between, nobody has heard of the first fence, and the clock gives another one.
+ * The counter keeps the fence above all earlier ones, or the clock if the counter was lost. What isn't a fence counts as lost.
  */
 export const TAKE = `${NOW}
 local counted = tonumber(redis.call('GET', KEYS[2]) or '')
@@ -47,7 +47,7 @@ end
 return 1
 `
 
-/** KEYS: lock. ARGV: token, lockAtMostFor in ms, lockAtLeastFor in ms: that one counts from the acquisition. */
+/** KEYS: lock. ARGV: token, lockAtMostFor in ms, lockAtLeastFor in ms (counted from the acquisition). */
 export const EXTEND = `${NOW}
 if holder ~= ARGV[1] then return false end
 local left = math.max(tonumber(ARGV[2]), math.min(at, now) + ARGV[3] - now)

@@ -1,6 +1,6 @@
 const SLOTS = 16_384
 
-/** Which slot of a Redis Cluster a key is in: what stands between its first brace and the next closing one decides, if anything does. */
+/** Which slot of a Redis Cluster a key is in: what is between its first brace and the next closing one decides, if there is anything. */
 function slotOf(key: string): number {
   const tag = tagOf(key)
   let crc = 0
@@ -19,11 +19,11 @@ function tagOf(key: string): string | undefined {
 
 const tags = new Map<number, string>()
 
-/** The key of something beside `key`, in the same slot. */
+/** A key that belongs to `key`, in the same slot. */
 export function keyBeside(key: string, what: string): string {
   if (tagOf(key) !== undefined) return `${what}:${key}`
   if (!key.includes('}')) return `${what}:{${key}}`
-  // No tag holds a closing brace: some number whose slot is that of the whole key will do, the same for all who look for it.
+  // A tag can't contain a closing brace: use the first number whose slot is that of the whole key, which is the same for all processes.
   const slot = slotOf(key)
   let tag = tags.get(slot)
   for (let n = 0; tag === undefined; n += 1) if (slotOf(String(n)) === slot) tag = String(n)

@@ -7,7 +7,7 @@ import type { Granted, LockStore, Request } from '../lock-store.js'
 import { EXTEND, FIND, FREE, RELEASE, TAKE } from './redis-scripts.js'
 import { keyBeside } from './redis-slot.js'
 
-/** A client of `ioredis`, or one of `redis` (node-redis), by what is used of it. You connect and close it. */
+/** A client of `ioredis`, or of `redis` (node-redis), by the method that is used. You connect and close it. */
 export type RedisClient =
   | { call(command: string, ...args: string[]): Promise<unknown> }
   | { sendCommand(args: string[]): Promise<unknown> }
@@ -28,9 +28,9 @@ const DIGESTS = new Map(
 )
 
 /**
- * Locks in Redis under `prefix:environment:name`, as Java's ShedLock keeps them: set if absent with an expiry, and a value
- * unique per acquisition; release and extend compare it in a script. Beside it, in the same slot, the fence's counter.
- * A free lock is no key. What Redis forgets (a restart without persistence, a failover) it grants again: docs/caveats.md.
+ * Locks in Redis under `prefix:environment:name`, as Java's ShedLock keeps them: set if absent, with an expiry and a value
+ * unique per acquisition; release and extend compare it in a script. The fence's counter is in the same slot.
+ * A free lock has no key. What Redis forgets (a restart without persistence, a failover) it grants again: docs/caveats.md.
  */
 export class RedisLockStore implements LockStore {
   readonly kind = 'redis'
@@ -46,7 +46,7 @@ export class RedisLockStore implements LockStore {
   }
 
   async take({ name, token, lockAtMostForMs, reentrySuffix }: Request): Promise<Granted | undefined> {
-    // The clock alone keeps fences growing once the counter has gone; the day is for clocks that step back.
+    // Once the counter is gone the clock alone keeps fences growing; the extra day is for clocks that step back.
     const fenceKeptMs = String(DAY_MS + lockAtMostForMs)
     const answer = await this.run(TAKE, this.keysOf(name), [
       token,
@@ -135,7 +135,7 @@ export class RedisLockStore implements LockStore {
   }
 }
 
-/** @throws InvalidLockProvider for something that is neither client */
+/** @throws InvalidLockProvider if it is neither kind of client */
 function senderOf(client: RedisClient): (args: string[]) => Promise<unknown> {
   if ('call' in client && typeof client.call === 'function')
     return ([command, ...args]) => client.call(command!, ...args)
