@@ -7,7 +7,7 @@ import type { Output } from './output.js'
 import { settingFlags } from './setting-options.js'
 import { openWorkspace } from './workspace.js'
 
-/** What a command has of the world around it. */
+/** What a command gets from its environment. */
 export interface CliContext {
   readonly env: NodeJS.ProcessEnv
   readonly cwd: string
@@ -15,7 +15,7 @@ export interface CliContext {
   readonly stdin: Readable
 }
 
-/** The options of a command, as commander gives them; those that several have by their types. */
+/** A command's options, as commander parses them; options that several commands share are typed here. */
 export interface Options {
   readonly [option: string]: unknown
   readonly json?: true
@@ -40,7 +40,7 @@ export async function settle(
 
 type OnSystem = <T>(context: CliContext, options: Options, ask: (system: System) => Promise<T>) => Promise<T>
 
-/** Asks something of the system that a command's settings name, whose connection is closed at the end, however it ends. */
+/** Runs `ask` against the system that the command's settings name; the connection is closed at the end, whatever happens. */
 export const onSystem: OnSystem = (context, options, ask) => withSystem(context, options, false, ask)
 
 /** The same for a command that only reads: no local database is started for it. */

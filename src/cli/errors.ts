@@ -2,7 +2,7 @@
 export const EXIT = { ok: 0, failure: 1, usage: 2, notFound: 3, refused: 4, found: 5, interrupted: 130 } as const
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
-/** An error of a command, with the exit code that it ends in. */
+/** An error of a command, with its exit code. */
 export abstract class CliError extends Error {
   abstract readonly exitCode: ExitCode
 }
@@ -53,7 +53,7 @@ export class PortUnavailable extends CliError {
   }
 }
 
-/** `check` has found something that is as it was. */
+/** `check` has found something and has not repaired it. */
 export class FindingsLeft extends CliError {
   override readonly name = 'FindingsLeft'
   override readonly exitCode = EXIT.found
@@ -67,7 +67,7 @@ export class FindingsLeft extends CliError {
   }
 }
 
-/** Somewhere `orphans` could not look, or something that it may not remove. */
+/** `orphans` could not look somewhere, or found something that it may not remove. */
 export class OrphansMissed extends CliError {
   override readonly name = 'OrphansMissed'
   override readonly exitCode = EXIT.failure

@@ -13,13 +13,13 @@ export interface LifecyclesContext {
   readonly client: MongoClient
 }
 
-/** Makes the lifecycles of a database. May be called twice: again when they need shorter timeouts than the first connection has. */
+/** Creates the lifecycles for a database. Called again if they need shorter timeouts than the first connection has. */
 export type LifecyclesFactory = (context: LifecyclesContext) => Promise<readonly RunnableLifecycle[]>
 
 /**
- * The lifecycles to run: of the user's own module, else the built-in tasks.
- * @throws InvalidLifecyclesModule when it can't be found or exports something else; LifecyclesModuleFailed with what the module
- *   itself throws, unless that is an error of Phaselock's own
+ * The lifecycles to run: those of the user's own module, else the built-in tasks.
+ * @throws InvalidLifecyclesModule when it can't be found or exports something else; LifecyclesModuleFailed when the module
+ *   itself throws, unless that error is one of Phaselock's own
  */
 export async function lifecyclesFactory(module: string | undefined, cwd: string): Promise<LifecyclesFactory> {
   if (module === undefined) return builtIn

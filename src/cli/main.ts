@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Old Node versions must get as far as the message: nothing but Node's own is imported before the check.
+// Old Node versions must get as far as the message: only Node's own modules are imported before the check.
 import process from 'node:process'
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
@@ -18,6 +18,6 @@ if (major < 22 || (major === 22 && minor < 19)) {
   const { runCli } = await import('./run.js')
   const code = await runCli(process.argv.slice(2))
   if (code !== 0) process.exitCode = code
-  // Everything of ours is closed by now: what a user's module may have left open doesn't keep the command alive.
+  // Everything of ours is closed by now: what a user's module may have left open must not keep the command alive.
   setTimeout(() => process.exit(), 500).unref()
 }

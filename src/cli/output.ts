@@ -2,15 +2,15 @@ import type { Writable } from 'node:stream'
 import { BSON } from 'mongodb'
 
 /**
- * What commands print: results on standard output, what went wrong on standard error. Nothing else writes to standard
- * output, so that what a script reads is a command's result alone; log lines go to standard error.
+ * What commands print: results on standard output, errors on standard error. Nothing else writes to standard output,
+ * so that a script reads the command's result alone; log lines go to standard error.
  */
 export class Output {
   constructor(
     private readonly out: Writable = process.stdout,
     private readonly err: Writable = process.stderr,
   ) {
-    // `phaselock list | head` closes the pipe early: that is no failure.
+    // `phaselock list | head` closes the pipe early: that is not a failure.
     this.out.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error
     })
@@ -51,7 +51,7 @@ export class Output {
   }
 }
 
-/** Documents hold anything: what would move a terminal's cursor, or colour it, is shown by its number. */
+/** Documents may hold anything: a character that would move a terminal's cursor, or colour text, is shown as its code. */
 const printable = (text: string): string =>
   text.replace(UNPRINTABLE, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about them

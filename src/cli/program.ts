@@ -29,7 +29,7 @@ Exit codes:
 
 A document's _id is given as plain text, ObjectId("...") or Extended JSON. Settings: docs/settings.md.`
 
-/** The command line's whole grammar. The demo is loaded only where it is asked for. */
+/** The whole grammar of the command line. The demo is loaded only when it is asked for. */
 export async function buildProgram(argv: readonly string[], context: CliContext): Promise<Command> {
   const program = new Command('phaselock')
     .description('Documents with a phase in MongoDB, claimed by lockedAt and advanced step by step.')
@@ -71,7 +71,7 @@ async function registerDemo(program: Command, argv: readonly string[]): Promise<
   }
 }
 
-/** `configureOutput` for commander: help and errors go the way of everything else. */
+/** `configureOutput` for commander: help and errors go where everything else goes. */
 function printingBy(output: Output) {
   return { writeOut: (text: string) => output.raw(text), writeErr: (text: string) => output.problem(text) }
 }

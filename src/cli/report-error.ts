@@ -2,7 +2,7 @@ import { NotFound, OperationError, Refused, UsageError } from '../operations/ind
 import { CliError, EXIT, type ExitCode } from './errors.js'
 import type { Output } from './output.js'
 
-/** Errors whose message says all that its reader needs, by name: a user's module may bring a Phaselock of its own. */
+/** Errors whose message is all the reader needs, by name: a user's module may bring its own copy of Phaselock. */
 const KNOWN = new Set([
   'BadQueryPlan',
   'EngineStartFailed',
@@ -47,13 +47,13 @@ const USAGE = new Set([
 ])
 
 export interface ReportOptions {
-  /** With the stack, also of known errors (--log-level debug). */
+  /** With the stack, for known errors too (--log-level debug). */
   readonly stack: boolean
   /** As one JSON object (--json). */
   readonly json: boolean
 }
 
-/** Prints an error for its reader and returns the exit code: known ones as their message, unknown ones with their stack. */
+/** Prints an error and returns the exit code: known errors as their message, unknown ones with their stack. */
 export function reportError(error: unknown, output: Output, { stack, json }: ReportOptions): ExitCode {
   const code = exitCodeOf(error)
   const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) }
@@ -70,7 +70,7 @@ export function exitCodeOf(error: unknown): ExitCode {
   return isUsage ? EXIT.usage : EXIT.failure
 }
 
-/** Whether the message alone says all that its reader needs. */
+/** Whether the message alone is all the reader needs. */
 export function isKnown(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   // The driver's errors name the server's answer; a stack inside the driver helps nobody.

@@ -6,7 +6,7 @@ import { buildProgram } from './program.js'
 import { reportError } from './report-error.js'
 
 /**
- * Runs one command line (without node and script) and resolves to its exit code when everything of it is closed.
+ * Runs one command line (without node and script) and resolves to its exit code once everything it opened is closed.
  * Errors are printed, never thrown.
  */
 export async function runCli(argv: readonly string[], given: Partial<CliContext> = {}): Promise<number> {
@@ -22,7 +22,7 @@ export async function runCli(argv: readonly string[], given: Partial<CliContext>
     await program.parseAsync(argv, { from: 'user' })
     return EXIT.ok
   } catch (error) {
-    // Commander has printed its message, or the help that was asked for.
+    // Commander has already printed its message, or the requested help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
     return reportError(error, context.output, { json: argv.includes('--json'), stack: wantsStacks(argv, context.env) })
   }

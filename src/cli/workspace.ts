@@ -15,20 +15,20 @@ export interface WorkspaceOptions {
   readonly cwd: string
   readonly env: NodeJS.ProcessEnv
   readonly logger: Logger
-  /** Start no local database: use one that runs already. */
+  /** Start no local database: use one that is already running. */
   readonly onlyJoin?: boolean | undefined
 }
 
 /**
- * Connects and loads the lifecycles. The connection's timeouts fit the shortest lockTimeout: where that is below the
- * default, it is made anew.
+ * Connects and loads the lifecycles. The connection's timeouts fit the shortest lockTimeout: if that is below the
+ * default, the connection is opened anew.
  */
 export async function openWorkspace({ settings, cwd, env, logger, onlyJoin }: WorkspaceOptions): Promise<Workspace> {
   const factory = await lifecyclesFactory(settings.lifecycles, cwd)
   const open = async (lockTimeoutMs: number): Promise<Workspace> => {
     const connection = await connectDatabase({
       uri: settings.uri,
-      // The connection string is a setting like the others: read once, by readSettings. Here only so that an error can name it.
+      // The connection string is a setting like the others: read once, by readSettings. It is here only so that an error can name it.
       env: { ...env, MONGODB_URI: settings.uri === env['MONGODB_URI'] ? settings.uri : '' },
       dataDir: resolve(cwd, settings.dataDir),
       database: settings.database,

@@ -5,7 +5,7 @@ import type { DocumentRef } from '../../operations/index.js'
 import type { CliContext, Options } from '../context.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 
-/** What every command on the database has: its options, and examples below its help. */
+/** Adds what every command on the database has: its options, and examples below its help. */
 export function withDatabase(
   command: Command,
   examples: readonly string[],
@@ -35,7 +35,7 @@ export function print({ output }: CliContext, options: Options, done: unknown, s
   else output.line(sentence)
 }
 
-/** Options of a subcommand stand before those of its parent, which has the same ones. */
+/** A subcommand's options take precedence over the same ones of its parent. */
 export const merged = (command: Command): Options => command.optsWithGlobals()
 
 /** Who does it, for the record. */

@@ -54,7 +54,7 @@ interface LockOptions extends Options {
   readonly environment?: string
 }
 
-/** Where the locks are, beyond the settings: what a process may have set otherwise in its code. */
+/** Where the locks are, beyond the settings: values that a process may have set differently in its code. */
 function withLocks(command: Command, examples: readonly string[]): void {
   command
     .option('--collection <name>', "MongoDB: the locks' collection (default: ShedLock's own, shedLock)")
@@ -95,7 +95,7 @@ async function list({ output }: CliContext, { json, all }: LockOptions, locks: O
   output.table(['name', 'holder', 'since', 'until', 'fence'], found.map(row))
 }
 
-/** Asks, and frees it only if it is still held by whom the operator was shown. */
+/** Asks, and frees the lock only if its holder is still the one the operator was shown. */
 async function free(
   context: CliContext,
   options: Options,

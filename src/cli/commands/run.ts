@@ -5,7 +5,7 @@ import { type CliContext, type Options } from '../context.js'
 import { byFrom, byOption, print } from './command.js'
 import { endText, onSchedules, withSchedules } from './schedules.js'
 
-/** A run that is queued for longer is told of. */
+/** A run that stays queued for longer is reported. */
 const TOLD_AFTER_MS = 5_000
 
 interface RunOptions extends Options {

@@ -7,7 +7,7 @@ import { limitFrom } from './command.js'
 import { endText, lookAtSchedules, timeText, withSchedules } from './schedules.js'
 
 const PHASES: readonly string[] = ['Queued', 'Running', 'Completed', 'Failed', 'Skipped', 'Missed']
-/** Of the counters' trend. */
+/** Days in the counters' trend. */
 const DAYS_SHOWN = 7
 
 export function registerRuns(program: Command, context: CliContext): void {

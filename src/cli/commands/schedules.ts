@@ -42,7 +42,7 @@ export function registerSchedules(program: Command, context: CliContext): void {
 export const withSchedules = (command: Command, examples: readonly string[] = []): void =>
   withDatabase(command, examples, SCHEDULE_SETTINGS)
 
-/** Schedules and runs in one collection are a slip: nothing is asked then. */
+/** Schedules and runs in one collection are a mistake: nothing is asked then. */
 const withTwoCollections =
   (on: typeof onSystem): typeof onSystem =>
   (context, options, ask) =>
@@ -151,12 +151,12 @@ function registerResume(schedules: Command, context: CliContext): void {
 
 interface OneOrAll {
   readonly name: string
-  /** What has become of them: `paused`. */
+  /** What happened to them: `paused`. */
   readonly done: string
   readonly description: string
   /** Which ones `--all` means. */
   readonly all: string
-  /** To one, or without an id to all: how many. */
+  /** Acts on one, or without an id on all; resolves to how many. */
   readonly act: (system: System, id: string | undefined, options: Options) => Promise<number>
 }
 

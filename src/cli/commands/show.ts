@@ -61,7 +61,7 @@ function printFields(output: Output, fields: readonly (readonly [string, unknown
   for (const [name, value] of fields) output.line(`  ${name.padEnd(width)}  ${text(value).replaceAll('\n', indent)}`)
 }
 
-/** An error as it reads where it was thrown; whatever else stands there as it is. */
+/** An error as it reads where it was thrown; any other stored value as it is. */
 function stackOf(error: unknown): unknown {
   const { name, message, stack } = (error ?? {}) as Record<string, unknown>
   if (typeof name !== 'string' || typeof message !== 'string') return error

@@ -9,8 +9,8 @@ export class Interrupted extends Error {
 export type CleanUp = () => Promise<unknown>
 
 /**
- * Runs `work` until it is done or the signal aborts, then all that it has handed to `atEnd`, the latest first, each whatever
- * becomes of the others.
+ * Runs `work` until it is done or the signal aborts, then everything it has handed to `atEnd`, the latest first, each
+ * even if others fail.
  * @throws Interrupted when the signal aborts; what `work` throws; else the first failure of the clean-ups
  */
 export async function withCleanUps<T>(
@@ -21,7 +21,7 @@ export async function withCleanUps<T>(
   let isOver = false
   const working = work((cleanUp) => {
     if (!isOver) return void cleanUps.push(cleanUp)
-    cleanUp().catch(() => undefined) // made after the end: nobody else would close it
+    cleanUp().catch(() => undefined) // registered after the end: nothing else would close it
     throw new Interrupted()
   })
   const [done] = await Promise.allSettled([untilAborted(signal, working)])

@@ -8,7 +8,7 @@ import { connectDatabase, type DatabaseConnection } from '../../database/index.j
 export interface DemoDatabase {
   readonly connection: DatabaseConnection
   readonly name: string
-  /** Whether the server goes on after the demo, so that what was made there must be dropped. */
+  /** Whether the server keeps running after the demo, so that what was made there must be dropped. */
   readonly serverGoesOn: boolean
   close(): Promise<void>
 }

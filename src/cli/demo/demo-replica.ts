@@ -3,17 +3,17 @@ import type { DemoNews, ToReplica } from './replica-messages.js'
 
 const LINES = 100
 
-/** A replica of a demo, and what it has said so far. It is killed when the demo exits. */
+/** A replica of a demo, and what it has reported so far. It is killed when the demo exits. */
 export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
   /** Outcomes of this replica that came late and changed nothing. */
   refusedLateWrites = 0
-  /** What else it lost, by how: see LeaseLoss. */
+  /** What else it lost, counted by kind: see LeaseLoss. */
   readonly otherLosses = new Map<string, number>()
   /** Warnings and errors of its log, the first hundred. */
   readonly said: string[] = []
-  /** How many times as long it takes for want of a processor. */
+  /** How many times longer things take there for lack of CPU. */
   slowness = 1
-  /** It was told to end: that it does is no failure. */
+  /** It was told to end, so its end is no failure. */
   isDismissed = false
   private endedEarly: string | undefined
 
@@ -36,7 +36,7 @@ export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
     if (this.identity === undefined) throw new ReplicaFailed(this.name, this.failure ?? 'it was ended')
   }
 
-  /** What it could not go on with, or how it ended though nobody had told it to. */
+  /** Why it could not continue, or how it ended without being told to. */
   override get failure(): string | undefined {
     return super.failure ?? this.endedEarly
   }

@@ -1,6 +1,6 @@
 import type { DocumentKey, Fault, FaultEntry, HeldDocument, LedgerEntry, StepEntry } from './ledger-entry.js'
 
-/** What the ledger must show of a document at the end: `moveTo Started`. */
+/** The last end of each document that the ledger must show: `moveTo Started`. */
 export type ExpectedEnds = ReadonlyMap<DocumentKey, string>
 
 /** Computed from the ledger alone. Seconds are the server's; null: it never happened. */
@@ -63,7 +63,7 @@ export function figuresOf(entries: readonly LedgerEntry[], expected: ExpectedEnd
   }
 }
 
-/** The step with the highest fence is the last one; its end must be there, and be the one that was to be reached. */
+/** The step with the highest fence is the last one; its end must be in the ledger, and be the expected one. */
 function isLost(steps: readonly StepEntry[], expected = 'moveTo'): boolean {
   const last = lastBegun(steps)
   const end = last && steps.find((entry) => entry.kind === 'end' && isSameStep(entry, last))
@@ -76,7 +76,7 @@ const lastBegun = (steps: readonly StepEntry[]) =>
     undefined,
   )
 
-/** Steps are in the order of the server's time; two of the same millisecond count as simultaneous. */
+/** Steps are in the order of the server's time; two in the same millisecond count as simultaneous. */
 function repeatedSteps(steps: readonly StepEntry[]): StepEntry[] {
   const begun = begins(steps)
   return begun.filter((entry) => begun.some((other) => other.number > entry.number && other.at < entry.at))
@@ -113,7 +113,7 @@ function afterFault(
   })
 }
 
-/** Whether the step for which a document was held was not in the ledger's begins: it had been claimed, and not begun. */
+/** Whether the step for which a document was held has no begin in the ledger: it had been claimed, and not begun. */
 const isNotBegun =
   (byDocument: ReadonlyMap<DocumentKey, StepEntry[]>) =>
   ({ document, fence }: HeldDocument) =>
@@ -126,7 +126,7 @@ const begins = (steps: readonly StepEntry[]) => steps.filter((entry) => entry.ki
 
 const isSameStep = (a: StepEntry, b: StepEntry) => a.fence === b.fence && a.replica === b.replica
 
-/** Of no documents the smallest is Infinity and the largest -Infinity: never. */
+/** Without any documents the smallest is Infinity and the largest -Infinity: never. */
 const seconds = (ms: number) => (Number.isFinite(ms) ? Math.round(ms) / 1_000 : null)
 
 const describe = (entry: StepEntry) =>

@@ -7,9 +7,9 @@ const LINES_EACH = 10
 export interface FleetOptions<Config extends object> {
   /** The replicas' program. */
   readonly program: string
-  /** What all of them are told, but for their names. */
+  /** The configuration they share, except for their names. */
   readonly config: Config
-  /** Told of all that they say. */
+  /** Called with each of their messages. */
   readonly onNews?: (news: DemoNews) => void
 }
 
@@ -35,12 +35,12 @@ export class Fleet<Config extends object = object> {
     return this.replicas.filter((replica) => replica.isAlive)
   }
 
-  /** What a replica could not go on with. */
+  /** Why a replica could not continue. */
   failure(): string | undefined {
     return this.replicas.map(({ name, failure }) => failure && `replica ${name}: ${failure}`).find(Boolean)
   }
 
-  /** How many times longer things take, here or in a replica, for want of a processor. */
+  /** How many times longer things take, here or in a replica, for lack of CPU. */
   slowness(): number {
     return slowness(Math.max(...this.replicas.map((replica) => replica.slowness)))
   }
@@ -49,7 +49,7 @@ export class Fleet<Config extends object = object> {
     return this.replicas.filter(of).reduce((sum, replica) => sum + replica.refusedLateWrites, 0)
   }
 
-  /** For a report of what is off: what replicas lost beside late writes, and the first lines of their logs. */
+  /** For a report of what is off: what replicas lost besides late writes, and the first lines of their logs. */
   lastWords(): string[] {
     return this.replicas.flatMap(({ name, otherLosses, said }) => [
       ...[...otherLosses].map(([how, count]) => `replica ${name}: ${count} times lease lost (${how})`),

@@ -3,7 +3,7 @@ import { COLLECTIONS, databaseNameFor } from '../../tasks/index.js'
 import type { ExpectedEnds } from './figures.js'
 import { type DocumentKey, documentKey } from './ledger-entry.js'
 
-/** One gateway in so many has a step that takes longer than the lock timeout. */
+/** One gateway in this many has a step that takes longer than the lock timeout. */
 const ONE_IN = 25
 
 /**
@@ -87,7 +87,7 @@ export class GatewayOwner {
     ).length
   }
 
-  /** Drops the databases that the gateways were given, on a server that goes on. */
+  /** Drops the databases that the gateways were given, on a server that keeps running. */
   async dropDatabases(): Promise<void> {
     for (const id of this.inserted) await this.client.db(databaseNameFor(id)).dropDatabase()
   }

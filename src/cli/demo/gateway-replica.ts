@@ -9,23 +9,23 @@ import type { ReplicaConfig } from './replica-messages.js'
 import { StepLedger } from './step-ledger.js'
 import { stepNumber } from './step-order.js'
 
-/** After a SIGTERM the steps under way go on for so long, within the grace. */
+/** After a SIGTERM the steps under way go on for this long, within the grace. */
 const LAST_STEPS_MS = 1_000
 /** Far more than a connection takes: a busy machine needs time for it. */
 const CONNECTED_WITHIN = '1m'
 
-/** What is different in replicas of another run. */
+/** What differs in the replicas of another run. */
 export interface Variation {
   readonly replica?: Pick<ReplicaOptions, 'clock' | 'protocol'>
   readonly numberOf?: StepNumber
-  /** Around what writes the ledger. */
+  /** Wraps the wrapper that writes the ledger. */
   readonly wrap?: (observe: WrapHandler) => WrapHandler
   readonly stepTimeoutMs?: number
-  /** A way to the ledger that no fault disturbs but the end of the database itself. */
+  /** A connection to the ledger that only the end of the database itself disturbs. */
   readonly ledgerUri?: string
 }
 
-/** The program of a replica of gateways whose steps are in the ledger: told what to do by fleet.ts, over the IPC channel. */
+/** The program of a replica of gateways whose steps are in the ledger: fleet.ts directs it over the IPC channel. */
 export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Config) => Variation = () => ({})): void {
   const hurry = new AbortController()
   let pace: Pace = { leastMs: 0, mostMs: 0, slowMs: 0 }
@@ -41,7 +41,7 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
       timeout: CONNECTED_WITHIN,
     })
     const renewals = await renewalClient(connection, `${lockTimeoutMs}ms`)
-    // A killed database forgets what no journal has.
+    // A killed database loses what is not in a journal.
     const ledgerClient = await new MongoClient(ledgerUri ?? uri, ledgerUri ? { journal: true } : {}).connect()
     const ledger = new StepLedger(ledgerClient.db(database), name)
     const lifecycles = apiGatewayLifecycles({

@@ -4,7 +4,7 @@ import { type SharedFlags, sharedOptions } from './arguments.js'
 import { show } from './show.js'
 
 const DEFAULT_DOCUMENTS = 300
-/** Of runs that are no part of the package. */
+/** Options of runs that are not part of the package. */
 const MOVED = ['faults', 'kubernetes', 'break', 'minutes', 'seed'] as const
 
 type DemoFlags = SharedFlags & Partial<Record<(typeof MOVED)[number], string | true>>

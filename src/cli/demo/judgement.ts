@@ -1,20 +1,20 @@
 import { cpuSlowdown } from '../../time/index.js'
 
-/** What a run has to say: all is as it must be; something isn't; or the machine, or chance, didn't let it be shown. */
+/** A run's verdict: all is as it must be; something isn't; or the machine, or chance, prevented the run from showing it. */
 export type Verdict = 'shown' | 'off' | 'not shown'
 
 export interface Judgement {
   readonly verdict: Verdict
   /** Each figure that is off: which, what was expected, what it is. Empty: none. */
   readonly off: readonly string[]
-  /** Why the run shows nothing, and which figures say so. Empty: it does. */
+  /** Why the run shows nothing, and which figures are affected. Empty: it does. */
   readonly notShown: readonly string[]
-  /** Times beyond what they must be on a machine that isn't busy: they say nothing, and change no verdict. */
+  /** Times that would be off on a machine that isn't busy: here they show nothing, and change no verdict. */
   readonly slow: readonly string[]
 }
 
 export interface Conditions {
-  /** What a figure says that must never be, however slow the machine is; the others may also say that the time wasn't enough. */
+  /** Figures that must never be off, however slow the machine is; the others, when off, may also mean that the time wasn't enough. */
   readonly safety: readonly string[]
   /** Figures of how long something takes. Default: none. */
   readonly times?: readonly string[]
@@ -24,10 +24,10 @@ export interface Conditions {
   readonly slowness: number
 }
 
-/** From here on what didn't come about in time proves nothing. */
+/** From this slowness on, what didn't happen in time proves nothing. */
 const STARVED = 2
 
-/** How many times longer things take because this process, or another, has to wait for a processor. */
+/** How many times longer things take because this process, or another, has to wait for a CPU. */
 export const slowness = (others = 1): number => Math.max(cpuSlowdown(), others)
 
 /** @param lines the figures that aren't as they must be: `lost: expected 0, got 2` */
@@ -44,7 +44,7 @@ export function judge(lines: readonly string[], { safety, times = [], missing, s
   return { verdict: off.length > 0 ? 'off' : notShown.length > 0 ? 'not shown' : 'shown', off, notShown, slow }
 }
 
-/** For people; `shown` is what is said when all is as it must be. */
+/** For people; `shown` is printed when all is as it must be. */
 export function verdictText({ verdict, off, notShown, slow }: Judgement, shown: readonly string[]): string[] {
   const list = (title: string, lines: readonly string[]) =>
     lines.length > 0 ? [title, ...lines.map((line) => `  ${line}`)] : []

@@ -6,14 +6,14 @@ import type { DemoReplica } from './demo-replica.js'
 import type { Ledger } from './ledger.js'
 import { type DocumentKey, documentKey, type HeldDocument } from './ledger-entry.js'
 
-/** What replicas hold, for the demo to know when to strike. */
+/** What replicas hold, so that the demo knows when to strike. */
 export class Leases {
   constructor(
     private readonly db: Db,
     private readonly ledger: Ledger,
   ) {}
 
-  /** The documents whose `lockedBy` is of this replica, alive or not. */
+  /** The documents whose `lockedBy` names this replica, alive or not. */
   async heldBy({ name: replica }: DemoReplica): Promise<HeldDocument[]> {
     const lockedBy = { $gte: `${replica}~`, $lt: `${replica}\x7f` }
     const found = await Promise.all(
@@ -25,14 +25,14 @@ export class Leases {
     return found.flat()
   }
 
-  /** Those of them of which this step has not begun. */
+  /** Those of them whose step under this lease has not begun. */
   async notBegun(held: readonly HeldDocument[]): Promise<HeldDocument[]> {
     const begins = await this.ledger.begins(held.map(({ document }) => document))
     const begun = new Set(begins.map(({ document, fence }) => `${document} ${fence}`))
     return held.filter(({ document, fence }) => !begun.has(`${document} ${fence}`))
   }
 
-  /** Those of them of which since then at least so many steps have begun. */
+  /** Those of them that have since begun at least this many steps. */
   async goneOn(held: readonly HeldDocument[], steps = 1): Promise<HeldDocument[]> {
     const begins = await this.ledger.begins(held.map(({ document }) => document))
     const fences = new Map<DocumentKey, number[]>(held.map(({ document }) => [document, []]))
@@ -42,7 +42,7 @@ export class Leases {
     )
   }
 
-  /** Gateways that nobody has had a place for yet. */
+  /** Gateways that no replica has had a place for yet. */
   async unclaimed(): Promise<number> {
     const { collection } = apiGatewayDefinitions().gateway.model
     return await this.db

@@ -9,7 +9,7 @@ export interface StepEntry {
   /** `late`: the lease was over before the handler could run, so the step never began. */
   readonly kind: 'begin' | 'end' | 'late'
   readonly document: DocumentKey
-  /** The step's place in its document's order: grows along the lifecycle, the same for a step that is repeated. */
+  /** The step's place in its document's order: it grows along the lifecycle, and is the same for a step that is repeated. */
   readonly number: number
   /** For people: `Deleting/functions`. */
   readonly step: string
@@ -19,13 +19,13 @@ export interface StepEntry {
   /** The server's time. */
   readonly at: Date
   readonly replica: string
-  /** Of an end: `again`, `wait`, `park`, `threw`, `moveTo Created`. */
+  /** For an end: `again`, `wait`, `park`, `threw`, `moveTo Created`. */
   readonly outcome?: string
 }
 
 export type Fault = 'kill' | 'terminate' | 'pause' | 'continue'
 
-/** Something that was done to a replica, written by the demo just before it did it or, of one that is paused, just after. */
+/** A fault inflicted on a replica, written by the demo just before it or, for a pause, just after. */
 export interface FaultEntry {
   readonly _id: string
   readonly kind: 'fault'

@@ -2,11 +2,11 @@ import { writeFile } from 'node:fs/promises'
 import type { Collection, Db } from 'mongodb'
 import type { DocumentKey, Fault, FaultEntry, HeldDocument, LedgerEntry, StepEntry } from './ledger-entry.js'
 
-/** Beside the lifecycles' collections; nothing of Phaselock reads it. */
+/** Next to the lifecycles' collections; nothing in Phaselock reads it. */
 const COLLECTION = 'demo.ledger'
 const BY_DOCUMENT = { document: 1, fence: 1 } as const
 
-/** The demo's own side of the ledger: it writes the faults and reads it all. */
+/** The demo's own side of the ledger: it writes the faults and reads everything. */
 export class Ledger {
   private readonly entries: Collection<LedgerEntry>
 
@@ -18,7 +18,7 @@ export class Ledger {
     await this.entries.createIndex(BY_DOCUMENT)
   }
 
-  /** Stamps a fault with the server's time; to be called when the replica stands still, or just before. */
+  /** Stamps a fault with the server's time; call it when the replica is paused, or just before the fault. */
   async fault(fault: Fault, replica: string, held: readonly HeldDocument[] = []): Promise<void> {
     await stamp(this.entries, { _id: `fault ${fault}`, kind: 'fault', fault, replica, held: [...held] })
   }
@@ -47,7 +47,7 @@ export class Ledger {
 }
 
 /**
- * The server itself keeps the ledger, and no replica is asked to wait for its disk: a killed replica can't lose what it wrote. Where the
+ * The server itself keeps the ledger, so a killed replica can't lose what it wrote, and no write waits for the disk. Where the
  * database itself is killed, the client asks for its journal.
  */
 export function ledgerCollection(db: Db): Collection<LedgerEntry> {

@@ -16,9 +16,9 @@ export interface Pace {
 export type StepNumber = (lifecycle: string, phase: string, step: string | undefined, doc: Document) => number
 
 /**
- * Writes each run of a handler into the ledger, and makes it last a while, without a look at its signal: the hardest kind
- * of handler. The work comes first, so that a replica paused in the middle has only its outcome left to come late with.
- * @param hurry aborts when nothing is to last any longer
+ * Records each run of a handler in the ledger, and makes it last a while without looking at its signal: the hardest kind
+ * of handler. The work comes first, so that a replica paused in the middle has only its outcome left to write late.
+ * @param hurry aborts when no handler should last any longer
  */
 export function observedHandlers(ledger: StepLedger, pace: () => Pace, hurry: AbortSignal, numberOf: StepNumber) {
   const wasSlow = new Set<string>()

@@ -4,13 +4,13 @@ import type { DemoNews, ToReplica } from './replica-messages.js'
 
 const SLOWNESS_EVERY_MS = 1_000
 
-/** A replica's own side of its process: what it is told, what it tells, and its end. */
+/** A replica's own side of its process: the messages that it gets and sends, and its end. */
 export class ReplicaLife<Config> {
   private siblings: readonly number[] = []
 
   /**
-   * @param run with what the process is to be
-   * @param heard told of the orders that are left to its kind of replica
+   * @param run called with the process's configuration
+   * @param heard called with the orders that are left to its kind of replica
    */
   constructor(
     run: (config: Config, life: ReplicaLife<Config>) => Promise<void>,
@@ -22,7 +22,7 @@ export class ReplicaLife<Config> {
       else heard(order)
     })
     process.on('disconnect', () => this.endWithTheDemo())
-    // Ctrl-C reaches all processes of the terminal; the demo decides what becomes of its replicas.
+    // Ctrl-C reaches all processes of the terminal; the demo decides what happens to its replicas.
     process.on('SIGINT', () => undefined)
     process.on('unhandledRejection', this.failed)
     setInterval(() => this.tell({ kind: 'slowness', times: cpuSlowdown() }), SLOWNESS_EVERY_MS).unref()
@@ -73,7 +73,7 @@ export class ReplicaLife<Config> {
     this.tell({ kind: 'failed', name, message: stack, exitCode: 1 })
   }
 
-  /** The demo has died: nobody is left behind. */
+  /** The demo has died: no process is left behind. */
   private endWithTheDemo(): void {
     for (const pid of this.siblings) {
       try {

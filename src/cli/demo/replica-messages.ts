@@ -1,7 +1,7 @@
 import type { Said } from '../processes/replica-process.js'
 import type { Pace } from './observed-handlers.js'
 
-/** What a replica's process is told once, over its channel: a connection string may hold a password. */
+/** A replica process's configuration, sent once over its channel: a connection string may hold a password. */
 export interface ReplicaConfig {
   readonly name: string
   readonly uri: string
@@ -15,15 +15,15 @@ export interface ReplicaConfig {
 export type ToReplica<Config = object> =
   | { readonly kind: 'configure'; readonly config: Config }
   | { readonly kind: 'pace'; readonly pace: Pick<Pace, 'leastMs' | 'mostMs'> }
-  /** The other replicas' processes: whoever finds the demo dead ends them too, as a paused one can't end by itself. */
+  /** The other replicas' processes: the first to find the demo dead ends them too, as a paused one can't end by itself. */
   | { readonly kind: 'siblings'; readonly pids: readonly number[] }
 
-/** What the process of any demo's replica tells the demo. */
+/** What the process of any demo's replica reports to the demo. */
 export type DemoNews =
   | Said
   | { readonly kind: 'log'; readonly level: 'warn' | 'error'; readonly message: string }
-  /** How many times as long it has taken so far for want of a processor, once a second. */
+  /** How many times longer things have taken so far for lack of CPU, once a second. */
   | { readonly kind: 'slowness'; readonly times: number }
   | { readonly kind: 'leaseLost'; readonly how: string }
-  /** A document has moved to a phase; told by replicas of the Kubernetes demo. */
+  /** A document has moved to a phase; sent by replicas of the Kubernetes demo. */
   | { readonly kind: 'moved'; readonly lifecycle: string; readonly id: string; readonly to: string }

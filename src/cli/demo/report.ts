@@ -2,7 +2,7 @@ import { type Judgement, verdictText } from './judgement.js'
 import type { DemoReport } from './run-demo.js'
 import type { DemoResult } from './verdict.js'
 
-/** What each figure says, in the order of the report. */
+/** The text for each figure, in the order of the report. */
 const LINES: readonly (readonly [figure: keyof DemoResult, text: string])[] = [
   ['documents', 'gateways, with their triggers, functions and stages'],
   ['stepsBegun', 'steps begun on them and on their databases and domains'],
@@ -28,7 +28,7 @@ export function reportText({ result, evidence }: DemoReport): string {
   return [...figureLines(LINES, result), '', ...verdict, ...evidence.map((line) => `    ${line}`), ''].join('\n')
 }
 
-/** A line for each figure, with a mark at those that are off. */
+/** A line for each figure, with a mark on those that are off. */
 export function figureLines<Result extends Judgement>(
   lines: readonly (readonly [figure: keyof Result & string, text: string])[],
   result: Result,

@@ -14,13 +14,13 @@ import { waitFor } from './wait-for.js'
 import { watching } from './watching.js'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.js', import.meta.url))
-/** Of 300 documents, in each of the three lifecycles on each replica; of fewer in proportion. */
+/** For 300 documents, for each of the three lifecycles on each replica; for fewer in proportion. */
 const CONCURRENCY = 32
 const LEAST_CONCURRENCY = 8
 const FULL_SIZE = 300
-/** Short: a replica claims ahead what it can begin within a quarter of a second, so that it has something that it hasn't begun. */
+/** Short: a replica claims ahead only what it can begin within a quarter of a second, and must have claimed what it hasn't begun. */
 const PACE = { leastMs: 20, mostMs: 120 }
-/** Slow steps take that much longer than the lock timeout: without renewal another replica has claimed the document by then. */
+/** Slow steps take this much longer than the lock timeout: without renewal another replica would have claimed the document by then. */
 const SLOW_BEYOND_MS = 2_500
 const GRACE_MS = 10_000
 
@@ -28,7 +28,7 @@ export interface DemoOptions {
   readonly documents: number
   readonly lockTimeoutMs: number
   readonly screen: Screen
-  /** A file that gets the ledger, an entry a line, also when the demo fails. */
+  /** A file that gets the ledger, one entry a line, even when the demo fails. */
   readonly ledgerFile?: string | undefined
   /** Ends the run early; everything is cleaned up, then `Interrupted` is thrown. */
   readonly signal: AbortSignal
@@ -36,11 +36,11 @@ export interface DemoOptions {
 
 export interface DemoReport {
   readonly result: DemoResult
-  /** Of what is off: the first few cases, and what the replicas said. */
+  /** For what is off: the first few cases, and what the replicas logged. */
   readonly evidence: readonly string[]
 }
 
-/** A database of the run's own with its ledger and an owner of gateways, and what replicas of gateways are told. */
+/** The run's own database with its ledger, an owner of gateways, and the configuration of replicas of gateways. */
 export interface Stage {
   readonly owner: GatewayOwner
   readonly ledger: Ledger
@@ -50,7 +50,7 @@ export interface Stage {
 
 /**
  * Runs the whole demo in a database of its own, and leaves nothing behind: no process, no data.
- * @throws DemoNotSetUp when a fault didn't hit what it was to hit; ReplicaFailed; Interrupted; what connectDatabase throws
+ * @throws DemoNotSetUp when a fault didn't hit what it was meant to hit; ReplicaFailed; Interrupted; what connectDatabase throws
  */
 export const runDemo = (options: DemoOptions): Promise<DemoReport> =>
   withCleanUps(options.signal, (atEnd) => run(options, atEnd))
@@ -83,7 +83,7 @@ async function run(options: DemoOptions, atEnd: (cleanUp: CleanUp) => void): Pro
   return { result: { ...measured, ...judgement }, evidence }
 }
 
-/** @param atEnd gets what closes all of it again, and writes the ledger's file */
+/** @param atEnd gets the clean-ups: they close everything and write the ledger's file */
 export async function setUp(
   { documents, lockTimeoutMs, screen, ledgerFile }: Omit<DemoOptions, 'signal'>,
   atEnd: (cleanUp: CleanUp) => void,

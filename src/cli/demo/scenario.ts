@@ -9,31 +9,31 @@ import type { Pace } from './observed-handlers.js'
 import type { Screen } from './screen.js'
 import { waitFor } from './wait-for.js'
 
-/** Each fault must hit at least so many documents. */
+/** Each fault must hit at least this many documents. */
 export const LEAST_HIT = 5
 /** The demo strikes when it sees more: some may end before the signal arrives. */
 const STRIKE_AT = 8
-/** What is to be found claimed and not begun must be so in two looks, this far apart. */
+/** Documents count as claimed and not begun when two checks, this far apart, find them so. */
 const BETWEEN_LOOKS_MS = 150
 /** The pace of a replica whose outside world has become slow: it is then in the middle of many steps, and others wait for a place. */
 const SLOWED_DOWN = { leastMs: 1_500, mostMs: 2_500 }
 /** The same, hanging until after the SIGTERM: all its places are taken, and what else it has claimed doesn't begin. */
 const HANGING = { leastMs: 240_000, mostMs: 240_000 }
-/** Few enough that the others have free places when the killed replica's leases end: else the figure would show how busy they are. */
+/** Few enough that the others have free places when the killed replica's leases end: otherwise the figure shows how busy they are. */
 const FIRST_SHARE = 1 / 3
-/** So many that the replica to be stopped gets its part whatever the others take. */
+/** So many that the replica to be stopped gets its share whatever the others take. */
 const SECOND_SHARE = 5 / 6
-/** As few documents that nobody has claimed may wait at the SIGTERM: what it gives back comes after them. */
+/** At most this many documents may be unclaimed at the SIGTERM: what the replica gives back comes after them. */
 const MOST_UNCLAIMED = 5
 const FEED = 20
 const MOST_FED = 1.5
-/** What a replica had sent before it was paused has arrived when two looks, so far apart, say the same. */
+/** What a replica sent before it was paused has arrived when two checks, this far apart, agree. */
 const IN_FLIGHT_MS = 200
-/** Another holder has then ended the interrupted step of a document and begun the next: a late outcome would rewind it. */
+/** By then another holder has ended a document's interrupted step and begun the next: a late outcome would rewind it. */
 const STEPS_WHILE_PAUSED = 2
 const EARLY: readonly string[] = ['Creating', 'Creating/stage']
 
-/** Thrown when a fault could not be brought about as promised: nothing was shown then, for better or worse. */
+/** Thrown when a fault could not be brought about as promised: the run then shows nothing, for better or worse. */
 export class DemoNotSetUp extends Error {
   override readonly name = 'DemoNotSetUp'
   constructor(expected: string, got: string) {
@@ -47,7 +47,7 @@ export interface ScenarioParts {
   readonly documents: number
   /** Of each lifecycle on each replica. */
   readonly concurrency: number
-  /** The usual one. */
+  /** The usual pace. */
   readonly pace: Pace
   readonly fleet: Fleet
   readonly owner: GatewayOwner
@@ -56,7 +56,7 @@ export interface ScenarioParts {
   readonly screen: Screen
 }
 
-/** The faults, one after another, while the replicas work. Each waits for a state, as long as anything moves. */
+/** The faults, one after another, while the replicas work. Each waits for a state, as long as there is progress. */
 export class Scenario {
   /** The replica that was paused. */
   pausedReplica: DemoReplica | undefined
@@ -116,7 +116,7 @@ export class Scenario {
     this.pausedReplica = replica
     screen.stage(`paused replica ${replica.name} (SIGSTOP) with ${gateways.length} gateways in an early step`)
     const goneOn = (steps: number) => this.until(async () => (await leases.goneOn(gateways, steps)).length >= LEAST_HIT)
-    // Who has taken over is then in the middle of a later step of each, where a late outcome does the most harm.
+    // Those that took over are then in the middle of a later step of each, where a late outcome does the most harm.
     await goneOn(1)
     for (const other of fleet.living) other.tell({ kind: 'pace', pace: SLOWED_DOWN })
     if (!(await goneOn(STEPS_WHILE_PAUSED)))
@@ -133,7 +133,7 @@ export class Scenario {
     return waitFor(look, { progress: () => this.parts.ledger.size(), everyMs: 20 })
   }
 
-  /** Pauses a replica when it has enough for a fault to show something; resolves to what it has. */
+  /** Pauses a replica once it holds enough for a fault to show something; resolves to what it holds. */
   private async standingStill(
     replica: DemoReplica,
     what: string,
@@ -144,11 +144,11 @@ export class Scenario {
       replica.pause()
       const now = await arrived(look)
       if (now.length >= LEAST_HIT) return now
-      replica.resume() // what it had has ended before the signal arrived
+      replica.resume() // the steps it held had ended before the signal arrived
     }
   }
 
-  /** Waits until a replica has so many. */
+  /** Waits until a replica holds this many. */
   private async enough(
     replica: DemoReplica,
     what: string,
@@ -166,8 +166,8 @@ export class Scenario {
   }
 
   /**
-   * What a replica has claimed and still not begun a while later, when nothing else waits for a place. Where others were
-   * faster, more gateways come in until it has got its part.
+   * What a replica has claimed and still not begun a while later, when nothing else waits for a place. If others are
+   * faster, more gateways come in until it has its share.
    */
   private async waitingFor(replica: DemoReplica): Promise<HeldDocument[]> {
     const { leases } = this.parts
@@ -204,7 +204,7 @@ export class Scenario {
   }
 }
 
-/** What a replica that stands still has, when all that it had sent has taken effect. */
+/** What a paused replica holds, once everything it had sent has taken effect. */
 async function arrived(look: () => Promise<HeldDocument[]>): Promise<HeldDocument[]> {
   for (let before = await look(); ; ) {
     await sleep(IN_FLIGHT_MS)

@@ -13,7 +13,7 @@ export class Screen {
   constructor(
     private readonly out: NodeJS.WriteStream = process.stderr,
     private readonly clock: Clock = systemClock,
-    /** What is counted. */
+    /** What the bar counts. */
     private readonly things = 'gateways',
   ) {
     this.startedMs = clock.monotonicMs()
@@ -23,7 +23,7 @@ export class Screen {
     return Math.round((this.clock.monotonicMs() - this.startedMs) / 100) / 10
   }
 
-  /** Something has happened that the report is about. */
+  /** Shows an event that the report is about. */
   stage(text: string): void {
     this.doing = text
     this.note(text)

@@ -2,16 +2,16 @@ import { Interrupted } from './clean-ups.js'
 import type { Judgement, Verdict } from './judgement.js'
 import { Screen } from './screen.js'
 
-/** 2 is what every command says of options that it doesn't know. */
+/** 2 is the exit code of every command for an option that it doesn't know. */
 const EXIT_OF = { shown: 0, off: 1, 'not shown': 3 } as const satisfies Record<Verdict, number>
 const EXIT_INTERRUPTED = 130
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** What a run has to say. */
+/** What a run reports. */
 export interface Shown {
   readonly result: Judgement
   readonly text: string
-  /** With `json`, of what is off or wasn't shown, on standard error. */
+  /** With `json`: evidence of what is off or wasn't shown, on standard error. */
   readonly evidence?: readonly string[]
 }
 
@@ -24,7 +24,7 @@ export interface ShowOptions {
   readonly things?: string
 }
 
-/** Runs a demo until it is over or a signal comes, and prints what it has to say. Resolves to its exit code. */
+/** Runs a demo until it is over or a signal comes, and prints its report. Resolves to its exit code. */
 export async function show(
   { name, json, things }: ShowOptions,
   run: (screen: Screen, signal: AbortSignal) => Promise<Shown>,

@@ -22,9 +22,9 @@ class NotBegun extends Error {
 /**
  * A replica's side of the ledger.
  *
- * `leaseLeftMs` is looked at before the entry is sent and again when the server has answered. Time left after the answer
+ * `leaseLeftMs` is read before the entry is sent and again when the server has answered. Time left after the answer
  * proves that the server stamped the entry within the lease. None left proves nothing (the process may have been paused
- * between the first look and the sending), so the entry then says 0, and a begin is taken back: its handler doesn't run.
+ * between the first reading and the sending), so the entry then says 0, and a begin is taken back: its handler doesn't run.
  */
 export class StepLedger {
   private readonly entries: Collection<LedgerEntry>

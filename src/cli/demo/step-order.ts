@@ -1,6 +1,6 @@
 import { apiGatewayDefinitions } from '../../tasks/index.js'
 
-/** Each phase's steps in their order. A phase's first step runs without a name, and by its name when it is asked for again. */
+/** Each phase's steps in order. A phase's first step runs without a name, or under its name when it is asked for again. */
 const STEPS: Readonly<Record<string, readonly string[]>> = {
   'api-gateway/Creating': ['database', 'stage', 'domain', 'children'],
   'api-gateway/Starting': ['routes', 'triggers'],
@@ -21,13 +21,13 @@ const phaseNames = new Map(apiGatewayDefinitions().all.map(({ name, model }) => 
 
 /**
  * A step's place in its document's order: phases in the order in which the lifecycle declares them, and within each its
- * steps. A wait and a repeated step have the number that they had before; no document of the demo ever goes to an earlier
+ * steps. A wait and a repeated step keep the number that they had before; no document of the demo ever goes to an earlier
  * phase (its owner only asks for Running, then for Deleted), so a lower number after a higher one is always wrong.
  */
 export function stepNumber(lifecycle: string, phase: string, step: string | undefined): number {
   const phaseIndex = phaseNames.get(lifecycle)?.indexOf(phase) ?? -1
   if (phaseIndex < 0) throw new UnknownPhase(lifecycle, phase)
-  // The handlers take a name that they don't know, of another phase for example, for their first step.
+  // The handlers treat a name that they don't know, such as one of another phase, as their first step.
   const stepIndex = step === undefined ? 0 : (STEPS[`${lifecycle}/${phase}`] ?? []).indexOf(step)
   return phaseIndex * PER_PHASE + Math.max(0, stepIndex)
 }

@@ -7,9 +7,9 @@ const RECOVERY_SLACK_S = 2
 const HANDOVER_S = 1
 const LEAST_LONG_STEPS = 5
 
-/** What the lock protocol is there for. */
+/** What the lock protocol guarantees. */
 const SAFETY: readonly string[] = ['repeated', 'overlapping']
-/** A busy machine makes them longer, and keeps replicas from renewing their leases. */
+/** A busy machine raises these, and keeps replicas from renewing their leases. */
 const TIMES = ['recoverySeconds', 'handoverSeconds', 'refusedLateWritesOfOthers'] as const
 
 /** What `--json` prints. */
@@ -17,7 +17,7 @@ export interface DemoResult extends Omit<Figures, 'examples'>, Judgement {
   readonly documents: number
   /** Outcomes that came late, counted by the replicas themselves: their writes matched nothing. */
   readonly refusedLateWrites: number
-  /** Those of them that were not the paused replica's. */
+  /** Those of them that did not come from the paused replica. */
   readonly refusedLateWritesOfOthers: number
   readonly lockTimeoutSeconds: number
   readonly seconds: number
@@ -31,7 +31,7 @@ export function judgeDemo(result: Measured, least: { documents: number }, slow: 
   return judge(whatIsOff(result, least, slow), { safety: SAFETY, times, missing, slowness: slow })
 }
 
-/** The figures that are not as they must be. What takes long may take as many times longer as the machine is slow. */
+/** The figures that are off. Times may be longer by the factor by which the machine is slow. */
 function whatIsOff(result: Measured, least: { documents: number }, slow: number): string[] {
   const none = { expected: '0', holds: (value: number) => value === 0 }
   const atLeast = (n: number) => ({ expected: `>= ${n}`, holds: (value: number) => value >= n })

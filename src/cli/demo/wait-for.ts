@@ -1,20 +1,20 @@
 import { sleep, systemClock } from '../../time/index.js'
 
-/** On a machine that is ever so busy something moves within this time. */
+/** Even on a very busy machine something moves within this time. */
 const PATIENCE_MS = 60_000
 
 export interface Patience {
   /**
-   * Anything that is another while there is progress: the patience then begins anew, so that what is slow has time, and only
-   * what stands still is given up.
+   * A value that changes as long as there is progress: the patience then begins anew, so that slow work gets its time, and
+   * only a standstill is given up.
    */
   readonly progress?: () => unknown
-  /** Without progress. Default one minute. */
+  /** How long to wait without progress. Default one minute. */
   readonly forMs?: number
   readonly everyMs?: number
 }
 
-/** Looks every `everyMs` until there is a value other than undefined or false; without progress for too long the answer is undefined. */
+/** Looks every `everyMs` for a value other than undefined or false; resolves to undefined after too long without progress. */
 export async function waitFor<T>(
   look: () => T | undefined | false | Promise<T | undefined | false>,
   { progress = () => undefined, forMs = PATIENCE_MS, everyMs = 50 }: Patience = {},

@@ -1,21 +1,21 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import type { Readable } from 'node:stream'
 
-/** How a replica's process came to its end. */
+/** How a replica's process ended. */
 export interface ProcessEnd {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
-  /** Why it could not start or go on, if it said so. */
+  /** Why it could not start or continue, if it reported that. */
   readonly failure: Failed | undefined
 }
 
 export interface Ready {
   readonly kind: 'ready'
-  /** Who it is in `lockedBy`. */
+  /** Its identity in `lockedBy`. */
   readonly identity: string
 }
 
-/** It can't start, or go on. */
+/** It can't start or continue. */
 export interface Failed {
   readonly kind: 'failed'
   readonly name: string
@@ -23,20 +23,20 @@ export interface Failed {
   readonly exitCode: number
 }
 
-/** What every replica's process says over its channel; each kind of replica says more. */
+/** The messages of every replica's process over its channel; each kind of replica adds more. */
 export type Said = Ready | Failed
 
 export interface Launch {
   readonly args?: readonly string[]
   readonly env?: NodeJS.ProcessEnv
   readonly execArgv?: readonly string[]
-  /** Its standard output: ours, read by us, or nobody's. Its errors are ours. Default 'inherit'. */
+  /** Its standard output: ours, read by us, or discarded. Its standard error is ours. Default 'inherit'. */
   readonly output?: 'inherit' | 'pipe' | 'ignore'
   /** Whether it is killed when this process exits; if not, it ends by itself when it sees its channel closed. Default false. */
   readonly diesWithUs?: boolean
 }
 
-/** Thrown when a replica's process ends or fails where it shouldn't. */
+/** Thrown when a replica's process ends or fails when it shouldn't. */
 export class ReplicaFailed extends Error {
   override readonly name = 'ReplicaFailed'
   constructor(replica: string, said: string) {
@@ -45,23 +45,23 @@ export class ReplicaFailed extends Error {
 }
 
 /**
- * A replica in a process of its own, seen from the process that has started it: what it says, how it ends, and the signals that
- * it gets. A restart makes another one.
- * @typeParam More what its kind of replica says beside {@link Said}
- * @typeParam Order what it is told
+ * A replica in its own process, seen from the process that started it: its messages, how it ends, and the signals
+ * it is sent. A restart creates a new one.
+ * @typeParam More the messages of its kind of replica, besides {@link Said}
+ * @typeParam Order the messages it is sent
  */
 export class ReplicaProcess<More extends object = never, Order extends object = object> {
-  /** Resolves when it works, can't, or has ended. */
+  /** Resolves when it works, can't work, or has ended. */
   readonly settled: Promise<void>
   readonly ended: Promise<ProcessEnd>
-  /** Who it is in `lockedBy`; undefined: it doesn't work (yet, or any more). */
+  /** Its identity in `lockedBy`; undefined: it isn't working (yet, or any more). */
   identity: string | undefined
   private failed: Failed | undefined
   private isPaused = false
   private readonly child: ChildProcess
   private readonly killAtExit = () => void this.child.kill('SIGKILL')
 
-  /** @param program a file of JavaScript, or of TypeScript that Node runs as it is */
+  /** @param program a JavaScript file, or a TypeScript file that Node runs as it is */
   constructor(program: string, { args = [], env, execArgv = [], output = 'inherit', diesWithUs = false }: Launch = {}) {
     const child = fork(program, args, {
       stdio: ['ignore', output, 'inherit', 'ipc'],
@@ -87,7 +87,7 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
       child.once('exit', end)
       child.on('error', ({ name, message }) => {
         this.failed ??= { kind: 'failed', name, message, exitCode: 1 }
-        if (child.pid === undefined) end(null, null) // it was never there
+        if (child.pid === undefined) end(null, null) // it never started
       })
     })
     this.settled = Promise.race([said.promise, this.ended.then(() => undefined)])
@@ -100,7 +100,7 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
   get isAlive(): boolean {
     return this.child.exitCode === null && this.child.signalCode === null && this.pid !== undefined
   }
-  /** What it could not go on with. */
+  /** Why it could not start or continue. */
   get failure(): string | undefined {
     return this.failed?.message
   }
@@ -110,11 +110,11 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
   }
 
   tell(order: Order): void {
-    // A paused process would only fill its channel.
+    // Messages would only fill a paused process's channel.
     if (this.child.connected && !this.isPaused) this.child.send(order, () => undefined)
   }
 
-  /** SIGTERM: it stops in order. */
+  /** SIGTERM: an orderly stop. */
   stop(): void {
     this.child.kill('SIGTERM')
   }
@@ -122,7 +122,7 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
   kill(): void {
     this.child.kill('SIGKILL')
   }
-  /** SIGSTOP: it stands still, and holds what it holds. */
+  /** SIGSTOP: it freezes, and keeps what it holds. */
   pause(): void {
     this.isPaused = true
     this.child.kill('SIGSTOP')
@@ -133,7 +133,7 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
     this.child.kill('SIGCONT')
   }
 
-  /** Told of all that it says. */
+  /** Called with each of its messages. */
   protected heard(_said: Said | More): void {}
 }
 

@@ -11,7 +11,7 @@ import type { Workspace } from '../workspace.js'
 import { nestLog } from './nest-log.js'
 import { replicaOptions } from './replica-options.js'
 
-/** A running replica, and what ends it in order: its steps, the web server, its connections for renewals. */
+/** A running replica, and its orderly shutdown: its steps, the web server, its connections for renewals. */
 export interface RunningApp {
   readonly replica: Replica
   /** `http://host:port` when the web server runs. */

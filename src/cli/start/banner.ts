@@ -3,12 +3,12 @@ import type { LifecycleModel } from '../../phases/index.js'
 import type { Output } from '../output.js'
 import { pasteLines, shellQuoted } from './paste-lines.js'
 
-/** What a replica that has started tells of itself. */
+/** What is printed about a replica that has started. */
 export interface Started {
   readonly version: string
-  /** Of the replica in this process; undefined: it has workers. */
+  /** Of the replica in this process; undefined: it has workers instead. */
   readonly identity: string | undefined
-  /** The replicas in processes of their own. */
+  /** The replicas in their own processes. */
   readonly workers?: readonly string[] | undefined
   readonly connection: DatabaseConnection
   readonly models: readonly LifecycleModel[]

@@ -2,7 +2,7 @@ import { format } from 'node:util'
 import type { Logger } from '../../phases/index.js'
 
 /**
- * What libraries warn of on the console (cron: "Missed execution deadline") goes the way of all log lines: with
+ * What libraries print to the console as a warning or an error (cron: "Missed execution deadline") goes to the log: with
  * `--log json` every line of standard error is JSON.
  */
 export function consoleToLog(logger: Logger, target: Partial<Console> = globalThis.console): void {

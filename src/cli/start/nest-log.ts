@@ -1,7 +1,7 @@
 import type { LoggerService } from '@nestjs/common'
 import type { Logger } from '../../phases/index.js'
 
-/** Nest's own lines: what modules it has loaded is for debugging, what goes wrong is not. */
+/** Nest's own lines: the modules it has loaded go to debug, warnings and errors keep their level. */
 export function nestLog(logger: Logger): LoggerService {
   const text = (message: unknown) => (message instanceof Error ? message.message : String(message))
   return {

@@ -1,7 +1,7 @@
 import type { Settings } from '../../config/index.js'
 import type { Alongside, ReplicaOptions } from '../../phases/index.js'
 
-/** The options of this process's replica, as the settings say. @throws PodUnknown */
+/** The options of this process's replica, from the settings. @throws PodUnknown */
 export async function replicaOptions(settings: Settings) {
   return {
     name: settings.name,
@@ -16,7 +16,7 @@ export async function replicaOptions(settings: Settings) {
 }
 
 /**
- * What runs beside each lifecycle of a replica, as the settings say.
+ * What runs alongside each lifecycle of a replica, from the settings.
  * @throws PodUnknown
  */
 export async function besideLifecycles(settings: Settings): Promise<readonly Alongside[]> {

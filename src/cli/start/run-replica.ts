@@ -5,7 +5,7 @@ import type { ReplicaMetrics } from '../../telemetry/index.js'
 import type { Workspace } from '../workspace.js'
 import { optimiseWhenBusy } from './lean-heap.js'
 
-/** A replica of this process, and what ends it in order, its workspace too. */
+/** A replica in this process, and its orderly shutdown, that of its workspace included. */
 export interface RunningReplica {
   readonly replica: Replica
   /** `http://host:port` when its web server runs. */
@@ -16,7 +16,7 @@ export interface RunningReplica {
 
 /**
  * Runs one replica in this process.
- * @param as.measured for another process that asks for its metrics: without a web server, and without the counts of documents,
+ * @param as.measured another process asks for its metrics: without a web server, and without the document counts,
  *   which are the same for all replicas. Default: both, when `settings.http` is set
  * @throws what `bootApp` throws; the workspace is closed then
  */
@@ -32,7 +32,7 @@ export async function runReplica(
       settings.http === undefined ? (await import('./plain-replica.js')).bootPlain : (await import('./app.js')).bootApp
     const { replica, http, metrics, close } = await boot(workspace, settings, logger, as)
     optimiseWhenBusy(process.env)
-    // The lifecycles' module makes its own executors of named locks.
+    // The lifecycles' module creates its own executors of named locks.
     const unobserved = metrics && observeLocks(metrics.locks)
     const stop = async () => {
       await close()

@@ -8,19 +8,19 @@ import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
 import { type StartOptions, type Supervisor, supervise } from './workers/supervise.js'
 
-/** Those of the web server too, so that one line installs all. */
+/** With those of the web server, so that one command installs them all. */
 const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']
 
 /**
  * Runs one replica, or several in processes of their own, until it is asked to stop, and stops in order (docs/lock-protocol.md,
- * shutdown). Resolves when all is closed; a stop before it has begun to work ends it at once.
+ * shutdown). Resolves when everything is closed; a stop before it has begun to work ends it at once.
  */
 export async function start(options: StartOptions): Promise<void> {
   const { logger, output, settings } = options
   if (settings.http !== undefined) requirePackages('phaselock start --http', PACKAGES)
   if (settings.earlyRecovery === 'on') {
     requirePackages('phaselock start --early-recovery', ['@kubernetes/client-node'])
-    // Says what is missing before anything is opened.
+    // Reports what is missing before anything is opened.
     await besideLifecycles(settings)
   }
   consoleToLog(logger)
@@ -38,7 +38,7 @@ export async function start(options: StartOptions): Promise<void> {
   let isOver = false
   const onCrew = (made: Supervisor) => {
     crew = made
-    if (isOver) void made.stop() // so that it starts nobody
+    if (isOver) void made.stop() // so that it starts no workers
   }
   const work = settings.workers > 1 ? supervise(options, onCrew) : run(options)
   const running = await Promise.race([work, signals.stopped])

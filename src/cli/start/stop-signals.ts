@@ -2,12 +2,12 @@ import type { Logger } from '../../phases/index.js'
 import { type Clock, systemClock } from '../../time/index.js'
 import { EXIT } from '../errors.js'
 
-/** A Ctrl-C under npm comes twice, from the terminal and from npm: what follows so soon is the same one. */
+/** Under npm a Ctrl-C arrives twice, from the terminal and from npm: a signal that follows this soon is the same one. */
 const SAME_SIGNAL_MS = 500
 const PARENT_CHECK_MS = 500
 
 /**
- * Waits for SIGTERM, SIGINT or SIGHUP. The first asks for an orderly stop; a second SIGINT, by somebody who doesn't want to
+ * Waits for SIGTERM, SIGINT or SIGHUP. The first asks for an orderly stop; a second SIGINT, from somebody who doesn't want to
  * wait, exits at once: leases then end by themselves.
  */
 export class StopSignals {
@@ -30,8 +30,8 @@ export class StopSignals {
   }
 
   /**
-   * Under npm or npx a shell may stand between them and us, which a signal ends without passing it on: when our parent is
-   * gone, that was a SIGTERM for us.
+   * Under npm or npx there may be a shell in between, which a signal ends but which doesn't pass it on: when our parent is
+   * gone, that is taken as a SIGTERM.
    */
   watchParent(env: NodeJS.ProcessEnv, parent: () => number = () => process.ppid): this {
     if (!env['npm_execpath']) return this

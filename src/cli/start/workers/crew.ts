@@ -25,7 +25,7 @@ export interface CrewOptions {
   readonly env: NodeJS.ProcessEnv
   readonly logger: Logger
   readonly clock?: Clock | undefined
-  /** Between two questions for a sign of life. Default 10 s. */
+  /** The time between two requests for a sign of life. Default 10 s. */
   readonly signOfLifeEveryMs?: number | undefined
 }
 
@@ -36,9 +36,9 @@ interface Worker {
   link: WorkerLink | undefined
 }
 
-/** The workers of one supervisor: started, killed when they stand still, started again when they have ended, stopped together. */
+/** The workers of one supervisor: started, killed when they hang, restarted when they have ended, stopped together. */
 export class Crew {
-  /** Workers that had ended and were started again. */
+  /** How often a worker has ended and was restarted. */
   restarts = 0
   private readonly workers: readonly Worker[]
   private readonly stopping = new AbortController()
@@ -52,8 +52,8 @@ export class Crew {
   }
 
   /**
-   * Starts all; resolves when all work: true, or were stopped before: false. The first one goes ahead: what keeps one from
-   * starting would keep all, and is said once; what it creates (indexes) is there for the others.
+   * Starts all workers; resolves to true when all work, to false when stopped before that. The first one starts alone: what keeps
+   * it from starting would keep all, and is reported once; what it creates (indexes) is there for the others.
    * @throws WorkerFailed
    */
   async start(): Promise<boolean> {
@@ -68,12 +68,12 @@ export class Crew {
     return this.workers.length
   }
 
-  /** Those that work now, by their names. */
+  /** The workers that are working now, by name. */
   get working(): Map<string, WorkerLink> {
     return new Map(this.workers.flatMap(({ name, link }) => (link?.identity ? [[name, link]] : [])))
   }
 
-  /** Why not all of them are ready, each reason with its worker's name. */
+  /** Why not all of them are ready: each reason with its worker's name. */
   async notReady(): Promise<string[]> {
     const reasons = await Promise.all(
       this.workers.map(async (worker) => {
@@ -87,14 +87,14 @@ export class Crew {
     return reasons.flat()
   }
 
-  /** What those say that answer. */
+  /** The metrics of the workers that answer. */
   async metrics(): Promise<(readonly unknown[])[]> {
     const asked = [...this.working.values()].filter((link) => !isSilent(link))
     const answers = await Promise.all(asked.map((link) => link.ask('metrics')))
     return answers.filter((answer) => answer !== undefined)
   }
 
-  /** SIGTERM to all, SIGKILL to what is there still after `mostMs`. Resolves when all have ended. */
+  /** SIGTERM to all, SIGKILL to those still there after `mostMs`. Resolves when all have ended. */
   async stop(mostMs: number): Promise<void> {
     this.stopping.abort()
     for (const { link } of this.workers) link?.stop()
@@ -144,7 +144,7 @@ export class Crew {
     }
   }
 
-  /** After its pause, and again after a longer one where the system makes no process; undefined: stopped meanwhile. */
+  /** After its pause, and again after a longer one if the system can't create a process; undefined: stopped meanwhile. */
   private async launchAgain(worker: Worker): Promise<WorkerLink | undefined> {
     const { signal } = this.stopping
     for (;;) {

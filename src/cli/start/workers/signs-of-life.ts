@@ -3,11 +3,11 @@ import { type Clock, formatMs, sleep } from '../../../time/index.js'
 import { READINESS_WITHIN_MS, type WorkerLink } from './worker-link.js'
 
 const EVERY_MS = 10_000
-/** A minute, as a liveness probe gives a single replica; a blocked loop well beyond the usual lockTimeout (30 s) is left alone. */
+/** One minute, as a liveness probe gives a single replica; a loop blocked well beyond the usual lockTimeout (30 s) is tolerated. */
 const MOST_UNANSWERED = 6
-/** One that starts may load large modules, or wait long for a processor: 5 min, as a startup probe gives. */
+/** A worker that is starting may load large modules, or wait long for a CPU: 5 min, what a startup probe gives. */
 const MOST_UNANSWERED_AT_START = 30
-/** A turn that comes later than this share of the interval says that this process, or the machine, had no time either. */
+/** A turn later than this multiple of the interval shows that this process, or the machine, was short of time too. */
 const LATE = 1.5
 
 export interface Watched {
@@ -16,11 +16,11 @@ export interface Watched {
 }
 
 /**
- * Asks workers for signs of life, and kills those that give none: an event loop that stands still (a handler of `for (;;) {}`)
- * renews no lease, heeds no SIGTERM, and never ends by itself.
+ * Asks workers for signs of life, and kills those that give none: a blocked event loop (a handler with `for (;;) {}`)
+ * renews no lease, ignores SIGTERM, and never ends by itself.
  *
- * Invariant: a worker is killed only after 6 questions in a row without a word from it, each put in a turn of this process that
- * was on time. Time that passes while this process doesn't turn (paused, starved, the machine suspended) counts for nobody.
+ * Invariant: a worker is killed only after 6 requests in a row without any message from it, each made in a turn of this process
+ * that was on time. Time during which this process doesn't run (paused, starved, the machine suspended) doesn't count.
  */
 export class SignsOfLife {
   private turnedAtMs: number
@@ -47,7 +47,7 @@ export class SignsOfLife {
     const now = this.clock.monotonicMs()
     const isLate = now - this.turnedAtMs > this.everyMs * LATE
     this.turnedAtMs = now
-    if (isLate) return // what they have said meanwhile is read after this turn
+    if (isLate) return // the messages they have sent meanwhile are read after this turn
     for (const { name, link } of this.workers) {
       if (!link) continue
       const most = link.identity === undefined ? MOST_UNANSWERED_AT_START : MOST_UNANSWERED
@@ -64,7 +64,7 @@ export class SignsOfLife {
 
   private end(name: string, link: NonNullable<Watched['link']>): void {
     const silentMs = link.unanswered * this.everyMs
-    link.unanswered = 0 // so that one that can't be killed (it waits for a disk) is told again, once in a while
+    link.unanswered = 0 // so that one that can't be killed (it waits for a disk) is reported again once in a while
     this.logger.error(
       `worker ${name} (process ${link.pid}) has given no sign of life for ${formatMs(silentMs)}: its event loop stands still, most likely in a handler that doesn't end; ` +
         'it is killed and started again. What it held (lockedBy) is claimed by others; a document that ends its worker like this on each claim is parked after maxClaims of them',
@@ -74,5 +74,5 @@ export class SignsOfLife {
   }
 }
 
-/** More than the latest question has no answer: there is no use in asking it anything else. */
+/** More than the latest request is unanswered: there is no point in asking it anything else. */
 export const isSilent = ({ unanswered }: Pick<WorkerLink, 'unanswered'>): boolean => unanswered > 1

@@ -15,20 +15,20 @@ export interface StartOptions extends CliContext {
   readonly json: boolean
 }
 
-/** Beyond the grace, for what workers have to write and close. */
+/** Beyond the grace, for workers to write and close what they have to. */
 const CLOSING_MS = 10_000
 
-/** A crew that works, and what ends it in order. */
+/** A working crew, and its orderly shutdown. */
 export interface Supervisor {
   stop(): Promise<void>
-  /** At once: leases then end by themselves. */
+  /** Ends it at once: leases then end by themselves. */
   kill(): void
 }
 
 /**
- * Starts `settings.workers` processes that work, and watches over them. This one works on no documents: it holds the local
+ * Starts `settings.workers` processes and watches over them. This process works on no documents: it holds the local
  * database open, serves `--http` for all of them, and passes signals on.
- * @param onCrew told of the crew before it works, so that a stop meanwhile reaches it
+ * @param onCrew called with the crew before it works, so that a stop meanwhile reaches it
  * @throws WorkerFailed, PortUnavailable and what a workspace throws
  */
 export async function supervise(options: StartOptions, onCrew: (crew: Supervisor) => void): Promise<Supervisor> {
@@ -68,7 +68,7 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
   }
 }
 
-/** The cores are for all workers: where nobody says how many threads, each gets its share. */
+/** All workers share the cores: unless the number of threads is set, each gets its share. */
 function workersOf({ settings, cwd }: StartOptions): { name: string; config: WorkerConfig }[] {
   const base = settings.name ?? `${hostname()}-${process.pid}`
   const threads = settings.threads ?? Math.max(1, Math.floor(availableParallelism() / settings.workers) - 1)

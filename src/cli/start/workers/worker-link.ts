@@ -6,25 +6,25 @@ import { ReplicaProcess } from '../../processes/replica-process.js'
 import { leanHeapFlags } from '../lean-heap.js'
 import type { About, Answer, FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
 
-/** A scrape of metrics has time; a probe of readiness gives up after a second where nobody says otherwise. */
+/** A metrics scrape can wait; a readiness probe gives up after one second by default. */
 const METRICS_WITHIN_MS = 3_000
 export const READINESS_WITHIN_MS = 500
 
-/** The supervisor's end of one process of a worker: a replica that can be asked how it is. */
+/** The supervisor's end of a worker's channel: a replica that can be asked about its state. */
 export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {
-  /** How often it was asked for a sign of life since it last said anything. */
+  /** How often it was asked for a sign of life since its last message. */
   unanswered = 0
   private readonly answers = new Map<number, (answer: readonly unknown[]) => void>()
   private lastAsk = 0
 
-  /** Its streams are the supervisor's, so its log lines stand among the others; it knows of our end by the channel's. */
+  /** It writes to the supervisor's streams, so its log lines appear among the others; it notices our end by the channel's. */
   static launch(config: WorkerConfig, env: NodeJS.ProcessEnv): WorkerLink {
     const link = new WorkerLink(program(), { env, execArgv: [...process.execArgv, ...leanHeapFlags(env)] })
     link.tell({ kind: 'configure', config })
     return link
   }
 
-  /** What it says of itself; undefined: nothing in time. */
+  /** Its answer; undefined: none in time. */
   async ask(about: Exclude<About, 'life'>): Promise<readonly unknown[] | undefined> {
     const answered = Promise.withResolvers<readonly unknown[]>()
     const ask = this.put(about)
@@ -40,7 +40,7 @@ export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {
     }
   }
 
-  /** Whatever it says next, this or something else, is one. */
+  /** Its next message, whatever it is, counts as one. */
   askForSignOfLife(): void {
     this.unanswered += 1
     this.put('life')

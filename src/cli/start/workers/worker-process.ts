@@ -1,4 +1,4 @@
-/** One worker of `phaselock start --workers`: told what to be by its supervisor, and gone in order when that is gone. */
+/** One worker of `phaselock start --workers`: configured by its supervisor, and stops in order when that is gone. */
 import { withFields } from '../../../phases/index.js'
 import { pinoLogger } from '../../../telemetry/index.js'
 import { exitCodeOf } from '../../report-error.js'
@@ -7,13 +7,13 @@ import { consoleToLog } from '../console-lines.js'
 import { type RunningReplica, runReplica } from '../run-replica.js'
 import type { FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
 
-/** Beyond the grace: for what has to be written and closed. After that a process whose supervisor is gone ends however it stands. */
+/** Time beyond the grace, to write and close things. After it, a process whose supervisor is gone ends whatever its state. */
 const CLOSING_MS = 15_000
 
 const stop = Promise.withResolvers<string>()
 let running: RunningReplica | undefined
 
-// Ctrl-C and the end of a terminal reach all of its processes: the supervisor decides what becomes of its workers.
+// Ctrl-C and the end of a terminal reach all of its processes: the supervisor decides what happens to its workers.
 for (const signal of ['SIGINT', 'SIGHUP']) process.on(signal, () => undefined)
 process.on('SIGTERM', () => stop.resolve('SIGTERM'))
 process.on('disconnect', () => stop.resolve('the supervisor is gone'))
