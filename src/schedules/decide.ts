@@ -14,7 +14,7 @@ import { dueTimes, jitterOf, nextDue } from './due.js'
 export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as const
 export type SchedulePhase = (typeof SCHEDULE_PHASES)[number]
 
-/** Of the due times that became one run, the latest so many have a record of their own. */
+/** Of the due times that became one run, this many, the latest, have a record of their own. */
 const MOST_COALESCED = 100
 const MOST_EDITS = 50
 const MOST_OF_A_CHANGE = 10_000
@@ -31,14 +31,14 @@ export interface Decision {
   /** Stored first; those that are there already stay as they are. */
   readonly runs: readonly NewRun[]
   readonly set: Partial<ScheduleDocument>
-  /** When it is to be looked at again; null: not before somebody edits it. */
+  /** When to look at it again; null: not before somebody edits it. */
   readonly wakeAt: Date | null
 }
 
 type Stored = Readonly<ScheduleDocument> & { readonly createdAt?: unknown }
 
 /**
- * What a schedule calls for at a moment of the server's clock: which runs, and when to look again. No clock, no database:
+ * What a schedule calls for at a moment of the server's clock: which runs, and when to look again. Uses no clock, no database:
  * two replicas that look at the same document come to the same runs.
  */
 export function decide(doc: Stored, now: Date): Decision {
@@ -46,7 +46,7 @@ export function decide(doc: Stored, now: Date): Decision {
   const known = knownOf(doc)
   const changed = known ? changedFields(known, fields) : []
   const set: Partial<ScheduleDocument> = {
-    // Also in another order: the look for edits compares the whole.
+    // Even if only the order differs: the look for edits compares the whole.
     ...(known && textOf(known) === textOf(fields) ? {} : { known: fields }),
     ...changedWarnings(doc),
     ...(changed.length > 0 ? { edits: withEdit(doc.edits, noticed(now, known!, fields, changed)) } : {}),
@@ -96,13 +96,13 @@ function planned(
   }
 }
 
-/** What an interval without `startAt` counts from: `createdAt`, where a client hasn't written one from which nothing would come any more. */
+/** What an interval without `startAt` counts from: `createdAt`, unless a client wrote one from which nothing would ever be due. */
 function anchorOf({ createdAt }: Stored, now: Date): Date {
   const made = dateOf(createdAt)
   return made && made.getTime() < YEAR_10000 ? made : now
 }
 
-/** The first due time from now on; of a one-off also one that has passed, if it never ran. */
+/** The first due time from now on; for a one-off also one that has passed, if it never ran. */
 function firstDue(doc: Stored, schedule: CheckedSchedule, now: Date, anchor: Date): Date | undefined {
   const { timing } = schedule
   if (timing.kind !== 'once') return nextDue(schedule, now, anchor)
@@ -133,7 +133,7 @@ function coalesced(
   return [...skipped, run]
 }
 
-/** @param isMore there were more than were counted */
+/** @param isMore whether there were more than were counted */
 function standsFor(since: Date | undefined, count: number, isMore: boolean): RunDocument['coalesced'] {
   return since && { count, since, isMore }
 }
@@ -168,11 +168,11 @@ export function runOf(
   }
 }
 
-/** Whatever else somebody has put there is nothing to plan by. */
+/** Anything else that was written there is not usable for planning. */
 const knownOf = ({ known }: Stored): ScheduleDocument['known'] =>
   typeof known === 'object' && known !== null && !Array.isArray(known) ? known : undefined
 
-/** Of a stored document, the fields that are its owner's: those that are there. */
+/** The fields of a stored document that are its owner's: those that are there. */
 export function fieldsOf(doc: object): Record<string, unknown> {
   const all = doc as Record<string, unknown>
   return Object.fromEntries(SCHEDULE_FIELDS.filter((name) => all[name] !== undefined).map((name) => [name, all[name]]))
@@ -196,7 +196,7 @@ export function changesBetween(before: object, after: object, names: readonly st
   )
 }
 
-/** 50 edits of large arguments would be more than a document can hold. */
+/** 50 edits of large arguments would exceed the size limit of a document. */
 function briefly(value: unknown): unknown {
   const text = textOf(value)
   return text.length <= MOST_OF_A_CHANGE ? value : `${text.slice(0, SHOWN_OF_A_CHANGE)}... (${text.length} characters)`
@@ -213,7 +213,7 @@ const noticed = (at: Date, before: object, after: object, names: readonly string
 
 const textOf = (value: unknown): string => BSON.EJSON.stringify({ value })
 
-/** Told when they change: a schedule that is looked at a thousand times is told of once. */
+/** Written only when they change: a schedule that is looked at a thousand times gets them once. */
 function changedWarnings(doc: Stored): Pick<ScheduleDocument, 'warnings'> {
   const warnings = [...nearMisses(doc), ...pauseWarnings(doc.paused)]
   if (warnings.length === 0) return doc.warnings == null ? {} : { warnings: null }
@@ -221,8 +221,8 @@ function changedWarnings(doc: Stored): Pick<ScheduleDocument, 'warnings'> {
 }
 
 /**
- * `null`: paused until somebody resumes it; undefined: not paused. By hand `paused: true` will do, and so does whatever else
- * isn't false: who wrote it wanted a pause.
+ * `null`: paused until somebody resumes it; undefined: not paused. Written by hand, `paused: true` will do, and so will anything
+ * else that isn't falsy: whoever wrote it wanted a pause.
  */
 export function pauseOf({ paused }: { readonly paused?: unknown }, now: Date): Date | null | undefined {
   if (!paused) return undefined

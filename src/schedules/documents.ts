@@ -1,10 +1,10 @@
 import type { Json, ScheduleFields } from './definition/index.js'
 
-/** Who changed what of a schedule; without `by` it was done in the database. */
+/** Who changed what in a schedule; without `by` it was done in the database. */
 export interface Edit {
   readonly at: Date
   readonly by?: string
-  /** What was done: `upsert`, `pause`, `resume`; `noticed`: in the database. */
+  /** What was done: `upsert`, `pause`, `resume`; or `noticed`: done in the database. */
   readonly action: string
   readonly reason?: string
   /** Each changed field: before and after; absent: it wasn't there. */
@@ -19,7 +19,7 @@ export interface Pause {
   readonly at: Date
 }
 
-/** A schedule as it is stored: the owner's fields, and what Phaselock keeps beside them. */
+/** A schedule as it is stored: the owner's fields, and those that Phaselock keeps. */
 export interface ScheduleDocument extends ScheduleFields {
   _id: string
   /** When it was last due. */
@@ -29,7 +29,7 @@ export interface ScheduleDocument extends ScheduleFields {
   paused?: Pause | null
   /** Why it can't run. */
   broken?: string | null
-  /** What its owner may have meant otherwise; it runs all the same. */
+  /** Where its owner may have meant something else; it runs all the same. */
   warnings?: readonly string[] | null
   /** The owner's fields as they were when `nextRunAt` was planned: where they differ now, somebody has edited them. */
   known?: Readonly<Record<string, unknown>>
@@ -50,7 +50,7 @@ export interface RunError {
   readonly stack?: string
 }
 
-/** Who is in the way of a run. */
+/** The run that is in the way of another. */
 export interface Overlap {
   readonly run?: string
   readonly by?: string
@@ -71,23 +71,23 @@ export interface RunDocument {
   trigger: 'schedule' | 'manual'
   /** Of a manual run: who asked. */
   requestedBy?: string
-  /** Due times that this one stands for, too. */
+  /** Other due times that this one stands for, too. */
   coalesced?: { readonly count: number; readonly since: Date; readonly isMore: boolean }
-  /** How much later than due it was to start, by chance. */
+  /** How much later than due it was to start, by jitter. */
   jitterMs?: number
-  /** Starting after this it is Missed; null: however late. */
+  /** If it starts after this it is Missed; null: no limit. */
   startBy?: Date | null
   maxInstances: number
   retry: { readonly attempts: number; readonly backOffMs: number; readonly longestMs: number }
   timeoutMs?: number | null
-  /** The try that runs, or ran last; from 1. */
+  /** The try that is running, or ran last; from 1. */
   attempt?: number
   /** Tries that ended with their replica. */
   lost?: number
-  /** A failed run is tried again then. */
+  /** When a failed run is tried again. */
   retryAt?: Date | null
   startedAt?: Date
-  /** Who runs it, or ran it last: a replica's name. */
+  /** The replica that runs it, or ran it last: its name. */
   by?: string
   lockFence?: number
   /** Stored before the callbacks run; the phase follows when they have. */
@@ -111,7 +111,7 @@ export interface RunDocument {
 export const runIdOf = (schedule: string, due: Date): string => `${schedule}@${due.toISOString()}`
 
 /**
- * The server's time when this document was claimed: a claim sets `lockedAt` to it. It may lie a little back (a queue, a
+ * The server's time when this document was claimed: a claim sets `lockedAt` to it. It may be slightly behind (a queue, a
  * round trip), never ahead, unless the step follows another of the same lease.
  */
 export function serverTime(claimed: object): Date {

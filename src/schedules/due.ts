@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 import type { CheckedSchedule } from './definition/index.js'
 
-/** Of the due times that were missed so many, the latest, are told one by one. */
+/** If more due times than this were missed, only the latest ones are listed one by one. */
 export const MOST_DUE = 300
 const FIRST_WINDOW_MS = 60_000
-/** 40 us each. */
+/** Each costs 40 us. */
 const FAR_TOO_MANY = 1_000
 
 /** Due times that have come, the oldest first. */
 export interface DueTimes {
   readonly times: readonly Date[]
-  /** Where there were more than {@link MOST_DUE}: the first of those that are not listed. */
+  /** If there were more than {@link MOST_DUE}: the first of those that are not listed. */
   readonly earlierSince: Date | undefined
 }
 
@@ -20,10 +20,10 @@ export interface DueTimes {
  */
 export function nextDue(schedule: CheckedSchedule, after: Date, anchor: Date): Date | undefined {
   const { startAt, endAt } = schedule
-  // What is due at startAt itself counts.
+  // A due time at startAt itself counts.
   const from = startAt && startAt > after ? new Date(startAt.getTime() - 1) : after
   const next = nextOf(schedule, from, anchor)
-  // Past the last date that there is comes none: comparisons with an invalid one are all false, and a search by them never ends.
+  // There is none past the last possible date: comparisons with an invalid date are all false, and a search by them never ends.
   return next && !Number.isNaN(next.getTime()) && (!endAt || next <= endAt) ? next : undefined
 }
 
@@ -42,7 +42,7 @@ function nextOf({ timing, startAt }: CheckedSchedule, after: Date, anchor: Date)
 }
 
 /**
- * All due times from `first`, which is one, to `now`; of many the latest only, found without going through all of them: in a window
+ * All due times from `first`, itself one, to `now`; only the latest if there are many, found without going through all: in a window
  * before `now` that grows until there are enough within it, and shrinks again where there are far too many.
  */
 export function dueTimes(schedule: CheckedSchedule, first: Date, now: Date, anchor: Date): DueTimes {
@@ -60,7 +60,7 @@ export function dueTimes(schedule: CheckedSchedule, first: Date, now: Date, anch
   }
 }
 
-/** Due times are a second apart at least, so that a window which is small enough never has too many. */
+/** Due times are at least a second apart, so a window that is small enough never has too many. */
 function timesWithin(
   schedule: CheckedSchedule,
   withBegin: boolean,
@@ -79,7 +79,7 @@ function timesWithin(
   }
 }
 
-/** How much later than due a run starts: by chance, and the same on all replicas. */
+/** How much later than due a run starts: random, but the same on all replicas. */
 export function jitterOf(schedule: CheckedSchedule, id: string, due: Date): number {
   if (schedule.jitterMs === 0) return 0
   const hash = createHash('sha256').update(`${id}@${due.toISOString()}`).digest()

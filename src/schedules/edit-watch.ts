@@ -9,10 +9,10 @@ import type { ScheduleDocument } from './documents.js'
 
 const WATCH_ID = 'edits'
 
-/** Where the walk over the schedules is. One document: one replica walks at a time. */
+/** The position of the walk over the schedules. One document: one replica walks at a time. */
 export interface WatchDocument {
   _id: string
-  /** The `_id` behind which it goes on. */
+  /** The `_id` after which it goes on. */
   position?: unknown
 }
 
@@ -27,8 +27,8 @@ export interface EditWatchOptions {
 
 /**
  * Finds schedules that somebody has edited in the database: their fields differ from what Phaselock last saw (`known`). They are
- * made due, and looked at. Walks over all schedules in chunks of bounded size, for ever; what is not edited is only read, by the
- * server itself. Those without a phase, or in none that there is, are found by the index each time, wherever the walk is.
+ * made due, and looked at. Walks over all schedules forever, in chunks of bounded size; one that isn't edited is only read, by the
+ * server itself. Those without a phase, or with an unknown one, are found by the index each time, wherever the walk is.
  */
 export function editWatch(options: EditWatchOptions): BoundLifecycle<WatchDocument> {
   const definition = lifecycleOf<WatchDocument>().define({
@@ -48,7 +48,7 @@ export function editWatch(options: EditWatchOptions): BoundLifecycle<WatchDocume
   }) as unknown as BoundLifecycle<WatchDocument>
 }
 
-/** Somebody has taken the pause off by hand, or let it end earlier; while it lasted nothing would have looked. */
+/** Somebody has removed the pause by hand, or let it end earlier; while it lasted nothing would have looked. */
 const isResumed: Document = {
   $and: [
     { $eq: ['$phase', 'Paused'] },
@@ -64,7 +64,7 @@ const isResumed: Document = {
 
 const PHASES = [...SCHEDULE_PHASES, 'Removed']
 const isNew: Document = { $in: [{ $type: '$phase' }, ['missing', 'null']] }
-/** Nobody would look at it: a schedule in a phase that there is not. */
+/** A schedule in an unknown phase: nobody would look at it. */
 const isMisnamed: Document = {
   $and: [
     { $not: [{ $in: [{ $type: '$phase' }, ['missing', 'null', 'array', 'object']] }] },
@@ -75,7 +75,7 @@ const WRONG_PHASE = 'phase: expected Active, or none: Phaselock writes it (isAct
 
 const isEdited: Document = {
   $or: [
-    // It was misnamed, and somebody has mended it.
+    // It was misnamed, and somebody has corrected it.
     { $and: [{ $eq: ['$phase', 'Active'] }, { $eq: [{ $type: '$broken' }, 'string'] }] },
     { $and: [{ $eq: [{ $type: '$known' }, 'object'] }, { $ne: ['$known', OWNERS_FIELDS] }] },
     isResumed,
@@ -94,7 +94,7 @@ const LOOKED_AT: Document = {
   ),
 }
 
-/** One chunk of the walk, behind `position`, and as many at most that no phase is known of. */
+/** One chunk of the walk, after `position`, and at most as many schedules without a known phase. */
 export async function noticeEdits(
   schedules: Collection<ScheduleDocument>,
   position: unknown,
@@ -123,7 +123,7 @@ async function walk(schedules: Collection<ScheduleDocument>, position: unknown, 
   const [walked] = await schedules
     .aggregate<Walked>(
       [
-        // By $expr: a plain $gt would end with the last _id of the position's own type, and those of later types are never seen.
+        // With $expr: a plain $gt would end with the last _id of the position's own type, and those of later types would never be seen.
         { $match: { $expr: { $gt: ['$_id', { $literal: position ?? new MinKey() }] } } },
         { $sort: { _id: 1 } },
         { $limit: chunk },
@@ -157,7 +157,7 @@ async function withoutPhase(schedules: Collection<ScheduleDocument>, most: numbe
   return found.map(({ _id }) => _id)
 }
 
-/** Makes the one document that walks, where there is none. */
+/** Creates the one document that walks, if there is none. */
 export async function startWatch(db: Db, collection: string): Promise<void> {
   await protocolCollection<{ _id: string }>(db, collection).updateOne(
     { _id: WATCH_ID },

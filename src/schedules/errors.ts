@@ -32,7 +32,7 @@ export class NoSuchSchedule extends Error {
   }
 }
 
-/** A run took longer than its schedule's `timeout`; its signal was aborted. */
+/** A run took longer than its schedule's `timeout`, and its signal was aborted. */
 export class RunTimeout extends Error {
   override readonly name = 'RunTimeout'
   constructor(

@@ -6,7 +6,7 @@ import type { Logger } from '../phases/index.js'
 const HISTORY_INDEX = { schedule: 1, scheduledFor: -1 } as const satisfies IndexSpecification
 export const HISTORY_INDEX_SORT = { scheduledFor: HISTORY_INDEX.scheduledFor } as const
 
-/** Without the right to create it nothing but history and statistics is slower. */
+/** Without the right to create it only history and statistics are slower. */
 export async function ensureRunIndexes(runs: Collection, how: 'create' | 'check', logger: Logger): Promise<void> {
   if (how === 'create') {
     await buildIndex(runs, HISTORY_INDEX, { waiting: (said) => logger.info(said) })

@@ -10,7 +10,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** Stores the runs of schedules that are looked at together with one command instead of one for each. */
+/** Stores the runs of schedules that are looked at together with one command instead of one each. */
 export class RunStore {
   private waiting: Waiting[] = []
 
@@ -35,7 +35,7 @@ export class RunStore {
       )
       for (const { resolve } of waiting) resolve()
     } catch (error) {
-      // One that can't be stored is nobody else's fault.
+      // One that can't be stored must not fail the others.
       if (waiting.length === 1) return waiting[0]!.reject(error)
       for (const { runs, resolve, reject } of waiting) {
         void insertRuns(this.owner(), runs).then(() => resolve(), reject)
@@ -57,7 +57,7 @@ export async function insertRuns(owner: OwnerClient, runs: readonly NewRun[]): P
     if (earlier.length > 0) await owner.documents.insertMany([...earlier] as never[], { ordered: false })
   })
   if (!isQueued) return stored
-  // By the owner's way: replicas that listen hear of it at once.
+  // Through the owner's client: replicas that listen hear of it at once.
   const ringFor = earlier.length > 0 ? 'phase' : 'these'
   return stored + (await newOnes(1, async () => void (await owner.insertMany([latest as never], { ringFor }))))
 }

@@ -14,7 +14,7 @@ export const RUN_ENDS = {
 
 export type RunEndReason = (typeof RUN_ENDS)[keyof typeof RUN_ENDS][number]
 
-/** A run, as observers are told of it. */
+/** A run, as observers get it. */
 export interface ObservedRun {
   readonly schedule: string
   /** `<schedule>@<due time>`. */
@@ -24,11 +24,11 @@ export interface ObservedRun {
 }
 
 /**
- * Told of runs by the replica that works on them, for metrics and logs; what it throws or rejects with is logged and dropped. A run whose replica
- * loses its lease in that moment may be told of by the next one, too.
+ * Called for runs by the replica that works on them, for metrics and logs; what it throws or rejects with is logged and dropped.
+ * If a run's replica loses its lease at that moment, the next one may report it too.
  */
 export interface ScheduleObserver {
-  /** A run's first try begins, so long after it was due (a manual one: after it was asked for); `jitter` is no lateness. */
+  /** A run's first try begins, this long after it was due (a manual one: after it was asked for); `jitter` is no lateness. */
   started?(event: ObservedRun & { readonly lateMs: number }): void
   /** A try has failed, and there will be another. */
   retried?(event: ObservedRun & { readonly attempt: number }): void

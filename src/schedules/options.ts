@@ -26,29 +26,29 @@ import type { Task } from './tasks.js'
 export interface SchedulesOptions<Context = unknown> {
   /** Default: the database of the replica that runs the lifecycles; without one the methods throw NotAttached. */
   readonly db?: Db | undefined
-  /** The tasks that this process can run, by name. Without any it only owns schedules and leaves their runs to others. */
+  /** The tasks that this process can run, by name. Without any it only owns schedules and leaves their runs to other processes. */
   readonly tasks?: Readonly<Record<string, Task<Context>>> | undefined
-  /** Looked up anew for each run: databases, clients, whatever is no JSON. */
+  /** Looked up anew for each run: databases, clients, whatever isn't JSON. */
   readonly context?: (() => Context | Promise<Context>) | undefined
   /** Who grants `scheduler_lock:<id>`. Default: MongoDB, in the same database. */
   readonly locks?: LockProvider | undefined
-  /** Who this process is in runs and locks. Default: POD_NAME, else the host's name and the process id. */
+  /** This process's name in runs and locks. Default: POD_NAME, else the host's name and the process id. */
   readonly name?: string | undefined
   /** The collections' names. Default `schedules` and `runs`. */
   readonly collections?: { readonly schedules?: string; readonly runs?: string } | undefined
   /** What a replica's crash costs at most. Default 30s. */
   readonly lockTimeout?: Duration | undefined
-  /** How long the named lock of a run outlives a holder that died; extended three times as often. Default 30m. */
+  /** How long the named lock of a run outlives a holder that died; extended every third of that time. Default 30m. */
   readonly lockAtMostFor?: Duration | undefined
-  /** How long runs are kept, all alike or by how they ended. Default 30d; Skipped and Missed 7d. */
+  /** How long runs are kept: one time for all, or by how they ended. Default 30d; Skipped and Missed 7d. */
   readonly keepFor?: Duration | Partial<Readonly<Record<RunOutcome, Duration>>> | undefined
   /** Runs at once on one replica. Default 32. */
   readonly concurrency?: number | undefined
   /** How many schedules are looked at for edits made in the database, each second. Default 1,000. */
   readonly watchPerSecond?: number | undefined
-  /** `off`: replicas are not told of runs that the owner's methods ask for. Default: as the replica that it is attached to, else they are. */
+  /** `off`: replicas aren't notified of runs that the owner's methods ask for. Default: that of the replica it is attached to, else on. */
   readonly doorbell?: DoorbellMode | undefined
-  /** Told of runs as they start and end here, for metrics and logs. */
+  /** Called when runs start and end here, for metrics and logs. */
   readonly observer?: ScheduleObserver | undefined
   readonly logger?: Logger | undefined
   readonly clock?: Clock | undefined

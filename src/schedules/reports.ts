@@ -6,28 +6,28 @@ import { HISTORY_INDEX_SORT } from './indexes.js'
 import { RUN_ENDS, type ScheduleObserver, type ScheduleObservers } from './observer.js'
 
 const MAX_TIME_MS = 5_000
-/** Of each schedule: one that fails every minute has 43,000 failed runs that are kept, and is asked for at each scrape. */
+/** Of each schedule: one that fails every minute keeps 43,000 failed runs, and is queried at each scrape. */
 const LATEST_RUNS = 1_000
 
-/** What there is of schedules at a moment, on all replicas together. */
+/** Counts of schedules at a moment, on all replicas together. */
 export interface ScheduleCounts {
   readonly phases: Readonly<Record<SchedulePhase, number>>
-  /** Runs that are under way, those of a replica that was lost included. */
+  /** Runs in progress, including those of a replica that was lost. */
   readonly running: number
-  /** How long the first of them has been under way, from its first try on; 0: none is. */
+  /** How long the oldest of them has been in progress, since its first try; 0: there is none. */
   readonly oldestRunSeconds: number
 }
 
 /** When an active schedule last ran to its end. */
 export interface LastSuccess {
   readonly schedule: string
-  /** null: not once among its latest runs that are kept, 1,000 at most. */
+  /** null: none of its latest runs that are kept, 1,000 at most, succeeded. */
   readonly at: Date | null
 }
 
-/** What is to be told of schedules beside the steps of their documents: events of this process, and counts of the database. */
+/** What is reported of schedules besides the steps of their documents: events of this process, and counts from the database. */
 export class ScheduleReports {
-  /** All that `ended` may tell of. */
+  /** All that `ended` may report. */
   readonly ends = RUN_ENDS
 
   constructor(
@@ -51,7 +51,7 @@ export class ScheduleReports {
   }
 
   /**
-   * Keys of the claim index, at most `limit` of each phase; of the runs that are under way the documents too.
+   * Keys of the claim index, at most `limit` of each phase; for runs in progress the documents too.
    * @returns undefined before a replica has registered schedules: there is no index to count on
    */
   async counts(db: Db, limit: number): Promise<ScheduleCounts | undefined> {

@@ -24,7 +24,7 @@ export interface RunLifecycleOptions<Context> {
   readonly locks: RunLocks
   readonly context: () => Context | Promise<Context>
   readonly schedules: () => Collection<ScheduleDocument>
-  /** Who runs it, for people. */
+  /** The name of this replica, for people. */
   readonly name: string
   readonly patienceMs: number
   readonly clock: Clock
@@ -37,7 +37,7 @@ type QueuedStep = Step<'Running' | Ended, RunDocument>
 type RunningStep = Step<'Queued' | Ended, RunDocument>
 type Fields = Partial<Omit<RunDocument, '_id'>>
 
-/** A run's way: Queued, Running (under its schedule's lock), and how it ended. */
+/** A run's lifecycle: Queued, Running (under its schedule's lock), and how it ended. */
 export function runLifecycle<Context>(options: RunLifecycleOptions<Context>): BoundLifecycle<RunDocument> {
   const { keepFor } = options
   const definition = lifecycleOf<RunDocument>().define({
@@ -69,7 +69,7 @@ export function runLifecycle<Context>(options: RunLifecycleOptions<Context>): Bo
 class Runs<Context> {
   constructor(private readonly options: RunLifecycleOptions<Context>) {}
 
-  /** Decides whether it runs at all, and takes its lock. Nothing of the task has run. */
+  /** Decides whether it runs at all, and takes its lock. No code of the task has run yet. */
   async queued(run: Readonly<RunDocument>, step: QueuedStep) {
     const { name } = this.options
     const task = this.task(run)
@@ -100,14 +100,14 @@ class Runs<Context> {
       return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap: heldBy })
     }
     this.options.locks.keep(run, lock)
-    // Not when it is Running: a try that its replica could not end is begun again by the next one.
+    // Not in Running: a try that its replica could not end is begun again by the next one.
     if (isFirst) this.options.observers.tell('started', { ...observedRun(run), lateMs: lateMs(run, now) })
     return step.moveTo('Running', {
       set: { by: name, lockFence: lock.fence, ...(isFirst ? { startedAt: now } : {}), retryAt: null },
     })
   }
 
-  /** Runs the task, under the lock that this run holds already, perhaps by another replica's hand. */
+  /** Runs the task under the lock that this run already holds, which another replica may have taken. */
   async running(run: Readonly<RunDocument>, step: RunningStep) {
     const { locks, name, clock, context, patienceMs } = this.options
     const task = this.task(run)
@@ -132,7 +132,7 @@ class Runs<Context> {
       return this.end(known, step, task, 'Failed', 'replicasLost', { ...this.counted(known), error }, now)
     }
     const record = new RunRecord(run, now)
-    // Who runs it now is told where it isn't who began.
+    // Records the replica that runs it now if another one began it.
     if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })
     const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal, patienceMs })
     const fields: Fields = { ...record.fields(), ...this.counted(known), lockFence: lock.fence }
@@ -142,7 +142,7 @@ class Runs<Context> {
       return this.end(known, step, task, 'Completed', 'done', done, now, lock)
     }
     if (tried.kind === 'threw' && step.signal.aborted && !isItsOwn(tried.error)) {
-      // Through no fault of its own: another replica goes on, and enters the lock that carries this run's id.
+      // The failure is not its own: another replica goes on, and enters the lock that carries this run's id.
       lock.forget()
       throw tried.error
     }
@@ -159,7 +159,7 @@ class Runs<Context> {
     return step.moveTo('Queued', { set: { ...failed, attempt: attempt + 1, retryAt } })
   }
 
-  /** Stores the outcome, frees the lock, then calls back: a crash between repeats only what is left. */
+  /** Stores the outcome, frees the lock, then calls back: after a crash in between only the rest is repeated. */
   private async end(
     run: Readonly<RunDocument>,
     step: QueuedStep | RunningStep,
@@ -234,7 +234,7 @@ class Runs<Context> {
     }
   }
 
-  /** Its lock, if a replica before has entered it; else, and while the locks' server is away, it ends by itself. */
+  /** Frees its lock, if an earlier replica has entered it; otherwise, or if the locks' server is away, it ends by itself. */
   private async leave(run: Readonly<RunDocument>): Promise<void> {
     try {
       await this.options.locks.release(run)
@@ -255,7 +255,7 @@ class Runs<Context> {
   }
 }
 
-/** A timeout and a lost lock are the run's own failure; all other aborts are the replica's. */
+/** A timeout and a lost lock are the run's own failure; all other aborts come from the replica. */
 const isItsOwn = (error: unknown) => error instanceof RunTimeout || error instanceof RunLockLost
 
 function whyFailed(error: unknown): RunEndReason {

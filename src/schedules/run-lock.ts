@@ -7,7 +7,7 @@ import type { ScheduleObservers } from './observer.js'
 
 export interface RunLocksOptions {
   readonly provider: () => LockProvider
-  /** How long a lock outlives a holder that died; it is extended three times as often. */
+  /** How long a lock outlives a holder that died; it is extended every third of that time. */
   readonly lockAtMostForMs: number
   readonly clock: Clock
   readonly logger: Logger
@@ -23,11 +23,11 @@ const FRESH_MS = 5_000
 // biome-ignore lint/suspicious/noControlCharactersInRegex: no store takes them alike
 const NO_NAME = /\s$|[\u0000-\u001f]/
 const MOST_NAME = 255
-/** What ShedLock's table takes. */
+/** The longest name that ShedLock's table takes. */
 const MOST_NAME_IN_TABLE = 64
 
 /**
- * The name of a schedule's lock: the first of its places; a schedule with more `maxInstances` has more of them. An `_id` that is
+ * The name of a schedule's lock: the first of its places; a schedule with a higher `maxInstances` has more of them. An `_id` that is
  * too long for the locks' store goes in as a digest.
  * @param kind of the locks' provider
  */
@@ -40,7 +40,7 @@ export function lockNameOf(schedule: string, place = 1, kind = 'mongodb'): strin
 
 const hashed = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 40)
 
-/** Whose lock it is, however many replicas run it one after the other. */
+/** Which run's lock it is, however many replicas run it one after the other. */
 const reentryOf = (runId: string): string =>
   runId.length <= MOST_REENTRY && !/[%|~]/.test(runId) ? runId : hashed(runId)
 
@@ -71,7 +71,7 @@ export class RunLocks {
     return { heldBy: await this.holder(names[0]!) }
   }
 
-  /** Entering another place would leave its own, which the replica before took, to nobody until it ends. */
+  /** Entering another place would leave the run's own, which the previous replica took, held for nobody. */
   private async ownFirst(names: readonly string[], reentry: string): Promise<readonly string[]> {
     if (names.length === 1) return names
     const own = await this.ownOf(names, reentry)
@@ -87,13 +87,13 @@ export class RunLocks {
     return undefined
   }
 
-  /** For a run that is about to be Running: if this process gets it, soon, it need not ask again. */
+  /** For a run that is about to be Running: if this process gets it soon, it need not ask again. */
   keep(run: Readonly<RunDocument>, lock: RunLock): void {
     if (this.taken.size >= MOST_KEPT) this.taken.clear()
     this.taken.set(run._id, lock)
   }
 
-  /** What was kept, if nobody has entered since and it lasts for long. */
+  /** The kept lock, if nobody has entered since and it still lasts long enough. */
   kept(run: Readonly<RunDocument>): RunLock | undefined {
     const lock = this.taken.get(run._id)
     this.taken.delete(run._id)
@@ -101,7 +101,7 @@ export class RunLocks {
   }
 
   /**
-   * Frees what a run that is over may have left behind: a replica that died with it, or a grant whose answer was never heard.
+   * Frees what a finished run may have left behind: a lock whose replica died, or a grant whose answer was never received.
    * @throws LockProviderUnavailable
    */
   async release(run: Readonly<RunDocument>): Promise<void> {
@@ -155,8 +155,8 @@ export class RunLock {
   }
 
   /**
-   * Extends it every third of its time, and sooner where that failed, until `release` or `forget`; `onLost` is told once when it
-   * is not ours any more, or can't be extended with a third of its time left.
+   * Extends it every third of its time, and sooner if that failed, until `release` or `forget`; `onLost` is called once when it
+   * is no longer ours, or can't be extended with a third of its time left.
    */
   watch(onLost: () => void): void {
     const everyMs = Math.max(50, this.options.lockAtMostForMs / 3)
@@ -170,7 +170,7 @@ export class RunLock {
     again(everyMs)
   }
 
-  /** Stops extending it: whoever takes the run over enters it anew, or it ends by itself. */
+  /** Stops extending it: the replica that takes the run over enters it anew, or it ends by itself. */
   forget(): void {
     clearTimeout(this.timer)
     this.timer = undefined

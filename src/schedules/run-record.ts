@@ -9,7 +9,7 @@ const MOST_FIELDS_BYTES = 4_096
 const MOST_COUNTERS = 100
 const MOST_RESULT_BYTES = 64 * 1024
 
-/** What a task says of its run while it runs; bounded, whatever it says. */
+/** What a task reports of its run while it runs; bounded, whatever it reports. */
 export class RunRecord {
   private readonly first: RunLine[]
   private readonly latest: RunLine[] = []
@@ -72,7 +72,7 @@ export function runErrorOf(thrown: unknown): RunError {
   }
 }
 
-/** What was thrown, as an error that can be read: whatever it is, the run has to come to its end. */
+/** What was thrown, as a readable error: whatever it is, the run has to come to its end. */
 export function errorOf(thrown: unknown): Error {
   try {
     if (!(thrown instanceof Error)) return new Error(textOf(thrown))
@@ -98,7 +98,7 @@ function asJson(value: unknown, mostBytes: number): Json | undefined {
     const text = JSON.stringify(value)
     if (text === undefined || Buffer.byteLength(text) > mostBytes) return undefined
     const json = JSON.parse(text) as Json
-    // It has to go into a document: keys with a null byte don't.
+    // It has to go into a document: keys with a null byte can't.
     BSON.serialize({ json })
     return json
   } catch {

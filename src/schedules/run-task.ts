@@ -6,11 +6,11 @@ import type { RunLock } from './run-lock.js'
 import { errorOf, type RunRecord } from './run-record.js'
 import type { TaskRun, TaskWithCallbacks } from './tasks.js'
 
-/** How one try came to its end. */
+/** How one try ended. */
 export type Tried =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
-  /** It ignores its signal: it still runs, and keeps its lock until it ends. */
+  /** It ignores its signal: it is still running, and keeps its lock until it ends. */
   | { readonly kind: 'abandoned'; readonly error: Error }
 
 export interface TryOptions<Context> {

@@ -14,7 +14,7 @@ export interface ScheduleLifecycleOptions {
   readonly collection: string
   readonly lockTimeout: Duration
   readonly concurrency: number
-  /** Who stores runs. */
+  /** Stores the runs. */
   readonly runs: RunStore
   /** Whether this replica can run a task. */
   readonly knows: (task: string) => boolean
@@ -35,7 +35,7 @@ const WAITS_FOR: Record<SchedulePhase, string> = {
 /** Runs of one schedule that may wait for a replica that knows their task. */
 export const MOST_WAITING = 100
 
-/** Runs of a task that nobody has known for a long time are told as Missed at once: else they would be stored for ever. */
+/** Runs of a task that no replica has known for long are recorded as Missed at once: else they would be kept forever. */
 async function bounded(
   { knows, runDocuments, logger }: ScheduleLifecycleOptions,
   runs: readonly NewRun[],
@@ -72,8 +72,8 @@ function tellOfOver(observers: ScheduleObservers, runs: readonly NewRun[]): void
 const NOT_BEFORE_AN_EDIT: Duration = '3650d'
 
 /**
- * Schedules as documents that sleep until they are due: `lockedAt` encodes the next run, so that far and inactive ones cost
- * nothing. All four phases are looked at by the same rule.
+ * Schedules as documents that sleep until they are due: `lockedAt` encodes the next run, so that distant and inactive ones cost
+ * nothing. All four phases are handled by the same rule.
  */
 export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifecycle<ScheduleDocument> {
   const { collection, lockTimeout, concurrency, clock } = options
@@ -83,7 +83,7 @@ export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifec
     phases: {
       Active: { next: ['Paused', 'Finished', 'Broken'], entry: true },
       Paused: { next: ['Active', 'Finished', 'Broken'], entry: true },
-      // A lifecycle has an end; schedules stay until somebody deletes them.
+      // A lifecycle needs an end; schedules stay until somebody deletes them.
       Finished: { next: ['Active', 'Paused', 'Broken', 'Removed'], entry: true },
       Broken: { next: ['Active', 'Paused', 'Finished'], entry: true },
       Removed: { final: true },
@@ -99,7 +99,7 @@ export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifec
     const decision = decide(doc, claimedAt)
     const { warnings } = decision.set
     if (warnings) options.logger.warn(`schedule '${doc._id}': ${warnings.join('; ')}`, { schedule: doc._id })
-    // First the runs, then what is next: a crash between finds them there already.
+    // First the runs, then what is next: after a crash in between they are there already.
     const runs = await bounded(options, decision.runs, claimedAt)
     await options.runs.store(runs)
     tellOfOver(options.observers, runs)

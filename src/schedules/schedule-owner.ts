@@ -28,25 +28,25 @@ export interface PauseOptions extends By {
 }
 
 export interface TriggerOptions extends By {
-  /** Instead of the schedule's own. */
+  /** In place of the schedule's own. */
   readonly args?: Json | undefined
 }
 
 const MOST_EDITS = 50
 const MOST_UPSERTS = 10
 const DUPLICATE_KEY = 11000
-/** Also by hand, with `paused: true`: what `pauseOf` takes for a pause. */
+/** Includes `paused: true`, written by hand: whatever `pauseOf` takes for a pause. */
 const PAUSED = { paused: { $nin: [null, false, 0, ''] } }
 const isPlanned = { $eq: [{ $type: '$known' }, 'object'] }
 const literal = (value: unknown): Document => ({ $literal: value })
 
 /**
- * What an owner of schedules does, from any process; each is one conditional update judged by the database. Whoever looks at
- * a schedule in this moment loses it, and it is looked at anew.
+ * What an owner of schedules does, from any process; each is one conditional update judged by the database. A replica that holds a
+ * schedule at this moment loses it, and the schedule is looked at anew.
  */
 export abstract class ScheduleOwner extends ScheduleReader {
   /**
-   * Makes a schedule, or replaces what exists under its id; its runs, its pause and (unless `isActive` is given) whether it is
+   * Creates a schedule, or replaces the one with this id; its runs, its pause and (unless `isActive` is given) whether it is
    * active stay. The same again changes nothing.
    * @throws InvalidSchedule: nothing is stored
    */
@@ -54,13 +54,13 @@ export abstract class ScheduleOwner extends ScheduleReader {
     this.check(id, given)
     for (let attempt = 1; ; attempt += 1) {
       const before = await this.schedules.findOne({ _id: id })
-      // In the end whatever stands there: the last one to write wins.
+      // In the end it replaces whatever is stored: the last one to write wins.
       const done = await this.upsertOver(before, id, given, by, attempt < MOST_UPSERTS)
       if (done) return done
     }
   }
 
-  /** Replaces what was read, if it still stands so; undefined: somebody was quicker, and it is to be read again. */
+  /** Replaces what was read, if it is still the same; undefined: somebody was quicker, and it has to be read again. */
   private async upsertOver(
     before: StoredSchedule | null,
     id: string,
@@ -90,7 +90,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
       },
       { $unset: ['broken', ...gone] },
     ]
-    // Of replicas that start together and declare the same schedule one makes it, and of two edits none is lost in the other.
+    // If replicas start together and declare the same schedule, one creates it, and of two edits neither is lost in the other.
     const asRead = before ? { $expr: { $eq: [OWNERS_FIELDS, literal(known)] } } : { task: { $exists: false } }
     const filter = { _id: id, ...(onlyAsRead ? asRead : {}) } as object
     try {
@@ -103,13 +103,13 @@ export abstract class ScheduleOwner extends ScheduleReader {
     return before ? 'replaced' : 'created'
   }
 
-  /** Runs that are under way go on. */
+  /** Runs in progress go on. */
   async remove(id: string): Promise<boolean> {
     return (await this.schedules.deleteMany({ _id: id })).deletedCount > 0
   }
 
   /**
-   * Nothing is run until it is resumed, or until `until`; what would have been due meanwhile is not made up for.
+   * Nothing is run until it is resumed, or until `until`; due times in between are not made up for.
    * @throws NoSuchSchedule, InvalidSchedule
    */
   async pause(id: string, options: PauseOptions = {}): Promise<void> {
@@ -125,7 +125,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   /** @returns how many were paused: those that were not paused already */
   async pauseAll(options: PauseOptions = {}): Promise<number> {
     const running = { phase: { $nin: ['Finished', 'Broken'] }, $nor: [PAUSED], ...stillToCome(options) } as object
-    // Not looked at now: each is when it comes due, and a million at once would be work for nothing.
+    // Not looked at now: each is when it comes due; looking at a million at once would be work for nothing.
     return (await this.schedules.updateMany(running, pausing('(all)', options, false))).modifiedCount
   }
 
@@ -145,7 +145,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     if (matchedCount === 0) throw new NoSuchSchedule(id)
   }
 
-  /** Resumes what was paused; what was deactivated stays so. */
+  /** Resumes what was paused; what was deactivated stays deactivated. */
   async resumeAll({ by }: By = {}): Promise<number> {
     const update = [...anew({ by, edit: { action: 'resume' } }), { $unset: ['paused'] }]
     return (await this.schedules.updateMany(PAUSED as object, update)).modifiedCount
@@ -174,13 +174,13 @@ export abstract class ScheduleOwner extends ScheduleReader {
     }
   }
 
-  /** @returns 0: there is one of this id */
+  /** @returns 0: there already is one with this id */
   protected abstract insertRun(run: NewRun): Promise<number>
 
   /** What this process knows of tasks. @throws InvalidSchedule */
   protected checkTask(_id: string, _given: NewSchedule): void {}
 
-  /** What `upsert` asks of a schedule, without any database. @throws InvalidSchedule */
+  /** What `upsert` checks of a schedule, without any database. @throws InvalidSchedule */
   check(id: string, given: NewSchedule): void {
     const problems: string[] = []
     if (typeof id !== 'string' || !/^[^\0]{1,200}$/.test(id)) {
@@ -197,7 +197,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 }
 
-/** Makes a schedule due, whoever looks at it now, and says who did what. */
+/** Makes a schedule due, even one that a replica holds, and records who did what. */
 function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'by'> }, isDueNow = true): Document[] {
   const added = {
     $mergeObjects: [{ at: '$$NOW' }, literal({ ...edit, ...(by === undefined ? {} : { by }) })],
@@ -214,7 +214,7 @@ function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'b
   ]
 }
 
-/** By the server's clock: a pause until a time that has passed would be none. */
+/** By the server's clock: a pause until a time that has passed would be no pause. */
 const stillToCome = ({ until }: PauseOptions): object => (until ? { $expr: { $gt: [until, '$$NOW'] } } : {})
 
 function pausing(id: string, { until, reason, by }: PauseOptions, isDueNow: boolean): Document[] {

@@ -5,7 +5,7 @@ import type { RunDocument, RunOutcome, ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
 import { type RunStatistics, type StatisticsOptions, statisticsOf } from './statistics.js'
 
-/** A schedule as it is stored, with what the engine keeps of it. */
+/** A schedule as it is stored, with the engine's own fields. */
 export type StoredSchedule = ScheduleDocument & {
   phase?: string
   lockedAt?: Date | null
@@ -17,16 +17,16 @@ export type StoredSchedule = ScheduleDocument & {
 export type StoredRun = RunDocument & { phase: 'Queued' | 'Running' | RunOutcome; createdAt?: Date }
 
 export interface ListOptions {
-  /** At most so many. Default 100. */
+  /** At most this many. Default 100. */
   readonly limit?: number | undefined
-  /** Those behind this id. */
+  /** Those after this id. */
   readonly after?: string | undefined
   /** Only those in this phase: Active, Paused, Finished, Broken. */
   readonly phase?: string | undefined
 }
 
 export interface RunsOptions {
-  /** At most so many, the latest first. Default 20. */
+  /** At most this many, the latest first. Default 20. */
   readonly limit?: number | undefined
   readonly phase?: StoredRun['phase'] | undefined
 }
@@ -101,7 +101,7 @@ export abstract class ScheduleReader {
     ) as Promise<StoredRun[]>
   }
 
-  /** What a schedule's runs come to, computed by the database on an index. */
+  /** Figures about a schedule's runs, computed by the database on an index. */
   statistics(schedule: string, options: StatisticsOptions = {}): Promise<RunStatistics> {
     return statisticsOf(this.runDocuments, schedule, options)
   }

@@ -20,7 +20,7 @@ import { type NewSchedule, ScheduleOwner } from './schedule-owner.js'
 import type { StoredRun } from './schedule-reader.js'
 import { type Task, TaskRegistry } from './tasks.js'
 
-/** How long a task may take to end after its signal has aborted; then its run has failed without it. */
+/** How long a task may take to end after its signal has aborted; then its run fails without waiting for it. */
 const PATIENCE_MS = 10_000
 const SCHEDULES_AT_ONCE = 64
 
@@ -33,19 +33,19 @@ export type ScheduleLifecycle = RunnableLifecycle & {
 }
 
 /**
- * Cron schedules as documents. `lifecycles` goes to a Replica beside the app's own; the methods are what an owner does with
+ * Cron schedules as documents. `lifecycles` goes to a Replica next to the app's own; the methods are what an owner does with
  * schedules, from any process.
  */
 export class Schedules<Context = unknown> extends ScheduleOwner {
-  /** What a replica runs: schedules, runs, and the look for edits. */
+  /** What a replica runs: schedules, runs, and the watch for edits. */
   readonly lifecycles: readonly ScheduleLifecycle[]
   /** For metrics: `replicaMetrics` of phaselock/telemetry finds them in `lifecycles`. */
   readonly reports: ScheduleReports
   private readonly observers: ScheduleObservers
   private readonly registry: TaskRegistry<Context>
-  /** Of the owner's methods. */
+  /** For the owner's methods. */
   private ownerDb: Db | undefined
-  /** Of what a replica does: its own connection. */
+  /** For the replica's work: its own connection. */
   private replicaDb: Db | undefined
   private runOwner: OwnerClient | undefined
   private provider: LockProvider | undefined
@@ -75,7 +75,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return this
   }
 
-  /** Resolves when replicas have been told of the runs that were asked for, or it was given up: for a program that ends. */
+  /** Resolves when replicas were notified of the requested runs, or that was given up: for a program that ends. */
   async flush(): Promise<void> {
     await this.runOwner?.flush()
   }
@@ -93,7 +93,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return insertRuns(this.runsOwner(), [run])
   }
 
-  /** Where this process knows tasks, one that it doesn't know is an error. */
+  /** If this process knows any tasks, one that it doesn't know is an error. */
   protected override checkTask(id: string, given: NewSchedule): void {
     const { names } = this.registry
     if (names.length === 0 || typeof given.task !== 'string' || names.includes(given.task)) return
@@ -106,7 +106,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return this.replicaDb ?? this.db
   }
 
-  /** Who stores runs, so that replicas which listen hear of them. */
+  /** Stores runs in a way that replicas which listen hear of. */
   private runsOwner(): OwnerClient {
     this.runOwner ??= new OwnerClient(this.ours(), this.runModel!, this.ringing)
     return this.runOwner

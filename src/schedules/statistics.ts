@@ -13,9 +13,9 @@ export interface StatisticsOptions {
 export interface RunStatistics {
   readonly runs: number
   readonly byOutcome: Readonly<Record<RunOutcome, number>>
-  /** Runs that aren't over. */
+  /** Runs that aren't finished. */
   readonly open: number
-  /** Completed of those that ran to an end; null: none did. */
+  /** The share of Completed in those that ran to an end; null: none did. */
   readonly successRate: number | null
   /** Of completed runs, in ms; null: none. */
   readonly meanMs: number | null
@@ -23,9 +23,9 @@ export interface RunStatistics {
   /** Tries that were lost with their replica. */
   readonly lost: number
   readonly failuresByError: readonly { readonly error: string; readonly count: number; readonly last: Date }[]
-  /** 24 numbers: failures of runs that were due in that hour of day. */
+  /** 24 numbers: failures of runs that were due in that hour of the day. */
   readonly failuresByHour: readonly number[]
-  /** The sums of each counter, by day, the latest 30 days with runs. */
+  /** The sums of each counter by day, for the latest 30 days with runs. */
   readonly trend: readonly {
     readonly day: string
     readonly runs: number
@@ -33,7 +33,7 @@ export interface RunStatistics {
   }[]
 }
 
-/** The latest ones: so that a schedule of every second is answered within bounds. */
+/** The latest ones, so that a schedule that runs every second is answered within bounds. */
 const MOST_RUNS = 100_000
 const MOST_ERRORS = 20
 const MOST_DAYS = 30

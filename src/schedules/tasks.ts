@@ -2,7 +2,7 @@ import type { Json } from './definition/index.js'
 import type { RunDocument } from './documents.js'
 import { InvalidTask } from './errors.js'
 
-/** What a task has of its run. */
+/** What a task knows of its run. */
 export interface TaskRun<Context = unknown> {
   /** `<schedule>@<due time>`. */
   readonly id: string
@@ -11,7 +11,7 @@ export interface TaskRun<Context = unknown> {
   readonly trigger: 'schedule' | 'manual'
   /** 1 for the first try. */
   readonly attempt: number
-  /** Grows with each time that the schedule's lock is taken: outside systems refuse lower ones. */
+  /** Grows each time the schedule's lock is taken: outside systems refuse lower ones. */
   readonly fence: number
   /** Aborts at the timeout, when the lease or the lock is lost, and at the end of `grace` on shutdown. */
   readonly signal: AbortSignal
@@ -23,11 +23,11 @@ export interface TaskRun<Context = unknown> {
   count(counter: string, by?: number): void
 }
 
-/** Told of a run after its outcome was stored; again if the replica dies meanwhile. What it throws changes no outcome. */
+/** Called with a run after its outcome was stored; again if the replica dies meanwhile. What it throws changes no outcome. */
 export type RunCallback<Context = unknown> = (run: Readonly<RunDocument>, context: Context) => unknown
 
 /**
- * What is run. It gets JSON and returns JSON or nothing; what else it needs it finds in `run.context`. It may run again after
+ * A task's function. It gets JSON and returns JSON or nothing; whatever else it needs is in `run.context`. It may run again after
  * a crash: make it idempotent, or give `run.fence` to what it writes to.
  */
 // biome-ignore lint/suspicious/noExplicitAny: each task knows its own arguments

@@ -2,7 +2,7 @@ import { Cron as Croner } from 'croner'
 import { InvalidCron, MOST_LENGTH, problemOf } from './invalid-cron.js'
 import { zoneOf } from './zone.js'
 
-/** The most wall times that are passed over for one answer, in a zone whose clock was set back twice within two days. */
+/** At most this many wall times are skipped for one answer, in a zone whose clock was set back twice within two days. */
 const MOST_PASSED = 100
 
 /**
@@ -10,9 +10,9 @@ const MOST_PASSED = 100
  * front; or a macro.
  *
  * What happens when clocks are changed:
- * - an expression that names its hours (`30 2 * * *`, `0 *\/6 * * *`) follows the wall clock: what would fall into the gap
- *   happens once, right after it, and what the wall shows twice happens the first time only;
- * - one of every hour (`*\/15 * * * *`, `30 * * * *`) keeps its rhythm in real time: there is nothing to make up for after the gap,
+ * - an expression that names its hours (`30 2 * * *`, `0 *\/6 * * *`) follows the wall clock: a time that would fall into the gap
+ *   happens once, right after it, and one that the wall shows twice happens the first time only;
+ * - one for every hour (`*\/15 * * * *`, `30 * * * *`) keeps its rhythm in real time: there is nothing to make up for after the gap,
  *   and it goes on through both of the doubled hours.
  */
 export class Cron {
@@ -68,11 +68,11 @@ const crons = new Map<string, Cron | InvalidCron>()
 const MOST_KEPT = 5_000
 
 /**
- * The same, made once for each expression and zone: parsing takes 60 us, finding out that there is no such day 10 ms.
+ * The same, created once for each expression and zone: parsing takes 60 us, finding out that there is no such day 10 ms.
  * @throws InvalidCron, UnknownTimeZone
  */
 export function cronOf(expression: string, timezone: string): Cron {
-  // An array of one text would have that text's key.
+  // An array of one string would have that string's key.
   if (typeof expression !== 'string' || expression.length > MOST_LENGTH) return new Cron(expression, timezone)
   const key = `${timezone} ${expression}`
   let cron = crons.get(key)

@@ -19,7 +19,7 @@ interface Field {
 }
 
 const FORMS = "'*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several with ',' between"
-/** Long ones are lists of single values; what is kept of those that were read has to have a bound. */
+/** Long ones are lists of single values; the cache of parsed expressions needs a bound. */
 export const MOST_LENGTH = 1_000
 
 const SECOND: Field = { name: 'second', allowed: `0-59; ${FORMS}` }
@@ -61,7 +61,7 @@ export function problemOf(expression: string): string | undefined {
   return bad.length > 0 ? bad.join('. ') : undefined
 }
 
-/** How what other crons take is said here. */
+/** How to write here what other crons accept. */
 function hintFor(part: string, refused: string): string {
   if (/\bL-\d/i.test(part)) return " (for days before the last: run on '28-31', and let the task look at the day)"
   if (/from value is larger/i.test(refused))
@@ -69,7 +69,7 @@ function hintFor(part: string, refused: string): string {
   return ''
 }
 
-/** What croner says against it. */
+/** Why croner refuses it. */
 function refusalOf(expression: string): string | undefined {
   try {
     new Croner(expression, { timezone: 'UTC', mode: '5-or-6-parts', paused: true })

@@ -24,8 +24,8 @@ export class Zone {
   }
 
   /**
-   * The latest wall time that was shown for the first time at this instant or before: what the wall shows, but while it shows
-   * an hour again the last moment before it was set back. All wall times up to there have been.
+   * The latest wall time that was shown for the first time at this instant or before: what the wall shows or, while it repeats
+   * an hour, the last moment before it was set back. All wall times up to there have been shown.
    */
   lastShownBefore(instantMs: number): Date {
     // Clocks are changed at whole seconds.
@@ -36,7 +36,7 @@ export class Zone {
     return new Date(setBackMs + this.offsetMs(first) - 1)
   }
 
-  /** When the wall shows this: the first time where it does so twice, and the first instant after the gap where it never does. */
+  /** When the wall shows this: the first time if it does so twice, and the first instant after the gap if it never does. */
   instantOf(wall: Date): number {
     const wallMs = wall.getTime()
     const before = this.offsetMs(wallMs - DAY_MS)
@@ -73,7 +73,7 @@ export class UnknownTimeZone extends Error {
 
 const zones = new Map<string, Zone>()
 
-/** A zone by its name; made once. @throws UnknownTimeZone */
+/** A zone by its name; created once. @throws UnknownTimeZone */
 export function zoneOf(name: unknown): Zone {
   if (typeof name !== 'string' || name === '') throw new UnknownTimeZone(name)
   let zone = zones.get(name)

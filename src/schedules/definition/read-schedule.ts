@@ -18,7 +18,7 @@ export interface CheckedSchedule {
   readonly isActive: boolean
   readonly coalesce: boolean
   readonly maxInstances: number
-  /** null: however late. */
+  /** null: no limit. */
   readonly graceMs: number | null
   readonly jitterMs: number
   readonly startAt: Date | null
@@ -74,7 +74,7 @@ export function readSchedule(given: Given): { schedule: CheckedSchedule } | { pr
   return { schedule: { ...fields, timing } }
 }
 
-/** Names that no schedule has, for what was written in code. In a document they are its owner's own and left alone. */
+/** Names that no schedule has, for what was written in code. In a document they are its owner's own fields and left alone. */
 export function unknownFields(given: object, more: readonly string[] = []): string[] {
   const known: readonly string[] = [...SCHEDULE_FIELDS, ...more]
   return Object.keys(given)
@@ -132,7 +132,7 @@ class Reader {
       case 'cron':
         return this.attempt(() => ({
           kind: 'cron',
-          // Of an unknown zone there is enough to say already.
+          // An unknown zone is reported already.
           cron: cronOf(
             this.given['cron'] as string,
             isZone ? ((timezone as string | null | undefined) ?? 'UTC') : 'UTC',
@@ -222,7 +222,7 @@ class Reader {
   }
 }
 
-/** A text with its zone: without one it would mean another time on each machine. */
+/** A string with its zone: without one it would mean another time on each machine. */
 function isoDate(text: string): Date | undefined {
   return /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$/.test(text) ? new Date(text) : undefined
 }

@@ -14,38 +14,38 @@ export interface Retry {
 }
 
 /**
- * What a person or a program says of a schedule: the fields of its document that are the owner's. Exactly one of `cron`,
+ * What a person or a program specifies of a schedule: the fields of its document that are the owner's. Exactly one of `cron`,
  * `interval` and `at`. Spans are seconds (`300`) or have a unit (`'5m'`).
  */
 export interface ScheduleFields {
   /** The name of the task, as the replicas register it. */
   readonly task: string
-  /** What the task is given: JSON. Default `{}`. */
+  /** The arguments of the task: JSON. Default `{}`. */
   readonly args?: Json
   /** Five or six fields, or a macro. */
   readonly cron?: string
-  /** Every so long, counted from `startAt`, else from when the schedule was made. */
+  /** The time between due times, counted from `startAt`, else from when the schedule was made. */
   readonly interval?: Span
   /** Once, at this time. */
   readonly at?: Date | string
-  /** The zone that `cron` is meant in. Default UTC. */
+  /** The zone of `cron`. Default UTC. */
   readonly timezone?: string
   /** false: nothing is run. Default true. */
   readonly isActive?: boolean
-  /** Whether several due times that were missed become one run, for the latest. Default true. */
+  /** Whether several missed due times become one run, for the latest. Default true. */
   readonly coalesce?: boolean
   /** Runs of this schedule at the same time, on all replicas together: 1 to 100. Default 1. */
   readonly maxInstances?: number
-  /** A run that would start later than this after its due time is recorded as Missed; null: however late. Default 300 s. */
+  /** A run that would start later than this after its due time is recorded as Missed; null: no limit. Default 300 s. */
   readonly misfireGraceTime?: Span | null
-  /** Each run starts up to so much later than due, by chance (the same for all who look). Default 0. */
+  /** Each run starts up to this much later than due, at random (but the same for all replicas). Default 0. */
   readonly jitter?: Span
   /** Nothing is due before. */
   readonly startAt?: Date | string | null
   /** Nothing is due after. */
   readonly endAt?: Date | string | null
   readonly retry?: Retry | null
-  /** How long one try may take; then its signal aborts and it has failed. Default, and at most: 23 h. */
+  /** How long one try may take; then its signal aborts and the try has failed. Default, and at most: 23 h. */
   readonly timeout?: Span | null
 }
 
@@ -68,7 +68,7 @@ export const SCHEDULE_FIELDS = [
   'timeout',
 ] as const satisfies readonly (keyof ScheduleFields)[]
 
-/** Those that decide when it runs: a change of one of them plans anew, from now on. */
+/** Those that decide when it runs: a change to one of them plans anew, from now on. */
 export const TIMING_FIELDS = ['cron', 'interval', 'at', 'timezone', 'isActive', 'startAt', 'endAt'] as const
 
 /** In the database: the owner's fields of a schedule as one object, without those that are missing, as `known` has them. */
