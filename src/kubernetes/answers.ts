@@ -12,7 +12,7 @@ import {
 } from './errors.js'
 import type { HttpAnswer } from './transport.js'
 
-/** The body of an answer that is no success, as far as the server sent one. */
+/** The body of an answer that is no success, as far as the server sent it. */
 export interface Status {
   readonly message?: string
   readonly reason?: string
@@ -25,7 +25,7 @@ export interface Status {
 }
 
 const TEXT_LIMIT = 1_000
-/** Of a page that isn't an API server's. */
+/** For a page that isn't an API server's. */
 const PAGE_LIMIT = 200
 const THROTTLED = 429
 /** How RBAC (and every other authorizer) words its refusals; admission words them otherwise. */
@@ -35,7 +35,7 @@ const NOT_TYPED = /^failed to create typed patch object /
 const OVER_QUOTA = /\bexceeded quota\b/
 
 export function statusOf(answer: HttpAnswer): Status {
-  // Else a proxy's page, or nothing: the text is all there is.
+  // Else it is a proxy's page, or nothing: the text is all there is.
   return asKind(answer, 'Status') ?? { message: answer.text.slice(0, TEXT_LIMIT) }
 }
 
@@ -45,14 +45,14 @@ export function asKind(answer: HttpAnswer, kind: string): object | undefined {
     const body: unknown = JSON.parse(answer.text)
     if (typeof body === 'object' && body !== null && (body as { kind?: unknown }).kind === kind) return body
   } catch {
-    // No JSON.
+    // Not JSON.
   }
   return undefined
 }
 
 /**
- * The error that an answer stands for. What no API server says (a load balancer's page, a login form, another program's 404) says
- * nothing about an object: the cluster is as good as away.
+ * The error that an answer stands for. An answer that no API server gives (a load balancer's page, a login form, another program's 404)
+ * tells nothing about an object: the cluster is as good as away.
  */
 export function errorOf(request: Request, answer: HttpAnswer): Error {
   const { status } = answer
@@ -81,7 +81,7 @@ export function errorOf(request: Request, answer: HttpAnswer): Error {
   return made(KubernetesError)
 }
 
-/** Whatever a server, or a page in between, says: after a day it is asked again. */
+/** Whatever a server, or a page in between, asks for: after a day it is asked again. */
 const DAY_MS = 86_400_000
 
 /** The cluster can't be asked now: its documents wait, without using attempts. */

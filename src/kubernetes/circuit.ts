@@ -1,41 +1,41 @@
 import type { Clock } from '../time/index.js'
 
 const OPEN_MS = 5_000
-/** A server that has answered nothing for so long, while requests wait for it, is asked no more until one of them is answered. */
+/** A server that has answered nothing for this long, while requests wait for it, is sent no more until one of them is answered. */
 const STALLED_MS = 1_500
 
-/** `failed`: nothing came back, or what makes every other request fail too. `cancelled`: says nothing. */
+/** `failed`: nothing came back, or an answer that makes all other requests fail too. `cancelled`: proves nothing. */
 type Ended = 'reply' | 'failed' | 'cancelled'
 
-/** Why a request isn't sent. The same words each time: alike waits of a document are recorded as one. */
+/** Why a request isn't sent. Always the same wording: identical waits of a document are recorded as one. */
 export interface Refusal {
   readonly reason: string
 }
 
 /**
- * Keeps a server that doesn't answer from holding up everything else: a request costs a place in its replica's concurrency until it
- * ends. After one without a reply, or whose credentials were refused, nothing is sent for 5 s, then a single one to see; and while one has waited for 1.5 s no
- * others join it.
+ * Keeps a server that doesn't answer from holding up everything else: a request takes a place in its replica's concurrency until it
+ * ends. After one without a reply, or whose credentials were refused, nothing is sent for 5 s, then a single one as a test; and while
+ * one has waited for 1.5 s no others join it.
  */
 export class Circuit {
-  /** When each request was sent that waits for its reply. */
+  /** When each request that is waiting for its reply was sent. */
   private readonly waiting = new Set<{ readonly sentMs: number }>()
   private lastReplyMs = Number.NEGATIVE_INFINITY
   private failure: { readonly reason: string; tryAtMs: number } | undefined
 
   constructor(private readonly clock: Clock) {}
 
-  /** Why nothing came back lately; undefined: as far as known it answers. */
+  /** Why nothing came back lately; undefined: as far as is known it answers. */
   get lastFailure(): string | undefined {
     return this.failure?.reason
   }
 
-  /** Undefined: send it, and call `ended` of the ticket once. */
+  /** Undefined: send it, and call the ticket's `ended` once. */
   enter(): { ended(how: Ended, reason?: string): void } | Refusal {
     const nowMs = this.clock.monotonicMs()
     if (this.failure) {
       if (nowMs < this.failure.tryAtMs) return { reason: `${this.failure.reason} (it is asked again every 5 s)` }
-      // This one tries; the others wait for what it finds.
+      // This one tries; the others wait for its result.
       this.failure.tryAtMs = nowMs + OPEN_MS
     } else if (this.stalledFor(nowMs) > STALLED_MS) {
       return { reason: 'other requests are waiting for its answer' }
@@ -57,7 +57,7 @@ export class Circuit {
   }
 
   private failed(sentMs: number, reason: string): void {
-    // A slow request while others are answered says nothing about the server.
+    // A slow request while others are answered proves nothing about the server.
     if (this.lastReplyMs > sentMs) return
     this.failure = { reason, tryAtMs: this.clock.monotonicMs() + OPEN_MS }
   }

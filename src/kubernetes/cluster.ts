@@ -19,7 +19,7 @@ import type { OwnerLifecycle } from './ownership.js'
 import { endedBy, type HttpAnswer, type HttpRequest, NoReply, Transport } from './transport.js'
 
 const REQUEST_TIMEOUT: Duration = '10s'
-/** Objects of a list for each request. */
+/** How many objects of a list one request gets. */
 const PAGE = 500
 
 interface Page {
@@ -50,9 +50,9 @@ export interface ListOptions {
 
 /** @internal */
 export interface WatchOptions extends ListOptions {
-  /** Where to go on. */
+  /** Where to continue. */
   readonly resourceVersion?: string | undefined
-  /** After so long the server ends the stream. Default: half an hour to an hour, as the server likes. */
+  /** After this long the server ends the stream. Default: half an hour to an hour, chosen by the server. */
   readonly timeoutSeconds?: number | undefined
 }
 
@@ -69,13 +69,13 @@ export interface Call extends CallOptions {
   readonly kind: KindRef
   readonly namespace?: string | undefined
   readonly object?: string | undefined
-  /** Of the object: `log` of a pod. */
+  /** Part of the object: `log` of a pod. */
   readonly subresource?: string | undefined
   readonly http: Pick<HttpRequest, 'method' | 'query' | 'body' | 'contentType'>
 }
 
 /**
- * One API server. Nothing is read or connected before the first request. All methods throw `Unavailable` when the server can't
+ * One API server. Nothing is read or connected before the first request. All methods throw `Unavailable` if the server can't
  * be asked (no connection, no answer in time, 401, 429, 5xx, an unreadable kubeconfig), UnknownKind, KubernetesForbidden or
  * another KubernetesError.
  */
@@ -100,7 +100,7 @@ export class Cluster {
     return new Cluster(options)
   }
 
-  /** The same server for somebody who has the time: every request is sent, and may take this long. To be closed by itself. @internal */
+  /** The same server for a caller that can wait: every request is sent, and may take this long. It has to be closed too. @internal */
   patient(requestTimeout: Duration): Cluster {
     return new Cluster({ ...this.options, requestTimeout, circuit: undefined })
   }
@@ -114,7 +114,7 @@ export class Cluster {
     return JSON.parse(answer.text)
   }
 
-  /** All of them, page by page; with `limit` the first ones only. */
+  /** All objects, page by page; with `limit` only the first ones. */
   async list(kind: KindRef, options: ListOptions = {}): Promise<KubernetesObject[]> {
     const { namespace, labels, fields, limit = PAGE, signal } = options
     const found: KubernetesObject[] = []
@@ -123,14 +123,14 @@ export class Cluster {
       const query = { labelSelector: labels, fieldSelector: fields, limit, continue: next }
       const answer = await this.answerTo({ verb: 'list', kind, namespace, signal, http: { method: 'GET', query } })
       const { items = [], metadata } = JSON.parse(answer.text) as Page
-      // Items of a list leave out what they are.
+      // Items of a list lack apiVersion and kind.
       found.push(...items.map((item) => ({ ...item, apiVersion: kind.apiVersion, kind: kind.kind })))
       next = options.limit === undefined && metadata?.continue ? metadata.continue : undefined
     } while (next !== undefined)
     return found
   }
 
-  /** A text that the server keeps of an object: `text(pod, 'log', { tailLines: 20 })`; undefined when there is no such object. */
+  /** Text that the server keeps for an object: `text(pod, 'log', { tailLines: 20 })`; undefined when there is no such object. */
   async text(
     ref: ObjectRef,
     subresource: string,
@@ -166,7 +166,7 @@ export class Cluster {
   async answerTo(call: Call): Promise<HttpAnswer> {
     const answer = await this.send(call, await this.path(call))
     if (answer.status !== 404 || isAboutObject(answer)) return this.checked(call, answer)
-    // No handler for this path: the kind is gone, or its plural is another one since its definition was made anew.
+    // No handler for this path: the kind is gone, or its plural has changed since its definition was made anew.
     this.discovery.forget(call.kind)
     return this.checked(call, await this.send(call, await this.path(call)))
   }
@@ -199,7 +199,7 @@ export class Cluster {
   }
 
   /**
-   * Asks the server for its API groups: it answers, and takes the credentials.
+   * Asks the server for its API groups: succeeds if it answers and takes the credentials.
    * @throws Unavailable, KubernetesError
    */
   async reach(): Promise<void> {
@@ -251,7 +251,7 @@ export class Cluster {
   }
 
   private async kindOf(kind: KindRef, verb: string, signal?: AbortSignal): Promise<ResourceKind> {
-    // Others may wait for the same answer: the signal ends this wait only.
+    // Other callers may wait for the same answer: the signal ends this wait only.
     const found = await endedBy(signal, this.discovery.find(kind))
     if (found) return found
     const request = { cluster: this.name, verb, resource: `${kind.kind} (${kind.apiVersion})` }
@@ -262,7 +262,7 @@ export class Cluster {
   private async resources(path: string): Promise<ListedResource[] | undefined> {
     const request: Request = { cluster: this.name, verb: 'get', resource: path }
     const answer = await this.exchange(request, { method: 'GET', path, timeoutMs: this.requestTimeoutMs })
-    // Of a group that it doesn't know an API server says so in plain text, as anything else would.
+    // For a group that it doesn't know an API server answers in plain text, as anything else would.
     if (answer.status === 404 && (await this.isApiServer())) return undefined
     if (answer.status !== 200) throw errorOf(request, answer)
     const list = asKind(answer, 'APIResourceList') as { resources?: ListedResource[] } | undefined
@@ -284,7 +284,7 @@ export class Cluster {
   private async send(call: Call, { path, resource }: { path: string; resource: string }): Promise<HttpAnswer> {
     const { verb, namespace, object, signal } = call
     const timeoutMs = Math.max(1, Math.ceil(Math.min(call.timeoutMs ?? this.requestTimeoutMs, this.requestTimeoutMs)))
-    // The server too gives up what it hasn't done by then: who asked has gone.
+    // The server gives up too what it hasn't done by then: the caller has gone.
     const http = { ...call.http, query: { ...call.http.query, timeout: `${timeoutMs}ms` } }
     return this.exchange(
       { cluster: this.name, verb, resource, namespace, object },
@@ -295,7 +295,7 @@ export class Cluster {
   private async exchange(request: Request, http: HttpRequest): Promise<HttpAnswer> {
     const entry = this.circuit?.enter()
     if (entry && 'reason' in entry) throw unavailable(request, entry.reason)
-    // A log is read from a node: how long that takes says nothing about the server.
+    // A log is read from a node: how long that takes proves nothing about the server.
     if (request.resource === 'pods/log') entry?.ended('cancelled')
     try {
       const answer = await this.transport.send(http)
@@ -313,7 +313,7 @@ export class Cluster {
 
   private async checked(call: Call, answer: HttpAnswer): Promise<HttpAnswer> {
     if (answer.status >= 200 && answer.status < 300) return answer
-    // To a reader it says that there is no such object; also that its namespace isn't there.
+    // To a reader this means that there is no such object, or no such namespace.
     const isGone = answer.status === 404 && asKind(answer, 'Status') !== undefined
     if (isGone && (call.verb === 'get' || call.verb === 'delete')) return answer
     throw errorOf(await this.requestOf(call), answer)
@@ -322,7 +322,7 @@ export class Cluster {
 
 const withSubresource = (of: string, name: string | undefined) => (name === undefined ? of : `${of}/${name}`)
 
-/** A 404 that names an object is about that; without one the path itself isn't known. */
+/** A 404 that names an object is about the object; without one the path itself isn't known. */
 function isAboutObject(answer: HttpAnswer): boolean {
   return statusOf(answer).details?.name !== undefined
 }

@@ -2,25 +2,25 @@ import { Agent, type RequestOptions } from 'node:https'
 import type { KubeConfig } from '@kubernetes/client-node'
 
 /**
- * Where a cluster is and who asks: a kubeconfig as text or as a file; the account of the pod that this process runs in; or
- * what kubectl would take (KUBECONFIG, `~/.kube/config`, then the pod's account).
+ * Where a cluster is and who asks it: a kubeconfig as a string or a file; the account of the pod that this process runs in; or
+ * what kubectl would use (KUBECONFIG, `~/.kube/config`, then the pod's account).
  */
 export type KubeconfigSource = string | { readonly file: string } | 'inCluster' | 'default'
 
-/** What a request to the server needs beside its path. */
+/** What a request to the server needs besides its path. */
 export interface Access {
   /** The server's base address. */
   readonly server: URL
-  /** TLS and headers, tokens read anew by their own rules. */
+  /** TLS and headers; tokens are read anew by their own rules. */
   readonly options: RequestOptions
 }
 
 /**
  * Reads a kubeconfig with the official client, which is loaded when first needed, and gives each request its credentials:
- * token files are read again every minute, exec plugins asked again when what they gave has expired.
+ * token files are read again every minute, exec plugins are asked again when their credentials have expired.
  */
 export class Credentials {
-  /** One for all: connections are kept per server and credentials. */
+  /** One agent for all: connections are kept per server and credentials. */
   private readonly agent = new Agent({ keepAlive: true })
   private loading: Promise<KubeConfig> | undefined
 
@@ -36,12 +36,12 @@ export class Credentials {
     if (!server) throw new Error('the kubeconfig has no current context with a cluster')
     const options: RequestOptions = {}
     await config.applyToHTTPSOptions(options).catch((error) => {
-      // The parser's words would quote what the plugin gave.
+      // The parser's message would quote what the plugin gave.
       throw error instanceof SyntaxError
         ? new Error("the credentials plugin of the kubeconfig didn't give JSON")
         : error
     })
-    // The client's own agent opens a connection for each request and knows a certificate only once; a proxy needs it.
+    // The client's own agent opens a connection for each request and presents a certificate only once; a proxy needs it.
     if (!config.getCurrentCluster()?.proxyUrl && server.startsWith('https:')) options.agent = this.agent
     return { server: new URL(server), options }
   }
@@ -68,7 +68,7 @@ async function load(source: KubeconfigSource): Promise<KubeConfig> {
   return config
 }
 
-/** A parser quotes the lines around what it can't read, and a kubeconfig has tokens in them: such words end up in documents and logs. */
+/** A parser quotes the lines around what it can't read, and a kubeconfig contains tokens: its messages end up in documents and logs. */
 function withoutQuotation(error: unknown): unknown {
   const { name, reason, mark } = error as { name?: string; reason?: string; mark?: { line?: number } }
   if (name !== 'YAMLException') return error

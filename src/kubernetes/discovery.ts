@@ -22,8 +22,8 @@ export interface ListedGroup {
 }
 
 /**
- * The kinds that a server knows, asked for once for each API group version. A kind that isn't among them is asked for again,
- * as its CustomResourceDefinition may be younger.
+ * The kinds that a server knows, asked for once for each API group version. If a kind isn't among them they are asked for again,
+ * as its CustomResourceDefinition may be newer.
  */
 export class Discovery {
   private readonly kinds = new Map<string, Promise<ReadonlyMap<string, ResourceKind>>>()
@@ -37,7 +37,7 @@ export class Discovery {
     return known?.get(kind) ?? (await this.ask(apiVersion)).get(kind)
   }
 
-  /** What was known of this group version may be out of date. */
+  /** What was known about this group version may be out of date. */
   forget({ apiVersion }: KindRef): void {
     this.kinds.delete(apiVersion)
   }
@@ -61,7 +61,7 @@ export function groupPath(apiVersion: string): string {
   return apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
 }
 
-/** For messages, as kubectl has it: `certificates.cert-manager.io`, `pods`. */
+/** For messages, in kubectl's notation: `certificates.cert-manager.io`, `pods`. */
 export function resourceName({ apiVersion }: KindRef, { plural }: ResourceKind): string {
   return apiVersion.includes('/') ? `${plural}.${apiVersion.slice(0, apiVersion.indexOf('/'))}` : plural
 }

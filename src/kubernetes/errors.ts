@@ -1,8 +1,8 @@
-/** What was asked of which cluster when it went wrong. */
+/** The request, and its cluster, that went wrong. */
 export interface Request {
   /** The cluster's name, as in its Region. */
   readonly cluster: string
-  /** As RBAC has it: get, list, watch, create, patch, delete. */
+  /** As in RBAC: get, list, watch, create, patch, delete. */
   readonly verb: string
   /** Plural and group: `certificates.cert-manager.io`, `pods`. */
   readonly resource: string
@@ -14,7 +14,7 @@ export interface Request {
 export class KubernetesError extends Error {
   override readonly name: string = 'KubernetesError'
   /**
-   * @param serverMessage the server's own words
+   * @param serverMessage the server's own message
    * @param status the HTTP status
    */
   constructor(
@@ -27,7 +27,7 @@ export class KubernetesError extends Error {
   }
 }
 
-/** Something else has changed the object meanwhile, more often than a few repetitions could cope with: try again later. */
+/** Something else keeps changing the object, more often than a few repetitions could cope with: try again later. */
 export class KubernetesConflict extends KubernetesError {
   override readonly name = 'KubernetesConflict'
 }
@@ -42,7 +42,7 @@ export class QuotaExceeded extends KubernetesError {
   override readonly name = 'QuotaExceeded'
 }
 
-/** The server refuses what the object says (schema, validation): repeating it changes nothing. */
+/** The server refuses the object's content (schema, validation): repeating it changes nothing. */
 export class InvalidResource extends KubernetesError {
   override readonly name = 'InvalidResource'
 }
@@ -52,7 +52,7 @@ export class AdmissionDenied extends KubernetesError {
   override readonly name = 'AdmissionDenied'
 }
 
-/** An object of this name is there, and it isn't this document's: nothing was written. Rename, or remove the other one. */
+/** There is an object with this name that isn't this document's: nothing was written. Rename, or remove the other one. */
 export class NotOwned extends KubernetesError {
   override readonly name = 'NotOwned'
 }
@@ -62,12 +62,12 @@ export class StaleFence extends KubernetesError {
   override readonly name = 'StaleFence'
 }
 
-/** The object is on its way out, so it can't be had anew yet: wait until it is gone. */
+/** The object is being deleted, so it can't be created anew yet: wait until it is gone. */
 export class BeingDeleted extends KubernetesError {
   override readonly name = 'BeingDeleted'
 }
 
-/** The namespace is being deleted: nothing can be made in it until it is gone and there again. */
+/** The namespace is being deleted: nothing can be created in it until it is gone and exists again. */
 export class NamespaceTerminating extends KubernetesError {
   override readonly name = 'NamespaceTerminating'
 }

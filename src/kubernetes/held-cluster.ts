@@ -8,19 +8,19 @@ import { type Readiness, type ReadyOptions, readinessOf } from './readiness/inde
 import { deleteAsSeen, type Removal, type RemoveOptions, removalOf } from './removal.js'
 
 /**
- * Of an object that doesn't exist: an apply with it makes the object or, when there is one after all, is refused. No object's
- * version is as low.
+ * The version of an object that doesn't exist: an apply with it creates the object or, if there is one after all, is refused. No
+ * object's version is that low.
  */
 const NO_VERSION = '1'
-/** Controllers write to the same objects all the time; a write that meets another's is repeated so often. */
+/** Controllers write to the same objects all the time; a write that conflicts with another is tried this often. */
 const TRIES = 5
 
 /**
- * What one step of a lifecycle may do in a cluster, for its document.
+ * What one step of a lifecycle may do in a cluster for its document.
  *
- * Invariant: no write of a step takes effect after a later holder of the document has written the same object. For that each
- * write stamps the step's fence, looks at the object's fence before, and requires the object to be the one that was looked at
- * (uid and resourceVersion), or none to be there. What a late step creates after the document went on to another holder, it
+ * Invariant: no write of a step takes effect after a later holder of the document has written the same object. To ensure it, each
+ * write stamps the step's fence, looks at the object's fence first, and requires the object to be the one that was looked at
+ * (uid and resourceVersion), or to be absent. What a late step creates after another holder has got the document, it
  * removes again. Each write also needs a lease with time left, by the local clock, right before it is sent, and waits for its
  * answer no longer than the lease lasts.
  */
@@ -48,15 +48,15 @@ export class HeldCluster {
   }
 
   /**
-   * Makes the object as it is given, or changes the one that is there (server-side apply): fields that an earlier call had and
+   * Creates the object as given, or changes the existing one (server-side apply): fields that an earlier call had and
    * this one hasn't are removed, those of others stay. The owner's labels and the fence are added. Repeated, it changes nothing
-   * but the fence; as that is a write (and an event for watches) each time, a handler calls it in a step of its own and waits in
+   * except the fence; as that is a write (and an event for watches) each time, a handler calls it in a step of its own and waits in
    * the next one.
    * @returns the object as the server has it now
    * @throws NotOwned, StaleFence: nothing was written
    * @throws BeingDeleted, KubernetesConflict, QuotaExceeded, InvalidResource, AdmissionDenied, NamespaceTerminating,
    *   NamespaceMissing, and what every request may throw (Cluster)
-   * @throws NoLongerHeld when another has the document: what was just made is removed again
+   * @throws NoLongerHeld when another replica has the document: what was just created is removed again
    */
   async ensure(object: KubernetesObject): Promise<KubernetesObject> {
     return this.repeated(object, 'patch', async () => {
@@ -67,7 +67,7 @@ export class HeldCluster {
     })
   }
 
-  /** Whether the object does what it is for: `reason` says in words what is missing. Reads only. */
+  /** Whether the object does what it is for: `reason` says what is missing. Reads only. */
   async ready(ref: ObjectRef, options: ReadyOptions = {}): Promise<Readiness> {
     const object = await this.get(ref)
     if (!object) return { ready: false, reason: `there is no ${fullNameOf(ref)}` }
@@ -75,7 +75,7 @@ export class HeldCluster {
   }
 
   /**
-   * Removes the object, and says whether it is gone; `reason` names the finalizers that hold it. An object that isn't there is
+   * Removes the object, and reports whether it is gone; `reason` names the finalizers that hold it. An object that doesn't exist is
    * gone. Call it again after a wait until it is.
    * @throws NotOwned, StaleFence: nothing was removed
    * @throws KubernetesConflict, and what every request may throw (Cluster)
@@ -93,8 +93,8 @@ export class HeldCluster {
   }
 
   /**
-   * A creation can't be conditional on the document, so the database is asked after it. Whoever has taken the document over
-   * before may have looked for the object already, and found none.
+   * A creation can't be conditional on the document, so the database is asked after it. A replica that has taken the document over
+   * before that may have looked for the object already, and found none.
    * @throws NoLongerHeld
    */
   private async create(object: KubernetesObject): Promise<KubernetesObject> {
@@ -102,7 +102,7 @@ export class HeldCluster {
     try {
       made = await this.apply(object, undefined)
     } catch (error) {
-      // No answer: it may have been made all the same.
+      // No answer: it may have been created all the same.
       if (!(error instanceof KubernetesError || error instanceof NoLongerHeld)) await this.clearLateOne(object)
       throw error
     }
@@ -110,7 +110,7 @@ export class HeldCluster {
       await this.holder.assertHeld()
       return made
     } catch (error) {
-      // Without an answer the lease's own clock decides: while it lasts the document is this step's.
+      // If the database doesn't answer, the lease's own clock decides: while it lasts the document is this step's.
       if (error instanceof NoLongerHeld || this.step.leaseLeftMs() === 0) await this.takeBack(made)
       throw error
     }
@@ -156,7 +156,7 @@ export class HeldCluster {
     }
   }
 
-  /** After a creation without an answer: what is there by now of a step that no longer has its document goes. Never throws. */
+  /** After a creation without an answer: removes what a step that no longer holds its document has created by now. Never throws. */
   private async clearLateOne(ref: ObjectRef): Promise<void> {
     try {
       await this.holder.assertHeld()
@@ -167,10 +167,10 @@ export class HeldCluster {
     }
   }
 
-  /** Removes what this very step has made, if no later one has written it since. */
+  /** Removes what this very step has created, if no later one has written it since. */
   private async takeBack(made: KubernetesObject): Promise<void> {
     let live: KubernetesObject | undefined = made
-    // Its controller's writes leave uid and fence as they are.
+    // The controller's writes leave the uid and the fence as they are.
     const isMine = (object: KubernetesObject) =>
       object.metadata.uid === made.metadata.uid && fenceOf(object) === this.step.fence
     for (let tried = 1; live && isMine(live); tried += 1) {

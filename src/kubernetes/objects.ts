@@ -1,7 +1,7 @@
 /** The metadata of an object; only what Phaselock reads is spelled out. */
 export interface ObjectMeta {
   readonly name: string
-  /** Absent for kinds that live in no namespace. */
+  /** Absent for kinds without a namespace. */
   readonly namespace?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
   readonly annotations?: Readonly<Record<string, string>> | undefined
@@ -14,7 +14,7 @@ export interface ObjectMeta {
   readonly [more: string]: unknown
 }
 
-/** An object of any kind as plain JSON, as the API server takes and gives it. */
+/** An object of any kind as plain JSON, as the API server accepts and returns it. */
 export interface KubernetesObject {
   readonly apiVersion: string
   readonly kind: string

@@ -12,9 +12,9 @@ import {
   UnknownKind,
 } from './errors.js'
 
-/** A person has to change something: the document is parked with the server's own words. */
+/** A person has to change something: the document is parked with the server's message. */
 const FOR_A_PERSON = [QuotaExceeded, InvalidResource, AdmissionDenied, NotOwned]
-/** It passes, or somebody mends it in the cluster: the document waits, with the reason. */
+/** It passes, or somebody corrects it in the cluster: the document waits, with the reason. */
 const PASSING = [
   KubernetesConflict,
   KubernetesForbidden,
@@ -31,12 +31,12 @@ type ClusterHandler<Next extends string, Doc, Where> = (
 ) => Promise<Outcome<Next, Doc>>
 
 /**
- * Makes an ordinary handler out of one that works in a cluster.
- * @param resolve where: a HeldCluster (`cluster.hold(doc, step, lifecycle)`), alone or with more (a region's settings). It may
- *   throw `Unavailable`: then the document waits
- * @param handler what of the cluster's answers it doesn't catch becomes an outcome: a conflict, a missing right, a namespace that
- *   is being deleted or isn't there, an object on its way out and an unknown kind wait; an exceeded quota, an invalid object, a policy's
- *   refusal and an object of somebody else park, with the server's own message. All else is thrown on: Unavailable backs off
+ * Makes an ordinary handler from one that works in a cluster.
+ * @param resolve finds the cluster: a HeldCluster (`cluster.hold(doc, step, lifecycle)`), alone or with more (a region's settings). It
+ *   may throw `Unavailable`: then the document waits
+ * @param handler errors of the cluster that it doesn't catch become outcomes: a conflict, a missing right, a namespace that is being
+ *   deleted or doesn't exist, an object that is being deleted and an unknown kind wait; an exceeded quota, an invalid object, a policy's
+ *   refusal and an object of another owner park, with the server's message. Anything else is thrown on: Unavailable backs off
  *   without using attempts, the rest uses them
  */
 export function onCluster<Next extends string, Doc, Where>(

@@ -51,13 +51,13 @@ export class Owner {
   }
 }
 
-/** The fence of the step that wrote an object last; 0 for one that Phaselock's controllers' controllers have made. */
+/** The fence of the step that wrote an object last; 0 for one that was made by the controller of an object of ours. */
 export function fenceOf({ metadata }: KubernetesObject): number {
   const fence = Number(metadata.annotations?.[ANNOTATIONS.fence] ?? 0)
   return Number.isSafeInteger(fence) ? fence : 0
 }
 
-/** What an object says of whose it is: the label of the lifecycle, and the document's `_id`; undefined: nobody's of ours. */
+/** Whose an object says it is: the label of the lifecycle, and the document's `_id`; undefined: it names no document of ours. */
 export function ownerOf({
   metadata: { labels, annotations },
 }: KubernetesObject): { lifecycle: string; database: string; id: unknown } | undefined {
@@ -72,18 +72,18 @@ export function ownerOf({
   }
 }
 
-/** The value of the label `phaselock.dev/document`: the id as text where that is a legal value, else a hash of it. */
+/** The value of the label `phaselock.dev/document`: the id as a string if that is a legal value, else a hash of it. */
 export function documentLabel(id: unknown): string {
   return labelValue(typeof id === 'string' ? id : idText(id), encodeId(id))
 }
 
-/** A text as it is where it may be a label's value, else a hash. */
+/** A string as it is if it may be a label's value, else a hash. */
 export function labelValue(text: string, hashed = text): string {
   if (/^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/.test(text)) return text
   return createHash('sha256').update(hashed).digest('hex').slice(0, 40)
 }
 
-/** In an object of its own: a plain string isn't a document that Extended JSON could stand for. */
+/** Wrapped in an object: a plain string isn't a document that Extended JSON could represent. */
 function encodeId(id: unknown): string {
   return BSON.EJSON.stringify({ _id: id }, { relaxed: false })
 }

@@ -8,14 +8,14 @@ export interface PodLogOptions {
   readonly container?: string | undefined
   /** The last lines. */
   readonly lines: number
-  /** At most so many bytes, counted from the first of these lines. */
+  /** At most this many bytes, counted from the first of these lines. */
   readonly limitBytes: number
   readonly signal?: AbortSignal | undefined
 }
 
 /**
- * The last lines that a container wrote, as its node has kept them. Undefined: there is no such pod.
- * @throws Unavailable also when its node can't be asked
+ * The last lines that a container wrote, as kept by its node. Undefined: there is no such pod.
+ * @throws Unavailable, also when the pod's node can't be asked
  * @throws InvalidResource when there is nothing to read yet: the container hasn't run
  */
 export async function podLog(cluster: Cluster, options: PodLogOptions): Promise<string | undefined> {

@@ -1,13 +1,13 @@
 import type { CallOptions, Cluster } from './cluster.js'
 import { type KubernetesObject, nameOf, type ObjectRef } from './objects.js'
 
-/** What becomes of what belongs to a removed object (a Deployment's pods): gone before it, after it, or kept. */
+/** What happens to the dependents of a removed object (a Deployment's pods): gone before it, after it, or kept. */
 export type Propagation = 'Foreground' | 'Background' | 'Orphan'
 
 export interface RemoveOptions {
-  /** Default 'Background'. With 'Foreground' the object stays until all that belongs to it is gone. */
+  /** Default 'Background'. With 'Foreground' the object stays until all its dependents are gone. */
   readonly propagation?: Propagation
-  /** How long pods get to stop. Default: as they say themselves. */
+  /** How long pods get to stop. Default: what their specs say. */
   readonly gracePeriodSeconds?: number
 }
 
@@ -18,8 +18,8 @@ export type Removal = { readonly gone: true } | { readonly gone: false; readonly
 const DEPENDENTS = 'foregroundDeletion'
 
 /**
- * Deletes the very object that was looked at, as it was then.
- * @throws KubernetesConflict when it was written since, or is another one of that name; what every request may throw (Cluster)
+ * Deletes exactly the object that was looked at, as it was then.
+ * @throws KubernetesConflict when it was written since, or another one has its name now; what every request may throw (Cluster)
  */
 export async function deleteAsSeen(
   cluster: Cluster,
@@ -39,7 +39,7 @@ export async function deleteAsSeen(
   await cluster.answerTo({ verb: 'delete', kind: seen, namespace, object: name, http, ...limits })
 }
 
-/** @param live what is there under that name now */
+/** @param live the object under that name now */
 export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): Removal {
   if (!live) return { gone: true }
   const { finalizers = [] } = live.metadata
@@ -53,7 +53,7 @@ export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): R
   return { gone: false, reason: `${nameOf(ref)} is still there${held}${remaining(live)}` }
 }
 
-/** What a namespace says of why it isn't gone yet. */
+/** The reasons a namespace gives for not being gone yet. */
 function remaining(live: KubernetesObject): string {
   const { conditions = [] } = (live['status'] ?? {}) as { conditions?: readonly Partial<Record<string, string>>[] }
   const says = conditions.filter(

@@ -10,7 +10,7 @@ export interface HttpRequest {
   readonly query?: Readonly<Record<string, string | number | undefined>> | undefined
   readonly body?: unknown
   readonly contentType?: string | undefined
-  /** The answer must be there in full within so many milliseconds; a stream's headers must. */
+  /** The whole answer, or the headers of a stream, must arrive within this many milliseconds. */
   readonly timeoutMs: number
   readonly signal?: AbortSignal | undefined
 }
@@ -27,7 +27,7 @@ export class NoReply extends Error {
   override readonly name = 'NoReply'
 }
 
-/** HTTP to one API server: every request ends, by its time limit at the latest. */
+/** HTTP to one API server: every request ends, at the latest at its time limit. */
 export class Transport {
   private readonly credentials: Credentials
 
@@ -49,7 +49,7 @@ export class Transport {
 
   /**
    * Opens a stream (a watch): the time limit is for its beginning. The caller reads it to its end or destroys it; `signal`
-   * destroys it too. An answer that is no success is read and given as such.
+   * destroys it too. An answer that is no success is read and returned as such.
    * @throws NoReply
    */
   async open(request: HttpRequest): Promise<HttpAnswer | IncomingMessage> {
@@ -80,7 +80,7 @@ export class Transport {
     streams = false,
   ): Promise<T> {
     const { signal, timeoutMs } = request
-    // Seconds on a busy machine, and no sign of a server that doesn't answer. Why it fails is said below.
+    // It takes seconds on a busy machine, which is no sign of a silent server. Why it fails is reported below.
     await loadClient().catch(() => undefined)
     signal?.throwIfAborted()
     const over = new AbortController()

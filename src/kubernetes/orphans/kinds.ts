@@ -3,7 +3,7 @@ import type { KindRef } from '../objects.js'
 
 /** A kind whose objects can be looked for. */
 export interface SweptKind extends KindRef {
-  /** For messages and rights: `certificates.cert-manager.io`. */
+  /** For messages and RBAC rules: `certificates.cert-manager.io`. */
   readonly resource: string
   readonly namespaced: boolean
 }
@@ -16,7 +16,7 @@ export interface NotLookedAt {
 }
 
 /**
- * All kinds of a cluster that can be listed and deleted, each once, in its group's preferred version where that has it. A group whose
+ * All kinds of a cluster that can be listed and deleted, each once, in its group's preferred version if that has it. A group whose
  * server is away is named.
  * @throws Unavailable, KubernetesError when the cluster itself can't be asked
  */

@@ -11,18 +11,18 @@ import { type OrphanVerdict, type SweepRules, verdictOn } from './verdict.js'
 
 const OURS = `${LABELS.lifecycle},${LABELS.managedBy}=${FIELD_MANAGER}`
 const LISTS_AT_ONCE = 8
-/** A lease that has just run out, and the difference of two clocks that NTP keeps. */
+/** For a lease that has just run out, and the difference between two clocks kept by NTP. */
 const CLOCK_SLACK_MS = 5_000
 
 export interface OrphansOptions {
   readonly db: Db
   /** Whose objects are looked at; those of others are counted. */
   readonly models: readonly LifecycleModel[]
-  /** Nothing younger is removed; raised to the lifecycle's lease and 5 s for the clocks. */
+  /** Nothing younger is removed; raised to the lifecycle's lease plus 5 s for the clocks. */
   readonly olderThanMs: number
-  /** Also what documents in final phases have left. */
+  /** Also what documents in final phases left behind. */
   readonly ended?: boolean
-  /** Also where the lifecycle's collection is empty, as it is in a wrong database. */
+  /** Also if the lifecycle's collection is empty, as it is in a wrong database. */
   readonly emptyCollections?: boolean
 }
 
@@ -42,16 +42,16 @@ export interface FoundOrphans {
   readonly databases: ReadonlyMap<string, number>
 }
 
-/** What became of an orphan: removed, or why it was left alone. */
+/** What happened to an orphan: removed, or why it was left alone. */
 export type Swept = 'removed' | { readonly left: string; readonly failed: boolean }
 
 /**
- * Finds objects whose documents are gone, and removes them: what a late creation has left whose maker died before it could take it back,
- * or what a database that was restored doesn't know.
+ * Finds objects whose documents are gone, and removes them: those of a late creation whose maker died before it could take them back,
+ * or those that a restored database doesn't know.
  *
- * Invariant: no object is removed that a document has adopted. An object is read, then its document, then it is deleted as it was read
- * (uid and resourceVersion). A document that is made anew after that look writes the object first (`ensure`), and the deletion is refused;
- * or after the deletion, and makes it again.
+ * Invariant: no object that a document has adopted is removed. An object is read, then its document, then it is deleted as it was read
+ * (uid and resourceVersion). A document that is made anew after that read either writes the object first (`ensure`), and the deletion
+ * is refused; or it writes after the deletion, and makes it again.
  */
 export class Orphans {
   private readonly owners: Owners
@@ -61,7 +61,7 @@ export class Orphans {
   }
 
   /**
-   * @param namespaces only in these; default: in the whole cluster, or where that isn't allowed in `elseIn`
+   * @param namespaces only in these; default: in the whole cluster or, if that isn't allowed, in `elseIn`
    * @throws Unavailable when the cluster can't be asked; the database's own errors
    */
   async find(cluster: Cluster, namespaces?: readonly string[], elseIn?: string): Promise<FoundOrphans> {
@@ -84,7 +84,7 @@ export class Orphans {
   }
 
   /**
-   * Removes one, if it still is what it was found to be.
+   * Removes one, if it is still what it was found to be.
    * @throws Unavailable; the database's own errors
    */
   async remove(cluster: Cluster, orphan: Orphan): Promise<Swept> {
@@ -107,7 +107,7 @@ export class Orphans {
     }
   }
 
-  /** Those of them that are orphans. */
+  /** Those of the objects that are orphans. */
   private async judged(objects: readonly { object: KubernetesObject; owner: OwnerDocument }[]): Promise<Orphan[]> {
     const orphans: Orphan[] = []
     for (const model of this.options.models) {
@@ -138,14 +138,14 @@ export class Orphans {
 const left = (why: string): Swept => ({ left: why, failed: false })
 const count = (counts: Map<string, number>, of: string) => counts.set(of, (counts.get(of) ?? 0) + 1)
 
-/** Secrets last: a controller would write those of a Certificate again as long as that is there. */
+/** Secrets last: a controller would write a Certificate's Secret again as long as the Certificate exists. */
 function byKindAndName(one: Orphan, other: Orphan): number {
   const key = ({ ref: { kind, metadata } }: Orphan) =>
     [kind === 'Secret' ? 1 : 0, kind, metadata.namespace ?? '', metadata.name].join(' ')
   return key(one) < key(other) ? -1 : 1
 }
 
-/** The objects of a kind that carry our labels. A missing right, or a kind that has just gone, is named. */
+/** The objects of a kind that carry our labels. A missing right, or a kind that has just gone, is reported. */
 async function listed(
   cluster: Cluster,
   kind: SweptKind,
@@ -160,7 +160,7 @@ async function listed(
       objects.push(...(await cluster.list(kind, { labels: OURS, namespace })))
     } catch (error) {
       if (error instanceof UnknownKind) continue
-      // One kind's server is away, or its definition just going; or all of the cluster.
+      // One kind's server is away, or its definition is just going; or the whole cluster is away.
       if (error instanceof Unavailable) await cluster.reach()
       else if (!(error instanceof KubernetesError)) throw error
       const isElsewhere = error instanceof KubernetesForbidden && kind.namespaced && !namespaces && elseIn

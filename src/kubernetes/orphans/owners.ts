@@ -11,22 +11,22 @@ export interface OwnerDocument {
   readonly id: unknown
 }
 
-/** Whose an object is: a document's; nobody's of this database; or of a lifecycle that isn't known here. */
+/** Who owns an object: a document; nobody in this database; or a lifecycle that isn't known here. */
 export type Ownership =
   | OwnerDocument
   | { readonly database: string; readonly model?: undefined; readonly lifecycle?: undefined }
   | { readonly lifecycle: string; readonly model?: undefined; readonly database?: undefined }
   | undefined
 
-/** What a lifecycle's collection says now. */
+/** The state of a lifecycle's collection now. */
 export interface Presence {
   /** The server's time. */
   readonly now: Date
-  /** The phase of each document that is there, by the key of its `_id`. */
+  /** The phase of each document that exists, by the key of its `_id`. */
   readonly phases: ReadonlyMap<string, unknown>
   /** The collection has no document at all. */
   readonly isEmpty: boolean
-  /** The collection that replicas work on under this lifecycle's name; undefined: none has been there. */
+  /** The collection that replicas work on under this lifecycle's name; undefined: there has been none. */
   readonly registeredIn: unknown
 }
 
@@ -51,7 +51,7 @@ export class Owners {
     return model ? { model, id: owner.id } : { lifecycle: owner.lifecycle }
   }
 
-  /** Which of these documents are there. Read from the primary, whatever the connection prefers. */
+  /** Which of these documents exist. Read from the primary, whatever the connection prefers. */
   async presence(model: LifecycleModel, ids: readonly unknown[]): Promise<Presence> {
     const documents = protocolCollection<Document>(this.db, model.collection)
     const phases = new Map<string, unknown>()
@@ -61,7 +61,7 @@ export class Owners {
       for (const { _id, phase } of await documents.find({ _id: { $in: some } }, options).toArray())
         phases.set(idKey(_id), phase)
     }
-    // Also of a collection that isn't there this gives one row.
+    // This gives one row even for a collection that doesn't exist.
     const [row] = await documents
       .aggregate<{ some: unknown[]; now: Date }>(
         [{ $limit: 1 }, { $facet: { some: [{ $project: { _id: 1 } }] } }, { $project: { some: 1, now: '$$NOW' } }],

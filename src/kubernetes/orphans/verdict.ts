@@ -4,21 +4,21 @@ import type { KubernetesObject } from '../objects.js'
 import { fenceOf } from '../ownership.js'
 import type { OwnerDocument, Presence } from './owners.js'
 
-/** By the claim that wrote an object last: a fence is made of the server's milliseconds (src/lock/lease/fence.ts). */
+/** To date the claim that wrote an object last: a fence is made of the server's milliseconds (src/lock/lease/fence.ts). */
 const FENCES_PER_MS = 1_000
 
-/** What takes more along than itself: a person decides. */
+/** Kinds whose removal takes more along: a person decides. */
 const BY_HAND: Readonly<Record<string, string>> = {
   Namespace: 'all that is in it goes along: remove it by hand',
   CustomResourceDefinition: 'all objects of that kind go along: remove it by hand',
 }
 
-/** Why an object is nobody's any more. */
+/** Why an object no longer belongs to any document. */
 export interface OrphanVerdict {
-  /** `gone`: there is no such document. `ended`: it is there, in a final phase, which nothing leaves. */
+  /** `gone`: there is no such document. `ended`: it exists, in a final phase, which nothing leaves. */
   readonly why: 'gone' | 'ended'
   readonly reason: string
-  /** Since it was made or, where that is later, claimed by the step that wrote it last. */
+  /** Since it was created or, if that is later, since the claim of the step that wrote it last. */
   readonly ageMs: number
   /** Why it may not be removed now; undefined: it may. */
   readonly kept: string | undefined
@@ -26,15 +26,15 @@ export interface OrphanVerdict {
 
 /** What may be removed. */
 export interface SweepRules {
-  /** Nothing that is younger. */
+  /** Nothing that is younger is removed. */
   readonly olderThanMs: number
-  /** Also what documents in final phases have left. */
+  /** Also what documents in final phases left behind. */
   readonly ended: boolean
-  /** Also where the collection has no document at all. */
+  /** Also if the collection has no document at all. */
   readonly emptyCollections: boolean
 }
 
-/** undefined: its document is there and may adopt it, or somebody else's controller looks after it. */
+/** undefined: its document exists and may adopt it, or another controller looks after it. */
 export function verdictOn(
   object: KubernetesObject,
   { model, id }: OwnerDocument,
@@ -65,13 +65,13 @@ export function verdictOn(
   return { why, reason, ageMs, kept: kept() }
 }
 
-/** A ReplicaSet's pods, a certificate's requests: they go with what they belong to. */
+/** A ReplicaSet's pods, a certificate's requests: they go with their controller. */
 function isControlled({ metadata }: KubernetesObject): boolean {
   const owners = metadata['ownerReferences'] as readonly { readonly controller?: boolean }[] | undefined
   return owners?.some(({ controller }) => controller === true) === true
 }
 
-/** NaN when it doesn't say when it was made. */
+/** NaN if it has no creation time. */
 function ageOf(object: KubernetesObject, now: Date): number {
   const madeMs = Date.parse(object.metadata.creationTimestamp ?? '')
   return now.getTime() - Math.max(madeMs, fenceOf(object) / FENCES_PER_MS)

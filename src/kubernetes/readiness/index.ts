@@ -22,8 +22,8 @@ const RULES: Readonly<Record<string, Rule>> = {
 
 /**
  * Judges an object as the server has it: workloads by their counts, a Job by its end, a Service by its address, a claim by its
- * volume, a custom kind by its condition Ready or Available; kinds of Kubernetes itself that have nothing of the kind (ConfigMap,
- * Secret, Role) are ready when they are there. What the status says of an older spec doesn't count.
+ * volume, a custom kind by its condition Ready or Available; kinds of Kubernetes itself that have none of these (ConfigMap,
+ * Secret, Role) are ready when they exist. A status that is about an older spec doesn't count.
  */
 export function readinessOf(object: KubernetesObject, options: ReadyOptions = {}): Readiness {
   const missing = missingOf(object, options)
@@ -39,7 +39,7 @@ function missingOf(object: KubernetesObject, options: ReadyOptions): Missing {
   const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''
   const rule = RULES[`${group}/${kind}`]
   if (rule) return rule(object, options)
-  // Groups of Kubernetes itself have no dot, or end so.
+  // Groups of Kubernetes itself have no dot, or this ending.
   const isBuiltIn = !group.includes('.') || group.endsWith('.k8s.io')
   const saysSo = GENERAL.some((type) => conditionOf(object, type) !== undefined)
   return isBuiltIn && !saysSo ? undefined : custom(object, options)

@@ -1,7 +1,7 @@
 import type { KubernetesObject } from '../objects.js'
 
 /**
- * Whether an object does what it is for; `reason` is for `step.wait`. `failed`: it won't by itself, however long one waits (a
+ * Whether an object does what it is for; `reason` is for `step.wait`. `failed`: it never will by itself, however long one waits (a
  * Job that has given up).
  */
 export type Readiness =
@@ -14,14 +14,14 @@ export type Readiness =
       readonly object?: KubernetesObject | undefined
     }
 
-/** What is missing, in words that go on after the object's name; undefined: nothing. */
+/** What is missing, in words that follow the object's name; undefined: nothing. */
 export type Missing = string | { readonly failed: string } | undefined
 
-/** What is asked of a kind beside the ordinary. */
+/** What is required of a kind besides the usual. */
 export interface ReadyOptions {
   /** The type of the condition that must be True, instead of the kind's own rule. */
   readonly condition?: string
-  /** Of an Ingress: that it has an address too. */
+  /** For an Ingress: that it has an address too. */
   readonly address?: boolean
 }
 
@@ -52,13 +52,13 @@ export function conditionOf(object: KubernetesObject, type: string): Condition |
   return Array.isArray(conditions) ? conditions.find((condition) => condition.type === type) : undefined
 }
 
-/** `: Issuing: the private key is being made`, as far as the condition says something. */
+/** `: Issuing: the private key is being made`, as far as the condition gives a reason. */
 export function whyOf(condition: Pick<Condition, 'reason' | 'message'> | undefined): string {
   const words = [condition?.reason, condition?.message].filter((text) => text !== undefined && text !== '')
   return words.length === 0 ? '' : `: ${words.join(': ')}`
 }
 
-/** Whether what the status says is about an older spec. */
+/** Whether the status is about an older spec. */
 export function isBehind(object: KubernetesObject, observed = statusOf(object)['observedGeneration']): boolean {
   const { generation } = object.metadata
   return generation !== undefined && typeof observed === 'number' && observed < generation

@@ -1,13 +1,13 @@
 import type { KubernetesObject } from '../objects.js'
 import { BEHIND, conditionOf, countOf, isBehind, type Missing, type Rule, specOf, statusOf, whyOf } from './verdict.js'
 
-/** Every workload controller writes `observedGeneration`: without it, it hasn't looked yet. */
+/** Every workload controller writes `observedGeneration`: without it, the controller hasn't looked yet. */
 const unseen = (object: KubernetesObject): boolean =>
   isBehind(object, statusOf(object)['observedGeneration'] ?? Number.NEGATIVE_INFINITY)
 
 const ofAll = (count: number, all: number, what: string): string => `has ${count} of ${all} replicas ${what}`
 
-/** Every replica runs the last spec and is available, and none of an older one is left. */
+/** Every replica runs the latest spec and is available, and none with an older one is left. */
 export const deployment: Rule = (object) => {
   if (unseen(object)) return BEHIND
   const status = statusOf(object)
@@ -43,7 +43,7 @@ export const statefulSet: Rule = (object) => {
     type?: string
     rollingUpdate?: { partition?: number }
   }
-  // With OnDelete, or below the partition, old pods stay by intention.
+  // With OnDelete, or below the partition, old pods stay on purpose.
   const rolls = type !== 'OnDelete' && (rollingUpdate?.partition ?? 0) === 0
   if (rolls && status['updateRevision'] !== status['currentRevision']) {
     return ofAll(countOf(status, 'updatedReplicas'), wanted, 'of its last version')

@@ -30,13 +30,13 @@ interface PodStatus {
   readonly containerStatuses?: readonly ContainerStatus[]
 }
 
-/** The kubelet has found the container no more, and doesn't know its end. */
+/** The kubelet no longer finds the container, and doesn't know how it ended. */
 const UNKNOWN_END = 'ContainerStatusUnknown'
 
-/** What of a pod tells which runs of its containers have ended. */
+/** The part of a pod that shows which runs of its containers have ended. */
 export interface PodRuns {
   readonly uid: string
-  /** Nobody has heard of the node for a while: what is said of its containers is old. */
+  /** The node has not been heard from for a while: the statuses of its containers are old. */
   readonly isLost: boolean
   readonly containers: readonly {
     readonly name: string
@@ -62,8 +62,8 @@ export function runsOf(pod: KubernetesObject): PodRuns {
 }
 
 /**
- * Whether the kubelet has reported the end of this very run: it names it among the ended ones, or has started the container
- * again since. The pod's phase alone says nothing: controllers too write it, for nodes that nobody has heard of.
+ * Whether the kubelet has reported the end of this very run: it lists it among the ended ones, or has started the container
+ * again since. The pod's phase alone proves nothing: controllers write it too, for nodes that have not been heard from.
  */
 export function hasEnded(run: ContainerRun, { uid, isLost, containers }: PodRuns): boolean {
   if (uid !== run.uid || isLost) return false
@@ -72,7 +72,7 @@ export function hasEnded(run: ContainerRun, { uid, isLost, containers }: PodRuns
 }
 
 /**
- * The present run of a container, undefined while none is reported as running.
+ * The current run of a container, undefined while none is reported as running.
  * @param container undefined: the pod's only one
  */
 export function presentRun(pod: KubernetesObject, container: string | undefined): ContainerRun | undefined {

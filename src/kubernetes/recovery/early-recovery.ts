@@ -10,7 +10,7 @@ import { watchPods } from './pod-watch.js'
 import { RunRecords, SAID_EVERY_MS } from './run-records.js'
 
 export interface EarlyRecoveryOptions {
-  /** The cluster whose pods the replicas are. Default: KUBECONFIG, `~/.kube/config`, the pod's own account. */
+  /** The cluster in whose pods the replicas run. Default: KUBECONFIG, `~/.kube/config`, the pod's own account. */
   readonly cluster?: Cluster | undefined
   /** Default: POD_NAME. */
   readonly pod?: string | undefined
@@ -18,13 +18,13 @@ export interface EarlyRecoveryOptions {
   readonly namespace?: string | undefined
   /** The container of this process. Default: POD_CONTAINER, else the pod's only one. */
   readonly container?: string | undefined
-  /** A label selector: the pods to watch. Default: all of the namespace. */
+  /** A label selector: the pods to watch. Default: all pods of the namespace. */
   readonly pods?: string | undefined
   /** How long the own container's status must stay the same before it is believed. Default 15 s. */
   readonly settle?: Duration | undefined
 }
 
-/** A claim may reach the server a moment after its process has ended; a database that is away, later. After so long each. */
+/** The pause before each look for leases: a claim may arrive just after its process ended, or later if the database is away. */
 const PASSES_MS = [0, 2_000, 5_000, 15_000]
 const RETRY_MS = 60_000
 
@@ -37,10 +37,10 @@ export class PodUnknown extends Error {
 }
 
 /**
- * Ends the leases of replicas whose containers have ended, as soon as the API server says so, instead of after their
+ * Ends the leases of replicas whose containers have ended as soon as the API server reports it, instead of after their
  * lockTimeout: `lifecycle.runAlongside(earlyRecovery())`, or the option `alongside` of a replica for all its lifecycles.
- * Needs the verbs get, list and watch on pods of its own namespace; without them it says so once, and lockTimeout goes on.
- * One for all lifecycles of a process, so that there is one watch.
+ * Needs the verbs get, list and watch on pods of its own namespace; without them it reports that once, and lockTimeout still works.
+ * Use one for all lifecycles of a process, so that there is one watch.
  * @throws PodUnknown, InvalidDuration
  */
 export function earlyRecovery(options: EarlyRecoveryOptions = {}): Alongside {
@@ -74,7 +74,7 @@ class EarlyRecovery {
     await user.ended()
   }
 
-  /** From its list on: who has joined is told all. */
+  /** Begins with a list, so that a lifecycle that has just joined hears of all pods. */
   private restartWatch({ logger, clock }: AlongsideContext): void {
     this.watching?.abort()
     this.watching = new AbortController()
@@ -92,7 +92,7 @@ class EarlyRecovery {
     )
   }
 
-  /** Tells others which run of which container this replica is in, until the signal aborts. */
+  /** Lets others know which run of which container this replica is in, until the signal aborts. */
   private async sayWhere(user: Recoverer, { signal, clock, logger }: AlongsideContext): Promise<void> {
     const log = new OnceLog(logger)
     const { cluster, place, settleMs } = this
@@ -183,7 +183,7 @@ class Recoverer {
   }
 }
 
-/** Says a lasting failure once: at once what the server refuses, and what can't be reached the third time. */
+/** Reports a lasting failure once: a refusal by the server at once, an unreachable server the third time. */
 class OnceLog {
   private failures = 0
   private isTold = false

@@ -6,8 +6,8 @@ const TICKS = 100
 const STARTED_AT = 22 - 3
 
 /**
- * How long ago the first process of this container began, in milliseconds; undefined where that can't be told. Processes that
- * are started later in the same container get the same answer.
+ * How long ago the first process of this container began, in milliseconds; undefined if that can't be determined. Processes that
+ * start later in the same container get the same answer.
  */
 export async function firstProcessAgeMs(): Promise<number | undefined> {
   try {

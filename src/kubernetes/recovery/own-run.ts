@@ -3,7 +3,7 @@ import type { Cluster } from '../cluster.js'
 import { type ContainerRun, presentRun } from './container-run.js'
 import { firstProcessAgeMs } from './first-process.js'
 
-/** Where this process runs, by what it was told. */
+/** Where this process runs, by its configuration. */
 export interface OwnPlace {
   readonly namespace: string
   readonly pod: string
@@ -11,11 +11,11 @@ export interface OwnPlace {
   readonly container: string | undefined
 }
 
-/** Times of the API server are whole seconds, and a runtime takes a moment between the two. */
+/** Times of the API server are in whole seconds, and a runtime takes a moment between the two starts. */
 const SAME_START_MS = 3_000
 const LOOK_EVERY_MS = 1_000
 
-/** It can't be told which run of its container this process belongs to. */
+/** It can't be determined which run of its container this process belongs to. */
 export class UnknownRun extends Error {
   override readonly name = 'UnknownRun'
 }
@@ -23,8 +23,8 @@ export class UnknownRun extends Error {
 /**
  * The run of the container that this process is in.
  *
- * Invariant: never an earlier run, as others would then take this process for ended. The pod's status may be behind: so the run
- * must have begun when this container's first process did, by the node's clock, and stay the same for `settleMs`.
+ * Invariant: never an earlier run, as others would then consider this process ended. The pod's status may be outdated: so the run
+ * must have begun when this container's first process did, by the node's clock, and must stay the same for `settleMs`.
  * @throws UnknownRun, and what a request may throw
  */
 export async function ownRun(

@@ -18,7 +18,7 @@ export interface PodWatchOptions {
   readonly onHearing: KindWatchOptions['onHearing']
 }
 
-/** Follows the pods of a namespace, until its signal aborts. What is deleted says nothing any more. */
+/** Follows the pods of a namespace, until its signal aborts. A deleted pod reports nothing any more. */
 export async function watchPods(options: PodWatchOptions, signal: AbortSignal): Promise<void> {
   const { cluster, namespace, labels, clock = systemClock, onEnd, onHearing } = options
   const told = new Map<string, string>()
@@ -40,7 +40,7 @@ export async function watchPods(options: PodWatchOptions, signal: AbortSignal): 
   const beginList = () => {
     listed = new Set()
   }
-  // What went while nothing was heard.
+  // Pods that went while nothing was heard.
   const endList = () => {
     for (const uid of told.keys()) if (!listed.has(uid)) told.delete(uid)
     return []

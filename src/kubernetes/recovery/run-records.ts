@@ -5,16 +5,16 @@ import type { ContainerRun } from './container-run.js'
 /** Holds a document for each start of a replica that runs in a pod. */
 export const CONTAINERS_COLLECTION = 'phaselock.containers'
 
-/** `_id` is the replica's identity, as each of its tokens begins. */
+/** `_id` is the replica's identity, with which each of its tokens begins. */
 interface RunRecord {
   readonly _id: string
   readonly seenAt: Date
   readonly run: ContainerRun
 }
 
-/** A record that nobody has renewed for so long is of no use: no lease is as old. */
+/** A record that nobody has renewed for this long is of no use: no lease is that old. */
 const KEPT_MS = 24 * 3_600_000
-/** How often a replica says that it is still there. */
+/** How often a replica reports that it is still there. */
 export const SAID_EVERY_MS = 3_600_000
 const MOST = 1_000
 
@@ -26,7 +26,7 @@ export class RunRecords {
     this.records = protocolCollection(db, CONTAINERS_COLLECTION)
   }
 
-  /** Says where a replica runs, and forgets those that have said nothing for a day. */
+  /** Records where a replica runs, and forgets those that have reported nothing for a day. */
   async say(replica: string, run: ContainerRun): Promise<void> {
     const record = { $set: { seenAt: '$$NOW', run: { $literal: { ...run } } } }
     await this.records.updateOne({ _id: replica }, [record], { upsert: true })

@@ -9,19 +9,19 @@ import { findKubeconfig, NoKubeconfig } from './kubeconfigs.js'
 import { type Region, RegionUnavailable, regionOf } from './region.js'
 import { REGION_COLLECTION, type RegionSpec, readRegion } from './region-document.js'
 
-/** What regions of one process have in common. */
+/** What all regions of one process share. */
 export interface RegionContext {
   readonly regions: Collection<{ _id: string }>
   readonly home: () => Cluster
   readonly requestTimeout: Duration
   readonly clock: Clock
-  /** How long what was read counts, in milliseconds. */
+  /** How long a Region that was read stays fresh, in milliseconds. */
   readonly freshMs: number
 }
 
 /** A kubeconfig in a Secret or file is read less often than the Region, which is one read by `_id`. */
 const KUBECONFIG_FRESH_FACTOR = 3
-/** An old cluster's requests may be under way when its kubeconfig changes. */
+/** An old cluster's requests may be in progress when its kubeconfig changes. */
 const CLOSE_AFTER_REQUESTS = 2
 
 /** Documents that wait ask again after 30 s at most, unless their lockTimeout is longer. */
@@ -29,7 +29,7 @@ const FORGOTTEN_AFTER_MS = 120_000
 
 type Verdict = { readonly region: Region } | { readonly problem: string }
 
-/** One region as this process knows it: read when asked for, and again when what it knows is no longer fresh. */
+/** One region as this process knows it: read when it is asked for, and again when that is no longer fresh. */
 export class KnownRegion {
   private verdict: Verdict | undefined
   private reading: Promise<Verdict> | undefined
@@ -52,7 +52,7 @@ export class KnownRegion {
     return verdict.region
   }
 
-  /** A document asks for it. */
+  /** A document asks for this region. */
   needed(): void {
     this.neededMs = this.context.clock.monotonicMs()
   }
@@ -106,7 +106,7 @@ export class KnownRegion {
     return { region: regionOf(this.name, this.cluster!, spec) }
   }
 
-  /** A home cluster that can't be asked is no reason to give up a kubeconfig that was read before. */
+  /** If the home cluster can't be asked, a kubeconfig that was read before stays in use. */
   private async findCluster(spec: RegionSpec, nowMs: number): Promise<string | undefined> {
     const reference = JSON.stringify(spec.cluster)
     try {

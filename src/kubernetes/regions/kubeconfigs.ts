@@ -6,11 +6,11 @@ import type { ClusterSource } from './region-document.js'
 /** A kubeconfig as it is now. */
 export interface FoundKubeconfig {
   readonly source: KubeconfigSource
-  /** Differs when what was found differs. */
+  /** Differs if what was found differs. */
   readonly version: string
 }
 
-/** What is wrong with a reference to a kubeconfig: for the reason that documents wait with. */
+/** What is wrong with a reference to a kubeconfig: the reason that its documents wait with. */
 export class NoKubeconfig extends Error {
   override readonly name = 'NoKubeconfig'
 }
@@ -27,7 +27,7 @@ export async function findKubeconfig(source: ClusterSource, home: () => Cluster)
     const text = await readFile(file, 'utf8').catch((cause) => {
       throw new NoKubeconfig(`expected a kubeconfig in the file ${file}, it can't be read: ${cause.message}`, { cause })
     })
-    // By its path and not as text: what it names relative to itself is found.
+    // By its path and not as a string: what it names relative to itself is found.
     return { source: { file }, version: text }
   }
   const { namespace, name, key } = source.kubeconfig!.secret

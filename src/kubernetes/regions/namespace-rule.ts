@@ -9,7 +9,7 @@ const HASH_LENGTH = 24
 const LOOKS_LIKE_A_HASH = /^([0-9a-f]{24}|x[0-9a-f]{24})$/
 
 /**
- * The namespace of what belongs to a gatewayId: the rule with the id in the place of `{gatewayId}`. An id that is no legal part of
+ * The namespace of what belongs to a gatewayId: the rule with the id in place of `{gatewayId}`. An id that can't be part of
  * a name (or could be taken for another id's) is replaced by a hash of it. Distinct ids have distinct namespaces.
  */
 export function namespaceBy(rule: string, id: unknown): string {

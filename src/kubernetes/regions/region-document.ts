@@ -17,7 +17,7 @@ function got(input: unknown): string {
 const expected = (what: string, show = got) => ({
   error: (issue: { input?: unknown }) => `expected ${what}, got ${show(issue.input)}`,
 })
-/** Where somebody may have put a kubeconfig itself: its tokens are for no document and no log. */
+/** For fields that may hold a kubeconfig by mistake: its tokens must not get into documents or logs. */
 function gotSomething(input: unknown): string {
   if (input === undefined) return 'nothing'
   if (typeof input === 'object' && input !== null) return `{ ${Object.keys(input).join(', ').slice(0, SHOWN)} }`
@@ -32,7 +32,7 @@ const secretRef = z.strictObject(
   {
     namespace: text('a namespace', LABEL),
     name: objectName('a Secret'),
-    /** Of the Secret's data. */
+    /** The key in the Secret's data. */
     key: text('a key of the Secret', /^[\w.-]+$/).default('kubeconfig'),
   },
   expected('{ namespace, name, key }', gotSomething),
@@ -84,10 +84,10 @@ const tls = z
 
 const gateway = z.strictObject(
   {
-    /** Host names of gateways without a domain of their own end with it. */
+    /** The ending of the host names of gateways that have no domain of their own. */
     domain: text("a domain such as 'eu.example.org'", HOST),
     ingressClass: objectName('an IngressClass').optional(),
-    /** Put on each Ingress: what its controller is told. */
+    /** Put on each Ingress: settings for its controller. */
     annotations: z.record(z.string(), z.string(expected('a text'))).default({}),
     tls: tls.default({ enabled: false }),
   },
@@ -104,7 +104,7 @@ const regionDocument = z
     _id: text('a name of lower case letters, digits and inner hyphens', LABEL),
     cluster,
     namespace: namespaceRule,
-    /** Whether gateways make their namespace, and remove it again; only with `{gatewayId}` in its name. */
+    /** Whether gateways create their namespace, and remove it again; only with `{gatewayId}` in its name. */
     createNamespace: flag.default(false),
     gateway,
     createdAt: z.date().optional(),
@@ -117,12 +117,12 @@ const regionDocument = z
 
 /** A region as its owner writes it. */
 export type RegionDocument = z.input<typeof regionDocument>
-/** With its defaults. */
+/** A region with its defaults. */
 export type RegionSpec = z.output<typeof regionDocument>
 export type GatewaySettings = RegionSpec['gateway']
 export type ClusterSource = RegionSpec['cluster']
 
-/** What is wrong with a Region document, each with its path; or the region. */
+/** The problems of a Region document, each with its path; or the region. */
 export function readRegion(document: unknown): RegionSpec | { readonly problems: readonly string[] } {
   const parsed = regionDocument.safeParse(document)
   if (parsed.success) return parsed.data

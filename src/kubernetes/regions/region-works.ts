@@ -9,8 +9,8 @@ const LOOK_EVERY_MS = 2_000
 const MOST_WOKEN = 10_000
 
 /**
- * What runs beside a lifecycle whose documents own objects in regions: a watch of these kinds in each region, and a look for regions that
- * are of use again, whose documents are then woken.
+ * What runs alongside a lifecycle whose documents own objects in regions: a watch of these kinds in each region, and a check for regions
+ * that are usable again, whose documents are then woken.
  * @param kinds none: nothing is watched
  */
 export function regionWorks(regions: RegionSource, kinds: readonly WatchedKind[]): readonly Alongside[] {
@@ -42,7 +42,7 @@ function wakingRecovered(regions: RegionSource): Alongside {
     let before = new Set<string>()
     while (!context.signal.aborted) {
       const troubled = regions.troubled!().map(({ name }) => name)
-      // Each is asked for itself: one that hangs keeps no other waiting beyond this round.
+      // Each is asked separately: one that hangs delays the others by no more than this round.
       const asked = await Promise.all(troubled.map((name) => regions.probe!(name)))
       const still = new Set(asked.filter(({ trouble }) => trouble !== undefined).map(({ name }) => name))
       for (const name of new Set([...before, ...troubled])) {
@@ -54,7 +54,7 @@ function wakingRecovered(regions: RegionSource): Alongside {
   }
 }
 
-/** By the reasons that are written where a region or its cluster fails. */
+/** Finds them by the reasons that are written when a region or its cluster fails. */
 async function wakeWaitingFor(name: string, { db, model, logger, wake }: AlongsideContext): Promise<void> {
   const working = [...model.phases.values()].filter(({ kind }) => kind === 'working').map((phase) => phase.name)
   const because = new RegExp(`^(region|cluster) ${name.replace(/[^\w-]/g, '\\$&')} `)

@@ -14,23 +14,23 @@ import {
 export interface Region {
   readonly name: string
   readonly cluster: Cluster
-  /** Whether gateways make the namespace that they are in. */
+  /** Whether gateways create their own namespaces. */
   readonly createNamespace: boolean
   readonly gateway: GatewaySettings
-  /** The only namespace, where the rule names one for all. */
+  /** The only namespace, if the rule names one for all. */
   readonly namespace: string | undefined
   /** The namespace of a document: by its gatewayId, else its `_id`. */
   namespaceFor(doc: { readonly _id?: unknown; readonly gatewayId?: unknown }): string
 }
 
-/** Gives regions by their names. */
+/** Finds regions by name. */
 export interface RegionSource {
   /**
-   * @param name as a document has it; none: the default region
+   * @param name as given in a document; none: the default region
    * @throws RegionUnavailable: the document waits, and nothing is parked
    */
   of(name?: unknown): Promise<Region>
-  /** All that can be used now. */
+  /** All regions that can be used now. */
   usable(): Promise<Region[]>
   /** Regions that this process has needed and couldn't use when last asked. */
   troubled?(): RegionStatus[]
@@ -45,7 +45,7 @@ export interface RegionStatus {
   readonly trouble: string | undefined
 }
 
-/** A region that can't be used now: there is no such Region document, it is wrong, or its kubeconfig can't be read. */
+/** A region that can't be used now: there is no such Region document, it is invalid, or its kubeconfig can't be read. */
 export class RegionUnavailable extends Unavailable {
   constructor(
     readonly region: string,
@@ -56,7 +56,7 @@ export class RegionUnavailable extends Unavailable {
   }
 }
 
-/** Settings of a region that aren't those of a Region document. */
+/** Settings of a region that would not be valid in a Region document. */
 export class InvalidRegion extends Error {
   override readonly name = 'InvalidRegion'
   constructor(
@@ -85,7 +85,7 @@ export function regionOf(
 }
 
 /**
- * One region from code, for a deployment with a single cluster: no Region document is needed. Documents name it, or none.
+ * One region defined in code, for a deployment with a single cluster: no Region document is needed. Documents name it, or none.
  * @throws InvalidRegion
  */
 export function singleRegion(name: string, cluster: Cluster, settings: Settings): RegionSource {

@@ -19,14 +19,14 @@ export interface RegionsOptions {
   readonly home?: Cluster | undefined
   /** How long one request to a region's cluster may take. Default 5s. */
   readonly requestTimeout?: Duration | undefined
-  /** How long a Region document counts once it was read; kubeconfigs three times as long. Default 2s. */
+  /** How long a Region document stays fresh after it was read; kubeconfigs three times as long. Default 2s. */
   readonly refresh?: Duration | undefined
   readonly clock?: Clock | undefined
 }
 
 /**
- * The regions that Region documents describe (docs/regions.md). A document is read when it is needed and again when that is 2 s
- * ago. What is wrong with one is a reason to wait for the documents of that region, and no other's.
+ * The regions that Region documents describe (docs/regions.md). A document is read when it is needed, and again once that is 2 s
+ * old. If one is invalid, the documents of that region wait, and those of no other.
  */
 export class Regions implements RegionSource {
   private readonly known = new Map<string, KnownRegion>()
@@ -49,7 +49,7 @@ export class Regions implements RegionSource {
   }
 
   /**
-   * @throws RegionUnavailable when there is no such region, it is wrong, or its kubeconfig can't be read
+   * @throws RegionUnavailable when there is no such region, it is invalid, or its kubeconfig can't be read
    * @throws the database's own errors
    */
   async of(name?: unknown): Promise<Region> {
@@ -74,7 +74,7 @@ export class Regions implements RegionSource {
     return regions.filter((region) => region !== undefined)
   }
 
-  /** Of all Region documents. */
+  /** The names of all Region documents. */
   async names(): Promise<string[]> {
     const found = await this.context.regions.find({}, { projection: { _id: 1 }, sort: { _id: 1 } }).toArray()
     return found.map(({ _id }) => String(_id))
@@ -87,7 +87,7 @@ export class Regions implements RegionSource {
 
   /** Regions that this process has needed and couldn't use when last asked, with the reason. */
   troubled(): RegionStatus[] {
-    // Names that documents no longer ask for, such as misspelt ones.
+    // Forget names that documents no longer ask for, such as misspelt ones.
     for (const [name, region] of this.known) {
       if (!region.isForgotten) continue
       this.known.delete(name)
@@ -98,7 +98,7 @@ export class Regions implements RegionSource {
       .filter(({ trouble }) => trouble !== undefined)
   }
 
-  /** Reads the region anew where that is due, and asks its cluster for an answer. */
+  /** Reads the region anew if that is due, and asks its cluster for an answer. */
   async probe(name: string): Promise<RegionStatus> {
     try {
       const { cluster } = await this.knownAs(name).get()

@@ -1,13 +1,13 @@
 import type { IncomingMessage } from 'node:http'
 import type { KubernetesObject } from '../objects.js'
 
-/** One line of a watch. Of a bookmark only the resourceVersion counts; of an error the object is a Status. */
+/** One line of a watch. In a bookmark only the resourceVersion counts; in an error the object is a Status. */
 export interface WatchEvent {
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR'
   readonly object: KubernetesObject
 }
 
-/** Nothing came for longer than a server with bookmarks is ever silent: the connection is dead, or a proxy swallows the stream. */
+/** Nothing came for longer than a server with bookmarks is ever silent: the connection is dead, or a proxy holds back the stream. */
 export class SilentStream extends Error {
   override readonly name = 'SilentStream'
   constructor(readonly afterMs: number) {
@@ -15,15 +15,15 @@ export class SilentStream extends Error {
   }
 }
 
-/** More than any object may have (etcd takes 1.5 MB, and an event is one object). */
+/** More than any object can have (etcd takes 1.5 MB, and an event is one object). */
 const LONGEST_LINE = 16 * 1024 * 1024
-/** The system asks a peer that is silent for so long whether it is still there; without an answer the connection ends soon after. */
+/** The system asks a peer that is silent for this long whether it is still there; without an answer the connection soon ends. */
 const PROBE_AFTER_MS = 10_000
 
 /**
- * The events of a watch, as many as have come at a time, until the server ends it. The stream is destroyed when the caller stops
+ * The events of a watch, as many at a time as have arrived, until the server ends it. The stream is destroyed when the caller stops
  * reading.
- * @throws SilentStream; what the connection fails with; SyntaxError for what is no line of JSON
+ * @throws SilentStream; whatever the connection fails with; SyntaxError for a line that isn't JSON
  */
 export async function* eventsOf(stream: IncomingMessage, silenceMs: number): AsyncGenerator<readonly WatchEvent[]> {
   stream.setEncoding('utf8')

@@ -1,15 +1,15 @@
 import type { Logger } from '../../phases/index.js'
 import { KubernetesError } from '../errors.js'
 
-/** An API server that restarts is no news for a person: so many failures in a row are. */
+/** An API server's restart isn't worth reporting to a person; this many failures in a row are. */
 const PATIENCE = 3
 
 /**
- * Says once that something of a cluster isn't watched and why, and once that it is again: what the server refuses for each kind,
- * what can't be reached once for the cluster.
+ * Reports once that something in a cluster isn't watched and why, and once that it is again: refusals of the server for each kind,
+ * an unreachable server once for the cluster.
  */
 export class HearingLog {
-  /** Kinds, in words, that the server refuses; those whose watches fail, and how often in a row. */
+  /** Kinds, in words, that the server refuses; `failing`: those that fail, and how often in a row. */
   private readonly refused = new Set<string>()
   private readonly failing = new Map<string, number>()
   private isTold = false

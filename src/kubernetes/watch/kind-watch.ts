@@ -9,9 +9,9 @@ import type { Change, Verdicts } from './verdicts.js'
 
 const PAGE = 500
 const FIRST_PAUSE_MS = 250
-/** A stream that ends sooner is no success: one that always does would be opened again without a pause. */
+/** A stream that ends sooner is no success: one that always did would be opened again without a pause. */
 const LEAST_STREAM_MS = 1_000
-/** The server ends a stream after so long; the next one goes on where it ended. Between these, so that not all end together. */
+/** The server ends a stream after a time between these, so that not all end together; the next one goes on where it ended. */
 const STREAM_SECONDS = [240, 360] as const
 
 /** What one watch listens to. */
@@ -25,25 +25,25 @@ export interface KindWatchOptions {
   readonly verdicts: Pick<Verdicts, 'saw' | 'lost' | 'beginList' | 'endList'>
   /** A server with bookmarks says something every minute. */
   readonly silenceMs: number
-  /** The longest pause after failures; at once where the server refuses: somebody has to change a Role, or install a definition. */
+  /** The longest pause after failures; used at once if the server refuses: somebody has to change a Role, or install a definition. */
   readonly longestPauseMs: number
   readonly clock: Clock
   readonly random: () => number
-  /** Told of what changed, all at once that came together. */
+  /** Called with what changed, once for all changes that came together. */
   readonly onChanges: (changes: readonly Change[]) => void
-  /** Told of each beginning to hear, and of each failure. */
+  /** Called when the watch starts to work, and on each failure. */
   readonly onHearing: (hearing: { heard: true } | { heard: false; error: unknown }) => void
 }
 
 /**
  * One list-watch, until its signal aborts: a list in pages, then the stream from there on. A stream that ends is opened again
- * where it ended; with 410 (the server no longer knows that point) it begins with a list anew, and what has changed meanwhile is
- * told then. After failures it pauses, for 0.25 s and then twice as long each time.
+ * where it ended; with 410 (the server no longer knows that point) it begins again with a list, and reports then what has changed
+ * meanwhile. After failures it pauses for 0.25 s, and then twice as long each time.
  */
 export class KindWatch {
   private pauseMs = FIRST_PAUSE_MS
 
-  /** @param resourceVersion from where on; undefined: from a list */
+  /** @param resourceVersion where to start; undefined: with a list */
   constructor(
     private readonly options: KindWatchOptions,
     private resourceVersion?: string,
@@ -64,7 +64,7 @@ export class KindWatch {
       const isGone = (error as { status?: unknown } | undefined)?.status === GONE
       if (isGone) this.resourceVersion = undefined
       const lasted = clock.monotonicMs() - startedMs >= LEAST_STREAM_MS
-      // The server's own end, a silence, a point that it has forgotten: no failure, if that is not all that ever comes.
+      // The server's own end, a silence, or a forgotten point: no failure, unless nothing else ever comes.
       if (lasted && (error === undefined || isGone || error instanceof SilentStream)) continue
       if (error !== undefined && !isGone) onHearing({ heard: false, error })
       const isRefused = error instanceof KubernetesError && !isGone
@@ -97,7 +97,7 @@ export class KindWatch {
     const answer = await cluster.answerTo(call)
     if (answer.status !== 200) throw errorOf(await cluster.requestOf(call), answer)
     const { metadata, items } = JSON.parse(answer.text) as Page
-    // Items of a list leave out what they are.
+    // Items of a list lack apiVersion and kind.
     return { metadata, items: (items ?? []).map((item) => ({ ...item, ...kind })) }
   }
 
@@ -106,7 +106,7 @@ export class KindWatch {
     const { resourceVersion } = this
     const [least, most] = STREAM_SECONDS
     const timeoutSeconds = Math.round(least + random() * (most - least))
-    // Its own, so that nothing of a stream that has ended stays with the signal of a replica's whole life.
+    // A signal of its own, so that nothing of an ended stream stays attached to one that lives as long as the replica.
     const over = new AbortController()
     const stop = () => over.abort(signal.reason)
     signal.addEventListener('abort', stop, { once: true })
@@ -129,7 +129,7 @@ export class KindWatch {
     }
   }
 
-  /** @throws the error that the server says in the stream */
+  /** @throws the error that the server reports in the stream */
   private take({ type, object }: { type: string; object: KubernetesObject }): Change[] {
     const { verdicts, kind } = this.options
     if (type === 'ERROR') throw new StreamError(object as unknown as StatusObject)
@@ -153,7 +153,7 @@ interface StatusObject {
 
 const GONE = 410
 
-/** The server ends a stream with a Status. */
+/** The server ended a stream with a Status. */
 class StreamError extends Error {
   override readonly name = 'StreamError'
   readonly status: number | undefined

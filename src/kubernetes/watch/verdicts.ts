@@ -2,21 +2,21 @@ import type { KubernetesObject } from '../objects.js'
 import { ownerOf } from '../ownership.js'
 import { readinessOf } from '../readiness/index.js'
 
-/** What a handler that waits for an object would be told of it. */
+/** What a handler that waits for an object would find. */
 export type Verdict = 'waiting' | 'ready' | 'failed'
 
-/** What has become of an object that a document may wait for. */
+/** A change of an object that a document may wait for. */
 export interface Change {
   /** The `_id` of its document. */
   readonly id: unknown
-  /** The resourceVersion since which it is so; undefined where the server's are no numbers. */
+  /** The resourceVersion of the change; undefined where the server's aren't numbers. */
   readonly version: number | undefined
 }
 
 /** All that is kept of an object. */
 interface Known {
   readonly verdict: string
-  /** The document's `_id`: a list doesn't say whose the object was that isn't in it any more. */
+  /** The document's `_id`: a list doesn't tell whose an object was that is no longer in it. */
   readonly id: unknown
   /** The list in which, or after which, it was seen last. */
   readonly round: number
@@ -30,7 +30,7 @@ export function verdictOf(object: KubernetesObject): Verdict {
 }
 
 /**
- * What is known of the objects of one kind: for each its last verdict and its document, 240 bytes. It tells a change of
+ * What is known about the objects of one kind: for each its last verdict and its document, 240 bytes. It tells a change of
  * verdict from the many events that change nothing for a handler.
  */
 export class Verdicts {
@@ -47,7 +47,7 @@ export class Verdicts {
     return this.known.size
   }
 
-  /** An object as it is now. One that is seen for the first time and that nobody need wait for is news: it may have been waited for. */
+  /** An object as it is now. One that is seen for the first time and need not be waited for is news: a document may be waiting for it. */
   saw(object: KubernetesObject): Change | undefined {
     const owner = ownerOf(object)
     if (!owner || owner.database !== this.database) return undefined
@@ -58,7 +58,7 @@ export class Verdicts {
     return verdict === before ? undefined : { id: owner.id, version: versionOf(object.metadata.resourceVersion) }
   }
 
-  /** A judge that throws knows nothing of the object; a handler meets the same. */
+  /** A judge that throws knows nothing about the object; a handler meets the same error. */
   private judged(object: KubernetesObject): string {
     try {
       return this.judge(object)
@@ -67,7 +67,7 @@ export class Verdicts {
     }
   }
 
-  /** An object that is gone, as it was at last; its resourceVersion is that of its end. */
+  /** An object that is gone, in its last state; its resourceVersion is that of its end. */
   lost(object: KubernetesObject): Change | undefined {
     this.known.delete(keyOf(object))
     const owner = ownerOf(object)
@@ -75,12 +75,12 @@ export class Verdicts {
     return { id: owner.id, version: versionOf(object.metadata.resourceVersion) }
   }
 
-  /** Before the pages of a list are seen. */
+  /** Call it before the pages of a list are seen. */
   beginList(): void {
     this.round += 1
   }
 
-  /** What was known and wasn't in the list is gone. */
+  /** Objects that were known and aren't in the list are gone. */
   endList(resourceVersion: string | undefined): Change[] {
     const gone: Change[] = []
     for (const [key, { id, round }] of this.known) {
@@ -94,7 +94,7 @@ export class Verdicts {
 
 const keyOf = ({ metadata: { namespace = '', name } }: KubernetesObject): string => `${namespace}/${name}`
 
-/** etcd's revisions, which count through all objects of a cluster: versions of two kinds can be compared. */
+/** etcd's revisions, which count over all objects of a cluster: versions of two kinds can be compared. */
 export function versionOf(resourceVersion: string | undefined): number | undefined {
   const version = Number(resourceVersion)
   return resourceVersion !== undefined && Number.isSafeInteger(version) && version > 0 ? version : undefined

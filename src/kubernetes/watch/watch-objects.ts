@@ -37,7 +37,7 @@ export function watchObjects(options: WatchOptions): Alongside {
   }
 }
 
-/** Undefined: they can't be told now, and what is watched stays. */
+/** Undefined: the clusters aren't known now, and what is watched stays. */
 async function clustersOf(
   { clusters }: WatchSettings,
   { logger, model }: AlongsideContext,
@@ -65,7 +65,7 @@ class Watches {
     this.log = new HearingLog(context.model.name, cluster.name, context.logger)
   }
 
-  /** Begins what is missing, ends what is no longer wanted. */
+  /** Starts the missing watches, ends those no longer wanted. */
   callRoll(): void {
     const places = this.places()
     if (!places) return
@@ -92,7 +92,7 @@ class Watches {
     return Promise.all([...this.running.values()].map(({ ended }) => ended))
   }
 
-  /** Undefined: they can't be told now, and what is watched stays. */
+  /** Undefined: they aren't known now, and what is watched stays. */
   private places(): readonly (string | undefined)[] | undefined {
     try {
       return this.settings.namespaces?.(this.cluster) ?? [undefined]
@@ -124,7 +124,7 @@ class Watches {
     return { stop, ended: watch.run(stop.signal).finally(() => tell(undefined)) }
   }
 
-  /** One wake for all that came together: a step that begins after it finds all of them. */
+  /** One wake for all that came together: a step that begins after it finds all of the changes. */
   private wake(changes: readonly Change[]): void {
     const numbered = changes.filter(({ version }) => version !== undefined)
     const rest = changes.filter(({ version }) => version === undefined)

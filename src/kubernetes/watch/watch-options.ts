@@ -7,21 +7,21 @@ import type { KindRef, KubernetesObject } from '../objects.js'
 /** A kind of objects that documents wait for. */
 export interface WatchedKind extends KindRef {
   /**
-   * What a handler would be told of an object: its document is woken when this changes. Default: `ready` as `HeldCluster.ready`
-   * judges, `failed` where it never will be, else `waiting`. An object that was never seen counts as `waiting`.
+   * What a handler would find: the object's document is woken when this changes. Default: `ready` as `HeldCluster.ready`
+   * judges, `failed` if it never will be, else `waiting`. An object that was never seen counts as `waiting`.
    */
   readonly verdict?: ((object: KubernetesObject) => string) | undefined
 }
 
 export interface WatchOptions {
   readonly kinds: readonly WatchedKind[]
-  /** Clusters may come and go. A cluster is the same as long as the object is; while this fails, what is watched stays. */
+  /** Clusters may come and go. A cluster is the same as long as the object is; if this fails, what is watched stays. */
   readonly clusters: () => Iterable<Cluster> | Promise<Iterable<Cluster>>
-  /** How often they are asked for, from 100ms. Default 5s. */
+  /** How often `clusters` is called, from 100ms. Default 5s. */
   readonly refresh?: Duration | undefined
   /** The only namespaces to watch in a cluster, where the account may not watch all of them. Default: undefined, all. */
   readonly namespaces?: ((cluster: Cluster) => readonly string[] | undefined) | undefined
-  /** A watch that says nothing for so long is opened again, from 1s; servers say something every minute. Default 150s. */
+  /** A watch that is silent for this long is opened again, from 1s; servers send something every minute. Default 150s. */
   readonly silence?: Duration | undefined
   /** The longest pause before what failed, or was refused, is tried again, from 250ms. Default 15s. */
   readonly retryWithin?: Duration | undefined
