@@ -1,21 +1,21 @@
 import type { Db } from 'mongodb'
 import { type Alongside, type AnyHandler, BoundLifecycle } from '../phases/index.js'
 
-/** Puts something around a handler: a ledger, a failure, a delay. It gets the handler and returns the one to run. */
+/** Wraps a handler, for example in a ledger, a failure or a delay. It gets the handler and returns the one to run. */
 export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
 
 /** What a definition's `handle` returns: the lifecycle with its handlers. */
 export type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
 
-/** What each task kind takes to bind its lifecycles. */
+/** What each task kind needs to bind its lifecycles. */
 export interface BindOptions {
   /** The database of the lifecycles' documents. */
   readonly db: Db
-  /** Puts something around each handler. */
+  /** Wraps each handler. */
   readonly wrap?: WrapHandler | undefined
 }
 
-/** What `handle` has just returned, with its owner's database, what runs beside it, and something around each handler. */
+/** The lifecycle that `handle` has just returned, with its owner's database, what runs alongside it, and its handlers wrapped. */
 export function bindLifecycle<Doc, G>(
   { model, handlers }: BoundLifecycle<Doc, G>,
   { db, wrap = (_lifecycle, _phase, handler) => handler }: BindOptions,

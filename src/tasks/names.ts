@@ -5,13 +5,13 @@ import { idKey } from '../lock/index.js'
 const HASH_LENGTH = 16
 const LABEL_LENGTH = 63
 const DATABASE_PREFIX = 'gw_'
-/** MongoDB takes fewer than 64 bytes. */
+/** MongoDB accepts fewer than 64 bytes. */
 const DATABASE_LENGTH = 63
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const LOOKS_LIKE_OBJECT_ID = /^[0-9a-f]{24}$/i
 const ENDS_LIKE_A_HASH = /-[0-9a-f]{16}$/
 
-/** A host name that can't be one. */
+/** Not a valid host name. */
 export class InvalidHostName extends Error {
   override readonly name = 'InvalidHostName'
   constructor(readonly value: unknown) {
@@ -21,7 +21,7 @@ export class InvalidHostName extends Error {
   }
 }
 
-/** An id for people: text as it is, an ObjectId as its hexadecimal digits, anything else as Extended JSON. */
+/** An id for people: a string as it is, an ObjectId as its hexadecimal digits, anything else as Extended JSON. */
 export function idText(id: unknown): string {
   if (typeof id === 'string') return id
   if (id instanceof BSON.ObjectId) return id.toHexString()
@@ -30,9 +30,9 @@ export function idText(id: unknown): string {
 }
 
 /**
- * The name of a gateway's own database: `gw_<id>` where the id, as text, is legal there, else a legal beginning of it and a
- * hash. Distinct ids have distinct names, also without regard to case (MongoDB refuses names that differ only by case):
- * `a` -> `gw_a`, `A` -> `gw_a-<16 digits>`, the ObjectId 0123... -> `gw_0123...`, the text '0123...' -> `gw_0123...-<16 digits>`.
+ * The name of a gateway's own database: `gw_<id>` if the id, as a string, is legal there, else a legal slug of its beginning and a
+ * hash. Distinct ids have distinct names, even ignoring case (MongoDB refuses names that differ only by case):
+ * `a` -> `gw_a`, `A` -> `gw_a-<16 digits>`, the ObjectId 0123... -> `gw_0123...`, the string '0123...' -> `gw_0123...-<16 digits>`.
  */
 export function databaseNameFor(gatewayId: unknown): string {
   const room = DATABASE_LENGTH - DATABASE_PREFIX.length
@@ -41,8 +41,8 @@ export function databaseNameFor(gatewayId: unknown): string {
 }
 
 /**
- * The host name of a gateway without a domain of its own: `<name>.<base domain>`, else made of its id. A name that is no
- * label of a host name becomes one, with a hash.
+ * The host name of a gateway without a domain of its own: `<name>.<base domain>`, else one made from its id. A name that isn't
+ * a valid label of a host name is turned into one, with a hash.
  */
 export function hostNameFor(gatewayId: unknown, name: unknown, baseDomain: string): string {
   const isLabel = (text: string) => LABEL.test(text)
@@ -55,8 +55,8 @@ const isNamed = (source: unknown, name: unknown): source is string =>
   typeof name === 'string' && typeof source === 'string'
 
 /**
- * The name of an object in Kubernetes for this id: the prefix and the id where that is a legal label (lower case letters, digits and inner
- * hyphens, at most 63 characters with the ending), else a legal beginning of it and a hash. Distinct ids have distinct names.
+ * The name of an object in Kubernetes for this id: the prefix and the id if that is a legal label (lower case letters, digits and inner
+ * hyphens, at most 63 characters with the ending), else a legal slug of its beginning and a hash. Distinct ids have distinct names.
  * @param prefix begins with a letter, as a Service's name must, and ends with a hyphen
  * @param endingLength how many characters the caller appends
  */
@@ -72,10 +72,10 @@ export function parseHostName(value: unknown): string {
   return host
 }
 
-/** Names that are kept never end like a hash, those that are changed always do: so no id can take another's name. */
+/** Names that are kept never end like a hash, those that are changed always do: so no id can get another's name. */
 export function distinctName(id: unknown, isLegal: (text: string) => boolean, maxLength: number): string {
   const text = idText(id)
-  // An ObjectId and its own digits as a text are two ids.
+  // An ObjectId and a string of its digits are two ids.
   const isPlain = id instanceof BSON.ObjectId || (typeof id === 'string' && !LOOKS_LIKE_OBJECT_ID.test(id))
   if (isPlain && isLegal(text) && !ENDS_LIKE_A_HASH.test(text)) return text
   const hash = createHash('sha256').update(idKey(id)).digest('hex').slice(0, HASH_LENGTH)

@@ -4,7 +4,7 @@ import { INSTANCE_COLLECTION } from '../instance/index.js'
 import { DomainStore } from '../runtime-domain/index.js'
 import { COLLECTIONS } from './documents.js'
 
-/** The index by which children are looked up. Queries name it: with two that could serve, the planner may choose the worse. */
+/** The index by which children are looked up. Queries name it: if two could serve, the planner may choose the worse. */
 export const BY_GATEWAY = { gatewayId: 1 } as const
 export const BY_ID = { _id: 1 } as const
 
@@ -17,7 +17,7 @@ export type ChildKind = Exclude<Kind, 'gateway'>
 
 export const collectionOf = (kind: Kind): string => KINDS[kind]
 
-/** The collections of one database, durable writes and reads from the primary, with the indexes of this task kind. */
+/** The collections of one database, with durable writes and reads from the primary, and the indexes of this task kind. */
 export class Collections {
   private readonly children: readonly ChildKind[]
   private ready: Promise<void> | undefined

@@ -5,7 +5,7 @@ import { type ApiGateway, COLLECTIONS, type GatewayDatabase } from './documents.
 
 /** Settings of the three lifecycles, the same for each. Defaults are those of every lifecycle. */
 export interface ApiGatewaySettings extends Omit<LifecycleSettingsSpec, 'fields'> {
-  /** How long a deleted gateway's document is kept. Default 1h; '0s': removed at once. Its children's are removed at once. */
+  /** How long a deleted gateway's document is kept. Default 1h; '0s': removed at once. Its children's are always removed at once. */
   readonly keepFor?: Duration | undefined
 }
 
@@ -27,7 +27,7 @@ function defineGateway({ keepFor = DEFAULT_KEEP_FOR, ...settings }: ApiGatewaySe
     },
     rules: [
       { when: 'Running', from: ['Created', 'Stopped'], goTo: 'Starting' },
-      // Also one that can't be started, as its instance or its domain isn't: it would wait for them, and couldn't be stopped.
+      // Even one that can't be started because its instance or domain can't: it would wait for them, and could never be stopped.
       { when: 'Stopped', from: ['Created', 'Starting', 'Started'], goTo: 'Stopping' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },
     ],
@@ -59,7 +59,7 @@ export interface ApiGatewayDefinitions {
   readonly gateway: ReturnType<typeof defineGateway>
   readonly runtimeDomain: ReturnType<typeof defineRuntimeDomain>
   readonly gatewayDatabase: ReturnType<typeof defineGatewayDatabase>
-  /** All of them, for those who only need names, collections and phases. */
+  /** All of them, for callers that only need names, collections and phases. */
   readonly all: readonly Pick<Lifecycle<unknown, unknown>, 'name' | 'model'>[]
 }
 

@@ -12,18 +12,18 @@ export const COLLECTIONS = {
   route: DOMAIN_COLLECTIONS.route,
 } as const
 
-/** What a gateway's owner wants. Without one it rests in Created. */
+/** What a gateway's owner wants. Without a state it rests in Created. */
 export type GatewayState = 'Running' | 'Stopped' | 'Deleted'
 
-/** Of Phaselock's own fields, those that these handlers read: the phase, and the token of the step that runs. */
+/** Those of Phaselock's own fields that these handlers read: the phase, and the token of the step that is running. */
 interface LifecycleFields {
   readonly phase?: string
   readonly lockedBy?: string
 }
 
 /**
- * `gatewayId` and `gatewayFence` are how children belong to their gateway. The fence is that of the gateway's step that
- * wrote them last: a step with a lower one changes nothing any more.
+ * `gatewayId` and `gatewayFence` link children to their gateway. The fence is that of the gateway's step that
+ * wrote them last: a step with a lower one can no longer change anything.
  */
 interface ChildFields {
   readonly gatewayId: unknown
@@ -36,13 +36,13 @@ export interface ApiGateway extends LifecycleFields {
   readonly state?: GatewayState
   /** What children refer to it by. Default: its `_id`. Unique, and not changed while the gateway lives. */
   readonly gatewayId?: unknown
-  /** The first label of its host name. Default: made of its gatewayId. */
+  /** The first label of its host name. Default: made from its gatewayId. */
   readonly name?: string
   /** Its whole host name, instead of `<name>.<base domain>`. */
   readonly customDomain?: string
-  /** With regions: the `_id` of its Region. Where it has been placed it stays. */
+  /** With regions: the `_id` of its Region. Once placed, it stays. */
   readonly region?: string
-  /** With regions: what its instance runs, over what the lifecycle's options say. Read once, when the instance is made. */
+  /** With regions: what its instance runs, overriding the lifecycle's options. Read once, when the instance is made. */
   readonly instance?: Partial<GatewayInstance>
   /** Set by Phaselock while Creating: where its instance and domains are. */
   readonly placed?: GatewayPlacement | null
@@ -52,7 +52,7 @@ export interface ApiGateway extends LifecycleFields {
   readonly host?: string
 }
 
-/** What an owner may say about the instance of a gateway. Domains send their requests to the first of its ports. */
+/** An owner's settings for the instance of a gateway. Domains send their requests to the first of its ports. */
 export type GatewayInstance = Pick<
   Instance,
   'image' | 'command' | 'args' | 'env' | 'resources' | 'imagePullSecrets' | 'replicas' | 'ports' | 'readiness'
@@ -65,7 +65,7 @@ export interface GatewayPlacement {
   readonly ownNamespace: boolean
 }
 
-/** Calls a function by the clock while `active`; written by the gateway's owner, without `active` it is suspended. */
+/** Calls a function on a schedule while `active`; written by the gateway's owner, without `active` it is suspended. */
 export interface CronTrigger extends ChildFields {
   readonly _id: unknown
   readonly cron?: string
@@ -85,7 +85,7 @@ export interface Stage extends ChildFields {
   readonly createdAt?: Date
 }
 
-/** A gateway's own MongoDB database; a lifecycle of its own. Its `_id` is the gatewayId, which it so reserves. */
+/** A gateway's own MongoDB database; a lifecycle of its own. Its `_id` is the gatewayId, which is thereby reserved. */
 export interface GatewayDatabase extends ChildFields, LifecycleFields {
   readonly _id: unknown
   readonly state?: 'Deleted'

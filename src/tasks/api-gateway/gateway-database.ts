@@ -7,7 +7,7 @@ import type { Collections } from './collections.js'
 import type { GatewayDatabase } from './documents.js'
 import { isOrphan } from './gateways.js'
 
-/** The first collection of a gateway's database, and the one document in it: whose database it is. */
+/** The first collection of a gateway's database, and the only document in it: whose database it is. */
 const FIRST_COLLECTION = 'Gateway'
 const MARKER_ID = 'gateway'
 const ALREADY_EXISTS = 48
@@ -24,10 +24,10 @@ const VALIDATOR = {
   },
 }
 
-/** Whose the database of this name is: nobody's as long as it has at most our first collection and no marker in it. */
+/** Whose the database of this name is: nobody's as long as it has no more than our first collection, without a marker in it. */
 type Ownership = 'ours' | 'nobodys' | { readonly whose: string }
 
-/** Really creates the database, with a validator on its first collection, and marks it as this gateway's. */
+/** Actually creates the database, with a validator on its first collection, and marks it as this gateway's. */
 export function databaseCreating(collections: Collections): Handler<'Created' | 'Deleting', GatewayDatabase> {
   return async (doc, step) => {
     await collections.ensureIndexes()
@@ -48,20 +48,20 @@ export function databaseCreating(collections: Collections): Handler<'Created' | 
   }
 }
 
-/** Really drops the database, if it is this gateway's. */
+/** Actually drops the database, if it is this gateway's. */
 export function databaseDeleting(collections: Collections): Handler<'Deleted', GatewayDatabase> {
   return async (doc, step) => {
     await collections.ensureIndexes()
     const database = new OwnDatabase(collections.db, doc)
     if (doc.gatewayId == null || typeof (await database.ownership()) === 'object') return step.moveTo('Deleted')
-    // A drop can't be made conditional on the server: this is the last moment to find out.
+    // A drop can't be made conditional on the server: this is the last moment to check.
     await new Holder(collections.of('gatewayDatabase'), doc, step).assertHeld()
     await database.drop()
     return step.moveTo('Deleted')
   }
 }
 
-/** The MongoDB database of one gateway. Its marker keeps two gateways, also of two Phaselock databases, from sharing one. */
+/** The MongoDB database of one gateway. Its marker keeps two gateways, even of two Phaselock databases, from sharing one. */
 class OwnDatabase {
   readonly name: string
   private readonly target: Db

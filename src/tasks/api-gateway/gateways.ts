@@ -5,7 +5,7 @@ import { BY_ID, type Collections } from './collections.js'
 
 const SERVED_PHASES = ['Starting', 'Started']
 
-/** What runtime domains ask of the gateways of this database. */
+/** What runtime domains need to know of the gateways of this database. */
 export function gatewaysOf(collections: Collections): Gateways {
   return {
     isOrphan: (doc) => isOrphan(collections, doc),
@@ -29,7 +29,7 @@ export function gatewaysOf(collections: Collections): Gateways {
 }
 
 /**
- * Whether the gateway that made a child is gone or going. Such a child was made by a step that came late, or its gateway was
+ * Whether the gateway that made a child is gone or going. Such a child was made by a late step, or its gateway was
  * removed by hand: nobody will tell it to go, so it goes by itself. A child that was inserted by hand has no such gateway.
  */
 export async function isOrphan(collections: Collections, child: { readonly gateway?: unknown }): Promise<boolean> {

@@ -13,16 +13,16 @@ import { gatewaysOf, isOrphan } from './gateways.js'
 
 /** Gateways' own databases are made on the server of `db`. */
 export interface ApiGatewayOptions extends ApiGatewaySettings, BindOptions {
-  /** What the host names of gateways without a domain of their own end with. Default `localhost`. */
+  /** The ending of the host names of gateways without a domain of their own. Default `localhost`. */
   readonly baseDomain?: string | undefined
   /**
-   * Where gateways have an instance, and their domains a Certificate and an Ingress (docs/regions.md). Default: nowhere; a gateway then has its
-   * database, its stage and its routes.
+   * Where gateways have an instance, and their domains a Certificate and an Ingress (docs/regions.md). Default: nowhere; a gateway has only
+   * its database, its stage and its routes then.
    */
   readonly regions?: RegionSource | undefined
   /** What the instances of gateways run unless a gateway's own `instance` says otherwise. */
   readonly instance?: Partial<GatewayInstance> | undefined
-  /** With regions: whether children go on at once when the cluster has news of them, by watches on each replica. Default true. */
+  /** With regions: whether children go on as soon as their objects in the cluster change, by watches on each replica. Default true. */
   readonly watch?: boolean | undefined
 }
 
@@ -38,7 +38,7 @@ export interface ApiGatewayLifecycles {
 
 /**
  * The api-gateway lifecycle and those of its children, with their handlers. See docs/tasks/api-gateway.md.
- * @throws InvalidLifecycle for unknown settings and those out of range; InvalidHostName for a base domain that is none
+ * @throws InvalidLifecycle for unknown settings and those out of range; InvalidHostName for an invalid base domain
  */
 export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLifecycles {
   const { db, baseDomain = 'localhost', regions, instance: instanceDefaults = {}, watch, wrap, ...settings } = options

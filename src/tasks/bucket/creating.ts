@@ -13,7 +13,7 @@ const DUPLICATE_KEY = 11000
 type Creating = Outcome<'Created', Bucket>
 type CreatingStep = Step<'Created', Bucket>
 
-/** Reserves the name, makes the bucket, marked as the document's, and configures it. */
+/** Reserves the name, creates the bucket with the document's mark, and configures it. */
 export function creating(work: BucketWork): Handler<'Created', Bucket> {
   return parkRefused(async (doc, step) => {
     const claim = claimOf(doc)
@@ -36,7 +36,7 @@ async function reserve(work: BucketWork, doc: Readonly<Bucket>, step: CreatingSt
     if (!(error instanceof MongoServerError) || error.code !== DUPLICATE_KEY) throw error
     return reservedByAnother(work, step, reserved, name)
   }
-  // Recorded before anything is made: a bucket with this mark can only be this document's.
+  // Recorded before anything is created: a bucket with this mark can only be this document's.
   const claim = { bucket: name, region, mark: doc.mark ?? randomUUID() }
   const bucket = await work.bucket(doc, step, claim)
   const owner = await bucket.ownership()
@@ -52,7 +52,7 @@ async function create(work: BucketWork, doc: Readonly<Bucket>, step: CreatingSte
   if (owner === 'absent' || owner === 'hidden') owner = await bucket.create(() => work.isWanted(doc))
   if (owner === 'absent') return step.wait(`bucket ${claim.bucket} to appear`)
   if (owner === 'hidden') throw new StorageForbidden(bucket.requests.request('s3:GetBucketTagging'), 'Access Denied')
-  // It wasn't there when its name was reserved: some storages don't take tags when a bucket is made.
+  // It didn't exist when its name was reserved: some storages don't accept tags when a bucket is created.
   const isUnmarked = owner === 'unmarked' && (await bucket.isEmpty())
   if (owner !== 'ours' && !isUnmarked) return foreign(step, claim.bucket, owner)
   if (isUnmarked || isThere) await bucket.stamp()
@@ -63,7 +63,7 @@ function isRenamed(work: BucketWork, doc: Readonly<Bucket>, claim: Claim): boole
   return work.wishes(doc).name !== claim.bucket || (doc.region ?? undefined) !== claim.region
 }
 
-/** The owner has corrected the name or the region of a document that couldn't be created; a bucket that is made keeps both. */
+/** The owner has corrected the name or the region of a document that couldn't be created; a bucket that exists keeps both. */
 async function rename(work: BucketWork, doc: Readonly<Bucket>, step: CreatingStep, claim: Claim): Promise<Creating> {
   const bucket = await work.bucket(doc, step, claim)
   const owner = await bucket.ownership()

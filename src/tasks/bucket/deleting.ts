@@ -15,8 +15,8 @@ type DeletingStep = Step<'Deleted', Bucket>
 type Part = (work: BucketWork, bucket: HeldBucket, doc: Readonly<Bucket>, step: DeletingStep) => Promise<Deleting>
 
 /**
- * Empties the bucket page by page, one page a step, removes it and waits until it is gone. It begins from any phase, and
- * takes what is there. Each step looks whose the bucket is first: one that isn't the document's is left alone.
+ * Empties the bucket page by page, one page per step, removes it and waits until it is gone. It begins from any phase, and
+ * takes what is there. Each step first checks whose the bucket is: one that isn't the document's is left alone.
  */
 export function deleting(work: BucketWork): Handler<'Deleted', Bucket> {
   const parts: Readonly<Record<string, Part>> = { close, objects, remove, gone }
@@ -26,7 +26,7 @@ export function deleting(work: BucketWork): Handler<'Deleted', Bucket> {
     const bucket = await work.bucket(doc, step, claim)
     const owner = await bucket.ownership()
     if (owner === 'hidden') throw new StorageForbidden(bucket.requests.request('s3:GetBucketTagging'), 'Access Denied')
-    // Made for this document, but its mark didn't get there: nobody has used it yet.
+    // Created for this document, but without its mark: nobody has used it yet.
     const isUnmarked = owner === 'unmarked' && (await bucket.isEmpty())
     if (isUnmarked) await bucket.stamp()
     if (owner !== 'ours' && !isUnmarked) return step.moveTo('Deleted', { set: { reserved: null, emptying: null } })
@@ -34,7 +34,7 @@ export function deleting(work: BucketWork): Handler<'Deleted', Bucket> {
   })
 }
 
-/** The first one: from here on a step with a lower fence is refused. */
+/** The first step stamps: from here on a step with a lower fence is refused. */
 const uploads: Part = async (_work, bucket, _doc, step) => {
   if (step.name === undefined) await bucket.stamp()
   const found = await bucket.uploads(UPLOADS)
@@ -44,7 +44,7 @@ const uploads: Part = async (_work, bucket, _doc, step) => {
 
 /**
  * One page. What was deleted isn't listed again, so each page is the first one, until something can't be deleted (it is
- * locked, or the right is missing): from then on pages go past it, and the next round begins later.
+ * locked, or the right is missing): from then on pages skip it, and the next round begins later.
  */
 const objects: Part = async (work, bucket, doc, step) => {
   const { kept = 0, why = '', ...place } = doc.emptying ?? {}
@@ -70,17 +70,17 @@ const remove: Part = async (_work, bucket, _doc, step) => {
   return step.wait(`bucket ${bucket.name} to be empty: somebody writes to it while it is being emptied`)
 }
 
-/** Somebody goes on writing: nobody is to, while it is being emptied. */
+/** Somebody keeps writing: writes are refused while it is being emptied. */
 const close: Part = async (_work, bucket, _doc, step) => {
   const { sdk } = bucket.storage
   const Policy = closedPolicyText(bucket.name)
   const command = new sdk.PutBucketPolicyCommand({ Bucket: bucket.name, Policy })
   await bucket.requests.write('s3:PutBucketPolicy', command).catch((error) => {
-    // It goes without: whoever goes on writing is waited for.
+    // It goes on without the policy, and waits for whoever keeps writing.
     if (!(error instanceof StorageRefused) && !(error instanceof StorageForbidden)) throw error
   })
   return step.again({ step: 'uploads' })
 }
 
-/** It is gone when this is no longer reached: see `deleting`. */
+/** The bucket is gone when this step is no longer reached: see `deleting`. */
 const gone: Part = async (_work, bucket, _doc, step) => step.wait(`bucket ${bucket.name} to be gone`)

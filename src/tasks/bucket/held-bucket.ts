@@ -2,9 +2,9 @@ import type { ObjectIdentifier, Tag } from '@aws-sdk/client-s3'
 import type { Holder, RunningStep } from '../../phases/index.js'
 import { isAnswer, isNotImplemented, Requests, type Storage, StorageForbidden } from './storage/index.js'
 
-/** How a bucket says whose it is. */
+/** The tags that show whose a bucket is. */
 export const TAGS = {
-  /** A random text that its document has too. */
+  /** A random string that its document has too. */
   mark: 'phaselock.dev/mark',
   /** For people: the document's database and `_id`. */
   database: 'phaselock.dev/database',
@@ -16,12 +16,12 @@ export const TAGS = {
 /**
  * - `absent`: there is no such bucket
  * - `ours`: it has this document's mark
- * - `unmarked`: it says of nobody
+ * - `unmarked`: it has nobody's mark
  * - `hidden`: these credentials may not see whose it is
  */
 export type Ownership = 'absent' | 'ours' | 'unmarked' | 'hidden' | { readonly whose: string }
 
-/** What a bucket is tagged with for its document. */
+/** The tags of a bucket for its document. */
 export interface Mark {
   readonly mark: string
   readonly database: string
@@ -54,7 +54,7 @@ export class HeldBucket {
   }
 
   /**
-   * Whose the bucket of this name is.
+   * Who owns the bucket of this name.
    * @throws NoLongerHeld when a step with a higher fence has stamped it
    */
   async ownership(): Promise<Ownership> {
@@ -76,9 +76,9 @@ export class HeldBucket {
   }
 
   /**
-   * Makes the bucket, with its mark in the same request. If it then turns out that the document was taken away meanwhile, the
-   * bucket goes again, unless the document still wants it.
-   * @returns whose it is then
+   * Creates the bucket, with its mark in the same request. If it then turns out that the document was taken away meanwhile, the
+   * bucket is removed again, unless the document still wants it.
+   * @returns who owns it then
    * @throws NoLongerHeld
    */
   async create(isWanted: () => Promise<boolean>): Promise<Ownership> {
@@ -98,7 +98,7 @@ export class HeldBucket {
       if (!isAnswer(error, 'BucketAlreadyOwnedByYou')) throw error
       made = false
     }
-    // A storage can't ask the database: it is asked afterwards.
+    // A storage can't ask the database, so we do that afterwards.
     await this.holder.assertHeld().catch(async (lost) => {
       if (made && !(await isWanted())) await this.takeBack()
       throw lost
@@ -106,7 +106,7 @@ export class HeldBucket {
     return this.ownership()
   }
 
-  /** Writes the document's mark and the step's fence; other tags stay. After `ownership`. */
+  /** Writes the document's mark and the step's fence; other tags stay. Call it after `ownership`. */
   async stamp(): Promise<void> {
     const { sdk } = this.storage
     const own: readonly string[] = Object.values(TAGS)
@@ -115,13 +115,13 @@ export class HeldBucket {
     await this.requests.write('s3:PutBucketTagging', new sdk.PutBucketTaggingCommand({ Bucket: this.name, Tagging }))
   }
 
-  /** False: something is in it, or was not uploaded to its end. */
+  /** False: something is in it, or an upload has not ended. */
   async isEmpty(): Promise<boolean> {
     if ((await this.versions({}, 1)).objects.length > 0) return false
     return (await this.uploads(1)).length === 0
   }
 
-  /** A page of all versions and delete markers, of objects alone where the storage lists no versions. */
+  /** A page of all versions and delete markers, or of objects only if the storage lists no versions. */
   async versions(from: { key?: string; version?: string }, pageSize: number): Promise<Page> {
     const { sdk } = this.storage
     const command = new sdk.ListObjectVersionsCommand({
@@ -135,7 +135,7 @@ export class HeldBucket {
       throw error
     })
     if (!page) return this.objects(from, pageSize)
-    // Some storages begin a page with the last one of the page before.
+    // Some storages begin a page with the last entry of the page before.
     const isNew = (one: ObjectIdentifier) =>
       from.key === undefined || one.Key !== from.key || one.VersionId !== from.version
     const versions = (page.Versions ?? []).filter((one) => isNew(one as ObjectIdentifier))
@@ -147,7 +147,7 @@ export class HeldBucket {
     }
   }
 
-  /** Deletes just what a page has listed. @returns what could not be deleted, and why */
+  /** Deletes exactly what a page has listed. @returns what could not be deleted, and why */
   async delete({ objects }: Page): Promise<readonly { key: string; code: string; message: string }[]> {
     const { sdk } = this.storage
     const Delete = { Objects: [...objects], Quiet: true }
@@ -203,7 +203,7 @@ export class HeldBucket {
     }
   }
 
-  /** A bucket that this very step has made for a document that it had lost: only with this step's fence, and only empty. */
+  /** Removes a bucket that this very step made for a document it had lost: only with this step's fence, and only if empty. */
   private async takeBack(): Promise<void> {
     const { sdk, client, requestTimeoutMs } = this.storage
     const bucket = { Bucket: this.name }

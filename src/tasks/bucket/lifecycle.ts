@@ -16,7 +16,7 @@ export interface BucketOptions extends BucketSettings, BindOptions, Omit<Storage
   readonly namePrefix?: string | undefined
   /** Sets quotas on the storage. Default: buckets are measured, and closed to writing when they are full. */
   readonly quota?: BucketQuota | undefined
-  /** Objects that one step lists, measures or deletes, 10 to 1000 (what S3 takes at once). Default 1000. */
+  /** Objects that one step lists, measures or deletes, 10 to 1000 (what S3 accepts at once). Default 1000. */
   readonly pageSize?: number | undefined
 }
 

@@ -8,7 +8,7 @@ const IP_ADDRESS = /^\d+\.\d+\.\d+\.\d+$/
 const TAKEN_BEGINNINGS = ['xn--', 'sthree-', 'amzn-s3-demo-']
 const TAKEN_ENDINGS = ['-s3alias', '--ol-s3', '.mrap', '--x-s3', '--table-s3']
 
-/** The bucket that a document is to have: its `name`, else one made of its `_id` with the prefix. */
+/** The bucket name for a document: its `name`, else one made from its `_id` with the prefix. */
 export function bucketNameFor(doc: Pick<Bucket, '_id' | 'name'>, prefix: string): string {
   if (doc.name !== undefined && doc.name !== null) return doc.name
   const room = LONGEST - prefix.length

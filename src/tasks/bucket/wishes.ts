@@ -21,7 +21,7 @@ const wishes = z.object({
   versioning: z.boolean('expected true or false').nullish(),
 })
 
-/** What is wrong with what an owner wrote, in words; found before anything is asked of the storage. */
+/** What is wrong with the owner's fields, in words; found before any request to the storage. */
 export function wishProblem(doc: Readonly<Bucket>, name: string): string | undefined {
   const wrongName = nameProblem(name)
   if (wrongName) return wrongName

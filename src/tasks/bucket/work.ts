@@ -8,11 +8,11 @@ import { bucketNameFor } from './names.js'
 import { type BucketQuota, StorageRefused, type Storages } from './storage/index.js'
 import { wishProblem } from './wishes.js'
 
-/** S3 takes letters, digits, spaces and these in the value of a tag. */
+/** S3 accepts letters, digits, spaces and these in the value of a tag. */
 const NOT_IN_TAGS = /[^\p{L}\p{Z}\p{N}_.:/=+\-@]/gu
 const TAG_LENGTH = 200
 
-/** Withdraws a document's claim on a bucket: it is somebody else's. */
+/** Withdraws a document's claim on a bucket: it belongs to somebody else. */
 export const NO_CLAIM = { bucket: null, storedIn: null, reserved: null, mark: null } as const
 
 /** What the handlers of all buckets share. */
@@ -32,7 +32,7 @@ export class BucketWork {
     this.documents = protocolCollection(db, BUCKET_COLLECTIONS.bucket)
   }
 
-  /** The name of a document's bucket, and what is wrong with what its owner wrote, if anything. */
+  /** The name of a document's bucket, and what is wrong with its owner's fields, if anything. */
   wishes(doc: Readonly<Bucket>): { name: string; problem: string | undefined } {
     const name = bucketNameFor(doc, this.namePrefix)
     return { name, problem: wishProblem(doc, name) }
@@ -50,7 +50,7 @@ export class BucketWork {
     return new HeldBucket(storage, claim.bucket, mark, this.holder(doc, step), step as unknown as Step<string, never>)
   }
 
-  /** Whether the document is still there, has this mark and isn't about to go. */
+  /** Whether the document still exists, has this mark and isn't about to go. */
   async isWanted(doc: Readonly<Bucket>): Promise<boolean> {
     const found = await this.documents.findOne({ _id: doc._id as never, mark: doc.mark ?? null })
     return found !== null && found['phase'] !== 'Deleting' && found['phase'] !== 'Deleted'
@@ -80,12 +80,12 @@ export interface Claim {
   readonly mark: string
 }
 
-/** Recorded before the bucket is made; undefined: nothing was made for this document. */
+/** Recorded before the bucket is created; undefined: nothing was created for this document. */
 export function claimOf({ bucket, storedIn, mark }: Readonly<Bucket>): Claim | undefined {
   return bucket && mark ? { bucket, region: storedIn ?? undefined, mark } : undefined
 }
 
-/** What the storage refuses it would refuse again: a person has to look. */
+/** The storage would refuse again what it has refused: a person has to look. */
 export function parkRefused<Next extends string>(handler: Handler<Next, Bucket>): Handler<Next, Bucket> {
   return async (doc, step): Promise<Outcome<Next, Bucket>> => {
     try {

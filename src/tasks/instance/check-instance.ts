@@ -66,7 +66,7 @@ const shape = z.object({
 /** What an instance is to run, checked, with its defaults. */
 export type InstanceSpec = z.infer<typeof shape>
 
-/** Checks what an owner wrote before anything is made of it. @returns the spec, or what is wrong with it in one text */
+/** Checks the owner's fields before anything is made from them. @returns the spec, or what is wrong with it in one string */
 export function checkInstance(doc: Readonly<Instance>): { readonly spec: InstanceSpec } | { readonly problem: string } {
   return checkFields(shape, doc)
 }

@@ -2,13 +2,13 @@ import { type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
 import type { Duration } from '../../time/index.js'
 import { INSTANCE_COLLECTION, type Instance } from './documents.js'
 
-/** Settings of the instance lifecycle, beside those of every lifecycle. */
+/** Settings of the instance lifecycle, besides those of every lifecycle. */
 export interface InstanceSettings extends Omit<LifecycleSettingsSpec, 'fields'> {
-  /** How long Starting may take until the instance is stopped again, with the reason. Default 5m. */
+  /** How long Starting may take before the instance is stopped again, with the reason. Default 5m. */
   readonly startTimeout?: Duration | undefined
   /**
-   * How often a started instance is compared with its Deployment, which is then put right: changes written without `state: 'Updating'`
-   * are rolled out, and so is what others have changed in the cluster. Default: never.
+   * How often a started instance is compared with its Deployment, which is then corrected: changes written without `state: 'Updating'`
+   * are rolled out, and what others have changed in the cluster is undone. Default: never.
    */
   readonly resync?: Duration | undefined
   /** How long a deleted instance's document is kept. Default 1h; '0s': removed at once. */
@@ -44,7 +44,7 @@ export function instanceDefinition(given: InstanceSettings = {}) {
       { when: 'Restarting', from: ['Started', 'Updating', 'Restarting'], goTo: 'Restarting', setState: 'Running' },
       { when: 'Restarting', from: ['Starting', 'Stopped'], goTo: 'Starting', setState: 'Running' },
       { when: 'Updating', from: ['Started', 'Updating', 'Restarting'], goTo: 'Updating', setState: 'Running' },
-      // A start that has failed or is parked begins anew with what is written now; what is stopped stays so.
+      // A start that has failed or is parked begins anew with what is written now; a stopped instance stays stopped.
       { when: 'Updating', from: ['Starting'], goTo: 'Starting', setState: 'Running' },
       { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },

@@ -3,7 +3,7 @@ import type { ContainerFields, Place } from '../pods/index.js'
 export const INSTANCE_COLLECTION = 'Instance'
 
 /**
- * What an instance's owner wants. `Restarting` and `Updating` are done once and become `Running` (`Stopped` stays what it is when
+ * What an instance's owner wants. `Restarting` and `Updating` are done once and become `Running` (`Stopped` stays as it is when
  * only an update is wanted).
  */
 export type InstanceState = 'Running' | 'Stopped' | 'Restarting' | 'Updating' | 'Deleted'
@@ -20,13 +20,13 @@ export interface InstancePort {
   readonly protocol?: 'TCP' | 'UDP'
 }
 
-/** When a pod counts as ready: an HTTP GET that is answered with 200 to 399, or a connection where no path is given. */
+/** When a pod counts as ready: on an HTTP GET that is answered with 200 to 399, or on a connection if no path is given. */
 export interface Readiness {
   readonly port: number
   readonly path?: string
 }
 
-/** Of Phaselock's own fields, those that these handlers read. */
+/** Those of Phaselock's own fields that these handlers read. */
 interface LifecycleFields {
   readonly phase?: string
   readonly lockedBy?: string
@@ -36,21 +36,21 @@ interface LifecycleFields {
 export interface Instance extends LifecycleFields, ContainerFields {
   readonly _id: unknown
   readonly state?: InstanceState
-  /** Pods that run at once. Default 1; 0 is Started without any. */
+  /** How many pods run at once. Default 1; 0 is Started without any. */
   readonly replicas?: number
   /** None: no Service. */
   readonly ports?: readonly InstancePort[]
   readonly readiness?: Readiness
   /** The `_id` of its Region; not changed while the instance lives. */
   readonly region?: string
-  /** Whose instance it is, where it is a gateway's; namespace rules use it. */
+  /** The gatewayId of its gateway, if it has one; namespace rules use it. */
   readonly gatewayId?: unknown
   /** The `_id` of the gateway that made it; one inserted by hand has none. */
   readonly gateway?: unknown
   /** The fence of the gateway's step that wrote it last. */
   readonly gatewayFence?: number
 
-  /** Set by Phaselock, before anything is made: where its Deployment and its Service are, both of that name. */
+  /** Set by Phaselock, before anything is made: where its Deployment and its Service are, both with that name. */
   readonly placed?: Place | null
   /** Set by Phaselock: its Service's name in the cluster, `<service>.<namespace>.svc`; null without ports. */
   readonly address?: string | null

@@ -7,14 +7,14 @@ import type { Instance } from './documents.js'
 import { DEPLOYMENT, INSTANCE_LABEL, POD, SERVICE } from './manifests.js'
 import { rollOut } from './roll-out.js'
 
-/** What the handlers of an instance need beside the document. */
+/** What the handlers of an instance need besides the document. */
 export interface InstanceParts {
   readonly security: PodSecurity
-  /** Whether the gateway that made an instance is gone or going; such an instance goes by itself. */
+  /** Whether the gateway that made an instance is gone or going; such an instance deletes itself. */
   readonly isOrphan: (doc: Readonly<Instance>) => Promise<boolean>
 }
 
-/** A handler in the place of its document. */
+/** A handler that also gets its document's site. */
 type SiteHandler<Next extends string> = (
   doc: Readonly<Instance>,
   step: Step<Next, Instance>,
@@ -36,7 +36,7 @@ export function updating({ security }: InstanceParts): SiteHandler<'Started'> {
   }
 }
 
-/** A restart is a rollout of the same with another mark on its pods: new pods come before the old ones go. */
+/** A restart is a rollout of the same with a new annotation on its pods: new pods come before the old ones go. */
 export function restarting({ security }: InstanceParts): SiteHandler<'Started'> {
   return async (doc, step, site) => {
     if (step.name !== undefined) return rollOut(doc, step, site, security)
@@ -44,7 +44,7 @@ export function restarting({ security }: InstanceParts): SiteHandler<'Started'> 
   }
 }
 
-/** Looks at everything that can be wrong, and stores where the objects will be, before the first one is made. */
+/** Checks everything that can be wrong, and stores where the objects will be, before the first one is made. */
 async function place(
   doc: Readonly<Instance>,
   step: Step<'Started', Instance>,
@@ -62,7 +62,7 @@ async function place(
   return step.again({ step: 'deployment', set: { ...also, placed: place } })
 }
 
-/** The Deployment and its pods go; the Service stays, so that its address is the same when the instance is started again. */
+/** The Deployment and its pods are removed; the Service stays, so that its address is the same when the instance is started again. */
 export async function stopping(
   doc: Readonly<Instance>,
   step: Step<'Stopped', Instance>,
@@ -77,7 +77,7 @@ export async function stopping(
   return step.moveTo('Stopped', { set: { trouble: null, applied: null, stoppedBecause: doc.stoppedBecause ?? null } })
 }
 
-/** Why an instance is being stopped: null when its owner wants it so, else what kept it from starting in time. */
+/** Why an instance is being stopped: null if its owner wants that, else what kept it from starting in time. */
 function whyStopped(doc: Readonly<Instance>, { history = [] }: Progress): string | null {
   const entered = history.findLast((entry: HistoryEntry) => entry.to === 'Stopping')
   if (entered?.outcome !== 'deadline') return null
@@ -100,10 +100,10 @@ export async function deleting(
   return left === undefined ? step.moveTo('Deleted') : step.wait(left)
 }
 
-/** @returns what is still there, for a wait; undefined: the Deployment and all of its pods are gone */
+/** @returns what is still there, as a wait's reason; undefined: the Deployment and all of its pods are gone */
 async function removeDeployment({ cluster, place }: Site): Promise<string | undefined> {
   const { name, namespace } = place
-  // The Deployment stays until its pods are gone: no controller that is behind makes another one after the look below.
+  // The Deployment stays until its pods are gone: so no controller that lags behind makes another pod after the look below.
   const removal = await removeOwn(cluster, { ...DEPLOYMENT, metadata: place }, { propagation: 'Foreground' })
   if (removal === 'notOurs') return undefined
   const labels = `${INSTANCE_LABEL}=${name}`
@@ -118,7 +118,7 @@ function leftover({ metadata: { name, finalizers = [], deletionTimestamp } }: Po
   return deletionTimestamp === undefined ? name : `${name} (stopping)`
 }
 
-/** An object of this name that is somebody else's is left alone, with its pods. */
+/** An object of this name with another owner is left alone, with its pods. */
 async function removeOwn(cluster: HeldCluster, ref: ObjectRef, options?: RemoveOptions): Promise<Removal | 'notOurs'> {
   try {
     return await cluster.remove(ref, options)

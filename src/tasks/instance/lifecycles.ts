@@ -11,9 +11,9 @@ export type InstanceOptions = InstanceSettings &
   Where & {
     /** How much the pods may do on their nodes. Default `baseline`. */
     readonly podSecurity?: PodSecurity | undefined
-    /** Whether the gateway that made an instance is gone or going: then it deletes itself. Default: never. */
+    /** Whether the gateway that made an instance is gone or going: it deletes itself then. Default: never. */
     readonly isOrphan?: InstanceParts['isOrphan'] | undefined
-    /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
+    /** Whether documents go on as soon as their objects in the cluster change, by a watch on each replica. Default true. */
     readonly watch?: boolean | undefined
   }
 

@@ -6,25 +6,25 @@ import type { InstanceSpec } from './check-instance.js'
 
 /** The label of an instance's pods, with its name as the value; the Deployment and the Service select by it. */
 export const INSTANCE_LABEL = 'phaselock.dev/instance'
-/** The annotation of the pods that says of which {@link Manifests.podRevision} they are. */
+/** The annotation of the pods that names their {@link Manifests.podRevision}. */
 export const REVISION_ANNOTATION = 'phaselock.dev/revision'
 /** The annotation of the pods that changes with each restart. */
 const RESTARTED_ANNOTATION = 'phaselock.dev/restarted'
-/** What a Deployment's pods have at the end of their names: `-5d59d67564-2xjkl`. */
+/** The ending of the names of a Deployment's pods: `-5d59d67564-2xjkl`. */
 const POD_ENDING = 17
 
 export const DEPLOYMENT = { apiVersion: 'apps/v1', kind: 'Deployment' } as const
 export const SERVICE = { apiVersion: 'v1', kind: 'Service' } as const
 export const POD = { apiVersion: 'v1', kind: 'Pod' } as const
 
-/** What stands in the cluster for an instance. */
+/** The objects in the cluster for an instance. */
 export interface Manifests {
   readonly deployment: KubernetesObject
   /** Undefined: the instance has no ports. */
   readonly service: KubernetesObject | undefined
-  /** A hash of both: another one means that something has to be rolled out. */
+  /** A hash of both: a different one means that something has to be rolled out. */
   readonly revision: string
-  /** A hash of what the pods are made of, which they carry: those with another one are to be replaced. */
+  /** A hash of the pods' template, which the pods carry: those with another one are to be replaced. */
   readonly podRevision: string
 }
 
@@ -43,7 +43,7 @@ interface About {
 export function manifestsOf(spec: InstanceSpec, about: About): Manifests {
   const { name, namespace } = about
   const service = spec.ports.length === 0 ? undefined : serviceOf(spec, name, namespace)
-  // Without the number of replicas: scaling replaces no pods.
+  // Without the number of replicas: scaling doesn't replace pods.
   const podRevision = hashOf(templateOf(spec, about, undefined))
   const deploymentSpec = {
     replicas: spec.replicas,
@@ -82,7 +82,7 @@ function templateOf(spec: InstanceSpec, { name, security, restarted }: About, re
       ...(restarted !== undefined && { [RESTARTED_ANNOTATION]: String(restarted) }),
     },
     security,
-    // Without its ports, which are for people only: so a change of the Service replaces no pods.
+    // Without its ports, which are for people only: so a change to the Service doesn't replace pods.
     moreOfContainer: readiness ? { readinessProbe: probeOf(readiness) } : {},
   })
 }

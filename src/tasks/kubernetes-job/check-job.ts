@@ -23,7 +23,7 @@ const shape = z.object({
 /** What a job is to run, checked, with its defaults. */
 export type JobSpec = z.infer<typeof shape>
 
-/** Checks what an owner wrote before anything is made of it. @returns the spec, or what is wrong with it in one text */
+/** Checks the owner's fields before anything is made from them. @returns the spec, or what is wrong with it in one string */
 export function checkJob(fields: Readonly<JobFields>): { readonly spec: JobSpec } | { readonly problem: string } {
   return checkFields(shape, fields)
 }

@@ -6,11 +6,11 @@ import type { JobResult } from './documents.js'
 import { endOf, statusOf } from './job-end.js'
 import { CONTAINER, JOB_LABEL, POD } from './manifest.js'
 
-/** What is fetched of a log. A limit counts from the first of the lines asked for, so it must be larger than what is kept. */
+/** How much of a log is fetched. A limit counts from the first of the lines asked for, so it must be larger than what is kept. */
 const FETCHED_BYTES = 1024 * 1024
-/** What is kept of a log, whatever the length of its lines: documents hold 16 MB, and are read often. */
+/** How much of a log is kept, whatever the length of its lines: documents hold 16 MB, and are read often. */
 const KEPT_CHARACTERS = 64 * 1024
-/** A node that doesn't answer just now is asked again; a result without a log is better than none. */
+/** A node that doesn't answer at first is asked again; a result without a log is better than none. */
 const LOG_TRIES = 3
 const LOG_PAUSE_MS = 1_000
 const POD_LIMIT = 1_000
@@ -24,7 +24,7 @@ export async function podsOf(cluster: HeldCluster, job: KubernetesObject): Promi
   return pods.sort((a, b) => (madeAt(a) < madeAt(b) ? 1 : -1))
 }
 
-/** Everything that is to be known of a Job that has ended. @throws what requests to a cluster throw, but not for the log */
+/** The result of a Job that has ended. @throws what requests to a cluster throw, except for the log */
 export async function collect(
   cluster: HeldCluster,
   step: RunningStep,

@@ -2,9 +2,9 @@ import { type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
 import type { Duration } from '../../time/index.js'
 import { JOB_COLLECTION, type KubernetesJob } from './documents.js'
 
-/** Settings of the lifecycle, beside those of every lifecycle. */
+/** Settings of the lifecycle, besides those of every lifecycle. */
 export interface KubernetesJobSettings extends Omit<LifecycleSettingsSpec, 'fields'> {
-  /** When the document of a job that has ended is deleted by itself. Default: never. */
+  /** How long after its end a job's document is deleted by itself. Default: never. */
   readonly keepEndedFor?: Duration | undefined
   /** How long a deleted job's document is kept. Default 1h; '0s': removed at once. */
   readonly keepFor?: Duration | undefined
@@ -34,7 +34,7 @@ export function kubernetesJobDefinition(given: KubernetesJobSettings = {}) {
     },
     rules: [
       { when: 'Cancelled', from: ['Creating', 'Running'], goTo: 'Cancelling' },
-      // Creating: one that is parked begins with what is written now.
+      // Creating: a parked one begins with what is written now.
       {
         when: 'Retrying',
         from: ['Creating', 'Succeeded', 'Failed', 'Cancelled'],

@@ -14,15 +14,15 @@ type SiteHandler<Next extends string> = (
 ) => Promise<Outcome<Next, KubernetesJob>>
 
 /**
- * Makes the Job of one run. Its name has the run's number, which is stored before: a step that is repeated after a crash makes
- * no second one, and once Running was reached none is made any more.
+ * Makes the Job of one run. Its name contains the run's number, which is stored first: a step that is repeated after a crash makes
+ * no second one, and once Running is reached none is made any more.
  */
 export function creating(security: PodSecurity): SiteHandler<'Running'> {
   return async (doc, step, { cluster, place }) => {
     const checked = checkJob(doc)
     if ('problem' in checked) return step.park(checked.problem)
     if (step.name !== 'make') {
-      // A run that was given up half-way may have made its Job.
+      // A run that was abandoned half-way may have made its Job.
       const removal = doc.placed ? await removeJobs(cluster, place.namespace) : { gone: true as const }
       if (!removal.gone) return step.wait(removal.reason)
       const run = (doc.run ?? 0) + 1
@@ -34,12 +34,12 @@ export function creating(security: PodSecurity): SiteHandler<'Running'> {
   }
 }
 
-/** A place that is stored has the name of the last run. */
+/** The stored place has the name of the last run's Job. */
 function baseOf(name: string, run: number | undefined): string {
   return run !== undefined && name.endsWith(`-${run}`) ? name.slice(0, -`-${run}`.length) : name
 }
 
-/** Waits for the end, stores what is known of it, and then removes the Job. */
+/** Waits for the end, stores its result, and then removes the Job. */
 export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { cluster, place }) => {
   const { name, namespace } = place
   if (step.name === 'remove' && doc.result) {
@@ -50,7 +50,7 @@ export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { 
   const job = await cluster.get({ ...JOB, metadata: { name, namespace } })
   if (!job || !cluster.owner.owns(job))
     return recorded(step, lost(`there is no Job ${name} any more: it was removed before its end was seen`))
-  // One that has ended before says how, as long as it is there.
+  // One that ended before its removal still shows how, as long as it exists.
   const isLeaving = job.metadata.deletionTimestamp !== undefined
   if (isLeaving && !endOf(job)) return step.wait(`Job ${name} is being removed`)
   const look = await lookAt(cluster, step, job, logLinesOf(doc))
@@ -59,7 +59,7 @@ export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { 
   return step.wait(look.reason, set)
 }
 
-/** What was right when the Job was made may have become wrong; its result is wanted all the same. */
+/** The document may have become invalid since the Job was made; the result is wanted all the same. */
 function logLinesOf(doc: Doc): number {
   const checked = checkJob(doc)
   return 'spec' in checked ? checked.spec.logLines : DEFAULT_LOG_LINES

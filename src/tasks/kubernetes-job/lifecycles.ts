@@ -12,7 +12,7 @@ export type KubernetesJobOptions = KubernetesJobSettings &
   Where & {
     /** How much the pods may do on their nodes. Default `baseline`. */
     readonly podSecurity?: PodSecurity | undefined
-    /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
+    /** Whether documents go on as soon as their objects in the cluster change, by a watch on each replica. Default true. */
     readonly watch?: boolean | undefined
   }
 
@@ -22,7 +22,7 @@ export interface KubernetesJobLifecycles {
   readonly all: readonly RunnableLifecycle[]
 }
 
-/** What follows the id in a Job's name, `-<run>`, and in its pods', `-2xjkl`. */
+/** What follows the id in a Job's name, `-<run>`, and in its pods' names, `-2xjkl`. */
 const ENDING = 17
 
 /** The name of a document's Jobs, without the number of the run. */

@@ -19,7 +19,7 @@ export type JobLook =
   | { readonly kind: 'succeeded'; readonly result: JobResult }
   | { readonly kind: 'failed'; readonly result: JobResult }
 
-/** Judges a Job that is there, and collects what it has left when it has ended. */
+/** Judges an existing Job, and collects its results when it has ended. */
 export async function lookAt(
   cluster: HeldCluster,
   step: RunningStep,
@@ -54,7 +54,7 @@ interface EventFields {
   readonly lastTimestamp?: string | null
 }
 
-/** A Job says nothing of its own about a quota that leaves no room for its pod: only an event does. */
+/** A Job itself doesn't report a quota that leaves no room for its pod: only an event does. */
 async function cannotMakePods(cluster: HeldCluster, job: KubernetesObject): Promise<Trouble | undefined> {
   if ((statusOf(job).active ?? 0) > 0) return undefined
   const { namespace, uid } = job.metadata
@@ -72,7 +72,7 @@ async function cannotMakePods(cluster: HeldCluster, job: KubernetesObject): Prom
 
 /**
  * Removes a document's Jobs with their pods. Repeat it until all are gone.
- * @param name only the one of that name
+ * @param name only the one with that name
  */
 export async function removeJobs(cluster: HeldCluster, namespace: string, name?: string): Promise<Removal> {
   const { labels } = cluster.owner

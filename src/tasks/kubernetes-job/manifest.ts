@@ -21,9 +21,9 @@ export function jobManifest(
       backoffLimit,
       ...(activeDeadlineSeconds !== undefined && { activeDeadlineSeconds }),
       ...(ttlSecondsAfterFinished !== undefined && { ttlSecondsAfterFinished }),
-      // The next pod only when the last one has ended, not when it is asked to: never two at once.
+      // The next pod starts only when the last one has ended, not when it is asked to: never two at once.
       podReplacementPolicy: 'Failed',
-      // A pod that is evicted, or whose node is drained, hasn't failed by itself.
+      // A pod that is evicted, or whose node is drained, has not failed itself.
       podFailurePolicy: {
         rules: [{ action: 'Ignore', onPodConditions: [{ type: 'DisruptionTarget', status: 'True' }] }],
       },

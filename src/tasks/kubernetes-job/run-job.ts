@@ -16,19 +16,19 @@ export interface StepJob extends JobFields {
   readonly key?: string
 }
 
-/** A Job that can't be made as it is described. */
+/** A Job that can't be made as described. */
 export class InvalidJob extends Error {
   override readonly name = 'InvalidJob'
 }
 
-/** A step as far as its Job needs it. */
+/** What a Job needs of its step. */
 export type JobStep = Pick<Step<string, never>, 'name' | 'fence' | 'signal' | 'leaseLeftMs' | 'progress'>
 
 const NAME_LENGTH = 40
 
 /**
  * Runs a program in a Kubernetes Job as a step of any handler: makes the Job, or finds the one that this step has made before, and
- * says how far it is. A handler waits while it is pending, and lets an outcome record the result; the next step calls
+ * reports how far it is. A handler waits while it is pending, and lets an outcome record the result; the next step calls
  * `removeJobs`:
  *
  * ```ts
@@ -42,8 +42,8 @@ const NAME_LENGTH = 40
  * return step.again({ step: 'built', set: { built: job.result.log } })
  * ```
  *
- * Its name is made of the document, the step's name and `key`, so a step that is repeated after a crash finds its Job and never
- * makes a second one. One that was left over from an earlier stay in the phase is removed first. A Job that somebody removes
+ * The Job's name is made from the document, the step's name and `key`, so a step that is repeated after a crash finds its Job and
+ * never makes a second one. One that is left over from an earlier stay in the phase is removed first. A Job that somebody removes
  * while the step waits for it is made again.
  * @throws InvalidJob before anything is made
  * @throws what HeldCluster.ensure throws
@@ -54,7 +54,7 @@ export async function runJob(cluster: HeldCluster, step: JobStep, job: StepJob):
   if ('problem' in checked) throw new InvalidJob(checked.problem)
   const name = nameOf(cluster, step, key)
   const live = await cluster.get({ ...JOB, metadata: { name, namespace } })
-  // Of somebody else's of that name `ensure` says whose it is.
+  // If somebody else's has that name, `ensure` reports whose it is.
   if (!live || !cluster.owner.owns(live)) {
     await cluster.ensure(jobManifest(checked.spec, { name, namespace, security: podSecurity }))
     return waiting(`Job ${name} to begin`)

@@ -19,7 +19,7 @@ const shown = (value: unknown): string => {
   return text.length > 100 ? `${text.slice(0, 100)}...` : text
 }
 
-/** A message for each way to be wrong: what was expected, what came. */
+/** A message for any kind of wrong value: what was expected, what came. */
 export const expecting = (what: string) => ({
   error: (issue: { readonly input?: unknown }) => `expected ${what}, got ${shown(issue.input)}`,
 })
@@ -30,7 +30,7 @@ const matching = (pattern: RegExp, what: string, length = 253) =>
 export const objectName = (what: string) =>
   matching(OBJECT_NAME, `${what} (lower-case letters, digits, '-' and '.', 253 at most)`)
 
-/** No control characters but tab and line ends: neither the API server nor a container's environment takes NUL. */
+/** No control characters except tab and line ends: neither the API server nor a container's environment accepts NUL. */
 const text = (what: string) =>
   z.string(expecting(what)).refine((value) => value.length <= TEXT_LENGTH && !value.includes('\0'), expecting(what))
 
@@ -82,12 +82,12 @@ export const containerShape = {
   imagePullSecrets: z.array(objectName("a Secret's name"), expecting('a list of Secrets by name')).default([]),
 }
 
-/** What the container of a pod is made of, checked. */
+/** The checked fields of a pod's container. */
 export type ContainerSpec = z.infer<z.ZodObject<typeof containerShape>>
 
 /**
- * Checks an owner's fields before anything is made of them.
- * @returns what came out, or the problems in one text: `image: expected an image such as ..., got "a b"`
+ * Checks an owner's fields before anything is made from them.
+ * @returns the checked fields, or the problems in one string: `image: expected an image such as ..., got "a b"`
  */
 export function checkFields<Shape extends z.ZodType>(
   shape: Shape,
@@ -99,11 +99,11 @@ export function checkFields<Shape extends z.ZodType>(
   return { problem: problems.slice(0, 10).join('; ') }
 }
 
-/** Null is how many drivers write what isn't there. */
+/** Many drivers write null for an absent field. */
 const withoutNulls = (document: object) =>
   Object.fromEntries(Object.entries(document).filter(([, value]) => value !== null))
 
-/** A union that fails says only that; what its members say comes to the same. */
+/** A failed union reports only that; the messages of its members amount to the same. */
 function messageOf(issue: z.core.$ZodIssue): string {
   if (issue.code === 'invalid_key') return issue.issues[0]?.message ?? issue.message
   if (issue.code === 'invalid_union') {

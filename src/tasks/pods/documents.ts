@@ -13,37 +13,37 @@ export interface Resources {
   readonly limits?: Quantities
 }
 
-/** A value of the environment: itself, or the key of a Secret in the same namespace, which only Kubernetes reads. */
+/** A value of the environment: the value itself, or the key of a Secret in the same namespace, which only Kubernetes reads. */
 export type EnvValue =
   | string
   | number
   | boolean
   | { readonly secret: { readonly name: string; readonly key: string; readonly optional?: boolean } }
 
-/** What an owner says about the one container that a pod runs. */
+/** An owner's fields for the one container that a pod runs. */
 export interface ContainerFields {
   /** `[registry/]name[:tag][@digest]`. */
   readonly image: string
-  /** Instead of the image's entry point. */
+  /** Replaces the image's entry point. */
   readonly command?: readonly string[]
-  /** Instead of the image's arguments. */
+  /** Replaces the image's arguments. */
   readonly args?: readonly string[]
   /** By the variable's name. */
   readonly env?: Readonly<Record<string, EnvValue>>
   readonly resources?: Resources
-  /** Names of Secrets in the same namespace by which the image is pulled. */
+  /** Names of Secrets in the same namespace with which the image is pulled. */
   readonly imagePullSecrets?: readonly string[]
 }
 
 /**
- * How much a pod may do on its node. `baseline`: no privilege escalation, the runtime's seccomp profile. `restricted`: besides,
- * not as root and without any capability, as the Pod Security Standard of that name asks for.
+ * How much a pod may do on its node. `baseline`: no privilege escalation, the runtime's seccomp profile. `restricted`: in addition,
+ * not as root and without any capability, as the Pod Security Standard of that name requires.
  */
 export type PodSecurity = 'baseline' | 'restricted'
 
 const POD_SECURITY: readonly PodSecurity[] = ['baseline', 'restricted']
 
-/** @throws InvalidLifecycle for an option that says something else */
+/** @throws InvalidLifecycle for any other value of the option */
 export function checkPodSecurity(lifecycle: string, podSecurity: PodSecurity): void {
   if (POD_SECURITY.includes(podSecurity)) return
   throw new InvalidLifecycle(lifecycle, [

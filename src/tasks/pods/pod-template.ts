@@ -1,7 +1,7 @@
 import type { ContainerSpec } from './container-shape.js'
 import type { PodSecurity } from './documents.js'
 
-/** JSON as the API server takes it. */
+/** JSON as the API server accepts it. */
 export type Json = { readonly [key: string]: unknown }
 
 export interface PodParts {
@@ -10,15 +10,15 @@ export interface PodParts {
   readonly labels: Readonly<Record<string, string>>
   readonly annotations?: Readonly<Record<string, string>>
   readonly security: PodSecurity
-  /** More of the container: ports, a readiness probe. */
+  /** More fields of the container: ports, a readiness probe. */
   readonly moreOfContainer?: Json
-  /** More of the pod: its restart policy. */
+  /** More fields of the pod: its restart policy. */
   readonly moreOfPod?: Json
 }
 
 /**
- * A pod with one container and no rights: no token of a service account (a program that is broken into can't speak with the API
- * server), no variables made of the namespace's Services, no privilege escalation.
+ * A pod with one container and no rights: no token of a service account (a compromised program can't talk to the API
+ * server), no variables made from the namespace's Services, no privilege escalation.
  */
 export function podTemplate(parts: PodParts): Json {
   const { container, containerName, labels, annotations, security, moreOfContainer, moreOfPod } = parts
@@ -53,7 +53,7 @@ export function podTemplate(parts: PodParts): Json {
   }
 }
 
-/** Sorted, so that the order of a document's fields rolls nothing out. */
+/** Sorted, so that a different order of a document's fields rolls nothing out. */
 function envOf(env: ContainerSpec['env']): Json[] {
   return Object.entries(env)
     .sort(([a], [b]) => (a < b ? -1 : 1))

@@ -1,6 +1,6 @@
 import type { ContainerStatus, Pod, PodCondition, Terminated } from './pod.js'
 
-/** Why a pod doesn't run, in Kubernetes' own word and in a sentence. */
+/** Why a pod doesn't run, in Kubernetes' own word and as a sentence. */
 export interface Trouble {
   /** `ImagePullBackOff`, `Unschedulable`, `CrashLoopBackOff`, `QuotaExceeded`, ... */
   readonly reason: string
@@ -10,7 +10,7 @@ export interface Trouble {
 
 const MESSAGE_LENGTH = 600
 
-/** What each word of a kubelet means; the rest speaks for itself. */
+/** What each reason of a kubelet means; the rest are self-explanatory. */
 const WAITING: Readonly<Record<string, (status: ContainerStatus) => string>> = {
   ImagePullBackOff: cantPull,
   ErrImagePull: cantPull,
@@ -26,10 +26,10 @@ function cantPull({ image }: ContainerStatus): string {
   return `the image '${image ?? ''}' can't be pulled`
 }
 
-/** Words that say only that it takes a moment. */
+/** Reasons that only mean that it takes a moment. */
 const USUAL = ['ContainerCreating', 'PodInitializing']
 
-/** The worst first: who sees one sentence must see that. */
+/** The worst first: a reader of one sentence must see that one. */
 const RANKS: readonly RegExp[] = [
   /^(CrashLoopBackOff|OOMKilled|Error|Completed|ContainerCannotRun)$/,
   /Image|Registry/,
@@ -39,7 +39,7 @@ const RANKS: readonly RegExp[] = [
 
 /**
  * Why these pods don't run, from their own status: the worst of their reasons, with the number of other pods that have the same one.
- * Pods on their way out don't count. Undefined: nothing is wrong with them, they only need time.
+ * Pods that are being removed don't count. Undefined: nothing is wrong with them, they only need time.
  */
 export function podTrouble(pods: readonly Pod[]): Trouble | undefined {
   const troubles = pods
@@ -107,7 +107,7 @@ function trouble(reason: string, about: string, words: string | undefined): Trou
 
 const shorten = (text: string) => (text.length > MESSAGE_LENGTH ? `${text.slice(0, MESSAGE_LENGTH)}...` : text)
 
-/** A sentence for a message of a controller that may not make pods (quota, limits, pod security). */
+/** A sentence for the message of a controller that may not create pods (quota, limits, pod security). */
 export function creationTrouble(message: string): Trouble {
   const reason = /exceeded quota/i.test(message) ? 'QuotaExceeded' : 'FailedCreate'
   return { reason, message: shorten(`${reason}: its pods can't be made: ${message}`) }

@@ -9,7 +9,7 @@ import {
 } from '../../kubernetes/index.js'
 import { type Alongside, type Handler, InvalidLifecycle, type RunningStep } from '../../phases/index.js'
 
-/** What of a document says where its objects belong. */
+/** The fields of a document that say where its objects belong. */
 export interface Homed {
   readonly _id: unknown
   readonly region?: string | undefined
@@ -21,7 +21,7 @@ export type Where =
   | { readonly regions: RegionSource; readonly cluster?: undefined; readonly namespace?: undefined }
   | { readonly cluster: Cluster; readonly namespace: string; readonly regions?: undefined }
 
-/** What JavaScript may have left out. @throws InvalidLifecycle */
+/** Checks what JavaScript callers may have left out. @throws InvalidLifecycle */
 export function whereOf(lifecycle: string, { regions, cluster, namespace }: Partial<Where>): Where {
   if (regions) return { regions }
   if (cluster && namespace) return { cluster, namespace }
@@ -30,7 +30,7 @@ export function whereOf(lifecycle: string, { regions, cluster, namespace }: Part
   ])
 }
 
-/** Where the objects of one document are; stored in it before the first of them is made. */
+/** Where the objects of one document are; stored in the document before the first of them is made. */
 export interface Place {
   /** Absent where there is only one cluster. */
   readonly region?: string
@@ -47,13 +47,13 @@ interface PlacedDocument extends Homed {
 /** Where one step works. */
 export interface Site {
   readonly cluster: HeldCluster
-  /** As stored, else as it is to be stored. */
+  /** The stored place, else the one to be stored. */
   readonly place: Place
 }
 
 /**
- * Finds the cluster and the place of a document. One that is placed stays there, whatever becomes of its `region` and the region's
- * rules.
+ * Finds the cluster and the place of a document. A document that is placed stays there, however its `region` and the region's
+ * rules change.
  */
 export function siteOf(where: Where, lifecycle: OwnerLifecycle, nameFor: (id: unknown) => string) {
   return async (doc: PlacedDocument, step: RunningStep): Promise<Site> => {
@@ -76,7 +76,7 @@ export function watchOf(where: Where, kinds: readonly KindRef[]): readonly Along
   return [watchObjects({ kinds, clusters: () => [cluster], namespaces: () => [namespace] })]
 }
 
-/** One that was never placed has nothing in any cluster: it goes on without asking one, also when its region is wrong. */
+/** A document that was never placed has nothing in any cluster: it goes on without asking one, even if its region is invalid. */
 export function ifPlaced<Next extends string, Doc extends Pick<PlacedDocument, 'placed'>>(
   next: Next,
   handler: Handler<Next, Doc>,

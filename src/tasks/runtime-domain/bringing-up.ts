@@ -9,12 +9,12 @@ import { activateRoute, deleteRoutes, writeRoute } from './route.js'
 
 type Next = 'Created' | 'Stopping' | 'Deleting'
 type OneStep = Step<Next, RuntimeDomain>
-/** One of its steps, with the name that is reserved; in a region where it is placed. */
+/** One of its steps, with the reserved name and, in a region, the domain's site. */
 type Stage = (parts: DomainParts, doc: Doc, step: OneStep, host: string, site: Site | undefined) => Ended<Next>
 
 /**
- * Creating and Updating: both bring what is there to what is wanted now. The host name is reserved; its certificate issued; the Ingress made,
- * or changed over in one write; the Route written; only then goes what belongs to names of before. So a domain that changes its name is
+ * Creating and Updating: both turn what exists into what is wanted now. The host name is reserved; its certificate issued; the Ingress made,
+ * or switched over in one write; the Route written; only then is removed what belongs to former names. So a domain that changes its name is
  * served under the old one until the new one works, and one whose new name can't be had keeps the old one.
  */
 export function bringingUp(parts: DomainParts): Handler<Next, RuntimeDomain> {
@@ -25,7 +25,7 @@ export function bringingUp(parts: DomainParts): Handler<Next, RuntimeDomain> {
       const stage = STAGES[step.name ?? '']
       const host = reservedFor(doc)
       const isPlaced = site !== undefined || !parts.regions
-      // The owner may have changed the name, or the document been placed nowhere yet: it begins anew.
+      // The owner may have changed the name, or the document may not be placed yet: it begins anew.
       if (!stage || host === undefined || !isPlaced || !isReservedAsWanted(doc)) return reserve(parts, doc, step)
       return stage(parts, doc, step, host, site)
     },
@@ -35,10 +35,10 @@ export function bringingUp(parts: DomainParts): Handler<Next, RuntimeDomain> {
 const certificate: Stage = async (_parts, _doc, step, host, site) => {
   const issuer = site?.region.gateway.tls.issuer
   const name = site?.placed.certificate
-  // The region's TLS was turned off meanwhile.
+  // The region's TLS was turned off in the meantime.
   if (!site || !name || !issuer) return step.again()
   const made = await site.cluster.ensure(certificateOf(site.placed, { host, name, issuer, owner: site.cluster.owner }))
-  // Else it would be asked for again and again, without a pause.
+  // Otherwise it would be requested again and again, without a pause.
   if (!isUpToDate(made, host, issuer)) {
     return step.wait(
       `Certificate ${name} to be as it was asked for: something in the cluster changes its names or its issuer`,
@@ -55,7 +55,7 @@ const issued: Stage = async (_parts, doc, step, host, site) => {
   // Somebody has removed it, or the region has another issuer now.
   if (!readiness.object || !isUpToDate(readiness.object, host, issuer)) return step.again({ step: 'certificate' })
   if (readiness.ready) return step.again({ step: 'ingress' })
-  // It will be served later, or never: nobody needs to wait for it.
+  // It will be served later, or never: there is no need to wait for it.
   return doc.state === 'Stopped' ? step.moveTo('Stopping') : step.wait(readiness.reason)
 }
 
@@ -98,7 +98,7 @@ const leftoverSecrets: Stage = async (_parts, doc, step, host, site) => {
   return remaining === undefined ? created(doc, step, host) : step.wait(remaining)
 }
 
-/** Names of before are free from here on: nothing of theirs is left. */
+/** Former names are free from here on: nothing of theirs is left. */
 async function created({ placed }: Doc, step: OneStep, host: string): Ended<'Created'> {
   return step.moveTo('Created', {
     set: { reservedHost: host, ...(placed && { placed: { ...placed, leftover: [] } }) },

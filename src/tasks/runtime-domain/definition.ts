@@ -2,18 +2,18 @@ import { type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
 import type { Duration } from '../../time/index.js'
 import { DOMAIN_COLLECTIONS, type RuntimeDomain } from './documents.js'
 
-/** Settings of the runtime-domain lifecycle, beside those of every lifecycle. */
+/** Settings of the runtime-domain lifecycle, besides those of every lifecycle. */
 export interface RuntimeDomainSettings extends Omit<LifecycleSettingsSpec, 'fields'> {
   /**
-   * How often a domain that is served is compared with what its owner and its region want, and put right: a host name written without
-   * `state: 'Updating'` is taken up, and what others have changed in the cluster is undone. Default: never.
+   * How often a served domain is compared with what its owner and its region want, and corrected: a host name written without
+   * `state: 'Updating'` is applied, and what others have changed in the cluster is undone. Default: never.
    */
   readonly resync?: Duration | undefined
 }
 
 /**
  * The lifecycle without its handlers.
- * Creating may go to Stopping when it is wanted Stopped before it was served, and to Deleting when the gateway that made it is gone.
+ * Creating may go to Stopping when Stopped is wanted before it was served, and to Deleting when the gateway that made it is gone.
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function runtimeDomainDefinition(given: RuntimeDomainSettings = {}) {
@@ -32,9 +32,9 @@ export function runtimeDomainDefinition(given: RuntimeDomainSettings = {}) {
     },
     rules: [
       { when: 'Running', from: ['Stopped'], goTo: 'Creating' },
-      // Also one that is being made, waits for a certificate that never comes, or is parked: it begins anew with what is wanted now.
+      // Even one that is being made, waits for a certificate that never comes, or is parked: it begins anew with what is wanted now.
       { when: 'Updating', from: ['Creating', 'Created', 'Updating'], goTo: 'Updating', setState: 'Running' },
-      // What is stopped stays so; its next start takes up what is wanted then.
+      // A stopped one stays stopped; its next start applies what is wanted then.
       { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },
       { when: 'Stopped', from: ['Created', 'Updating'], goTo: 'Stopping' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },

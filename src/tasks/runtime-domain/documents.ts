@@ -2,12 +2,12 @@
 export const DOMAIN_COLLECTIONS = { runtimeDomain: 'RuntimeDomain', route: 'Route' } as const
 
 /**
- * What a domain's owner wants. Without one it is served, as with Running. Updating: take up the host name, service or settings as they
+ * What a domain's owner wants. Without a state it is served, as with Running. Updating: apply the host name, service or settings as they
  * are now; it becomes Running.
  */
 export type DomainState = 'Running' | 'Stopped' | 'Updating' | 'Deleted'
 
-/** A host name and all that serves it; a lifecycle of its own. Owners may add more than the one that a gateway makes. */
+/** A host name and everything that serves it; a lifecycle of its own. Owners may add more than the one that a gateway makes. */
 export interface RuntimeDomain {
   readonly _id: unknown
   readonly phase?: string
@@ -20,15 +20,15 @@ export interface RuntimeDomain {
   /** The `_id` of the gateway that made it; a domain inserted by hand has none. */
   readonly gateway?: unknown
   readonly host: string
-  /** A host name of the owner's own, which takes the place of `host`. */
+  /** A host name of the owner's own, used instead of `host`. */
   readonly customDomain?: string | null
-  /** The region whose cluster serves it; without one the default region. Where it has been placed it stays. */
+  /** The region whose cluster serves it; without one the default region. Once placed, it stays. */
   readonly region?: string
   /** The Service that the Ingress sends requests to; without one that of its gateway's instance. */
   readonly service?: BackendService
   /**
-   * Ours, unique over all runtime domains: who has a name here may write its Route and Ingress. While the name changes it is a list: the
-   * new one, then those that are still to be given up.
+   * Ours, unique over all runtime domains: the domain that has a name here may write its Route and Ingress. While the name changes it is a
+   * list: the new name, then those that are still to be given up.
    */
   readonly reservedHost?: string | readonly string[] | null
   /** Ours: where in which cluster it is, written before anything is made there. */
@@ -47,7 +47,7 @@ export interface Placement {
   readonly ingress: string
   /** The name of the reserved host's own Certificate, and of its Secret. Null: it needs none. */
   readonly certificate: string | null
-  /** Certificates of before, with their Secrets, that are still to be removed. */
+  /** Former certificates, with their Secrets, that are still to be removed. */
   readonly leftover: readonly string[]
 }
 
@@ -67,12 +67,12 @@ export interface Route {
 /** The host name that its owner wants: the custom one if there is one. */
 export const wantedHost = (doc: Pick<RuntimeDomain, 'host' | 'customDomain'>): string => doc.customDomain ?? doc.host
 
-/** The name that it is being made for, if it has reserved one. */
+/** The host name that it is being set up for, if it has reserved one. */
 export function reservedFor(doc: Pick<RuntimeDomain, 'reservedHost'>): string | undefined {
   return namesOf(doc)[0]
 }
 
-/** Names that it had before and has still to give up. */
+/** Former names that it has yet to give up. */
 export function formerHosts(doc: Pick<RuntimeDomain, 'reservedHost'>): readonly string[] {
   return namesOf(doc).slice(1)
 }

@@ -17,7 +17,7 @@ export class DomainStore {
 
   /** Creates the index, once for each process; a failure is thrown, and the next call tries again. */
   ensureIndexes(): Promise<unknown> {
-    // Also of a list that has a text: the index holds each name of a domain that changes its name.
+    // A list that holds a string matches too: the index holds each name of a domain that changes its name.
     this.ready ??= this.domains
       .createIndex(
         { reservedHost: 1 },

@@ -6,19 +6,19 @@ export interface DomainBackend {
   readonly service: BackendService | undefined
 }
 
-/** What a runtime domain asks of the gateways that domains belong to. */
+/** What a runtime domain needs to know of the gateways that domains belong to. */
 export interface Gateways {
-  /** Whether the gateway that made this domain is gone or going: then nobody will tell the domain to go. */
+  /** Whether the gateway that made this domain is gone or going: nobody will tell the domain to go then. */
   isOrphan(doc: Readonly<RuntimeDomain>): Promise<boolean>
-  /** The fence of its gateway if that one is started or starting, so that the domain's Route is to be active. */
+  /** The fence of its gateway if that is started or starting, so that the domain's Route is to be active. */
   servingFence(doc: Readonly<RuntimeDomain>): Promise<number | undefined>
-  /** Whether it has a gateway that isn't started: one that joins it is served when that is. */
+  /** Whether it has a gateway that isn't started: a domain that joins it is served once that is. */
   isAtRest(doc: Readonly<RuntimeDomain>): Promise<boolean>
-  /** The region and Service of its gateway's instance, for a domain that says nothing itself. */
+  /** The region and Service of its gateway's instance, for a domain that names none itself. */
   instanceOf(doc: Readonly<RuntimeDomain>): Promise<DomainBackend | undefined>
 }
 
-/** Domains that stand by themselves. */
+/** For domains without a gateway. */
 export const noGateways: Gateways = {
   isOrphan: () => Promise.resolve(false),
   servingFence: () => Promise.resolve(undefined),

@@ -9,11 +9,11 @@ import { CERTIFICATE, INGRESS } from './manifests.js'
 import { deleting, stopping } from './taking-down.js'
 
 export interface RuntimeDomainOptions extends RuntimeDomainSettings, BindOptions {
-  /** Where domains have their Certificate and Ingress. Default: nowhere; then they only have their name and their Route. */
+  /** Where domains have their Certificate and Ingress. Default: nowhere; they have only their name and their Route then. */
   readonly regions?: RegionSource | undefined
-  /** What domains belong to. Default: nothing; they stand by themselves. */
+  /** What domains belong to. Default: nothing; they are independent. */
   readonly gateways?: Gateways | undefined
-  /** Whether documents go on at once when the cluster has news of them, by a watch on each replica. Default true. */
+  /** Whether documents go on as soon as their objects in the cluster change, by a watch on each replica. Default true. */
   readonly watch?: boolean | undefined
 }
 

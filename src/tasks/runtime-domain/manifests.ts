@@ -8,7 +8,7 @@ export const INGRESS = { apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' } a
 const SECRET = { apiVersion: 'v1', kind: 'Secret' } as const
 const ISSUER_GROUP = 'cert-manager.io'
 const HASH_LENGTH = 8
-/** cert-manager's default, RSA with 2,048 bits, costs its process some 100 ms of CPU a key: 22 s in a row for 200 domains. */
+/** cert-manager's default, RSA with 2,048 bits, costs it some 100 ms of CPU a key: 22 s in a row for 200 domains. */
 const PRIVATE_KEY = { algorithm: 'ECDSA', size: 256 } as const
 
 type Issuer = NonNullable<GatewaySettings['tls']['issuer']>
@@ -21,12 +21,12 @@ export function certificateNameFor(id: unknown, host: string): string {
   return `${ingressNameFor(id)}-${createHash('sha256').update(host).digest('hex').slice(0, HASH_LENGTH)}`
 }
 
-/** Whether the region's wildcard certificate is good for this host: it stands for exactly one label. */
+/** Whether the region's wildcard certificate covers this host: the wildcard stands for exactly one label. */
 function isUnderWildcard(host: string, { domain }: Pick<GatewaySettings, 'domain'>): boolean {
   return host.endsWith(`.${domain}`) && !host.slice(0, -domain.length - 1).includes('.')
 }
 
-/** A custom domain has a certificate of its own, where the region has TLS. */
+/** A custom domain has a certificate of its own, if the region has TLS. */
 export function needsCertificate(host: string, gateway: GatewaySettings): boolean {
   return gateway.tls.enabled && !isUnderWildcard(host, gateway)
 }
@@ -44,7 +44,7 @@ export const secretRef = ({ namespace }: Placement, name: string): ObjectRef => 
   metadata: { name, namespace },
 })
 
-/** cert-manager leaves the Secret when its Certificate goes: so it carries its owner's marks, and goes with the domain. */
+/** cert-manager leaves the Secret when its Certificate goes: so the Secret carries its owner's labels, and goes with the domain. */
 export function certificateOf(
   placed: Placement,
   {
@@ -64,7 +64,7 @@ export function certificateOf(
   return { ...certificateRef(placed, name), spec }
 }
 
-/** Whether the Certificate asks the region's issuer for this host, also after the region's settings have changed. */
+/** Whether the Certificate requests this host from the region's issuer, also after the region's settings have changed. */
 export function isUpToDate(certificate: KubernetesObject, host: string, issuer: Issuer): boolean {
   const spec = certificate['spec'] as { dnsNames?: string[]; issuerRef?: Partial<Required<Issuer>> } | undefined
   const { name, kind = 'Issuer', group = ISSUER_GROUP } = spec?.issuerRef ?? {}

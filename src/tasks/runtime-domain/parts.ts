@@ -4,7 +4,7 @@ import { DOMAIN_COLLECTIONS, type Placement, type RuntimeDomain } from './docume
 import type { DomainStore } from './domain-store.js'
 import type { Gateways } from './gateways.js'
 
-/** What the handlers of runtime domains need beside the document. */
+/** What the handlers of runtime domains need besides the document. */
 export interface DomainParts {
   readonly store: DomainStore
   readonly gateways: Gateways
@@ -12,7 +12,7 @@ export interface DomainParts {
   readonly regions: RegionSource | undefined
 }
 
-/** A placed domain in the region where it is placed. */
+/** A placed domain with the region where it is placed. */
 export interface Site {
   readonly region: Region
   readonly placed: Placement

@@ -3,16 +3,16 @@ import type { Step } from '../../phases/index.js'
 import { certificateRef, ingressRef, secretRef } from './manifests.js'
 import type { Site } from './parts.js'
 
-/** Far longer than cert-manager works on one certificate at a time. */
+/** Much longer than cert-manager works on one certificate at a time. */
 const SETTLED_AFTER_MS = 2_000
 
-/** What is still there, for a wait; undefined: nothing of this domain's. */
+/** What is still there, as a wait's reason; undefined: nothing of this domain's. */
 type Remaining = string | undefined
 
-/** Removes the Ingress; its host name is served no more once it is gone. */
+/** Removes the Ingress; its host name is no longer served once it is gone. */
 export const removeIngress = (site: Site): Promise<Remaining> => removeAll(site, [ingressRef(site.placed)])
 
-/** Certificates go before their Secrets: else cert-manager would issue them anew. */
+/** Certificates go before their Secrets: otherwise cert-manager would issue them anew. */
 export async function removeCertificates(site: Site, names: readonly string[]): Promise<Remaining> {
   return removeAll(
     site,
@@ -21,9 +21,9 @@ export async function removeCertificates(site: Site, names: readonly string[]): 
 }
 
 /**
- * Removes the Secrets of certificates that are gone. cert-manager may be about to write one, of a certificate that went before it was
- * issued: where there is none, another look follows.
- * @param step whose time waited counts from when the certificates were gone
+ * Removes the Secrets of certificates that are gone. cert-manager may be about to write one for a certificate that went before it was
+ * issued: if one is missing, another look follows.
+ * @param step its `waitedMs` counts from when the certificates were gone
  */
 export async function removeSecrets(
   site: Site,
@@ -51,7 +51,7 @@ async function removeAll(site: Site, refs: readonly ObjectRef[]): Promise<Remain
   return reasons.length === 0 ? undefined : reasons.join('; ')
 }
 
-/** An object of this name that is somebody else's is nothing of this domain's; nor can there be one of a kind that isn't installed. */
+/** An object of this name that has another owner is not this domain's; nor is one of a kind that isn't installed. */
 async function removeOwn({ cluster }: Site, ref: ObjectRef): Promise<Removal> {
   try {
     return await cluster.remove(ref)

@@ -8,7 +8,7 @@ import { type Doc, type DomainParts, type Ended, holderOf } from './parts.js'
 
 const DUPLICATE_KEY = 11000
 
-/** Whether it has reserved the name that its owner wants now. */
+/** Whether the domain has reserved the name that its owner wants now. */
 export function isReservedAsWanted(doc: Doc): boolean {
   try {
     return reservedFor(doc) === parseHostName(wantedHost(doc))
@@ -18,8 +18,8 @@ export function isReservedAsWanted(doc: Doc): boolean {
 }
 
 /**
- * Reserves the wanted host name, beside those that it has: they stay its own until nothing of theirs is left, so nobody else gets a
- * name that is still served here. With it is written what is going to be made where. One write: either all of it holds, or it is as before.
+ * Reserves the wanted host name, besides those that it has: they stay its own until nothing of theirs is left, so nobody else gets a
+ * name that is still served here. The same write records what is going to be made where: either all of it takes effect, or nothing does.
  */
 export async function reserve(
   parts: DomainParts,
@@ -58,11 +58,11 @@ export async function reserve(
     const whose = `RuntimeDomain ${idText(owner['_id'])} of the gateway ${idText(owner['gatewayId'])}`
     return step.park(`host name '${host}' is reserved by ${whose}`)
   }
-  // Set again: the next step of a chain sees what outcomes have set, not what a handler wrote beside them.
+  // Passed again: the next step of a chain sees what outcomes have set, not what a handler wrote separately.
   return step.again({ step: set.placed?.certificate ? 'certificate' : set.placed ? 'ingress' : 'route', set })
 }
 
-/** Once placed it stays in its namespace, whatever becomes of the region's rules. */
+/** Once placed it stays in its namespace, however the region's rules change. */
 function placementOf(region: Region, doc: Doc, host: string): Placement {
   const { placed } = doc
   const certificate = needsCertificate(host, region.gateway) ? certificateNameFor(doc._id, host) : null

@@ -5,7 +5,7 @@ import { idText } from '../../names.js'
 /** Why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
 export type ChildTrouble = string
 
-/** Says where a child with a lifecycle is, and what it last failed of. */
+/** The phase of a child with a lifecycle, and its latest failure. */
 export function troubleOf(collection: string, child: Document): ChildTrouble {
   const name = `${collection} ${idText(child['_id'])}`
   const { progress, stoppedBecause, trouble } = child

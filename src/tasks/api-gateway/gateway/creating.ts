@@ -14,14 +14,14 @@ type Kind = (gateway: HeldGateway, ...args: Parameters<Creating>) => ReturnType<
 const DEFAULT_STAGE = 'default'
 
 export interface CreatingParts {
-  /** What host names end with where there are no regions. */
+  /** The ending of host names if there are no regions. */
   readonly baseDomain: string
   readonly regions: RegionSource | undefined
   /** What an instance runs unless its gateway says otherwise. */
   readonly instance: Partial<GatewayInstance>
 }
 
-/** Makes a gateway's children, one kind a step, and waits until those with a lifecycle of their own are there. */
+/** Makes a gateway's children, one kind per step, and waits until those with a lifecycle of their own are ready. */
 export function creating(collections: Collections, parts: CreatingParts): Creating {
   const { baseDomain, regions, instance } = parts
   const steps: Readonly<Record<string, Kind>> = {
@@ -43,7 +43,7 @@ export function creating(collections: Collections, parts: CreatingParts): Creati
   })
 }
 
-/** Its document's `_id` is the gatewayId: it comes first and goes last, so nobody else has that gatewayId meanwhile. */
+/** The `_id` of its document is the gatewayId: it is made first and goes last, so nobody else has that gatewayId meanwhile. */
 const createDatabase: Kind = async (gateway, _doc, step) => {
   if (gateway.idProblem) return step.park(gateway.idProblem)
   const creation = await gateway.create('gatewayDatabase', {
@@ -101,7 +101,7 @@ async function createInstance(
   return step.again({ step: 'domain' })
 }
 
-/** It reserves its name and asks for its certificate at once, and is served when the gateway is started. */
+/** It reserves its name and requests its certificate at once, and is served when the gateway is started. */
 async function createPlacedDomain(
   regions: RegionSource,
   ...[gateway, doc, step]: Parameters<Kind>
@@ -140,7 +140,7 @@ async function insertDomain(
 const belongsTo = (collection: string, gateway: HeldGateway, owner: { readonly belongsTo: unknown }): string =>
   `${collection} ${idText(gateway.gatewayId)} belongs to the gateway ${idText(owner.belongsTo)}`
 
-/** Those that are as they should be before the gateway is started. */
+/** The phases of children that are as they should be before the gateway is started. */
 const READY: Readonly<Record<'gatewayDatabase' | 'instance' | 'runtimeDomain', readonly string[]>> = {
   gatewayDatabase: ['Created'],
   instance: ['Stopped', 'Started'],
@@ -153,7 +153,7 @@ const awaitChildren: Kind = async (gateway, doc, step) => {
   const found = await Promise.all(kinds.map((kind) => collections.of(kind).findOne({ _id: gatewayId as never })))
   for (const [n, kind] of kinds.entries()) {
     const child = found[n]
-    // Somebody removed it: made again.
+    // Somebody removed it: it is made again.
     if (!child) return step.again({ step: 'database' })
     if (!READY[kind].includes(child['phase'])) return step.wait(troubleOf(collectionOf(kind), child))
   }

@@ -12,9 +12,9 @@ type Kind = (gateway: HeldGateway, ...args: Parameters<Deleting>) => ReturnType<
 const CHILD_KINDS = ['trigger', 'function', 'stage', 'runtimeDomain', 'gatewayDatabase'] as const satisfies ChildKind[]
 
 /**
- * Removes a gateway's children, one kind a step, so that a failure repeats only its own kind: triggers, functions, stages,
- * runtime domains, the instance, the database. Children with a lifecycle are told and waited for. It begins from any phase, and takes
- * what is there.
+ * Removes a gateway's children, one kind per step, so that a failure repeats only its own kind: triggers, functions, stages,
+ * runtime domains, the instance, the database. Children with a lifecycle are told to go and waited for. It begins from any phase, and
+ * takes what is there.
  */
 export function deleting(collections: Collections, regions: RegionSource | undefined): Deleting {
   const steps: Readonly<Record<string, Kind>> = {
@@ -31,7 +31,7 @@ export function deleting(collections: Collections, regions: RegionSource | undef
     await collections.ensureIndexes()
     isPlaced(doc, regions)
     const gateway = new HeldGateway(collections, doc, step)
-    // It never had children: its gatewayId is impossible, or another gateway's, and so are the children by that name.
+    // It never had children: its gatewayId is impossible, or another gateway's, and so are the children with it.
     if (gateway.idProblem || (await gateway.otherOwner()) !== undefined) return step.moveTo('Deleted')
     const kind = steps[step.name ?? ''] ?? deleteTriggers
     return kind(gateway, doc, step)
@@ -47,7 +47,7 @@ const deleteDomains: Kind = async (gateway, doc, step) => {
   await gateway.tellToGo('runtimeDomain')
   const remaining = await gateway.remaining('runtimeDomain')
   if (remaining) return step.wait(remaining)
-  // Each domain removes its own; these are of domains that somebody has removed by hand.
+  // Each domain removes its own; these belong to domains that somebody has removed by hand.
   await gateway.delete('route')
   return step.again({ step: doc.placed ? 'instance' : 'database' })
 }

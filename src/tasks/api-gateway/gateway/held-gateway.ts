@@ -7,14 +7,14 @@ import { type ChildTrouble, troubleOf } from './child-trouble.js'
 
 const BATCH = 1_000
 
-/** What became of `create`: `there`, or why the child can't be used. */
+/** The result of `create`: `there`, or why the child can't be used. */
 export type Creation = 'there' | 'leaving' | { readonly belongsTo: unknown }
 
 /**
  * A gateway in one of its steps, and what that step may do to the gateway's children.
  *
- * Invariants, also for a step that goes on after another replica has the gateway: it creates nothing; it changes and
- * deletes no child that came after it had lost the gateway; it changes no child that a step with a higher fence has written.
+ * Invariants, also for a step that goes on after another replica holds the gateway: it creates nothing; it changes and
+ * deletes no child that was added after it had lost the gateway; it changes no child that a step with a higher fence has written.
  */
 export class HeldGateway {
   readonly id: unknown
@@ -31,21 +31,21 @@ export class HeldGateway {
     this.holder = new Holder(collections.of('gateway'), gateway, step)
   }
 
-  /** What is wrong with the gatewayId, if anything: by one of these kinds children couldn't be told apart. */
+  /** What is wrong with the gatewayId, if anything: ids of some kinds can't tell children apart. */
   get idProblem(): string | undefined {
     const id = this.gatewayId
     if (id !== null && !Array.isArray(id) && !(id instanceof RegExp)) return undefined
     return `expected a gatewayId (or _id) that is no array, regular expression or null, got ${String(id)}`
   }
 
-  /** The `_id` of the other gateway that has this gatewayId: whoever made its database document. */
+  /** The `_id` of the other gateway that has this gatewayId: the one that made its database document. */
   async otherOwner(): Promise<unknown> {
     const database = await this.collections.of('gatewayDatabase').findOne({ _id: this.gatewayId as never })
     const owner = database?.['gateway']
     return owner === undefined || idKey(owner) === idKey(this.id) ? undefined : owner
   }
 
-  /** Creates a child unless it is there: at most one for each `_id`, however often it is repeated. */
+  /** Creates a child unless it exists: at most one for each `_id`, however often it is repeated. */
   async create(kind: ChildKind, child: Document): Promise<Creation> {
     const complete = { ...child, gatewayId: this.gatewayId, gatewayFence: this.holder.fence }
     await this.holder.insert(complete, { collection: collectionOf(kind) })
@@ -69,8 +69,8 @@ export class HeldGateway {
   }
 
   /**
-   * Tells children with a lifecycle of their own what they are to do, and marks them with this step's fence; their own lifecycle does it. One
-   * that was told to go stays told so, and one that is to take up changes before it runs does that.
+   * Tells children with a lifecycle of their own what to do, and marks them with this step's fence; their own lifecycle does it. A child
+   * that was told to go keeps that order, and so does one that is to apply changes before it runs.
    */
   tell(kind: ChildKind, state: 'Running' | 'Stopped'): Promise<void> {
     const kept = state === 'Running' ? ['Updating', 'Restarting', 'Deleted'] : ['Deleted']
@@ -83,7 +83,7 @@ export class HeldGateway {
     )
   }
 
-  /** Tells children with a lifecycle of their own that they are to go; their own lifecycle does it. */
+  /** Tells children with a lifecycle of their own to go; their own lifecycle does it. */
   tellToGo(kind: ChildKind): Promise<void> {
     const told = { $set: { state: 'Deleted' } }
     return this.eachBatch(kind, { state: { $ne: 'Deleted' }, phase: { $ne: 'Deleted' } }, (filter) =>
@@ -91,7 +91,7 @@ export class HeldGateway {
     )
   }
 
-  /** What keeps a child of a kind from being gone; undefined when all are. */
+  /** Why a child of a kind isn't gone; undefined when all are. */
   remaining(kind: ChildKind): Promise<ChildTrouble | undefined> {
     return this.unlike(kind, { phase: { $ne: 'Deleted' } })
   }
@@ -102,7 +102,7 @@ export class HeldGateway {
     return child ? troubleOf(collectionOf(kind), child) : undefined
   }
 
-  /** Whether a child of a kind is there; one that its own lifecycle has ended doesn't count. */
+  /** Whether a child of a kind exists; one that its own lifecycle has ended doesn't count. */
   async has(kind: ChildKind): Promise<boolean> {
     return (await this.remaining(kind)) !== undefined
   }
@@ -112,8 +112,8 @@ export class HeldGateway {
   }
 
   /**
-   * Lists, then makes sure that the gateway is still held, then writes just what was listed. So what a late writer can
-   * reach was there while its step still had the gateway; what came later it doesn't know.
+   * Lists, then makes sure that the gateway is still held, then writes exactly what was listed. So a late writer can only
+   * reach children that existed while its step still held the gateway; it doesn't know later ones.
    */
   private async eachBatch(
     kind: ChildKind,

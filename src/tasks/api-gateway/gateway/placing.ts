@@ -14,7 +14,7 @@ type Doc = Readonly<ApiGateway>
 type AnyStep = Pick<Step<string, ApiGateway>, 'fence' | 'signal' | 'leaseLeftMs'>
 
 /**
- * Whether this gateway has an instance and domains in a region; one from before regions were set hasn't.
+ * Whether this gateway has an instance and domains in a region; one made before regions were configured doesn't.
  * @throws Unavailable when it has, and this process knows no regions
  */
 export function isPlaced(doc: Doc, regions: RegionSource | undefined): boolean {
@@ -24,7 +24,7 @@ export function isPlaced(doc: Doc, regions: RegionSource | undefined): boolean {
   return true
 }
 
-/** Settles on the region and the namespace, before anything is made there. */
+/** Decides on the region and the namespace, before anything is made there. */
 export async function place(regions: RegionSource, gateway: HeldGateway, doc: Doc): Promise<GatewayPlacement> {
   const region = await regions.of(doc.region)
   const namespace = region.namespaceFor({ gatewayId: gateway.gatewayId })
@@ -41,7 +41,7 @@ export async function makeNamespace(
   await cluster.ensure(ref)
 }
 
-/** One of that name that isn't the gateway's is left alone: nothing was made in it. */
+/** A namespace of that name that isn't the gateway's is left alone: nothing was made in it. */
 export async function removeNamespace(
   regions: RegionSource,
   gateway: HeldGateway,
@@ -70,7 +70,7 @@ async function namespaceOf(
   return { ref, cluster: region.cluster.hold(doc, step, lifecycle) }
 }
 
-/** What a cluster answers to a gateway's own step becomes an outcome, as for its children. */
+/** Errors of a cluster in a gateway's own step become outcomes, as they do for its children. */
 export function readingAnswers<P extends string>(
   handler: (doc: Doc, step: Step<P, ApiGateway>) => Promise<Outcome<P, ApiGateway>>,
 ): Handler<P, ApiGateway> {

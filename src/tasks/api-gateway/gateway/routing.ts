@@ -13,7 +13,7 @@ type Kind<P extends string> = (
 ) => ReturnType<Handler<P, ApiGateway>>
 
 /**
- * Starting: the instance and the domains in its region, where it has one; then domains routed, then triggers resumed. Each child is marked
+ * Starting: the instance and the domains in its region, if it has one; then domains are routed, then triggers resumed. Each child is marked
  * with the step's fence, so no late step undoes it.
  */
 export function starting(collections: Collections, regions: RegionSource | undefined): Handler<'Started', ApiGateway> {
@@ -43,7 +43,7 @@ export function starting(collections: Collections, regions: RegionSource | undef
   }
 }
 
-/** Stopping: domains no longer routed, then triggers suspended; then, in its region, the domains, then the instance stopped. */
+/** Stopping: domains no longer routed, then triggers suspended; then, in its region, first the domains, then the instance stopped. */
 export function stopping(collections: Collections, regions: RegionSource | undefined): Handler<'Stopped', ApiGateway> {
   const steps: Readonly<Record<string, Kind<'Stopped'>>> = {
     domains: stopDomains,
@@ -70,7 +70,7 @@ async function setRoutes<P extends string>(
   return step.again({ step: 'triggers' })
 }
 
-/** An instance that couldn't be started is not started again by itself: what it says has to be mended first. */
+/** An instance that couldn't be started is not started again by itself: what it reports has to be corrected first. */
 const awaitInstance: Kind<'Started'> = async (gateway, _doc, step) => {
   const instance = await gateway.collections.of('instance').findOne({ _id: gateway.gatewayId as never })
   if (!instance)
@@ -79,11 +79,11 @@ const awaitInstance: Kind<'Started'> = async (gateway, _doc, step) => {
   return step.wait(troubleOf('Instance', instance))
 }
 
-/** Only for its own: a domain that was added later and waits for its certificate keeps nobody else waiting. */
+/** Waits only for the gateway's own domain: one added later that waits for its certificate holds up nobody else. */
 const awaitDomain: Kind<'Started'> = async (gateway, _doc, step) => {
   const own = await gateway.collections.of('runtimeDomain').findOne({ _id: gateway.gatewayId as never })
   if (own?.['phase'] === 'Stopped' && own['state'] !== 'Running') return step.again({ step: 'domains' })
-  // Its owner may have removed it, and have others.
+  // Its owner may have removed it, and use others.
   if (!own || ['Created', 'Deleting', 'Deleted'].includes(own['phase'])) return step.again({ step: 'routes' })
   return step.wait(troubleOf('RuntimeDomain', own))
 }
@@ -95,7 +95,7 @@ const stopDomains: Kind<'Stopped'> = async (gateway, _doc, step) => {
   return trouble === undefined ? step.again({ step: 'instance' }) : step.wait(trouble)
 }
 
-/** One that is parked before it was served keeps nothing from stopping. */
+/** A domain parked before it was served doesn't keep the gateway from stopping. */
 const BEING_CREATED = { phase: 'Creating', lockedAt: { $ne: PARKED_AT } }
 
 const stopInstance: Kind<'Stopped'> = async (gateway, _doc, step) => {

@@ -13,7 +13,7 @@ export type ReadSecret = (secret: unknown) => Promise<StorageKeys>
 
 /**
  * The keys that a description points to; `undefined`: the SDK's own way of finding them.
- * @throws Error in words when they aren't there
+ * @throws Error that says in words what is missing
  */
 export async function readKeys(
   credentials: StorageSpecInCode['credentials'],

@@ -1,6 +1,6 @@
-/** What was asked of which storage when it went wrong. */
+/** The request, and its storage, that went wrong. */
 export interface StorageRequest {
-  /** As policies have it: `s3:CreateBucket`. */
+  /** As in policies: `s3:CreateBucket`. */
   readonly action: string
   readonly bucket: string
   readonly region: string
@@ -19,7 +19,7 @@ export class StorageForbidden extends Error {
   }
 }
 
-/** The storage refuses what it was asked, or doesn't know how to do it: asked again it would answer the same. */
+/** The storage refuses the request, or doesn't implement it: if asked again it would answer the same. */
 export class StorageRefused extends Error {
   override readonly name = 'StorageRefused'
   constructor(
@@ -32,7 +32,7 @@ export class StorageRefused extends Error {
   }
 }
 
-/** Answers of a storage that a step expects, by S3's code: the bucket is there already, is gone, isn't empty. */
+/** Answers of a storage that a step expects, by S3's code: the bucket exists already, is gone, isn't empty. */
 export class StorageAnswer extends Error {
   override readonly name = 'StorageAnswer'
   constructor(

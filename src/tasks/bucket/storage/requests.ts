@@ -9,8 +9,8 @@ import { translate } from './translate.js'
  * The requests of one step about one bucket.
  *
  * - Each ends by its time limit, and when the step's signal aborts.
- * - Before a write is sent, also each time that the client sends it again, the lease is looked at by this process's own
- *   clock; one that would go on past the lease's end is cut off there.
+ * - Before a write is sent, and each time that the client sends it again, the lease is checked by this process's own
+ *   clock; a write that would go on past the lease's end is cut off there.
  */
 export class Requests {
   constructor(
@@ -20,12 +20,12 @@ export class Requests {
     private readonly step: RunningStep,
   ) {}
 
-  /** @param action as policies name it, for messages @throws Unavailable, StorageForbidden, StorageRefused, StorageAnswer */
+  /** @param action as in policies, for messages @throws Unavailable, StorageForbidden, StorageRefused, StorageAnswer */
   read<I extends ServiceInputTypes, O extends ServiceOutputTypes>(action: string, command: Command<I, O>): Promise<O> {
     return this.send(action, command, this.storage.requestTimeoutMs)
   }
 
-  /** @throws NoLongerHeld when nothing was sent, as the lease is over; else as `read` */
+  /** @throws NoLongerHeld when nothing was sent because the lease is over; else as `read` */
   async write<I extends ServiceInputTypes, O extends ServiceOutputTypes>(
     action: string,
     command: Command<I, O>,
@@ -36,13 +36,13 @@ export class Requests {
         this.assertLeased()
         return next(args)
       },
-      // The last one before the request goes out: signed, and counted as a try.
+      // The last stage before the request goes out: it is signed, and counted as a try.
       { step: 'deserialize', priority: 'low', name: 'phaselockLease' },
     )
     return this.send(action, command, Math.min(this.storage.requestTimeoutMs, this.step.leaseLeftMs()))
   }
 
-  /** What the step is about to write elsewhere. @throws NoLongerHeld */
+  /** Call it before the step writes elsewhere. @throws NoLongerHeld */
   assertLeased(): void {
     if (this.step.signal.aborted || this.step.leaseLeftMs() === 0) throw this.holder.lost()
   }

@@ -32,17 +32,17 @@ const storageSpecInCode = z.strictObject({
  * Where to find the keys of a storage:
  * - `env`: the variables `<env>_ACCESS_KEY_ID` and `<env>_SECRET_ACCESS_KEY`
  * - `folder`: the files `accessKeyId` and `secretAccessKey` in it, as a mounted Kubernetes Secret has them
- * - `secret`: anything; the option `secrets` is given it and resolves to the keys
+ * - `secret`: anything; the option `secrets` is called with it and resolves to the keys
  * - `default`: where the AWS SDK looks by itself (environment, profile, the pod's or machine's role)
  */
 export type CredentialsReference = z.infer<typeof reference>
 
-/** A storage as a document in `StorageRegion` describes it, beside its `_id`. */
+/** A storage as a document in `StorageRegion` describes it, without its `_id`. */
 export type StorageSpec = z.infer<typeof storageSpec>
-/** A storage as the options describe it: with keys, if need be. */
+/** A storage as the options describe it: with keys, if needed. */
 export type StorageSpecInCode = z.infer<typeof storageSpecInCode>
 
-/** @returns the description, or what is wrong with it @param withKeys whether keys may stand in it */
+/** @returns the description, or what is wrong with it @param withKeys whether it may contain keys */
 export function parseStorage(value: unknown, withKeys: boolean): StorageSpecInCode | string {
   const checked = (withKeys ? storageSpecInCode : storageSpec).safeParse(value)
   if (checked.success) return checked.data

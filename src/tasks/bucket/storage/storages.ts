@@ -9,7 +9,7 @@ import { loadSdk, type Sdk } from './sdk.js'
 import { parseStorage, type StorageSpecInCode } from './spec.js'
 
 /**
- * Which storage a bucket's `region` is:
+ * Which storage the `region` of a bucket stands for:
  * - a client: all buckets are in its storage
  * - storages by region
  * - a function: for regions that come and go; undefined: there is no such region
@@ -28,14 +28,14 @@ export interface StoragesOptions {
   readonly requestTimeout?: Duration | undefined
 }
 
-/** The storage of one region, ready to be asked. */
+/** The storage of one region, ready for requests. */
 export interface Storage {
   readonly sdk: Sdk
   readonly client: S3Client
   /** For messages: `region eu-1`. */
   readonly label: string
   readonly requestTimeoutMs: number
-  /** Whether buckets are made with a location, and which. */
+  /** Whether buckets are created with a location, and which. */
   readonly location: string | undefined
 }
 
@@ -89,7 +89,7 @@ export class Storages {
     return spec
   }
 
-  /** The client of a region, made anew when its description or its keys have changed. */
+  /** The client of a region, created anew when its description or its keys have changed. */
   private async clientOf(sdk: Sdk, region: string | undefined, label: string, spec: StorageSpecInCode) {
     const keys = await readKeys(spec.credentials, this.options.secrets).catch((cause) => {
       throw new Unavailable(`storage of ${label}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
@@ -109,9 +109,9 @@ function makeClient(sdk: Sdk, spec: StorageSpecInCode, keys: StorageKeys | undef
     ...(spec.endpoint === undefined ? {} : { endpoint: spec.endpoint }),
     forcePathStyle: spec.pathStyle ?? spec.endpoint !== undefined,
     ...(keys ? { credentials: { ...keys } } : {}),
-    // The engine repeats, with pauses that all replicas see.
+    // The engine retries, with pauses that all replicas see.
     maxAttempts: 1,
-    // Not all storages know the newer checksums.
+    // Not all storages support the newer checksums.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
   })

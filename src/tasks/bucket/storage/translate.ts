@@ -17,13 +17,13 @@ const BAD_CREDENTIALS = [
   'TokenRefreshRequired',
   'CredentialsProviderError',
 ]
-/** The region's settings are wrong: the signature's region, or the endpoint. */
+/** The region's settings are wrong: the region in the signature, or the endpoint. */
 const BAD_REGION = ['AuthorizationHeaderMalformed', 'PermanentRedirect', 'IllegalLocationConstraintException']
-/** Passes by itself. `OperationAborted`: another operation on the same bucket is under way, or its removal isn't over. */
+/** Passes by itself. `OperationAborted`: another operation on the same bucket is in progress, or its removal isn't finished. */
 const PASSING = ['SlowDown', 'ServiceUnavailable', 'RequestTimeout', 'OperationAborted', 'RequestTimeTooSkewed']
 const THROTTLED = /throttl|toomanyrequests|requestlimit|bandwidthlimit/i
 
-/** An error of the S3 client, by its shape: the classes of two copies of the SDK differ. */
+/** An error of the S3 client, by its shape: two copies of the SDK have different classes. */
 interface SdkError {
   readonly name?: string
   readonly message?: string
@@ -49,16 +49,16 @@ export function translate(thrown: unknown, request: StorageRequest): Error {
   if (BAD_REGION.includes(code) || status === 301) return away(`its settings don't fit the storage (${said})`)
   if (code === 'RequestTimeTooSkewed') return away(`its clock and this machine's differ too much (${said})`)
   if (PASSING.includes(code) || THROTTLED.test(code) || status === 429) return away(`${request.action}: ${said}`)
-  // Before a status was received nothing is known; a server error may pass, but for "not implemented".
+  // Without a status nothing is known; a server error may pass, except for "not implemented".
   if (status === undefined || status === 408 || (status >= 500 && status !== 501))
     return away(`${request.action}: ${said}`)
   if (status === 401 || status === 403) return new StorageForbidden(request, said)
-  // A storage says what isn't there: a load balancer's page says nothing about a bucket.
+  // A storage names what doesn't exist: a load balancer's page tells nothing about a bucket.
   if (code === NO_CODE) return away(`what answers at its address is no storage (404)`)
   return new StorageRefused(request, code, said)
 }
 
-/** Of a 404 that doesn't say what is missing. */
+/** For a 404 that doesn't say what is missing. */
 const NO_CODE = 'HTTP 404'
 
 /** An answer of a proxy has no code. */
@@ -66,7 +66,7 @@ function codeOf({ Code, name, code }: SdkError, status: number | undefined): str
   const known = Code ?? (name && !['Error', 'UnknownError', 'NotFound', 'TypeError'].includes(name) ? name : code)
   if (status === 501) return 'NotImplemented'
   if (status === 405) return 'MethodNotAllowed'
-  // Another name of the same: a bucket with versioning.
+  // Another name for the same: a bucket with versioning.
   if (known === 'VersionedBucketNotEmpty') return 'BucketNotEmpty'
   if (known !== undefined) return known
   return `HTTP ${status}`
