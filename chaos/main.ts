@@ -1,5 +1,5 @@
 /**
- * `npm run chaos -- [--faults] [--kubernetes] [--break <protection>] [options]`: what proves Phaselock and is no part of it.
+ * `npm run chaos -- [--faults] [--kubernetes] [--break <protection>] [options]`: what proves Phaselock, and is not part of it.
  * docs/chaos.md says what happens in each, and what the figures mean.
  */
 import { randomInt } from 'node:crypto'
@@ -21,7 +21,7 @@ type Run = (flags: Flags, screen: Screen, signal: AbortSignal) => Promise<Shown>
 const DEFAULT_KUBERNETES_DOCUMENTS = 100
 const EXIT_USAGE = 2
 
-// Each is loaded when asked for: the Kubernetes client takes a while.
+// Each is loaded only when asked for: the Kubernetes client takes a while.
 
 const faults: Run = async (flags, screen, signal) => {
   const [{ runFaults }, { faultsReportText }] = await Promise.all([
@@ -48,7 +48,7 @@ const broken: Run = async ({ lockTimeout: lockTimeoutMs, ledger: ledgerFile, ...
   return { ...report, text: brokenReportText(report) }
 }
 
-/** Without a choice: faults, then Kubernetes. Resolves to the exit code of the first that isn't shown. */
+/** Without a choice it runs faults, then Kubernetes. Resolves to the exit code of the first that isn't shown. */
 async function chaos(flags: Flags): Promise<number> {
   const { json = false } = flags
   const about = { name: 'chaos', json }

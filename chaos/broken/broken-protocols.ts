@@ -1,7 +1,7 @@
 import { type Protocol, SAFE_PROTOCOL } from '../../dist/lock/index.js'
 import type { Clock } from '../../dist/time/index.js'
 
-/** The protections that `--break` takes away, with what is missing then. */
+/** The protections that `--break` removes, with what is missing then. */
 export const BREAKABLE = {
   'unlock-by-id': 'a holder writes by _id alone, without its token',
   'client-clock':
@@ -16,7 +16,7 @@ export const isBreakable = (name: string): name is Breakable => Object.hasOwn(BR
 
 const SAME_FOR_ALL = 'locked'
 
-/** The lock protocol without one of its protections. Only to show that each of them is needed. */
+/** The lock protocol without one of its protections, only to show that each of them is needed. */
 export function brokenProtocol(what: Breakable, clock: Clock): Protocol {
   switch (what) {
     case 'unlock-by-id':
@@ -30,7 +30,7 @@ export function brokenProtocol(what: Breakable, clock: Clock): Protocol {
   }
 }
 
-/** A clock whose wall time runs ahead; its monotonic time is right. */
+/** A clock whose wall time runs ahead; its monotonic time is correct. */
 export const clockAhead = (clock: Clock, aheadMs: number): Clock => ({
   now: () => new Date(clock.now().getTime() + aheadMs),
   monotonicMs: () => clock.monotonicMs(),

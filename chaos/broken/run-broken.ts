@@ -13,15 +13,15 @@ import { BREAKABLE, type Breakable } from './broken-protocols.ts'
 import type { BrokenReplicaConfig } from './replica-process.ts'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
-/** Slow enough that most documents are in the middle of a step when a replica is paused, or goes on. */
+/** Slow enough that most documents are in the middle of a step when a replica is paused or resumed. */
 const PACE = { leastMs: 300, mostMs: 1_000 }
-/** Each round brings so many documents and one pause; by then something has gone wrong in far fewer. */
+/** Each round adds documents and one pause; usually something goes wrong in far fewer rounds. */
 const MOST_ROUNDS = 20
 const PER_ROUND = 60
 const LOOK_EVERY_MS = 500
 const LEAST_HIT = 5
 const STEPS_WHILE_PAUSED = 2
-/** What a protection is there for: nothing else is judged. */
+/** What a protection guarantees: nothing else is judged. */
 const SAFETY = ['repeated', 'overlapping'] as const
 
 export interface BrokenOptions extends Omit<DemoOptions, 'documents'> {
@@ -48,7 +48,7 @@ export interface BrokenReport {
 
 /**
  * Replicas without one protection work on gateways, and one of them is paused past its leases, again and again, until a figure
- * goes wrong that the protection is there for. Leaves no process and no data behind.
+ * that the protection guarantees is off. Leaves no process and no data behind.
  * @throws ReplicaFailed; Interrupted; what connectDatabase throws
  */
 export const runBroken = (options: BrokenOptions): Promise<BrokenReport> =>
@@ -92,7 +92,7 @@ async function run(options: BrokenOptions, atEnd: (cleanUp: CleanUp) => void): P
   return { result: { ...measured, ...judgement }, evidence }
 }
 
-/** In the middle of steps, until others have gone on with them; then what it does comes late. */
+/** Pauses it in the middle of steps, until others have gone on with them; then what it does comes late. */
 async function pauseOnce(replica: DemoReplica, stage: Stage): Promise<void> {
   const { ledger, leases, config } = stage
   const until = (look: () => boolean | Promise<boolean>, forMs?: number) =>
@@ -108,7 +108,7 @@ async function pauseOnce(replica: DemoReplica, stage: Stage): Promise<void> {
   await until(() => false, config.lockTimeoutMs)
 }
 
-/** Steps that a replica has begun and not ended: without tokens `lockedBy` doesn't say who holds what. */
+/** Steps that a replica has begun and not ended: without tokens `lockedBy` doesn't show which replica holds what. */
 function openSteps(entries: readonly LedgerEntry[], replica: string): StepEntry[] {
   const steps = entries.filter((entry) => entry.kind !== 'fault').filter((entry) => entry.replica === replica)
   const key = ({ document, fence }: StepEntry) => `${document} ${fence}`

@@ -3,7 +3,7 @@ import { BSON, type Document, Long, MaxKey, ObjectId, Timestamp } from 'mongodb'
 const LIMIT_BYTES = 16 * 1024 * 1024
 const SHORT_OF_LIMIT_BYTES = 150
 
-/** Fields that replace those of a sound new gateway. All stand before it in the order of claims, or belong to no order. */
+/** Fields that replace those of a sound new gateway. All sort before it in the order of claims, or have no place in that order. */
 const VARIANTS: readonly ((id: ObjectId) => Document)[] = [
   () => ({ lockedAt: 'yesterday' }),
   () => ({ lockedAt: 4 }),
@@ -31,7 +31,7 @@ const VARIANTS: readonly ((id: ObjectId) => Document)[] = [
 
 export const BAD_DOCUMENT_VARIANTS = VARIANTS.length
 
-/** A gateway that isn't as Phaselock needs it. */
+/** A gateway that isn't what Phaselock needs. */
 export function badGateway(variant: number): Document & { _id: ObjectId } {
   const id = new ObjectId()
   return { ...sound(id), ...VARIANTS[variant % VARIANTS.length]!(id), _id: id }

@@ -14,14 +14,14 @@ const NOT_PRIMARY = BSON.serialize({
 
 export type ProxyMode =
   | { readonly kind: 'pass' }
-  /** Nothing goes through either way, and nothing is closed. */
+  /** Nothing passes in either direction, and nothing is closed. */
   | { readonly kind: 'blackhole' }
-  /** Everything takes longer, each way. */
+  /** Everything takes longer, in both directions. */
   | { readonly kind: 'slow'; readonly ms: number }
-  /** Every command but handshakes is refused as by a secondary. */
+  /** Every command except handshakes is refused as a secondary would. */
   | { readonly kind: 'notPrimary' }
 
-/** Stands between the replicas and the demo's own database, and is what the database's faults are made of. Not for TLS. */
+/** A proxy between the replicas and the demo's own database, which produces the database's faults. Not for TLS. */
 export class DatabaseProxy {
   private mode: ProxyMode = { kind: 'pass' }
   private readonly pipes = new Set<Pipe>()
@@ -60,7 +60,7 @@ export class DatabaseProxy {
   }
 }
 
-/** One connection of a replica's and the one to the server that belongs to it. */
+/** A replica's connection, and the connection to the server that belongs to it. */
 class Pipe {
   private up: Buffer[] = []
   private down: Buffer[] = []
@@ -104,7 +104,7 @@ class Pipe {
     for (const chunk of this.down.splice(0)) this.client.write(chunk)
   }
 
-  /** In the order of arrival, also when a slow time has just ended. */
+  /** In the order of arrival, even if a slow period has just ended. */
   private later(arrive: () => void): void {
     const mode = this.mode()
     const now = () => {
@@ -118,7 +118,7 @@ class Pipe {
     else now()
   }
 
-  /** Whole messages; what is no whole one yet waits for more. */
+  /** Whole messages; an incomplete one waits for the rest. */
   private messages(chunk: Buffer): Buffer[] {
     this.rest = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk])
     const whole: Buffer[] = []

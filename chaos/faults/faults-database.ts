@@ -8,15 +8,15 @@ import { DatabaseProxy } from './database-proxy.ts'
 
 const KEEPER_ENDS_WITHIN_MS = 15_000
 
-/** A local database of the run's own, as it is killed, and a way to it that can be disturbed. */
+/** The run's own local database, because it is killed, and a connection to it that can be disturbed. */
 export interface FaultsDatabase {
-  /** Straight to the server. */
+  /** Directly to the server. */
   readonly connection: DatabaseConnection
   readonly name: string
   readonly proxy: DatabaseProxy
   /** The same database through the proxy. */
   readonly disturbedUri: string
-  /** kill -9 of the engine; its keeper starts it again on the same port. False: it isn't running. */
+  /** kill -9 of the engine; its keeper restarts it on the same port. False: it isn't running. */
   killEngine(): Promise<boolean>
   close(): Promise<void>
 }
@@ -57,11 +57,11 @@ async function killEngine(dataDir: string): Promise<boolean> {
     process.kill(pid, 'SIGKILL')
     return true
   } catch {
-    return false // It is gone already.
+    return false // it is gone already
   }
 }
 
-/** What the keeper says of itself and its engine; each is absent when it has ended. */
+/** What the keeper has recorded of itself and its engine; each is absent when it has ended. */
 async function engineState(dataDir: string): Promise<{ engine?: { pid: number }; keeper?: object } | undefined> {
   try {
     return JSON.parse(await readFile(join(dataDir, 'engine.json'), 'utf8'))

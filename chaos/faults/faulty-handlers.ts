@@ -5,12 +5,12 @@ import { sleep } from '../../dist/time/index.js'
 /** What a gateway's own field `misbehaves` asks of the handler that works on it. */
 export type Misbehaviour = 'throws' | 'alwaysThrows' | 'returnsNothing' | 'hangs' | 'ignoresSignal' | 'blocksLoop'
 
-/** Errors in a row, where it isn't for ever. */
+/** Errors in a row, if not forever. */
 const TIMES = 2
 
 /**
- * Makes the first step of such a gateway misbehave, and soon behave. Only `alwaysThrows` goes on until it is parked.
- * @param observe the ledger's wrapper: what a handler does is inside of it, what it returns to the engine outside
+ * Makes the first step of such a gateway misbehave, and then soon behave. Only `alwaysThrows` goes on until it is parked.
+ * @param observe the ledger's wrapper: what a handler does is inside it, what it returns to the engine is outside
  */
 export function faultyHandlers(
   observe: WrapHandler,

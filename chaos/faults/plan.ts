@@ -1,6 +1,6 @@
 import { oneOf, type Random, randomOf, wholeBetween } from './random.ts'
 
-/** What can be wrong; each is struck by the same name in the report's `faults`. */
+/** What can go wrong; the report's `faults` uses the same names. */
 export const FAULT_KINDS = [
   'badDocument',
   'handlerThrows',
@@ -28,13 +28,13 @@ export interface PlannedFault {
   readonly kind: FaultKind
   /** From the start of the faults. */
   readonly atMs: number
-  /** How long it lasts, where it lasts. */
+  /** How long it lasts, if it lasts. */
   readonly forMs: number
-  /** From 0 to 1: which of the things that it may hit. */
+  /** From 0 to 1: selects one of the things that it may hit. */
   readonly which: number
 }
 
-/** Of these one at a time, with time to recover between them: else all would be one long outage. */
+/** One at a time of these, with time to recover in between: otherwise all would be one long outage. */
 const EXCLUSIVE: Partial<Record<FaultKind, { group: string; leastMs: number; mostMs: number; restMs: number }>> = {
   databaseKilled: { group: 'database', leastMs: 3_000, mostMs: 3_000, restMs: 5_000 },
   databaseBlackholed: { group: 'database', leastMs: 1_000, mostMs: 8_000, restMs: 5_000 },
@@ -50,7 +50,7 @@ export function planFaults(seed: number, seconds: number): PlannedFault[] {
   const random = randomOf(seed)
   const freeFrom = new Map<string, number>()
   const planned: PlannedFault[] = []
-  // The first round strikes each kind once as far as there is time: a short run shows as many kinds as it can.
+  // The first round strikes each kind once, as far as time allows: a short run shows as many kinds as it can.
   let unseen = shuffled(random, FAULT_KINDS)
   for (let atMs = 1_000; atMs <= seconds * 1_000; atMs += 1_000) {
     const possible = (kind: FaultKind) => (freeFrom.get(EXCLUSIVE[kind]?.group ?? '') ?? 0) <= atMs

@@ -1,4 +1,4 @@
-/** Numbers from 0 (inclusive) to 1, the same for the same seed (mulberry32). */
+/** Returns numbers from 0 (inclusive) to 1, the same for the same seed (mulberry32). */
 export type Random = () => number
 
 export function randomOf(seed: number): Random {
@@ -11,10 +11,10 @@ export function randomOf(seed: number): Random {
   }
 }
 
-/** One of them; undefined of none. */
+/** One of them; undefined if there are none. */
 export const oneOf = <T>(random: Random, among: readonly T[]): T | undefined =>
   among[Math.floor(random() * among.length)]
 
-/** A whole number, both ends included. */
+/** A whole number, both ends inclusive. */
 export const wholeBetween = (random: Random, least: number, most: number) =>
   least + Math.floor(random() * (most - least + 1))

@@ -25,11 +25,11 @@ const RESTING: Readonly<Record<Wish, string>> = { Running: 'Started', Stopped: '
 const DUPLICATE_KEY = 11000
 const BETWEEN_TRIES_MS = 200
 const TRIES = 100
-/** Of ten changes of mind so many are the last. */
+/** Of ten changes of mind this many are the last. */
 const DELETED_OF_TEN = 5
 
 /**
- * A plain client of the driver that never leaves its gateways alone. What it wants it writes until the database has it: a
+ * A plain client of the driver that never leaves its gateways alone. It repeats each write until the database has it: a
  * write that is tried again changes nothing twice.
  */
 export class RestlessOwner {
@@ -48,7 +48,7 @@ export class RestlessOwner {
   }
 
   static async connect(uri: string, database: string, random: Random): Promise<RestlessOwner> {
-    // A killed database forgets what no journal has.
+    // A killed database loses what is not in a journal.
     const client = await new MongoClient(uri, { journal: true, serverSelectionTimeoutMS: 2_000 }).connect()
     return new RestlessOwner(client, database, random)
   }
@@ -81,7 +81,7 @@ export class RestlessOwner {
     await this.insertOnce(COLLECTIONS.gateway, document)
   }
 
-  /** A gateway that was to run is to stop, or the other way round, or it is to be deleted, wherever it is in its life. */
+  /** A gateway that was to run is to stop, or the reverse, or it is to be deleted, wherever it is in its lifecycle. */
   async changeMind(): Promise<void> {
     const one = this.pick()
     if (!one) return
@@ -111,12 +111,12 @@ export class RestlessOwner {
     await persist(() => this.gateways.deleteOne({ _id: one.id }))
   }
 
-  /** How the last step of each sound gateway that is still there must end. */
+  /** How the last step of each sound gateway that still exists must end. */
   expectedEnds(): ExpectedEnds {
     return new Map(this.sound().map(({ id, wish }) => [documentKey('api-gateway', id), `moveTo ${RESTING[wish]}`]))
   }
 
-  /** Gateways of which nothing is expected: not sound, or their document was deleted. */
+  /** Gateways of which nothing is expected: they aren't sound, or their document was deleted. */
   exempt(): Set<DocumentKey> {
     return new Set(
       this.owned.filter(({ bad, removed }) => bad || removed).map(({ id }) => documentKey('api-gateway', id)),
@@ -131,7 +131,7 @@ export class RestlessOwner {
       .map(({ id }) => id)
   }
 
-  /** How many of those that weren't sound didn't come to rest like the others: parked, put aside, asleep or skipped. */
+  /** How many of those that aren't sound didn't come to rest like the others: parked, put aside, asleep or skipped. */
   async broken(): Promise<number> {
     const phases = await this.phases()
     const isAtRest = (phase: unknown) =>
@@ -174,7 +174,7 @@ export class RestlessOwner {
   }
 }
 
-/** Until it works: the database is killed now and then. */
+/** Repeats the write until it works: the database is killed now and then. */
 async function persist(write: () => Promise<unknown>): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {

@@ -1,6 +1,6 @@
 import { stepNumber } from '../../dist/cli/demo/step-order.js'
 
-/** The way of a gateway to what its owner wants, wherever it comes from: no phase of it may follow a later one. */
+/** The phases that a gateway goes through to what its owner wants, wherever it comes from: none may follow a later one. */
 const WAYS: Readonly<Record<string, readonly string[]>> = {
   Running: ['Creating', 'Stopping', 'Starting'],
   Stopped: ['Creating', 'Starting', 'Stopping'],
@@ -10,7 +10,7 @@ const PER_PHASE = 100
 const PER_ROUND = 1_000
 const LIFECYCLE = 'api-gateway'
 
-/** Thrown for a phase that no way to the state leads through. */
+/** Thrown for a phase that is on no way to the state. */
 export class OffTheWay extends Error {
   override readonly name = 'OffTheWay'
   constructor(phase: string, state: string) {
@@ -19,8 +19,8 @@ export class OffTheWay extends Error {
 }
 
 /**
- * A step's place in its document's order, where an owner changes its mind. The owner counts its wishes in `round`, a field of
- * its own, in the write that changes `state`; within a round a gateway goes one way. Children have one way only.
+ * A step's place in its document's order, if an owner changes its mind. The owner counts its wishes in `round`, a field of
+ * its own, in the write that changes `state`; within a round a gateway goes one way. Children have only one way.
  */
 export function roundStepNumber(
   lifecycle: string,

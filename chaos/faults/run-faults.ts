@@ -23,7 +23,7 @@ const GRACE_MS = 10_000
 /** Longer than the lock timeout, so that a hanging step has been renewed before it is given up. */
 const STEP_TIMEOUT_IN_LOCK_TIMEOUTS = 2
 const OWNER_EVERY_MS = 500
-/** A document is stuck after so many lock timeouts, of the longer one that faults may set. */
+/** A document is stuck after this many lock timeouts, counting the longer one that faults may set. */
 const PATIENCE_IN_LOCK_TIMEOUTS = 3 * 1.5
 const EVIDENCE = 10
 
@@ -42,11 +42,11 @@ export interface FaultsResult extends Judgement {
   readonly lost: number
   readonly repeated: number
   readonly overlapping: number
-  /** Sound documents that don't get where they should be: see settling.ts. */
+  /** Sound documents that don't get to where they should be: see settling.ts. */
   readonly stuck: number
-  /** Replicas that ended or failed though nobody told them to. */
+  /** Replicas that ended or failed without being told to. */
   readonly crashed: number
-  /** Of the documents that aren't sound: those that didn't come to rest like sound ones. */
+  /** Among the documents that aren't sound: those that didn't come to rest like sound ones. */
   readonly broken: number
   readonly refusedLateWrites: number
   /** How often each fault struck. */
@@ -65,8 +65,8 @@ export interface FaultsReport {
 }
 
 /**
- * Replicas work on gateways that are never left alone, and every second a random fault strikes; then all settles. Leaves no
- * process and no data behind. Always on a local database of its own: it is killed.
+ * Replicas work on gateways that are never left alone, and every second a random fault strikes; then everything settles. Leaves no
+ * process and no data behind. Always on a local database of its own, because it is killed.
  * @throws Interrupted; what connectDatabase throws
  */
 export const runFaults = (options: FaultsOptions): Promise<FaultsReport> =>
@@ -165,7 +165,7 @@ async function run(
 }
 
 const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'stuck', 'crashed'] as const
-/** The others may say as well that nobody was there to do it, or had no time. */
+/** The other figures may also mean that no replica was there, or had the time. */
 const SAFETY = ['repeated', 'overlapping', 'crashed']
 
 type Judged = Omit<FaultsResult, keyof Judgement> & { readonly atWork: number }
@@ -183,7 +183,7 @@ export function judgeFaults(measured: Judged, slow: number = slowness()): Judgem
   return judge(lines, { safety: SAFETY, missing, slowness: slow })
 }
 
-/** Order and overlaps of all documents; lost ones only where an end can be expected. */
+/** Order and overlaps for all documents; lost ones only where an end can be expected. */
 async function readLedger(ledger: Ledger, owner: RestlessOwner, lockTimeoutMs: number) {
   const entries = await ledger.all()
   const exempt = owner.exempt()

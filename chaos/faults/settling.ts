@@ -6,7 +6,7 @@ import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
 import type { RestlessOwner } from './restless-owner.ts'
 
-/** A document that should have moved, and where it is. */
+/** A document that should have moved, and where it is stuck. */
 export interface StuckDocument {
   readonly document: DocumentKey
   readonly where: string
@@ -16,17 +16,17 @@ export interface SettlingOptions {
   readonly db: Db
   readonly owner: RestlessOwner
   readonly ledger: Ledger
-  /** So long without a move is stuck. */
+  /** A document that hasn't moved for this long is stuck. */
   readonly patienceMs: number
   readonly stopped: () => boolean
 }
 
 const EVERY_MS = 1_000
-/** When so many patiences have gone by and no more documents are at rest, those that aren't are stuck too, however much they move. */
+/** If for this many times `patienceMs` no more documents have come to rest, those that haven't are stuck too, however much they move. */
 const MOST_PATIENCES = 7
 
 interface Unsettled extends StuckDocument {
-  /** Until when it sleeps, where it is a retry's pause; a sound document has no other sleep. */
+  /** Until when it sleeps, if that is a retry's pause; a sound document has no other sleep. */
   readonly resumeAt: Date | undefined
 }
 

@@ -6,7 +6,7 @@ import { sleep } from '../../dist/time/index.js'
 export const STAFF_SIZE = 3
 const WATCHED_EVERY_MS = 300
 
-/** Keeps so many replicas at work, however often they are ended; sees that none ends by itself. */
+/** Keeps this many replicas at work, however often they are ended; checks that none ends by itself. */
 export class Staff {
   private readonly fleet: Fleet
   private hired = 0
@@ -21,7 +21,7 @@ export class Staff {
     void this.watch()
   }
 
-  /** Waits until all are at work, as long as any is being hired; resolves to how many are. */
+  /** Waits until all are at work, as long as any is being hired; resolves to the number at work. */
   async complete(isStopped: () => boolean): Promise<number> {
     const atWork = () => this.atWork().filter(({ identity }) => identity !== undefined).length
     const progress = () => `${this.hired} ${atWork()}`
@@ -57,7 +57,7 @@ export class Staff {
     this.isOver = true
   }
 
-  /** Replicas that ended or failed though nobody told them to: name and what they said. */
+  /** Replicas that ended or failed without being told to: their names and what they reported. */
   crashed(): string[] {
     return this.fleet.replicas.flatMap(({ name, isDismissed, failure }) =>
       isDismissed || failure === undefined ? [] : [`replica ${name} failed: ${failure}`],
@@ -81,7 +81,7 @@ export class Staff {
     }
   }
 
-  /** One that can't start, as the database is away, is let go; the next look hires another. */
+  /** A replica that can't start because the database is away is let go; the next look hires another. */
   private async hire(): Promise<void> {
     this.hired += 1
     const name = `r${this.hired}`

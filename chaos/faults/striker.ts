@@ -19,7 +19,7 @@ export interface StrikerOptions {
 
 const SLOW_MS = 250
 const LOOK_EVERY_MS = 200
-/** The other lock timeout: so many times the first. */
+/** The other lock timeout: this many times the first. */
 const TIMES_LONGER = 1.5
 
 /** Makes planned faults happen. */
@@ -31,7 +31,7 @@ export class Striker {
     this.options = options
   }
 
-  /** Waits for something to hit; resolves when it is over: true if it struck, false if there was nothing for a minute. */
+  /** Waits for something to hit; resolves when that is over: true if it struck, false if there was nothing for a minute. */
   async strike(fault: PlannedFault): Promise<boolean> {
     return (await waitFor(() => this.faults[fault.kind](fault), { everyMs: LOOK_EVERY_MS })) ?? false
   }

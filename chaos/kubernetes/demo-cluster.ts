@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { KubeConfig, KubernetesObjectApi, VersionApi } from '@kubernetes/client-node'
 
-/** Of this repository's tests; not there where the package is installed. */
+/** Part of this repository's tests; not included in the installed package. */
 const CONTROL_PLANE = new URL('../../test/kubernetes/control-plane/control-plane.mjs', import.meta.url)
 
 interface ControlPlane {
@@ -19,14 +19,14 @@ export interface DemoCluster {
   close(): Promise<void>
 }
 
-/** Thrown where there is no cluster to show anything on. */
+/** Thrown if there is no cluster to show anything on. */
 export class NoCluster extends Error {
   override readonly name = 'NoCluster'
 }
 
 /**
- * The cluster that KUBECONFIG names, else a control plane of the demo's own, built from this repository.
- * @throws NoCluster when there is neither, or it has no cert-manager; what starting a control plane throws
+ * The cluster that KUBECONFIG names, otherwise a control plane of the demo's own, built from this repository.
+ * @throws NoCluster if there is neither, or it has no cert-manager; what starting a control plane throws
  */
 export async function openDemoCluster(note: (text: string) => void): Promise<DemoCluster> {
   const config = new KubeConfig()

@@ -2,7 +2,7 @@ import { type Collection, type Document, MongoClient, ObjectId } from 'mongodb'
 import { INSTANCE_COLLECTION } from '../../dist/tasks/index.js'
 
 const DOMAIN_COLLECTION = 'RuntimeDomain'
-/** In the demo's documents the phases where each state leads to; a document that is gone was deleted. */
+/** For the demo's documents, the phases that each state leads to; a document that is gone was deleted. */
 const ARRIVED = { Running: ['Created', 'Started'], Stopped: ['Stopped'], Deleted: ['Deleted'] } as const
 
 export type Wanted = keyof typeof ARRIVED
@@ -60,7 +60,7 @@ export class Owner {
     this.instances.push(...documents.map(({ _id }) => _id))
   }
 
-  /** How many domains wait for their certificate, for so long at least. */
+  /** How many domains have waited for their certificate for at least this long. */
   async waitingLong(seconds: number): Promise<number> {
     const waitedSince = { $lt: ['$progress.waitingSince', { $subtract: ['$$NOW', seconds * 1_000] }] }
     return this.collections.domain.countDocuments({ phase: 'Creating', 'progress.step': 'issued', $expr: waitedSince })
@@ -72,12 +72,12 @@ export class Owner {
     }
   }
 
-  /** How many documents are where this state leads to. */
+  /** How many documents are in a phase that this state leads to. */
   async arrived(state: Wanted): Promise<number> {
     return this.count - (await this.missing(state)).length
   }
 
-  /** Those that aren't, for people. */
+  /** Documents that aren't, for people. */
   async missing(state: Wanted): Promise<string[]> {
     const phases = new Map((await this.all()).map(({ _id, phase, progress }) => [String(_id), { phase, progress }]))
     return [...this.domains, ...this.instances].flatMap((id) => {
@@ -88,7 +88,7 @@ export class Owner {
     })
   }
 
-  /** How many documents the replica of this name holds. */
+  /** How many documents the replica with this name holds. */
   async heldBy(replica: string): Promise<number> {
     const lockedBy = { $gte: `${replica}~`, $lt: `${replica}\x7f` }
     const counts = Object.values(this.collections).map((collection) => collection.countDocuments({ lockedBy }))

@@ -17,7 +17,7 @@ export const MADE: readonly Kind[] = [
   { apiVersion: 'apps/v1', kind: 'Deployment', plural: 'deployments' },
   { apiVersion: 'v1', kind: 'Service', plural: 'services' },
 ]
-/** What controllers make of that. */
+/** What controllers make from that. */
 const FOLLOWING: readonly Kind[] = [
   { apiVersion: 'cert-manager.io/v1', kind: 'CertificateRequest', plural: 'certificaterequests' },
   { apiVersion: 'v1', kind: 'Secret', plural: 'secrets' },
@@ -27,7 +27,7 @@ const FOLLOWING: readonly Kind[] = [
 
 export const ISSUER = { name: 'self-signed', kind: 'Issuer' } as const
 
-/** The demo's own namespaces: one for each owner of documents, with an issuer of certificates of its own or, for now, none. */
+/** The demo's own namespaces: one for each owner of documents, with its own issuer of certificates or, for now, without one. */
 export class Playground {
   private readonly prefix = `phaselock-demo-${randomBytes(4).toString('hex')}`
   private readonly namespaces = new Set<string>()
@@ -38,12 +38,12 @@ export class Playground {
     this.cluster = cluster
   }
 
-  /** Which namespace the documents of an owner are in: a rule as regions have it. */
+  /** The namespace of an owner's documents: a rule as regions have it. */
   get rule(): string {
     return this.namespaceOf('{gatewayId}')
   }
 
-  /** A namespace for an owner. */
+  /** Creates a namespace for an owner. */
   async admit(owner: string): Promise<void> {
     const name = this.namespaceOf(owner)
     await this.cluster.objects.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
@@ -61,7 +61,7 @@ export class Playground {
     await this.cluster.objects.create(issuer as KubernetesObject)
   }
 
-  /** What is there of all that was made: `Ingress domain-1`. */
+  /** What is left of everything that was made: `Ingress domain-1`. */
   async leftOver(): Promise<string[]> {
     const lists = [...MADE, ...FOLLOWING].map(async ({ apiVersion, kind }) => {
       const { items } = await this.cluster.objects.list(apiVersion, kind)

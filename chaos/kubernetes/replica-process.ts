@@ -1,4 +1,4 @@
-/** One replica of the Kubernetes demo: told what to do by fleet.ts, over the IPC channel. */
+/** One replica of the Kubernetes demo: fleet.ts directs it over the IPC channel. */
 import type { Db } from 'mongodb'
 import { ReplicaLife } from '../../dist/cli/demo/replica-life.js'
 import { connectDatabase, renewalClient } from '../../dist/database/index.js'
@@ -12,17 +12,17 @@ const CONCURRENCY = 16
 const GRACE_MS = 10_000
 const CONNECTED_WITHIN = '1m'
 
-/** What a replica's process is told: a kubeconfig and a connection string hold secrets. */
+/** The configuration of a replica's process: a kubeconfig and a connection string hold secrets. */
 export interface KubernetesReplicaConfig {
   readonly name: string
   readonly uri: string
   readonly database: string
-  /** The text of one. */
+  /** The text of a kubeconfig. */
   readonly kubeconfig: string
   /** The region's rule. */
   readonly namespaceRule: string
   readonly lockTimeoutMs: number
-  /** Whether it watches what its documents wait for; else it looks again at the end of their pauses. */
+  /** Whether it watches what its documents wait for; otherwise it looks again at the end of their pauses. */
   readonly watches: boolean
 }
 
@@ -59,6 +59,6 @@ function lifecycles(config: KubernetesReplicaConfig, db: Db): RunnableLifecycle[
   })
   const settings = { db, regions, concurrency: CONCURRENCY, lockTimeout: `${lockTimeoutMs}ms` satisfies Duration }
   const all = [...runtimeDomainLifecycles(settings).all, ...instanceLifecycles(settings).all]
-  // The same handlers with nothing beside them.
+  // The same handlers with nothing running alongside.
   return watches ? all : all.map(({ model, handlers }) => new BoundLifecycle(model, handlers))
 }

@@ -2,7 +2,7 @@ import { type Judgement, judge, slowness, verdictText } from '../../dist/cli/dem
 import { figureLines } from '../../dist/cli/demo/report.js'
 import type { Latency } from './timing.ts'
 
-/** With watches; without them a document goes on at the end of its pause. */
+/** The limit with watches; without them a document goes on at the end of its pause. */
 const QUICK_MS = 200
 
 /** What `--kubernetes --json` prints. */
@@ -12,9 +12,9 @@ export interface KubernetesDemoResult extends Judgement {
   readonly instances: number
   /** Objects that the handlers made. */
   readonly objects: number
-  /** Documents that did not come to Deleted. */
+  /** Documents that did not reach Deleted. */
   readonly lost: number
-  /** Objects that were made again though they should have been made once. */
+  /** Objects that were made again though they should have been made only once. */
   readonly madeTwice: number
   /** Objects in the cluster when all documents are deleted. */
   readonly leftOver: number
@@ -28,7 +28,7 @@ export interface KubernetesDemoResult extends Judgement {
   readonly seconds: number
 }
 
-/** The others may say as well that the time was not enough. */
+/** The other figures may also mean that the time was not enough. */
 const SAFETY = ['madeTwice']
 
 type Measured = Omit<KubernetesDemoResult, keyof Judgement>

@@ -15,19 +15,19 @@ import { TIMED, Timing, type Until } from './timing.ts'
 import { Witness } from './witness.ts'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
-/** Of five documents four are domains. */
+/** Four documents in five are domains. */
 const DOMAINS_SHARE = 0.8
 /** Long enough that a busy machine doesn't cost a lease. */
 const LOCK_TIMEOUT_MS = 10_000
-/** The kill comes when so many documents have arrived, and the replica holds some. */
+/** The kill comes once this share of the documents has arrived, and the replica holds some. */
 const KILLED_AT_SHARE = 0.2
-/** The owner of all documents but those that are timed. */
+/** The owner of all documents except those that are timed. */
 const SHOP = 'shop'
-/** Far more than anything takes. */
+/** Far more than anything needs. */
 const STAGE_WITHIN_MS = 900_000
-/** For controllers to remove what follows from what was removed. */
+/** Time for controllers to remove the dependents of what was removed. */
 const CLEARED_WITHIN_MS = 300_000
-/** What a process has sent has taken effect. */
+/** By then what a process has sent has taken effect. */
 const ARRIVED_WITHIN_MS = 100
 const EXAMPLES = 10
 
@@ -40,12 +40,12 @@ export interface KubernetesDemoOptions {
 
 export interface KubernetesDemoReport {
   readonly result: KubernetesDemoResult
-  /** Of what is off: the first few cases, and what the replicas said. */
+  /** For what is off: the first few cases, and what the replicas logged. */
   readonly evidence: readonly string[]
 }
 
 /**
- * Runs the demo in a database and a namespace of its own, and leaves nothing behind: no process, no data, no object.
+ * Runs the demo in its own database and namespace, and leaves nothing behind: no process, no data, no object.
  * @throws NoCluster; ReplicaFailed; Interrupted; what connectDatabase and the API server throw
  */
 export const runKubernetes = (options: KubernetesDemoOptions): Promise<KubernetesDemoReport> =>
@@ -69,7 +69,7 @@ async function run(
   atEnd(() => owner.close())
   const witness = await Witness.start(cluster, name)
   atEnd(() => witness.stop())
-  /** When each domain came to Created, by the clock's monotonic time. */
+  /** When each domain reached Created, by the clock's monotonic time. */
   const createdMs = new Map<string, number>()
   const config: Omit<KubernetesReplicaConfig, 'name'> = {
     uri: connection.uri,
@@ -115,7 +115,7 @@ async function run(
   ])
   const held = await until(async () => {
     if ((await owner.arrived('Running')) < documents * KILLED_AT_SHARE) return false
-    // It stands still before it is killed: what is counted then is what it holds.
+    // It is paused before it is killed: so what is counted is what it holds then.
     a.pause()
     await sleep(ARRIVED_WITHIN_MS)
     const leases = await owner.heldBy(a.name)

@@ -3,14 +3,14 @@ import type { Owner } from './owner.ts'
 import type { Playground } from './playground.ts'
 import type { Witness } from './witness.ts'
 
-/** So many domains are timed with watches, and as many without. */
+/** This many domains are timed with watches, and as many without. */
 export const TIMED = 30
-/** Their certificates take so long at least: a document has paused more and more by then. */
+/** Their certificates take at least this long: by then a document's pauses have grown. */
 const WAIT_SECONDS = 6
-/** Then one is issued after the other: all at once, each would wait for the rest. */
+/** Then one is issued after another: if all were at once, each would wait for the rest. */
 const ISSUED_EVERY_MS = 200
 
-/** Waits until something is there; undefined when it doesn't come within the time. */
+/** Waits for a value; undefined if there is none within the time. */
 export type Until = <T>(what: () => Promise<T | false | undefined>, forMs?: number) => Promise<T | undefined>
 
 /** Times from a certificate's Ready to its domain's Created, in ms. */
@@ -24,7 +24,7 @@ export interface TimingParts {
   readonly owner: Owner
   readonly playground: Playground
   readonly witness: Witness
-  /** When each domain came to Created, by the witness's clock. */
+  /** When each domain reached Created, by the witness's clock. */
   readonly createdMs: ReadonlyMap<string, number>
   readonly until: Until
 }
@@ -58,7 +58,7 @@ export class Timing {
   }
 }
 
-/** Of nothing there are no percentiles. */
+/** Without any times there are no percentiles. */
 function latencyOf(times: readonly number[]): Latency | null {
   if (times.length === 0) return null
   const sorted = [...times].sort((a, b) => a - b)

@@ -12,9 +12,9 @@ interface WithStatus extends KubernetesObject {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] }
 }
 
-/** Watches what is made for the documents of one database, with watches that owe nothing to Phaselock's own. */
+/** Watches what is made for the documents of one database, with watches independent of Phaselock's own. */
 export class Witness {
-  /** The uids of each object by kind and name: more than one, and it was made more than once. */
+  /** The uids of each object by kind and name: with more than one it was made more than once. */
   private readonly uids = new Map<string, Set<string>>()
   private readonly readyMs = new Map<string, number>()
   private readonly informers: Informer<KubernetesObject>[] = []
@@ -33,7 +33,7 @@ export class Witness {
     return witness
   }
 
-  /** Names of objects that were made more than once, as often as that was too often. */
+  /** Names of objects that were made more than once, one entry for each time too many. */
   madeTwice(): string[] {
     return [...this.uids].flatMap(([name, uids]) => Array.from({ length: uids.size - 1 }, () => name))
   }
