@@ -13,13 +13,13 @@ import {
 } from './engine/index.js'
 import { localServers } from './sources/index.js'
 
-/** A server on 127.0.0.1, with its data in a folder. It runs as long as anybody uses it. */
+/** A server on 127.0.0.1, with its data in a folder. It runs as long as any process uses it. */
 export interface LocalDatabase {
   port: number
   source: LocalSource
   /** Where its data is. */
   dataPath: string
-  /** No longer uses it: the server ends when this was the last one. */
+  /** Stops using it: the server ends when this was the last user. */
   leave(): void
 }
 
@@ -28,23 +28,23 @@ export interface LocalDatabaseOptions {
   dataDir: string
   /** Where settings are read from: MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
   env: NodeJS.ProcessEnv
-  /** Told what happens, for people. */
+  /** Called with what happens, for people. */
   log: Log
-  /** Told before a server is started. */
+  /** Called before a server is started. */
   starting(server: { source: LocalSource; name: string; dataPath: string }): void
-  /** Told of a server that is there and doesn't work. */
+  /** Called for a server that exists and doesn't work. */
   failed(attempt: Attempt): void
-  /** Remove `dataDir` when nobody uses it any more. For test runs. */
+  /** Remove `dataDir` when no process uses it any more. For test runs. */
   temporary?: boolean | undefined
-  /** What a new database's disk must have free, 500 MB unless given. */
+  /** The free space that the disk of a new database needs, 500 MB unless given. */
   firstStartBytes?: number | undefined
 }
 
 /**
  * Joins the database of a folder, or starts one: a `mongod` (MONGOMS_SYSTEM_BINARY, then PATH); a binary that
- * mongodb-memory-server has cached; the embedded engine; mongodb-memory-server's download. When it dies it is started again,
- * as long as anybody uses it.
- * @returns what was tried, when nothing starts
+ * mongodb-memory-server has cached; the embedded engine; mongodb-memory-server's download. If it dies it is restarted,
+ * as long as any process uses it.
+ * @returns what was tried, if nothing starts
  * @throws DataDirUnusable, NotEnoughSpace, KeeperStuck
  */
 export async function openLocalDatabase(
@@ -64,7 +64,7 @@ export async function openLocalDatabase(
 }
 
 /**
- * Joins the database of a folder where it runs. Never starts or creates anything, also not when it dies meanwhile.
+ * Joins the database of a folder if it is running. Never starts or creates anything, not even when it dies meanwhile.
  * @throws KeeperStuck
  */
 export async function joinLocalDatabase(dataDir: string): Promise<LocalDatabase | undefined> {

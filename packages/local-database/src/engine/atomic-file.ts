@@ -8,7 +8,7 @@ export function writeJsonAtomically(path: string, value: unknown): void {
   renameSync(temporary, path)
 }
 
-/** What a JSON file holds; undefined when it is missing or isn't JSON (a file somebody edited counts as none). */
+/** What a JSON file holds; undefined if it is missing or isn't JSON (a file that somebody edited counts as missing). */
 export function readJson(path: string): unknown {
   try {
     return JSON.parse(readFileSync(path, 'utf8'))

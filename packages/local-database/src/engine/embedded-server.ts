@@ -2,7 +2,7 @@
  * A program: the embedded engine behind mongod's command line, `--dbpath D --port P [--bind_ip H]`, on a TCP port.
  * It prints `Waiting for connections` when it is ready, ends cleanly on SIGTERM, and exits like mongod does: 48 = the
  * port is taken, 100 = the data can't be opened, 2 = an option that it can't honour.
- * `PHASELOCK_EMBEDDED_MODULE` names the package's main file (else it is resolved from here).
+ * `PHASELOCK_EMBEDDED_MODULE` names the package's main file (otherwise it is resolved from here).
  */
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -18,7 +18,7 @@ interface Engine {
   close(): Promise<void>
 }
 
-/** These end the whole process with SIGSEGV in 0.1.1, so they never reach the engine. */
+/** Commands that end the whole process with SIGSEGV in 0.1.1, so they never reach the engine. */
 const DEADLY = new Set([
   'startSession',
   'refreshSessions',
@@ -138,7 +138,7 @@ async function main(): Promise<void> {
   log('Waiting for connections', { port: address.port })
 }
 
-for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined) // the parent has gone: still close cleanly
+for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined) // the parent is gone: still close cleanly
 process.on('SIGINT', () => void stop(0)).on('SIGTERM', () => void stop(0))
 if (options['version']) {
   process.stdout.write('db version v9.0.0-alpha0\n')

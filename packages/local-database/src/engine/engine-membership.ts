@@ -6,8 +6,8 @@ import { type OpenEngineOptions, openEngine } from './open-engine.js'
 export type Log = (message: string, fields?: object) => void
 
 /**
- * A replica's stake in the local engine: as long as it isn't left, the engine runs. When keeper or engine die, every replica tries to
- * start them again on the same port; the folder's lock lets one do it and the others join.
+ * A replica's stake in the local engine: until it is given up, the engine runs. When keeper or engine die, every replica tries to
+ * start them again on the same port; the folder's lock lets one do it, and the others join.
  */
 export class EngineMembership {
   private left = false

@@ -15,9 +15,9 @@ export interface ServerCommand {
 /** A server that answers on its port. */
 export interface EngineProcess {
   identity: ProcessIdentity
-  /** Resolves when the process has gone, by itself or not, with how it ended. */
+  /** Resolves when the process is gone, by itself or not, with how it ended. */
   exited: Promise<string>
-  /** SIGTERM, and SIGKILL when that takes longer than `patienceMs` (the journal makes that safe). Resolves when it has gone. */
+  /** SIGTERM, then SIGKILL if it takes longer than `patienceMs` (the journal makes that safe). Resolves when it is gone. */
   stop(patienceMs: number): Promise<void>
 }
 
@@ -35,7 +35,7 @@ export class EngineStartFailed extends Error {
 
 /**
  * Runs the server so that it can't outlive us: the shell waits for the server, and ends it when our end of pipe 3 closes, which the
- * kernel does when we are killed. It tells the server's process id over pipe 4.
+ * kernel does when we are killed. It reports the server's process id over pipe 4.
  */
 const WATCHDOG = `
 "$@" 3<&- 4>&- & server=$!
@@ -101,7 +101,7 @@ export async function startEngineProcess(
   }
 }
 
-/** Ends a server, ours or one that a killed keeper left behind; resolves when it has gone. */
+/** Ends a server, ours or one that a killed keeper left behind; resolves when it is gone. */
 export async function endEngine(engine: ProcessIdentity, patienceMs: number): Promise<void> {
   signalProcess(engine, 'SIGTERM')
   for (let waited = 0; isRunning(engine) && waited < patienceMs; waited += 20) await sleep(20)

@@ -3,7 +3,7 @@ import { access, constants, mkdir, readdir, realpath, statfs, writeFile } from '
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Where one local database lives. Everything that belongs to it is in `root`; the data alone in `data`. */
+/** Where one local database is stored. Everything that belongs to it is in `root`; its data alone is in `data`. */
 export interface EngineFolder {
   root: string
   data: string
@@ -11,7 +11,7 @@ export interface EngineFolder {
   log: string
 }
 
-/** The folder of a local database can't be made or written. */
+/** The folder of a local database can't be created or written. */
 export class DataDirUnusable extends Error {
   override readonly name = 'DataDirUnusable'
   constructor(
@@ -30,7 +30,7 @@ export class NotEnoughSpace extends Error {
 }
 
 /**
- * Creates `root` and its data folder where missing; git never sees what is in it.
+ * Creates `root` and its data folder if missing; git ignores what is in it.
  * @throws DataDirUnusable
  */
 export async function openEngineFolder(root: string): Promise<EngineFolder> {
@@ -45,7 +45,7 @@ export async function openEngineFolder(root: string): Promise<EngineFolder> {
   return folderAt(real)
 }
 
-/** The folder of a local database that has been there before; undefined where there is none. Nothing is created. */
+/** The folder of a local database that existed before; undefined if there is none. Nothing is created. */
 export async function existingEngineFolder(root: string): Promise<EngineFolder | undefined> {
   const real = await realpath(root).catch(() => undefined)
   return real !== undefined && existsSync(join(real, 'engine.json')) ? folderAt(real) : undefined
@@ -62,7 +62,7 @@ const folderAt = (root: string): EngineFolder => ({
 export const FIRST_START_BYTES = 500 * 1024 * 1024
 
 /**
- * For a first start, before a server is fetched, or started on a folder that holds nothing yet.
+ * Call it before a first start: before a server is fetched, or started on a folder that holds nothing yet.
  * @throws NotEnoughSpace
  */
 export async function requireFreeSpace({ data }: EngineFolder, needed: number): Promise<void> {

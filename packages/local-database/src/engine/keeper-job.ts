@@ -12,10 +12,10 @@ export interface KeeperJob {
   temporary: boolean
 }
 
-/** What the keeper answers on its pipe, once: it keeps the engine, another keeper is there already, or the engine didn't start. */
+/** What the keeper reports on its pipe, once: it keeps the engine, there already is another keeper, or the engine didn't start. */
 export type KeeperReport = { kind: 'ready' } | { kind: 'busy' } | { kind: 'failed'; said: string }
 
-/** What the keeper answers to a replica that showed the secret. */
+/** What the keeper answers to a replica that sent the secret. */
 export interface Welcome {
   port: number
   source: LocalSource

@@ -8,7 +8,7 @@ import { readState } from './state.js'
 
 /** A replica's connection to the keeper. While it is open the engine runs. It doesn't keep the replica's process alive. */
 export interface KeeperLink extends Welcome {
-  /** Resolves when the keeper has gone or ended the connection. */
+  /** Resolves when the keeper is gone or has ended the connection. */
   closed: Promise<void>
   close(): void
 }
@@ -16,8 +16,8 @@ export interface KeeperLink extends Welcome {
 const ANSWER_WITHIN_MS = 2_000
 
 /**
- * Joins the keeper that `engine.json` names. Undefined when there is none: no file, a dead process, a port that somebody else has
- * by now (who doesn't answer the secret), or a keeper that is just ending.
+ * Joins the keeper that `engine.json` names. Undefined if there is none: no file, a dead process, a port that another program uses
+ * by now (it doesn't answer the secret), or a keeper that is just ending.
  */
 export async function joinKeeper(folder: EngineFolder): Promise<KeeperLink | undefined> {
   const keeper = readState(folder)?.keeper

@@ -5,12 +5,12 @@ import type { EngineFolder } from './folder.js'
 import { identify, isRunning, type ProcessIdentity } from './process-identity.js'
 
 /**
- * At most one keeper per folder, also after `kill -9`, without a moment in which two believe to be it.
+ * At most one keeper per folder, even after `kill -9`, and at no moment do two processes believe they are it.
  *
- * A lock is a numbered file `keeper.<n>.lock` that names its holder. Only the highest number counts; it is free when its holder has
+ * A lock is a numbered file `keeper.<n>.lock` that names its holder. Only the highest number counts; it is free if its holder has
  * released it or isn't running. To take it, a process *creates* the next number (a hard link, which fails if the file exists, so of
  * several only one gets it). The highest file is never deleted, so numbers only grow. A process that was slow between looking
- * and creating may create a number that is already history: it looks again, finds a higher one, and has lost.
+ * and creating may create a number that is already outdated: it looks again, finds a higher one, and has lost.
  */
 export interface KeeperLock {
   release(): void
@@ -20,7 +20,7 @@ interface Holder {
   holder: ProcessIdentity | null
 }
 
-/** The lock, or undefined when another running process has it. */
+/** The lock, or undefined if another running process has it. */
 export function takeKeeperLock(folder: EngineFolder): KeeperLock | undefined {
   const highest = highestLock(folder)
   if (isRunning(holderOf(folder, highest))) return undefined
@@ -44,7 +44,7 @@ export function takeKeeperLock(folder: EngineFolder): KeeperLock | undefined {
   return { release: () => writeJsonAtomically(path, { holder: null } satisfies Holder) }
 }
 
-/** Who is the keeper now, if anybody. */
+/** The current keeper, if any. */
 export function keeperLockHolder(folder: EngineFolder): ProcessIdentity | undefined {
   const holder = holderOf(folder, highestLock(folder))
   return isRunning(holder) ? holder : undefined

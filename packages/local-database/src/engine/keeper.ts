@@ -1,7 +1,7 @@
 /**
  * A program: the keeper of one local database. A replica starts it, detached, with a `KeeperJob`. It holds the folder's lock, starts the
  * engine on the folder's port, and then counts the replicas: each holds one connection to it for as long as it lives, and the
- * kernel closes that when the replica dies, however it dies. Without replicas it ends engine and itself.
+ * kernel closes that when the replica dies, however it dies. Without replicas it ends the engine and itself.
  * When the engine dies the keeper ends too: the replicas notice, and one of them starts both again.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
@@ -17,7 +17,7 @@ import { isPortFree, portGetsFree, portsFor } from './port.js'
 import { identify } from './process-identity.js'
 import { type EngineState, readState, writeState } from './state.js'
 
-/** Without a replica for this long, the keeper ends; with STOP_PATIENCE_MS the whole is over within 5 s. */
+/** Without a replica for this long, the keeper ends; with STOP_PATIENCE_MS everything is over within 5 s. */
 const LINGER_MS = 1_000
 const STOP_PATIENCE_MS = 3_000
 /** The replica that started the keeper has this long to join it. */
@@ -56,7 +56,7 @@ class Keeper {
     if (!this.ending) await this.end(`the engine ${how}`)
   }
 
-  /** The port of last time; else, unless running clients depend on that one, another. */
+  /** Uses the previous port or, unless running clients depend on that one, another. */
   private async startEngine(before: EngineState | undefined): Promise<EngineProcess> {
     const kept = before?.port
     if (this.job.samePort && kept !== undefined) {
@@ -89,7 +89,7 @@ class Keeper {
     })
   }
 
-  /** A connection counts once it has shown the secret; what shows none within 2 s is dropped. */
+  /** A connection counts once it has sent the secret; one that sends none within 2 s is dropped. */
   private admit(socket: Socket): void {
     socket.on('error', () => undefined)
     const stranger = setTimeout(() => socket.destroy(), 2_000)
@@ -152,7 +152,7 @@ function log(line: string): void {
 function report(what: KeeperReport): void {
   try {
     writeSync(REPORT_PIPE, `${JSON.stringify(what)}\n`)
-  } catch {} // the replica that started us has gone
+  } catch {} // the replica that started us is gone
 }
 
 async function main(): Promise<void> {

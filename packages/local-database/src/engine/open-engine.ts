@@ -10,21 +10,21 @@ import { type LocalSource, readState } from './state.js'
 /** One way to get a server on this machine. */
 export interface LocalServer {
   source: LocalSource
-  /** For people, in messages: 'mongod on PATH'. */
+  /** A name for messages: 'mongod on PATH'. */
   name: string
   /**
-   * Finds it (or fetches it) and says how to start it, the best first.
+   * Finds it (or fetches it) and returns how to start it, the best way first.
    * @throws Error whose message says, for people, why there is none
    */
   commands(): Promise<ServerCommand[]>
 }
 
-/** Thrown by `commands` when there simply is no such server here: listed when all fail, but not worth a line in the log. */
+/** Thrown by `commands` when there is no such server here: listed when all fail, but not worth a line in the log. */
 export class NotHere extends Error {
   override readonly name = 'NotHere'
 }
 
-/** What was tried, and what it said. */
+/** What was tried, and what it reported. */
 export interface Attempt {
   name: string
   said: string
@@ -32,16 +32,16 @@ export interface Attempt {
 
 export interface OpenEngineOptions {
   servers: LocalServer[]
-  /** A restart for clients that run: only the port they know will do. */
+  /** A restart for running clients: only the port that they know will do. */
   samePort?: boolean
   temporary?: boolean
-  /** Told before a server is started. */
+  /** Called before a server is started. */
   starting?: (server: LocalServer) => void
-  /** Told of a server that is there and doesn't work. */
+  /** Called for a server that exists and doesn't work. */
   failed?: (attempt: Attempt) => void
 }
 
-/** The link to the folder's engine, joined or started; or, when nothing starts, what was tried. */
+/** The link to the folder's engine, joined or started; or, if nothing starts, what was tried. */
 export type OpenedEngine = { link: KeeperLink; started: boolean } | { tried: Attempt[] }
 
 const JOIN_POLL_MS = 30
@@ -50,9 +50,9 @@ const STUCK_MS = 90_000
 
 /**
  * Joins the engine of a folder, or starts one: from the source that has written its data, else from the first server that works.
- * Where that source fails no other is tried: nothing is downloaded because an engine had a bad moment, and no other kind of server
- * gets at its files. Only one that isn't there any more is replaced. Any number of processes may do this at once: only one keeper
- * gets the folder's lock, and the others join it.
+ * If that source fails no other is tried: so a temporary failure of an engine causes no download, and no other kind of server
+ * gets access to its files. Only a source that no longer exists is replaced. Any number of processes may do this at once: only one
+ * keeper gets the folder's lock, and the others join it.
  */
 export async function openEngine(folder: EngineFolder, options: OpenEngineOptions): Promise<OpenedEngine> {
   const joined = await joinOrWait(folder)
@@ -72,12 +72,12 @@ export async function openEngine(folder: EngineFolder, options: OpenEngineOption
   return 'link' in other ? other : { tried: [...own.tried, ...other.tried] }
 }
 
-/** The source whose engine was ready on this data; undefined when there is no data, or nobody knows. */
+/** The source whose engine was ready on this data; undefined if there is no data, or that isn't known. */
 function writerOf(folder: EngineFolder): LocalSource | undefined {
   return readdirSync(folder.data).length > 0 ? readState(folder)?.source : undefined
 }
 
-/** `broken`: one of them is there, and doesn't work. */
+/** `broken`: one of the servers exists, and doesn't work. */
 async function startFirst(
   folder: EngineFolder,
   servers: LocalServer[],
@@ -123,7 +123,7 @@ async function startOrJoin(
   }
 }
 
-/** The folder's keeper runs, but neither lets anybody join nor ends: it is stopped (SIGSTOP), or waits for a dead disk. */
+/** The folder's keeper is running, but neither accepts replicas nor ends: it is stopped (SIGSTOP), or waits for a dead disk. */
 export class KeeperStuck extends Error {
   override readonly name = 'KeeperStuck'
   constructor(readonly pid: number) {
@@ -134,7 +134,7 @@ export class KeeperStuck extends Error {
 }
 
 /**
- * Joins; while a keeper is starting or ending waits for it. Undefined when there is no keeper.
+ * Joins; waits while a keeper is starting or ending. Undefined if there is no keeper.
  * @throws KeeperStuck
  */
 export async function joinOrWait(folder: EngineFolder): Promise<KeeperLink | undefined> {

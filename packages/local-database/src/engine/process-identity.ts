@@ -3,12 +3,12 @@ import { readFileSync } from 'node:fs'
 
 /**
  * A process and the moment it started, so that a reused process id is never taken for the old process. On Linux that moment counts
- * from the boot: after another boot a process may have the same id and the same moment.
+ * from the boot: after a reboot a process may have the same id and the same moment.
  */
 export interface ProcessIdentity {
   pid: number
   started: string
-  /** Which boot of the machine; absent where the moment is a date, and in files of versions that didn't write it. */
+  /** Which boot of the machine; absent if the moment is a date, and in files of versions that didn't write it. */
   boot?: string | undefined
 }
 
@@ -25,7 +25,7 @@ export function isRunning(who: ProcessIdentity | undefined): boolean {
   return identify(who.pid)?.started === who.started
 }
 
-/** Sends a signal, unless the process has gone or its id belongs to another one by now. */
+/** Sends a signal, unless the process is gone or its id now belongs to another one. */
 export function signalProcess(who: ProcessIdentity, signal: NodeJS.Signals): void {
   if (!isRunning(who)) return
   try {

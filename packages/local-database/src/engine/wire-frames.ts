@@ -9,7 +9,7 @@ export interface EngineReply {
   response: Buffer
 }
 
-/** 16 MiB of document and what may come around it: the most a driver sends. */
+/** 16 MiB for a document and whatever surrounds it: the most a driver sends. */
 const MAX_MESSAGE_BYTES = 48 * 1024 * 1024
 const OP_REPLY = 1
 export const OP_MSG = 2013
@@ -73,7 +73,7 @@ export function commandName(message: Buffer): string {
   return isCommand ? message.toString('latin1', 26, message.indexOf(0, 26)) : ''
 }
 
-/** The collection that a command names first (`insert: 'Thing'`); '' where its first value is no text. Only for messages with a `commandName`. */
+/** The collection that a command names first (`insert: 'Thing'`); '' if its first value is no string. Only for messages with a `commandName`. */
 export function collectionName(message: Buffer): string {
   const at = message.indexOf(0, 26) + 1
   const BSON_STRING = 2

@@ -6,8 +6,8 @@ import { commandsOfBinaries, isExecutableFile } from './mongod-binary.js'
 
 /**
  * A binary that mongodb-memory-server has downloaded before, whichever project did: `mongod-x64-debian-8.2.1` in one of its cache
- * folders. The version that MONGOMS_VERSION names comes first, then the newest. Looked up by us, read-only: its own look deletes what it
- * takes for damaged, and works only where the package is installed.
+ * folders. The version that MONGOMS_VERSION names comes first, then the newest. We look it up ourselves, read-only: the library's own
+ * search deletes what it takes for damaged, and works only where the package is installed.
  */
 export function cachedMongod(env: NodeJS.ProcessEnv): LocalServer {
   return {
@@ -48,7 +48,7 @@ function binariesIn(folder: string): CachedBinary[] {
   return entries.flatMap(({ name }) => {
     const version = /^mongod-.*?(\d+\.\d+\.\d+)$/.exec(name)?.[1]
     const path = join(folder, name)
-    // A lock says that the file is still being unpacked.
+    // A lock file means that the binary is still being unpacked.
     return version && !names.has(`${version}.lock`) && isExecutableFile(path) ? [{ path, version }] : []
   })
 }

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 
-/** Where packages are looked for: beside Phaselock itself, then from the user's folder. */
+/** Where packages are searched: next to Phaselock itself, then from the user's folder. */
 export function packageRoots(): string[] {
   return [import.meta.url, join(process.cwd(), 'package.json')]
 }

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import type { Log } from '../engine/index.js'
 import { homeOf } from './home.js'
 
-/** A C library beside the system's: `loader` is what stands before a command to run it with that one. */
+/** A C library besides the system's: `loader` is put before a command to run it with that library. */
 export interface PrivateGlibc {
   loader: string[]
 }
@@ -38,8 +38,8 @@ const LIBRARIES: Partial<Record<NodeJS.Architecture, { folder: string; loader: s
 }
 
 /**
- * Where Phaselock keeps what is worth keeping between projects: `$XDG_CACHE_HOME/phaselock` or `~/.cache/phaselock`.
- * @throws Error where it has no place, or can't write there
+ * Where Phaselock keeps what can be shared between projects: `$XDG_CACHE_HOME/phaselock` or `~/.cache/phaselock`.
+ * @throws Error if there is no such place, or it isn't writable
  */
 async function cacheFolder(env: NodeJS.ProcessEnv): Promise<string> {
   const home = homeOf(env)
@@ -58,8 +58,8 @@ async function cacheFolder(env: NodeJS.ProcessEnv): Promise<string> {
 
 /**
  * Newer C and C++ libraries than the system's, for one program: fetched once per user with apt (16 MB; no root; nothing is installed
- * and the system stays as it is; apt checks the signatures). They are unpacked elsewhere and moved in place in one step, so that a
- * half-fetched set is never used and two processes may do it at once.
+ * and the system is not changed; apt checks the signatures). They are unpacked elsewhere and moved into place in one step, so that an
+ * incomplete set is never used and two processes may do it at once.
  * @throws Error when this isn't Debian or Ubuntu, or apt can't reach a mirror
  */
 export async function newerGlibc(env: NodeJS.ProcessEnv, log: Log): Promise<PrivateGlibc> {
@@ -112,7 +112,7 @@ async function fetchLibraries(
         throw new Error(`the packages of ${suite} hold no ${folder}/${needed}`)
     }
     await rename(unpacked, target).catch((error: NodeJS.ErrnoException) => {
-      // Another process was faster. Its set is whole, or it wouldn't be there.
+      // Another process was faster. Its set is complete, or it wouldn't exist.
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
     })
   } finally {

@@ -3,7 +3,7 @@ import { accessSync, constants, statSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { ServerCommand } from '../engine/index.js'
 
-/** As Phaselock's own: its pipeline updates, `$$NOW` and hints need it. */
+/** The same as Phaselock's: its pipeline updates, `$$NOW` and hints need it. */
 export const OLDEST_SERVER_VERSION = '5.0'
 
 export function isExecutableFile(path: string): boolean {
@@ -32,7 +32,7 @@ export async function commandOfBinary(path: string): Promise<ServerCommand> {
   return { command: path, args: [] }
 }
 
-/** The commands of those binaries that can be used. @throws Error with what each said when none can */
+/** The commands of the binaries that can be used. @throws Error with what each reported if none can */
 export async function commandsOfBinaries(paths: string[]): Promise<ServerCommand[]> {
   const results = await Promise.allSettled(paths.map(commandOfBinary))
   const commands = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
