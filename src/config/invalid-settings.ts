@@ -1,4 +1,4 @@
-/** Settings that can't be used: every problem at once, each with what was expected, what came and what to do. */
+/** Settings that can't be used. Lists every problem, each with what was expected, what was given and what to do. */
 export class InvalidSettings extends Error {
   override readonly name = 'InvalidSettings'
   constructor(readonly problems: readonly string[]) {

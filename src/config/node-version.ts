@@ -1,7 +1,7 @@
 /** The oldest Node.js that works, as `engines` in package.json says. */
 const OLDEST = [22, 19] as const
 
-/** This Node.js is older than the oldest one that works; without this it would fail later, and somewhere else. */
+/** This Node.js is older than the oldest one that works; without this check it would fail later, and somewhere else. */
 export class UnsupportedNode extends Error {
   override readonly name = 'UnsupportedNode'
   constructor(readonly version: string) {

@@ -11,7 +11,7 @@ export interface SettingInfo {
   readonly meaning: string
   /** The unit or form of the value. */
   readonly unit: string
-  /** What holds when it isn't given, for people. */
+  /** Its default, as text for people. */
   readonly fallback: string
   /** Values with a meaning of their own. */
   readonly special: string
@@ -37,8 +37,8 @@ const workers = z.preprocess(
 const collection = matching("a collection's name without $", /^(?!system\.)[^$\0]{1,200}$/)
 
 /**
- * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle
- * (lockTimeout, concurrency, ...) is declared with the lifecycle. Values come as text, from a flag or the environment.
+ * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle (lockTimeout,
+ * concurrency, ...) is declared with the lifecycle. Values come as strings, from a flag or the environment.
  */
 export const settingsSchema = z.strictObject({
   uri: about(filled('a connection string such as mongodb://host:27017/database').optional(), {
