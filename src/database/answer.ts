@@ -2,7 +2,7 @@ import { type AbstractCursor, type Collection, type Db, type Document, MongoNetw
 
 /** How long a command may take on a client that sets no limit of its own. */
 const LONGEST_MS = 10_000
-/** The driver's own limit comes first wherever it works. */
+/** Added so that the driver's own limit applies first wherever it works. */
 const SLACK_MS = 500
 
 const COMMANDS = [
@@ -22,12 +22,12 @@ const COMMANDS = [
 const limits = new WeakMap<object, Map<string, number>>()
 
 /**
- * From now on no command on a database's client takes much longer than a third of this lockTimeout. For one in force that is shorter than
- * what the client was made for: the driver's own limits stay as they were then.
+ * From now on no command on this database's client takes much longer than a third of this lockTimeout. Needed where the lockTimeout in
+ * force is shorter than the one the client was made for, as the driver's own limits can't change.
  * @param lockTimeoutMs undefined: the lifecycle has no such limit any more
  */
 export function limitCommands({ client }: Db, lifecycle: string, lockTimeoutMs: number | undefined): void {
-  if (!client) return // another driver's, which doesn't tell
+  if (!client) return // from another driver, which doesn't expose it
   const known = limits.get(client) ?? new Map<string, number>()
   if (lockTimeoutMs === undefined) known.delete(lifecycle)
   else limits.set(client, known.set(lifecycle, Math.floor(lockTimeoutMs / 3)))
@@ -44,12 +44,11 @@ export class NoAnswer extends MongoNetworkTimeoutError {
 }
 
 /**
- * Makes every command of this collection object end. The driver has a limit for each of its waits but one: a command that is
- * written to a connection in the moment in which the other side closes it waits for its socket to drain for ever (driver
- * 7.9: `writeCommand`). One such command in some restarts of a server under load, and a replica would never tick again, or hold
- * and renew a document for ever.
+ * Makes every command of this collection object end. The driver has a limit for each of its waits but one: a command written to a
+ * connection at the very moment the other side closes it waits forever for its socket to drain (driver 7.9: `writeCommand`). Some restarts
+ * of a server under load leave one such command, and a replica would never tick again, or would hold and renew a document forever.
  * @param client its client, for {@link limitCommands}
- * @param before what a command has to wait for, within its time; undefined: nothing
+ * @param before what a command waits for first, within its time; undefined: nothing
  * @returns the same object
  */
 export function alwaysAnswering<T extends Document>(

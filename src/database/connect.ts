@@ -25,19 +25,19 @@ export interface ConnectOptions {
   dataDir?: string | undefined
   /** The database's name; else the one in the URI's path; else 'phaselock'. */
   database?: string | undefined
-  /** Where settings are read from: MONGODB_URI, KUBERNETES_SERVICE_HOST, NODE_ENV; by a local database MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
+  /** Source of MONGODB_URI, KUBERNETES_SERVICE_HOST, NODE_ENV; for a local database also of MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
   env?: NodeJS.ProcessEnv | undefined
-  /** Told what happens, for people. Standard error unless given. */
+  /** Receives messages for people about what happens. Default: standard error. */
   log?: Log | undefined
   /** How long a server of a URI may take to answer; a third of the lock timeout unless given. */
   timeout?: Duration | undefined
   /** The shortest lock timeout that the client will serve, 30s unless given: each wait of the driver ends within a third of it. */
   lockTimeout?: Duration | undefined
-  /** Without a URI use only a local database that runs already: for what only reads. Default: one is started. */
+  /** Without a URI, use a local database only if it is already running: for read-only work. Default: one is started. */
   onlyJoin?: boolean | undefined
   /** Remove `dataDir` when the last replica has gone. For test runs. */
   temporary?: boolean | undefined
-  /** What a new local database's disk must have free, 500 MB. @internal */
+  /** Free disk space that a new local database needs, 500 MB. @internal */
   firstStartBytes?: number | undefined
 }
 
@@ -65,14 +65,14 @@ export interface DatabaseConnection {
   source: DatabaseSource
   /** Where the data of a local database is. */
   dataPath?: string
-  /** Closes the client and those of `renewalClient` and `doorbellClient`; a local database ends when it was the last to use it. */
+  /** Closes the client and those of `renewalClient` and `doorbellClient`; a local database ends with its last user. */
   close(): Promise<void>
 }
 
 /**
  * The one way to a database: the URI (option, then MONGODB_URI); without one, for development, the local database that
  * `phaselock-local-database` runs, where that package is installed: never in a pod, and never with NODE_ENV=production.
- * A local database belongs to its `dataDir`: who connects to the same folder at the same time gets the same one.
+ * A local database belongs to its `dataDir`: everyone who connects to the same folder at the same time shares one.
  * @throws InvalidMongoUri the connection string can't be read
  * @throws DatabaseUnreachable the server of the connection string doesn't answer within `timeout`, or refuses
  * @throws NoDatabase no URI was given, and there is no local database
@@ -153,12 +153,11 @@ async function connectClient(uri: string, settings: ReturnType<typeof protocolCl
   }
 }
 
-/** Clients that end with another one. */
+/** Clients that are closed together with another one. */
 const companions = new WeakMap<MongoClient, MongoClient[]>()
 
 /**
- * A client of its own with one connection, for the renewal of leases: a full pool must never cost a lease. It is closed with its
- * connection.
+ * A client of its own with one connection, for the renewal of leases: a full pool must never cost a lease. It closes with `connection`.
  * @throws DatabaseUnreachable
  */
 export async function renewalClient(
@@ -173,8 +172,7 @@ export async function renewalClient(
 }
 
 /**
- * A client of its own on which a replica listens to the doorbell: its answers may take half a minute. It is closed with its
- * connection.
+ * A client of its own on which a replica listens to the doorbell: its answers may take half a minute. It closes with `connection`.
  * @throws DatabaseUnreachable
  */
 export async function doorbellClient(

@@ -1,10 +1,10 @@
 import { type MongoClient, WriteConcern } from 'mongodb'
 
-/** Survives elections: what a replica set, a sharded cluster, or a server that isn't known must be asked for. */
+/** Survives elections: the write concern for a replica set, a sharded cluster, or a server that isn't known yet. */
 const BY_MAJORITY = new WriteConcern('majority', undefined, true)
 /**
- * For a server that stands alone it is its majority, and its journal is what counts. The embedded engine acknowledges
- * `w: 'majority'` before its journal has it: 52 of 1,048 writes were lost in 20 `kill -9`, none with `w: 1`.
+ * A standalone server is its own majority, and its journal is what counts. The embedded engine acknowledges `w: 'majority'` before its
+ * journal has it: 52 of 1,048 writes were lost in 20 `kill -9`, none with `w: 1`.
  */
 const BY_JOURNAL = new WriteConcern(1, undefined, true)
 
@@ -13,7 +13,7 @@ interface Described {
   readonly topology?: { readonly description?: { readonly servers: ReadonlyMap<string, { readonly type: string }> } }
 }
 
-/** Of a client that has lost its server for the moment: what it was. */
+/** The last known write concern of a client that has lost its server for the moment. */
 const lastKnown = new WeakMap<MongoClient, WriteConcern>()
 
 /** The write concern under which this client's server keeps what it has acknowledged, `kill -9` included. */
@@ -21,7 +21,7 @@ export function durableOn(client: MongoClient | undefined): WriteConcern {
   return (client && (described(client) ?? lastKnown.get(client))) ?? BY_MAJORITY
 }
 
-/** For before a first write: resolves when {@link durableOn} knows the server; undefined where it does. */
+/** To be awaited before a first write: resolves once {@link durableOn} knows the server; undefined where it already does. */
 export function firstContact(client: MongoClient | undefined): Promise<unknown> | undefined {
   if (!client || described(client) || lastKnown.has(client)) return undefined
   return client.db('admin').command({ ping: 1 })

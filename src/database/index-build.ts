@@ -11,22 +11,21 @@ import { NotEnoughSpace } from './not-enough-space.js'
 /** A build reads the whole collection: it has a limit of its own, not a third of the lock timeout like all else. */
 const WITHIN_MS = 3_600_000
 const TELL_EVERY_MS = 10_000
-/** After a connection that has ended; a server that goes on building lets the next request wait for the same build. */
+/** The pause after a lost connection; a server that is still building makes the next request wait for the same build. */
 const AGAIN_AFTER_MS = 1_000
 const OUT_OF_DISK_SPACE = 14031
 
 export interface IndexBuild {
-  /** Told every 10 s while it lasts, for people. */
+  /** Called every 10 s while it lasts, with a line for people. */
   readonly waiting?: ((said: string) => void) | undefined
   readonly everyMs?: number
   readonly withinMs?: number
 }
 
 /**
- * Creates an index where it is missing, however long that takes within an hour. Of several replicas that ask for it at once
- * one starts the build, and the others wait for it. When the connection ends meanwhile it asks again: the server goes on
- * building, or begins anew.
- * @throws NotEnoughSpace; what else the server refuses it with; MongoNetworkError when an hour was not enough
+ * Creates an index where it is missing, however long that takes within an hour. If several replicas ask for it at once, one starts the
+ * build and the others wait for it. If the connection ends meanwhile it asks again: the server goes on building, or starts over.
+ * @throws NotEnoughSpace; whatever else the server refuses it with; MongoNetworkError when an hour was not enough
  */
 export async function buildIndex(
   collection: Collection,

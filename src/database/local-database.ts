@@ -31,9 +31,9 @@ export interface LocalDatabaseOptions {
 
 /** What is used of the package. The package's own types would be missing where it isn't installed. */
 export interface LocalDatabasePackage {
-  /** Joins or starts; what was tried, when nothing starts. */
+  /** Joins or starts one; returns what was tried when none starts. */
   openLocalDatabase(options: LocalDatabaseOptions): Promise<LocalDatabase | { readonly tried: readonly Attempt[] }>
-  /** Joins one that runs; starts and creates nothing. */
+  /** Joins a running one; starts and creates nothing. */
   joinLocalDatabase(dataDir: string): Promise<LocalDatabase | undefined>
 }
 
@@ -41,7 +41,7 @@ export const ALPHA_NOTICE = 'alpha engine, for development only'
 
 /**
  * The local database of a folder.
- * @param onlyJoin only one that runs already
+ * @param onlyJoin only one that is already running
  * @throws NoDatabase; what the package throws
  */
 export async function localDatabase(
@@ -78,7 +78,7 @@ export async function localDatabase(
   )
 }
 
-/** A local database in a pod, or under an app in production, would be one that nobody knows of, and gone with it. */
+/** A local database in a pod, or under an app in production, would go unnoticed, and vanish with it. */
 function refuseInProduction(env: NodeJS.ProcessEnv): void {
   const isPod = Boolean(env['KUBERNETES_SERVICE_HOST'])
   if (!isPod && env['NODE_ENV'] !== 'production') return
@@ -93,7 +93,7 @@ function noneRuns(dataDir: string): never {
 
 /** Looked for beside Phaselock, then from the user's folder. */
 async function loadPackage(): Promise<LocalDatabasePackage | undefined> {
-  const name: string = PACKAGE // neither a compiler nor a bundler may miss it
+  const name: string = PACKAGE // so that no compiler or bundler complains that it is missing
   try {
     return await import(name)
   } catch (error) {

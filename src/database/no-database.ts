@@ -1,17 +1,17 @@
-/** What was tried, and what it said. */
+/** A server that was tried, and what it reported. */
 export interface Attempt {
   readonly name: string
   readonly said: string
 }
 
-/** MONGODB_URI is missing, and here is no local database instead. Says why, and the ways out. */
+/** MONGODB_URI is missing, and there is no local database to use instead. Says why, and what to do. */
 export class NoDatabase extends Error {
   override readonly name = 'NoDatabase'
   constructor(
     why: string,
     /** What to do instead of setting MONGODB_URI. */
     otherWaysOut: readonly string[] = [],
-    /** The servers that were tried, and what each said. */
+    /** The servers that were tried, and what each reported. */
     readonly tried: readonly Attempt[] = [],
   ) {
     const waysOut = ['set MONGODB_URI, for example mongodb://127.0.0.1:27017/phaselock', ...otherWaysOut]

@@ -1,4 +1,4 @@
-/** The server has too little room on its disk for what a first start needs. */
+/** The server's disk has too little room for what a first start needs. */
 export class NotEnoughSpace extends Error {
   override readonly name = 'NotEnoughSpace'
 }

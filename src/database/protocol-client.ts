@@ -3,7 +3,7 @@ import { type Db, type DbOptions, MongoClient, type MongoClientOptions, MongoNet
 import { durableOn } from './durable.js'
 
 type Socket = { readonly closed: boolean; once(event: 'close', listener: () => void): unknown }
-/** What is needed of the driver's own class of connections. */
+/** What is needed of the driver's own connection class. */
 type Connection = {
   readonly socket: Socket
   readonly error: Error | null
@@ -14,17 +14,17 @@ type ConnectionClass = new (socket: Socket, options: unknown) => Connection
 const connectionType = endingConnection()
 
 /**
- * The driver's client, over connections whose commands end when they do. The driver (7.9) waits for a socket to drain that has been
- * destroyed and will not tell: when a command is written between the end of the socket and its `close` event. Heartbeats and
- * handshakes are such commands too: a client whose heartbeat hangs finds its server never again, and a pool of one connection whose
- * command hangs has none left, long after the server is back.
+ * The driver's client, over connections whose commands end when they do. The driver (7.9) waits forever for a destroyed socket to drain if
+ * a command is written between the socket's end and its `close` event. Heartbeats and handshakes are such commands too: a client whose
+ * heartbeat hangs never finds its server again, and a pool of one connection whose command hangs has none left, long after the server is
+ * back.
  * Autoencrypting clients keep the driver's own connections.
  */
 export function protocolClient(uri: string, options: MongoClientOptions): MongoClient {
   return new ProtocolClient(uri, { ...options, ...(connectionType && { connectionType }) })
 }
 
-/** What is written through its databases, once it is connected, lasts: see durable.ts. */
+/** Once it is connected, writes through its databases are durable: see durable.ts. */
 class ProtocolClient extends MongoClient {
   override db(name?: string, options?: DbOptions): Db {
     return super.db(name, { writeConcern: durableOn(this), ...options })
@@ -32,14 +32,14 @@ class ProtocolClient extends MongoClient {
 }
 
 /**
- * `connectionType` is an option of the driver that its types leave out, and the class to derive from is in no public module: where
- * another version hasn't both, or the driver was bundled, connections are the driver's own.
+ * `connectionType` is an option that the driver's types leave out, and the class to derive from is in no public module: where another
+ * driver version lacks either, or the driver was bundled, connections are the driver's own.
  */
 function endingConnection(): ConnectionClass | undefined {
   const Base = driversConnection()
   if (!Base) return undefined
   return class EndingConnection extends Base {
-    /** Fails the last write; one that has ended isn't impressed. A connection has one command at a time. */
+    /** Fails the last write, unless that has already settled. A connection has one command at a time. */
     private failWrite: (error: Error) => void = () => undefined
 
     constructor(socket: Socket, options: unknown) {
@@ -55,7 +55,7 @@ function endingConnection(): ConnectionClass | undefined {
       })
     }
 
-    /** The driver has noticed first, and says whether it was a timeout. */
+    /** The driver's own error, if it noticed first: that tells whether it was a timeout. */
     private reason(): Error {
       return this.error ?? new MongoNetworkError('the connection closed while a command was written')
     }
@@ -68,7 +68,7 @@ function driversConnection(): ConnectionClass | undefined {
     const { Connection } = require('mongodb/lib/cmap/connection.js') as { Connection?: ConnectionClass }
     const sameCopy = (require('mongodb') as { MongoClient: unknown }).MongoClient === MongoClient
     if (!sameCopy || typeof Connection?.prototype.writeCommand !== 'function') return undefined
-    void new MongoClient('mongodb://127.0.0.1', { connectionType: Connection } as MongoClientOptions) // refuses what it doesn't know
+    void new MongoClient('mongodb://127.0.0.1', { connectionType: Connection } as MongoClientOptions) // throws if it is unknown
     return Connection
   } catch {
     return undefined

@@ -2,7 +2,7 @@ import type { Collection, Db, Document, MongoClientOptions } from 'mongodb'
 import { alwaysAnswering } from './answer.js'
 import { durableOn, firstContact } from './durable.js'
 
-/** The lock timeout that a client is prepared for unless it is told another. */
+/** The lock timeout that a client is prepared for unless another is given. */
 export const DEFAULT_LOCK_TIMEOUT_MS = 30_000
 
 /** How long a connection or a heartbeat may take; how often a heartbeat is sent. See docs/operations-outages.md. */
@@ -11,14 +11,14 @@ const HEARTBEAT_MS = 2_000
 const LEAST_HEARTBEAT_MS = 500
 
 /**
- * The settings of a client that claims and records (lock protocol, point 11): every wait of the driver ends within a third of
- * `lockTimeoutMs`, so that a replica learns of a dead server while it still has its leases. 30 s -> 10 s, 3 s -> 1 s.
- * A network that swallows everything shows by its heartbeats, not by slow commands: after 4 s at most the connections of before
- * are given up, and 2 s after it has come back there are new ones.
- * Writes are durable on a majority until the server is known (see durable.ts), reads come from the primary. The driver resends a write only where the server can tell a
- * resend from a second write.
- * A tailable awaitData cursor (see LISTENING), or a command that may take longer than a third of the lock timeout, needs a client of
- * its own.
+ * Settings of a client that claims and records (lock protocol, point 11): every wait of the driver ends within a third of `lockTimeoutMs`,
+ * so that a replica learns of a dead server while it still has its leases. 30 s -> 10 s, 3 s -> 1 s.
+ * A network that swallows everything is detected by heartbeats, not by slow commands: after 4 s at most the old connections are given up,
+ * and 2 s after it has come back there are new ones.
+ * Until the server is known, writes wait for a majority (see durable.ts); reads come from the primary. The driver resends a write only
+ * where the server can tell a resend from a second write.
+ * A tailable awaitData cursor (see LISTENING), or a command that may take longer than a third of the lock timeout, needs a client of its
+ * own.
  */
 export function protocolClientOptions(lockTimeoutMs: number): MongoClientOptions {
   const limit = Math.max(1, Math.floor(lockTimeoutMs / 3))
@@ -36,29 +36,29 @@ export function protocolClientOptions(lockTimeoutMs: number): MongoClientOptions
   }
 }
 
-/** How long the server may hold a `getMore` of a listener that nothing happens for: so two commands a minute while idle. */
+/** How long the server may hold a listener's `getMore` while nothing happens: an idle listener sends two commands a minute. */
 const AWAIT_MS = 30_000
 /** What a socket needs beyond that to tell a slow answer from none. */
 const AWAIT_SLACK_MS = 10_000
 
 /**
- * What the client of a listener has beside the protocol's options: its answers may take half a minute, and that is no outage. A
- * network that swallows everything still shows by its heartbeats. Each listener keeps one connection, and takes another one for a
- * moment to end what waits on it: the pool has no limit of its own, as an app may listen in several databases.
+ * What a listener's client sets besides the protocol's options: its answers may take half a minute, and that is no outage. A network that
+ * swallows everything is still detected by heartbeats. Each listener keeps one connection, and briefly takes another to end what waits on
+ * it: the pool has no limit of its own, as an app may listen in several databases.
  */
 export const LISTENING = { socketTimeoutMS: AWAIT_MS + AWAIT_SLACK_MS, minPoolSize: 0 } as const
 
-/** How long a `getMore` may wait on this database's client: on one that wasn't made for it, 8 s of a socket timeout of 10 s. */
+/** How long a `getMore` may wait on this database's client: 8 s on one that wasn't made for it and has a socket timeout of 10 s. */
 export function awaitMsOf(db: Db): number {
   const socketMs = db.client?.options?.socketTimeoutMS || LISTENING.socketTimeoutMS
   return Math.min(AWAIT_MS, Math.floor(socketMs * 0.8))
 }
 
 /**
- * A collection for claims and outcomes: writes that last (see durable.ts) and the primary, whatever the URI or the client say. The
- * read concern is the server's own; who reads back after an unknown outcome passes `majority` with the command.
- * Text that is not UTF-8 (from another writer) is read with replacement characters instead of failing the whole batch.
- * Each of its commands (and `toArray`) ends, with NoAnswer at the latest when the client's socket timeout has long passed.
+ * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client say. The
+ * read concern is the server's own; a read-back after an unknown outcome passes `majority` with the command.
+ * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch.
+ * Each of its commands (and `toArray`) ends, at the latest with NoAnswer well after the client's socket timeout.
  */
 export function protocolCollection<T extends Document>(db: Db, name: string): Collection<T> {
   const options = {
@@ -67,7 +67,7 @@ export function protocolCollection<T extends Document>(db: Db, name: string): Co
     enableUtf8Validation: false,
   } as const
   const collection = db.collection<T>(name, options)
-  // The driver asks its collection with each command, and only then the server is known.
+  // The driver reads it for each command; the server isn't known before that.
   Object.defineProperty(collection, 'writeConcern', { get: () => durableOn(db.client) })
   return alwaysAnswering(collection, db.client?.options?.socketTimeoutMS, db.client, () => firstContact(db.client))
 }

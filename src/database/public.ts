@@ -1,4 +1,4 @@
-// The entry `phaselock/database`. What the lock protocol asks of collections and commands is no part of it.
+// The entry `phaselock/database`. What the lock protocol asks of collections and commands isn't exported.
 export {
   type ConnectOptions,
   connectDatabase,

@@ -1,4 +1,4 @@
-/** Why a server that is named can't be used. */
+/** Why the server of a connection string can't be used. */
 export type UnreachableReason = 'refused' | 'no-such-host' | 'authentication' | 'timeout' | 'other'
 
 const ADVICE: Record<UnreachableReason, string> = {
@@ -23,7 +23,7 @@ export class DatabaseUnreachable extends Error {
   }
 }
 
-/** What an error of the driver's connect means for its reader. */
+/** What an error of the driver's connect means to a person. */
 export function unreachableReason(error: Error & { code?: unknown }): UnreachableReason {
   const said = `${error.message} ${(error.cause as Error | undefined)?.message ?? ''}`
   if (error.code === 18 || /authentication failed|bad auth/i.test(said)) return 'authentication'

@@ -17,7 +17,7 @@ export class InvalidMongoUri extends Error {
   }
 }
 
-/** A connection string that can be printed: the password and secret options are `***`, also where it is malformed. */
+/** A connection string that can be printed: the password and secret options are `***`, even where it is malformed. */
 export function redactUri(uri: string): string {
   return redactPassword(uri).replace(
     /([?&](?:tlsCertificateKeyFilePassword|proxyPassword|authMechanismProperties)=)[^&]*/gi,
@@ -66,7 +66,7 @@ function reasonWithoutSecrets(uri: string, redacted: string, reason: string): st
     : quotesUri
 }
 
-/** Options that the lock protocol decides; those of the URI would win over, or contradict, the client's. In lower case. */
+/** Options that the lock protocol decides, in lower case; the URI's would override, or contradict, the client's. */
 const PROTOCOL_OPTIONS = new Set([
   'w',
   'wtimeout',
