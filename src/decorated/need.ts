@@ -1,9 +1,9 @@
 import { note, noted } from './noted.js'
 
-/** What methods with a decorator of Phaselock need in their Nest app: by themselves they do nothing. */
+/** What methods with a Phaselock decorator need in their Nest app: on their own they do nothing. */
 export class Need {
   private readonly met = new WeakSet<object>()
-  /** Prototypes. */
+  /** Prototypes of the classes that were warned of. */
   private readonly warned = new WeakSet<object>()
 
   constructor(
@@ -12,16 +12,16 @@ export class Need {
       readonly decorator: string
       /** What an app that has them imports, and from where. */
       readonly module: string
-      /** What comes of them without: `never runs`. */
+      /** What happens without it: `never runs`. */
       readonly without: string
-      /** A provider that the module brings; where there is none, the module can't be told to be missing before instances are made. */
+      /** A provider that the module brings; without one, a missing module can't be detected before instances are made. */
       readonly token?: symbol
     },
   ) {}
 
-  /** The app has what the instance needs, or leaves its methods to other processes. */
+  /** Records that the app has what the instance needs, or leaves its methods to other processes. */
   meet(instance: unknown): void {
-    // What a test puts in the place of a class may be anything, also nothing.
+    // A test may replace a class with anything, even nothing.
     if (typeof instance === 'object' && instance !== null) this.met.add(instance)
   }
 
@@ -29,7 +29,7 @@ export class Need {
     return this.met.has(instance)
   }
 
-  /** Whether it is the first instance of its class to be asked for. */
+  /** Whether it is the first instance of its class that is asked about. */
   isFirst(instance: object): boolean {
     const type = Object.getPrototypeOf(instance) as object
     if (this.warned.has(type)) return false
@@ -53,9 +53,9 @@ type Hook = (this: object, ...args: unknown[]) => unknown
 type Decorated = { readonly [HOOK]?: Hook }
 
 /**
- * Notes what a decorated method needs. Nothing of Phaselock may run in an app that lacks it, and an error would strike tests that
- * build a part of the app: so its class gets (or extends its) `onApplicationBootstrap`, which Nest calls of each instance of an
- * app that starts, when all modules are initialized, and which warns once of each class. Modules that are loaded lazily have no hooks.
+ * Notes what a decorated method needs. In an app that lacks it perhaps no code of Phaselock runs, and an error would break tests that build
+ * only a part of the app. So the class gets (or extends its) `onApplicationBootstrap`, which Nest calls for each instance of an app that
+ * starts, once all modules are initialized, and which warns once per class. Lazily loaded modules have no hooks.
  */
 export function needsModule(proto: object, method: string | symbol, need: Need): void {
   if (typeof proto === 'function') return
@@ -83,7 +83,7 @@ function extendHook(proto: object): void {
 
 let warn = (message: string): void => process.emitWarning(message, 'PhaselockWarning')
 
-/** Says where warnings go, instead of Node's own. */
+/** Sets where warnings go, instead of to Node's own. */
 export function warnBy(tell: (message: string) => void): void {
   warn = tell
 }

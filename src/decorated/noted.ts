@@ -1,4 +1,4 @@
-/** What decorators have noted under a symbol of theirs; nothing of an object that has something under every name, as mocks do. */
+/** What decorators have noted under their symbol; nothing for an object that has a value under every name, as mocks do. */
 export function noted<T>(target: object, key: symbol): readonly T[] {
   const found = (target as Readonly<Record<symbol, unknown>>)[key]
   return Array.isArray(found) ? found : []
