@@ -39,11 +39,11 @@ export class ModuleNotConfigured extends Error {
   }
 }
 
-/** Methods have decorators that another module of Phaselock's has to find, and this app, which works on documents, doesn't have it. */
+/** This app works on documents, and its methods have decorators for another Phaselock module, which it doesn't import. */
 export class ModuleMissing extends Error {
   override readonly name = 'ModuleMissing'
   constructor(
-    /** As its import is written, and where it comes from. */
+    /** How its import is written, and where it comes from. */
     readonly module: string,
     /** The methods: `Class.method`. */
     readonly methods: readonly string[],

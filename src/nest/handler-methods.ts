@@ -16,9 +16,9 @@ export interface HandlerMethod {
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
 /**
- * The methods with `@lifecycle.OnPhase(...)` of all providers and controllers. A provider that a test replaced by a plain
- * object handles what the class that it stands for would.
- * @throws InvalidHandlers for a class that Nest makes anew per request or per use: there is no one instance to call
+ * The methods with `@lifecycle.OnPhase(...)` of all providers and controllers. A plain object with which a test replaces a provider handles
+ * what the replaced class would.
+ * @throws InvalidHandlers for a class that Nest instantiates per request or per use: there is no single instance to call
  */
 export function handlerMethods(discovery: DiscoveryService): HandlerMethod[] {
   const found = new Map<object, HandlerMethod[]>()

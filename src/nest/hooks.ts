@@ -22,8 +22,8 @@ export interface Parked {
 }
 
 /**
- * Told after the database has recorded it, by the replica that did it. What a hook throws or rejects with is logged and harms
- * nobody; nothing waits for a hook. State rules move documents by the bulk and have no hook: see `observer.ruled`.
+ * Called after the database has recorded the change, by the replica that made it. What a hook throws or rejects with is only logged;
+ * nothing waits for a hook. State rules move documents in bulk and have no hook: see `observer.ruled`.
  */
 export interface Hooks {
   readonly onTransition?: ((event: Transition) => unknown) | undefined

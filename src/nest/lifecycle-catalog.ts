@@ -63,7 +63,7 @@ export class LifecycleCatalog {
     return new Map([...grouped].map(([database, entries]) => [database, entries.map((entry) => entry.runnable)]))
   }
 
-  /** The shortest of all lifecycles. */
+  /** The shortest lockTimeout of all lifecycles. */
   get lockTimeoutMs(): number {
     const all = [...this.entries.values()].map((entry) => entry.model.settings.lockTimeoutMs)
     return all.length > 0 ? Math.min(...all) : DEFAULT_LOCK_TIMEOUT_MS

@@ -8,13 +8,13 @@ import { endlessWaits } from './timeouts.js'
 
 /** One database over the connections that a replica and its owners use. */
 export interface ReplicaDatabases {
-  /** The app's own client: owners' calls join its transactions. */
+  /** The app's own client: owners' calls can join its transactions. */
   readonly ownerDb: Db
-  /** Claims and outcomes: each wait of its client ends within a third of the lockTimeout, where such a client could be had. */
+  /** Claims and outcomes: each wait of its client ends within a third of the lockTimeout, where such a client could be made. */
   readonly db: Db
-  /** Renewals: a connection of their own, where one could be had. */
+  /** Renewals: a connection of their own, where one could be made. */
   readonly renewalDb: Db
-  /** Listening: a connection of its own; undefined where none could be had or nobody listens. */
+  /** Listening: a connection of its own; undefined where none could be made or nobody listens. */
   readonly doorbellDb: Db | undefined
 }
 
@@ -22,14 +22,14 @@ export interface ReplicaDatabases {
 export interface ModuleDatabase {
   /** The name of the database of lifecycles that name none. */
   readonly name: string
-  /** @throws InvalidModuleOptions for another database when the module was given a `db` that doesn't tell its client */
+  /** @throws InvalidModuleOptions for another database when the module was given a `db` that doesn't expose its client */
   of(database?: string): ReplicaDatabases
   /** Closes what was opened here, and nothing that the app has passed in. */
   close(): Promise<void>
 }
 
 /**
- * @param lockTimeoutMs the shortest of the app's lifecycles: each wait of a client made here ends within a third of it
+ * @param lockTimeoutMs the shortest one of the app's lifecycles: each wait of a client made here ends within a third of it
  * @throws DatabaseUnreachable, InvalidMongoUri, NoDatabase when the database is to be opened here and can't be
  */
 export async function openModuleDatabase(
@@ -116,11 +116,11 @@ interface OwnClients {
   readonly renewals: MongoClient | undefined
 }
 
-/** Clients beside the app's own one, so that neither its endless waits nor its full pool cost a lease. */
+/** Clients besides the app's own, so that neither its endless waits nor its full pool cost a lease. */
 async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger): Promise<OwnClients> {
   const renewals = await secondClient(client, lockTimeoutMs, { maxPoolSize: 1 })
   const endless = endlessWaits(client, lockTimeoutMs)
-  // Errors of another copy of the driver are of other classes: the lock protocol would not know them.
+  // Another copy of the driver has other error classes, which the lock protocol would not recognise.
   const reasons = client instanceof MongoClient ? endless : [...endless, 'another copy of the mongodb driver']
   if (!renewals) {
     logger.warn(

@@ -12,7 +12,7 @@ export class ModuleReplicas {
   /** Those with something to do; the module's own database may be without lifecycles. */
   readonly working: readonly Replica[]
 
-  /** One for all: the cores are the process's. */
+  /** Shared by all: the cores belong to the process. */
   private readonly threads: ThreadPool
   private readonly logger: Logger
 

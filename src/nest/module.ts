@@ -177,7 +177,7 @@ function rootModule(options: Provider, imports: PhaselockModuleAsyncOptions['imp
 function lifecycleProvider(lifecycle: FeatureLifecycle) {
   return {
     provide: getLifecycleToken(lifecycle),
-    // The replicas have given the lifecycles their databases.
+    // Injected because the replicas have given the lifecycles their databases.
     inject: [
       { token: LifecycleCatalog, optional: true },
       { token: ModuleReplicas, optional: true },

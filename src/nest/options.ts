@@ -8,8 +8,7 @@ import { HOOKS, type Hooks } from './hooks.js'
 import type { LocksOptions } from './locks/index.js'
 
 /**
- * The app's own handles by their shape: an app may bring another copy of the driver (Mongoose does), whose classes are other
- * types.
+ * The app's own handles, typed by their shape: an app may bring another copy of the driver (Mongoose does), whose classes are other types.
  */
 export interface AppDb {
   readonly databaseName: string
@@ -35,7 +34,7 @@ export interface FeatureOptions {
   readonly database?: string | undefined
 }
 
-/** What a replica is given, and its module passes on. Default for `name`: POD_NAME first; for `logger`: Nest's, with the context 'Phaselock'. */
+/** Replica options that the module passes on. Default for `name`: POD_NAME first; for `logger`: Nest's, with the context 'Phaselock'. */
 type PassedOn = Pick<ReplicaOptions, keyof typeof sharedOptions>
 
 /** What `PhaselockModule.forRoot` takes. At most one of `uri`, `client`, `db` and `connection`; without any, `connectDatabase()` decides. */
@@ -68,7 +67,7 @@ export interface ModuleSettings extends PhaselockModuleOptions {
 }
 
 const connection = having(['close'], 'a Mongoose connection or one from connectDatabase()').refine(
-  // One of Mongoose has no db before it is open.
+  // A Mongoose connection has no db before it is open.
   (value) => 'db' in value || 'asPromise' in value,
   { error: 'expected a Mongoose connection or one from connectDatabase(), it has no db' },
 )

@@ -23,8 +23,8 @@ export const TICK_JOB = 'phaselock'
 const TICK_MS = 1_000
 
 /**
- * Runs the replicas with the app, one for each database: checked in onModuleInit, working from onApplicationBootstrap until onModuleDestroy, where it
- * stops before the app's connections go (running steps still need them).
+ * Runs the app's replicas, one for each database: checks them in onModuleInit, and lets them work from onApplicationBootstrap until
+ * onModuleDestroy, where they stop before the app's connections close (running steps still need those).
  */
 @Injectable()
 export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, OnModuleDestroy {
@@ -58,7 +58,7 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
     this.working = true
   }
 
-  /** Never throws, and never overlaps: a replica that still ticks takes part in that tick. Late (a busy event loop) is better than skipped. */
+  /** Never throws and never overlaps: a replica that is still ticking joins that tick. A late call (busy event loop) is better than a skipped one. */
   @Cron(CronExpression.EVERY_SECOND, { name: TICK_JOB, threshold: TICK_MS })
   async tick(): Promise<void> {
     if (!this.working) return
@@ -78,7 +78,7 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
     if (options?.cronJobs === false) throw new NoScheduler('crons are off')
   }
 
-  /** Of Phaselock's other modules, by the decorators of this app's methods; a process that doesn't work leaves those to others. */
+  /** Requires the Phaselock modules that this app's decorated methods need; a process that doesn't work leaves those to others. */
   private requireModules(): void {
     for (const { instance, isAlias } of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
       const unmet = isAlias ? [] : needed(instance)

@@ -1,7 +1,7 @@
 import type { MongoClient, MongoClientOptions, MongoOptions } from 'mongodb'
 import { protocolClient, protocolClientOptions } from '../database/index.js'
 
-/** What a client was given besides its hosts, and what a second one needs to reach the same server. */
+/** Options of a client, besides its hosts, that a second one needs to reach the same server. */
 const CARRIED = [
   'tls',
   'tlsCAFile',
@@ -54,8 +54,8 @@ interface Credentials {
 }
 
 /**
- * A connected client to the same server as the app's own one, with the timeouts and the write concern of the lock protocol.
- * Undefined when it isn't a client that tells its options, or when a second one can't be had.
+ * A connected client to the same server as the app's own one, with the timeouts and the write concern of the lock protocol. Undefined when
+ * the app's client doesn't expose its options, or a second one can't be made.
  */
 export async function secondClient(
   given: unknown,
@@ -84,13 +84,13 @@ export async function secondClient(
 
 /** A connection string of a client's hosts; undefined where it has none. */
 export function uriOf({ srvHost, hosts = [], loadBalanced }: Partial<MongoOptions>): string | undefined {
-  const query = loadBalanced ? '?loadBalanced=true' : '' // the driver takes it nowhere else
+  const query = loadBalanced ? '?loadBalanced=true' : '' // the driver accepts it nowhere else
   if (srvHost) return `mongodb+srv://${srvHost}/${query}`
   const named = hosts.map((host) => (host.socketPath ? encodeURIComponent(host.socketPath) : String(host)))
   return named.length > 0 ? `mongodb://${named.join(',')}/${query}` : undefined
 }
 
-/** All else that a client's options say, as options for another client. */
+/** The rest of a client's options, as options for another client. */
 export function carriedOptions(options: Record<string, unknown>): MongoClientOptions {
   const names = options['srvHost'] ? [...CARRIED, ...CARRIED_WITH_SRV] : CARRIED
   const carried = Object.fromEntries(names.filter((name) => options[name] !== undefined).map((n) => [n, options[n]]))

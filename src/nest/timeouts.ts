@@ -1,4 +1,4 @@
-/** What the driver waits for, and what it means by 0 or nothing: no end, but for the operation's own `timeoutMS`. */
+/** The driver's waits; 0 or nothing means no limit, except for the operation's own `timeoutMS`. */
 const WAITS = ['serverSelectionTimeoutMS', 'connectTimeoutMS', 'socketTimeoutMS', 'waitQueueTimeoutMS'] as const
 
 /**

@@ -1,8 +1,8 @@
 import type { LockDuration } from '../../locks/index.js'
 
-/** What `@SchedulerLock` takes. Texts may hold `${KEY}` or `${KEY:otherwise}`: values of the app's settings. */
+/** What `@SchedulerLock` takes. Strings may contain `${KEY}` or `${KEY:otherwise}`: values of the app's settings. */
 export interface SchedulerLockOptions {
-  /** The lock's name: two methods, or two replicas, with one name exclude each other. */
+  /** The lock's name: two methods, or two replicas, with the same name exclude each other. */
   readonly name: string
   /** Default: that of `forRoot`; one of the two is needed. */
   readonly lockAtMostFor?: LockDuration | undefined

@@ -6,7 +6,7 @@ export class InvalidSchedulerLocks extends Error {
   }
 }
 
-/** A method with `@SchedulerLock` was called on an object of no app that has locks: it is not run without. */
+/** A method with `@SchedulerLock` was called on an object of an app without locks: it isn't run without its lock. */
 export class LocksNotConfigured extends Error {
   override readonly name = 'LocksNotConfigured'
   constructor(readonly where: string) {

@@ -6,7 +6,7 @@ import { bindScope, type LockScope } from './lock-scope.js'
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
-/** Gives the app's objects with decorated methods its locks. */
+/** Binds the app's locks to its objects with decorated methods. */
 export class LockBinder {
   constructor(
     private readonly discovery: DiscoveryService,
@@ -14,8 +14,8 @@ export class LockBinder {
   ) {}
 
   /**
-   * Before the first instance is made: one that calls a locked method while the app starts has its locks.
-   * @throws InvalidSchedulerLocks with what is wrong with every method's options
+   * To be called before the first instance is made: one that calls a locked method while the app starts then has its locks.
+   * @throws InvalidSchedulerLocks listing what is wrong with each method's options
    */
   bindClasses(): void {
     const declarations = new Set<LockDeclaration>()

@@ -2,7 +2,7 @@ import { checkedExecution, type ExecutionConfig, type LockDuration, type LockExe
 import type { LockDeclaration } from './declaration.js'
 import { InvalidSchedulerLocks } from './errors.js'
 
-/** What `forRoot` says for all methods with `@SchedulerLock`. */
+/** What `forRoot` sets for all methods with `@SchedulerLock`. */
 export interface LockDefaults {
   readonly lockAtMostFor?: LockDuration | undefined
   readonly lockAtLeastFor?: LockDuration | undefined
@@ -66,7 +66,7 @@ export class LockScope {
   }
 }
 
-/** By instance; by class for instances that were not there when the app started (of request scope, or made by hand). */
+/** By instance; by class for instances that didn't exist when the app started (request-scoped, or made without Nest). */
 const scopes = new WeakMap<object, LockScope>()
 
 export function bindScope(target: object, scope: LockScope): void {

@@ -36,7 +36,7 @@ const executor: Provider = {
 }
 
 /**
- * Named locks in a Nest app without PhaselockModule: nothing of MongoDB is loaded unless the locks are there. (With PhaselockModule
+ * Named locks in a Nest app without PhaselockModule: nothing of MongoDB is loaded unless the locks are kept there. (With PhaselockModule
  * they are part of it: its option `locks`.) `LockExecutor` can be injected everywhere.
  * Errors at start: InvalidSchedulerLocks, InvalidLockProvider.
  */

@@ -4,7 +4,7 @@ import { LockBinder } from './lock-binder.js'
 import { LockScope } from './lock-scope.js'
 import { checkedLocksOptions, type LocksOptions } from './options.js'
 
-/** Where what happens to locks is logged; any of Phaselock's loggers. */
+/** Where lock events are logged; any of Phaselock's loggers fits. */
 export interface LocksLog {
   debug(message: string, fields?: object): void
   warn(message: string, fields?: object): void
@@ -14,12 +14,12 @@ export interface LocksLog {
 export interface OpenLocks {
   readonly executor: LockExecutor
   readonly binder: LockBinder
-  /** Ends what was opened here. */
+  /** Closes what was opened here. */
   close(): Promise<void>
 }
 
 /**
- * @param fallback the app's own database, for locks that are to be nowhere else
+ * @param fallback the app's own database, for locks that no option places elsewhere
  * @throws InvalidSchedulerLocks, InvalidLockProvider
  */
 export async function openLocks(

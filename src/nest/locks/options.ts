@@ -4,7 +4,7 @@ import type { AsyncOptions } from '../async-options.js'
 import { InvalidSchedulerLocks } from './errors.js'
 import type { LockDefaults, LockSettings } from './lock-scope.js'
 
-/** The locks of a Nest app: where they are kept, and what holds for methods with `@SchedulerLock` that don't say otherwise. */
+/** The locks of a Nest app: where they are kept, and the defaults of its methods with `@SchedulerLock`. */
 export interface LocksOptions extends Omit<LockProviderOptions, 'provider'> {
   /** A kind of provider, or one of your own. Default: by `url`, `client`, or the environment. */
   readonly provider?: LockProviderOptions['provider'] | LockProvider

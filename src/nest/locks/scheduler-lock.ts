@@ -17,7 +17,7 @@ type Skippable<M> = M extends (...args: never[]) => infer R
   : unknown
 
 class LocksNeed extends Need {
-  /** Also of an instance that Nest made later: its class is bound. */
+  /** Also true of an instance that Nest made later: its class is bound. */
   override isMet(instance: object): boolean {
     return scopeOf(instance) !== undefined
   }
@@ -30,11 +30,11 @@ const LOCKS_NEED = new LocksNeed({
 })
 
 /**
- * Runs the method only while this process has the lock; else the call is skipped and resolves to undefined. It holds on
- * every call path (a cron, injected, `this.method()`), since it is the method itself that is replaced, and together with
- * `@Cron` and the like in any order: what other decorators have noted about the method stays with it.
+ * Runs the method only while this process has the lock; otherwise the call is skipped and resolves to undefined. This applies on every call
+ * path (a cron, injected, `this.method()`), since the method itself is replaced, and in any order with `@Cron` and the like: what other
+ * decorators have noted about the method stays with it.
  * Errors of a call: LockProviderUnavailable when the locks' server is down (the method isn't run), LocksNotConfigured.
- * What is wrong with the options is told when the app starts, and a warning where the app has no locks.
+ * Invalid options are reported when the app starts; an app without locks is warned.
  */
 export function SchedulerLock(options: SchedulerLockOptions) {
   return <M>(target: object, key: string | symbol, descriptor: TypedPropertyDescriptor<M> & Skippable<M>): void => {
@@ -64,7 +64,7 @@ function locked(method: Method, declaration: LockDeclaration): Method {
   return withLock
 }
 
-/** What decorators below this one have noted (`@Cron` does) is read from the method that stands in the class. */
+/** What decorators below this one have noted (`@Cron` does) is read from the method that is now in the class. */
 function copyMetadata(from: object, to: object): void {
   const reflect = Reflect as typeof Reflect & {
     getOwnMetadataKeys?(target: object): unknown[]

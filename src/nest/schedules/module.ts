@@ -21,7 +21,7 @@ import { declaredTasks, SCHEDULES_NEED, SCHEDULES_OPTIONS } from './scheduled.js
 
 /** The database is that of PhaselockModule; what tasks need is injected into their classes. */
 export interface SchedulesModuleOptions extends Omit<SchedulesOptions, 'db' | 'context'> {
-  /** Who is written down for schedules that code declares. Default `code`. */
+  /** Recorded as the author of schedules that code declares. Default `code`. */
   readonly by?: string | undefined
 }
 
@@ -33,7 +33,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
   constructor(
     @Inject(Schedules) private readonly schedules: Schedules,
     @Inject(DiscoveryService) private readonly discovery: DiscoveryService,
-    // Without PhaselockModule its lifecycles say what is missing; Nest would name a symbol.
+    // Optional, as without PhaselockModule its lifecycles say what is missing; Nest would name a symbol.
     @Optional() @Inject(MODULE_DATABASE) private readonly database: { close(): Promise<void> } | undefined,
     @Inject(SCHEDULES_OPTIONS) private readonly options: SchedulesModuleOptions,
   ) {}
@@ -98,8 +98,8 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
 }
 
 /**
- * Cron schedules in a Nest app: `@Scheduled` and `@ScheduledTask` on methods of any provider, and `Schedules` to inject.
- * Beside PhaselockModule.forRoot, once.
+ * Cron schedules in a Nest app: `@Scheduled` and `@ScheduledTask` on methods of any provider, and `Schedules` to inject. Imported once,
+ * beside PhaselockModule.forRoot.
  */
 @Module({})
 // biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class

@@ -3,7 +3,7 @@ import { InvalidTask, type ScheduleFields, type TaskRun } from '../../schedules/
 
 const DECLARED = Symbol.for('phaselock:scheduled')
 
-/** A provider of SchedulesModule: where it is, decorated methods are found. @internal */
+/** A provider of SchedulesModule: where it exists, decorated methods are found. @internal */
 export const SCHEDULES_OPTIONS = Symbol.for('phaselock:schedules-options')
 
 /** Met by SchedulesModule, which finds the methods. @internal */
@@ -14,7 +14,7 @@ export const SCHEDULES_NEED = new Need({
   token: SCHEDULES_OPTIONS,
 })
 
-/** What `@Scheduled` takes: a schedule, but for its task, which is the method. */
+/** What `@Scheduled` takes: a schedule without its task, which is the method. */
 export interface ScheduledOptions extends Omit<ScheduleFields, 'task'> {
   /** The schedule's id, the same on all replicas. Default: the task's name. */
   readonly id?: string
@@ -27,7 +27,7 @@ export interface DeclaredTask {
   readonly method: string | symbol
   /** Undefined: `Class.method`. */
   readonly task: string | undefined
-  /** Undefined: it is a task only, for schedules that stand in the database. */
+  /** Undefined: it is only a task, for schedules in the database. */
   readonly schedule: ScheduledOptions | undefined
 }
 

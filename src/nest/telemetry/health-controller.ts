@@ -2,7 +2,7 @@ import { Controller, Get, Header, Inject } from '@nestjs/common'
 import { type HealthCheckResult, HealthCheckService, HealthIndicatorService } from '@nestjs/terminus'
 import { TELEMETRY_SOURCES, type TelemetrySources } from './sources.js'
 
-/** For Kubernetes' probes. Liveness says only that the process answers: a database that is away is no reason to restart. */
+/** For Kubernetes' probes. Liveness says only that the process answers: a database that is down is no reason to restart. */
 @Controller()
 export class HealthController {
   constructor(
