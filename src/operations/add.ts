@@ -9,9 +9,9 @@ const DUPLICATE_KEY = 11_000
 
 /**
  * Inserts a document; without a phase it starts in the first entry phase.
- * @param force also with a state that no rule names
+ * @param force even with a state that no rule names
  * @example await addDocument(system, 'order', { _id: 'shop' }) // { lifecycle: 'order', _id: 'shop', phase: 'Creating' }
- * @throws UsageError for fields of Phaselock's own; InvalidDocument; Refused where it is there already
+ * @throws UsageError for fields of Phaselock's own; InvalidDocument; Refused where it exists already
  */
 export async function addDocument(
   system: System,

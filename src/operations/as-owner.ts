@@ -11,7 +11,7 @@ export interface Done {
   readonly _id: unknown
 }
 
-/** Do it all the same; each operation says what it is refused for else. */
+/** Do it anyway; each operation says what it would otherwise be refused for. */
 export interface Force {
   readonly force?: boolean | undefined
 }
@@ -21,7 +21,7 @@ export const doneTo = ({ lifecycle, document }: Found): Done => ({ lifecycle, _i
 /** How a document is called in messages: `api-gateway 66f0...`. */
 export const nameOf = ({ lifecycle, _id }: Done): string => `${lifecycle} ${idText(_id)}`
 
-/** What the owner of a document, or of one to be, does; when it resolves, replicas have been told. */
+/** Does something as the owner of a document, stored or not yet; when it resolves, replicas have been notified. */
 export async function asOwner<T>(
   system: System,
   lifecycle: string,
@@ -35,7 +35,7 @@ export async function asOwner<T>(
   }
 }
 
-/** @throws NotFound, Refused for what an owner's verdict says; `action`: what couldn't be done, `woken` */
+/** @throws NotFound or Refused, as an owner's verdict demands; `action`: what couldn't be done, such as `woken` */
 export function requireDone(system: System, verdict: OwnerVerdict, found: Found, action: string): void {
   if (verdict !== 'done' && verdict !== 'unchanged') throw whyNot(system, verdict, found, action)
 }

@@ -2,7 +2,7 @@ import type { Document } from 'mongodb'
 import { leaseStateOf, typeName } from '../lock/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 
-/** What a document is doing now, as its fields say it. */
+/** What a document is doing now, according to its fields. */
 export type Condition =
   /** A phase that the lifecycle doesn't have: never claimed, never changed. */
   | { readonly kind: 'unknownPhase'; readonly phase: string }
@@ -15,7 +15,7 @@ export type Condition =
   /** `expired`: the holder whose lease has run out. `since`: undefined where the document doesn't tell. */
   | { readonly kind: 'due'; readonly expired: string | undefined; readonly since: Date | undefined }
   | { readonly kind: 'resting' }
-  /** Final: removed then. */
+  /** In a final phase; removed at `removedAt`. */
   | { readonly kind: 'final'; readonly removedAt: Date | undefined }
 
 export type ConditionKind = Condition['kind']
@@ -46,7 +46,7 @@ export function conditionOf(
 
 const LEGACY_WRITER = 'a writer of the old kind'
 
-/** What a claim would put aside: a `progress` of its owner's, a phase that is no text. */
+/** The field for which a claim would put it aside: a `progress` of its owner's, a phase that isn't a string. */
 function misshapenField(document: Document, model: LifecycleModel): { field: string; found: string } | undefined {
   const { progress } = model.settings
   const phase = typeName(document['phase'])

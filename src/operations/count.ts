@@ -24,7 +24,7 @@ export const COUNT_LIMIT = 10_000
 /** What the documents of one phase are doing. Each number is at most {@link COUNT_LIMIT}. */
 export interface PhaseCount {
   readonly lifecycle: string
-  /** Also one that the lifecycle doesn't know; `(an array)`: those whose `phase` is one, each once. */
+  /** May be one that the lifecycle doesn't know; `(an array)`: documents whose `phase` is one, each counted once. */
   readonly phase: string
   readonly kind: 'working' | 'resting' | 'final' | 'unknown'
   readonly documents: number
@@ -72,13 +72,13 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
   return counts.flat()
 }
 
-/** The phases of documents that aren't among the known ones; also each that is only in an array. */
+/** The phases of documents that aren't among the known ones, including those found only in an array. */
 export async function unknownPhases(collection: Collection, known: { has(phase: string): boolean }): Promise<string[]> {
   const found = await phasesIn(collection)
   return found.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
 }
 
-/** Where the claim index says that no `phase` is an array, none is looked for: that reads all of it. */
+/** Whether any `phase` may be an array, by the claim index; where none can, none is looked for, as that reads the whole index. */
 const mayHoldArrays = (collection: Collection): Promise<boolean> =>
   multikeyFields(collection).then(
     (fields) => fields.includes('phase'),
@@ -114,13 +114,13 @@ async function countPhase(
   }
 }
 
-/** So that a database that is slow doesn't hold up who asks every few seconds. */
+/** So that a slow database doesn't hold up a caller that asks every few seconds. */
 const MAX_TIME_MS = 5_000
 
 /**
- * What is due and parked, for metrics. Every query walks a bounded piece of the claim index: at most a key for each document
- * counted, so 1 key where nothing is due, also beside 100,000 sleeping documents. A lifecycle that no replica has registered is
- * left out: there is no index to count on.
+ * Counts what is due and parked, for metrics. Every query walks a bounded range of the claim index: at most one key for each document
+ * counted, so 1 key where nothing is due, even beside 100,000 sleeping documents. A lifecycle that no replica has registered is left out:
+ * there is no index to count on.
  * @example await countWaiting(system) // [{ lifecycle: 'order', phase: 'Creating', due: 2, oldestDueSeconds: 0.4, parked: 0 }, ...]
  * @throws the database's own errors, MissingIndex among them
  */
@@ -157,9 +157,8 @@ function countUpTo(collection: Collection, filter: Filter<Document>): Promise<nu
 }
 
 /**
- * The first document of each range: the free ones in the order of `updatedAt` (due since they were unlocked; one that was
- * never claimed has none and doesn't tell its age unless it has `createdAt` or an ObjectId), the others in the order in
- * which their sleep or lease ended.
+ * Reads the first document of each range: free ones in the order of `updatedAt` (due since they were unlocked; one that was never claimed
+ * has none, and its age is known only from `createdAt` or an ObjectId), the others in the order in which their sleep or lease ended.
  */
 async function oldestDue(collection: Collection, phase: string, terms: Terms, now: Date): Promise<number> {
   const { free, woken } = dueRanges(dueBoundAt(now, terms.lockTimeoutMs))

@@ -4,8 +4,8 @@ import { UsageError } from './errors.js'
 const { EJSON, Long, ObjectId, UUID } = BSON
 
 /**
- * The `_id`s that a text may mean, the likelier ones first: `66f0...` an ObjectId or a text, `42` a number or a text, `null` itself or a text,
- * `ObjectId("66f0...")`, `{"$oid": "66f0..."}` and `"42"` (Extended JSON) just what they say.
+ * The `_id`s that a string may mean, the likelier ones first: `66f0...` an ObjectId or a string, `42` a number or a string, `null` itself
+ * or a string, `ObjectId("66f0...")`, `{"$oid": "66f0..."}` and `"42"` (Extended JSON) exactly what they say.
  * @throws UsageError for what begins like Extended JSON and isn't
  */
 export function idsMeantBy(given: string): unknown[] {
@@ -22,7 +22,7 @@ export function idsMeantBy(given: string): unknown[] {
   return [...ids, given]
 }
 
-/** An `_id` as it may be typed again. */
+/** An `_id` in a form that can be typed in again. */
 export function idText(id: unknown): string {
   if (typeof id === 'string') return id
   if (id instanceof ObjectId) return id.toHexString()

@@ -1,4 +1,4 @@
-/** What stood in the way, for programs: which kind of thing, and what it is about. */
+/** What prevented an operation, for programs: which kind of thing, and what it is about. */
 export type Obstacle =
   | { readonly reason: 'unknownLifecycle'; readonly lifecycle: string; readonly known: readonly string[] }
   | { readonly reason: 'unknownPhase' | 'unknownState'; readonly got: unknown; readonly known: readonly string[] }
@@ -36,7 +36,7 @@ export class NotFound extends OperationError {
   override readonly name = 'NotFound'
 }
 
-/** Something forbids it as things are: the document is held, parked, not parked, or there already. */
+/** The current state forbids it: the document is held, parked, not parked, or exists already. */
 export class Refused extends OperationError {
   override readonly name = 'Refused'
 }

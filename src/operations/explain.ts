@@ -72,7 +72,7 @@ function ruleFor(document: Document, model: LifecycleModel) {
   return model.rules.find((rule) => rule.when === document['state'] && rule.from.includes(document['phase']))
 }
 
-/** What its owner's wish makes of it; empty where no rule acts on it. */
+/** What happens because of the state that its owner wants; empty where no rule acts on it. */
 function ruleNote(document: Document, model: LifecycleModel, how: (goTo: string) => string): string {
   const rule = ruleFor(document, model)
   return rule ? `; its owner wants ${rule.when}, so ${how(rule.goTo)}` : ''
@@ -133,10 +133,10 @@ function until(then: Date, now: Date): string {
 
 const isReadable = (date: unknown): date is Date => date instanceof Date && isValid(date)
 
-/** An owner may have put anything there. */
+/** An owner may have stored anything there. */
 const text = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value)))
 
-/** Fields of another type than ours that stop nobody. */
+/** Fields of an unexpected type that do no harm. */
 function oddNote(document: Document, condition: Condition): string {
   if (condition.kind === 'broken' || condition.kind === 'unknownPhase') return ''
   const notes = oddFields(document).map(({ field, found, isMended }) =>

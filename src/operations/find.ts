@@ -11,7 +11,7 @@ import { modelOf, type System, termsInForce } from './system.js'
 export interface DocumentRef {
   /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
   readonly id: string
-  /** Looked for in this lifecycle only. Default: the first of all that has it. */
+  /** Looked for in this lifecycle only. Default: the first one that has it. */
   readonly lifecycle?: string | undefined
 }
 
@@ -22,7 +22,7 @@ export interface Found {
   readonly condition: Condition
   /** The condition in one sentence for people. */
   readonly explanation: string
-  /** The server's time of the read, by which all is judged. */
+  /** The server's time of the read, by which everything is judged. */
   readonly now: Date
 }
 
@@ -52,7 +52,7 @@ export async function readDocuments(
 
 /**
  * The document that is meant; `also`: those of other lifecycles with the same `_id`, such as its children.
- * @throws NotFound; UsageError where the id means several of one lifecycle (a number and a text)
+ * @throws NotFound; UsageError where the id matches several documents of one lifecycle (a number and a string)
  */
 export async function findDocument(
   system: System,

@@ -12,7 +12,7 @@ export interface ListOptions {
   readonly state?: string | undefined
   /** Only those that wait for a person. */
   readonly parked?: boolean | undefined
-  /** At most so many. Default 50. */
+  /** At most this many. Default 50. */
   readonly limit?: number | undefined
 }
 

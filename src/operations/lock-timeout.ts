@@ -3,11 +3,11 @@ import { durationMs, formatMs, InvalidDuration } from '../time/index.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { modelOf, type System } from './system.js'
 
-/** What became of a wish for another lockTimeout. */
+/** What came of a request for another lockTimeout. */
 export type LockTimeoutSet = Extract<LockTimeoutChange, { kind: 'changed' | 'unchanged' }> & {
   readonly lifecycle: string
   readonly lockTimeoutMs: number
-  /** How many documents that sleep were encoded anew: with a longer lockTimeout they would sleep longer by the difference. */
+  /** How many sleeping documents were encoded anew: otherwise a longer lockTimeout would make them sleep longer by the difference. */
   readonly sleepsEncodedAnew: number
 }
 

@@ -41,10 +41,10 @@ export async function heldLock(locks: Locks, name: string): Promise<LockState> {
 }
 
 /**
- * Frees a lock, if it still is held as it was seen. Its holder isn't stopped: what it does from then on may overlap with the next.
+ * Frees a lock if it is still held as it was seen. Its holder isn't stopped: what it does from then on may overlap with the next one.
  * @param seen what {@link heldLock} gave
  * @example await releaseLock(locks, await heldLock(locks, 'nightly'))
- * @throws Refused where somebody else holds it by now, or nobody; LockProviderUnavailable
+ * @throws Refused where by now somebody else holds it, or nobody; LockProviderUnavailable
  */
 export async function releaseLock(locks: Locks, seen: LockState): Promise<LockState> {
   const { name, lockedBy } = seen

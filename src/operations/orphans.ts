@@ -4,19 +4,19 @@ import { durationMs } from '../time/index.js'
 import { type HomeCluster, withRegions } from './regions.js'
 import type { System } from './system.js'
 
-/** Nobody's steps wait for these requests. */
+/** No step waits for these requests. */
 const REQUEST_TIMEOUT = '30s'
 
 export interface OrphansRequest extends HomeCluster {
-  /** Removes those that may be removed, each after another look at its document. Default false: nothing is changed. */
+  /** Removes those that may be removed, each after reading its document again. Default false: nothing is changed. */
   readonly remove?: boolean | undefined
   /** Nothing younger is removed: a duration, at least a lease and 5 s. Default `10m`. */
   readonly olderThan?: string | undefined
-  /** Also what documents in a final phase have left. */
+  /** Also what documents in a final phase have left behind. */
   readonly ended?: boolean | undefined
-  /** Also where the lifecycle's collection has no documents at all. */
+  /** Even where the lifecycle's collection has no documents at all. */
   readonly empty?: boolean | undefined
-  /** Only in these. Default: all; without Region documents in the cluster of the kubeconfig. */
+  /** Only in these. Default: all; without Region documents the cluster of the kubeconfig. */
   readonly regions?: readonly string[] | undefined
   /** Only in these. Default: the whole cluster. */
   readonly namespaces?: readonly string[] | undefined
@@ -38,7 +38,7 @@ export interface OrphanState {
   readonly ageMs: number
   /** Why it may not be removed; null: it may. */
   readonly kept: string | null
-  /** With `remove`: whether it was, else why not; undefined: it was not tried. */
+  /** With `remove`: whether it was removed, and in `left` why not; undefined: it was not tried. */
   readonly removed?: boolean
   readonly left?: string | null
 }
@@ -62,7 +62,7 @@ export interface OrphansReport {
 }
 
 /**
- * Objects in Kubernetes whose documents are gone, and their removal. What was done is told also when a cluster goes away in the middle.
+ * Finds, and with `remove` removes, objects in Kubernetes whose documents are gone. What was done is reported even if a cluster goes away midway.
  * @example (await findOrphans(system, { regions: ['eu-1'] })).orphans // [{ kind: 'Ingress', name: 'shop', why: 'gone', ... }]
  * @throws the database's own errors, InvalidDuration
  */

@@ -20,12 +20,12 @@ export interface RegionState {
   readonly trouble: string | undefined
 }
 
-/** The documents of a collection that a region is needed for. */
+/** The documents of a collection that need a region. */
 export interface RegionUse {
   readonly collection: string
-  /** Whose objects are in it. */
+  /** Documents whose objects are in it. */
   readonly placed: number
-  /** That name it, and have nothing anywhere yet. */
+  /** Documents that name it, and have nothing anywhere yet. */
   readonly named: number
 }
 
@@ -39,7 +39,7 @@ export function listRegions(system: System, home: HomeCluster = {}): Promise<Reg
   )
 }
 
-/** What is of Kubernetes is loaded only here. */
+/** Kubernetes code is loaded only here. */
 export async function withRegions<T>(
   { db }: System,
   { kubeconfig }: HomeCluster,
@@ -58,8 +58,8 @@ export async function withRegions<T>(
 }
 
 /**
- * Removes a Region document. What names it, or is placed in it, waits until there is one of that name again.
- * @param force also where there is such a document
+ * Removes a Region document. Documents that name it, or are placed in it, wait until a region of that name exists again.
+ * @param force even where there are such documents
  * @example await removeRegion(system, 'eu-1') // { removed: { _id: 'eu-1', ... }, inUse: [] }
  * @throws NotFound; Refused while documents name it or are placed in it
  */

@@ -5,8 +5,8 @@ import { type DocumentRef, findDocument, readDocuments } from './find.js'
 import { modelOf, type System, termsInForce } from './system.js'
 
 /**
- * Deletes a document outright: no handler runs, what it has made stays. Mostly `setState(..., 'Deleted')` is what you want.
- * @param force also while a replica holds it; what that replica does is then dropped
+ * Deletes a document outright: no handler runs, and what it has made stays. Usually you want `setState(..., 'Deleted')`.
+ * @param force even while a replica holds it; what that replica does is then dropped
  * @example await removeDocument(system, { id: 'shop' }) // { lifecycle: 'order', _id: 'shop' }
  * @throws NotFound, UsageError; Refused while it is held
  */

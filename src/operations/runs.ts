@@ -8,14 +8,14 @@ const LOOK_EVERY_MS = 200
 
 export interface ListRuns {
   readonly phase?: StoredRun['phase'] | undefined
-  /** At most so many. Default 20. */
+  /** At most this many. Default 20. */
   readonly limit?: number | undefined
-  /** Of the hours and days in the statistics. Default UTC. */
+  /** For the hours and days in the statistics. Default UTC. */
   readonly timezone?: string | undefined
 }
 
 /**
- * A schedule's runs, the latest first, and what all that are kept come to.
+ * A schedule's runs, the latest first, and statistics over all that are kept.
  * @example await listRuns(system, 'sync', { phase: 'Failed' }) // { statistics: { runs: 214, successRate: 0.99, ... }, runs: [...] }
  * @throws NotFound, UnknownTimeZone
  */
@@ -35,7 +35,7 @@ export function listRuns(
 }
 
 /**
- * Has a schedule run once, now, by a replica that knows its task; under the same lock as its other runs.
+ * Runs a schedule once, now, on a replica that knows its task and under the same lock as its other runs.
  * @param args instead of the schedule's own
  * @returns the run's id
  * @example await startRun(system, 'sync', { by: 'anna', args: { full: true } }) // 'sync@2026-01-01T10:12:03.417Z'
@@ -53,7 +53,7 @@ export function startRun(
 export const isOver = ({ phase }: StoredRun): boolean => phase !== 'Queued' && phase !== 'Running'
 
 /**
- * A run, when it is over or so many milliseconds have passed.
+ * A run, once it is over or this many milliseconds have passed.
  * @example await waitForRun(system, 'sync@2026-01-01T10:12:03.417Z', 5_000) // { phase: 'Completed', durationMs: 4_200, ... }
  * @throws Refused where somebody has deleted it
  */

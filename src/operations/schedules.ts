@@ -4,14 +4,14 @@ import type { System } from './system.js'
 
 export interface ListSchedules {
   readonly phase?: 'Active' | 'Paused' | 'Finished' | 'Broken' | undefined
-  /** Those behind this id. */
+  /** Only those after this id. */
   readonly after?: string | undefined
-  /** At most so many. Default 100. */
+  /** At most this many. Default 100. */
   readonly limit?: number | undefined
 }
 
 /**
- * Schedules by id, each with its next run and its latest one; `more`: there are others behind the last one.
+ * Schedules by id, each with its next run and its latest one; `more`: there are others after the last one.
  * @example await listSchedules(system, { phase: 'Broken' }) // { schedules: [{ _id: 'sync', broken: 'cron: ...' }], more: false }
  */
 export function listSchedules(
@@ -46,7 +46,7 @@ export interface PauseRequest {
 }
 
 /**
- * Nothing of a schedule, or without an id of any, runs until it is resumed; what would have been due isn't made up for.
+ * Pauses a schedule, or without an id all: nothing of it runs until it is resumed, and missed runs aren't made up for.
  * @returns how many were paused
  * @example await pauseSchedules(system, 'sync', { by: 'anna', reason: 'it is moving' }) // 1
  * @throws NotFound, InvalidSchedule
@@ -58,7 +58,7 @@ export function pauseSchedules(system: System, id: string | undefined, pause: Pa
 }
 
 /**
- * Plans a schedule from now on, also one that was deactivated; without an id all that are paused.
+ * Resumes a schedule from now on, even one that was deactivated; without an id all that are paused.
  * @returns how many were resumed
  * @example await resumeSchedules(system, undefined, 'anna') // 12
  * @throws NotFound
@@ -80,7 +80,7 @@ export async function removeSchedule(system: System, id: string): Promise<void> 
   })
 }
 
-/** When it resolves, replicas have been told. @throws NotFound instead of NoSuchSchedule */
+/** When it resolves, replicas have been notified. @throws NotFound instead of NoSuchSchedule */
 export async function onSchedules<T>(
   { db, collections, doorbell }: System,
   act: (schedules: Schedules) => Promise<T>,

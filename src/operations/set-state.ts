@@ -8,19 +8,19 @@ import { modelOf, type System } from './system.js'
 /** What a document's owner wants now, and what comes of it. */
 export interface StateSet extends Done {
   readonly state: string
-  /** false: that was wanted already. */
+  /** false: the owner wanted that already. */
   readonly changed: boolean
-  /** `such a phase` where it is no text. */
+  /** `such a phase` where it isn't a string. */
   readonly phase: string
-  /** The phase that a state rule moves it to; undefined: none does in its phase. */
+  /** The phase that a state rule moves it to; undefined: no rule does from its phase. */
   readonly goesTo: string | undefined
-  /** Whether that waits until nobody holds it. */
+  /** Whether that has to wait until nobody holds it. */
   readonly held: boolean
 }
 
 /**
- * Says what the owner of a document wants; its state rules do the rest.
- * @param force also a state that no rule names, for handlers that read it
+ * Sets what the owner of a document wants; its state rules do the rest.
+ * @param force even a state that no rule names, for handlers that read it
  * @example await setState(system, { id: 'shop' }, 'Deleted') // { ..., changed: true, phase: 'Created', goesTo: 'Deleting', held: false }
  * @throws NotFound; UsageError, also for a state that no rule names
  */

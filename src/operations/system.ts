@@ -4,14 +4,14 @@ import { type DoorbellMode, didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { UsageError } from './errors.js'
 
-/** What operations are asked of: a database, and the lifecycles whose documents are in it. */
+/** What operations work on: a database, and the lifecycles whose documents are in it. */
 export interface System {
   readonly db: Db
   /** In the order in which an `_id` is looked for. */
   readonly models: readonly LifecycleModel[]
-  /** `off`: replicas find what was written with their next tick. Default: they are told of it before an operation ends. */
+  /** `off`: replicas find what was written with their next tick. Default: they are notified before an operation ends. */
   readonly doorbell?: DoorbellMode | undefined
-  /** Of schedules. Default: `schedules` and `runs`. */
+  /** Those of schedules. Default: `schedules` and `runs`. */
   readonly collections?: { readonly schedules: string; readonly runs: string } | undefined
 }
 

@@ -5,7 +5,7 @@ import type { System } from './system.js'
 export interface UnparkRequest {
   /** Who asks, for the document's history. */
   readonly by: string
-  /** Also from a lease that is ahead of the server's clock: by your word that its holder is gone. Default false. */
+  /** Also from a lease that is ahead of the server's clock: you vouch that its holder is gone. Default false. */
   readonly force?: boolean | undefined
 }
 

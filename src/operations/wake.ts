@@ -3,7 +3,7 @@ import type { ConditionKind } from './condition.js'
 import { type DocumentRef, findDocument } from './find.js'
 import type { System } from './system.js'
 
-/** `woken`: it slept; else `was` says what it did. */
+/** `woken`: whether it slept; `was` says what it was doing. */
 export interface Woken extends Done {
   readonly woken: boolean
   readonly was: ConditionKind
@@ -17,7 +17,7 @@ export interface Woken extends Done {
 export async function wakeDocument(system: System, ref: DocumentRef): Promise<Woken> {
   const found = await findDocument(system, ref)
   const verdict = await asOwner(system, found.lifecycle, (owner) => owner.wake(found.document['_id']))
-  // Neither parked nor asleep by its own word: a writer of the old kind has it.
+  // Neither parked nor asleep by its own fields: a legacy writer has it.
   requireDone(system, verdict === 'notParked' ? 'held' : verdict, found, 'woken')
   const was = found.condition.kind
   return { ...doneTo(found), woken: was === 'sleeping', was }

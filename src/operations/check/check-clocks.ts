@@ -7,7 +7,7 @@ import type { CheckResult, Finding } from './finding.js'
 const MOST_DIFFERENCE_MS = 500
 const ANSWER_WITHIN_MS = 5_000
 
-/** What a server's clock said, against this machine's. */
+/** A reading of a server's clock, compared with this machine's. */
 export interface ClockSample {
   readonly host: string
   /** Its time - ours, in the middle of the round trip. */
@@ -16,13 +16,13 @@ export interface ClockSample {
   readonly uncertainMs: number
 }
 
-/** A step of the server's clock that replicas hold back for, and the clock difference between the members of a replica set. */
+/** Finds a step of the server's clock that replicas hold back for, and clock differences between the members of a replica set. */
 export async function checkClocks(db: Db): Promise<CheckResult> {
   const { said, findings } = await checkMembers(db)
   return { check: 'clocks', said, findings: [...(await heldStep(db)), ...findings] }
 }
 
-/** What replicas told each other of a step forward, for as long as it is held (docs/lock-protocol.md). */
+/** What replicas told each other about a step forward, for as long as they hold back for it (docs/lock-protocol.md). */
 async function heldStep(db: Db): Promise<Finding[]> {
   const [step] = await db
     .collection(LIFECYCLES_COLLECTION)

@@ -21,7 +21,7 @@ const MOST_ROUNDS = 1_000
 const MISSING = ['missing', 'null', 'undefined']
 const DATES = ['date', ...MISSING]
 
-/** The fields that the protocol reads: the types that it can use, and what becomes of others. */
+/** The fields that the protocol reads: the types that it can use, and what happens with others. */
 const fieldsOf = (progress: string): readonly { field: string; sound: readonly string[]; advice: string }[] => [
   { field: 'phase', sound: ['string'], advice: 'it is never claimed: set its phase to a text' },
   { field: 'lockedAt', sound: DATES, advice: 'it counts as free; its next claim mends it' },
@@ -40,7 +40,7 @@ const fieldsOf = (progress: string): readonly { field: string; sound: readonly s
   },
 ]
 
-/** Documents of which a field has a type that the protocol can't use. Walks over the whole collection. */
+/** Finds documents with a field of a type that the protocol can't use. Reads the whole collection. */
 export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
   const findings: Finding[] = []
   const byCollection = new Map(models.map((model) => [model.collection, model.settings.progress]))
@@ -81,7 +81,7 @@ export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Pr
   return { check: 'shapes', said: `${byCollection.size} collections read`, findings }
 }
 
-/** Documents that no claim may ever find. */
+/** Finds documents that no claim may ever find. */
 export async function checkStuck(
   db: Db,
   models: readonly LifecycleModel[],
@@ -106,7 +106,7 @@ export async function checkStuck(
       problem: `${documents(found.length)} with a lockedAt that may never come due (${listOf(found, found.length)})`,
       advice: 'set them free: phaselock check --repair; replicas do it too, within a minute',
     }
-    // It names the claim index: without one there is nothing to mend yet.
+    // The repair names the claim index: without that nothing can be mended yet.
     const may = repair && (await hasClaimIndex(collection))
     findings.push(await mendable(about, may, () => repairAll(look)))
   }
@@ -130,7 +130,7 @@ async function repairAll(look: RepairLook): Promise<void> {
   for (let round = 0; round < MOST_ROUNDS; round += 1) if ((await look.repair()).repaired.length === 0) return
 }
 
-/** Documents in phases that no lifecycle of theirs has, known here or registered by a replica. */
+/** Finds documents in phases that none of their collection's lifecycles has, known here or registered by a replica. */
 export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
   const registered = await db
     .collection<{ _id: string; collection: string; phases?: string[] }>(LIFECYCLES_COLLECTION)
@@ -157,7 +157,7 @@ export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Pr
   return { check: 'phases', said: 'all are known', findings }
 }
 
-/** A count, which goes no further than the limit: `10000+`. */
+/** A count that stops at the limit: `10000+`. */
 export const counted = (count: number) => `${count}${count >= COUNT_LIMIT ? '+' : ''}`
 
 export const documents = (count: number) => (count === 1 ? '1 document' : `${counted(count)} documents`)

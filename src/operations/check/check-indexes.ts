@@ -16,7 +16,7 @@ import { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
 
 const MISSING = 'it is missing'
 
-/** The two indexes of each collection: there, and of the right kind. */
+/** Checks that each collection has its two indexes, of the right kind. */
 export async function checkIndexes(db: Db, collections: readonly string[], repair: boolean): Promise<CheckResult> {
   const findings: Finding[] = []
   for (const name of collections) {
@@ -26,7 +26,7 @@ export async function checkIndexes(db: Db, collections: readonly string[], repai
   return { check: 'indexes', said: `2 on each of ${collections.length} collections`, findings }
 }
 
-/** That no array has spoilt the claim index, and that no rebuild of it was left half done. */
+/** Checks that no array has spoilt the claim index, and that no rebuild of it was left half done. */
 export async function checkMultikey(db: Db, collections: readonly string[], repair: boolean): Promise<CheckResult> {
   const findings: Finding[] = []
   for (const name of collections) {
@@ -54,7 +54,7 @@ async function multikey(collection: Collection): Promise<Omit<Finding, 'repair'>
   }
 }
 
-/** That claims and looks are bounded scans of them. */
+/** Checks that claims and looks are bounded scans of them. */
 export async function checkQueryPlans(
   db: Db,
   models: readonly LifecycleModel[],

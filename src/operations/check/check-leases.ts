@@ -7,7 +7,7 @@ import { documents, listOf } from './check-documents.js'
 import { hasClaimIndex } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
-/** Leases that began later than now: the server's clock stepped back since, and by it they last longer by the whole step. */
+/** Finds leases that began later than now: the server's clock stepped back since, so they last longer by the whole step. */
 export async function checkLeases(
   db: Db,
   models: readonly LifecycleModel[],

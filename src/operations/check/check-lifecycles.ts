@@ -14,7 +14,7 @@ import { COUNT_LIMIT } from '../count.js'
 import { counted } from './check-documents.js'
 import type { CheckResult, Finding } from './finding.js'
 
-/** Replicas say it once a minute; two missed ones may be an outage of their own. */
+/** Replicas renew the stamp once a minute; two missed ones may be an outage of their own. */
 const UNHANDLED_AFTER_MS = 3 * HANDLED_EVERY_MS
 
 interface Row {
@@ -27,8 +27,8 @@ interface Row {
 }
 
 /**
- * Lifecycles that no replica looks after. All replicas of a lifecycle share one stamp, `handledAt`, renewed once a minute by
- * whoever looks first: so it tells whether any of them runs, not which or how many.
+ * Finds lifecycles that no replica looks after. All replicas of a lifecycle share one stamp, `handledAt`, renewed once a minute by
+ * whichever looks first: it tells whether any of them runs, not which or how many.
  */
 export async function checkLifecycles(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
   const rows = await db

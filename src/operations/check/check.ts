@@ -16,8 +16,8 @@ export interface CheckOptions {
 }
 
 /**
- * Looks over a database for what makes Phaselock slow, or leaves documents lying. Without `repair` nothing is changed. It reads
- * whole collections, at the pace of one query after another.
+ * Checks a database for what makes Phaselock slow, or leaves documents unprocessed. Without `repair` nothing is changed. It reads whole
+ * collections, one query after another.
  * @throws what the driver throws when the database can't be reached
  */
 export async function checkDatabase({ db, models, repair = false }: CheckOptions): Promise<CheckResult[]> {
@@ -26,7 +26,7 @@ export async function checkDatabase({ db, models, repair = false }: CheckOptions
   return [
     await checkLifecycles(db, models),
     await checkIndexes(db, collections, repair),
-    // Arrays go before their index is rebuilt: it would be multikey again.
+    // Arrays are removed before their index is rebuilt, or it would be multikey again.
     await checkStuck(db, models, terms, repair),
     await checkLeases(db, models, terms, repair),
     await checkMultikey(db, collections, repair),

@@ -11,12 +11,12 @@ export interface Finding {
 /** One check and what it found. */
 export interface CheckResult {
   readonly check: string
-  /** In a few words, also where nothing was found: "2 indexes on each of 3 collections". */
+  /** In a few words, even where nothing was found: "2 indexes on each of 3 collections". */
   readonly said: string
   readonly findings: readonly Finding[]
 }
 
-/** A finding that `--repair` deals with: `mend` is called only then; false: another is at it. */
+/** A finding that `--repair` can mend: only then `mend` is called; it returns false if another process is already at work. */
 export async function mendable(
   found: Omit<Finding, 'repair'>,
   repair: boolean,

@@ -5,8 +5,8 @@ import { LockExecutor, mongoLockProvider } from '../../locks/index.js'
 const INDEX_NOT_FOUND = 27
 
 /**
- * The fields by which the claim index is multikey: an array was once stored there, and the index stays so when it is gone. Only
- * `lockedAt` costs: without bounds of their own, queries would read every document of a phase.
+ * The fields that make the claim index multikey: an array was once stored there, and the index stays multikey after it is gone. Only
+ * `lockedAt` is costly: without bounds of their own, queries would read every document of a phase.
  */
 export async function multikeyFields(collection: Collection): Promise<string[]> {
   const explained = await collection.find({ phase: '' }).hint(CLAIM_INDEX).explain('queryPlanner')
@@ -18,18 +18,18 @@ export async function multikeyFields(collection: Collection): Promise<string[]> 
   })
 }
 
-/** Renewed while a build goes on, however long that takes; so long after a rebuild was interrupted it can be finished. */
+/** Renewed during a build, however long that takes; this long after an interruption a rebuild can be finished. */
 const LOCKED_FOR = '1m'
 
 /**
- * Builds the claim index anew while replicas claim: a stand-in with the same order first, to which claims go over by
- * themselves as soon as the index is gone (see `onClaimIndex`). Again after it was interrupted, it finishes.
+ * Rebuilds the claim index while replicas claim: first it builds a stand-in with the same order, to which claims switch by themselves once
+ * the index is gone (see `onClaimIndex`). Called again after an interruption, it finishes.
  *
- * Invariant: one of the two is there at each point. A second rebuild would break it: it drops the index that the first has just
- * built, and the first drops the stand-in. So there is one at a time, by a named lock; who loses that stops before its next drop.
+ * Invariant: one of the two exists at any time. A second rebuild would break that: it drops the index that the first has just built, while
+ * the first drops the stand-in. So a named lock allows one at a time, and whoever loses it stops before the next drop.
  * A replica that starts with `indexes: 'check'` meanwhile is refused.
- * @returns false: another is at it, nothing was done
- * @throws LockLost, and what the driver throws; what is left is finished by doing it again
+ * @returns false: another rebuild is under way, nothing was done
+ * @throws LockLost, and what the driver throws; doing it again finishes what is left
  */
 export async function rebuildClaimIndex(collection: Collection): Promise<boolean> {
   const drop = async (key: Document, signal: AbortSignal) => {
@@ -48,7 +48,7 @@ export async function rebuildClaimIndex(collection: Collection): Promise<boolean
   return rebuilding.executed
 }
 
-/** By its name: a key pattern doesn't tell one of several alike. */
+/** By its name: a key pattern may match several indexes. */
 async function dropIndex(collection: Collection, key: Document): Promise<void> {
   const indexes = await collection.indexes()
   for (const index of indexes.filter((one) => JSON.stringify(one['key']) === JSON.stringify(key))) {
