@@ -4,10 +4,10 @@ import type { Logger } from './logger.js'
 const INTERVAL_MS = 60_000
 /** Lines of one cause in an interval that are written with their details. */
 const LINES = 10
-/** Causes that are told apart in an interval; what comes beyond them counts for its kind. */
+/** Causes that are distinguished in an interval; any further ones are counted by their kind. */
 const MOST_CAUSES = 50
 
-/** What lines are alike in: one of few kinds, told apart by where and by what. */
+/** What lines have in common: one of few kinds, distinguished by where and by what. */
 export interface Cause {
   /** One of a fixed few. */
   readonly kind: string
@@ -26,14 +26,13 @@ interface Interval {
 }
 
 /**
- * Log lines about single documents, bounded for each cause: the first ten a minute are written with their details, the rest is
- * counted and told in one line when the minute is over. So 10,000 documents that fail alike are eleven lines, and nothing is
- * left out without a word.
+ * Log lines about single documents, bounded for each cause: the first ten a minute are written with their details, the rest is counted and
+ * reported in one line when the minute is over. So 10,000 documents that fail alike are eleven lines, and nothing is left out silently.
  */
 export class BoundedLog {
   private readonly intervals = new Map<string, Interval>()
 
-  /** @param lookAt for people: where the documents of a cause are seen */
+  /** @param lookAt tells people where to find the documents of a cause */
   constructor(
     private readonly logger: Logger,
     private readonly clock: Clock,
@@ -48,7 +47,7 @@ export class BoundedLog {
     this.line('error', cause, message, fields)
   }
 
-  /** To be called now and then: tells of what was counted in minutes that are over. Costs nothing when there is none. */
+  /** To be called now and then: reports what was counted in minutes that are over. Costs nothing when there is nothing. */
   flush(): void {
     if (this.intervals.size === 0) return
     const now = this.clock.monotonicMs()
@@ -59,7 +58,7 @@ export class BoundedLog {
     }
   }
 
-  /** Tells of all that was counted: nobody may come to call `flush`. */
+  /** Reports all that was counted, as `flush` may never be called again. */
   tellAll(): void {
     const now = this.clock.monotonicMs()
     for (const interval of this.intervals.values()) this.summarise(interval, now)

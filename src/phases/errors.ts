@@ -9,7 +9,7 @@ const listed = (problems: readonly string[]) => problems.map((problem) => `  - $
  */
 export class Unavailable extends Error {
   override readonly name = 'Unavailable'
-  /** Milliseconds until the next try, when the other side said so. */
+  /** Milliseconds until the next try, if the other side gave them. */
   readonly retryAfterMs: number | undefined
   readonly reason: string
   constructor(reason: string, options: { retryAfter?: Duration; cause?: unknown } = {}) {
@@ -21,7 +21,7 @@ export class Unavailable extends Error {
   }
 }
 
-/** Thrown by `step.checkpoint` only: another has the document now, so the handler must not go on. Nothing was stored. */
+/** Thrown by `step.checkpoint` only: another holder has the document now, so the handler must not go on. Nothing was stored. */
 export class LeaseLost extends Error {
   override readonly name = 'LeaseLost'
   constructor(
@@ -51,7 +51,7 @@ export class StepTimeout extends Error {
   }
 }
 
-/** A handler that returned something else than an outcome of its own step; recorded as an attempt. */
+/** A handler that returned something other than an outcome of its own step; recorded as an attempt. */
 export class InvalidOutcome extends Error {
   override readonly name = 'InvalidOutcome'
 }
@@ -77,7 +77,7 @@ export class NotAttached extends Error {
   }
 }
 
-/** `new Replica` with options that it can't go by: says which, what was expected and what came. */
+/** `new Replica` with options that it can't use: says which, what was expected and what was given. */
 export class InvalidReplicaOptions extends Error {
   override readonly name = 'InvalidReplicaOptions'
   constructor(readonly problems: readonly string[]) {

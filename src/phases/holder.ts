@@ -3,7 +3,7 @@ import { ID_INDEX, underClaimOf } from '../lock/index.js'
 import type { Step } from './step.js'
 import { requireStorable } from './storable.js'
 
-/** What a step requires of its document beside the token: that its lease is where it was. Missing: nothing. */
+/** What a step requires of its document besides the token: that its lease hasn't moved. Missing: nothing. */
 export const LEASE_UNMOVED = Symbol('phaselock:lease-unmoved')
 
 /** A step found that it no longer has its document: nothing it does may count any more. Its outcome would be refused too. */
@@ -24,9 +24,9 @@ export type RunningStep = Pick<Step<string, never>, 'fence' | 'signal' | 'leaseL
 }
 
 /**
- * One step's right to its document, as the effects of the step use it. Whoever takes a document away changes or removes its
- * token, so "a token of this claim is still there" means: nobody has moved it on since. (A checkpoint changes the token, within
- * the claim.) Only a writer of the old kind leaves the token there: beside those the lease must not have moved either.
+ * One step's right to its document, as the effects of the step use it. Whoever takes a document away changes or removes its token, so "a
+ * token of this claim is still there" means: nobody has moved it on since. (A checkpoint changes the token, within the claim.) Only a
+ * legacy writer leaves the token there: where there are any, the lease must not have moved either.
  */
 export class Holder {
   readonly fence: number
@@ -55,7 +55,7 @@ export class Holder {
    * that was sent late, or delayed on its way, inserts nothing. Repeated, it changes nothing.
    * @param into.db another database of the same server
    * @throws InvalidOutcome for values that can't be stored as they are
-   * @param whenExists what becomes of a document with the same `_id`: as it is unless an update says more
+   * @param whenExists what becomes of a document with the same `_id`: it stays as it is unless an update says more
    */
   async insert(
     document: Document,

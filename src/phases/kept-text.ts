@@ -1,4 +1,4 @@
-/** The most characters that are kept, on the document and in the log, of what handlers say. A longer name of a step is refused, all else is cut. */
+/** The most characters of what handlers say that are kept, on the document and in the log. A longer step name is refused, all else is cut. */
 export const MOST_CHARACTERS = {
   stepName: 200,
   /** Of a wait, a park, an unavailable outside world, a deadline. */
@@ -13,7 +13,7 @@ export const cut = (text: string, kind: keyof typeof MOST_CHARACTERS): string =>
 /** Deeper ones have no JSON here: they contain themselves, or can't be stored either. */
 const MOST_LEVELS = 100
 
-/** Anything as a text: itself, or the beginning of its JSON, or its type. Never throws, and takes no longer for large values. */
+/** Anything as a string: itself, or the beginning of its JSON, or its type. Never throws, and takes no longer for large values. */
 export function textOf(value: unknown, fallback = 'undefined'): string {
   if (typeof value === 'string') return value
   if (typeof value === 'bigint' && BigInt.asIntN(64, value) !== value) return 'a bigint of more than 64 bits'
@@ -21,7 +21,7 @@ export function textOf(value: unknown, fallback = 'undefined'): string {
   return value === undefined ? fallback : (tried(() => JSON.stringify(beginningOf(value))) ?? tried(text) ?? fallback)
 }
 
-/** As much of a value as is kept of its JSON: a handler may have given 20 MB of it, and the event loop waits meanwhile. */
+/** As much of a value as is kept of its JSON: a handler may have given 20 MB of it, and converting all would block the event loop. */
 function beginningOf(value: unknown): unknown {
   let left: number = MOST_CHARACTERS.errorStack
   const begun = (part: unknown, level: number): unknown => {

@@ -10,14 +10,14 @@ const nothing = () => {}
 export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
 
 /**
- * A logger that never throws: one that does (pino's, when the thread behind it has ended) must cost its lines and nothing else.
+ * A logger that never throws: one that does (pino's, when the thread behind it has ended) must cost only its lines.
  */
 export function sturdy(logger: Logger): Logger {
   const attempt = (line: () => void) => {
     try {
       line()
     } catch {
-      // There is nowhere to say it.
+      // There is nowhere to report it.
     }
   }
   return {

@@ -14,7 +14,7 @@ export interface Progress {
   readonly attempts?: number
   /** Claims since the last recorded outcome. */
   readonly claims?: number
-  /** The token of the last write that let go. */
+  /** The token of the last write that let go of the document. */
   readonly endedBy?: string
   readonly resumeAt?: Date
   readonly waitingFor?: string
@@ -50,7 +50,7 @@ export interface Step<Next extends string, Doc> {
   park(reason: string, also?: WithSet<Doc>): Outcome<never, Doc>
   /**
    * Stores `set` in the middle of a step.
-   * @throws LeaseLost when another has the document: don't go on
+   * @throws LeaseLost when another holder has the document: don't go on
    */
   checkpoint(set: OwnFields<Doc>): Promise<void>
 }

@@ -29,7 +29,7 @@ type PhaseOf<G> = keyof G & string
  */
 export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly name: string
-  /** What runs beside it on each replica that works. */
+  /** Background work on each replica that works. */
   readonly alongside: Alongside[] = []
   private client: OwnerClient<Doc, EntryOf<G>, PhaseOf<G>> | undefined
 
@@ -48,7 +48,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     return this
   }
 
-  /** Adds work that runs beside this lifecycle on each replica that works, from its start to its stop. Before that start. */
+  /** Adds background work, which runs on each replica that works, from its start to its stop. To be called before that start. */
   runAlongside(work: Alongside): this {
     this.alongside.push(work)
     return this
@@ -71,7 +71,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     return this.owner().insert(doc, options)
   }
 
-  /** @throws InvalidDocument as `insert` does; nothing is inserted then, of none of them */
+  /** @throws InvalidDocument as `insert` does; then none of them is inserted */
   insertMany(docs: readonly NewDocument<Doc, EntryOf<G>>[], options?: OwnerOptions): Promise<IdOf<Doc>[]> {
     return this.owner().insertMany(docs, options)
   }
@@ -80,7 +80,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     return this.owner().find(id, options)
   }
 
-  /** Says what the owner wants; a state rule moves the document when nobody holds it. */
+  /** Sets what the owner wants; a state rule moves the document when nobody holds it. */
   setState(id: IdOf<Doc>, state: StateOf<Doc>, options?: OwnerOptions): Promise<OwnerVerdict> {
     return this.owner().setState(id, state, options)
   }

@@ -26,15 +26,15 @@ export function entryPhases(phases: Phases): string[] {
   return marked.length > 0 ? marked : Object.keys(phases).slice(0, 1)
 }
 
-/** The phases that a rule takes documents from; `any`: all but the final ones and its own goal. */
+/** The phases that a rule takes documents from; `any`: all but the final ones and its own target. */
 export function ruleSources(phases: Phases, rule: RuleNode): string[] {
   if (rule.from !== 'any') return [...rule.from]
   return Object.keys(phases).filter((name) => !phases[name]?.final && name !== rule.goTo)
 }
 
 /**
- * What is wrong with a lifecycle's graph: keys that don't exist or are missing, names that aren't declared, phases that nothing leads to, working phases from
- * which no resting or final one can be reached. An empty list: it can work.
+ * What is wrong with a lifecycle's graph: unknown or missing keys, undeclared names, phases that nothing leads to, working phases from
+ * which no resting or final one can be reached. An empty list: nothing.
  */
 export function graphProblems(phases: Phases, rules: readonly RuleNode[], renamed: unknown = {}): string[] {
   const names = Object.keys(phases)

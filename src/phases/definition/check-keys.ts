@@ -5,8 +5,8 @@ const DEADLINE_KEYS = ['after', 'goTo', 'setState']
 const RULE_KEYS = ['when', 'from', 'goTo', 'setState']
 
 /**
- * What a graph declares that it can't, or leaves out: a `deadLine` that was passed over in silence would never come. Types
- * catch these; this is for JavaScript and for definitions that come from elsewhere.
+ * Keys that a graph may not have, or lacks: a `deadLine` that was silently ignored would never come. Types catch these; this is for
+ * JavaScript and for definitions that come from elsewhere.
  */
 export function keyProblems(phases: Readonly<Record<string, unknown>>, rules: unknown): string[] {
   const ofPhases = Object.entries(phases).flatMap(([name, phase]) => {

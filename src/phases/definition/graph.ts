@@ -75,8 +75,8 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
   /** Claims without a recorded outcome until the document is parked as poison. Default 10. */
   readonly maxClaims?: number
   /**
-   * Whether writers of the old kind lease documents of this lifecycle too: by `lockedAt` alone, without `lockedBy`. Their
-   * leases are then told from sleeps, and nothing of theirs is overwritten. Default false. See docs/upgrading.md.
+   * Whether legacy writers lease documents of this lifecycle too: by `lockedAt` alone, without `lockedBy`. Their leases are then
+   * distinguished from sleeps, and nothing of theirs is overwritten. Default false. See docs/upgrading.md.
    */
   readonly legacyWriters?: boolean
   /**
@@ -85,6 +85,6 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
    * little. Default: the whole document.
    */
   readonly reads?: Named
-  /** Renames the field that holds all of Phaselock's beyond its seven names. Default `progress`. */
+  /** Renames the field that holds all of Phaselock's data beyond its seven names. Default `progress`. */
   readonly fields?: { readonly progress?: string }
 }

@@ -30,7 +30,7 @@ export interface Lifecycle<Doc, G, Read = Doc> {
 
 interface OnPhaseDecorator<H> {
   (proto: object, key: string | symbol, method: TypedPropertyDescriptor<H>): void
-  /** A property that holds a handler: one that `thread(...)` has made. It can't be private, as its type is looked at. */
+  /** A property that holds a handler: one that `thread(...)` has made. It can't be private, as its type is checked. */
   <K extends string | symbol>(proto: { readonly [P in K]: H }, key: K): void
 }
 
@@ -38,10 +38,10 @@ interface Owned {
   readonly state?: string
 }
 
-/** A document may do without a state (the check by key keeps such a type from being refused as a weak one), but not have another type of it. */
+/** A document type may lack `state` (the check by key keeps it from being refused as a weak type), but not declare another type for it. */
 type OwnerOf<Doc> = 'state' extends keyof Doc ? Owned : object
 
-/** A phase that is declared can't have another's name. */
+/** A declared phase can't be a renamed one. */
 type Renamed<Names extends string> = Readonly<Record<string, Names>> & { readonly [P in Names]?: never }
 
 /** What `define` takes. */
@@ -52,15 +52,15 @@ export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = un
   readonly phases: G
   readonly rules?: readonly RuleSpec<NoInfer<keyof G & string>, NoInfer<StateOf<Doc>>>[]
   /**
-   * Phases that an older version had and this one hasn't, each with the phase that takes its place: documents in them go on
-   * there as soon as no replica of the older version holds them. See docs/upgrading.md.
+   * Phases that an older version had and this one lacks, each with the phase that replaces it: documents in them go on there as soon as no
+   * replica of the older version holds them. See docs/upgrading.md.
    */
   readonly renamed?: Renamed<NoInfer<keyof G & string>>
 }
 
 /**
- * Begins a lifecycle for documents of type `Doc`. Two calls because TypeScript has no partial inference: the first fixes
- * `Doc` by hand, the second infers the graph and what handlers read.
+ * Begins a lifecycle for documents of type `Doc`. Two calls because TypeScript has no partial inference: the first is given `Doc`, the
+ * second infers the graph and what handlers read.
  * @throws InvalidLifecycle (from `define`) listing every problem: unknown settings, names that aren't declared, phases
  *   that can't be reached, working phases with no way to an end
  */

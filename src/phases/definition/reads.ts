@@ -13,7 +13,7 @@ export type ReadDocument<Doc, Named extends readonly string[] | undefined> = Nam
   ? PickOf<Doc, Field | ReservedField>
   : Doc
 
-/** What is read of a document for its handlers, where the lifecycle names it; undefined: all of it. `ReadDocument` says the same. */
+/** The projection with which documents are read for handlers; undefined: all of them. `ReadDocument` is the matching type. */
 export function readProjection({ reads, progress }: LifecycleSettings): Document | undefined {
   return reads && Object.fromEntries([...RESERVED_FIELDS, progress, ...reads].map((field) => [field, 1]))
 }

@@ -49,7 +49,7 @@ const replicaOptions = z.strictObject({
 /** The options, checked, with their defaults: durations in milliseconds. */
 export type ReplicaSettings = z.output<typeof replicaOptions>
 
-/** @throws InvalidReplicaOptions for unknown options, and for values with which a replica would stand still or do something else; UnsupportedNode */
+/** @throws InvalidReplicaOptions for unknown options, and for values with which a replica would stand still or misbehave; UnsupportedNode */
 export function checkOptions(options: ReplicaOptions): ReplicaSettings {
   requireNode()
   const read = readOptions(replicaOptions, options, {

@@ -27,7 +27,7 @@ export interface LifecycleEnvironment extends Environment {
   readonly renewalCollection: Collection
   /** The terms in force. */
   readonly terms: () => Terms
-  /** Before a claim or a renewal; rejects when the terms in force can't be known, and then there must be none. */
+  /** To be awaited before a claim or a renewal; rejects when the terms in force can't be known, and then neither may happen. */
   readonly keepTermsFresh: () => Promise<void>
   /** Where the handler of a phase runs. */
   readonly kindOf: (phase: string) => PlaceKind

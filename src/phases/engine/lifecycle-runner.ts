@@ -26,7 +26,7 @@ export interface LifecycleRunnerOptions
  * order.
  */
 export class LifecycleRunner {
-  /** To be told what is due. */
+  /** To be offered what is due. */
   readonly claimer: Claimer
   private readonly held = new HeldDocuments()
   private readonly places: Places
@@ -89,17 +89,17 @@ export class LifecycleRunner {
   }
 
   /**
-   * Carries one document from its claim to the end of its lease: step after step, each recorded before the next. Never rejects:
-   * what goes wrong with one document costs that one its lease, and nobody else anything.
+   * Carries one document from its claim to the end of its lease: step after step, each recorded before the next. Never rejects: what goes
+   * wrong with one document costs its own lease, and nobody else anything.
    *
-   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. A handler begins only under
-   * a lease with time left, and not once the replica stops. Whatever comes of it, its place is given back and it is let go.
+   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. A handler begins only under a lease
+   * with time left, and not once the replica stops. Whatever happens, its place is given back and it is let go.
    */
   private async carry(held: Held): Promise<void> {
     try {
       let recorded: Ending | undefined
       do {
-        // Each time at the back of the line, so that chains of steps take turns with all else.
+        // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
         const turn = this.places.take(held.kind)
         if (turn) await turn
         let ending: Ending
@@ -107,7 +107,7 @@ export class LifecycleRunner {
           const mayBegin = held.lease.leftMs() > 0 && !this.stopping
           ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)
         } finally {
-          this.places.giveBack(held.kind) // who comes next begins while this one is recorded
+          this.places.giveBack(held.kind) // the next one begins while this one is recorded
         }
         this.claimer.claimIfRoom()
         recorded = await this.outcomes.record(held, ending)
@@ -121,7 +121,7 @@ export class LifecycleRunner {
     }
   }
 
-  /** Of its lease, its place in what is held, and whom it kept from being held beside it. Twice does no harm. */
+  /** Drops it from what is held, and lets in what it kept from being held. Calling it twice does no harm. */
   private letGo(held: Held): void {
     this.held.drop(held)
     if (this.held.watched === 0) this.guard.stop()
@@ -129,7 +129,7 @@ export class LifecycleRunner {
     this.claimer.claimIfRoom()
   }
 
-  /** What this replica knows to come due by what it has just recorded. */
+  /** Prepares for what comes due because of what was just recorded. */
   private expect(held: Held, ending: Ending): void {
     const { end } = ending
     const { model, serverNow, terms } = this.env
@@ -139,7 +139,7 @@ export class LifecycleRunner {
     if (this.stopping) return
     // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
     if (end.kind === 'released') lookSoon()
-    // What came of it can wait for the tick while there is more to do than this replica can: a look costs the server 2 ms, seven a second.
+    // What came of it can wait for the tick while this replica has a backlog: a look costs the server 2 ms, seven times a second.
     else if ((end.kind === 'moveTo' || end.kind === 'wait') && !this.claimer.hasBacklog) lookSoon()
     if (due !== undefined && end.kind !== 'released') this.claimer.offer([due])
     else if (wakes()) {
@@ -152,7 +152,7 @@ export class LifecycleRunner {
     }
   }
 
-  /** Whether a chain of steps makes place: it has gone on for long while others are due, or the replica stops. */
+  /** Whether a chain of steps makes way: it has gone on for long while others are due, or the replica stops. */
   private yields({ claimedAtMs, kind }: Held): boolean {
     if (this.stopping) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
@@ -166,13 +166,13 @@ export class LifecycleRunner {
   }
 
   /**
-   * No more claims; what was claimed and not begun is unlocked at once; running steps may finish within `graceMs`, then
-   * their signals abort and they have `lastMs` more. A step that has ended is recorded, one that hasn't keeps its lease.
+   * Stops claiming. What was claimed but not begun is unlocked at once; running steps may finish within `graceMs`, then their signals abort
+   * and they have `lastMs` more. A step that has ended is recorded, one that hasn't keeps its lease.
    */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
     await this.claimer.stop()
-    this.places.letAllIn() // where nothing begins any more
+    this.places.letAllIn() // nothing begins in them any more
     for (const { run } of this.held.all()) if (run && !run.hasBegun) run.abort('shutdown')
     await Promise.race([this.idle(), wait(graceMs)])
     for (const held of this.held.all()) held.run?.abort('shutdown')
@@ -182,7 +182,7 @@ export class LifecycleRunner {
     this.guard.stop()
   }
 
-  /** A stop in order is no sign of poison, whatever its handlers do; their leases stay. */
+  /** An orderly stop is no sign of poison, whatever its handlers do; their leases stay. */
   private async uncountRunning(): Promise<void> {
     const { renewalCollection, terms, logger, model } = this.env
     const leases = this.held.all().flatMap(({ run, lease }) => (run ? [lease] : []))

@@ -17,9 +17,9 @@ export interface LeaseLoss {
   readonly id: unknown
   readonly token: string
   /**
-   * `refused`: an outcome came late and changed nothing; `movedOn`: the same, but whether it had been recorded before can't
-   * be told; `renewal`: a renewal found another holder, the step's signal was aborted; `abandoned`: the outcome of a
-   * handler that had been given up; `givenUp`: the database went on failing to take an outcome, for no fault of the document.
+   * `refused`: an outcome came late and changed nothing; `movedOn`: the same, but it may have been recorded before; `renewal`: a renewal
+   * found another holder, the step's signal was aborted; `abandoned`: the outcome of a handler that had been given up; `givenUp`: the
+   * database kept failing to take an outcome, through no fault of the document.
    */
   readonly how: 'refused' | 'movedOn' | 'renewal' | 'abandoned' | 'givenUp'
 }
@@ -37,7 +37,7 @@ export interface Ticked {
   readonly error?: unknown
 }
 
-/** A document that isn't as Phaselock needs it; the others go on. Told once for each document and reason. */
+/** A document that isn't as Phaselock needs it; the others go on. Reported once for each document and reason. */
 export interface BrokenDocument {
   readonly lifecycle: string
   readonly id: unknown
@@ -74,20 +74,20 @@ export type BrokenReason =
 export interface LoopBlocked {
   /** For how long at least. */
   readonly ms: number
-  /** Whose handlers ran meanwhile; empty: none of this replica, so something else of the process did it. */
+  /** Whose handlers ran meanwhile; empty: none of this replica's, so something else in the process blocked it. */
   readonly by: readonly { readonly lifecycle: string; readonly phase: string }[]
-  /** Whether it was that one: its handler ran for half of it or more without a pause. Else one of those in `by` may have. */
+  /** Whether it was the one in `by`: its handler ran for half of it or more without a pause. Otherwise any of those in `by` may have done it. */
   readonly certain: boolean
   /**
-   * How much of it the process waited for a processor, as the machine or its container's limit gave it none (Linux; elsewhere 0).
-   * Where what is left is less than the limit, `by` is empty: no handler is to blame.
+   * How long of that the process waited for a processor, as the machine or its container's limit gave it none (Linux; elsewhere 0). If the
+   * rest is less than the limit, `by` is empty: no handler is to blame.
    */
   readonly withoutCpuMs: number
 }
 
 /** Somebody has rung, once or often since the last time. */
 export interface Rung {
-  /** The lifecycles that something is to be looked for in; empty: all, as after a time without listening. */
+  /** The lifecycles to look at; empty: all, as after a time without listening. */
   readonly lifecycles: readonly string[]
   /** Working phases in which something is said to be due; absent: everything is looked at. */
   readonly phases?: readonly string[] | undefined
@@ -106,21 +106,21 @@ export interface Watched {
   readonly up: boolean | undefined
 }
 
-/** Sleeping documents were woken by what runs beside their lifecycle. */
+/** Sleeping documents were woken by background work of their lifecycle. */
 export interface Woken {
   readonly lifecycle: string
   readonly count: number
-  /** Where the news came from that they were woken for; undefined: none was named. */
+  /** The source of the news that they were woken for; undefined: none was named. */
   readonly source: string | undefined
 }
 
 /** The server's clock stepped, as this replica has seen or was told. */
 export interface ClockStepped {
-  /** How far: below 0: back. */
+  /** How far; below 0: back. */
   readonly ms: number
 }
 
-/** What happens inside a replica: each event, and what is told of it. */
+/** What happens inside a replica: each event and its data. */
 export interface ReplicaEvents {
   claimed: Claiming
   stepEnded: StepEnded
@@ -155,5 +155,5 @@ const EVENTS: Readonly<Record<keyof ReplicaEvents, true>> = {
 }
 export const REPLICA_EVENTS = Object.keys(EVENTS) as readonly (keyof ReplicaEvents)[]
 
-/** Told of what happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
+/** Notified of what happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
 export type ReplicaObserver = { [event in keyof ReplicaEvents]?: (told: ReplicaEvents[event]) => void }

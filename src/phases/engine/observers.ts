@@ -2,7 +2,7 @@ import { tellObservers } from '../../observers/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import { REPLICA_EVENTS, type ReplicaObserver } from './observer.js'
 
-/** One observer that tells several; what one throws or rejects with is logged and harms nobody. */
+/** One observer that notifies several; what one throws or rejects with is only logged. */
 export function observers(all: readonly ReplicaObserver[], lines: BoundedLog): Required<ReplicaObserver> {
   const tell = (name: keyof ReplicaObserver) => {
     const kind = `an observer's ${name} threw`

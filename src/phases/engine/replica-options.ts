@@ -18,9 +18,9 @@ export interface RunnableLifecycle {
   attach(db: Db, options?: OwnerClientOptions): unknown
   /** Asked before each look and claim: documents that this process can't work on, in some phases, are left to others. */
   only?(): Only | undefined
-  /** Told once at a replica's start, when the collections and their indexes are there: for indexes and documents of its own. */
+  /** Called once at a replica's start, when the collections and their indexes exist: for indexes and documents of its own. */
   prepare?(db: Db, indexes: 'create' | 'check'): Promise<void>
-  /** What runs beside it on each replica that works between its ticks (`start()`; not `runOnce()`), until that one stops. */
+  /** Background work on each replica that works between its ticks (`start()`; not `runOnce()`), until the replica stops. */
   readonly alongside?: readonly Alongside[]
 }
 
@@ -60,17 +60,17 @@ export interface ReplicaOptions {
   readonly threads?: number | undefined
   /** What one thread may keep in memory, in MB of its heap. Default: as much as Node gives a thread. */
   readonly threadMemoryMb?: number | undefined
-  /** The event loop counts as blocked, and is reported, when it doesn't turn for so long. Default 200ms; 0ms: nobody looks. */
+  /** The event loop counts as blocked, and is reported, when it doesn't turn for this long. Default 200ms; 0ms: not monitored. */
   readonly blockedAfter?: Duration | undefined
   /**
    * For how long a forward step of the server's clock has to last before deadlines, removals and the ends of leases go by it.
    * Default 60s; 0s: at once.
    */
   readonly clockHold?: Duration | undefined
-  /** What runs beside each of its lifecycles, from `start()` until it stops. Default: nothing. */
+  /** Background work for each of its lifecycles, from `start()` until it stops. Default: none. */
   readonly alongside?: readonly Alongside[] | undefined
   readonly logger?: Logger | undefined
-  /** Told of everything that happens, for metrics and hooks. */
+  /** Notified of everything that happens, for metrics and hooks. */
   readonly observer?: ReplicaObserver | readonly ReplicaObserver[] | undefined
   readonly clock?: Clock | undefined
   readonly random?: (() => number) | undefined

@@ -28,9 +28,9 @@ import { DoorbellLink } from './wake/doorbell-link.js'
 
 const TICK_MS = 1_000
 const LAST_CHANCE_MS = 1_000
-/** After a document has begun to wait or has moved, what it waits for may be new work: no need to leave that to the next tick. */
+/** When a document has begun to wait or has moved, what it waits for may be new work, which needn't wait for the next tick. */
 const LOOK_SOON_MS = 150
-/** After a tick that failed: work is to go on soon after the database is back. */
+/** After a tick that failed: so that work goes on soon after the database is back. */
 const RETRY_MS = 300
 const MAX_ROUNDS = 1_000
 const TOO_MANY_ABANDONED = 5
@@ -126,8 +126,8 @@ export class Replica {
   }
 
   /**
-   * One look, and what it calls for: rules, removals, claims. Steps go on after it has returned. Never overlaps itself: a
-   * call during a tick gets that tick's counts. Never throws for a database that is away: that is logged with a bound.
+   * One look, and what it calls for: rules, removals, claims. Steps go on after it has returned. Never overlaps itself: a call during a
+   * tick gets that tick's counts. Never throws because the database is down: that is logged with a bound.
    */
   async tick(): Promise<TickCounts> {
     if (this.stopping) return { ruled: 0, removed: 0, due: 0 }
@@ -168,8 +168,8 @@ export class Replica {
   }
 
   /**
-   * Resumes what it knows to come due by local timers too, and listens to the doorbell, for those who call `tick()` by a clock
-   * of their own. Call it when `prepare()` has resolved.
+   * Also resumes by local timers what it knows to come due, and listens to the doorbell: for callers that call `tick()` by a clock of their
+   * own. Call it when `prepare()` has resolved.
    */
   wakeBetweenTicks(): void {
     if (this.stopping) return
@@ -184,7 +184,7 @@ export class Replica {
     await Promise.all(this.running.map(({ runner }) => runner.idle()))
   }
 
-  /** No more claims; see docs/lock-protocol.md, shutdown. Resolves when nothing of it runs any more. */
+  /** Stops claiming; see docs/lock-protocol.md, shutdown. Resolves when nothing of it runs any more. */
   stop(): Promise<void> {
     this.stopping ??= this.stopNow()
     return this.stopping
@@ -245,7 +245,7 @@ export class Replica {
     }
   }
 
-  /** A tick ahead of time, one for all that ask meanwhile. */
+  /** An early tick, one for all requests until then. */
   private lookSoon(ms = LOOK_SOON_MS): void {
     if (!this.waking || this.early || this.stopping) return
     this.early = setTimeout(() => {
@@ -254,7 +254,7 @@ export class Replica {
     }, ms).unref()
   }
 
-  /** What was left out of the log, where the next tick may not come. */
+  /** Logs what was counted but not yet reported, where the next tick may not come. */
   private tellUntold(): void {
     for (const lines of [this.boundedLog, ...this.running.map((part) => part.lines)]) lines.tellAll()
   }

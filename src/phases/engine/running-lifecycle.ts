@@ -36,14 +36,14 @@ export interface ReplicaParts {
   readonly claimant: Claimant
   readonly registry: LifecycleRegistry
   readonly liveReplicas: LiveReplicas
-  /** What may be held beside what. */
+  /** Which documents may be held together. */
   readonly company: Company
   /** For handlers that are declared as `thread(...)`. */
   readonly threads: ThreadPool
   readonly monitor: LoopMonitor
   /** Whether local timers wake the replica between ticks. */
   readonly wakes: () => boolean
-  /** Asks for a look ahead of the next tick, after so many milliseconds or a few. */
+  /** Asks for a look before the next tick, after `ms` or shortly. */
   readonly lookSoon: (ms?: number) => void
   /** Tells other replicas of documents that are due and that this one can't take. */
   readonly ringOthers: (ring: Ring) => void
@@ -55,7 +55,7 @@ export interface RunningLifecycle extends Pick<LifecycleEnvironment, 'model' | '
   readonly claimer: Claimer
   readonly housekeeper: Housekeeper
   readonly unknownPhases: UnknownPhases
-  /** What runs beside it, and what they wake documents with. */
+  /** Its background work, with what that wakes documents with. */
   readonly alongside: () => readonly AlongsideWork[]
   readonly waker: Waker
 }

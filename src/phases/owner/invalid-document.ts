@@ -1,4 +1,4 @@
-/** A document that no replica would ever work on, or that would be stored as something else than it is. Nothing was inserted. */
+/** A document that no replica would ever work on, or that would be stored as something other than it is. Nothing was inserted. */
 export class InvalidDocument extends Error {
   override readonly name = 'InvalidDocument'
   constructor(

@@ -28,12 +28,12 @@ import type {
 } from './owner-types.js'
 
 /**
- * What an owner, a person or a program beside the replicas, does with documents of one lifecycle. Each is one conditional
- * update judged by the database, so that it can't fight with a holder: nothing here touches a held document's lease. What
- * became of it is a value, never an exception.
+ * What an owner (a person, or a program besides the replicas) does with documents of one lifecycle. Each method is one conditional update
+ * judged by the database, so that it can't conflict with a holder: nothing here touches a held document's lease. The result is a value,
+ * never an exception.
  *
- * Replicas are told at once of what gives them something to do (docs/doorbell.md). That is a hint: no method waits for it or fails
- * by it.
+ * Replicas are notified at once of what gives them something to do (docs/doorbell.md). That is a hint: no method waits for it or fails
+ * because of it.
  */
 export class OwnerClient<Doc = Document, Entry extends string = string, Phase extends string = string> {
   readonly documents: Collection
@@ -59,7 +59,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return id as IdOf<Doc>
   }
 
-  /** @throws InvalidDocument as `insert` does; nothing is inserted then, of none of them */
+  /** @throws InvalidDocument as `insert` does; then none of them is inserted */
   async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
     const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
     for (const doc of complete) this.check(doc)
@@ -75,7 +75,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return found as Promise<StoredDocument<Doc, Phase> | null>
   }
 
-  /** Says what the owner wants; a state rule moves the document when nobody holds it. */
+  /** Sets what the owner wants; a state rule moves the document when nobody holds it. */
   async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
     const verdict = await setState(this.documents, id, state, inSession(options))
     if (verdict === 'done') this.rings.wantedState(state, options)
@@ -109,7 +109,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return deletedCount > 0 ? 'done' : 'notFound'
   }
 
-  /** Resolves when replicas have been told of what was written, or it was given up: for a program that ends, or a second at most. */
+  /** Resolves when replicas have been notified of what was written, or that was given up (after a second at most): for a program that ends. */
   flush(): Promise<void> {
     return this.rings.flush()
   }
@@ -123,7 +123,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return { ...this.terms, lockTimeoutMs, legacyWriters: true, validUntil: inForce?.knownUntil }
   }
 
-  /** As the driver would give it one, but before the insert. */
+  /** Gives it an `_id` as the driver would, but before the insert. */
   private withId(doc: Document): Document {
     const { forceServerObjectId, pkFactory } = this.db.options ?? {}
     if (doc['_id'] != null || forceServerObjectId) return doc

@@ -8,7 +8,7 @@ import type { InsertOptions, OwnerClientOptions, OwnerOptions } from './owner-ty
 /** A replica that doesn't find a document looks again 50 to 100 ms later. */
 const RINGS_AGAIN_AFTER_MS = 40
 
-/** What an owner's writes are rung for: what a replica would find something to do in. Nobody waits for a ring. */
+/** Rings for those of an owner's writes that give a replica something to do. Nobody waits for a ring. */
 export class OwnerRings {
   private readonly ringer: RingOnly
 
@@ -21,9 +21,9 @@ export class OwnerRings {
   }
 
   /**
-   * For documents whose insert is under way: one ring, however many they are. A few are named, and rung for while the
-   * server makes them durable: from its answer to the handler's begin 4.6 ms instead of 6.3, and 9.3 without names (medians in turn, on
-   * a machine that was shared).
+   * For documents whose insert is under way: one ring, however many they are. If they are few it names them, and is rung while the server
+   * makes them durable: from its answer to the handler's start 4.6 ms instead of 6.3, and 9.3 without names (medians, alternating, on a
+   * shared machine).
    * @returns to be called when they are stored
    */
   inserting(docs: readonly Document[], options: InsertOptions): () => void {
@@ -31,7 +31,7 @@ export class OwnerRings {
     if (!ring) return () => undefined
     if (!ring.ids || options.session?.inTransaction()) return () => this.ring(ring, options)
     this.ring(ring, options)
-    // Who has heard of them has looked in vain by then.
+    // By then whoever has heard of them has looked in vain.
     return () => void (systemClock.monotonicMs() - startedMs > RINGS_AGAIN_AFTER_MS && this.ring(ring, options))
   }
 
@@ -46,7 +46,7 @@ export class OwnerRings {
     if (isRuled) return { lifecycles }
     if (due.size === 0) return undefined
     const ids = docs.map(({ _id }) => _id)
-    // Odd fields are told of by a look.
+    // A look reports odd fields.
     const areAllDue = docs.every(
       (doc) => due.has(doc['phase']) && doc['lockedAt'] === undefined && oddFields(doc).length === 0,
     )
@@ -57,7 +57,7 @@ export class OwnerRings {
     if (this.isRuled(state)) this.look(options)
   }
 
-  /** Something is due, or a rule has something to move: which, a look says. */
+  /** Something is due, or a rule has something to move: a look finds out which. */
   look(options: OwnerOptions): void {
     this.ring({ lifecycles: [this.model.name] }, options)
   }
@@ -66,7 +66,7 @@ export class OwnerRings {
     return this.ringer.flush()
   }
 
-  /** Within a transaction nobody sees what was written before its end: so it is rung for again when the session ends. */
+  /** What a transaction writes is visible only after its end: so this rings again when the session ends. */
   private ring(ring: Ring, { session }: OwnerOptions): void {
     this.ringer.ring(ring)
     if (session?.inTransaction()) {

@@ -14,12 +14,12 @@ export interface OwnerOptions {
 }
 
 export interface OwnerClientOptions {
-  /** `off`: replicas are not told of what was written and find it with their next tick. Default: they are. */
+  /** `off`: replicas are not notified of what was written and find it with their next tick. Default: they are. */
   readonly doorbell?: DoorbellMode | undefined
 }
 
 export interface InsertOptions extends OwnerOptions {
-  /** `phase`: others of their phase have been stored beside these and are due too, and nobody has rung for them. Default `these`. */
+  /** `phase`: others of their phase were stored along with these and are due too, and nobody has rung for them. Default `these`. */
   readonly ringFor?: 'these' | 'phase' | undefined
 }
 
@@ -27,8 +27,8 @@ export interface UnparkOptions extends OwnerOptions {
   /** Who did it, for the history. Default 'owner'. */
   readonly by?: string | undefined
   /**
-   * Frees it also from a lease that began later than now, as after the server's clock stepped back: by your word that its holder
-   * is gone. One that isn't finds its document taken. Default false.
+   * Also frees it from a lease that began later than now, as after the server's clock stepped back: you vouch that its holder is gone. If
+   * it isn't, it finds its document taken. Default false.
    */
   readonly force?: boolean | undefined
 }

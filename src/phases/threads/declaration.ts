@@ -74,7 +74,7 @@ export function threadOf(handler: unknown): ThreadDeclaration | undefined {
   return typeof handler === 'function' ? (handler as { [DECLARATION]?: ThreadDeclaration })[DECLARATION] : undefined
 }
 
-/** A handler that stands for another one, which may be known only later: what is declared of that holds for it too. */
+/** A handler that stands in for another one, which may be known only later: the other's declaration applies to it too. */
 export function standsFor<T extends object>(handler: T, other: () => unknown): T {
   if (Object.hasOwn(handler, DECLARATION) || other() === handler) return handler
   return Object.defineProperty(handler, DECLARATION, { get: () => threadOf(other()) })

@@ -6,8 +6,8 @@ import type { SentError } from './sent-error.js'
 const REASONS: readonly StepAborted['why'][] = ['lease in danger', 'lease lost', 'step timeout', 'deadline', 'shutdown']
 
 /**
- * Memory that both threads see while a step runs, so that a handler that computes without a pause sees what changes: why it is to
- * stop, and until when its lease lasts at least (`processMs`); and the replica, whether its thread has begun with it.
+ * Memory that both threads share while a step runs. A handler that computes without a pause sees in it why it is to stop, and until when
+ * its lease lasts at least (`processMs`); the replica sees whether the thread has begun with the step.
  */
 export class Cell {
   private readonly reason: Int32Array

@@ -16,7 +16,7 @@ export interface SentError {
 
 const MOST_CAUSES = 5
 
-/** Never throws: an error's properties may be getters of its author's. */
+/** Never throws: an error's properties may be getters written by its author. */
 export function sentError(thrown: unknown, causes = 0): SentError {
   const read = <T>(get: () => unknown, is: (value: unknown) => value is T): T | undefined => {
     try {

@@ -11,7 +11,7 @@ import type { Wire } from './wire.js'
 type Fields = Record<string, unknown>
 type Run = (task: StepTask, options: { signal: AbortSignal; transferList: MessagePort[] }) => Promise<StepResult>
 
-/** How often a thread is told until when its step's lease lasts; what it knows meanwhile is less than the truth. */
+/** How often a thread learns until when its step's lease lasts; in between it assumes less than the truth. */
 const TELL_LEASE_MS = 250
 
 /** The thread of a step ended before its handler did: it exited, ran out of memory, or something in it threw unseen. */
@@ -69,8 +69,8 @@ export class ThreadCall {
       result = await run(task, { signal: this.ending.signal, transferList: [task.port] })
       this.hearTheRest()
     } catch (error) {
-      // Its thread may be in native code still, and its document isn't free before that has ended: then the other end of the channel
-      // closes. One that no thread has got is closed here; closing one that was sent does nothing.
+      // Its thread may still be in native code, and its document isn't free before the thread has ended: then the other end of the channel
+      // closes. A port that no thread has received is closed here; closing one that was sent does nothing.
       this.channel.port2.close()
       await this.gone
       if (this.ending.signal.aborted) throw this.ending.signal.reason
@@ -107,7 +107,7 @@ export class ThreadCall {
     }
   }
 
-  /** First a word: a handler that looks at its signal ends by itself. Then its thread is ended, with whatever it does. */
+  /** First a message: a handler that watches its signal ends by itself. Then its thread is ended, whatever it is doing. */
   private aborted(reason: StepAborted): void {
     this.cell.why = reason.why
     this.tell({ kind: 'abort' })

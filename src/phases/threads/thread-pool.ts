@@ -24,16 +24,16 @@ export interface ThreadPoolOptions {
   readonly loadWithinMs?: number | undefined
 }
 
-/** What a call tells of its way: it waits for a thread (its step has not begun), and has got one. */
+/** What a call reports: that it waits for a thread (its step has not begun), and that it has got one. */
 export interface CallProgress {
   waits(): void
   begins(): void
 }
 
-/** A thread that nothing was asked of for so long ends: an idle replica has none. */
+/** A thread that had no task for this long ends: an idle replica has none. */
 const IDLE_MS = 30_000
 
-/** A module that waits for ever at its top level must not keep a replica from starting without a word. */
+/** A module that waits forever at its top level must not silently keep a replica from starting. */
 const LOAD_WITHIN_MS = 60_000
 
 /** Of the cores of this process one is for the event loop. */
@@ -47,7 +47,7 @@ export class ThreadPool {
   readonly size: number
   private readonly wire = new Wire(BSON)
   private readonly logger: Logger
-  /** Told when a thread ended without a step: what waits for one that can't even start would wait for ever. */
+  /** Called when a thread ended without a step: what waits for one that can't even start would wait forever. */
   private readonly unbegun = new Set<(error: Error) => void>()
   private readonly waiting: (() => void)[] = []
   private free: number
@@ -124,7 +124,7 @@ export class ThreadPool {
 
   /** Ends all threads, whatever they do. */
   private async close(): Promise<void> {
-    const pool = await this.pool?.catch(() => undefined) // one that could not start was told of by what needed it
+    const pool = await this.pool?.catch(() => undefined) // a failed start was reported by what needed it
     this.pool = undefined
     await pool?.destroy()
   }

@@ -118,7 +118,7 @@ export class ThreadStep implements Step<string, AnyDoc> {
     return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
   }
 
-  /** A log line harms nobody: fields that can't be sent are left out. */
+  /** A log line must do no harm: fields that can't be sent are left out. */
   private loggable(fields: AnyDoc): Uint8Array | undefined {
     try {
       return Object.keys(fields).length > 0 ? this.wire.encode(fields) : undefined

@@ -13,7 +13,7 @@ const require = createRequire(import.meta.url)
 /** The library that the driver itself uses: a handler's `import { ObjectId } from 'mongodb'` is the same class. */
 const wire = new Wire(createRequire(require.resolve('mongodb'))('bson') as Bson)
 
-/** The step that runs now, to tell of what nobody waits for. */
+/** The step that runs now, to log rejections that nobody awaits. */
 let current: ThreadStep | undefined
 
 process.on('unhandledRejection', (error) => {
@@ -72,7 +72,7 @@ function returned(value: unknown, made: ThreadStep): StepResult {
   return { kind: 'returned', value: parts, set: set === undefined ? undefined : encodedSet(set, wire) }
 }
 
-/** Texts and numbers as they are; of anything else what the engine would say that it got. */
+/** Strings and numbers as they are; for anything else, what the engine would say that it got. */
 function primitive(value: unknown): unknown {
   if (typeof value === 'function' || typeof value === 'symbol') return String(value)
   return typeof value === 'object' && value !== null ? textOf(value) : value

@@ -3,17 +3,17 @@ export const MAX_BATCH = 1_000
 const MOST_HELD = 2_000
 /** How much work a replica takes ahead of its free places, in milliseconds of its handlers' own duration. */
 const AHEAD_MS = 250
-/** How long a step may take beside its handler's run, in the line and until it is recorded, before a replica holds less. */
+/** How long a step may spend outside its handler (in the queue and being recorded) before a replica holds less. */
 const MOST_BESIDE_MS = 250
 const SMOOTHING = 0.05
 
 /**
- * How many documents a replica holds at once: its concurrency and what its handlers can begin within a quarter of a
- * second, at least a quarter more than the concurrency, at most 2,000. With 32 at once: handlers of 1 ms -> 2,000, of
- * 100 ms -> 112, of 10 s -> 40. So nobody hoards documents that others could begin.
+ * How many documents a replica holds at once: its concurrency plus what its handlers can begin within a quarter of a second; at least a
+ * quarter more than the concurrency, at most 2,000. With a concurrency of 32: handlers of 1 ms -> 2,000, of 100 ms -> 112, of 10 s -> 40.
+ * So no replica hoards documents that others could begin.
  *
- * Where the line and the recording take longer than a quarter of a second a step (a slow database, a busy machine), it
- * holds less until they don't: what has come due waits behind all that is held. 900 documents a second -> 225, not 2,000.
+ * Where a step spends more than a quarter of a second in the queue and being recorded (a slow database, a busy machine), it holds less
+ * until that is over: what has come due waits behind all that is held. 900 documents a second -> 225, not 2,000.
  */
 export class Capacity {
   private meanMs: number | undefined
@@ -27,12 +27,12 @@ export class Capacity {
     this.meanMs = smoothed(this.meanMs, ms)
   }
 
-  /** How long a step took beside that, from its place in the line to its record. */
+  /** How long a step spent outside its handler, from entering the queue to being recorded. */
   recorded(besideMs: number): void {
     this.besideMs = smoothed(this.besideMs, besideMs)
   }
 
-  /** Once for each claim: holds less, or more again, by what steps took since the claim before. */
+  /** Called once for each claim: holds less, or more again, depending on how long steps took since the previous claim. */
   adapt(): void {
     const { besideMs } = this
     if (besideMs === undefined) return
@@ -48,10 +48,9 @@ export class Capacity {
   }
 
   /**
-   * How many to claim now, 0 while it isn't worth a claim: less than a quarter of the places is claimed only where
-   * handlers would stand idle otherwise. What is being recorded comes back: small claims meanwhile make small groups
-   * for all steps that follow (177 documents a write instead of 260; with candidates in one reply 20,500 steps/s instead
-   * of 17,200, measured).
+   * How many to claim now, 0 while a claim isn't worth it: less than a quarter of the places is claimed only where handlers would otherwise
+   * be idle. Documents that are being recorded come back: small claims meanwhile make small groups for all steps that follow (177 documents
+   * a write instead of 260; with candidates in one reply 20,500 steps/s instead of 17,200, measured).
    */
   room(held: number): number {
     const free = this.places - held

@@ -16,7 +16,7 @@ import { Wakeups } from '../wake/wakeups.js'
 import type { Capacity } from './capacity.js'
 import type { Company } from './company.js'
 
-/** After so many claims in a row that got nothing of what they tried for, the next tick looks again. */
+/** After this many claims in a row that won none of their candidates, the next tick looks again. */
 const MOST_LOST_CLAIMS = 20
 
 export interface ClaimerOptions {
@@ -29,7 +29,7 @@ export interface ClaimerOptions {
   readonly outage: OutageLog
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
-  /** Told of documents as soon as they have been won, before the claim that they belong to is over. */
+  /** Called with documents as soon as they have been won, before their claim is over. */
   readonly onWon: (phase: string, claimed: readonly Claimed[]) => void
 }
 
@@ -38,13 +38,13 @@ export class Claimer {
   private readonly due: string[] = []
   /** Phases of which the last claim found more than it could take. */
   private readonly leftBehind = new Set<string>()
-  /** By phase: keys of documents that fall to this replica and were rung for while it claimed others; they may not be stored yet. */
+  /** By phase: keys of documents in this replica's share that were rung for while it claimed others; they may not be stored yet. */
   private readonly awaited = new Map<string, Set<string>>()
   /** Phases of which the last claim found nothing that it could try for. */
   private readonly fruitless = new Set<string>()
   /** Phases of which the last claim failed. */
   private readonly failed = new Set<string>()
-  /** That the claim index isn't there: over only when a look for candidates succeeds, whatever else the database does meanwhile. */
+  /** The outage of a missing claim index: over only when a query for candidates succeeds, whatever else works meanwhile. */
   private readonly noIndex: OutageLog
   private readonly claims: Claims
   private readonly wakeups: Wakeups
@@ -102,23 +102,23 @@ export class Claimer {
     return this.fruitless.has(phase)
   }
 
-  /** Phases in which something is due: claims as long as there is room, now and whenever some frees. */
+  /** Takes phases in which something is due: claims as long as there is room, now and whenever some becomes free. */
   offer(phases: readonly string[]): void {
     if (this.stopped) return
-    // Without the index also what isn't due any more: else nobody would see that it is back.
+    // Without the index, failed phases are offered even if nothing is due any more: otherwise nobody would notice that it is back.
     const failed = this.noIndex.lasting ? this.failed : []
     for (const phase of [...phases, ...failed]) if (!this.due.includes(phase)) this.due.push(phase)
     this.claimIfRoom()
   }
 
-  /** The same for a phase in which something comes due in so long. */
+  /** The same for a phase in which something comes due after `ms`. */
   offerIn(phase: string, ms: number): void {
     if (!this.stopped) this.wakeups.in(phase, ms)
   }
 
   /**
-   * Documents of a phase that are said to be due: they are claimed as they are named where this can be done at once, and where
-   * there is no line that they would push past; else their phase is offered.
+   * Documents of a phase that are said to be due: they are claimed by `_id` if that can be done at once and there is no queue that they
+   * would jump; otherwise their phase is offered.
    */
   offerNamed(phase: string, ids: readonly unknown[]): void {
     if (this.stopped) return
@@ -152,21 +152,21 @@ export class Claimer {
     await this.underWay
   }
 
-  /** The next tick offers again what is due. */
+  /** Forgets what is due: the next tick offers it again. */
   private forget(): void {
     this.due.length = 0
     this.leftBehind.clear()
     this.awaited.clear()
   }
 
-  /** They may not be stored yet: a look that comes too early is not the last one before the tick. */
+  /** They may not be stored yet: a claim that comes too early is not the last one before the tick. */
   private expectNamed(phase: string, ids: readonly unknown[]): void {
     const awaited = this.awaited.get(phase) ?? new Set()
     this.awaited.set(phase, awaited)
     for (const key of ids.map(idKey)) if (this.options.workSplit.isOwn(key)) awaited.add(key)
   }
 
-  /** Whether a claim has not found all that was rung for before its look. */
+  /** Whether a claim has missed anything that was rung for before its query. */
   private isMissed(awaited: ReadonlySet<string> | undefined, { claimed }: ClaimResult): boolean {
     if (!awaited) return false
     const found = new Set(claimed.map(({ lease }) => idKey(lease.id)))
@@ -183,7 +183,7 @@ export class Claimer {
     return held.isFull ? 0 : capacities[kind].room(held.sizeOf(kind))
   }
 
-  /** The first phase that is due and for which there is room, rather one that didn't fail; it is no longer known to be due. */
+  /** Takes the first due phase that there is room for off the list, preferably one that didn't fail. */
   private nextPhase(): string {
     const open = this.due.filter((one) => this.roomFor(one) > 0)
     const phase = open.find((one) => !this.failed.has(one)) ?? open[0]!
@@ -199,7 +199,7 @@ export class Claimer {
       await this.env.keepTermsFresh()
       const result = await this.claims.claimNamed(phase, ids, (claimed) => onWon(phase, claimed))
       outage.succeeded()
-      // Rung for while they are being stored: they may not be there yet.
+      // Rung for while they are being stored, so they may not be there yet.
       if (result.notFound > 0) this.offerIn(phase, 0)
       if (result.left > 0) this.offerIn(phase, result.againInMs)
       this.report(phase, result)
@@ -245,7 +245,7 @@ export class Claimer {
         this.report(phase, result)
         this.failed.delete(phase)
       } catch (error) {
-        // What is due in other phases goes first next time: it may be this one's documents.
+        // Other phases go first next time: this one's documents may be the cause.
         this.failed.add(phase)
         this.forget()
         if (error instanceof MissingIndex) this.noIndex.failed(error)
@@ -253,7 +253,7 @@ export class Claimer {
       } finally {
         company.over(admission)
       }
-      // Something was due that was not to be claimed beside what is held.
+      // Something due could not be claimed together with what is held.
       if (admission.passedOver > 0) company.whenThereIsRoom(this.env.model.name, phase, () => this.offer([phase]))
     }
   }
@@ -264,14 +264,14 @@ export class Claimer {
     if (claimed.length > 0) this.options.capacities[kindOf(phase)].adapt()
     broken.claimed(result)
     if (candidates > 0) observer.claimed({ lifecycle: model.name, phase, claimed: claimed.length, lost })
-    // Somebody else claims here that the last look didn't know of.
+    // Another replica claims here that the last look didn't know of.
     if (lost > Math.max(1, candidates / 20)) this.options.lookSoon()
   }
 }
 
 /**
- * Whether to claim again at once: the claim got what it asked for; or, of a share of what there is, so much that another
- * look for candidates is worth it.
+ * Whether to claim again at once: the claim got what it asked for or, where it takes only a share of what is due, enough to make another
+ * query for candidates worthwhile.
  */
 const mayHaveMore = ({ candidates, more, cut }: ClaimResult, limit: number): boolean =>
   cut || candidates >= limit || (more && candidates >= limit / 4)

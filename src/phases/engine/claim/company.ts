@@ -3,21 +3,21 @@ import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../definition/settings.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
 
-/** Who waits for so long to be held alone gets it: nothing more is claimed until what is held has ended. */
+/** A document that has waited this long to be held alone gets its turn: nothing more is claimed until what is held has ended. */
 const PATIENCE_MS = 5_000
 const ANY_NUMBER = Number.POSITIVE_INFINITY
 const ALONE = 0
 
-/** How many suspects may be held at once while a document is that is on its nth claim without a recorded outcome. */
+/** How many suspects may be held at once while one of them is on its nth claim without a recorded outcome. */
 type Beside = (claims: number) => number
 
 /**
- * What of a replica may be held beside what. A document that was claimed before without a recorded outcome is a suspect: its
- * handler may kill its process, and with it the claims of all that is held beside it.
+ * Which documents a replica may hold together. A document that was claimed before without a recorded outcome is a suspect: its handler may
+ * kill its process, and with it the claims of everything else that is held.
  *
- * Invariants: no more suspects are held at once than each of them allows: `concurrency` on their second claim, then a quarter of
- * that with each further one, at least one. On its last claim (`maxClaims`) a document is held alone: nothing else of this replica
- * is held, or being claimed. So none is parked as poison that isn't: at its last claim only its own handler ran.
+ * Invariants: no more suspects are held at once than each of them allows: `concurrency` on its second claim, then a quarter of that with
+ * each further one, at least one. On its last claim (`maxClaims`) a document is held alone: nothing else of this replica is held or being
+ * claimed. So only real poison is parked: on a document's last claim only its own handler ran.
  */
 export class Company {
   private readonly members: { readonly held: HeldDocuments; readonly beside: Beside; readonly progress: string }[] = []
@@ -49,7 +49,7 @@ export class Company {
     return !this.isClosing && this.present().least > ALONE
   }
 
-  /** Nothing more is claimed, and chains yield: somebody has waited for long to be held alone. */
+  /** Nothing more is claimed, and chains yield: a document has waited too long to be held alone. */
   get isClosing(): boolean {
     const now = this.clock.monotonicMs()
     if (this.wantedSinceMs === undefined) return false
@@ -57,12 +57,12 @@ export class Company {
     return this.wantedSinceMs !== undefined && now - this.wantedSinceMs > PATIENCE_MS
   }
 
-  /** Tells once when there may be room for those of a phase that were not admitted. */
+  /** Calls `then` once when there may be room for documents of a phase that were not admitted. */
   whenThereIsRoom(lifecycle: string, phase: string, then: () => void): void {
     this.waiting.set(`${lifecycle} ${phase}`, then)
   }
 
-  /** Something is not held any more. */
+  /** To be called when something is no longer held. */
   left(): void {
     if (this.waiting.size === 0) return
     const { total, suspects, least } = this.present()
@@ -156,7 +156,7 @@ function count(present: Present, most: number): void {
 
 function besideIn({ maxClaims, concurrency }: LifecycleSettings): Beside {
   return (claims) => {
-    // One that goes beyond its last claim is parked without a call.
+    // One past its last claim is parked without calling its handler.
     if (!(claims >= 2) || claims > maxClaims) return ANY_NUMBER
     return claims === maxClaims ? ALONE : Math.max(1, Math.floor(concurrency / 4 ** (claims - 2)))
   }

@@ -2,7 +2,7 @@ import { idBytes, idKey } from '../../../lock/index.js'
 import type { PlaceKind } from '../run/places.js'
 import type { Held } from './held.js'
 
-/** One more claim goes on top of it; a command holds 16 MB, and names them up to twice. */
+/** One more claim comes on top of that; a command holds 16 MB, and names each up to twice. */
 const MOST_ID_BYTES = 4_000_000
 
 /** What a replica holds of one lifecycle. */
@@ -27,7 +27,7 @@ export class HeldDocuments {
     return this.bytesOfIds > MOST_ID_BYTES
   }
 
-  /** What is held, and what is not any more while its handler runs on. */
+  /** What is held, and what no longer is although its handler still runs. */
   all(): Held[] {
     return [...this.byId.values(), ...this.superseded]
   }
@@ -42,8 +42,8 @@ export class HeldDocuments {
   }
 
   /**
-   * A document that was just claimed. One that was held already has been lost meanwhile (this process was paused for longer than
-   * its lease lasted): that claim is over, and its handler is asked to stop.
+   * Adds a document that was just claimed. One that was held already was lost meanwhile (this process was paused for longer than its lease
+   * lasted): that claim is over, and its handler is asked to stop.
    */
   add(held: Held): void {
     const key = idKey(held.lease.id)

@@ -4,7 +4,7 @@ import type { Phase } from '../../definition/model.js'
 import type { StepAborted } from '../../errors.js'
 import type { PlaceKind } from '../run/places.js'
 
-/** A chain of steps looks at its document again, and yields where it must, when what it knows is older than this. */
+/** A chain of steps reads its document again, and yields where it must, when what it knows is older than this. */
 export const FRESH_MS = 1_000
 
 /** A document that this replica holds, from its claim to the end of its lease. */
@@ -27,7 +27,7 @@ export interface Held {
   run: CurrentStep | undefined
 }
 
-/** A step that runs, as those see it who look after its lease. */
+/** A running step, as seen by those who look after its lease. */
 export interface CurrentStep {
   readonly aborted: StepAborted | undefined
   /** Whether its handler has begun; one that waits for a thread may be called off as if it had never been called. */
@@ -36,8 +36,8 @@ export interface CurrentStep {
   /** Asks the handler to stop; only the first reason counts. */
   abort(why: StepAborted['why']): void
   /**
-   * It is past its step timeout or deadline: from the first time on it has `graceMs` to end, and a few turns of the event loop however
-   * long that was blocked; then it is given up.
+   * To be called when it is past its step timeout or deadline: from the first call on it has `graceMs` to end, and a few turns of the event
+   * loop however long that was blocked; then it is given up.
    */
   ranOver(graceMs: number): void
 }
@@ -57,7 +57,7 @@ function enteredAt(held: Held, progress: string): Date | undefined {
 
 /**
  * When its phase's deadline is (server time), null when it has none.
- * @param hold while a step of the server's clock isn't confirmed
+ * @param hold set while a step of the server's clock isn't confirmed
  */
 export function deadlineOf(held: Held, progress: string, hold?: DeadlineHold): Date | null {
   const since = enteredAt(held, progress)

@@ -6,13 +6,12 @@ import { deadlineOf, type Held } from './held.js'
 import type { HeldDocuments } from './held-documents.js'
 
 /**
- * Watches over what a replica holds of one lifecycle: renews its leases, and asks steps to stop that have run too long or whose
- * lease is in danger; also those whose lease is lost while their handlers run on. One timer for all, running only while something
- * is held.
+ * Watches over what a replica holds of one lifecycle: renews its leases, and asks steps to stop that have run too long or whose lease is in
+ * danger; also watches lost documents whose handlers still run. One timer for all, running only while something is held.
  *
- * A lease is renewed every third of lockTimeout; at two thirds without a renewal that succeeded its step's signal aborts.
- * A step past its timeout (or deadline) is asked to stop, renewed for one more lockTimeout, and then given up: never in the round that asks
- * it, so that a pause of this process leaves it its grace.
+ * A lease is renewed every third of lockTimeout; at two thirds without a successful renewal its step's signal aborts. A step past its
+ * timeout (or deadline) is asked to stop, renewed for one more lockTimeout, and then given up: never in the same round in which it was
+ * asked, so that a pause of this process doesn't cost it its grace.
  */
 export class LeaseGuard {
   private readonly renewals: Renewals
@@ -54,7 +53,7 @@ export class LeaseGuard {
   private check(held: Held): void {
     const { run } = held
     if (!run) return
-    // Of a lease that was taken before lockTimeout became shorter it is the longer one, until it is renewed.
+    // For a lease taken before lockTimeout was shortened, this is the longer one, until it is renewed.
     const { lastsMs } = held.lease
     const isTimedOut = run.ranMs() >= this.env.model.settings.stepTimeoutMs
     if (held.lease.ageMs() > (lastsMs * 2) / 3) run.abort('lease in danger')

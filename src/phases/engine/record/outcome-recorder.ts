@@ -27,8 +27,7 @@ export interface OutcomeRecorderOptions {
 }
 
 /**
- * Records how steps ended, each under its token. Whatever is written of a held document passes through here, one write at a
- * time.
+ * Records how steps ended, each under its token. Every write to a held document passes through here, one at a time.
  */
 export class OutcomeRecorder {
   private readonly writes: WriteGrouper
@@ -48,9 +47,9 @@ export class OutcomeRecorder {
   }
 
   /**
-   * Records an ending, or what takes its place; resolves with what stands in the database. Where that is a chain of steps that goes
-   * on (`goesOn`), the document is as it is there, and its next step may begin; else its lease is over. undefined: nothing was
-   * recorded, and the document is another's, or is left until its lease runs out.
+   * Records an ending, or what takes its place; resolves with what was stored. If that continues a chain of steps (`goesOn`), the document
+   * is up to date and its next step may begin; otherwise its lease is over. undefined: nothing was recorded, and the document is another
+   * holder's, or is left until its lease runs out.
    */
   async record(held: Held, ending: Ending): Promise<Ending | undefined> {
     const { outage } = this.options
@@ -60,7 +59,7 @@ export class OutcomeRecorder {
       verdict = await this.writes.record(end)
       outage.succeeded()
     } catch (error) {
-      outage.failed(error) // stopped meanwhile: its lease passes, and the step runs again
+      outage.failed(error) // stopped meanwhile: its lease expires, and the step runs again
       return undefined
     }
     switch (verdict.kind) {
@@ -88,7 +87,7 @@ export class OutcomeRecorder {
     return verdict.kind === 'recorded'
   }
 
-  /** Gives up what is being sent again and again to a database that doesn't answer. */
+  /** Stops resending writes to a database that doesn't answer. */
   stop(): void {
     this.writing.abort()
   }
@@ -103,7 +102,7 @@ export class OutcomeRecorder {
     return now - held.readAtMs > FRESH_MS ? this.lookAgain(held, ending) : ending
   }
 
-  /** What was recorded of a chain's step is what its document is now. */
+  /** Applies what was recorded of a chain's step to its document. */
   private adopt({ document, lease }: Held, { end, set, stale }: Ending): void {
     const { progress } = this.env.model.settings
     // In place, as handlers get copies: a new document and a new progress for each step cost 1-2 us of 21 (measured).
@@ -120,8 +119,8 @@ export class OutcomeRecorder {
   }
 
   /**
-   * A chain that has gone on for long reads its document again: it may not be this replica's any more, or its owner's state calls
-   * for a rule.
+   * A chain that has gone on for long reads its document again: it may no longer be this replica's, or its owner's state may call for a
+   * rule.
    */
   private async lookAgain(held: Held, ending: Ending): Promise<Ending | undefined> {
     const { model, clock } = this.env
@@ -145,8 +144,8 @@ export class OutcomeRecorder {
   }
 
   /**
-   * An outcome that the server refuses for the document's own sake becomes an error; where that is refused too, poison and a
-   * `progress` that has become its owner's are put aside without a word, and all else is left to expire, its claims counted.
+   * An outcome that the server refuses because of the document itself becomes an error. If that is refused too, poison, and a document
+   * whose `progress` its owner has replaced, is put aside without storing why; anything else is left to expire, with its claim counted.
    */
   private async recordInstead(held: Held, { end, set, ms }: Ending, error: Error): Promise<Ending | undefined> {
     const { broken, refusing } = this.env
@@ -161,7 +160,7 @@ export class OutcomeRecorder {
     return undefined
   }
 
-  /** Of an outcome that was given up: the server's fault, whatever it is, and no sign of poison when the step is repeated. */
+  /** For an outcome that was given up: that was the server's fault, so repeating the step is no sign of poison. */
   private async uncount(held: Held): Promise<void> {
     const { renewalCollection, terms, logger, model } = this.env
     try {

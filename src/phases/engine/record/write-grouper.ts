@@ -1,8 +1,8 @@
 import type { EndWriter, Lease, StepEnd, Verdict } from '../../../lock/index.js'
 
-/** Flushes on their way at once under load: while one is with the server, the next one fills. Two give the most (25,000 steps/s against 15,500 with one, measured). */
+/** Flushes in flight at once under load: while the server has one, the next one fills. Two are best (25,000 steps/s, one: 15,500, measured). */
 const FLUSHES_UNDER_LOAD = 2
-/** Below saturation nothing is gained by waiting for company. */
+/** Below saturation nothing is gained by waiting for more ends. */
 const MOST_FLUSHES = 8
 
 interface Waiting {
@@ -15,13 +15,13 @@ interface Waiting {
 const mayFollow = ({ kind }: Verdict): boolean => kind === 'recorded' || kind === 'rejected'
 
 /**
- * Gathers the ends of steps into groups by nothing but what ends meanwhile: an end is sent at the end of this turn of the
- * event loop. Only where documents stand in line for their steps and two commands are on their way already, it is sent with
- * the first one that comes back: then bigger groups are what makes the line shorter. So neither a slow handler nor a slow
- * command holds up the outcome of a fast step; and what a command has left in doubt is no longer on its way.
+ * Groups the ends of steps only with what ends meanwhile: an end is sent at the end of this turn of the event loop. Only if documents are
+ * queueing for their steps and two commands are in flight already is it sent once one of those has come back: then bigger groups shorten
+ * the queue. So neither a slow handler nor a slow command holds up the outcome of a fast step, and what a command has left in doubt is no
+ * longer in flight.
  *
- * Invariant: the writes of one lease go in the order in which they were asked for, one at a time. The next is sent when the one before
- * has its verdict, and not at all when the lease is lost by that: then it has the same verdict.
+ * Invariant: the writes of one lease go in the order in which they were asked for, one at a time. The next is sent when the one before has
+ * its verdict, and not at all if that lost the lease: then it has the same verdict.
  */
 export class WriteGrouper {
   private waiting: Waiting[] = []
@@ -32,11 +32,11 @@ export class WriteGrouper {
 
   constructor(
     private readonly writer: Pick<EndWriter, 'write'>,
-    /** Whether documents stand in line for their steps. */
+    /** Whether documents are queueing for their steps. */
     private readonly isLoaded: () => boolean,
   ) {}
 
-  /** Ends that wait or are on their way. */
+  /** Ends that wait or are in flight. */
   get open(): number {
     return this.waiting.length + this.flushing
   }
@@ -68,7 +68,7 @@ export class WriteGrouper {
     })
   }
 
-  /** It has its verdict, or will have none. Told here, as a `then` on each promise costs every step something. */
+  /** It has its verdict, or will have none. Handled here, as a `then` on each promise would cost every step something. */
   private decided(end: StepEnd): void {
     if (this.last.get(end.lease)?.end === end) this.last.delete(end.lease)
   }

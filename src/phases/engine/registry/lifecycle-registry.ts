@@ -21,14 +21,14 @@ interface Registered {
   lockTimeout: number
   /** Its phases, as the replica that started last has them; absent if an older version wrote this. */
   phases?: string[]
-  /** When a replica last said that it looks after this lifecycle; at most a minute before the last look of any. */
+  /** When a replica last reported that it looks after this lifecycle; at most a minute before any replica's last look. */
   handledAt?: Date
 }
 
-/** Each reading may be older than it may be gone by, where this process stands still or the database is slow. */
+/** Each read may already be too old to use, if this process stands still or the database is slow. */
 const MOST_READS = 3
 
-/** What the lockTimeouts in force are can't be known now; the next look may tell. */
+/** The lockTimeouts in force can't be known now; the next look may tell. */
 export class TermsOutdated extends Error {
   override readonly name = 'TermsOutdated'
   constructor(readonly ageMs: number) {
@@ -42,11 +42,10 @@ export class TermsOutdated extends Error {
 }
 
 /**
- * The lifecycles of a database and the lockTimeout in force for each: it is part of the data (leases and sleeps are encoded
- * with it), so the first replica's setting stands, and others adopt it and say so where theirs differs.
+ * The lifecycles of a database and the lockTimeout in force for each: it is part of the data (leases and sleeps are encoded with it), so
+ * the first replica's setting stands, and others adopt it and log where theirs differs.
  *
- * Invariant (docs/lock-protocol.md, point 10): a lease is taken or renewed, and a document judged, by what was read at most
- * 5 s before.
+ * Invariant (docs/lock-protocol.md, point 10): leases are taken or renewed, and documents judged, only by what was read at most 5 s before.
  */
 export class LifecycleRegistry {
   private readonly collection: Collection<Registered>
@@ -69,8 +68,8 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Refuses to work beside another's lifecycle on the same documents. It is asked before this replica registers its own, so
-   * that one which is refused leaves no trace; two that start within the same moment aren't seen.
+   * Refuses to work beside another replica's lifecycle on the same documents. Called before this replica registers its own, so that a
+   * refused one leaves no trace; two that start at the same moment aren't detected.
    * @throws OverlappingLifecycles
    */
   async requireNoOverlap(): Promise<void> {
@@ -104,7 +103,7 @@ export class LifecycleRegistry {
     }))
   }
 
-  /** Registers what isn't there yet, and has entries that a person broke say what is gone by instead. */
+  /** Registers what isn't there yet, and makes entries that a person broke state what is used instead. */
   async register(): Promise<void> {
     for (const model of this.models) {
       await this.collection.updateOne(
@@ -125,7 +124,7 @@ export class LifecycleRegistry {
     await this.read({ whateverItSays: true })
   }
 
-  /** What of the entries of these lifecycles a person has to mend. */
+  /** What a person has to mend in the entries of these lifecycles. */
   get problems(): string[] {
     return this.models.flatMap(({ name }) => {
       const broken = this.inForce.get(name)?.broken
@@ -134,9 +133,8 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Takes over what a look has brought, unless it was asked before what is known; false when there is something to
-   * {@link register}: a lifecycle that isn't there any more, or an entry that has just been broken and doesn't say to go on with
-   * what was in force.
+   * Adopts what a look has brought, unless that was asked before what is known; false when there is something to {@link register}: a
+   * lifecycle that is no longer there, or an entry that has just been broken and doesn't state what was in force.
    */
   adopt(
     { lockTimeouts, sentAtMs }: Pick<LookResult, 'lockTimeouts' | 'sentAtMs'>,
@@ -158,7 +156,7 @@ export class LifecycleRegistry {
       if (found.broken !== before?.broken) this.reportBroken(model, inForce)
       if (before?.dueMs === inForce.dueMs && before.leaseMs === inForce.leaseMs) continue
       this.report(model, inForce, before !== undefined)
-      // The clients were made for the setting.
+      // The clients were made for this replica's own setting.
       const { leaseMs } = inForce
       const shorter = leaseMs < model.settings.lockTimeoutMs ? leaseMs : undefined
       for (const db of [this.db, this.renewalDb]) limitCommands(db, model.name, shorter)
@@ -172,7 +170,7 @@ export class LifecycleRegistry {
   }
 
   /**
-   * Sees to it that what is known may still be gone by: reads it again when it comes of age, over the renewals' connection.
+   * Keeps what is known recent enough to use: reads it again when it gets too old, over the renewals' connection.
    * @throws what the driver throws, TermsOutdated: then nothing may be claimed or renewed
    */
   async keepFresh(): Promise<void> {
@@ -181,9 +179,9 @@ export class LifecycleRegistry {
       this.reading ??= this.read().finally(() => {
         this.reading = undefined
       })
-      // A look that comes through frees those who wait on a connection that is dead.
+      // A look that comes through frees callers that wait on a dead connection.
       await Promise.race([this.reading, this.refreshed.promise])
-      // What was read counts from before it was asked: this process may have stood still since.
+      // The age counts from when the read was sent: this process may have stood still since.
       if (this.ageMs() < KNOWN_FOR_MS) return
     }
     throw new TermsOutdated(this.ageMs())
@@ -193,7 +191,7 @@ export class LifecycleRegistry {
     return this.clock.monotonicMs() - this.readAtMs
   }
 
-  /** Says in the database that a replica looks after these lifecycles, for `phaselock check`. */
+  /** Records in the database that a replica looks after these lifecycles, for `phaselock check`. */
   async stamp(lifecycles: readonly string[]): Promise<void> {
     if (lifecycles.length === 0) return
     await this.collection.updateMany({ _id: { $in: [...lifecycles] } }, [{ $set: { handledAt: '$$NOW' } }])
@@ -241,7 +239,7 @@ export class LifecycleRegistry {
   }
 }
 
-/** While it can't be told which of two is in force: others are judged by the longer one, one's own lease by the shorter. */
+/** While it can't be known which of two is in force: others' leases are judged by the longer one, this replica's by the shorter. */
 const eitherOf = (found: LockTimeoutInForce, before: LockTimeoutInForce): LockTimeoutInForce => ({
   ...found,
   dueMs: Math.max(found.dueMs, before.dueMs),

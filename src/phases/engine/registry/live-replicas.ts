@@ -15,13 +15,13 @@ export interface LiveReplicasOptions {
   readonly identity: string
   readonly lifecycles: readonly string[]
   readonly clock: Clock
-  /** Whether this replica ticks by itself: one that is ticked by hand shares with nobody, and takes all that is due. */
+  /** Whether this replica ticks by itself: one whose caller ticks it shares with nobody, and takes all that is due. */
   readonly ticks: () => boolean
 }
 
 /**
- * Who is there to share the work with: each replica that ticks by itself says so in `phaselock.lifecycles` every 50 s, and
- * reads who else does with its look. A hint only: it decides which documents a replica tries for first, never who holds one.
+ * The replicas to share the work with: each one that ticks by itself announces itself in `phaselock.lifecycles` every 50 s, and reads with
+ * its look who else does. A hint only: it decides which documents a replica tries for first, never who holds one.
  */
 export class LiveReplicas {
   private readonly lifecycles: Collection<Document & { _id: string }>
@@ -39,7 +39,7 @@ export class LiveReplicas {
     return (this.options.ticks() && this.standings.get(lifecycle)) || this.alone
   }
 
-  /** Says that this replica is there, when that is due (or anew). One command for all lifecycles. */
+  /** Announces this replica when that is due, or with `anew` at once. One command for all lifecycles. */
   async say({ anew = false } = {}): Promise<void> {
     const { clock, ticks, lifecycles, identity } = this.options
     if (!ticks() || (!anew && clock.monotonicMs() - this.saidAtMs < PRESENT_EVERY_MS)) return
@@ -47,7 +47,7 @@ export class LiveReplicas {
     await sayPresent(this.lifecycles, lifecycles, identity)
   }
 
-  /** Takes over what a look has brought. */
+  /** Adopts what a look has brought. */
   adopt({ replicas }: Pick<LookResult, 'replicas'>): void {
     const { lifecycles, identity } = this.options
     for (const lifecycle of lifecycles) {

@@ -6,8 +6,8 @@ const MOST_REMEMBERED = 10_000
 const FOUND_LIMIT = 300
 
 /**
- * Tells of documents that aren't as they should be: each once, the log within its bound. A field that is left
- * alone is logged once for its kind, as it may be so in all of an owner's documents.
+ * Reports documents that aren't as they should be: each once, the log within its bound. A field that is left alone is logged once for its
+ * kind, as it may be so in all of an owner's documents.
  */
 export class BrokenReports {
   private told = new Set<string>()
@@ -58,7 +58,7 @@ export class BrokenReports {
     this.tell({ id, reason: 'unreadable', found: error.message.slice(0, FOUND_LIMIT), fate: 'putAside' })
   }
 
-  /** Documents whose phase is no text: nobody claims them. */
+  /** Documents whose phase isn't a string: nobody claims them. */
   phase(found: string): void {
     this.tell({ id: null, reason: 'phase', found, fate: 'leftAlone' })
   }

@@ -7,18 +7,18 @@ const WINDOW_MS = 60_000
 const MOST_TOLD_IN_WINDOW = 3
 
 /**
- * Logs outages with a bound, however long they last and however often they come: the first error of an outage, a line each
- * 30 s while it lasts, and its end; at most three outages a minute are told. So a database that takes reads and refuses
- * writes, where successes and failures alternate, is at most six lines a minute and not two a tick.
+ * Logs outages with a bound, however long they last and however often they come: the first error of an outage, a line each 30 s while it
+ * lasts, and its end; at most three outages a minute are reported. So a database that takes reads and refuses writes, where successes and
+ * failures alternate, makes at most six lines a minute and not two a tick.
  */
 export class OutageLog {
   private since: number | undefined
   private saidAt = Number.NEGATIVE_INFINITY
   private failures = 0
   private latest: unknown
-  /** Whether the outage that lasts has been told of. */
+  /** Whether the current outage has been reported. */
   private told = false
-  /** When the latest outages were told of. */
+  /** When the latest outages were reported. */
   private tellings: number[] = []
 
   constructor(
@@ -31,7 +31,7 @@ export class OutageLog {
     return this.since !== undefined
   }
 
-  /** What the outage that lasts has failed with last. */
+  /** The last error of the current outage. */
   get lastError(): unknown {
     return this.lasting ? this.latest : undefined
   }
@@ -56,7 +56,7 @@ export class OutageLog {
     if (this.since === undefined) return
     const lasted = this.clock.monotonicMs() - this.since
     this.since = undefined
-    if (!this.told) return // its failures are counted in the next one that is told
+    if (!this.told) return // its failures are counted in the next one that is reported
     this.logger.info(`${this.what} works again after ${formatMs(lasted)} and ${this.failures} failures`)
     this.told = false
     this.failures = 0

@@ -4,7 +4,7 @@ import type { Held } from '../lease/held.js'
 import type { LeaseLoss } from '../observer.js'
 import type { Ending } from '../run/ending-rules.js'
 
-/** Tells the observer of how each step ended, and where a person should know the log, which is bounded. */
+/** Reports how each step ended: to the observer and, where a person should know, to the log, which is bounded. */
 export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending): void {
   const { end } = ending
   const lifecycle = env.model.name
@@ -29,7 +29,7 @@ function outcomeOf(end: EndKind): RecordedOutcome {
   return end.kind === 'moveTo' && end.by === 'deadline' ? 'deadline' : end.kind
 }
 
-/** Tells that a write under a token changed nothing, or that another holder was found. */
+/** Reports that a write under a token changed nothing, or that another holder was found. */
 export function reportLoss(env: LifecycleEnvironment, held: Held, how: LeaseLoss['how'], error?: unknown): void {
   const about = { lifecycle: env.model.name, id: held.lease.id, token: held.lease.token }
   const why = error instanceof Error ? `: ${error.message}` : ''

@@ -141,7 +141,7 @@ export class EndingRules {
     return this.afterError(held, error, ms)
   }
 
-  /** An error of its handler's, or of the server's about its outcome: an attempt is used. */
+  /** An error of its handler, or of the server about its outcome: an attempt is used. */
   afterError(held: Held, thrown: unknown, ms: number): Ending {
     const error = recordedError(thrown)
     const attempt = 1 + countOf(held.document[this.progress]?.attempts)
@@ -162,7 +162,7 @@ export class EndingRules {
     return deadlineOf(held, this.progress, this.env.serverClock.deadlineHold())
   }
 
-  /** Fields of progress that this document has and the ending makes untrue. */
+  /** Fields of this document's `progress` that are no longer true after the ending. */
   private staleFields(held: Held, end: EndKind): string[] {
     const gone = STALE_AFTER[end.kind]
     const progress = held.document[this.progress] ?? {}
@@ -197,7 +197,7 @@ function unavailable(error: Unavailable): { reason: string; forMs: number | null
   return { reason, forMs: typeof forMs === 'number' && forMs >= 0 ? Math.min(forMs, LONGEST_PAUSE_MS) : null }
 }
 
-/** Anything else says nothing, and is its owner's. */
+/** Any other value means nothing here, and is the owner's. */
 const isState = (state: unknown): boolean => typeof state === 'string' || state === null
 
 const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {

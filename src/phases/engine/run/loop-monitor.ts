@@ -3,7 +3,7 @@ import type { Logger } from '../../logger.js'
 import type { LoopBlocked, ReplicaObserver } from '../observer.js'
 
 export interface LoopMonitorOptions {
-  /** The event loop is blocked when it doesn't turn for so long. 0: nobody looks. */
+  /** The event loop counts as blocked when it doesn't turn for this long. 0: not monitored. */
   readonly limitMs: number
   readonly clock: Clock
   readonly logger: Logger
@@ -12,7 +12,7 @@ export interface LoopMonitorOptions {
   readonly cpuWait?: (() => number) | undefined
 }
 
-/** Each handler that is known for sure is logged once in so long, and all others together; observers are told each time. */
+/** How often at most each handler that is known for sure is logged, and all others together; observers are notified each time. */
 const LOG_EVERY_MS = 60_000
 
 /**
@@ -59,8 +59,8 @@ export class PhaseActivity {
 }
 
 /**
- * Notices a blocked event loop and names the handlers that may have done it: while it is blocked no lease is renewed and no other
- * document goes on. A handler that blocks before its first await is known for sure; one that does later is one of those whose
+ * Notices a blocked event loop and names the handlers that may have done it: while it is blocked no lease is renewed and no other document
+ * goes on. A handler that blocks before its first await is known for sure; one that blocks later is only known to be among those whose
  * steps ran.
  */
 export class LoopMonitor {
@@ -73,7 +73,7 @@ export class LoopMonitor {
     if (limitMs > 0) this.watch = new LoopWatch(limitMs, (stop) => this.beat(stop), cpuWait)
   }
 
-  /** To be told of the steps of a phase whose handler runs on the event loop. */
+  /** Records the steps of a phase whose handler runs on the event loop. */
   activity(lifecycle: string, phase: string): PhaseActivity {
     const activity = new PhaseActivity(lifecycle, phase, this.options.clock)
     this.activities.push(activity)
@@ -120,7 +120,7 @@ export class LoopMonitor {
   private log({ ms, by, certain }: LoopBlocked): void {
     const { logger } = this.options
     const names = by.map(({ lifecycle, phase }) => `${lifecycle}/${phase}`).join(', ')
-    // Not by the names of several: there are as many sets of handlers as there are moments.
+    // Several aren't told apart by name: nearly every time it is another set of handlers.
     const about = certain ? names : by.length > 0 ? 'one of several' : 'none'
     if (!this.isDue(about)) return
     const blocked = `the event loop was blocked for ${formatMs(ms)}`

@@ -7,8 +7,8 @@ interface Waiting {
 }
 
 /**
- * The places in which the steps of a lifecycle run: so many in all, and of these so many in threads. They are given in the order
- * in which they were asked for; who waits for a thread holds up nobody else.
+ * The places in which the steps of a lifecycle run: a number in all, some of them in threads. They are given in the order in which they
+ * were asked for; a step that waits for a thread holds up nobody else.
  *
  * Invariant: nobody waits who could have a place. So one that is free when it is asked for is given at once.
  */
@@ -63,7 +63,7 @@ export class Places {
     }
   }
 
-  /** Of those for whom there is a place, the kind of who has waited longest. */
+  /** Among those for whom there is a place, the kind that the longest waiting one needs. */
   private nextKind(): PlaceKind | undefined {
     const loop = this.isFree('loop') ? this.waiting.loop[0] : undefined
     const thread = this.isFree('thread') ? this.waiting.thread[0] : undefined

@@ -7,7 +7,7 @@ import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { type CurrentStep, type Held, waitedMs } from '../lease/held.js'
 
-/** What a step does by others. */
+/** What a step needs others for. */
 export interface StepRunOptions {
   readonly threads: ThreadPool
   /** Stores fields under the token and changes it; false: the lease is lost. */
@@ -103,7 +103,7 @@ export class StepRun implements CurrentStep {
       begins: () => {
         this.waitsForThread = false
         this.startedAtMs = clock.monotonicMs()
-        // It may have passed while this process was paused: a handler begins only under a lease with time left.
+        // The lease may have expired while this process was paused: a handler begins only under a lease with time left.
         if (this.held.lease.leftMs() === 0) this.abort('lease in danger')
       },
     })

@@ -14,7 +14,7 @@ export interface StepRunnerOptions extends StepRunOptions {
   readonly handlers: Readonly<Record<string, AnyHandler>>
   readonly endings: EndingRules
   readonly capacities: Readonly<Record<PlaceKind, Capacity>>
-  /** By phase: who is told of its steps, where handlers run on the event loop. */
+  /** By phase: what records its steps, where handlers run on the event loop. */
   readonly activities: ReadonlyMap<string, PhaseActivity>
 }
 
@@ -38,7 +38,7 @@ export class StepRunner {
     const early = endings.withoutHandler(held)
     if (early) return early
     const run = new StepRun(held, this.env, this.options)
-    // A thread's handler keeps no event loop.
+    // A handler in a thread doesn't block this event loop.
     const activity = held.kind === 'loop' ? activities.get(held.phase.name) : undefined
     activity?.began()
     held.run = run

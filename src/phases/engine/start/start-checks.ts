@@ -43,7 +43,7 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   await checkQueryPlans(env, options)
 }
 
-/** Loads the modules of handlers in threads: one that is missing, or without the function, is no step's error. */
+/** Loads the modules of handlers in threads: a missing module or function must not first show as a step's error. */
 async function requireThreads({ replica, threads }: StartChecksOptions): Promise<void> {
   for (const { model, handlers } of replica.lifecycles) {
     const declared = Object.keys(handlers).flatMap((phase): [string, ThreadDeclaration][] => {

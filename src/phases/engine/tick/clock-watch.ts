@@ -15,9 +15,9 @@ import type { Logger } from '../../logger.js'
 import type { ReplicaObserver } from '../observer.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 
-/** A replica says every 50 s that it is there: one that is gone took leases for a little longer than its last word tells. */
+/** A replica announces itself every 50 s: one that is gone may have taken leases for a little longer than its last announcement tells. */
 const UNSEEN_MS = 120_000
-/** A clock that steps again and again is a line so often; each step is counted. */
+/** A clock that steps again and again is logged this often at most; each step is counted. */
 const SAY_EVERY_MS = 10_000
 
 export interface ClockWatchOptions {
@@ -41,15 +41,15 @@ interface StoredStep {
 /**
  * What a replica does about a step of the server's clock (docs/lock-protocol.md, "When the server's clock steps").
  *
- * Forward: it holds back what only the step has made due until that has lasted, and tells replicas that start meanwhile. Back: leases
- * from the future begin anew. A replica that starts after a step back sees it by what was stored before.
+ * Forward: it holds back what only the step has made due until the step has lasted, and tells replicas that start meanwhile. Back: leases
+ * from the future begin anew. A replica that starts after a step back detects it by what was stored before.
  */
 export class ClockWatch {
-  /** To be given each of the server's times that is read. */
+  /** To be given every server time that is read. */
   readonly steps: ClockSteps
   private readonly lifecycles: Collection<Document & { _id: string }>
   private forward: ClockStep | undefined
-  /** Server time: no lease of before a step back is later. */
+  /** Server time: no lease from before a step back is later. */
   private back: Date | undefined
   /** What was stored before a step that has been dealt with. */
   private known: Date | undefined
@@ -62,7 +62,7 @@ export class ClockWatch {
   }
 
   /**
-   * Deals with what was found since the last look, by that look too. What fails is done with the next one.
+   * Deals with what was found since the last look, and by that look. What fails is retried with the next one.
    * @throws what the driver throws
    */
   async serve(found: LookResult): Promise<void> {
@@ -138,7 +138,7 @@ export class ClockWatch {
   }
 }
 
-/** A step that hasn't been dealt with yet goes on with the next one. */
+/** A step that hasn't been dealt with yet is dealt with together with the next one. */
 const laterOf = (before: Date | undefined, date: Date): Date => (before && before > date ? before : date)
 
 const isStored = (step: Partial<StoredStep> | undefined): step is StoredStep =>

@@ -3,7 +3,7 @@ import type { LifecycleEnvironment } from '../environment.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
 
 const REMOVAL_BATCH = 1_000
-/** By itself; where a look finds something at once. Only this also looks for arrays, which no look can ask for. */
+/** How often it repairs by itself; if a look finds something, at once. Only a repair also finds arrays, which no look can ask for. */
 const REPAIRS_EVERY_MS = 600_000
 
 /** The chore of documents that no claim would find. */

@@ -21,7 +21,7 @@ const BATCH = 1_000
 
 export interface MoveResult {
   readonly moved: number
-  /** Documents that refuse to be moved for their own sake; all others were moved. */
+  /** Documents that refused to be moved; all others were moved. */
   readonly refused: readonly Refused[]
 }
 
@@ -73,7 +73,7 @@ async function moveAll(
     moved += matched
     for (const { id } of culprits) refusing.add(id)
     refused.push(...culprits)
-    // Fewer than a batch: that was all. Nothing came of it: all of them were taken meanwhile.
+    // Fewer than a batch: that was all. No match: all of them were taken meanwhile.
     if (read.length < limit || (matched === 0 && culprits.length === 0)) return { moved, refused }
   }
 }

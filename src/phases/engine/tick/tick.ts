@@ -8,7 +8,7 @@ import type { ClockWatch } from './clock-watch.js'
 import { REPAIR, type TickCounts } from './housekeeper.js'
 import { FOREIGN_PHASES } from './unknown-phases.js'
 
-/** Questions about documents that nobody would find otherwise are asked so often, by the look: no command of their own. */
+/** How often the look also asks about documents that nobody would find otherwise; they have no command of their own. */
 const CHORES_EVERY_MS = 60_000
 
 /** What a tick does: one look over all lifecycles, and for each what it calls for. */
@@ -33,7 +33,7 @@ export class Tick {
     if (!this.registry.adopt(found)) await this.registry.register()
     this.liveReplicas.adopt(found)
     const counts: TickCounts = { ruled: 0, removed: 0, due: 0 }
-    // Beside each other, so that one that fails keeps nobody from the rest; the replicas that share, and a hold, are known from here on.
+    // In parallel, so that one failure holds up nothing else; the replicas that share, and a hold, are known from here on.
     const works = await Promise.allSettled([
       this.clockWatch.serve(found),
       this.liveReplicas.say(),
@@ -53,7 +53,7 @@ export class Tick {
     }))
   }
 
-  /** A look; where its chores find something to mend, once more after that is done. */
+  /** A look; if its chores find something to mend, another one after that is done. */
   private async look(): Promise<{ found: LookResult; foreign: RunningLifecycle[] }> {
     const withChores = this.clock.monotonicMs() - this.choresAtMs >= CHORES_EVERY_MS
     const look = (requests: () => LookRequest[]) => this.freshLook(requests)
@@ -68,8 +68,8 @@ export class Tick {
   }
 
   /**
-   * A look that goes by a lockTimeout which was read too long ago matches nothing, whatever is due: after a pause between two
-   * rounds it is asked again by what it has brought. Else the run of a replica that is ticked by hand would end with work left.
+   * A look by a lockTimeout that was read too long ago matches nothing, whatever is due: after a pause between two rounds it is repeated
+   * with what it has brought. Otherwise `runOnce()` could end with work left.
    */
   private async freshLook(requests: () => LookRequest[]): Promise<LookResult> {
     const look = () => {
@@ -96,14 +96,14 @@ export class Tick {
     try {
       await parts.housekeeper.serve(found, due, counts)
     } finally {
-      // Also when a rule fails: what is due has nothing to do with that.
+      // Even when a rule fails: what is due has nothing to do with that.
       parts.claimer.offer([...due])
     }
   }
 }
 
 /**
- * Whether what a look finds due in a phase is what refuses writes, as far as this replica knows: more of it than a look can name,
+ * Whether all that a look finds due in a phase refuses writes, as far as this replica knows: there is more of that than a look can name,
  * and a claim has just found nothing else.
  */
 const isLeftAlone = ({ model, refusing, claimer }: RunningLifecycle, phase: string): boolean =>

@@ -5,8 +5,8 @@ import type { Logger } from '../../logger.js'
 import type { ReplicaObserver } from '../observer.js'
 
 /**
- * That something happened of which documents may want to know, so that of several replicas which hear of it one wakes a
- * document for it: a document that was woken for news of this source with this version or a later one isn't woken again.
+ * Something happened that documents may want to know of. With it only one of several replicas that hear of it wakes a document: one that
+ * was woken for news of this source with this version or a later one isn't woken again.
  */
 export interface News {
   /** Where it comes from: versions of one source can be compared. */
@@ -15,11 +15,11 @@ export interface News {
   readonly version: number
 }
 
-/** What a work beside a lifecycle gets. */
+/** What background work of a lifecycle gets. */
 export interface AlongsideContext {
   readonly model: LifecycleModel
   readonly db: Db
-  /** The replica's identity, as it begins each token of its leases. */
+  /** The replica's identity, with which each token of its leases begins. */
   readonly replica: string
   readonly logger: Logger
   readonly observer: Required<ReplicaObserver>
@@ -27,27 +27,27 @@ export interface AlongsideContext {
   /** Aborts when the replica stops: the work then ends as soon as it can. */
   readonly signal: AbortSignal
   /**
-   * Ends the sleep of documents in working phases, whoever steps them then; one that is held is woken when it has been let go,
-   * unless another step of it has begun since. Returns at once and never throws: a hint, whose loss costs a back-off pause.
+   * Ends the sleep of documents in working phases, whichever replica then runs their steps; one that is held is woken when it has been let
+   * go, unless another step of it has begun since. Returns at once and never throws: a hint, whose loss costs a back-off pause.
    */
   wake(ids: readonly unknown[], news?: News): void
-  /** Something of this lifecycle may have come due in another way: this replica looks now, and the others are told. */
+  /** Something of this lifecycle may have come due in another way: this replica looks now, and the others are notified. */
   look(): void
 }
 
 /**
- * What runs beside a lifecycle on each replica that works, from its start until its `signal` aborts (docs/kubernetes-watches.md). It heals itself: one that
- * throws or returns earlier isn't started again.
+ * Background work of a lifecycle on each replica that works, from its start until its `signal` aborts (docs/kubernetes-watches.md). It has
+ * to recover by itself: once it throws or returns earlier it isn't started again.
  */
 export type Alongside = (context: AlongsideContext) => Promise<void>
 
-/** One work with what it is given. */
+/** Background work with what it is given. */
 export interface AlongsideWork {
   readonly work: Alongside
   readonly context: Omit<AlongsideContext, 'signal'>
 }
 
-/** The works beside a replica's lifecycles. None delays or fails its start; those that don't end are left behind at its stop. */
+/** The background work of a replica's lifecycles. None of it delays or fails the start; what doesn't end is left behind at the stop. */
 export class AlongsideWorks {
   private readonly stopped = new AbortController()
   private running: Promise<unknown> | undefined

@@ -15,7 +15,7 @@ import type { RunningLifecycle } from '../running-lifecycle.js'
 
 const MOST_TOLD = 3
 const TOLD_WITHIN_MS = 60_000
-/** A connection that is cut is told by the tick, which fails too; the doorbell tells of it only when it doesn't come back (after 8 s). */
+/** The tick reports a cut connection, as it fails too; the doorbell reports it only if it doesn't come back (after 8 s). */
 const PATIENCE = 5
 /** With fewer connections than this a listener on the work's own client would be in the way of the work. */
 const LEAST_POOL = 5
@@ -28,14 +28,14 @@ export interface DoorbellLinkOptions {
   readonly look: () => Promise<unknown>
 }
 
-/** Joins a replica to the doorbell: what it hears is claimed or looked for at once, what it can't take it rings for. */
+/** Connects a replica to the doorbell: it claims or looks for what it hears of at once, and rings for what it can't take. */
 export class DoorbellLink {
   private readonly doorbell: Doorbell | undefined
   private listening: Listening | undefined
   private hearing: Hearing = { listening: false }
   private failures = 0
   private isTold = false
-  /** When the latest failures were told. */
+  /** When the latest failures were reported. */
   private tellings: number[] = []
 
   constructor(
@@ -61,7 +61,7 @@ export class DoorbellLink {
     return this.hearing.listening ? this.hearing.kind : 'deaf'
   }
 
-  /** Where it would have to listen on the client of the work, and that has a small pool, it doesn't. */
+  /** Does nothing where it would have to listen on the work's own client and that has a small pool. */
   listen(): void {
     const { db, doorbellDb } = this.options.replica
     if (!doorbellDb && poolSizeOf(db) < LEAST_POOL) return
@@ -69,12 +69,12 @@ export class DoorbellLink {
     this.listening ??= this.doorbell?.listen(names, (ring) => this.act(ring))
   }
 
-  /** For other replicas: this one has no room. Only one that listens rings: one that is ticked by hand is alone with its caller. */
+  /** For other replicas: this one has no room. Only one that listens rings: one that its caller ticks is alone with that caller. */
   ring(ring: Ring): void {
     if (this.listening) this.doorbell?.ring(ring)
   }
 
-  /** Hears nothing more; what it has rung is sent. */
+  /** Stops listening; what it has rung is sent. */
   async stop(): Promise<void> {
     await Promise.all([this.listening?.stop(), this.listening && this.doorbell?.flush()])
     this.listening = undefined
@@ -85,7 +85,7 @@ export class DoorbellLink {
     this.env.observer.rung(ring)
     const rung = lifecycles.filter(({ model }) => ring.lifecycles.includes(model.name))
     const offers = rung.map(({ model, claimer }) => ({ claimer, phases: workingPhases(model, ring.phases ?? []) }))
-    // A phase that only one of two lifecycles has says nothing of the other.
+    // A phase that only one of two lifecycles has says nothing about the other.
     if (offers.length === 0 || offers.some(({ phases }) => phases.length === 0)) await look()
     else if (ring.ids) for (const { claimer, phases } of offers) claimer.offerNamed(phases[0]!, ring.ids)
     else for (const { claimer, phases } of offers) claimer.offer(phases)
@@ -115,7 +115,7 @@ function workingPhases(model: LifecycleModel, phases: readonly string[]): string
   return phases.filter((phase) => model.phases.get(phase)?.kind === 'working')
 }
 
-/** Anything but an answer of the server's. */
+/** Anything but an answer of the server. */
 const isOutage = (error: unknown): boolean =>
   !(error instanceof DoorbellUnavailable) && typeof (error as { code?: unknown } | undefined)?.code !== 'number'
 

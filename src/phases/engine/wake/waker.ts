@@ -14,28 +14,28 @@ import type { LifecycleModel } from '../../definition/model.js'
 import type { News } from './alongside.js'
 
 const MOST_AT_ONCE = 500
-/** More than these aren't kept for later; who is dropped goes on at the end of its pause. */
+/** More than these aren't kept for later; one that is dropped goes on at the end of its pause. */
 const MOST_KEPT = 10_000
-/** A document that is held is looked at again after these pauses, doubled each time. */
+/** A document that is held is read again after these pauses, doubled each time. */
 const FIRST_PAUSE_MS = 20
 const LONGEST_PAUSE_MS = 1_000
-/** What falls to another replica is left to it for so long: that one claims at once what it wakes. */
+/** What is in another replica's share is left to it for this long: that one claims at once what it wakes. */
 const PATIENCE_MS = 60
-/** Those whose time comes within it go in one look. */
+/** Those whose time comes within it are read together. */
 const TOGETHER_MS = 10
-/** Replicas hear of the same within seconds. Beyond it a version counts for nothing: its source may have begun anew. */
+/** Replicas hear the same news within seconds. After this time a version no longer counts: its source may have started over. */
 const SAME_NEWS_MS = 60_000
 
 export interface WakerOptions {
   readonly model: LifecycleModel
   readonly collection: Collection
-  /** The one that this lifecycle's claims go by: what is woken here in others' place is claimed here too. */
+  /** The one that this lifecycle's claims use: what is woken here on others' behalf is claimed here too. */
   readonly workSplit: Pick<WorkSplit, 'isOwn' | 'waitedFor'>
   readonly terms: () => Terms
   readonly clock: Clock
   /** The server's time by estimate. */
   readonly serverNow: () => Date
-  /** Told of documents that have just become due, and of their phases. */
+  /** Called when documents have just become due, with their phases. */
   readonly onWoken: (phases: readonly string[], woken: { count: number; source: string | undefined }) => void
   readonly onError: (error: unknown) => void
 }
@@ -45,9 +45,9 @@ interface Wanted {
   readonly id: unknown
   readonly news: News | undefined
   readonly untilMs: number
-  /** The fence of the step that ran when it was first looked at. A later step has begun with what it is woken for. */
+  /** The fence of the step that ran when it was first read. A later step has begun with what it is woken for. */
   readonly heldFence?: unknown
-  /** While it is held, or left to another replica: when it is looked at again, and how long that was put off. */
+  /** While it is held, or left to another replica: when it is read again, and how long that was put off. */
   readonly again?: { readonly atMs: number; readonly pauseMs: number }
 }
 
@@ -58,16 +58,16 @@ interface Asleep {
 }
 
 /**
- * Ends sleeps. Each wake is a look by `_id` and one conditional write; a document is due then as if its pause had passed, and
- * nothing else of it changes. Held ones are looked at again until they are let go, for as long as a step may take.
+ * Ends sleeps. Each wake is a read by `_id` and one conditional write; the document is then due as if its pause had passed, and nothing
+ * else of it changes. Held ones are read again until they are let go, for as long as a step may take.
  *
- * One superfluous step at most comes of it, where a step has begun between the news and the wake. N replicas that hear the same
- * news look N times and wake once: `progress.heard` says for which news a document was woken last, and a step that begins
- * after that write finds all that its replica had heard by then. The replica to which a document falls goes first.
+ * It causes one superfluous step at most, where a step has begun between the news and the wake. N replicas that hear the same news read N
+ * times and wake once: `progress.heard` says for which news a document was woken last, and a step that begins after that write finds all
+ * that its replica had heard by then. The replica in whose share a document is goes first.
  */
 export class Waker {
   private readonly wanted = new Map<string, Wanted>()
-  /** To be looked at again: held documents, and those that are left to another replica for now. */
+  /** To be read again: held documents, and those that are left to another replica for now. */
   private readonly held = new Map<string, Wanted>()
   private readonly working: readonly string[]
   private running: Promise<void> | undefined
@@ -85,7 +85,7 @@ export class Waker {
     return this.wanted.size + this.held.size
   }
 
-  /** Returns at once; what is asked for while a wake is under way goes together. */
+  /** Returns at once; what is asked for while a wake is under way is batched. */
   wake(ids: readonly unknown[], news?: News): void {
     if (this.stopped) return
     const nowMs = this.options.clock.monotonicMs()
@@ -126,7 +126,7 @@ export class Waker {
   }
 
   private async wakeAll(): Promise<void> {
-    // What is wanted in one turn of the event loop goes together.
+    // What is wanted in one turn of the event loop is batched.
     await Promise.resolve()
     while (this.wanted.size > 0 && !this.stopped) {
       const batch = [...this.wanted].slice(0, MOST_AT_ONCE)
@@ -164,7 +164,7 @@ export class Waker {
     this.run()
   }
 
-  /** @param patienceMs how long it is left to another replica before its first look */
+  /** @param patienceMs how long it is left to another replica before it is first read */
   private keep(key: string, one: Wanted, patienceMs?: number): void {
     if (this.stopped || this.wanted.has(key)) return
     const pauseMs = one.again ? Math.min(LONGEST_PAUSE_MS, one.again.pauseMs * 2) : FIRST_PAUSE_MS
@@ -188,7 +188,7 @@ export class Waker {
     for (const [source, members] of bySource) await this.end(source, members)
   }
 
-  /** Those in working phases: what rests or is final has no step that could go on. */
+  /** Reads those in working phases: resting and final ones have no step that could go on. */
   private async look(batch: readonly Wanted[]): Promise<Map<string, Document>> {
     const { collection, model } = this.options
     const projection = { ...LEASE_FIELDS, phase: 1, fence: 1, [`${model.settings.progress}.heard`]: 1 }
@@ -203,7 +203,7 @@ export class Waker {
     return heard.at instanceof Date && this.options.serverNow().getTime() - heard.at.getTime() < SAME_NEWS_MS
   }
 
-  /** A document that somebody has claimed or woken since the look matches no longer: its step begins after the news. */
+  /** A document that somebody has claimed or woken since the read no longer matches: its step begins after the news. */
   private async end(source: string | undefined, members: readonly Asleep[]): Promise<void> {
     const { collection, terms, workSplit, onWoken } = this.options
     const version = Math.max(...members.map(({ one }) => one.news?.version ?? 0))
@@ -211,7 +211,7 @@ export class Waker {
     const heard = source === undefined ? undefined : { source, version }
     const count = await wakeSleepers(collection, terms(), this.working, sleepers, heard)
     if (count === 0) return
-    // Those that fall to others were left to them before, if they come from news: they had their time.
+    // Those in others' shares, if woken by news, were left to them first: they had their time.
     for (const { one, phase } of members) {
       const key = idKey(one.id)
       if (one.news && !workSplit.isOwn(key)) workSplit.waitedFor(phase, key)

@@ -2,8 +2,8 @@ const HORIZON_MS = 30_000
 const BUCKET_MS = 50
 
 /**
- * Local timers for what this replica knows to come due, so that a wait that ends in 0.1 s is resumed in 0.1 s and not at
- * the next full second. Only a hint: what they miss the next tick finds, and the server's clock judges what is due.
+ * Local timers for what this replica knows to come due, so that a wait that ends in 0.1 s is resumed in 0.1 s and not at the next full
+ * second. Only a hint: the next tick finds what they miss, and the server's clock judges what is due.
  */
 export class Wakeups {
   private readonly timers = new Map<string, NodeJS.Timeout>()
