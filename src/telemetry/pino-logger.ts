@@ -13,7 +13,7 @@ export interface PinoLoggerOptions {
   readonly destination?: { write(line: string): unknown } | undefined
 }
 
-/** Our log lines by pino. Errors in fields keep name, message, stack and cause; ids are written as they are typed. */
+/** Writes our log lines with pino. Errors in fields keep name, message, stack and cause; ids are written as they are typed. */
 export async function pinoLogger(options: PinoLoggerOptions = {}): Promise<Logger> {
   const { format = 'json', level = 'info' } = options
   const target = options.destination ?? pino.destination({ dest: 2, sync: true })
@@ -36,10 +36,10 @@ export async function pinoLogger(options: PinoLoggerOptions = {}): Promise<Logge
   }
 }
 
-/** The most of an error's message and of its stack, causes included, that a line takes: writing it holds up the event loop. */
+/** The most characters of an error's message and of its stack, causes included, that a line takes: writing it holds up the event loop. */
 const MOST_CHARACTERS = { message: 4_000, stack: 20_000 } as const
 
-/** As pino writes it, cut; without its causes where they are too many for pino. */
+/** An error as pino writes it, cut; without its causes where they are too many for pino. */
 function errorField(error: unknown): unknown {
   if (!(error instanceof Error)) return error
   const { message, stack, ...others } = fieldsOf(error)

@@ -22,7 +22,7 @@ export class Instruments {
 
   /**
    * @param rows asked at each scrape; what isn't among them isn't shown. Without it values are set from outside
-   * @param aggregator over several workers values are added up, or the least of them counts
+   * @param aggregator how values of several workers are combined: added up, or the least of them counts
    */
   gauge<L extends string>(
     name: string,

@@ -4,14 +4,14 @@ import { Instruments } from './instruments.js'
 
 const WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 const HOLD_SECONDS = [0.01, 0.1, 0.5, 1, 5, 30, 60, 300, 900, 3_600, 14_400]
-/** A function that gives each name a label of its own would fill Prometheus: no more labels than this. */
+/** A function that gives each name a label of its own would flood Prometheus: no more labels than this. */
 const MOST_LABELS = 200
-/** The label of locks that have none of their own: none. */
+/** The label of locks without one of their own: empty. */
 const UNNAMED = ''
 
 /**
- * Which locks have the label `lock`: these, by their names; or what a function makes of a name ("tenant-42-sync" -> "tenant-sync"),
- * undefined: none. Names may be made of anything, so that by default none has.
+ * Which locks get the label `lock`: these, by their names; or the label that a function makes of a name ("tenant-42-sync" -> "tenant-sync";
+ * undefined: none). Names may be made of anything, so by default none gets one.
  */
 export type LockNames = readonly string[] | ((name: string) => string | undefined)
 
@@ -60,7 +60,7 @@ export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
   instruments.gauge('locks_held', 'Named locks that tasks of this process hold', ['lock'], () =>
     [...held.counts()].map(([lock, count]) => [{ lock }, count]),
   )
-  // A series that begins with 1 has no increase that an alert could see.
+  // A series that starts at 1 has no increase that an alert could see.
   const begin = (lock: string) => {
     for (const result of ['acquired', 'held', 'timedOut', 'aborted', 'error']) acquisitions.inc({ lock, result }, 0)
     for (const action of ['extend', 'unlock']) failed.inc({ lock, action }, 0)
@@ -100,7 +100,7 @@ export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
   }
 }
 
-/** By `lockedBy`, which no two acquisitions share: a lock that was lost isn't given back once more when its task ends. */
+/** By `lockedBy`, which no two acquisitions share: a lost lock isn't subtracted again when its task ends. */
 class HeldLocks {
   private readonly labels = new Map<string, string>()
   private readonly totals = new Map<string, number>()
@@ -123,7 +123,7 @@ class HeldLocks {
   }
 }
 
-/** @param begin told once of each label, before it is used */
+/** @param begin called once with each label, before it is used */
 function labels(names: LockNames | undefined, begin: (label: string) => void): (name: string) => string {
   const known = new Set([UNNAMED, ...(typeof names === 'function' ? [] : (names ?? []))])
   for (const label of known) begin(label)

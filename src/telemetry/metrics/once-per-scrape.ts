@@ -1,6 +1,6 @@
 import { answered } from '../../database/index.js'
 
-/** Prometheus gives a scrape 10 s: one that took longer, for a database that is away, would show nothing at all, and not even that. */
+/** Prometheus gives a scrape 10 s: one that took longer because the database is down would show nothing at all, not even that it is down. */
 const LONGEST_MS = 7_000
 
 /** @throws NoAnswer in time for the scrape, whatever the client's own limits are */

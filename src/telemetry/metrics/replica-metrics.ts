@@ -10,7 +10,7 @@ import { type LockNames, lockMetrics } from './lock-metrics.js'
 import { oncePerScrape, withinScrape } from './once-per-scrape.js'
 import { RunMetrics, ScheduleGauges } from './schedule-metrics.js'
 
-/** A lifecycle; that of schedules brings what metrics show beside its steps. */
+/** A lifecycle; that of schedules brings metrics besides those of its steps. */
 export interface MeasuredLifecycle {
   readonly model: LifecycleModel
   readonly reports?: ScheduleReports | undefined

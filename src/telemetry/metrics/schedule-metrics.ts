@@ -10,7 +10,7 @@ const LATE_SECONDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1_800, 3_600]
 /** Where there are more schedules than this, only those that were named have a label. */
 const FEW = 50
 
-/** What is told of runs by this process; a task that it doesn't know (a name in the database) has no label. */
+/** Metrics of this process's runs; a task that it doesn't know (a name in the database) gets no label. */
 export class RunMetrics {
   private readonly all: ScheduleReports[] = []
   private readonly known = new Set<string>()
@@ -20,7 +20,7 @@ export class RunMetrics {
 
   constructor(
     registry: Registry,
-    /** Told of failed commands on the locks of runs. */
+    /** Called with failed commands on the locks of runs. */
     private readonly lockFailed: (action: 'extend' | 'unlock') => void,
   ) {
     const instruments = new Instruments(registry)
@@ -54,7 +54,7 @@ export class RunMetrics {
     })
   }
 
-  /** A series that begins with 1 has no increase that an alert could see: what runs once a night begins with 0. */
+  /** A series that starts at 1 has no increase that an alert could see: what runs once a night starts at 0. */
   private begin(): void {
     for (const { lifecycle, taskNames, ends } of this.all) {
       for (const task of taskNames.filter((name) => !this.known.has(`${lifecycle} ${name}`))) {
@@ -75,7 +75,7 @@ export interface ScheduleCountsOptions {
   readonly scheduleNames?: readonly string[] | undefined
 }
 
-/** What there is in the database, the same for all replicas. */
+/** What is in the database, the same for all replicas. */
 export class ScheduleGauges {
   private readonly all: ScheduleReports[] = []
 

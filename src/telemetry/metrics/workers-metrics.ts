@@ -18,7 +18,7 @@ export interface WorkersMetrics {
   metrics(): Promise<string>
 }
 
-/** What the workers say, added up (of readiness the least), with the counts of documents and of workers themselves. */
+/** The workers' metrics, added up (for readiness the least counts), with the counts of documents and of workers themselves. */
 export function workersMetrics(options: WorkersMetricsOptions): WorkersMetrics {
   const registry = new Registry()
   documentMetrics(registry, options)
