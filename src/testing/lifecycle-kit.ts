@@ -63,7 +63,7 @@ export class LifecycleKit {
 
   static async open(options: LifecycleKitOptions): Promise<LifecycleKit> {
     const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
-    // A CI may run tests in a pod: what is started for them goes with them.
+    // CI may run tests in a pod: what is started for them ends with them.
     const env = { ...process.env, KUBERNETES_SERVICE_HOST: '' }
     const connection = await connectDatabase({ uri: options.uri, dataDir, env, temporary: true, log: () => {} })
     return new LifecycleKit(options, connection, connection.client.db(`kit_${randomBytes(8).toString('hex')}`))
@@ -206,7 +206,7 @@ export class LifecycleKit {
     }
   }
 
-  /** Waits for the work, or for the death of the replica that does it; what the dead one's commands end with is nobody's. */
+  /** Waits for the work, or for the death of the replica that does it; errors of the dead one's commands are ignored. */
   private async settled(work: Promise<unknown>): Promise<void> {
     const replica = this.current
     const done = work.catch((error: unknown) => {

@@ -15,9 +15,9 @@ export interface RaceOptions<O extends Outside> {
   readonly lifecycle: (outside: O) => RunnableLifecycle
   /** The document that each run begins with. */
   readonly document: Document
-  /** What of a call must not happen twice: its key, or undefined for a call that may. Default: the method and its arguments. */
+  /** The key of a call that must not happen twice; undefined for one that may. Default: the method and its arguments. */
   readonly effectKey?: (method: string, args: readonly unknown[]) => string | undefined
-  /** Stops at so many places to die at. Default 200. */
+  /** Stops after this many places to die at. Default 200. */
   readonly maxPoints?: number
 }
 
@@ -34,7 +34,7 @@ export interface DoubledEffect {
 export interface RaceReport {
   /** How many runs were made. */
   readonly runs: number
-  /** Effects that happened more than once, with the fault that did it. Empty: the handlers stand all of them. */
+  /** Effects that happened more than once, with the fault that caused it. Empty: the handlers withstand all faults. */
   readonly twice: readonly DoubledEffect[]
   /** Runs after which the document was neither at rest nor gone. */
   readonly unfinished: readonly string[]
@@ -55,9 +55,9 @@ const NEVER = new Promise<never>(() => {})
 const LONGER_THAN_A_LEASE = 3
 
 /**
- * Runs a lifecycle on two replicas again and again; in each run the first replica dies (or stands still past its lease, and
- * then goes on) at another place: before or after each call that its handlers make of the outside world. The second takes
- * over. Reports the effects that happened twice, which a handler must make idempotent or guard with the fence.
+ * Runs a lifecycle on two replicas again and again; in each run the first replica dies (or stands still past its lease, and then goes on)
+ * at a different place: before or after each call that its handlers make of the outside world. The second takes over. Reports the effects
+ * that happened twice, which a handler must make idempotent or guard with the fence.
  */
 export async function race<O extends Outside>(options: RaceOptions<O>): Promise<RaceReport> {
   const undisturbed = await new Race(options, undefined).run()
