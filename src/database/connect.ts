@@ -23,7 +23,7 @@ export interface ConnectOptions {
   uri?: string | undefined
   /** The folder of the local database, `.phaselock` in the current folder unless given; data is in its `db`. */
   dataDir?: string | undefined
-  /** The database's name; else the one in the URI's path; else 'phaselock'. */
+  /** The database's name. Default: the one in the URI's path, otherwise 'phaselock'. */
   database?: string | undefined
   /** Source of MONGODB_URI, KUBERNETES_SERVICE_HOST, NODE_ENV; for a local database also of MONGOMS_*, PATH, HOME, XDG_CACHE_HOME. */
   env?: NodeJS.ProcessEnv | undefined

@@ -8,7 +8,7 @@ import {
 import { formatMs, sleep, systemClock } from '../time/index.js'
 import { NotEnoughSpace } from './not-enough-space.js'
 
-/** A build reads the whole collection: it has a limit of its own, not a third of the lock timeout like all else. */
+/** A build reads the whole collection: it has a limit of its own, not a third of the lock timeout like everything else. */
 const WITHIN_MS = 3_600_000
 const TELL_EVERY_MS = 10_000
 /** The pause after a lost connection; a server that is still building makes the next request wait for the same build. */

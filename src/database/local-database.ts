@@ -91,7 +91,7 @@ function noneRuns(dataDir: string): never {
   throw new NoDatabase(why, ['for development: start a replica, which brings one (phaselock start)'])
 }
 
-/** Looked for beside Phaselock, then from the user's folder. */
+/** Looked for next to Phaselock, then from the user's folder. */
 async function loadPackage(): Promise<LocalDatabasePackage | undefined> {
   const name: string = PACKAGE // so that no compiler or bundler complains that it is missing
   try {
