@@ -80,7 +80,7 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
    */
   readonly legacyWriters?: boolean
   /**
-   * The owner's top-level fields that handlers read, beside `_id`, `state` and Phaselock's own: nothing else of a document is
+   * The owner's top-level fields that handlers read, besides `_id`, `state` and Phaselock's own: nothing else of a document is
    * fetched, handlers find nothing else in it, and its type there has nothing else. For big documents of which they need
    * little. Default: the whole document.
    */

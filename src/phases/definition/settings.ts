@@ -32,7 +32,7 @@ const backOff = z.strictObject({
   longestError: duration('100ms', '24h').default(DEFAULT_BACK_OFF.longestErrorMs),
 })
 
-/** Settings that a lifecycle may declare, beside its graph. Unknown ones are refused by the definition's own check. */
+/** Settings that a lifecycle may declare, besides its graph. Unknown ones are refused by the definition's own check. */
 export const settingsSchema = z.strictObject({
   lockTimeout: duration('1s', '24h').default(30_000),
   stepTimeout: duration('100ms', '24h').default(300_000),

@@ -95,7 +95,7 @@ export function runningLifecycle(
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
   const waker = new Waker({
     ...{ model, collection: own.collection, terms: own.terms, clock, workSplit, serverNow },
-    // What is woken is claimed here at once, as far as there is room; other replicas are told.
+    // What is woken is claimed here at once, as far as there is room; other replicas are notified.
     onWoken: (phases, woken) => {
       outage.succeeded()
       runner.claimer.offer(phases)

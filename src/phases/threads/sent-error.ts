@@ -41,7 +41,7 @@ export function sentError(thrown: unknown, causes = 0): SentError {
 }
 
 /**
- * What was thrown, as what it means here. Classes are told by their names: the module in the thread may have loaded Phaselock
+ * What was thrown, as what it means here. Classes are recognised by their names: the module in the thread may have loaded Phaselock
  * from another file.
  */
 export function receivedError(sent: SentError): unknown {

@@ -6,7 +6,7 @@ const STEP_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 const BLOCKED_SECONDS = [0.2, 0.5, 1, 2, 5, 10, 30]
 const TICK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** Counts what a replica's observer is told. */
+/** Counts what a replica's observer is notified of. */
 export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   const instruments = new Instruments(registry)
   const steps = instruments.counter('steps_total', 'Steps that this replica recorded, by outcome', [

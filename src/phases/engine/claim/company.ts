@@ -117,7 +117,7 @@ export class Admission {
     private readonly progress: string,
   ) {}
 
-  /** Whether a candidate may be held beside all else; if so it counts as held until the claim is over. */
+  /** Whether a candidate may be held together with all else; if so it counts as held until the claim is over. */
   admits(document: Document): boolean {
     this.before ??= this.company.present(this)
     const most = this.beside(1 + (Number(document[this.progress]?.claims) || 0))

@@ -11,7 +11,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** Whether the lease stands after this verdict: only then may another write follow under it. */
+/** Whether the lease is still good after this verdict: only then may another write follow under it. */
 const mayFollow = ({ kind }: Verdict): boolean => kind === 'recorded' || kind === 'rejected'
 
 /**

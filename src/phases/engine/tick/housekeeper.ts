@@ -19,7 +19,7 @@ export interface TickCounts {
   due: number
 }
 
-/** What a tick does for one lifecycle beside running handlers: state rules, renames, removals, repairs. */
+/** What a tick does for one lifecycle besides running handlers: state rules, renames, removals, repairs. */
 export class Housekeeper {
   private readonly repairLook: RepairLook
   private repairedAtMs = Number.NEGATIVE_INFINITY

@@ -220,6 +220,6 @@ export class Waker {
   }
 }
 
-/** The later of two news of one source; else the one that came last. */
+/** The news with the higher version if both are of one source; otherwise the one that came last. */
 const later = (before: News | undefined, news: News | undefined): News | undefined =>
   before && news && before.source === news.source && before.version > news.version ? before : news
