@@ -92,7 +92,8 @@ export async function checkStuck(
   for (const model of models) {
     const collection = db.collection(model.collection)
     const phases = [...model.phases.keys()]
-    const found = await stuckIds(collection, phases)
+    const isIndexed = await hasClaimIndex(collection)
+    const found = await stuckIds(collection, phases, isIndexed)
     if (found.length === 0) continue
     const look = new RepairLook(
       collection,
@@ -107,15 +108,14 @@ export async function checkStuck(
       advice: 'set them free: phaselock check --repair; replicas do it too, within a minute',
     }
     // The repair names the claim index: without that nothing can be mended yet.
-    const may = repair && (await hasClaimIndex(collection))
-    findings.push(await mendable(about, may, () => repairAll(look)))
+    findings.push(await mendable(about, repair && isIndexed, () => repairAll(look)))
   }
   return { check: 'never due', said: 'none is hidden from claims', findings }
 }
 
 /** One query for each kind, so that each is a few keys of the claim index. */
-async function stuckIds(collection: Collection, phases: readonly string[]): Promise<unknown[]> {
-  const hint = (await hasClaimIndex(collection)) ? { hint: CLAIM_INDEX } : {}
+async function stuckIds(collection: Collection, phases: readonly string[], isIndexed: boolean): Promise<unknown[]> {
+  const hint = isIndexed ? { hint: CLAIM_INDEX } : {}
   const ids = new Map<string, unknown>()
   for (const kind of Object.values(NEVER_DUE)) {
     const found = await collection

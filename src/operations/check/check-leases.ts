@@ -19,12 +19,12 @@ export async function checkLeases(
     const collection = db.collection(model.collection)
     const terms = termsOf(model)
     const phases = [...model.phases.keys()]
-    const may = await hasClaimIndex(collection)
+    const isIndexed = await hasClaimIndex(collection)
     const found = await collection
       .find(futureLeases(terms, phases), {
         projection: { aheadMs: { $subtract: ['$lockedAt', '$$NOW'] } },
         limit: COUNT_LIMIT,
-        ...(may ? { hint: CLAIM_INDEX } : {}),
+        ...(isIndexed ? { hint: CLAIM_INDEX } : {}),
       })
       .toArray()
     if (found.length === 0) continue
@@ -35,7 +35,7 @@ export async function checkLeases(
       problem: `${documents(found.length)} held by leases of up to ${formatMs(most)} from now (${listOf(ids, ids.length)}): the server's clock stepped back`,
       advice: `let them begin anew, which takes nothing from a holder that lives: phaselock check --repair; what a dead one held is due ${formatMs(terms.lockTimeoutMs)} later`,
     }
-    findings.push(await mendable(about, repair && may, () => redateLeases(collection, terms, phases)))
+    findings.push(await mendable(about, repair && isIndexed, () => redateLeases(collection, terms, phases)))
   }
   return { check: 'leases', said: 'none is from the future', findings }
 }
