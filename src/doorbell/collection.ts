@@ -1,5 +1,6 @@
 import type { Collection, Db } from 'mongodb'
 import { answered, protocolCollection } from '../database/index.js'
+import { collectionExists } from '../lock/index.js'
 import { systemClock } from '../time/index.js'
 import type { Ring, RingEntry } from './ring.js'
 
@@ -71,7 +72,7 @@ export async function makeDoorbell(found: 'dead' | 'notCapped', { db, create, by
     })
   } else {
     if (found === 'notCapped') throw new DoorbellUnavailable('not capped', db.databaseName)
-    if (!(await exists(db))) throw new DoorbellUnavailable('missing', db.databaseName)
+    if (!(await collectionExists(doorbellOf(db)))) throw new DoorbellUnavailable('missing', db.databaseName)
   }
   await store(db, by, { lifecycles: [] })
 }
@@ -90,16 +91,6 @@ async function dropRings(db: Db): Promise<void> {
   await answered(doorbellOf(db).drop()).catch((error) => {
     if (codeOf(error) !== NAMESPACE_NOT_FOUND) throw error // another listener was quicker
   })
-}
-
-async function exists(db: Db): Promise<boolean> {
-  try {
-    await doorbellOf(db).indexes()
-    return true
-  } catch (error) {
-    if (codeOf(error) === NAMESPACE_NOT_FOUND) return false
-    throw error
-  }
 }
 
 const codeOf = (error: unknown): unknown => (error as { code?: unknown }).code

@@ -1,8 +1,8 @@
 import { answered } from '../database/index.js'
 import { type Clock, sleep } from '../time/index.js'
 import { EVERYTHING, heardIn, type Ring } from './ring.js'
-import type { DoorbellKind, OpenSource, RingSource } from './source.js'
-import { type Left, RING_PACE, takeTurn } from './turns.js'
+import type { DoorbellKind, RingSource } from './sources.js'
+import { RING_PACE, Turns } from './turns.js'
 
 const FIRST_RETRY_MS = 250
 const LONGEST_RETRY_MS = 60_000
@@ -18,8 +18,8 @@ export interface ListenerOptions {
   readonly names: readonly string[]
   /** Who listens: it ignores its own rings. */
   readonly self: string
-  /** What to listen with, asked before each attempt; the last attempt's error tells it what doesn't work. */
-  readonly source: (lastError: unknown) => Promise<RingSource>
+  /** Begins to listen; the last attempt's error tells it what doesn't work. */
+  readonly open: (lastError: unknown) => Promise<RingSource>
   /** Acts on rings. The next ones are heard once it resolves: it never overlaps itself, and rings meanwhile come after. */
   readonly onRing: (ring: Ring) => Promise<unknown>
   /** Called on each change. */
@@ -35,8 +35,8 @@ export interface ListenerOptions {
 export class Listener {
   private readonly stopped = new AbortController()
   private readonly running: Promise<void>
-  private open: OpenSource | undefined
-  private left: Left | undefined
+  private readonly turns = new Turns(RING_PACE)
+  private source: RingSource | undefined
   private isListening = false
 
   constructor(private readonly options: ListenerOptions) {
@@ -45,7 +45,7 @@ export class Listener {
 
   async stop(): Promise<void> {
     this.stopped.abort()
-    await this.open?.close()
+    await this.source?.close()
     await answered(this.running, STOP_WITHIN_MS).catch(() => undefined)
   }
 
@@ -54,46 +54,38 @@ export class Listener {
   }
 
   private async run(): Promise<void> {
+    const { names, self, open, onRing } = this.options
     let lastError: unknown
     let pauseMs = FIRST_RETRY_MS
     while (!this.isStopped) {
       try {
-        const source = await this.options.source(lastError)
-        this.open = await source.open()
+        this.source = await open(lastError)
         if (this.isStopped) break
-        this.tell({ listening: true, kind: source.kind })
-        await this.hear(this.open, () => {
+        this.tell({ listening: true, kind: this.source.kind })
+        await this.turn()
+        await onRing(EVERYTHING)
+        while (!this.isStopped) {
+          const ring = heardIn(await this.source.next(), names, self)
           pauseMs = FIRST_RETRY_MS
-        })
+          if (!ring) continue
+          await this.turn()
+          if (!this.isStopped) await onRing(ring)
+        }
       } catch (error) {
         lastError = error
         if (!this.isStopped) this.tell({ listening: false, error })
       }
-      await this.open?.close()
-      this.open = undefined
+      await this.source?.close()
+      this.source = undefined
       await sleep(pauseMs, { signal: this.stopped.signal, unref: true })
       pauseMs = Math.min(LONGEST_RETRY_MS, pauseMs * 2)
     }
-    await this.open?.close()
+    await this.source?.close()
     this.tell({ listening: false })
   }
 
-  private async hear(open: OpenSource, answers: () => void): Promise<void> {
-    const { names, self, onRing } = this.options
-    await this.turn()
-    await onRing(EVERYTHING)
-    while (!this.isStopped) {
-      const ring = heardIn(await open.next(), names, self)
-      answers()
-      if (!ring) continue
-      await this.turn()
-      if (!this.isStopped) await onRing(ring)
-    }
-  }
-
   private async turn(): Promise<void> {
-    const [left, waitMs] = takeTurn(this.left, this.options.clock.monotonicMs(), RING_PACE)
-    this.left = left
+    const waitMs = this.turns.take(this.options.clock.monotonicMs())
     if (waitMs > 0) await sleep(waitMs, { signal: this.stopped.signal, unref: true })
   }
 

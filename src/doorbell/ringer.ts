@@ -1,9 +1,10 @@
+import { hostname } from 'node:os'
 import type { Db } from 'mongodb'
 import { answered, awaitMsOf } from '../database/index.js'
 import { type Clock, sleep, systemClock } from '../time/index.js'
 import { DOORBELL_COLLECTION, isNotCapped, store } from './collection.js'
 import { mergeRings, type Ring } from './ring.js'
-import { type Left, type Pace, RING_PACE, takeTurn } from './turns.js'
+import { RING_PACE, Turns } from './turns.js'
 
 /** How long it assumes that somebody listens, and that nobody does. */
 const LISTENED_FOR_MS = 60_000
@@ -20,7 +21,7 @@ const FLUSH_WITHIN_MS = 1_000
  */
 export class Ringer {
   private pending: Ring | undefined
-  private left: Left | undefined
+  private readonly turns: Turns
   private sending = false
   private sent = Promise.resolve()
   private hurry = new AbortController()
@@ -30,10 +31,12 @@ export class Ringer {
     private readonly db: Db,
     private readonly by: string,
     private readonly clock: Clock = systemClock,
-    private readonly pace: Pace = RING_PACE,
-  ) {}
+    pace = RING_PACE,
+  ) {
+    this.turns = new Turns(pace)
+  }
 
-  /** Returns at once. */
+  /** Returns at once; in a storm rings are merged. */
   ring(ring: Ring): void {
     this.pending = this.pending ? mergeRings(this.pending, ring) : ring
     if (this.sending) return
@@ -41,7 +44,7 @@ export class Ringer {
     this.sent = this.send()
   }
 
-  /** Sends at once what waits for its turn, and resolves when that is stored or given up: for a process about to end. */
+  /** Sends at once what waits for its turn; resolves when that is stored or given up, after a second at most: for a process about to end. */
   async flush(): Promise<void> {
     this.hurry.abort()
     await answered(this.sent, FLUSH_WITHIN_MS).catch(() => undefined)
@@ -52,8 +55,7 @@ export class Ringer {
     // Not in the caller's turn of the event loop: all rings in that turn become one.
     await Promise.resolve()
     while (this.pending) {
-      const [left, waitMs] = takeTurn(this.left, this.clock.monotonicMs(), this.pace)
-      this.left = left
+      const waitMs = this.turns.take(this.clock.monotonicMs())
       if (waitMs > 0) await sleep(waitMs, { signal: this.hurry.signal, unref: true })
       const ring = this.pending
       this.pending = undefined
@@ -88,4 +90,22 @@ export class Ringer {
       void cursor.close().catch(() => undefined)
     }
   }
+}
+
+/** What an owner needs from a doorbell. */
+export type RingOnly = Pick<Ringer, 'ring' | 'flush'>
+
+/** Rings nobody. */
+export const SILENT: RingOnly = { ring: () => undefined, flush: async () => undefined }
+
+const ringers = new WeakMap<object, Map<string, Ringer>>()
+
+/** This process's ringer for a database on a client: all its owners together ring at most 20 times a second. */
+export function ringerOf(db: Db): RingOnly {
+  const client: object = (db as { client?: object }).client ?? db
+  const known = ringers.get(client) ?? new Map<string, Ringer>()
+  ringers.set(client, known)
+  const found = known.get(db.databaseName) ?? new Ringer(db, `${hostname()}-${process.pid}`)
+  known.set(db.databaseName, found)
+  return found
 }

@@ -7,18 +7,21 @@ export interface Pace {
 /** At most 20 in any second; a single one needn't wait, in a storm they are 62 ms apart. */
 export const RING_PACE: Pace = { burst: 4, perSecond: 16 }
 
-/** What is left of a pace at a moment; below 0 if turns were promised ahead of time. */
-export interface Left {
-  readonly turns: number
-  readonly atMs: number
-}
+/** Gives out turns at a pace. With RING_PACE from a full start: four at once, then one after 62, 125, 187, ... ms. */
+export class Turns {
+  /** What is left; below 0 if turns were promised ahead of time. */
+  private left: number
+  private atMs = 0
 
-/**
- * Takes a turn: returns what is then left, and how long to wait for the turn.
- * With RING_PACE from a full start: four turns at once, then one after 62, 125, 187, ... ms.
- */
-export function takeTurn(left: Left | undefined, nowMs: number, { burst, perSecond }: Pace): [Left, waitMs: number] {
-  const earned = left ? left.turns + ((nowMs - left.atMs) * perSecond) / 1_000 : burst
-  const turns = Math.min(burst, earned) - 1
-  return [{ turns, atMs: nowMs }, turns >= 0 ? 0 : (-turns * 1_000) / perSecond]
+  constructor(private readonly pace: Pace) {
+    this.left = pace.burst
+  }
+
+  /** Takes a turn. @returns how long to wait for it */
+  take(nowMs: number): number {
+    const { burst, perSecond } = this.pace
+    this.left = Math.min(burst, this.left + ((nowMs - this.atMs) * perSecond) / 1_000) - 1
+    this.atMs = nowMs
+    return this.left >= 0 ? 0 : (-this.left * 1_000) / perSecond
+  }
 }

@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import { type CommandSucceededEvent, type Db, MongoClient } from 'mongodb'
 import {
-  DatabaseDoorbell,
   DOORBELL_COLLECTION,
+  Doorbell,
   type DoorbellKind,
   type DoorbellOptions,
   type Hearing,
   kindBy,
-  type Listening,
+  type Listener,
   type Ring,
 } from '../../src/doorbell/index.js'
 import { EVERYTHING } from '../../src/doorbell/ring.js'
@@ -50,13 +50,13 @@ class Ear {
     return this.client.db(database.db.databaseName)
   }
 
-  bell(more: Partial<DoorbellOptions> = {}): DatabaseDoorbell {
+  bell(more: Partial<DoorbellOptions> = {}): Doorbell {
     const mode = this.changeStreams ? 'changeStream' : 'capped'
     const onHearing = (hearing: Hearing) => void this.hearings.push(hearing)
-    return new DatabaseDoorbell({ db: this.db, mode, create: true, self: 'the listener', onHearing, ...more })
+    return new Doorbell({ db: this.db, mode, create: true, self: 'the listener', onHearing, ...more })
   }
 
-  listen(bell = this.bell()): Listening {
+  listen(bell = this.bell()): Listener {
     const listening = bell.listen(['order'], async (ring) => {
       this.rings.push(ring)
       await this.act()
@@ -71,7 +71,7 @@ class Ear {
   }
 }
 
-let listenings: Listening[] = []
+let listenings: Listener[] = []
 let ears: Ear[] = []
 
 beforeEach(() => {
@@ -87,7 +87,7 @@ afterEach(async () => {
 })
 
 /** Somebody else. */
-const ringer = (db: Db) => new DatabaseDoorbell({ db, mode: 'capped', create: false, self: 'an owner' })
+const ringer = (db: Db) => new Doorbell({ db, mode: 'capped', create: false, self: 'an owner' })
 const entries = () => database.db.collection(DOORBELL_COLLECTION)
 
 describe.each<[DoorbellKind, string]>([
@@ -294,7 +294,7 @@ describe('the choice', () => {
 
   test('is made by what the server answers', async () => {
     const hello = await database.db.command({ hello: 1 })
-    const bell = new DatabaseDoorbell({
+    const bell = new Doorbell({
       db: database.db,
       mode: 'auto',
       create: true,

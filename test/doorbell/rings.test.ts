@@ -1,16 +1,12 @@
 import { describe, expect, test } from '@jest/globals'
 import { EVERYTHING, heardIn, mergeRings, type Ring } from '../../src/doorbell/ring.js'
-import { type Left, RING_PACE, takeTurn } from '../../src/doorbell/turns.js'
+import { RING_PACE, Turns } from '../../src/doorbell/turns.js'
 
 describe('the limiter', () => {
   /** When each of those who ask at these moments gets its turn. */
   function turnsOf(askedAtMs: readonly number[]): number[] {
-    let left: Left | undefined
-    return askedAtMs.map((nowMs) => {
-      const [after, waitMs] = takeTurn(left, nowMs, RING_PACE)
-      left = after
-      return nowMs + waitMs
-    })
+    const turns = new Turns(RING_PACE)
+    return askedAtMs.map((nowMs) => nowMs + turns.take(nowMs))
   }
 
   test('one that comes alone waits for nothing, a fifth at the same moment waits 62.5 ms', () => {

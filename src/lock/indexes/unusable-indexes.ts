@@ -39,11 +39,11 @@ export async function unusableLockIndexes(collection: Collection): Promise<Unusa
   })
 }
 
-export const collectionExists = async (collection: Collection): Promise<boolean> =>
+export const collectionExists = async (collection: Pick<Collection, 'indexes'>): Promise<boolean> =>
   (await indexesOf(collection)) !== undefined
 
 /** `listIndexes` needs a right on this collection only, `listCollections` one on the whole database. */
-async function indexesOf(collection: Collection): Promise<Document[] | undefined> {
+async function indexesOf(collection: Pick<Collection, 'indexes'>): Promise<Document[] | undefined> {
   try {
     return await collection.indexes()
   } catch (error) {

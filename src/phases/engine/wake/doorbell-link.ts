@@ -1,12 +1,5 @@
 import type { Db } from 'mongodb'
-import {
-  DatabaseDoorbell,
-  type Doorbell,
-  DoorbellUnavailable,
-  type Hearing,
-  type Listening,
-  type Ring,
-} from '../../../doorbell/index.js'
+import { Doorbell, DoorbellUnavailable, type Hearing, type Listener, type Ring } from '../../../doorbell/index.js'
 import type { LifecycleModel } from '../../definition/model.js'
 import type { ReplicaSettings } from '../check-options.js'
 import type { Environment } from '../environment.js'
@@ -31,7 +24,7 @@ export interface DoorbellLinkOptions {
 /** Connects a replica to the doorbell: it claims or looks for what it hears of at once, and rings for what it can't take. */
 export class DoorbellLink {
   private readonly doorbell: Doorbell | undefined
-  private listening: Listening | undefined
+  private listening: Listener | undefined
   private hearing: Hearing = { listening: false }
   private failures = 0
   private isTold = false
@@ -45,7 +38,7 @@ export class DoorbellLink {
     const { replica, identity } = options
     const { db, doorbellDb, doorbell: mode, indexes } = replica
     if (mode === 'off') return
-    this.doorbell = new DatabaseDoorbell({
+    this.doorbell = new Doorbell({
       db,
       listeningDb: doorbellDb,
       mode,
