@@ -6,34 +6,24 @@ export interface Logger {
   error(message: string, fields?: object): void
 }
 
-const nothing = () => {}
-export const silentLogger: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+/** A logger that handles the lines of all levels alike. */
+export function loggerOf(write: (level: keyof Logger, message: string, fields?: object) => void): Logger {
+  const at = (level: keyof Logger) => (message: string, fields?: object) => write(level, message, fields)
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
+}
 
-/**
- * A logger that never throws: one that does (pino's, when the thread behind it has ended) must cost only its lines.
- */
-export function sturdy(logger: Logger): Logger {
-  const attempt = (line: () => void) => {
+export const silentLogger: Logger = loggerOf(() => {})
+
+/** A logger that never throws: one that does (pino's, when the thread behind it has ended) must cost only its lines. */
+export const sturdy = (logger: Logger): Logger =>
+  loggerOf((level, message, fields) => {
     try {
-      line()
+      logger[level](message, fields)
     } catch {
       // There is nowhere to report it.
     }
-  }
-  return {
-    debug: (message, fields) => attempt(() => logger.debug(message, fields)),
-    info: (message, fields) => attempt(() => logger.info(message, fields)),
-    warn: (message, fields) => attempt(() => logger.warn(message, fields)),
-    error: (message, fields) => attempt(() => logger.error(message, fields)),
-  }
-}
+  })
 
 /** A logger that adds fields to each line. */
-export function withFields(logger: Logger, fields: object): Logger {
-  return {
-    debug: (message, more) => logger.debug(message, { ...fields, ...more }),
-    info: (message, more) => logger.info(message, { ...fields, ...more }),
-    warn: (message, more) => logger.warn(message, { ...fields, ...more }),
-    error: (message, more) => logger.error(message, { ...fields, ...more }),
-  }
-}
+export const withFields = (logger: Logger, fields: object): Logger =>
+  loggerOf((level, message, more) => logger[level](message, { ...fields, ...more }))

@@ -31,3 +31,38 @@ export type Outcome<Next extends string, Doc> =
   | ({ readonly kind: 'moveTo'; readonly phase: Next } & WithSet<Doc>)
   /** Stop until a person, or the owner's state, moves it. */
   | ({ readonly kind: 'park'; readonly reason: string } & WithSet<Doc>)
+
+/** Marks an outcome with the run of the handler that made it: an outcome of another step is refused. */
+const MADE_BY = Symbol('phaselock:made-by')
+
+/** Whether an outcome was made by this run's step, or by none at all. */
+export const isMadeBy = (run: object, outcome: { readonly [MADE_BY]?: object }): boolean =>
+  outcome[MADE_BY] === undefined || outcome[MADE_BY] === run
+
+type AnyDoc = Record<string, unknown>
+
+/** The part of a step that makes outcomes. */
+export class Outcomes {
+  readonly #run: object
+
+  constructor(run: object) {
+    this.#run = run
+  }
+
+  again(also?: { step?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.#made({ kind: 'again', ...also })
+  }
+  wait(reason: string, also?: { for?: Duration } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.#made({ kind: 'wait', reason, ...also })
+  }
+  moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
+    return this.#made({ kind: 'moveTo', phase, ...also })
+  }
+  park(reason: string, also?: WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.#made({ kind: 'park', reason, ...also })
+  }
+
+  #made<T extends object>(outcome: T): T {
+    return Object.assign(outcome, { [MADE_BY]: this.#run })
+  }
+}

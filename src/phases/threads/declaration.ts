@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { unknownOptions } from '../../options/index.js'
-import { type Duration, durationMs } from '../../time/index.js'
+import { z } from 'zod'
+import { aName, duration, readOptions } from '../../options/index.js'
+import type { Duration } from '../../time/index.js'
 import type { Handler } from '../step.js'
 
 /** How a handler in a thread is run. */
@@ -41,8 +42,11 @@ export interface RunsThreads {
 
 // biome-ignore lint/suspicious/noExplicitAny: without its module's type a handler fits every phase, and is checked at run time
 type AnyPhase = Handler<any, any>
-const OPTIONS = ['export', 'terminateAfter']
-const LONGEST_MS = 3_600_000
+
+const threadOptions = z.strictObject({
+  export: aName.default('default'),
+  terminateAfter: duration('0ms', '1h').default(500),
+} satisfies { readonly [option in keyof Required<ThreadOptions>]: z.ZodType })
 
 /**
  * A handler that runs in a worker thread: renewals and other documents go on while it computes. Its module's export is a
@@ -88,13 +92,10 @@ export function described({ module, export: name }: ThreadDeclaration): string {
 
 function declare(module: unknown, options: ThreadOptions): ThreadDeclaration {
   const url = urlOf(module)
-  const [unknown] = unknownOptions(Object.keys(options), OPTIONS)
-  if (unknown !== undefined) throw new InvalidThread(`thread: ${unknown}`)
-  const { export: name = 'default', terminateAfter = '500ms' } = options
-  if (typeof name !== 'string' || name === '') {
-    throw new InvalidThread(`thread: export: expected the name of an export, got ${JSON.stringify(name)}`)
-  }
-  return { module: withFile(url).href, export: name, terminateAfterMs: terminateAfterMs(terminateAfter) }
+  const read = readOptions(threadOptions, options)
+  if ('problems' in read) throw new InvalidThread(`thread: ${read.problems.join('; ')}`)
+  const { export: name, terminateAfter: terminateAfterMs } = read.options
+  return { module: withFile(url).href, export: name, terminateAfterMs }
 }
 
 function urlOf(module: unknown): URL {
@@ -118,14 +119,4 @@ function withFile(url: URL): URL {
   const source = path.replace(/\.([cm]?)js$/, '.$1ts')
   if (source !== path && existsSync(source)) return pathToFileURL(source)
   throw new InvalidThread(`thread: expected a module, there is no file ${path}`)
-}
-
-function terminateAfterMs(value: Duration): number {
-  try {
-    const ms = durationMs(value)
-    if (ms <= LONGEST_MS) return ms
-  } catch (error) {
-    throw new InvalidThread(`thread: terminateAfter: ${(error as Error).message}`)
-  }
-  throw new InvalidThread(`thread: terminateAfter: expected a duration from 0ms to 1h, got '${value}'`)
 }

@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { StepAborted } from '../errors.js'
+import type { ThreadDeclaration } from './declaration.js'
 import type { SentError } from './sent-error.js'
 
 /** Why a step was asked to stop, by its number in the cell; 0: it wasn't. */
@@ -42,20 +43,9 @@ export class Cell {
   }
 }
 
-/** What a thread is asked to do. */
-export type Task = CheckTask | StepTask
-
-/** Whether the module has a function of that name. */
-export interface CheckTask {
-  readonly kind: 'check'
-  readonly module: string
-  readonly export: string
-}
-
+/** A step that a thread is to run. */
 export interface StepTask {
-  readonly kind: 'step'
-  readonly module: string
-  readonly export: string
+  readonly declaration: ThreadDeclaration
   readonly document: Uint8Array
   readonly progressField: string
   readonly name: string | undefined
@@ -70,9 +60,6 @@ export interface StepTask {
 export type StepResult =
   | { readonly kind: 'returned'; readonly value: unknown; readonly set: Uint8Array | undefined }
   | { readonly kind: 'threw'; readonly error: SentError }
-
-/** A module that doesn't have what was declared; undefined: it has. */
-export type CheckResult = { readonly problem: string | undefined }
 
 export type ToThread =
   | { readonly kind: 'abort' }

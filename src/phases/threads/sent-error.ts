@@ -1,41 +1,36 @@
 import { InvalidOutcome, Unavailable } from '../errors.js'
-import { textOf } from '../kept-text.js'
+import { textOf, tried } from '../kept-text.js'
 
 /** Anything that was thrown, on its way between threads. */
 export interface SentError {
-  /** False: what was thrown is no Error; its text is the message. */
+  /** False: what was thrown is not an Error; its text is the message. */
   readonly isError: boolean
-  readonly name: string
   readonly message: string
-  readonly stack: string | undefined
-  readonly code: string | number | undefined
+  readonly name?: string | undefined
+  readonly stack?: string | undefined
+  readonly code?: string | number | undefined
   /** Of Unavailable. */
-  readonly retryAfterMs: number | undefined
-  readonly cause: SentError | undefined
+  readonly retryAfterMs?: number | undefined
+  readonly cause?: SentError | undefined
 }
 
 const MOST_CAUSES = 5
 
 /** Never throws: an error's properties may be getters written by its author. */
 export function sentError(thrown: unknown, causes = 0): SentError {
-  const read = <T>(get: () => unknown, is: (value: unknown) => value is T): T | undefined => {
-    try {
-      const value = get()
-      return is(value) ? value : undefined
-    } catch {
-      return undefined
-    }
+  if (!(thrown instanceof Error)) return { isError: false, message: textOf(thrown) }
+  const read = <T>(field: string, is: (value: unknown) => value is T): T | undefined => {
+    const value = tried(() => (thrown as unknown as Record<string, unknown>)[field])
+    return is(value) ? value : undefined
   }
-  const error = thrown as Record<string, unknown>
-  const isError = thrown instanceof Error
-  const cause = isError && causes < MOST_CAUSES ? read(() => error['cause'], isThere) : undefined
+  const cause = causes < MOST_CAUSES ? read('cause', isThere) : undefined
   return {
-    isError,
-    name: (isError && read(() => error['name'], isText)) || 'Error',
-    message: isError ? (read(() => error['message'], isText) ?? '') : textOf(thrown),
-    stack: isError ? read(() => error['stack'], isText) : undefined,
-    code: isError ? read(() => error['code'], isCode) : undefined,
-    retryAfterMs: isError ? read(() => error['retryAfterMs'], isNumber) : undefined,
+    isError: true,
+    message: read('message', isText) ?? '',
+    name: read('name', isText),
+    stack: read('stack', isText),
+    code: read('code', isCode),
+    retryAfterMs: read('retryAfterMs', isNumber),
     cause: cause === undefined ? undefined : sentError(cause, causes + 1),
   }
 }
@@ -44,23 +39,18 @@ export function sentError(thrown: unknown, causes = 0): SentError {
  * What was thrown, as what it means here. Classes are recognised by their names: the module in the thread may have loaded Phaselock
  * from another file.
  */
-export function receivedError(sent: SentError): unknown {
-  if (!sent.isError) return sent.message
-  const cause = sent.cause === undefined ? undefined : receivedError(sent.cause)
-  const error = errorOf(sent, cause)
+export function receivedError({ isError, name, message, retryAfterMs, ...sent }: SentError): unknown {
+  if (!isError) return message
+  const options = sent.cause && { cause: receivedError(sent.cause) }
+  const error =
+    name === 'Unavailable'
+      ? new Unavailable(message, { ...options, ...(retryAfterMs !== undefined && { retryAfter: `${retryAfterMs}ms` }) })
+      : name === 'InvalidOutcome'
+        ? new InvalidOutcome(message, options)
+        : new Error(message, options)
+  if (name && error.name !== name) Object.defineProperty(error, 'name', { value: name, configurable: true })
   if (sent.stack !== undefined) error.stack = sent.stack
   if (sent.code !== undefined) Object.assign(error, { code: sent.code })
-  return error
-}
-
-function errorOf({ name, message, retryAfterMs }: SentError, cause: unknown): Error {
-  const options = cause === undefined ? undefined : { cause }
-  if (name === 'Unavailable') {
-    return new Unavailable(message, { cause, ...(isNumber(retryAfterMs) && { retryAfter: `${retryAfterMs}ms` }) })
-  }
-  if (name === 'InvalidOutcome') return new InvalidOutcome(message, options)
-  const error = new Error(message, options)
-  if (name !== 'Error') Object.defineProperty(error, 'name', { value: name, configurable: true })
   return error
 }
 

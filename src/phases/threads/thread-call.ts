@@ -1,7 +1,6 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { processMs } from '../../time/index.js'
 import { LeaseLost, type StepAborted } from '../errors.js'
-import { type Logger, withFields } from '../logger.js'
 import type { Step } from '../step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
 import { Cell, type FromThread, type StepResult, type StepTask, type ToThread } from './messages.js'
@@ -65,7 +64,12 @@ export class ThreadCall {
     this.tellLease()
     let result: StepResult
     try {
-      const task = this.task(document, progressField)
+      const { declaration, wire, cell } = this
+      const { name, fence, attempt, waitedMs } = this.step
+      const task: StepTask = {
+        ...{ declaration, document: wire.encode(document), progressField, name, fence, attempt, waitedMs },
+        ...{ cell: cell.buffer, port: this.channel.port2 },
+      }
       result = await run(task, { signal: this.ending.signal, transferList: [task.port] })
       this.hearTheRest()
     } catch (error) {
@@ -87,24 +91,6 @@ export class ThreadCall {
   /** Its thread can't begin: nothing has run. */
   cantBegin(error: Error): void {
     if (!this.cell.hasBegun) this.ending.abort(new ThreadDied(described(this.declaration), error))
-  }
-
-  private task(document: Fields, progressField: string): StepTask {
-    const { name, fence, attempt, waitedMs } = this.step
-    const { module, export: exported } = this.declaration
-    return {
-      kind: 'step',
-      module,
-      export: exported,
-      document: this.wire.encode(document),
-      progressField,
-      name,
-      fence,
-      attempt,
-      waitedMs,
-      cell: this.cell.buffer,
-      port: this.channel.port2,
-    }
   }
 
   /** First a message: a handler that watches its signal ends by itself. Then its thread is ended, whatever it is doing. */
@@ -152,11 +138,8 @@ export class ThreadCall {
 
   private logged({ level, message, fields, errors }: Extract<FromThread, { kind: 'log' }>): void {
     const received = Object.entries(errors).map(([name, error]) => [name, receivedError(error)])
-    this.log[level](message, { ...(fields && this.wire.document(fields)), ...Object.fromEntries(received) })
-  }
-
-  private get log(): Logger {
-    return withFields(this.step.log, { thread: true })
+    const all = { thread: true, ...(fields && this.wire.document(fields)), ...Object.fromEntries(received) }
+    this.step.log[level](message, all)
   }
 
   private tell(message: ToThread): void {

@@ -8,7 +8,7 @@ import { formatMs } from '../../time/index.js'
 import { type Logger, silentLogger, sturdy } from '../logger.js'
 import type { Step } from '../step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
-import type { CheckResult, CheckTask, StepResult, StepTask } from './messages.js'
+import type { StepResult, StepTask } from './messages.js'
 import { ThreadCall } from './thread-call.js'
 import { Wire } from './wire.js'
 
@@ -72,7 +72,6 @@ export class ThreadPool {
 
   /** What is wrong with a declaration, found by loading its module in a thread; undefined: nothing. */
   async problem(declaration: ThreadDeclaration): Promise<string | undefined> {
-    const { module, export: name } = declaration
     const failed = new AbortController()
     const cantBegin = (error: Error) => failed.abort(error)
     this.unbegun.add(cantBegin)
@@ -80,9 +79,9 @@ export class ThreadPool {
     const late = () => failed.abort(new Error(`it was not loaded after ${formatMs(loadWithinMs)}`))
     const timer = setTimeout(late, loadWithinMs)
     try {
-      const pool = await this.started()
-      const task: CheckTask = { kind: 'check', module, export: name }
-      const { problem } = (await pool.run(task, { signal: failed.signal })) as CheckResult
+      this.pool ??= this.start()
+      const pool = await this.pool
+      const problem: string | undefined = await pool.run(declaration, { name: 'check', signal: failed.signal })
       return problem === undefined ? undefined : `${described(declaration)}: ${problem}`
     } catch (error) {
       const why = failed.signal.aborted ? failed.signal.reason : error
@@ -107,7 +106,8 @@ export class ThreadPool {
     await this.place(step.signal, progress)
     try {
       step.signal.throwIfAborted()
-      const pool = await this.started()
+      this.pool ??= this.start()
+      const pool = await this.pool
       const call = new ThreadCall(declaration, step, this.wire)
       const cantBegin = (error: Error) => call.cantBegin(error)
       this.unbegun.add(cantBegin)
@@ -118,7 +118,9 @@ export class ThreadPool {
         this.unbegun.delete(cantBegin)
       }
     } finally {
-      this.release()
+      const next = this.waiting.shift()
+      if (next) next()
+      else this.free += 1
     }
   }
 
@@ -151,23 +153,12 @@ export class ThreadPool {
     progress.begins()
   }
 
-  private release(): void {
-    const next = this.waiting.shift()
-    if (next) next()
-    else this.free += 1
-  }
-
-  private started(): Promise<Piscina> {
-    this.pool ??= this.start()
-    return this.pool
-  }
-
   private async start(): Promise<Piscina> {
     const { Piscina } = await import('piscina')
     const { memoryMb } = this.options
     const pool = new Piscina({
       filename: workerProgram(),
-      name: 'run',
+      name: 'step',
       minThreads: 0,
       maxThreads: this.size,
       idleTimeout: IDLE_MS,

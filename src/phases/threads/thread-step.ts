@@ -1,27 +1,23 @@
 import type { MessagePort } from 'node:worker_threads'
-import { type Duration, processMs } from '../../time/index.js'
+import { processMs } from '../../time/index.js'
 import { StepAborted } from '../errors.js'
-import type { Logger } from '../logger.js'
-import type { Outcome, OwnFields, WithSet } from '../outcome.js'
+import { type Logger, loggerOf } from '../logger.js'
+import { Outcomes, type OwnFields } from '../outcome.js'
 import type { Progress, Step } from '../step.js'
-import { encodedSet } from './encoded-set.js'
 import { Cell, type FromThread, type StepTask, type ToThread } from './messages.js'
 import { receivedError, type SentError, sentError } from './sent-error.js'
 import type { Wire } from './wire.js'
 
 type AnyDoc = Record<string, unknown>
 
-/** The outcomes of this thread, each with the step that made it. */
-const madeBy = new WeakMap<object, ThreadStep>()
-
 /** What a handler in a thread sees of its step: the same as elsewhere, over the step's port. */
-export class ThreadStep implements Step<string, AnyDoc> {
+export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   readonly name: string | undefined
   readonly fence: number
   readonly attempt: number
   readonly waitedMs: number
   readonly progress: Progress
-  readonly log: Logger
+  readonly log: Logger = loggerOf((level, message, fields) => this.logged(level, message, fields))
   private readonly port: MessagePort
   private readonly cell: Cell
   private readonly controller = new AbortController()
@@ -33,6 +29,7 @@ export class ThreadStep implements Step<string, AnyDoc> {
     document: AnyDoc,
     private readonly wire: Wire,
   ) {
+    super(task)
     this.name = task.name
     this.fence = task.fence
     this.attempt = task.attempt
@@ -40,7 +37,6 @@ export class ThreadStep implements Step<string, AnyDoc> {
     this.progress = (document[task.progressField] ?? {}) as Progress
     this.cell = new Cell(task.cell)
     this.port = task.port
-    this.log = this.logger()
     this.port.on('message', (message: ToThread) => this.heard(message))
   }
 
@@ -56,37 +52,15 @@ export class ThreadStep implements Step<string, AnyDoc> {
   leaseLeftMs(): number {
     return Math.max(0, this.cell.leaseUntilMs - processMs())
   }
-  again(also?: { step?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.outcome({ kind: 'again', ...also })
-  }
-  wait(reason: string, also?: { for?: Duration } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.outcome({ kind: 'wait', reason, ...also })
-  }
-  moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
-    return this.outcome({ kind: 'moveTo', phase, ...also })
-  }
-  park(reason: string, also?: WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.outcome({ kind: 'park', reason, ...also })
-  }
 
   /** The replica stores it, under the step's token. @throws LeaseLost, InvalidOutcome */
   async checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
-    const bytes = encodedSet(set, this.wire)
+    const bytes = this.wire.encodeSet(set)
     this.lastCheckpoint += 1
     const stored = Promise.withResolvers<void>()
     this.checkpoints.set(this.lastCheckpoint, stored)
     this.tell({ kind: 'checkpoint', checkpoint: this.lastCheckpoint, set: bytes })
     await stored.promise
-  }
-
-  /** Whether an outcome is this step's, or no step's at all. */
-  isOwn(outcome: object): boolean {
-    return (madeBy.get(outcome) ?? this) === this
-  }
-
-  private outcome<T extends object>(outcome: T): T {
-    madeBy.set(outcome, this)
-    return outcome
   }
 
   private heard(message: ToThread): void {
@@ -105,17 +79,14 @@ export class ThreadStep implements Step<string, AnyDoc> {
     if (why !== undefined && !this.controller.signal.aborted) this.controller.abort(new StepAborted(why))
   }
 
-  private logger(): Logger {
-    const at = (level: keyof Logger) => (message: string, fields?: object) => {
-      const errors: Record<string, SentError> = {}
-      const others: AnyDoc = {}
-      for (const [name, value] of Object.entries(fields ?? {})) {
-        if (value instanceof Error) errors[name] = sentError(value)
-        else others[name] = value
-      }
-      this.tell({ kind: 'log', level, message: String(message), fields: this.loggable(others), errors })
+  private logged(level: keyof Logger, message: string, fields?: object): void {
+    const errors: Record<string, SentError> = {}
+    const others: AnyDoc = {}
+    for (const [name, value] of Object.entries(fields ?? {})) {
+      if (value instanceof Error) errors[name] = sentError(value)
+      else others[name] = value
     }
-    return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
+    this.tell({ kind: 'log', level, message: String(message), fields: this.loggable(others), errors })
   }
 
   /** A log line must do no harm: fields that can't be sent are left out. */

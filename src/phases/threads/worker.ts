@@ -1,10 +1,10 @@
-/** The program of a worker thread: piscina calls `run` for each task. Loaded once per thread, so it loads little itself. */
+/** The program of a worker thread: piscina calls what it exports for each task. Loaded once per thread, so it loads little itself. */
 import { createRequire } from 'node:module'
-import type { MessagePort } from 'node:worker_threads'
 import { InvalidOutcome } from '../errors.js'
 import { textOf } from '../kept-text.js'
-import { encodedSet } from './encoded-set.js'
-import { Cell, type CheckResult, type StepResult, type StepTask, type Task } from './messages.js'
+import { isMadeBy } from '../outcome.js'
+import type { ThreadDeclaration } from './declaration.js'
+import { Cell, type StepResult, type StepTask } from './messages.js'
 import { sentError } from './sent-error.js'
 import { ThreadStep } from './thread-step.js'
 import { type Bson, Wire } from './wire.js'
@@ -17,40 +17,39 @@ const wire = new Wire(createRequire(require.resolve('mongodb'))('bson') as Bson)
 let current: ThreadStep | undefined
 
 process.on('unhandledRejection', (error) => {
-  current?.log.error('a promise was rejected in a thread and nobody looked; some handler does not await it', { error })
+  current?.log.error('a promise was rejected in a thread and nothing handled it: a handler does not await it', {
+    error,
+  })
 })
 
-export function run(task: Task): Promise<StepResult | CheckResult> {
-  return task.kind === 'check' ? check(task) : step(task)
-}
-
-async function check(task: Task): Promise<CheckResult> {
+/** Loads a module; returns why it doesn't have the function that was declared, undefined: it has. */
+export async function check(declaration: ThreadDeclaration): Promise<string | undefined> {
   try {
-    await handlerOf(task)
-    return { problem: undefined }
+    await handlerOf(declaration)
+    return undefined
   } catch (error) {
-    return { problem: error instanceof Error ? error.message : String(error) }
+    return error instanceof Error ? error.message : String(error)
   }
 }
 
-async function step(task: StepTask): Promise<StepResult> {
-  const { port } = task
+export async function step(task: StepTask): Promise<StepResult> {
   try {
     new Cell(task.cell).begins()
-    const handler = await handlerOf(task)
+    const handler = await handlerOf(task.declaration)
     const document = wire.document(task.document)
-    const made = new ThreadStep(task, document, wire)
-    current = made
-    return returned(await handler(document, made), made)
+    current = new ThreadStep(task, document, wire)
+    return returned(await handler(document, current), task)
   } catch (error) {
     return { kind: 'threw', error: sentError(error) }
   } finally {
     current = undefined
-    release(port)
+    // The port is the replica's to close; nothing more is heard on it here.
+    task.port.removeAllListeners('message')
+    task.port.unref()
   }
 }
 
-async function handlerOf({ module, export: name }: Task): Promise<(...args: unknown[]) => unknown> {
+async function handlerOf({ module, export: name }: ThreadDeclaration): Promise<(...args: unknown[]) => unknown> {
   const loaded: Record<string, unknown> = await import(module)
   // A CommonJS module's exports may all be on its default.
   const found = loaded[name] ?? (loaded['default'] as Record<string, unknown> | undefined)?.[name]
@@ -64,22 +63,16 @@ async function handlerOf({ module, export: name }: Task): Promise<(...args: unkn
 }
 
 /** The outcome in its parts: what can't be sent is refused here, where it can be named. */
-function returned(value: unknown, made: ThreadStep): StepResult {
+function returned(value: unknown, task: StepTask): StepResult {
   if (typeof value !== 'object' || value === null) return { kind: 'returned', value: primitive(value), set: undefined }
-  if (!made.isOwn(value)) throw new InvalidOutcome('the handler returned an outcome of another step')
+  if (!isMadeBy(task, value)) throw new InvalidOutcome('the handler returned an outcome of another step')
   const { set, ...outcome } = value as Record<string, unknown>
   const parts = Object.fromEntries(Object.entries(outcome).map(([name, part]) => [name, primitive(part)]))
-  return { kind: 'returned', value: parts, set: set === undefined ? undefined : encodedSet(set, wire) }
+  return { kind: 'returned', value: parts, set: set === undefined ? undefined : wire.encodeSet(set) }
 }
 
 /** Strings and numbers as they are; for anything else, what the engine would say that it got. */
 function primitive(value: unknown): unknown {
   if (typeof value === 'function' || typeof value === 'symbol') return String(value)
   return typeof value === 'object' && value !== null ? textOf(value) : value
-}
-
-/** The port is the replica's to close; nothing more is heard on it here. */
-function release(port: MessagePort): void {
-  port.removeAllListeners('message')
-  port.unref()
 }

@@ -3,13 +3,10 @@ import { type Duration, durationMs } from '../../../time/index.js'
 import type { Phase } from '../../definition/model.js'
 import { InvalidOutcome } from '../../errors.js'
 import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
-import { RESERVED_FIELDS } from '../../outcome.js'
+import { isMadeBy, RESERVED_FIELDS } from '../../outcome.js'
 import { requireStorable } from '../../storable.js'
 
 type Fields = Readonly<Record<string, unknown>>
-
-/** Marks an outcome with the run of the handler that made it: an outcome of another step is refused. */
-export const MADE_BY = Symbol('phaselock:made-by')
 
 /** An outcome whose every field has been looked at: handlers may be JavaScript, or have used `any`. */
 export type ReadOutcome =
@@ -30,9 +27,9 @@ export function readOutcome(value: unknown, run: object, phase: Phase, progressF
     const what = cut(textOf(value, 'nothing'), 'reason')
     throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
   }
-  const outcome = value as Record<string | symbol, unknown>
+  const outcome = value as Record<string, unknown>
   const { kind } = outcome
-  if (outcome[MADE_BY] !== undefined && outcome[MADE_BY] !== run) {
+  if (!isMadeBy(run, outcome)) {
     throw new InvalidOutcome(`the handler of phase '${phase.name}' returned an outcome of another step; ${EXPECTED}`)
   }
   const set = readSet(outcome['set'], progressField)

@@ -1,24 +1,23 @@
 import type { Document } from 'mongodb'
 import { leaseUnmoved } from '../../../lock/index.js'
-import type { Duration } from '../../../time/index.js'
 import { LEASE_UNMOVED } from '../../holder.js'
 import { type Logger, withFields } from '../../logger.js'
-import type { Outcome, OwnFields, WithSet } from '../../outcome.js'
+import { Outcomes, type OwnFields } from '../../outcome.js'
 import type { Progress, Step } from '../../step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
 import { countOf } from '../lease/held.js'
 import { deepCopy } from './deep-copy.js'
-import { MADE_BY } from './read-outcome.js'
 import type { StepRun } from './step-run.js'
 
 type AnyDoc = Record<string, unknown>
 
 /** What a handler sees of its run. Its getters read the run, so that nothing is made that a handler doesn't use. */
-export class StepContext implements Step<string, AnyDoc>, RunsThreads {
+export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsThreads {
   readonly #run: StepRun
   #progress: Progress | undefined
 
   constructor(run: StepRun) {
+    super(run)
     this.#run = run
   }
 
@@ -44,32 +43,14 @@ export class StepContext implements Step<string, AnyDoc>, RunsThreads {
     return this.#progress
   }
   get [LEASE_UNMOVED](): Document {
-    return leaseUnmoved(this.#run.marking)
+    return leaseUnmoved(this.#run.env.model.settings)
   }
   get log(): Logger {
-    const { lifecycle, held } = this.#run
-    return withFields(this.#run.logger, {
-      lifecycle,
-      id: held.lease.id,
-      phase: held.phase.name,
-      token: held.lease.token,
-    })
+    return withFields(this.#run.env.logger, this.#run.about)
   }
 
   leaseLeftMs(): number {
     return this.#run.held.lease.leftMs()
-  }
-  again(also?: { step?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.#made({ kind: 'again', ...also })
-  }
-  wait(reason: string, also?: { for?: Duration } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.#made({ kind: 'wait', reason, ...also })
-  }
-  moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
-    return this.#made({ kind: 'moveTo', phase, ...also })
-  }
-  park(reason: string, also?: WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.#made({ kind: 'park', reason, ...also })
   }
   checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
     return this.#run.checkpoint(set)
@@ -78,9 +59,5 @@ export class StepContext implements Step<string, AnyDoc>, RunsThreads {
   /** For a handler that was made by `thread(...)`. */
   [IN_THREAD](declaration: ThreadDeclaration, document: AnyDoc): Promise<unknown> {
     return this.#run.inThread(declaration, document, this)
-  }
-
-  #made<T extends object>(outcome: T): T {
-    return Object.assign(outcome, { [MADE_BY]: this.#run })
   }
 }

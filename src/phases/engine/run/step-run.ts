@@ -1,6 +1,4 @@
-import type { LeaseMarking } from '../../../lock/index.js'
 import { LeaseLost, StepAborted } from '../../errors.js'
-import type { Logger } from '../../logger.js'
 import type { OwnFields } from '../../outcome.js'
 import type { Progress, Step } from '../../step.js'
 import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
@@ -41,7 +39,7 @@ export class StepRun implements CurrentStep {
 
   constructor(
     readonly held: Held,
-    private readonly env: LifecycleEnvironment,
+    readonly env: LifecycleEnvironment,
     private readonly options: StepRunOptions,
   ) {
     this.madeAt = env.serverNow()
@@ -49,14 +47,10 @@ export class StepRun implements CurrentStep {
     this.fence = held.lease.fence
   }
 
-  get lifecycle(): string {
-    return this.env.model.name
-  }
-  get logger(): Logger {
-    return this.env.logger
-  }
-  get marking(): LeaseMarking {
-    return this.env.model.settings
+  /** What log lines say about it. */
+  get about() {
+    const { lease, phase } = this.held
+    return { lifecycle: this.env.model.name, id: lease.id, phase: phase.name, token: lease.token }
   }
   get progress(): Progress {
     return this.held.document[this.env.model.settings.progress] ?? {}
@@ -145,17 +139,14 @@ export class StepRun implements CurrentStep {
   }
 
   private async store(set: OwnFields<Record<string, unknown>>): Promise<void> {
-    const { lease } = this.held
     if (this.over) {
-      const phase = this.held.phase.name
       const message = 'checkpoint was called after the step had ended: nothing was stored'
-      const about = { lifecycle: this.lifecycle, id: lease.id, phase, token: lease.token }
-      this.env.lines.warn({ kind: 'late checkpoints', phase }, message, about)
-      throw new LeaseLost(this.lifecycle, lease.id, lease.token)
-    }
-    if (!(await this.options.checkpoint(this.held, set))) {
+      this.env.lines.warn({ kind: 'late checkpoints', phase: this.about.phase }, message, this.about)
+    } else {
+      if (await this.options.checkpoint(this.held, set)) return
       this.abort('lease lost')
-      throw new LeaseLost(this.lifecycle, lease.id, lease.token)
     }
+    const { lifecycle, id, token } = this.about
+    throw new LeaseLost(lifecycle, id, token)
   }
 }
