@@ -1,5 +1,5 @@
-import { type Command, Option } from 'commander'
-import { aboutSetting, type Flags, SETTINGS, type SettingKey } from '../config/index.js'
+import type { Command } from 'commander'
+import { type Flags, SETTINGS, type SettingKey } from '../config/index.js'
 
 /** Settings of every command that uses the database. */
 export const DATABASE_SETTINGS: readonly SettingKey[] = [
@@ -32,12 +32,10 @@ export const START_SETTINGS: readonly SettingKey[] = [
 
 /** Adds a flag for each setting; the values are checked together with the environment, by `readSettings`. */
 export function addSettingOptions(command: Command, keys: readonly SettingKey[]): Command {
-  for (const key of keys) {
-    const { flag, value, meaning, variable, fallback } = aboutSetting(key)
-    const plain = (text: string) => text.replaceAll('`', '')
-    command.addOption(
-      new Option(`--${flag} <${value}>`, `${plain(meaning)} (${variable}; default: ${plain(fallback)})`),
-    )
+  const plain = (text: string) => text.replaceAll('`', '')
+  for (const { flag, value, meaning, variable, fallback } of SETTINGS.filter(({ key }) => keys.includes(key))) {
+    const description = `${plain(meaning)} (${variable}; default: ${plain(fallback)})`
+    command.option(`--${flag} <${value}>`, description)
   }
   return command
 }

@@ -1,5 +1,3 @@
-export { InvalidSettings } from './invalid-settings.js'
 export { requireNode, UnsupportedNode } from './node-version.js'
-export { type Flags, readSettings } from './read-settings.js'
-export { aboutSetting, SETTINGS, type SettingInfo, type SettingKey, type Settings, settingsSchema } from './settings.js'
-export { settingsTable } from './settings-table.js'
+export { type Flags, InvalidSettings, readSettings } from './read-settings.js'
+export { SETTINGS, type SettingInfo, type SettingKey, type Settings, settingsSchema } from './settings.js'

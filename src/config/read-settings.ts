@@ -1,11 +1,20 @@
 import { didYouMean } from '../options/index.js'
-import { InvalidSettings } from './invalid-settings.js'
-import { isKubernetesVariable } from './kubernetes-variables.js'
 import { SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'
 
 const PREFIX = 'PHASELOCK_'
 /** The project's own test runs name their server this way. */
 const TEST_PREFIX = 'PHASELOCK_TEST_'
+
+/** Settings that can't be used. Lists every problem, each with what was expected, what was given and what to do. */
+export class InvalidSettings extends Error {
+  override readonly name = 'InvalidSettings'
+  constructor(readonly problems: readonly string[]) {
+    super(
+      `${problems.length === 1 ? 'a setting' : `${problems.length} settings`} can't be used:\n` +
+        problems.map((problem) => `  - ${problem}`).join('\n'),
+    )
+  }
+}
 
 /** Values of flags, by setting; a flag that wasn't given is absent or undefined. */
 export type Flags = Readonly<Partial<Record<SettingKey, string | undefined>>>
@@ -46,4 +55,15 @@ function unknownVariables(env: Readonly<Record<string, string | undefined>>): st
       const hint = didYouMean(name, known) || `; known: ${ours.join(', ')}.`
       return `${name}: expected a known setting, got an unknown one${hint} Correct it or unset it`
     })
+}
+
+/**
+ * Kubernetes gives each pod variables for every Service of its namespace: a Service named `phaselock` or `phaselock-http` brings
+ * PHASELOCK_SERVICE_HOST, PHASELOCK_SERVICE_PORT_HTTP, PHASELOCK_PORT=tcp://10.0.0.7:8080, PHASELOCK_PORT_8080_TCP_ADDR,
+ * PHASELOCK_HTTP_PORT=tcp://... These are never settings, and must not be refused as unknown ones.
+ */
+function isKubernetesVariable(name: string, value: string): boolean {
+  if (/_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$/.test(name)) return true
+  if (/_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/.test(name)) return true
+  return /_PORT$/.test(name) && /^(tcp|udp|sctp):\/\//.test(value)
 }

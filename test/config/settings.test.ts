@@ -1,8 +1,19 @@
 import { readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { describe, expect, test } from '@jest/globals'
-import { InvalidSettings, readSettings, SETTINGS, settingsTable } from '../../src/config/index.js'
+import { InvalidSettings, readSettings, SETTINGS } from '../../src/config/index.js'
 import { nearest } from '../../src/options/index.js'
+
+/** The table of docs/settings.md, from the schema itself. */
+function settingsTable(): string {
+  const rows = SETTINGS.map(({ variable, flag, meaning, unit, fallback, special = '' }) =>
+    [`\`${variable}\``, `\`--${flag}\``, meaning, unit, fallback, special].map((cell) =>
+      ` ${cell} `.replaceAll('|', '\\|'),
+    ),
+  )
+  const head = [' variable ', ' flag ', ' meaning ', ' unit ', ' default ', ' special values ']
+  return [head, head.map(() => ' --- '), ...rows].map((cells) => `|${cells.join('|')}|`).join('\n')
+}
 
 function problems(env: Record<string, string>, flags = {}): readonly string[] {
   try {
