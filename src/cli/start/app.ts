@@ -1,41 +1,29 @@
 import type { AddressInfo } from 'node:net'
-import type { DynamicModule, INestApplication, INestApplicationContext } from '@nestjs/common'
+import type { DynamicModule, INestApplication } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
 import type { Settings } from '../../config/index.js'
 import { loadTelemetryHttp, PhaselockModule, type TelemetrySources } from '../../nest/index.js'
 import { type Logger, Replica } from '../../phases/index.js'
-import { type ReplicaMetrics, replicaMetrics } from '../../telemetry/index.js'
+import { replicaMetrics } from '../../telemetry/index.js'
 import { PortUnavailable } from '../errors.js'
 import type { Workspace } from '../workspace.js'
-import { nestLog } from './nest-log.js'
-import { replicaOptions } from './replica-options.js'
-
-/** A running replica, and its orderly shutdown: its steps, the web server, its connections for renewals. */
-export interface RunningApp {
-  readonly replica: Replica
-  /** `http://host:port` when the web server runs. */
-  readonly http: string | undefined
-  readonly metrics: ReplicaMetrics | undefined
-  close(): Promise<void>
-}
+import { nestLog } from './console-lines.js'
+import { replicaOptions } from './options.js'
+import type { RunningReplica } from './run-replica.js'
 
 class ReplicaApp {}
 
 /**
- * Boots the Nest application that runs one replica; with `settings.http` also its web server.
+ * Boots the Nest application that runs one replica and its web server.
  * @throws PortUnavailable, MissingPackage and what PhaselockModule throws
  */
 export async function bootApp(
-  workspace: Workspace,
+  { connection, lifecycles }: Workspace,
   settings: Settings,
   logger: Logger,
-  { measured = false }: { readonly measured?: boolean } = {},
-): Promise<RunningApp> {
-  const { connection, lifecycles } = workspace
-  const serves = settings.http !== undefined
-  const about = { db: connection.db, lifecycles, logger, documents: serves }
-  const metrics = serves || measured ? replicaMetrics(about) : undefined
+): Promise<RunningReplica> {
+  const metrics = replicaMetrics({ db: connection.db, lifecycles, logger })
   let replica: Replica | undefined
   const imports: DynamicModule[] = [
     ScheduleModule.forRoot(),
@@ -44,23 +32,15 @@ export async function bootApp(
       lifecycles,
       ...(await replicaOptions(settings)),
       logger,
-      observer: metrics?.observer,
+      observer: metrics.observer,
     }),
+    await telemetry({ registry: metrics.registry, notReady: () => replica?.status().notReady ?? ['starting'] }),
   ]
-  if (metrics && serves) {
-    const notReady = () => replica?.status().notReady ?? ['starting']
-    imports.push(await telemetry({ registry: metrics.registry, notReady }))
-  }
-  const root: DynamicModule = { module: ReplicaApp, imports }
-  const options = { logger: nestLog(logger), abortOnError: false }
-  const app = serves
-    ? await NestFactory.create(root, options)
-    : await NestFactory.createApplicationContext(root, options)
+  const app = await create(imports, logger)
   const running = app.get(Replica)
   replica = running
-  metrics?.watch(running)
-  const http = isServer(app) ? await listen(app, settings) : undefined
-  return { replica: running, http, metrics, close: () => app.close() }
+  metrics.watch(running)
+  return { replica: running, http: await listen(app, settings), metrics, stop: () => app.close() }
 }
 
 /**
@@ -72,8 +52,7 @@ export async function serveTelemetry(
   settings: Settings,
   logger: Logger,
 ): Promise<{ http: string; close(): Promise<void> }> {
-  const root: DynamicModule = { module: ReplicaApp, imports: [await telemetry(sources)] }
-  const app = await NestFactory.create(root, { logger: nestLog(logger), abortOnError: false })
+  const app = await create([await telemetry(sources)], logger)
   return { http: await listen(app, settings), close: () => app.close() }
 }
 
@@ -82,7 +61,8 @@ async function telemetry(sources: TelemetrySources): Promise<DynamicModule> {
   return TelemetryHttpModule.forRoot(sources)
 }
 
-const isServer = (app: INestApplicationContext): app is INestApplication => 'listen' in app
+const create = (imports: DynamicModule[], logger: Logger): Promise<INestApplication> =>
+  NestFactory.create({ module: ReplicaApp, imports }, { logger: nestLog(logger), abortOnError: false })
 
 async function listen(app: INestApplication, { http: port = 0, httpHost }: Settings): Promise<string> {
   try {

@@ -1,26 +1,27 @@
-import { ALPHA_NOTICE, type DatabaseConnection, redactUri } from '../../database/index.js'
-import type { LifecycleModel } from '../../phases/index.js'
-import type { Output } from '../output.js'
+import { ALPHA_NOTICE, redactUri } from '../../database/index.js'
+import { packageVersion } from '../package-version.js'
+import type { Workspace } from '../workspace.js'
+import type { StartOptions } from './options.js'
 import { pasteLines, shellQuoted } from './paste-lines.js'
 
-/** What is printed about a replica that has started. */
+/** What has started: a replica in this process, or workers. */
 export interface Started {
-  readonly version: string
-  /** Of the replica in this process; undefined: it has workers instead. */
-  readonly identity: string | undefined
-  /** The replicas in their own processes. */
-  readonly workers?: readonly string[] | undefined
-  readonly connection: DatabaseConnection
-  readonly models: readonly LifecycleModel[]
-  /** The module that was named with `--lifecycles`: other commands need it too. */
-  readonly module: string | undefined
+  /** Of the replica in this process. */
+  readonly identity?: string
+  /** The replicas in processes of their own. */
+  readonly workers?: readonly string[]
   /** `http://host:port` when the web server runs. */
   readonly http: string | undefined
 }
 
 /** Prints where everything is, and lines to paste that show it at work. */
-export function printBanner(output: Output, started: Started, json: boolean): void {
-  const { version, identity, workers, connection, models, module, http } = started
+export async function printBanner(
+  { output, settings, json }: StartOptions,
+  { connection, lifecycles }: Workspace,
+  { identity, workers, http }: Started,
+): Promise<void> {
+  const version = await packageVersion()
+  const models = lifecycles.map(({ model }) => model)
   const lines = pasteLines(connection, models[0]!)
   if (json) {
     output.json({
@@ -54,6 +55,7 @@ export function printBanner(output: Output, started: Started, json: boolean): vo
   output.line(`With mongosh (${lines.mongosh}):`)
   for (const line of lines.inMongosh) output.line(`  ${line}`)
   output.line('Or with the command line:')
+  const { lifecycles: module } = settings // other commands need it too
   const of = `${models[0]!.name}${module === undefined ? '' : ` --lifecycles ${shellQuoted(module)}`}`
   output.line(`  npx phaselock add ${of} && npx phaselock list ${of}`)
   output.line()

@@ -1,4 +1,5 @@
 import { format } from 'node:util'
+import type { LoggerService } from '@nestjs/common'
 import type { Logger } from '../../phases/index.js'
 
 /**
@@ -10,4 +11,24 @@ export function consoleToLog(logger: Logger, target: Partial<Console> = globalTh
     warn: (...words: unknown[]) => logger.warn(format(...words)),
     error: (...words: unknown[]) => logger.error(format(...words)),
   })
+}
+
+/** A rejection that nobody handles would end the process, and with it all other work. */
+export function rejectionsToLog(logger: Logger): void {
+  process.on('unhandledRejection', (error) =>
+    logger.error(`unhandled promise rejection: ${String(error)}; some handler doesn't await this promise`, { error }),
+  )
+}
+
+/** Nest's own lines: the modules it has loaded go to debug, warnings and errors keep their level. */
+export function nestLog(logger: Logger): LoggerService {
+  const text = (message: unknown) => (message instanceof Error ? message.message : String(message))
+  return {
+    log: (message) => logger.debug(`nest: ${text(message)}`),
+    debug: (message) => logger.debug(`nest: ${text(message)}`),
+    verbose: (message) => logger.debug(`nest: ${text(message)}`),
+    warn: (message) => logger.warn(`nest: ${text(message)}`),
+    error: (message, stack) => logger.error(`nest: ${text(message)}`, typeof stack === 'string' ? { stack } : {}),
+    fatal: (message) => logger.error(`nest: ${text(message)}`),
+  }
 }

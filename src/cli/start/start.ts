@@ -1,12 +1,11 @@
 import { HTTP_PACKAGES, requirePackages } from '../../telemetry/index.js'
-import { packageVersion } from '../package-version.js'
 import { openWorkspace } from '../workspace.js'
 import { printBanner } from './banner.js'
-import { consoleToLog } from './console-lines.js'
-import { besideLifecycles } from './replica-options.js'
+import { consoleToLog, rejectionsToLog } from './console-lines.js'
+import { besideLifecycles, type StartOptions } from './options.js'
 import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
-import { type StartOptions, type Supervisor, supervise } from './workers/supervise.js'
+import { type Supervisor, supervise } from './workers/supervise.js'
 
 /** With those of the web server, so that one command installs them all. */
 const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']
@@ -30,11 +29,7 @@ export async function start(options: StartOptions): Promise<void> {
     process.exit(code)
   }
   const signals = new StopSignals(logger, undefined, exitNow).listen().watchParent(options.env)
-  process.on('unhandledRejection', (error) =>
-    logger.error(`a promise was rejected and nobody looked: ${String(error)}; some handler doesn't await it`, {
-      error,
-    }),
-  )
+  rejectionsToLog(logger)
   let isOver = false
   const onCrew = (made: Supervisor) => {
     crew = made
@@ -53,17 +48,8 @@ export async function start(options: StartOptions): Promise<void> {
 }
 
 async function run(options: StartOptions): Promise<{ stop(): Promise<void> }> {
-  const { settings, logger, output } = options
   const workspace = await openWorkspace(options)
-  const running = await runReplica(workspace, settings, logger)
-  const started = {
-    version: await packageVersion(),
-    identity: running.replica.identity,
-    connection: workspace.connection,
-    models: workspace.lifecycles.map((lifecycle) => lifecycle.model),
-    module: settings.lifecycles,
-    http: running.http,
-  }
-  printBanner(output, started, options.json)
+  const running = await runReplica(workspace, options.settings, options.logger)
+  await printBanner(options, workspace, { identity: running.replica.identity, http: running.http })
   return running
 }

@@ -1,19 +1,11 @@
 import { availableParallelism, hostname } from 'node:os'
 import type { Settings } from '../../../config/index.js'
-import type { Logger } from '../../../phases/index.js'
 import { type WorkersMetrics, workersMetrics } from '../../../telemetry/index.js'
-import type { CliContext } from '../../context.js'
-import { packageVersion } from '../../package-version.js'
 import { openWorkspace, type Workspace } from '../../workspace.js'
 import { printBanner } from '../banner.js'
+import type { StartOptions } from '../options.js'
 import { Crew } from './crew.js'
 import type { WorkerConfig } from './worker-messages.js'
-
-export interface StartOptions extends CliContext {
-  readonly settings: Settings
-  readonly logger: Logger
-  readonly json: boolean
-}
 
 /** Beyond the grace, for workers to write and close what they have to. */
 const CLOSING_MS = 10_000
@@ -32,7 +24,7 @@ export interface Supervisor {
  * @throws WorkerFailed, PortUnavailable and what a workspace throws
  */
 export async function supervise(options: StartOptions, onCrew: (crew: Supervisor) => void): Promise<Supervisor> {
-  const { settings, logger, output } = options
+  const { settings, logger } = options
   const workspace = await openWorkspace(options)
   const crew = new Crew({ workers: workersOf(options), env: options.env, logger })
   const closing: (() => Promise<void>)[] = [() => workspace.connection.close()]
@@ -49,16 +41,8 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
     const server = settings.http === undefined ? undefined : await serve(workspace, options, crew)
     if (server) closing.push(server.close)
     if (!(await crew.start())) return supervisor
-    const started = {
-      version: await packageVersion(),
-      identity: undefined,
-      workers: [...crew.working.values()].map((link) => link.identity!),
-      connection: workspace.connection,
-      models: workspace.lifecycles.map((lifecycle) => lifecycle.model),
-      module: settings.lifecycles,
-      http: server?.http,
-    }
-    printBanner(output, started, options.json)
+    const identities = [...crew.working.values()].map((link) => link.identity!)
+    await printBanner(options, workspace, { workers: identities, http: server?.http })
     return supervisor
   } catch (error) {
     crew.kill()

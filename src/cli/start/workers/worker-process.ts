@@ -3,7 +3,7 @@ import { withFields } from '../../../phases/index.js'
 import { pinoLogger } from '../../../telemetry/index.js'
 import { exitCodeOf } from '../../report-error.js'
 import { openWorkspace } from '../../workspace.js'
-import { consoleToLog } from '../console-lines.js'
+import { consoleToLog, rejectionsToLog } from '../console-lines.js'
 import { type RunningReplica, runReplica } from '../run-replica.js'
 import type { FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
 
@@ -40,14 +40,10 @@ async function work(config: WorkerConfig): Promise<void> {
   const pino = await pinoLogger({ format: config.logFormat, level: settings.logLevel ?? 'info' })
   const logger = withFields(pino, { worker: settings.name })
   consoleToLog(logger)
-  process.on('unhandledRejection', (error) =>
-    logger.error(`a promise was rejected and nobody looked: ${String(error)}; some handler doesn't await it`, {
-      error,
-    }),
-  )
+  rejectionsToLog(logger)
   try {
     const workspace = await openWorkspace({ settings, cwd, env: process.env, logger })
-    const starting = runReplica(workspace, settings, logger, { measured: config.measured })
+    const starting = runReplica(workspace, settings, logger, config.measured)
     starting.then((started) => {
       running = started
       tell({ kind: 'ready', identity: started.replica.identity })

@@ -1,5 +1,12 @@
 import type { Settings } from '../../config/index.js'
-import type { Alongside, ReplicaOptions } from '../../phases/index.js'
+import type { Alongside, Logger, ReplicaOptions } from '../../phases/index.js'
+import type { CliContext } from '../context.js'
+
+export interface StartOptions extends CliContext {
+  readonly settings: Settings
+  readonly logger: Logger
+  readonly json: boolean
+}
 
 /** The options of this process's replica, from the settings. @throws PodUnknown */
 export async function replicaOptions(settings: Settings) {
