@@ -9,8 +9,7 @@ import { replicaMetrics } from '../../telemetry/index.js'
 import { PortUnavailable } from '../errors.js'
 import type { Workspace } from '../workspace.js'
 import { nestLog } from './console-lines.js'
-import { replicaOptions } from './options.js'
-import type { RunningReplica } from './run-replica.js'
+import { type RunningReplica, replicaOptions } from './options.js'
 
 class ReplicaApp {}
 

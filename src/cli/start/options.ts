@@ -1,11 +1,21 @@
 import type { Settings } from '../../config/index.js'
-import type { Alongside, Logger, ReplicaOptions } from '../../phases/index.js'
+import type { Alongside, Logger, Replica, ReplicaOptions } from '../../phases/index.js'
+import type { ReplicaMetrics } from '../../telemetry/index.js'
 import type { CliContext } from '../context.js'
 
 export interface StartOptions extends CliContext {
   readonly settings: Settings
   readonly logger: Logger
   readonly json: boolean
+}
+
+/** A replica in this process, and its orderly shutdown, that of its workspace included. */
+export interface RunningReplica {
+  readonly replica: Replica
+  /** `http://host:port` when its web server runs. */
+  readonly http: string | undefined
+  readonly metrics: ReplicaMetrics | undefined
+  stop(): Promise<void>
 }
 
 /** The options of this process's replica, from the settings. @throws PodUnknown */

@@ -2,19 +2,10 @@ import type { Settings } from '../../config/index.js'
 import { doorbellClient, renewalClient } from '../../database/index.js'
 import { observeLocks } from '../../locks/index.js'
 import { type Logger, Replica } from '../../phases/index.js'
-import { type ReplicaMetrics, replicaMetrics } from '../../telemetry/index.js'
+import { replicaMetrics } from '../../telemetry/index.js'
 import type { Workspace } from '../workspace.js'
 import { optimiseWhenBusy } from './lean-heap.js'
-import { replicaOptions } from './options.js'
-
-/** A replica in this process, and its orderly shutdown, that of its workspace included. */
-export interface RunningReplica {
-  readonly replica: Replica
-  /** `http://host:port` when its web server runs. */
-  readonly http: string | undefined
-  readonly metrics: ReplicaMetrics | undefined
-  stop(): Promise<void>
-}
+import { type RunningReplica, replicaOptions } from './options.js'
 
 /**
  * Runs one replica in this process.

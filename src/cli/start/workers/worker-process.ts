@@ -4,7 +4,8 @@ import { pinoLogger } from '../../../telemetry/index.js'
 import { exitCodeOf } from '../../report-error.js'
 import { openWorkspace } from '../../workspace.js'
 import { consoleToLog, rejectionsToLog } from '../console-lines.js'
-import { type RunningReplica, runReplica } from '../run-replica.js'
+import type { RunningReplica } from '../options.js'
+import { runReplica } from '../run-replica.js'
 import type { FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
 
 /** Time beyond the grace, to write and close things. After it, a process whose supervisor is gone ends whatever its state. */
