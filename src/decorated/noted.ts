@@ -1,6 +1,6 @@
 /** What decorators have noted under their symbol; nothing for an object that has a value under every name, as mocks do. */
-export function noted<T>(target: object, key: symbol): readonly T[] {
-  const found = (target as Readonly<Record<symbol, unknown>>)[key]
+export function noted<T>(target: unknown, key: symbol): readonly T[] {
+  const found = (target as Readonly<Record<symbol, unknown>> | null | undefined)?.[key]
   return Array.isArray(found) ? found : []
 }
 

@@ -1,4 +1,3 @@
-export type { BoundLifecycleOf } from './bound-lifecycle-of.js'
 export {
   InvalidHandlers,
   InvalidModuleOptions,
@@ -34,8 +33,9 @@ export type {
   PhaselockModuleOptions,
 } from './options.js'
 export { TICK_JOB } from './runner.js'
-export type { TelemetrySources } from './telemetry/index.js'
+export type { TelemetrySources } from './telemetry-http.js'
 export {
+  type BoundLifecycleOf,
   getLifecycleToken,
   getReplicaToken,
   InjectLifecycle,

@@ -3,8 +3,8 @@ import { connectDatabase, doorbellClient, LISTENING, renewalClient } from '../da
 import type { Logger } from '../phases/index.js'
 import { InvalidModuleOptions } from './errors.js'
 import type { AppConnection, AppDb, ModuleSettings } from './options.js'
-import { secondClient } from './second-client.js'
-import { endlessWaits } from './timeouts.js'
+import { orClose } from './or-close.js'
+import { endlessWaits, secondClient } from './second-client.js'
 
 /** One database over the connections that a replica and its owners use. */
 export interface ReplicaDatabases {
@@ -46,7 +46,7 @@ export async function openModuleDatabase(
     lockTimeout,
     log: (message, fields) => logger.info(message, fields),
   })
-  try {
+  return await orClose(connection, async () => {
     const { client } = connection
     const renewals = settings.tick ? await renewalClient(connection, lockTimeout) : client
     const listening = listens(settings) ? await doorbellClient(connection, lockTimeout) : undefined
@@ -61,10 +61,7 @@ export async function openModuleDatabase(
       }),
       close: () => connection.close(),
     }
-  } catch (error) {
-    await connection.close()
-    throw error
-  }
+  })
 }
 
 async function givenDb({ db, client, database, connection }: ModuleSettings): Promise<Db | undefined> {

@@ -13,7 +13,7 @@ import { type BoundLifecycle, Replica } from '../phases/index.js'
 import { InvalidHandlers, InvalidModuleOptions, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
 import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'
 import { LocksModule } from './locks/index.js'
-import { type OpenLocks, openLocks } from './locks/open-locks.js'
+import { OpenLocks } from './locks/open-locks.js'
 import { type ModuleDatabase, openModuleDatabase } from './module-database.js'
 import { ModuleReplicas } from './module-replicas.js'
 import { nestLogger } from './nest-logger.js'
@@ -25,6 +25,7 @@ import {
   parseFeatureOptions,
   parseOptions,
 } from './options.js'
+import { orClose } from './or-close.js'
 import { PhaselockRunner } from './runner.js'
 import {
   getLifecycleToken,
@@ -61,15 +62,8 @@ const database: Provider = {
 const replicas: Provider = {
   provide: ModuleReplicas,
   inject: [MODULE_SETTINGS, MODULE_DATABASE, LifecycleCatalog],
-  useFactory: async (given: ModuleSettings, opened: ModuleDatabase, lifecycles: LifecycleCatalog) => {
-    try {
-      return new ModuleReplicas(given, opened, lifecycles)
-    } catch (error) {
-      // An app that fails to start runs no shutdown hooks.
-      await opened.close()
-      throw error
-    }
-  },
+  useFactory: (given: ModuleSettings, opened: ModuleDatabase, lifecycles: LifecycleCatalog) =>
+    orClose(opened, () => new ModuleReplicas(given, opened, lifecycles)),
 }
 
 const replica: Provider = {
@@ -81,24 +75,15 @@ const replica: Provider = {
 const locks: Provider = {
   provide: MODULE_LOCKS,
   inject: [MODULE_SETTINGS, MODULE_DATABASE, DiscoveryService, ModulesContainer],
-  useFactory: async (
-    given: ModuleSettings,
-    opened: ModuleDatabase,
-    discovery: DiscoveryService,
-    modules: ModulesContainer,
-  ) => {
-    try {
+  useFactory: (given: ModuleSettings, opened: ModuleDatabase, discovery: DiscoveryService, modules: ModulesContainer) =>
+    orClose(opened, () => {
       if ([...modules.values()].some((one) => one.metatype === LocksModule))
         throw new InvalidModuleOptions([
-          'locks: expected LocksModule in apps without PhaselockModule only, got both; remove it and give PhaselockModule its options as `locks`',
+          'locks: expected LocksModule in apps without PhaselockModule only, got both; remove it and pass its options to PhaselockModule as `locks`',
         ])
       const more = { fallback: opened.of().db, name: given.name }
-      return await openLocks(given.locks, discovery, given.logger ?? nestLogger(), more)
-    } catch (error) {
-      await opened.close()
-      throw error
-    }
-  },
+      return OpenLocks.open(given.locks, discovery, given.logger ?? nestLogger(), more)
+    }),
 }
 
 const lockExecutor: Provider = {
@@ -117,7 +102,7 @@ export class PhaselockCoreModule implements OnModuleInit, OnApplicationShutdown 
   ) {}
 
   onModuleInit(): void {
-    this.locks.binder.bindInstances()
+    this.locks.bindInstances()
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -2,10 +2,9 @@ import { z } from 'zod'
 import { requireNode } from '../config/index.js'
 import { aFunction, aName, flag, having, readOptions, text } from '../options/index.js'
 import { type ReplicaOptions, type RunnableLifecycle, sharedOptions } from '../phases/index.js'
-import type { AsyncOptions } from './async-options.js'
 import { InvalidModuleOptions } from './errors.js'
 import { HOOKS, type Hooks } from './hooks.js'
-import type { LocksOptions } from './locks/index.js'
+import type { AsyncOptions, LocksOptions } from './locks/options.js'
 
 /**
  * The app's own handles, typed by their shape: an app may bring another copy of the driver (Mongoose does), whose classes are other types.

@@ -15,6 +15,7 @@ import { LifecycleCatalog } from './lifecycle-catalog.js'
 import type { ModuleDatabase } from './module-database.js'
 import { ModuleReplicas } from './module-replicas.js'
 import type { ModuleSettings } from './options.js'
+import { orClose } from './or-close.js'
 import { MODULE_DATABASE, MODULE_SETTINGS } from './tokens.js'
 
 /** The name of the tick among the app's cron jobs. */
@@ -43,7 +44,7 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
   ) {}
 
   async onModuleInit(): Promise<void> {
-    await this.orClose(async () => {
+    await orClose(this.database, () => {
       if (this.settings.tick) this.requireScheduler()
       this.catalog.connect(handlerMethods(this.discovery), { ownersOnly: !this.settings.tick })
       this.requireModules()
@@ -53,7 +54,7 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
   async onApplicationBootstrap(): Promise<void> {
     const { working } = this.replicas
     if (!this.settings.tick || working.length === 0) return
-    await this.orClose(async () => void (await Promise.all(working.map((replica) => replica.prepare()))))
+    await orClose(this.database, () => Promise.all(working.map((replica) => replica.prepare())))
     for (const replica of working) replica.wakeBetweenTicks()
     this.working = true
   }
@@ -85,12 +86,8 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
       for (const [need, methods] of Map.groupBy(unmet, (one) => one.need)) {
         const { decorator, module, token } = need.about
         if (token === undefined || this.find(token) !== undefined) continue
-        if (this.settings.tick)
-          throw new ModuleMissing(
-            module,
-            methods.map(({ where }) => where),
-            decorator,
-          )
+        const names = methods.map(({ where }) => where)
+        if (this.settings.tick) throw new ModuleMissing(module, names, decorator)
         need.meet(instance)
       }
     }
@@ -101,16 +98,6 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
       return this.modules.get(token, { strict: false })
     } catch {
       return undefined
-    }
-  }
-
-  /** An app that fails to start runs no shutdown hooks: what was opened would keep the process alive. */
-  private async orClose(check: () => Promise<void>): Promise<void> {
-    try {
-      await check()
-    } catch (error) {
-      await this.database.close()
-      throw error
     }
   }
 }

@@ -1,5 +1,5 @@
 import { Inject } from '@nestjs/common'
-import { Replica } from '../phases/index.js'
+import { type BoundLifecycle, type Lifecycle, Replica } from '../phases/index.js'
 
 /** The options as they were given; override this provider in tests to use another database or to turn the tick off. */
 export const PHASELOCK_OPTIONS = Symbol.for('phaselock:options')
@@ -22,6 +22,10 @@ export function getLifecycleToken(lifecycle: { readonly name: string }): string 
 export function getReplicaToken(database: string): string {
   return `phaselock:replica:${database}`
 }
+
+/** What `@InjectLifecycle(gateway)` gives: `BoundLifecycleOf<typeof gateway>`. */
+export type BoundLifecycleOf<L> =
+  L extends Lifecycle<infer Doc, infer G, infer _Read> ? BoundLifecycle<Doc, G> : BoundLifecycle
 
 /**
  * Injects the bound lifecycle: `insert`, `insertMany`, `find`, `setState`, `wake`, `unpark` and `remove`, typed by its

@@ -21,19 +21,5 @@ export interface LockDeclaration {
   readonly options: SchedulerLockOptions
 }
 
-/** By the prototype, or for static methods the class, that has the method. */
-const declared = new WeakMap<object, LockDeclaration[]>()
-
-export function declare(target: object, declaration: LockDeclaration): void {
-  declared.set(target, [...(declared.get(target) ?? []), declaration])
-}
-
-/** The decorated methods of an object or a class, inherited ones too. */
-export function declarationsOf(target: unknown): LockDeclaration[] {
-  const found: LockDeclaration[] = []
-  for (let at: unknown = target; isObject(at); at = Object.getPrototypeOf(at)) found.push(...(declared.get(at) ?? []))
-  return found
-}
-
-const isObject = (value: unknown): value is object =>
-  (typeof value === 'object' && value !== null) || typeof value === 'function'
+/** The declarations noted on a prototype or, for static methods, on the class. */
+export const LOCKED = Symbol.for('phaselock:locked')

@@ -2,7 +2,6 @@ import {
   type DynamicModule,
   Global,
   Inject,
-  Logger,
   Module,
   type OnApplicationShutdown,
   type OnModuleInit,
@@ -10,23 +9,17 @@ import {
 } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
 import { LockExecutor } from '../../locks/index.js'
-import { type OpenLocks, openLocks } from './open-locks.js'
+import { nestLogger } from '../nest-logger.js'
+import { OpenLocks } from './open-locks.js'
 import type { LocksAsyncOptions, LocksOptions } from './options.js'
 
 const LOCKS_OPTIONS = Symbol.for('phaselock:locks-options')
 const OPEN_LOCKS = Symbol.for('phaselock:open-locks')
 
-const log = new Logger('Phaselock')
-const shown = (fields?: object) => (fields ? ` ${JSON.stringify(fields)}` : '')
-const nestLog = {
-  debug: (message: string, fields?: object) => log.debug(message + shown(fields)),
-  warn: (message: string, fields?: object) => log.warn(message + shown(fields)),
-}
-
 const opened: Provider = {
   provide: OPEN_LOCKS,
   inject: [LOCKS_OPTIONS, DiscoveryService],
-  useFactory: (options: LocksOptions, discovery: DiscoveryService) => openLocks(options, discovery, nestLog),
+  useFactory: (options: LocksOptions, discovery: DiscoveryService) => OpenLocks.open(options, discovery, nestLogger()),
 }
 
 const executor: Provider = {
@@ -54,7 +47,7 @@ export class LocksModule implements OnModuleInit, OnApplicationShutdown {
   }
 
   onModuleInit(): void {
-    this.locks.binder.bindInstances()
+    this.locks.bindInstances()
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -1,7 +1,18 @@
 import type { DiscoveryService } from '@nestjs/core'
-import { type LockDb, LockExecutor, type LockObserver, type LockProvider, openLockProvider } from '../../locks/index.js'
-import { LockBinder } from './lock-binder.js'
-import { LockScope } from './lock-scope.js'
+import { noted } from '../../decorated/index.js'
+import {
+  InvalidLockConfig,
+  type LockDb,
+  LockExecutor,
+  type LockObserver,
+  type LockProvider,
+  type OperableLockProvider,
+  openLockProvider,
+} from '../../locks/index.js'
+import { orClose } from '../or-close.js'
+import { LOCKED, type LockDeclaration } from './declaration.js'
+import { InvalidSchedulerLocks } from './errors.js'
+import { bindScope, LockScope } from './lock-scope.js'
 import { checkedLocksOptions, type LocksOptions } from './options.js'
 
 /** Where lock events are logged; any of Phaselock's loggers fits. */
@@ -10,42 +21,82 @@ export interface LocksLog {
   warn(message: string, fields?: object): void
 }
 
-/** An app's locks, open, with its classes bound to them. */
-export interface OpenLocks {
-  readonly executor: LockExecutor
-  readonly binder: LockBinder
-  /** Closes what was opened here. */
-  close(): Promise<void>
-}
+type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
-/**
- * @param fallback the app's own database, for locks that no option places elsewhere
- * @throws InvalidSchedulerLocks, InvalidLockProvider
- */
-export async function openLocks(
-  given: LocksOptions | undefined,
-  discovery: DiscoveryService,
-  log: LocksLog,
-  more: { readonly fallback?: LockDb; readonly name?: string | undefined } = {},
-): Promise<OpenLocks> {
-  const { provider: asked, defaults = {}, settings, observer, ...options } = checkedLocksOptions(given)
-  const opened = isProvider(asked)
-    ? undefined
-    : await openLockProvider({ ...options, provider: asked, name: options.name ?? more.name }, more.fallback)
-  const provider = opened ?? (asked as LockProvider)
-  const executor = new LockExecutor(provider, { observer: [logging(log), ...(observer ? [observer] : [])] })
-  const skipped = (where: string, lock: string, heldBy: string | undefined) =>
-    log.debug(`${where} is skipped: its lock is held`, { lock, heldBy })
-  const scope = new LockScope(executor, defaults, settings ?? options.env ?? process.env, skipped)
-  const binder = new LockBinder(discovery, scope)
-  const close = async () => await opened?.close()
-  try {
-    binder.bindClasses()
-  } catch (error) {
-    await close()
-    throw error
+/** An app's locks, open and bound to its classes and objects with decorated methods. */
+export class OpenLocks {
+  private constructor(
+    readonly executor: LockExecutor,
+    private readonly scope: LockScope,
+    private readonly discovery: DiscoveryService,
+    /** undefined: the provider was passed in. */
+    private readonly opened: OperableLockProvider | undefined,
+  ) {}
+
+  /**
+   * To be called before the first instance is made: one that calls a locked method while the app starts then has its locks.
+   * @param more.fallback the app's own database, for locks that no option places elsewhere
+   * @throws InvalidSchedulerLocks listing what is wrong with each method's options; InvalidLockProvider
+   */
+  static async open(
+    given: LocksOptions | undefined,
+    discovery: DiscoveryService,
+    log: LocksLog,
+    more: { readonly fallback?: LockDb; readonly name?: string | undefined } = {},
+  ): Promise<OpenLocks> {
+    const { provider: asked, defaults = {}, settings, observer, ...options } = checkedLocksOptions(given)
+    const opened = isProvider(asked)
+      ? undefined
+      : await openLockProvider({ ...options, provider: asked, name: options.name ?? more.name }, more.fallback)
+    const provider = opened ?? (asked as LockProvider)
+    const executor = new LockExecutor(provider, { observer: [logging(log), ...(observer ? [observer] : [])] })
+    const skipped = (where: string, lock: string, heldBy: string | undefined) =>
+      log.debug(`skipping ${where}: its lock is held`, { lock, heldBy })
+    const scope = new LockScope(executor, defaults, settings ?? options.env ?? process.env, skipped)
+    const locks = new OpenLocks(executor, scope, discovery, opened)
+    await orClose(locks, () => locks.bindClasses())
+    return locks
   }
-  return { executor, binder, close }
+
+  private bindClasses(): void {
+    const declarations = new Set<LockDeclaration>()
+    for (const { metatype, token } of this.wrappers()) {
+      for (const type of [metatype, token].filter((one) => typeof one === 'function')) {
+        const found = [type, type.prototype].flatMap((one) => noted<LockDeclaration>(one, LOCKED))
+        if (found.length > 0) bindScope(type, this.scope)
+        for (const one of found) declarations.add(one)
+      }
+    }
+    const problems = [...declarations].flatMap((one) => this.problemsOf(one))
+    if (problems.length > 0) throw new InvalidSchedulerLocks(problems)
+  }
+
+  /** Two apps in one process may have the same classes; an instance belongs to one of them. */
+  bindInstances(): void {
+    for (const { instance } of this.wrappers()) {
+      if (typeof instance === 'object' && noted(instance, LOCKED).length > 0) bindScope(instance, this.scope)
+    }
+  }
+
+  /** Closes what was opened here. */
+  async close(): Promise<void> {
+    await this.opened?.close()
+  }
+
+  private wrappers(): Wrapper[] {
+    return [...this.discovery.getProviders(), ...this.discovery.getControllers()]
+  }
+
+  private problemsOf(declaration: LockDeclaration): readonly string[] {
+    try {
+      this.scope.configOf(declaration)
+      return []
+    } catch (error) {
+      if (error instanceof InvalidSchedulerLocks) return error.problems
+      if (!(error instanceof InvalidLockConfig)) throw error
+      return error.problems.map((problem) => `${declaration.where}: ${problem}`)
+    }
+  }
 }
 
 const isProvider = (value: LocksOptions['provider']): value is LockProvider =>
@@ -54,7 +105,7 @@ const isProvider = (value: LocksOptions['provider']): value is LockProvider =>
 const logging = (log: LocksLog): LockObserver => ({
   lost: (event) => log.warn('a lock ended before its task: it expired, was freed, or could not be extended', event),
   failed({ name, action, error }) {
-    const ends = action === 'extend' ? 'extended; it is tried again' : 'unlocked; it ends by itself'
-    log.warn(`a lock could not be ${ends}`, { lock: name, cause: String(error) })
+    const what = action === 'extend' ? 'extended; trying again' : 'unlocked; it expires by itself'
+    log.warn(`a lock could not be ${what}`, { lock: name, cause: String(error) })
   },
 })

@@ -1,6 +1,6 @@
+import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { type LockObserver, type LockProvider, type LockProviderOptions } from '../../locks/index.js'
 import { unknownOptions } from '../../options/index.js'
-import type { AsyncOptions } from '../async-options.js'
 import { InvalidSchedulerLocks } from './errors.js'
 import type { LockDefaults, LockSettings } from './lock-scope.js'
 
@@ -12,6 +12,13 @@ export interface LocksOptions extends Omit<LockProviderOptions, 'provider'> {
   /** What `${KEY}` in a lock's options means, such as `(key) => config.get(key)`. Default: the environment. */
   readonly settings?: LockSettings | undefined
   readonly observer?: LockObserver | undefined
+}
+
+/** What a `forRootAsync` takes: a factory of the options, with what it needs. */
+export interface AsyncOptions<Options> extends Pick<ModuleMetadata, 'imports'> {
+  readonly inject?: NonNullable<Extract<Provider, { useFactory: unknown }>['inject']>
+  // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
+  readonly useFactory: (...injected: any[]) => Options | Promise<Options>
 }
 
 /** What `LocksModule.forRootAsync` takes. */

@@ -1,5 +1,5 @@
-import { Need, needsModule } from '../../decorated/index.js'
-import { declare, type LockDeclaration, type SchedulerLockOptions } from './declaration.js'
+import { Need, needsModule, note } from '../../decorated/index.js'
+import { LOCKED, type LockDeclaration, type SchedulerLockOptions } from './declaration.js'
 import { InvalidSchedulerLocks, LocksNotConfigured } from './errors.js'
 import { scopeOf } from './lock-scope.js'
 
@@ -44,7 +44,7 @@ export function SchedulerLock(options: SchedulerLockOptions) {
     if (typeof method !== 'function')
       throw new InvalidSchedulerLocks([`${where}: expected a method under @SchedulerLock`])
     const declaration: LockDeclaration = { where, options }
-    declare(target, declaration)
+    note(target, LOCKED, declaration)
     needsModule(target, key, LOCKS_NEED)
     descriptor.value = locked(method as Method, declaration) as M
   }

@@ -16,6 +16,7 @@ import {
   type TaskRun,
 } from '../../schedules/index.js'
 import { PhaselockModule } from '../module.js'
+import { orClose } from '../or-close.js'
 import { MODULE_DATABASE } from '../tokens.js'
 import { declaredTasks, SCHEDULES_NEED, SCHEDULES_OPTIONS } from './scheduled.js'
 
@@ -40,7 +41,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
 
   /** Before anything runs. @throws InvalidTask, InvalidSchedule */
   async onModuleInit(): Promise<void> {
-    await this.orClose(async () => {
+    await orClose(this.database, () => {
       this.find()
       for (const [id, fields] of this.declared) this.schedules.check(id, fields)
     })
@@ -48,7 +49,7 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
 
   async onApplicationBootstrap(): Promise<void> {
     const { by = 'code' } = this.options
-    await this.orClose(async () => {
+    await orClose(this.database, async () => {
       for (const [id, fields] of this.declared) await this.schedules.upsert(id, fields, { by })
     })
   }
@@ -84,16 +85,6 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
       throw new InvalidTask(`two methods declare the schedule '${id}'; give one of them another id`)
     }
     this.declared.set(id, { ...fields, task: name })
-  }
-
-  /** An app that fails to start runs no shutdown hooks: what was opened would keep the process alive. */
-  private async orClose(start: () => Promise<void>): Promise<void> {
-    try {
-      await start()
-    } catch (error) {
-      await this.database?.close()
-      throw error
-    }
   }
 }
 

@@ -66,6 +66,5 @@ function declare(proto: object, one: DeclaredTask): void {
 
 /** Kept on the class itself, inherited ones included. */
 export function declaredTasks(instance: unknown): readonly DeclaredTask[] {
-  if (typeof instance !== 'object' || instance === null) return []
-  return noted(instance, DECLARED)
+  return typeof instance === 'object' ? noted(instance, DECLARED) : []
 }

@@ -1,0 +1,12 @@
+/** What `start` returns. An app that fails to start runs no shutdown hooks: what was opened would keep the process alive. */
+export async function orClose<T>(
+  opened: { close(): Promise<unknown> } | undefined,
+  start: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await start()
+  } catch (error) {
+    await opened?.close()
+    throw error
+  }
+}

@@ -1,0 +1,67 @@
+import { Controller, type DynamicModule, Get, Header, Inject, Module } from '@nestjs/common'
+import { type HealthCheckResult, HealthCheckService, HealthIndicatorService, TerminusModule } from '@nestjs/terminus'
+import { Registry } from 'prom-client'
+
+/** What the web server shows. */
+export interface TelemetrySources {
+  readonly registry: { metrics(): Promise<string> }
+  /** Why this replica (or one of its workers) isn't ready; empty when it is. */
+  readonly notReady: () => readonly string[] | Promise<readonly string[]>
+}
+
+const TELEMETRY_SOURCES = Symbol.for('phaselock:telemetry-sources')
+
+/** For Kubernetes' probes. Liveness says only that the process answers: a database that is down is no reason to restart. */
+@Controller()
+class HealthController {
+  constructor(
+    @Inject(HealthCheckService) private readonly health: HealthCheckService,
+    @Inject(HealthIndicatorService) private readonly indicators: HealthIndicatorService,
+    @Inject(TELEMETRY_SOURCES) private readonly sources: TelemetrySources,
+  ) {}
+
+  @Get('livez')
+  @Header('Cache-Control', 'no-store')
+  livez(): Promise<HealthCheckResult> {
+    return this.health.check([])
+  }
+
+  /** 503 with the reasons while the replica isn't ready: not started, stopping, no database, too many abandoned handlers. */
+  @Get('readyz')
+  @Header('Cache-Control', 'no-store')
+  readyz(): Promise<HealthCheckResult> {
+    return this.health.check([
+      async () => {
+        const reasons = await this.sources.notReady()
+        const replica = this.indicators.check('replica')
+        return reasons.length === 0 ? replica.up() : replica.down({ reasons: [...reasons] })
+      },
+    ])
+  }
+}
+
+/** For Prometheus. */
+@Controller()
+class MetricsController {
+  constructor(@Inject(TELEMETRY_SOURCES) private readonly sources: TelemetrySources) {}
+
+  @Get('metrics')
+  @Header('Content-Type', Registry.PROMETHEUS_CONTENT_TYPE)
+  metrics(): Promise<string> {
+    return this.sources.registry.metrics()
+  }
+}
+
+/** `/livez`, `/readyz` and `/metrics` for a Nest app with an HTTP platform. */
+@Module({})
+// biome-ignore lint/complexity/noStaticOnlyClass: the shape of a dynamic module
+export class TelemetryHttpModule {
+  static forRoot(sources: TelemetrySources): DynamicModule {
+    return {
+      module: TelemetryHttpModule,
+      imports: [TerminusModule.forRoot({ logger: false })],
+      controllers: [HealthController, MetricsController],
+      providers: [{ provide: TELEMETRY_SOURCES, useValue: sources }],
+    }
+  }
+}
