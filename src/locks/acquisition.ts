@@ -4,6 +4,8 @@ import { replicaIdentity } from '../options/index.js'
 
 /** ShedLock's table takes 255 characters in locked_by; a longer name is cut. */
 const NAME_LENGTH = 80
+/** What then still fits: 87 characters of the holder, 17 of the nonce, 1 + 140 of the reentry, 9 of `~released`. */
+export const MOST_REENTRY = 140
 const RELEASED = '~released'
 const FREED = '~freed'
 

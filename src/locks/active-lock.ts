@@ -2,7 +2,6 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Clock, sleep } from '../time/index.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig, LockLost } from './errors.js'
-import type { CheckedLockConfig } from './lock-config.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 import { NewestHandle } from './newest-handle.js'
 
@@ -21,7 +20,6 @@ export class ActiveLock {
   private readonly done = new AbortController()
   private moved = new AbortController()
   private readonly handle: NewestHandle
-  private leaseMs: number
   /** One after the other: if two answers crossed, this process might believe in the longer lease while the store has the shorter. */
   private extending: Promise<unknown> = Promise.resolve()
 
@@ -29,13 +27,13 @@ export class ActiveLock {
     /** Which provider granted it: the same name in two providers is two locks. */
     readonly provider: LockProvider,
     lock: SimpleLock,
-    config: CheckedLockConfig,
+    private leaseMs: number,
+    /** When the last command was sent that made it ours for `leaseMs`. */
     private heldSinceMs: number,
     private readonly watchdogMs: number | undefined,
     private readonly clock: Clock,
   ) {
     this.handle = new NewestHandle(lock)
-    this.leaseMs = config.lockAtMostForMs
   }
 
   get name(): string {
@@ -130,7 +128,7 @@ export class ActiveLock {
     let failed = false
     while (!this.isOver) {
       const everyMs = Math.min(watchdogMs, this.leaseMs / 3)
-      await this.pause(failed ? everyMs / 4 : everyMs - this.ageMs)
+      await this.pause(failed ? everyMs / 10 : everyMs - this.ageMs)
       if (!this.isHeld) return
       // A timer may be a millisecond early; another extension restarts the count.
       if (!failed && this.ageMs < everyMs - 1) continue
@@ -139,7 +137,7 @@ export class ActiveLock {
         failed = false
       } catch (error) {
         failed = true
-        told(error)
+        if (!this.done.signal.aborted) told(error)
       }
     }
   }
@@ -155,6 +153,6 @@ export class ActiveLock {
   }
 
   private lose(): void {
-    if (!this.lost.signal.aborted) this.lost.abort(new LockLost(this.name))
+    if (!this.isOver) this.lost.abort(new LockLost(this.name))
   }
 }

@@ -1,5 +1,6 @@
 // This index loads no driver: a process with its locks in Redis never loads MongoDB's driver (`phaselock/locks`).
 export { holderIdentity } from './acquisition.js'
+export { ActiveLock } from './active-lock.js'
 export { type LockMode, PROVIDER_KINDS, type ProviderKind } from './choose-provider.js'
 export { InvalidLockDuration, type LockDuration, lockDurationMs } from './durations.js'
 export {
@@ -27,7 +28,6 @@ export type {
   OperableLockProvider,
   SimpleLock,
 } from './lock-provider.js'
-export { NewestHandle } from './newest-handle.js'
 export { type LockDb, type LockProviderOptions, mongoLockProvider, openLockProvider } from './open-provider.js'
 export { memoryLocks } from './providers/memory.js'
 export type { PostgresPool } from './providers/postgres.js'

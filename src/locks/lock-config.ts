@@ -1,5 +1,5 @@
 import { unknownOptions } from '../options/index.js'
-import { reentrySuffix } from './acquisition.js'
+import { MOST_REENTRY, reentrySuffix } from './acquisition.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig } from './errors.js'
 
@@ -12,7 +12,7 @@ export interface LockConfig {
   /** Even a fast holder keeps the lock for this long after locking it: prevents a second run by a lagging clock. Default 0. */
   readonly lockAtLeastFor?: LockDuration | undefined
   /**
-   * Identifies the work, if that outlives a process: at most 120 characters. A lock held under the same `reentry` is granted at
+   * Identifies the work, if that outlives a process: at most 140 characters, where %, | and ~ count as three. A lock held under the same `reentry` is granted at
    * once, with a new holder and a higher fence; the previous holder has lost it. Default: none; then a lock that is held is
    * never granted.
    */
@@ -77,8 +77,8 @@ function nameProblems(name: unknown): string[] {
 
 function reentryProblems(reentry: unknown): string[] {
   if (reentry === undefined) return []
-  const fits = typeof reentry === 'string' && reentry !== '' && reentrySuffix(reentry).length <= 141
-  return fits ? [] : ['reentry: expected a text of 1 to 120 characters, where %, | and ~ count as three']
+  const fits = typeof reentry === 'string' && reentry !== '' && reentrySuffix(reentry).length - 1 <= MOST_REENTRY
+  return fits ? [] : [`reentry: expected a string of 1 to ${MOST_REENTRY} characters, where %, | and ~ count as three`]
 }
 
 function msOf(key: string, value: unknown, problems: string[]): number | undefined {

@@ -83,7 +83,14 @@ export class LockExecutor {
     sentAtMs: number,
   ): Promise<R> {
     const { name, lockedBy } = lock
-    const active = new ActiveLock(this.provider, lock, checked, sentAtMs, checked.watchdogMs, this.clock)
+    const active = new ActiveLock(
+      this.provider,
+      lock,
+      checked.lockAtMostForMs,
+      sentAtMs,
+      checked.watchdogMs,
+      this.clock,
+    )
     const startedMs = this.clock.monotonicMs()
     let failed = true
     active.signal.addEventListener('abort', () => this.tell('lost', { name, lockedBy }), { once: true })

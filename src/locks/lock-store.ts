@@ -28,19 +28,20 @@ export interface LockStore {
   readonly kind: string
   take(request: Request): Promise<Granted | undefined>
   /**
-   * Ends it at the later of now and lockedAt + `lockAtLeastForMs`, and removes the token. A lockedAt in the future, left by a clock
-   * that stepped back, counts as now.
+   * Ends it at the later of now and lockedAt + `atLeastMs`, and removes the token. A lockedAt in the future, left by a clock that stepped
+   * back, counts as now.
    */
-  free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean>
+  free(name: string, token: string, atLeastMs: number): Promise<boolean>
   /**
-   * Ends it at the later of now + `lockAtMostForMs` and lockedAt + `lockAtLeastForMs` (counted from now if lockedAt is in the future:
-   * the server's clock was set back).
+   * Ends it at the later of now + `atMostMs` and lockedAt + `atLeastMs` (counted from now if lockedAt is in the future: the server's
+   * clock was set back).
    * @returns the new end
    */
-  extend(name: string, token: string, lockAtMostForMs: number, lockAtLeastForMs: number): Promise<Date | undefined>
+  extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined>
   find(name: string): Promise<LockRecord | undefined>
   list(heldOnly: boolean): Promise<LockRecord[]>
-  release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined>
+  /** Frees a held lock for an operator, unless its holder has changed since it was found: no lock is taken from a holder nobody saw. */
+  release(found: LockRecord): Promise<boolean>
   /** Creates whatever is missing of a table. Stores without a table don't have this. */
   migrate?(): Promise<void>
   close(): Promise<void>

@@ -54,7 +54,11 @@ export class NamedLocks implements OperableLockProvider {
   }
 
   release(name: string, lockedBy?: string): Promise<LockRecord | undefined> {
-    return this.answered(`release '${name}'`, () => this.store.release(name, lockedBy))
+    return this.answered(`release '${name}'`, async () => {
+      const found = await this.store.find(name)
+      if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
+      return (await this.store.release(found)) ? found : undefined
+    })
   }
 
   async migrate(): Promise<void> {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type LockProvider, NewestHandle, type SimpleLock } from '../locks/index.js'
+import { ActiveLock, LockLost, type LockProvider, type SimpleLock } from '../locks/index.js'
 import type { Logger } from '../phases/index.js'
 import { type Clock, formatMs } from '../time/index.js'
 import type { Overlap, RunDocument } from './documents.js'
@@ -66,7 +66,7 @@ export class RunLocks {
     for (const name of again ? await this.ownFirst(names, reentry) : names) {
       const sentAtMs = clock.monotonicMs()
       const lock = await provider.lock({ name, lockAtMostFor: lockAtMostForMs, reentry })
-      if (lock) return new RunLock(lock, sentAtMs, this.options)
+      if (lock) return new RunLock(provider, lock, sentAtMs, this.options)
     }
     return { heldBy: await this.holder(names[0]!) }
   }
@@ -128,83 +128,59 @@ export class RunLocks {
   }
 }
 
-/** A run's lock while its task runs. */
+/** A run's lock, taken for a Queued run and held while its task runs. */
 export class RunLock {
-  private timer: NodeJS.Timeout | undefined
-  private readonly handle: NewestHandle
+  private readonly active: ActiveLock
 
   constructor(
+    provider: LockProvider,
     lock: SimpleLock,
-    /** When the last command was sent that made it ours for `lockAtMostFor`. */
-    private extendedAtMs: number,
+    /** When the command was sent that took it. */
+    private readonly takenAtMs: number,
     private readonly options: RunLocksOptions,
   ) {
-    this.handle = new NewestHandle(lock)
+    const { lockAtMostForMs, clock } = options
+    this.active = new ActiveLock(provider, lock, lockAtMostForMs, takenAtMs, lockAtMostForMs / 3, clock)
   }
 
   get name(): string {
-    return this.handle.current.name
+    return this.active.name
   }
   get fence(): number {
-    return this.handle.current.fence
+    return this.active.current.fence
   }
 
   get isFresh(): boolean {
     const { clock, lockAtMostForMs } = this.options
-    return clock.monotonicMs() - this.extendedAtMs < Math.min(FRESH_MS, lockAtMostForMs / 3)
+    return clock.monotonicMs() - this.takenAtMs < Math.min(FRESH_MS, lockAtMostForMs / 3)
   }
 
   /**
    * Extends it every third of its time, and sooner if that failed, until `release` or `forget`; `onLost` is called once when it
-   * is no longer ours, or can't be extended with a third of its time left.
+   * is no longer ours, or couldn't be extended with a third of its time left.
    */
   watch(onLost: () => void): void {
-    const everyMs = Math.max(50, this.options.lockAtMostForMs / 3)
-    const again = (ms: number) => {
-      this.timer = setTimeout(async () => {
-        const extended = await this.extend(onLost)
-        if (extended !== 'ended') again(extended === 'failed' ? everyMs / 10 : everyMs)
-      }, ms)
-      this.timer.unref()
-    }
-    again(everyMs)
+    this.active.signal.addEventListener('abort', onLost, { once: true })
+    this.active.watch((error) => {
+      if (error instanceof LockLost) return
+      this.options.logger.warn(`could not extend the lock '${this.name}': ${String(error)}`)
+      this.options.observers.tell('lockFailed', { lock: this.name, action: 'extend', error })
+    })
   }
 
-  /** Stops extending it: the replica that takes the run over enters it anew, or it ends by itself. */
+  /** Stops extending it: the replica that takes the run over enters it again, or it ends by itself. */
   forget(): void {
-    clearTimeout(this.timer)
-    this.timer = undefined
+    this.active.end()
   }
 
   /** A lock that can't be freed now ends by itself. */
   async release(): Promise<void> {
     this.forget()
-    await this.handle.unlock().catch((error: unknown) => {
+    await this.active.unlock().catch((error: unknown) => {
       this.options.observers.tell('lockFailed', { lock: this.name, action: 'unlock', error })
       this.options.logger.warn(
-        `the lock '${this.name}' could not be freed, it ends in at most ${formatMs(this.options.lockAtMostForMs)}: ${String(error)}`,
+        `could not free the lock '${this.name}'; it expires in at most ${formatMs(this.options.lockAtMostForMs)}: ${String(error)}`,
       )
     })
-  }
-
-  private async extend(onLost: () => void): Promise<'extended' | 'failed' | 'ended'> {
-    const { lockAtMostForMs, clock, logger } = this.options
-    const sentAtMs = clock.monotonicMs()
-    try {
-      const isOurs = await this.handle.extend(lockAtMostForMs)
-      if (this.timer === undefined) return 'ended'
-      if (isOurs) {
-        this.extendedAtMs = sentAtMs
-        return 'extended'
-      }
-    } catch (error) {
-      if (this.timer === undefined) return 'ended'
-      logger.warn(`the lock '${this.name}' could not be extended: ${String(error)}`)
-      this.options.observers.tell('lockFailed', { lock: this.name, action: 'extend', error })
-      if (clock.monotonicMs() - this.extendedAtMs < (lockAtMostForMs * 2) / 3) return 'failed'
-    }
-    this.forget()
-    onLost()
-    return 'ended'
   }
 }

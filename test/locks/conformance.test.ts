@@ -177,6 +177,18 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
     expect(await again.unlock()).toBe(true)
   })
 
+  test("the longest name of a holder and the longest reentry fit ShedLock's 255 characters, released too", async () => {
+    const provider = under.provider('h'.repeat(100))
+    const config = fresh({ lockAtLeastFor: '1h', reentry: `${'r'.repeat(137)}|` })
+    const held = (await provider.lock(config))!
+    expect(await held.unlock()).toBe(true)
+    const { lockedBy, released } = (await provider.find(config.name))!
+    expect([lockedBy!.length <= 255, released]).toEqual([true, true])
+    await expect(provider.lock({ ...config, reentry: 'r'.repeat(141) })).rejects.toThrow(
+      /reentry: expected a string of 1 to 140 characters/,
+    )
+  })
+
   test('a reentry that looks like a released lock is none', async () => {
     const config = fresh({ reentry: 'job~released' })
     await under.provider('crashed').lock(config)

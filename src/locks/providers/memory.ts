@@ -35,23 +35,18 @@ export class MemoryLockStore implements LockStore {
     return { lockedAt: new Date(now), lockUntil: new Date(entry.lockUntilMs), fence }
   }
 
-  async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
+  async free(name: string, token: string, atLeastMs: number): Promise<boolean> {
     const entry = this.held(name, token)
     if (!entry) return false
-    const lockUntilMs = Math.max(this.now(), entry.lockedAtMs + lockAtLeastForMs)
+    const lockUntilMs = Math.max(this.now(), entry.lockedAtMs + atLeastMs)
     this.entries.set(name, { ...entry, lockedBy: releasedToken(token), lockUntilMs })
     return true
   }
 
-  async extend(
-    name: string,
-    token: string,
-    lockAtMostForMs: number,
-    lockAtLeastForMs: number,
-  ): Promise<Date | undefined> {
+  async extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined> {
     const entry = this.held(name, token)
     if (!entry) return undefined
-    const lockUntilMs = Math.max(this.now() + lockAtMostForMs, entry.lockedAtMs + lockAtLeastForMs)
+    const lockUntilMs = Math.max(this.now() + atMostMs, entry.lockedAtMs + atLeastMs)
     this.entries.set(name, { ...entry, lockUntilMs })
     return new Date(lockUntilMs)
   }
@@ -68,12 +63,11 @@ export class MemoryLockStore implements LockStore {
       .sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
-  async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
-    const found = await this.find(name)
-    if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
-    const entry = this.entries.get(name)!
+  async release({ name, lockedBy }: LockRecord): Promise<boolean> {
+    const entry = this.held(name, lockedBy!)
+    if (!entry) return false
     this.entries.set(name, { ...entry, lockedBy: freedToken(entry.lockedBy), lockUntilMs: this.now() })
-    return found
+    return true
   }
 
   async close(): Promise<void> {}

@@ -4,7 +4,7 @@ import { claimFence, literal, termsOf } from '../../lock/index.js'
 import { freedToken, isReleased, releasedToken } from '../acquisition.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
-import { RecordRegistry } from '../record-registry.js'
+import { SeenRecords } from './seen-records.js'
 
 /** ShedLock's own document, and the fence; `_id` is the lock's name. */
 interface ShedLockDocument extends Document {
@@ -39,7 +39,7 @@ const fence = claimFence(termsOf(0))
 export class MongoLockStore implements LockStore {
   readonly kind = 'mongodb'
   private readonly locks: Collection<ShedLockDocument>
-  private readonly registry = new RecordRegistry()
+  private readonly seen = new SeenRecords()
 
   constructor(
     db: Db,
@@ -49,23 +49,16 @@ export class MongoLockStore implements LockStore {
     this.locks = protocolCollection<ShedLockDocument>(db, collection)
   }
 
-  async take(request: Request): Promise<Granted | undefined> {
-    const { name } = request
-    if (!this.registry.has(name)) {
-      const granted = await this.insertOrTake(request)
-      this.registry.add(name)
-      return granted
-    }
-    const taken = await this.locks.findOneAndUpdate(
-      { _id: name, ...mayTake(request) },
-      [{ $set: ownership(request) }],
-      RETURNED,
-    )
-    if (taken) return grantedIn(taken)
-    if (await this.locks.findOne({ _id: name }, { projection: { _id: 1 } })) return undefined
-    // Somebody has deleted the record.
-    this.registry.forget(name)
-    return await this.insertOrTake(request)
+  take(request: Request): Promise<Granted | undefined> {
+    return this.seen.take(request.name, {
+      update: async () => {
+        const filter = { _id: request.name, $expr: { $or: [isFree, isReentry(request)] } }
+        const taken = await this.locks.findOneAndUpdate(filter, [{ $set: ownership(request) }], RETURNED)
+        return taken ? grantedIn(taken) : undefined
+      },
+      exists: async () => (await this.locks.findOne({ _id: request.name }, { projection: { _id: 1 } })) !== null,
+      insert: () => this.insertOrTake(request),
+    })
   }
 
   /** One command that doesn't fail if somebody holds the record: that comes back as it is, with the other's token. */
@@ -86,26 +79,21 @@ export class MongoLockStore implements LockStore {
     }
   }
 
-  async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
+  async free(name: string, token: string, atLeastMs: number): Promise<boolean> {
     // Counted from now at the latest: a clock that stepped back puts lockedAt in the future.
     const since = { $min: ['$lockedAt', '$$NOW'] }
-    const lockUntil = { $max: ['$$NOW', { $add: [since, lockAtLeastForMs] }] }
+    const lockUntil = { $max: ['$$NOW', { $add: [since, atLeastMs] }] }
     const { matchedCount } = await this.locks.updateOne(heldBy(name, token), [
       { $set: { lockUntil, lockedBy: literal(releasedToken(token)) } },
     ])
     return matchedCount === 1
   }
 
-  async extend(
-    name: string,
-    token: string,
-    lockAtMostForMs: number,
-    lockAtLeastForMs: number,
-  ): Promise<Date | undefined> {
-    const atLeastUntil = { $add: [{ $min: ['$lockedAt', '$$NOW'] }, lockAtLeastForMs] }
+  async extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined> {
+    const atLeastUntil = { $add: [{ $min: ['$lockedAt', '$$NOW'] }, atLeastMs] }
     const extended = await this.locks.findOneAndUpdate(
       heldBy(name, token),
-      [{ $set: { lockUntil: { $max: [later(lockAtMostForMs), atLeastUntil] } } }],
+      [{ $set: { lockUntil: { $max: [later(atMostMs), atLeastUntil] } } }],
       RETURNED,
     )
     return extended?.lockUntil
@@ -120,16 +108,11 @@ export class MongoLockStore implements LockStore {
     return this.records(heldOnly ? { $expr: isHeld } : {})
   }
 
-  async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
-    const found = await this.find(name)
-    if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
-    // Conditional on the holder that was read: no lock is taken from a holder that the operator hasn't seen.
-    const seen = found.lockedBy === undefined ? { lockedBy: null } : { lockedBy: found.lockedBy }
-    const { matchedCount } = await this.locks.updateOne(
-      { _id: name, ...seen, $expr: isHeld } as Filter<ShedLockDocument>,
-      [{ $set: { lockUntil: '$$NOW', lockedBy: literal(freedToken(found.lockedBy ?? 'nobody')) } }],
-    )
-    return matchedCount === 1 ? found : undefined
+  async release({ name, lockedBy }: LockRecord): Promise<boolean> {
+    const { matchedCount } = await this.locks.updateOne(heldBy(name, lockedBy ?? null), [
+      { $set: { lockUntil: '$$NOW', lockedBy: literal(freedToken(lockedBy ?? 'nobody')) } },
+    ])
+    return matchedCount === 1
   }
 
   close(): Promise<void> {
@@ -153,8 +136,6 @@ const ownership = ({ token, lockAtMostForMs }: Request): Document => ({
   fence,
 })
 
-const mayTake = (request: Request): Document => ({ $expr: { $or: [isFree, isReentry(request)] } })
-
 /** Whether `lockedBy` is a string that ends with the reentry. */
 function isReentry({ reentrySuffix }: Request): Document {
   if (reentrySuffix === undefined) return literal(false)
@@ -169,11 +150,9 @@ function isReentry({ reentrySuffix }: Request): Document {
   }
 }
 
-const heldBy = (name: string, token: string): Filter<ShedLockDocument> => ({
-  _id: name,
-  lockedBy: token,
-  $expr: isHeld,
-})
+/** @param token null: a record without a `lockedBy` */
+const heldBy = (name: string, token: string | null) =>
+  ({ _id: name, lockedBy: token, $expr: isHeld }) as Filter<ShedLockDocument>
 
 const grantedIn = ({ lockedAt, lockUntil, fence }: ShedLockDocument): Granted => ({
   lockedAt,

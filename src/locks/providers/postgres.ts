@@ -3,7 +3,7 @@ import { ANSWER_WITHIN_MS, bounded } from '../bounded.js'
 import { InvalidLockConfig, InvalidLockProvider } from '../errors.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
-import { RecordRegistry } from '../record-registry.js'
+import { SeenRecords } from './seen-records.js'
 
 /** What is needed from a pool of `pg`. Each query must be its own transaction: a client inside a transaction won't do. */
 export interface PostgresPool {
@@ -49,7 +49,7 @@ ALTER TABLE ${table} ADD COLUMN IF NOT EXISTS fence BIGINT;`
 export class PostgresLockStore implements LockStore {
   readonly kind = 'postgres'
   private readonly table: string
-  private readonly registry = new RecordRegistry()
+  private readonly seen = new SeenRecords()
 
   constructor(
     private readonly pool: PostgresPool,
@@ -60,25 +60,19 @@ export class PostgresLockStore implements LockStore {
       throw new InvalidLockProvider(`table: expected a name such as shedlock or app.shedlock, got '${this.table}'`)
   }
 
-  async take(request: Request): Promise<Granted | undefined> {
-    const { name, token, lockAtMostForMs, reentrySuffix } = request
+  take({ name, token, lockAtMostForMs, reentrySuffix }: Request): Promise<Granted | undefined> {
     const values = [name, lockAtMostForMs, token, reentrySuffix ?? null]
-    if (!this.registry.has(name)) return await this.insertOrTake(name, values)
-    const [taken] = await this.rows(`UPDATE ${this.table} AS t ${this.taking} RETURNING ${RETURNING}`, values)
-    if (taken) return grantedIn(taken)
-    const [there] = await this.rows(`SELECT 1 FROM ${this.table} WHERE name = $1`, [name])
-    if (there) return undefined
-    // Somebody has deleted the row.
-    this.registry.forget(name)
-    return await this.insertOrTake(name, values)
-  }
-
-  private async insertOrTake(name: string, values: unknown[]): Promise<Granted | undefined> {
+    const grantedBy = async (sql: string) => {
+      const [taken] = await this.rows(`${sql} ${this.taking} RETURNING ${RETURNING}`, values)
+      return taken && grantedIn(taken)
+    }
     const insert = `INSERT INTO ${this.table} AS t (name, lock_until, locked_at, locked_by, fence)
-      VALUES ($1, ${after('$2')}, ${NOW}, $3, ${FENCE_OF_NOW}) ON CONFLICT (name) DO UPDATE ${this.taking}`
-    const [taken] = await this.rows(`${insert} RETURNING ${RETURNING}`, values)
-    this.registry.add(name)
-    return taken && grantedIn(taken)
+      VALUES ($1, ${after('$2')}, ${NOW}, $3, ${FENCE_OF_NOW}) ON CONFLICT (name) DO UPDATE`
+    return this.seen.take(name, {
+      update: () => grantedBy(`UPDATE ${this.table} AS t`),
+      exists: async () => (await this.rows(`SELECT 1 FROM ${this.table} WHERE name = $1`, [name])).length > 0,
+      insert: () => grantedBy(insert),
+    })
   }
 
   /** PostgreSQL judges the condition again under the row's own lock: of two that wait for it only the first matches. */
@@ -87,23 +81,18 @@ export class PostgresLockStore implements LockStore {
     WHERE t.name = $1 AND (t.lock_until <= ${NOW}
       OR ($4::text IS NOT NULL AND position('|' in t.locked_by) > 0 AND substr(t.locked_by, position('|' in t.locked_by)) = $4))`
 
-  async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
+  async free(name: string, token: string, atLeastMs: number): Promise<boolean> {
     const sql = `UPDATE ${this.table} SET locked_by = $3,
       lock_until = greatest(${NOW}, least(locked_at, ${NOW}) + make_interval(secs => $4::numeric / 1000))
       WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING 1`
-    return (await this.retried(sql, [name, token, releasedToken(token), lockAtLeastForMs])).length === 1
+    return (await this.retried(sql, [name, token, releasedToken(token), atLeastMs])).length === 1
   }
 
-  async extend(
-    name: string,
-    token: string,
-    lockAtMostForMs: number,
-    lockAtLeastForMs: number,
-  ): Promise<Date | undefined> {
+  async extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined> {
     const sql = `UPDATE ${this.table}
       SET lock_until = greatest(${after('$3')}, least(locked_at, ${NOW}) + make_interval(secs => $4::numeric / 1000))
       WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING ${RETURNING}`
-    const [extended] = await this.retried(sql, [name, token, lockAtMostForMs, lockAtLeastForMs])
+    const [extended] = await this.retried(sql, [name, token, atMostMs, atLeastMs])
     return extended && grantedIn(extended).lockUntil
   }
 
@@ -117,13 +106,10 @@ export class PostgresLockStore implements LockStore {
     return (await this.retried(`${this.select} ${where} ORDER BY name LIMIT ${LIST_LIMIT}`, [])).map(recordIn)
   }
 
-  async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
-    const found = await this.find(name)
-    if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
+  async release({ name, lockedBy }: LockRecord): Promise<boolean> {
     const sql = `UPDATE ${this.table} SET lock_until = ${NOW}, locked_by = $3
       WHERE name = $1 AND locked_by = $2 AND lock_until > ${NOW} RETURNING 1`
-    const freed = await this.retried(sql, [name, found.lockedBy, freedToken(found.lockedBy!)])
-    return freed.length === 1 ? found : undefined
+    return (await this.retried(sql, [name, lockedBy, freedToken(lockedBy!)])).length === 1
   }
 
   async close(): Promise<void> {

@@ -59,18 +59,13 @@ export class RedisLockStore implements LockStore {
     return { lockedAt: new Date(Number(at)), lockUntil: new Date(Number(until)), fence: Number(fence) }
   }
 
-  async free(name: string, token: string, lockAtLeastForMs: number): Promise<boolean> {
-    const freed = await this.run(FREE, [this.keyOf(name)], [token, String(lockAtLeastForMs), releasedToken(token)])
+  async free(name: string, token: string, atLeastMs: number): Promise<boolean> {
+    const freed = await this.run(FREE, [this.keyOf(name)], [token, String(atLeastMs), releasedToken(token)])
     return Number(freed) === 1
   }
 
-  async extend(
-    name: string,
-    token: string,
-    lockAtMostForMs: number,
-    lockAtLeastForMs: number,
-  ): Promise<Date | undefined> {
-    const args = [token, String(lockAtMostForMs), String(lockAtLeastForMs)]
+  async extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined> {
+    const args = [token, String(atMostMs), String(atLeastMs)]
     const until = await this.run(EXTEND, [this.keyOf(name)], args)
     return until === null ? undefined : new Date(Number(until))
   }
@@ -93,11 +88,10 @@ export class RedisLockStore implements LockStore {
     return found.filter((record) => record !== undefined).sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
-  async release(name: string, lockedBy: string | undefined): Promise<LockRecord | undefined> {
+  async release({ name, lockedBy }: LockRecord): Promise<boolean> {
     const seen = await this.seen(name)
-    if (!seen || (lockedBy !== undefined && seen.record.lockedBy !== lockedBy)) return undefined
-    const freed = await this.run(RELEASE, [this.keyOf(name)], [seen.value])
-    return Number(freed) === 1 ? seen.record : undefined
+    if (seen?.record.lockedBy !== lockedBy) return false
+    return Number(await this.run(RELEASE, [this.keyOf(name)], [seen!.value])) === 1
   }
 
   async close(): Promise<void> {

@@ -1,22 +1,28 @@
+import type { Granted } from '../lock-store.js'
+
 const MOST_NAMES = 10_000
 
-/**
- * The names whose record exists, as far as this process has seen: the insert is tried once per name. It may be wrong once
- * somebody has deleted a record; a caller that finds none calls `forget`.
- */
-export class RecordRegistry {
+type Taking = () => Promise<Granted | undefined>
+
+/** The names whose record exists, as far as this process has seen: the insert is tried once per name. */
+export class SeenRecords {
   private readonly names = new Set<string>()
 
-  has(name: string): boolean {
-    return this.names.has(name)
-  }
-
-  add(name: string): void {
+  /**
+   * Takes a lock.
+   * @param ways.update takes it if its record is there and free; while somebody has it, that matches nothing and writes nothing
+   * @param ways.insert takes it if its record is missing or free
+   */
+  async take(name: string, ways: { update: Taking; exists: () => Promise<boolean>; insert: Taking }) {
+    if (this.names.has(name)) {
+      const taken = await ways.update()
+      if (taken || (await ways.exists())) return taken
+      // Somebody has deleted the record.
+      this.names.delete(name)
+    }
+    const taken = await ways.insert()
     if (this.names.size >= MOST_NAMES) this.names.delete(this.names.values().next().value!)
     this.names.add(name)
-  }
-
-  forget(name: string): void {
-    this.names.delete(name)
+    return taken
   }
 }
