@@ -32,6 +32,7 @@ export default {
   testTimeout: 120_000,
   // Most tests wait for the database half of their time: twice as many as the cores of a small machine keep these busy.
   maxWorkers: 4,
+  globals: { databaseInMemory: true },
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',
 }
