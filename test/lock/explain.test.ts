@@ -48,12 +48,15 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
   let multikey: Collection
   let resting: Collection
 
-  async function fill(collection: Collection, documentOf: (n: number) => Document): Promise<void> {
+  /** On the server, which makes 100,000 documents in a second, and the indexes at the end; `fields` are expressions over `$n`. */
+  async function fill(collection: Collection, fields: Document): Promise<void> {
+    const numbers = [{ $project: { n: { $range: [0, DOCUMENTS] } } }, { $unwind: '$n' }]
+    const made = [{ $project: { _id: '$n', ...fields } }, { $out: collection.collectionName }]
+    await db
+      .collection('Seed')
+      .aggregate([...numbers, ...made])
+      .toArray()
     await ensureLockIndexes(collection)
-    const documents = Array.from({ length: DOCUMENTS }, (_, n) => documentOf(n))
-    for (let i = 0; i < DOCUMENTS; i += 20_000) {
-      await collection.insertMany(documents.slice(i, i + 20_000), { ordered: false })
-    }
   }
 
   beforeAll(async () => {
@@ -62,22 +65,27 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
     sound = db.collection('Sound')
     multikey = db.collection('Multikey')
     resting = db.collection('Resting')
+    await db.collection('Seed').insertOne({})
     const now = (await serverNow(sound)).getTime()
+    const updatedAt = { $subtract: [new Date(now), '$n'] }
+    const woken = { $subtract: [new Date(now - 60_000), '$n'] }
     // Asleep until between 30 minutes and 32 minutes from now: in their own minutes, so that none comes due meanwhile.
-    const lockedAt = (n: number) =>
-      n < FRESH ? null : n < FRESH + WOKEN ? new Date(now - 60_000 - n) : new Date(now + 1_800_000 + n)
-    const mixed = (n: number) => ({ phase: 'Working', lockedAt: lockedAt(n), updatedAt: new Date(now - n) })
+    const sleeping = { $add: [new Date(now + 1_800_000), '$n'] }
+    const below = (n: number) => ({ $lt: ['$n', n] })
+    const lockedAt = { $cond: [below(FRESH), null, { $cond: [below(FRESH + WOKEN), woken, sleeping] }] }
+    const mixed = { phase: 'Working', lockedAt, updatedAt }
     await fill(sound, mixed)
     await fill(multikey, mixed)
     // One array is enough, also after it has gone.
     await multikey.insertOne({ _id: 'array' as never, phase: 'Working', lockedAt: [new Date(0), new Date(1)] })
     await multikey.deleteOne({ _id: 'array' as never })
-    await fill(resting, (n) => ({
-      phase: n % 2 === 0 ? 'Created' : 'Started',
+    const everyNth = (n: number, so: unknown, else_: unknown) => ({ $cond: [{ $mod: ['$n', n] }, else_, so] })
+    await fill(resting, {
+      phase: everyNth(2, 'Created', 'Started'),
       state: 'Running',
-      lockedAt: n % 3 === 0 ? PARKED_AT : new Date(0),
-      updatedAt: new Date(now - n),
-    }))
+      lockedAt: everyNth(3, PARKED_AT, new Date(0)),
+      updatedAt,
+    })
   }, 600_000)
   // What was seen of the server's clock counts for a minute.
   beforeEach(async () => {
