@@ -12,10 +12,7 @@ export interface Ring {
 }
 
 /** A ring as it is stored in `phaselock.doorbell`. A writer in any language needs only `{ lifecycles: ['order'] }`. */
-export interface RingEntry {
-  readonly lifecycles: readonly string[]
-  readonly phases?: readonly string[]
-  readonly ids?: readonly unknown[]
+export interface RingEntry extends Ring {
   /** Who rang: a replica's identity, or an owner's host and process. */
   readonly by?: string
   /** When, by the ringer's clock: for people. */

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/g
 import type { Collection, Db, Document } from 'mongodb'
 import {
   CLAIM_INDEX,
-  candidateCursors,
+  candidateCursor,
   claimUpdate,
   ensureLockIndexes,
   isDue,
@@ -122,7 +122,7 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
     ] as const)(
       `candidates, ${index} index, %s, limit %d: %d documents for <= 1.2 keys each`,
       async (range, limit, n) => {
-        const cursor = candidateCursors(collection(), TERMS, 'Working', limit, bound())[range]
+        const cursor = candidateCursor(collection(), TERMS, 'Working', range, { limit, dueBound: bound() })
         const { returned, keys } = noted(
           `candidates ${range}, limit ${limit}`,
           index,
@@ -136,7 +136,7 @@ describe('keys examined with 100,000 documents, of which 99,000 sleep, 800 are f
     test.each(['fresh', 'woken'] as const)(`candidates, ${index} index, %s, nothing due: <= 1 key`, async (range) => {
       await collection().updateMany({ $expr: isDue(TERMS) }, [{ $set: { phase: 'Put aside' } }], { hint: CLAIM_INDEX })
       try {
-        const cursor = candidateCursors(collection(), TERMS, 'Working', 500, bound())[range]
+        const cursor = candidateCursor(collection(), TERMS, 'Working', range, { limit: 500, dueBound: bound() })
         const { returned, keys } = noted(
           `candidates ${range}, nothing due`,
           index,

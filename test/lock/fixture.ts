@@ -1,5 +1,6 @@
 import { type Collection, type Db, type Document, MongoClient } from 'mongodb'
-import { EndWriter, type EndWriterOptions } from '../../src/lock/end/end-writer.js'
+import type { EndWriterOptions } from '../../src/lock/end/end-retries.js'
+import { EndWriter } from '../../src/lock/end/end-writer.js'
 import {
   Claimant,
   type Claimed,

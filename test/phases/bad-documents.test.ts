@@ -14,7 +14,7 @@ import {
   UUID,
 } from 'mongodb'
 import { type BrokenDocument } from '../../src/index.js'
-import { candidateCursors, Looks, PARKED_AT, ServerClock, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
+import { candidateCursor, Looks, PARKED_AT, ServerClock, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
 import { explain } from '../../src/operations/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { serverNow } from '../lock/fixture.js'
@@ -304,7 +304,10 @@ describe('a bad document in front of 100 healthy ones', () => {
       const sentAtMs = systemClock.monotonicMs()
       serverClock.saw(await serverNow(collection), sentAtMs)
       const terms = replica.terms(thing.model)
-      const { fresh, woken } = candidateCursors(collection, terms, 'Creating', 500, serverClock.dueBound(30_000)!)
+      const reading = { limit: 500, dueBound: serverClock.dueBound(30_000)! }
+      const [fresh, woken] = (['fresh', 'woken'] as const).map((range) =>
+        candidateCursor(collection, terms, 'Creating', range, reading),
+      )
       const parts = new Looks(database.db, systemClock, serverClock).queries({
         lifecycle: 'thing',
         collection: 'Thing',
@@ -313,7 +316,7 @@ describe('a bad document in front of 100 healthy ones', () => {
         rules: [],
       })
       const look = collection.aggregate([{ $match: parts[0]!.match }, { $limit: 1 }])
-      const explained = await Promise.all([fresh, woken, look].map((cursor) => cursor.explain('executionStats')))
+      const explained = await Promise.all([fresh!, woken!, look].map((cursor) => cursor.explain('executionStats')))
       return explained.map((one) => one['executionStats'].totalKeysExamined as number)
     }
     expect(await keys()).toEqual([0, 0, 0])

@@ -76,18 +76,13 @@ export function withFewLarge(documents: readonly Document[]): Document[] {
 /** The server's code for a document that is too large. */
 const TOO_LARGE = 10334
 
-interface TooLarge {
-  readonly document: Document
-  readonly error: Error
-}
-
 /** The first documents, as many as have `_id`s that one command can name; `left`: how many come after those. */
 export function fittingInto(
   documents: readonly Document[],
   mostBytes: number,
-): { fitting: Document[]; tooLarge: TooLarge[]; left: number } {
+): { fitting: Document[]; tooLarge: { document: Document; error: Error }[]; left: number } {
   const fitting: Document[] = []
-  const tooLarge: TooLarge[] = []
+  const tooLarge: { document: Document; error: Error }[] = []
   let bytes = 0
   for (const [i, document] of documents.entries()) {
     const own = idBytes(document['_id'])

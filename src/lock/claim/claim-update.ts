@@ -2,7 +2,7 @@ import type { Document, Filter } from 'mongodb'
 import { claimFence, firstFence } from '../lease/fence.js'
 import { leaseMark } from '../lease/legacy-writers.js'
 import { PARKED_AT } from '../terms/constants.js'
-import { countAt, hasOurShape, inProgress, isPastDate, literal, type Terms } from '../terms/terms.js'
+import { countAt, enteredAt, hasOurShape, inProgress, literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
 /**
  * A claim's update: the lease (`lockedAt`, `lockedBy`), a higher fence, one more in `progress.claims`, and what a writer in
@@ -24,7 +24,7 @@ export function claimUpdate(terms: Terms, token: string): Document[] {
         fence: onlyOurs(claimFence(terms), '$fence'),
         createdAt: onlyOurs({ $ifNull: ['$createdAt', now] }, '$createdAt'),
         updatedAt: onlyOurs({ $ifNull: ['$updatedAt', now] }, '$updatedAt'),
-        [terms.progress]: onlyOurs(claimedProgress(terms), `$${terms.progress}`),
+        ...progressIfOurs(terms, claimedProgress(terms)),
       },
     },
   ]
@@ -58,17 +58,14 @@ export const neverClaimed = (terms: Terms, phase: string): Filter<Document> => (
   [terms.progress]: { $exists: false },
 })
 
-function claimedProgress(terms: Terms): Document {
-  const since = inProgress(terms, 'since')
-  return {
-    $mergeObjects: [
-      `$${terms.progress}`,
-      {
-        since: { $cond: [isPastDate(terms, since), since, terms.protocol.now()] },
-        claims: { $add: [countAt(inProgress(terms, 'claims')), 1] },
-        attempts: countAt(inProgress(terms, 'attempts')),
-        ...leaseMark(terms, terms.protocol.now()),
-      },
-    ],
-  }
-}
+const claimedProgress = (terms: Terms): Document => ({
+  $mergeObjects: [
+    `$${terms.progress}`,
+    {
+      since: enteredAt(terms),
+      claims: { $add: [countAt(inProgress(terms, 'claims')), 1] },
+      attempts: countAt(inProgress(terms, 'attempts')),
+      ...leaseMark(terms, terms.protocol.now()),
+    },
+  ],
+})

@@ -1,7 +1,7 @@
-import type { Collection, Document, Filter, FindOneAndUpdateOptions } from 'mongodb'
-import type { Clock } from '../../time/index.js'
+import type { Collection, Document, Filter, FindOneAndUpdateOptions, FindOptions } from 'mongodb'
+import { type Clock, sleep } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
-import { type ReadEach, readEach } from '../documents/read-each.js'
+import { type ReadEach, readEach, type Unreadable } from '../documents/read-each.js'
 import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
 import { Lease } from '../lease/lease.js'
@@ -12,11 +12,12 @@ import { putAsideAmong } from '../repair/put-aside.js'
 import { ID_INDEX } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 import type { ClaimCommand, ClaimCommands } from './claim-commands.js'
-import { readBackClaim } from './claim-read-back.js'
 import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
 
 /** After this many refusals the rest of a claim is left for the next one, which begins elsewhere. */
 const MOST_REFUSED = 100
+const FIRST_RETRY_MS = 50
+const LAST_RETRY_MS = 500
 
 /** A document that this replica holds, as it was when claimed. */
 export interface Claimed {
@@ -39,6 +40,15 @@ export interface Taken {
   readonly untried: unknown[]
 }
 
+export const nothingTaken = (): Taken => ({ claimed: [], broken: [], refused: [], untried: [] })
+
+export function addTaken(to: Taken, { claimed, broken, refused, untried }: Taken): void {
+  to.claimed.push(...claimed)
+  to.broken.push(...broken)
+  to.refused.push(...refused)
+  to.untried.push(...untried)
+}
+
 /** The result of a claim's command. `refusal`: it ended at the first document that refused; `refused`: those that did. */
 interface Sent {
   readonly matched: number
@@ -50,9 +60,13 @@ export interface ClaimWriterOptions {
   readonly collection: Collection
   readonly claimant: Claimant
   readonly clock: Clock
+  /** What is read of a document that was claimed. Default: all of it. */
   readonly projection?: Document | undefined
+  /** Server time limit of a claim's commands. */
   readonly maxTimeMS?: number | undefined
+  /** Called once per failed command of a claim that is then read back, so that an outage can be logged with a bound. */
   readonly onRetry?: ((error: unknown) => void) | undefined
+  /** Whether claiming is over: a claim that is being read back is then left to expire. */
   readonly isOver?: (() => boolean) | undefined
 }
 
@@ -75,21 +89,18 @@ export class ClaimWriter {
    * @throws the first error if nothing was won
    */
   async claim(terms: Terms, phase: string, { together, apart }: ClaimCommands, won: Won): Promise<Taken> {
-    const all: Taken = { claimed: [], broken: [], refused: [], untried: [] }
+    const all = nothingTaken()
     const failures: unknown[] = []
     const claim = async (ids: readonly unknown[], work: (taken: Taken) => Promise<void>) => {
-      const taken: Taken = { claimed: [], broken: [], refused: [], untried: [] }
+      const taken = nothingTaken()
       try {
         await work(taken)
       } catch (error) {
         const known = new Set([...taken.claimed.map(({ lease }) => lease.id), ...taken.broken].map(idKey))
-        all.untried.push(...ids.filter((id) => !known.has(idKey(id))))
+        taken.untried.push(...ids.filter((id) => !known.has(idKey(id))))
         failures.push(error)
       }
-      all.claimed.push(...taken.claimed)
-      all.broken.push(...taken.broken)
-      all.refused.push(...taken.refused)
-      all.untried.push(...taken.untried)
+      addTaken(all, taken)
       won(taken.claimed)
     }
     await Promise.all(together.map((command) => claim(command.ids, (taken) => this.send(terms, phase, command, taken))))
@@ -122,9 +133,7 @@ export class ClaimWriter {
     const { ids } = command
     if (ids.length > 1) return this.claimTogether(terms, phase, command, taken)
     const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
-    const { claimed, broken } = await this.claimFirst(terms, filter, { hint: ID_INDEX }, ids)
-    taken.claimed.push(...claimed)
-    taken.broken.push(...broken)
+    await this.claimFirst(terms, filter, { hint: ID_INDEX }, ids, taken)
   }
 
   /** Each under its own token, so that no two can get in each other's way. */
@@ -202,25 +211,24 @@ export class ClaimWriter {
     filter: Filter<Document>,
     how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
     ids?: readonly unknown[],
-  ): Promise<Pick<Taken, 'claimed' | 'broken'>> {
+    taken = nothingTaken(),
+  ): Promise<Taken> {
     const claim = this.options.claimant.nextClaim(terms.protocol)
     const sentAtMs = this.options.clock.monotonicMs()
     const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...this.limits }
-    let document: Document | null
     try {
-      document = await this.options.collection.findOneAndUpdate(filter, claimUpdate(terms, claim.token), options)
+      const update = claimUpdate(terms, claim.token)
+      const document = await this.options.collection.findOneAndUpdate(filter, update, options)
+      if (document?.['lockedBy'] === claim.token) taken.claimed.push(this.leased(document, claim, sentAtMs, terms))
+      else if (document) taken.broken.push(document['_id'])
     } catch (error) {
       // A failure to read the answer doesn't mean that the claim failed.
       const isOfAnswer = !isDatabaseError(error)
       if (!ids || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
       const won = isOfAnswer ? await this.wonOf(terms, ids, [claim]) : await this.readBack(terms, ids, [claim], error)
-      const taken: Pick<Taken, 'claimed' | 'broken'> = { claimed: [], broken: [] }
       this.take(won, [claim], sentAtMs, terms, taken)
-      return taken
     }
-    if (!document) return { claimed: [], broken: [] }
-    if (document['lockedBy'] !== claim.token) return { claimed: [], broken: [document['_id']] }
-    return { claimed: [this.leased(document, claim, sentAtMs, terms)], broken: [] }
+    return taken
   }
 
   private async takeBroken(terms: Terms, ids: readonly unknown[], taken: Taken): Promise<void> {
@@ -229,28 +237,60 @@ export class ClaimWriter {
     taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
   }
 
-  private wonOf(terms: Terms, ids: readonly unknown[], claims: readonly ClaimTokens[]): Promise<ReadEach> {
+  private wonOf(
+    terms: Terms,
+    ids: readonly unknown[],
+    claims: readonly ClaimTokens[],
+    how: FindOptions = this.limits,
+  ): Promise<ReadEach> {
     const lockedBy = { $in: claims.map(({ token }) => token) }
     return readEach(
       this.options.collection,
       { _id: { $in: ids as never[] }, lockedBy, ...leaseUnmoved(terms) },
       // All in one reply, with room for one more so that it is the last; else each claim takes two more commands (101 first, then the rest).
-      { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading, ...this.limits },
+      { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading, ...how },
     )
   }
 
-  /** @throws the error if nothing was won, so that an outage isn't mistaken for a claim that others won */
+  /**
+   * The documents won by a claim whose outcome is unknown (network, timeout, failover), read by its token until the database
+   * answers: fewer at a time after each failure, as they may be too large for one answer. Otherwise they would wait until
+   * their lease has expired, each counting as a claim without an outcome; one whose lease expires meanwhile is still this
+   * replica's to unlock. A claim that arrives after this read is nobody's: it expires.
+   * @throws the last error when claiming is over, or when the read is refused; that of the claim if nothing was won, so that an outage
+   *   isn't mistaken for a claim that others won
+   */
   private async readBack(
     terms: Terms,
     ids: readonly unknown[],
     claims: readonly ClaimTokens[],
-    error: unknown,
+    unknownOutcome: unknown,
   ): Promise<ReadEach> {
-    const { collection, projection, onRetry, isOver } = this.options
-    const tokens = claims.map(({ token }) => token)
-    const won = await readBackClaim({ terms, collection, ids, tokens, projection, onRetry, isOver }, error)
-    if (won.documents.length + won.unreadable.length === 0) throw error
-    return won
+    const documents: Document[] = []
+    const unreadable: Unreadable[] = []
+    let error = unknownOutcome
+    let left = ids
+    let atOnce = ids.length
+    for (let retry = 0; left.length > 0; ) {
+      this.options.onRetry?.(error)
+      await sleep(Math.min(FIRST_RETRY_MS * 2 ** retry, LAST_RETRY_MS))
+      if (this.options.isOver?.()) throw error
+      try {
+        while (left.length > 0) {
+          const read = await this.wonOf(terms, left.slice(0, atOnce), claims, { readConcern: { level: 'majority' } })
+          documents.push(...read.documents)
+          unreadable.push(...read.unreadable)
+          left = left.slice(atOnce)
+        }
+      } catch (failure) {
+        if (isDefiniteRefusal(failure) || !isDatabaseError(failure)) throw failure
+        error = failure
+        retry += 1
+        atOnce = Math.ceil(atOnce / 2)
+      }
+    }
+    if (documents.length + unreadable.length === 0) throw unknownOutcome
+    return { documents, unreadable }
   }
 
   /** Adds what was won, including what can't be read, so that it can be put aside under its token. */
@@ -259,7 +299,7 @@ export class ClaimWriter {
     claims: readonly ClaimTokens[],
     sentAtMs: number,
     terms: Terms,
-    { claimed }: Pick<Taken, 'claimed'>,
+    { claimed }: Taken,
   ): void {
     const claimOf = new Map(claims.map((claim) => [claim.token, claim]))
     for (const document of documents) {

@@ -1,11 +1,9 @@
-import type { Collection, Document, Filter } from 'mongodb'
-import type { Clock } from '../../time/index.js'
+import type { Document, Filter } from 'mongodb'
 import { idBytes, idKey } from '../documents/id-key.js'
 import type { Refused } from '../documents/write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
-import { onClaimIndex } from '../indexes/claim-index.js'
+import { onClaimIndex } from '../indexes/on-index.js'
 import { dueIn, notAfter, onlyIn } from '../lease/lease-state.js'
-import type { Claimant } from '../lease/token.js'
 import { lookForCandidates, type Seen } from '../look/candidates.js'
 import { type OddField, oddFields } from '../repair/odd-fields.js'
 import { Admission, type Admits } from '../select/admission.js'
@@ -16,7 +14,15 @@ import { WorkSplit } from '../select/work-split.js'
 import type { ServerClock } from '../terms/server-clock.js'
 import type { Terms } from '../terms/terms.js'
 import { claimCommands, fittingInto, withFewLarge } from './claim-commands.js'
-import { type Claimed, ClaimWriter, type Taken, type Won } from './claim-writer.js'
+import {
+  addTaken,
+  type Claimed,
+  ClaimWriter,
+  type ClaimWriterOptions,
+  nothingTaken,
+  type Taken,
+  type Won,
+} from './claim-writer.js'
 import { MissedIds } from './missed-ids.js'
 import { ClaimPace } from './pace.js'
 
@@ -44,26 +50,15 @@ export interface ClaimResult {
   readonly odd: { readonly id: unknown; readonly fields: readonly OddField[] }[]
 }
 
-export interface ClaimsOptions {
-  collection: Collection
+export interface ClaimsOptions extends ClaimWriterOptions {
   /** The terms in force; asked at each claim, as lockTimeout may change. */
-  terms: () => Terms
-  claimant: Claimant
-  clock: Clock
-  serverClock: ServerClock
+  readonly terms: () => Terms
+  readonly serverClock: ServerClock
   /** Documents to leave alone; those that refuse a claim are added. Default: a list of its own. */
-  refusing?: RefusingDocuments | undefined
-  /** What is read of a document that was claimed. Default: all of it. */
-  projection?: Document | undefined
-  /** Server time limit of a claim's commands. */
-  maxTimeMS?: number | undefined
-  /** Called once per failed command of a claim that is then read back, so that an outage can be logged with a bound. */
-  onRetry?: ((error: unknown) => void) | undefined
-  /** Whether claiming is over: a claim that is being read back is then left to expire. */
-  isOver?: (() => boolean) | undefined
-  random?: (() => number) | undefined
+  readonly refusing?: RefusingDocuments | undefined
+  readonly random?: (() => number) | undefined
   /** Which documents are this replica's share. Default: all. */
-  workSplit?: WorkSplit | undefined
+  readonly workSplit?: WorkSplit | undefined
 }
 
 /** What has become of documents that were claimed by name. */
@@ -112,8 +107,6 @@ export class Claims {
   private readonly writer: ClaimWriter
   /** Phases with so many unlocked documents that the last look didn't get to the woken ones behind them. */
   private readonly crowded = new Set<string>()
-  /** Whether a command of the current claim has failed. */
-  private isDoubtful = false
 
   constructor(private readonly options: ClaimsOptions) {
     const { collection, claimant, clock, random = Math.random } = options
@@ -125,7 +118,7 @@ export class Claims {
     this.pace = new ClaimPace(clock)
     this.missed = new MissedIds(collection)
     const onRetry = (error: unknown) => {
-      this.isDoubtful = true
+      this.pace.failed()
       options.onRetry?.(error)
     }
     this.writer = new ClaimWriter({ ...options, onRetry })
@@ -156,8 +149,12 @@ export class Claims {
     const ids = tried.map(idOf)
     const missed = this.missedOf(ids, taken)
     for (const policy of policies) policy.learn?.(phase, { tried: ids, missed, hasRefused: taken.refused.length > 0 })
-    const unmatched = await this.putAsideAmong(missed, terms, phase, taken)
     const { claimed, broken, refused } = taken
+    // Those that no claim can name.
+    const unmatched = await this.missed.putAside(terms, phase, missed).catch((error: unknown) => {
+      if (claimed.length === 0) throw error
+      return [] // what was won is to be used
+    })
     return {
       claimed,
       broken: [...broken, ...unmatched],
@@ -195,7 +192,7 @@ export class Claims {
     won: Won,
   ): Promise<{ tried: Document[]; taken: Taken; cut: boolean }> {
     const tried: Document[] = []
-    const taken: Taken = { claimed: [], broken: [], refused: [], untried: [] }
+    const taken = nothingTaken()
     let cut = false
     let open = spares
     for (let next = documents; next.length > 0; ) {
@@ -209,14 +206,8 @@ export class Claims {
       })
       if (!result) break
       const refused = [...result.refused, ...tooLarge.map(({ document, error }) => ({ id: idOf(document), error }))]
-      this.refusing.refusedIn(
-        phase,
-        refused.map(({ id }) => id),
-      )
-      taken.claimed.push(...result.claimed)
-      taken.broken.push(...result.broken)
-      taken.refused.push(...refused)
-      taken.untried.push(...result.untried)
+      this.refusing.refusedIn(phase, refused)
+      addTaken(taken, { ...result, refused })
       const free = documents.length - taken.claimed.length
       next = refused.length > 0 && !cut ? open.slice(0, free) : []
       open = open.slice(free)
@@ -225,19 +216,13 @@ export class Claims {
   }
 
   private async tryFor(terms: Terms, phase: string, candidates: readonly Document[], won: Won): Promise<Taken> {
-    this.isDoubtful = false
     const apart = this.refusing.hasMetIn(phase)
     const commands = claimCommands(candidates, {
       isSuspect: (id) => apart || this.refusing.isSuspect(id),
       wasMissed: (id) => this.missed.has(id),
     })
-    const taken = await this.pace.timed(
-      phase,
-      candidates.length,
-      terms.leaseMs,
-      () => this.writer.claim(terms, phase, commands, won),
-      () => this.isDoubtful,
-    )
+    const claim = () => this.writer.claim(terms, phase, commands, won)
+    const taken = await this.pace.timed(phase, candidates.length, terms.leaseMs, claim)
     for (const { lease } of taken.claimed) this.refusing.remove(lease.id)
     return taken
   }
@@ -248,15 +233,6 @@ export class Claims {
     const met = [...claimed.map(({ lease }) => lease.id), ...broken, ...untried, ...refused.map(({ id }) => id)]
     const known = new Set(met.map(idKey))
     return ids.filter((id) => !known.has(idKey(id)) && !this.refusing.isSuspect(id))
-  }
-
-  /** Puts aside those among the missed that no claim can name. */
-  private async putAsideAmong(missed: readonly unknown[], terms: Terms, phase: string, { claimed }: Taken) {
-    if (missed.length === 0) return []
-    return this.missed.putAside(terms, phase, missed).catch((error: unknown) => {
-      if (claimed.length === 0) throw error
-      return [] // what was won is to be used
-    })
   }
 
   /** The oldest due document of a phase in one `findOneAndUpdate`; nothing claimed: nothing is due, or others have it all. */

@@ -1,7 +1,7 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 import { isReadAs, mayBeReordered } from '../documents/reordered-ids.js'
-import { onClaimIndex } from '../indexes/claim-index.js'
+import { onClaimIndex } from '../indexes/on-index.js'
 import { isDue } from '../lease/lease-state.js'
 import { PARKED_AT } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'

@@ -11,6 +11,7 @@ const IN_TIME = 8
 export class ClaimPace {
   /** By phase, if its claims haven't been in time lately: the most documents in one. */
   private readonly slow = new Map<string, { readonly most: number; readonly inTime: number }>()
+  private hasFailed = false
 
   constructor(private readonly clock: Clock) {}
 
@@ -19,19 +20,18 @@ export class ClaimPace {
     return this.slow.get(phase)?.most ?? Number.POSITIVE_INFINITY
   }
 
-  /** @param isDoubtful asked once the claim is over: whether a command of it failed or its outcome is unknown */
-  async timed<T>(
-    phase: string,
-    documents: number,
-    leaseMs: number,
-    claim: () => Promise<T>,
-    isDoubtful: () => boolean,
-  ): Promise<T> {
+  /** A command of the claim that is under way has failed, or its outcome is unknown. */
+  failed(): void {
+    this.hasFailed = true
+  }
+
+  async timed<T>(phase: string, documents: number, leaseMs: number, claim: () => Promise<T>): Promise<T> {
     const sentAtMs = this.clock.monotonicMs()
+    this.hasFailed = false
     let isInTime = false
     try {
       const result = await claim()
-      isInTime = !isDoubtful() && this.clock.monotonicMs() - sentAtMs <= leaseMs * IN_TIME_PART
+      isInTime = !this.hasFailed && this.clock.monotonicMs() - sentAtMs <= leaseMs * IN_TIME_PART
       return result
     } finally {
       this.took(phase, documents, isInTime)

@@ -70,17 +70,13 @@ function fieldByField(bytes: Uint8Array): Document {
     try {
       document[name] = elementOf(bytes.subarray(nameOffset - 1, offset + length))[name]
     } catch {
-      const inner =
-        type === OBJECT || type === ARRAY
-          ? fieldByField(bytes.subarray(offset, offset + length))
-          : new Unread(bytes.subarray(offset, offset + length))
+      const value = bytes.subarray(offset, offset + length)
+      const inner = type === OBJECT || type === ARRAY ? fieldByField(value) : new Unread(value)
       document[name] = type === ARRAY ? Object.values(inner) : inner
     }
   }
   return document
 }
-
-const ALL_READ: readonly Unreadable[] = []
 
 /**
  * Finds documents. If the driver fails to read one, it is separated from the others, which are read again without it; only
@@ -93,7 +89,7 @@ export async function readEach(
   options: FindOptions,
 ): Promise<ReadEach> {
   try {
-    return { documents: await collection.find(filter, options).toArray(), unreadable: ALL_READ }
+    return { documents: await collection.find(filter, options).toArray(), unreadable: [] }
   } catch (error) {
     if (isDatabaseError(error)) throw error
   }
@@ -106,22 +102,12 @@ export async function readEach(
     try {
       read(bytes)
     } catch (error) {
-      const [id, lockedBy] = ['_id', 'lockedBy'].map((field) => fieldOf(bytes, field))
+      const { _id: id, lockedBy } = fieldByField(bytes)
       unreadable.push({ id, lockedBy: String(lockedBy), error: error as Error })
     }
   }
   const others = { $and: [filter, { _id: { $nin: unreadable.map(({ id }) => id) as never[] } }] }
   return { documents: await collection.find(others, options).toArray(), unreadable }
-}
-
-/** One field of a stored document, without reading the others. */
-function fieldOf(bytes: Uint8Array, field: string): unknown {
-  const name = new TextEncoder().encode(field)
-  for (const [, nameOffset, nameLength, offset, length] of BSON.onDemand.parseToElements(bytes)) {
-    if (Buffer.compare(bytes.subarray(nameOffset, nameOffset + nameLength), name) !== 0) continue
-    return elementOf(bytes.subarray(nameOffset - 1, offset + length))[field]
-  }
-  return undefined
 }
 
 /** The element as a document of its own. */

@@ -1,4 +1,4 @@
-import { type Collection, type Document, type Filter, MongoServerError, type WriteError } from 'mongodb'
+import { type Collection, type Document, type Filter, type MongoBulkWriteError, MongoServerError } from 'mongodb'
 import { ID_INDEX } from '../terms/constants.js'
 import { AS_IT_STANDS } from './read-each.js'
 import { isDefiniteRefusal } from './write-error.js'
@@ -90,13 +90,6 @@ export async function updateAround(
   return { ...written, matched }
 }
 
-/** An update of one document. */
-export interface UpdateOfOne {
-  readonly id: unknown
-  readonly filter: Filter<Document>
-  readonly update: Document[]
-}
-
 /**
  * Updates each document by itself, all in one command; a document that refuses doesn't stop the others.
  * @returns those that refused because of their own content
@@ -104,7 +97,7 @@ export interface UpdateOfOne {
  */
 export async function updateApart(
   collection: Collection,
-  updates: readonly UpdateOfOne[],
+  updates: readonly { readonly id: unknown; readonly filter: Filter<Document>; readonly update: Document[] }[],
   limits: { maxTimeMS?: number } = {},
 ): Promise<{ refused: Refused[]; matched: number }> {
   const operations = updates.map(({ filter, update }) => ({ updateOne: { filter, update, hint: ID_INDEX } }))
@@ -113,23 +106,16 @@ export async function updateApart(
     const { matchedCount } = await collection.bulkWrite(operations, { ordered: false, ...limits })
     return { refused: [], matched: matchedCount }
   } catch (error) {
-    const { result, writeErrors = [] } = error as { result?: { matchedCount: number }; writeErrors?: Refusals }
-    const refusals = Array.isArray(writeErrors) ? writeErrors : [writeErrors]
-    const refused = refusals.map(({ index, code, errmsg }) => {
+    const failure = error as Partial<MongoBulkWriteError>
+    const refused = [failure.writeErrors ?? []].flat().map(({ index, code, errmsg }) => {
       return { id: updates[index]!.id, error: new MongoServerError({ message: errmsg ?? '', code }) }
     })
     const foreign = refused.find((one) => !isDefiniteRefusal(one.error))
     if (foreign) throw foreign.error
-    if (
-      refused.length === 0 ||
-      (error as { hasErrorLabel?(label: string): boolean }).hasErrorLabel?.('RetryableWriteError')
-    )
-      throw error
-    return { refused, matched: result?.matchedCount ?? 0 }
+    if (refused.length === 0 || failure.hasErrorLabel?.('RetryableWriteError')) throw error
+    return { refused, matched: failure.result?.matchedCount ?? 0 }
   }
 }
-
-type Refusals = WriteError | readonly WriteError[]
 
 /** The documents that match, in the order of `_id`, as a write with a hint on `_id` takes them. */
 export async function idsOf(

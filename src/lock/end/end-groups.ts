@@ -13,14 +13,7 @@ export const keepsLease = ({ end }: StepEnd): boolean =>
  * with several would match a document under another document's token.
  */
 export function groupEnds(ends: readonly StepEnd[]): EndGroup[] {
-  const byKey = new Map<string | StepEnd, StepEnd[]>()
-  for (const end of ends) {
-    const key = keyOf(end)
-    const alike = byKey.get(key)
-    if (alike) alike.push(end)
-    else byKey.set(key, [end])
-  }
-  return [...byKey.values()].flatMap((alike) => {
+  return [...Map.groupBy(ends, keyOf).values()].flatMap((alike) => {
     const groups: EndGroup[] = []
     for (let i = 0; i < alike.length; i += MAX_MEMBERS) groups.push(groupOf(alike.slice(i, i + MAX_MEMBERS)))
     return groups

@@ -1,10 +1,10 @@
-import type { Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import { type Clock, sleep } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
 import type { Lease } from '../lease/lease.js'
 import type { Terms } from '../terms/terms.js'
 import type { EndGroup } from './end-update.js'
-import { traceOf } from './read-back.js'
+import { readBack, traceOf } from './read-back.js'
 import type { StepEnd, Verdict } from './step-end.js'
 
 const FIRST_RETRY_MS = 50
@@ -29,14 +29,11 @@ export type Sent =
 export class Verdicts {
   private readonly byEnd = new Map<StepEnd, Verdict>()
   private readonly complete = Promise.withResolvers<Map<StepEnd, Verdict>>()
+  /** Resolves when there is one for each end; rejects when nobody waits for them any more. */
+  readonly all = this.complete.promise
   tell: ((end: StepEnd, verdict: Verdict) => void) | undefined
 
   constructor(private readonly ends: number) {}
-
-  /** Resolves when there is one for each end; rejects when nobody waits for them any more. */
-  get all(): Promise<Map<StepEnd, Verdict>> {
-    return this.complete.promise
-  }
 
   recorded(group: EndGroup): void {
     for (const member of group.members) this.decide(group, member, RECORDED)
@@ -72,13 +69,16 @@ interface Batch {
   readonly dueMs: number
 }
 
-export interface EndRetriesOptions {
-  readonly terms: () => Terms
-  readonly send: (groups: readonly EndGroup[]) => Promise<Sent>
-  readonly read: (ids: readonly unknown[]) => Promise<Map<string, Document>>
-  readonly clock: Clock
-  readonly onRetry: (error: unknown) => void
-  readonly signal?: AbortSignal | undefined
+export interface EndWriterOptions {
+  collection: Collection
+  terms: () => Terms
+  clock: Clock
+  /** Makes sure that the terms are still valid. */
+  keepTermsFresh?: (() => Promise<void>) | undefined
+  /** Called once per failed command, so that an outage can be logged with a bound. */
+  onRetry?: ((error: unknown) => void) | undefined
+  /** Aborts when nobody waits for verdicts any more; the last error is then thrown. */
+  signal?: AbortSignal | undefined
 }
 
 /**
@@ -101,7 +101,10 @@ export class EndRetries {
   private readonly doubted = new WeakSet<Lease>()
   private nudge: () => void = () => undefined
 
-  constructor(private readonly options: EndRetriesOptions) {}
+  constructor(
+    private readonly options: EndWriterOptions,
+    private readonly send: (groups: readonly EndGroup[]) => Promise<Sent>,
+  ) {}
 
   add(groups: readonly EndGroup[], sent: Batch['sent'], verdicts: Verdicts): void {
     this.again({ groups, verdicts, inDoubt: false, tries: 0, sinceMs: this.now() }, sent)
@@ -126,7 +129,7 @@ export class EndRetries {
     const ids = due.flatMap(({ groups }) => groups.flatMap(({ members }) => members.map(({ lease }) => lease.id)))
     let found: Map<string, Document>
     try {
-      found = await this.options.read(ids)
+      found = await readBack(this.options.collection, this.options.terms(), ids)
     } catch (error) {
       this.failed(error)
       this.open.push(...due)
@@ -159,7 +162,7 @@ export class EndRetries {
     }
     const isSplit = sizeOf(rest) > 1 && (sent.kind === 'refused' || batch.tries > 1)
     for (const groups of isSplit ? halvesOf(rest) : [rest]) {
-      const resent = await this.options.send(groups)
+      const resent = await this.send(groups)
       if (resent.kind === 'allMatched') for (const one of groups) verdicts.recorded(one)
       else this.again({ ...batch, groups, ...(isSplit && { tries: 1 }) }, resent)
     }
@@ -211,16 +214,15 @@ export class EndRetries {
 
   private failed(error: unknown): void {
     this.lastError = error
-    this.options.onRetry(error)
+    this.options.onRetry?.(error)
   }
 
   /** All due batches of several, which may have innocent members, and only some of the single ones, so that these never hold up the rest. */
   private takeDue(): Batch[] {
     const now = this.now()
     const due = this.open.filter(({ dueMs }) => dueMs <= now)
-    const isAlone = ({ groups }: Batch) => sizeOf(groups) === 1
-    const alone = due.filter(isAlone).slice(0, MOST_ALONE)
-    const taken = new Set([...due.filter((batch) => !isAlone(batch)), ...alone])
+    const { one = [], several = [] } = Object.groupBy(due, ({ groups }) => (sizeOf(groups) === 1 ? 'one' : 'several'))
+    const taken = new Set([...several, ...one.slice(0, MOST_ALONE)])
     this.open = this.open.filter((batch) => !taken.has(batch))
     return [...taken]
   }
@@ -248,13 +250,14 @@ export class EndRetries {
 }
 
 function halvesOf(groups: readonly EndGroup[]): EndGroup[][] {
-  if (groups.length > 1) {
-    const middle = Math.ceil(groups.length / 2)
-    return [groups.slice(0, middle), groups.slice(middle)]
-  }
+  if (groups.length > 1) return halved(groups)
   const group = groups[0]!
-  const middle = Math.ceil(group.members.length / 2)
-  return [group.members.slice(0, middle), group.members.slice(middle)].map((members) => [{ ...group, members }])
+  return halved(group.members).map((members) => [{ ...group, members }])
+}
+
+const halved = <T>(all: readonly T[]): T[][] => {
+  const middle = Math.ceil(all.length / 2)
+  return [all.slice(0, middle), all.slice(middle)]
 }
 
 const sizeOf = (groups: readonly EndGroup[]): number => groups.reduce((sum, { members }) => sum + members.length, 0)

@@ -1,9 +1,18 @@
 import type { Document } from 'mongodb'
 import { stepFence } from '../lease/fence.js'
 import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { countAt, inProgress, isDate, isValidYet, literal, perDocument, type Terms } from '../terms/terms.js'
+import {
+  countAt,
+  inProgress,
+  isDate,
+  isValidYet,
+  literal,
+  perDocument,
+  type Terms,
+  withoutClaim,
+} from '../terms/terms.js'
 import { serverPauseMs } from './back-off.js'
-import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
+import { historyWith, type RecordedOutcome } from './history.js'
 import type { EndKind, StepEnd } from './step-end.js'
 
 /** The ends of one group: same token, same kind and content. */
@@ -31,16 +40,8 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const ids = group.members.map((member) => member.lease.id)
   const each = (value: (member: StepEnd) => unknown) => perDocument(ids, group.members.map(value))
   const change = changeOf(terms, group, each)
-  const stages: Document[] = [
-    {
-      $set: {
-        ...change.top,
-        ...(change.progress && {
-          [terms.progress]: { $mergeObjects: [`$${terms.progress}`, change.progress] },
-        }),
-      },
-    },
-  ]
+  const progress = change.progress && { [terms.progress]: { $mergeObjects: [`$${terms.progress}`, change.progress] } }
+  const stages: Document[] = [{ $set: { ...change.top, ...progress } }]
   if (group.members.some((member) => member.set)) {
     // $mergeObjects at the top replaces an owner's nested object; $set would merge into the old one.
     stages.push({ $replaceWith: { $mergeObjects: ['$$ROOT', each((member) => member.set ?? {})] } })
@@ -55,107 +56,83 @@ type Each = (value: (member: StepEnd) => unknown) => Document
 function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
   const { end, token } = group
   const now = terms.protocol.now()
-  const history = (outcome: RecordedOutcome, more: { to?: string; reason?: string | null; by?: string } = {}) => {
+  const history = (outcome: RecordedOutcome, more: { to?: string; reason?: string | null } = {}) => {
     const ms = each((member) => Math.floor(member.ms))
-    const entry: NewHistoryEntry = { outcome, step: end.step, reason: null, by: token, ms, ...more }
-    return historyWith(terms, entry)
+    return historyWith(terms, { outcome, step: end.step, by: token, ms, ...more })
   }
-  const letGo = { lockedBy: '$$REMOVE' }
   const ended = { endedBy: literal(token), claims: 0 }
+  const letGo = (lockedAt: Document | Date, progress?: Document, top: Document = {}): Change => ({
+    top: { lockedBy: '$$REMOVE', lockedAt, ...top },
+    ...(progress && { progress }),
+  })
   switch (end.kind) {
     case 'again': {
-      const progress = { at: now, attempts: 0, history: history('again'), ...nextStep(end.nextStep) }
+      const step = end.nextStep === null ? {} : { step: literal(end.nextStep) }
+      const progress = { at: now, attempts: 0, history: history('again'), ...step }
       return end.keepsLease
         ? { top: passOn(terms, group), progress: { ...progress, claims: 1 } }
-        : {
-            top: { ...letGo, lockedAt: TASK_LOCK_INIT_TIME, updatedAt: now },
-            progress: { ...progress, ...ended },
-          }
+        : letGo(TASK_LOCK_INIT_TIME, { ...progress, ...ended }, { updatedAt: now })
     }
     case 'checkpoint':
-      return {
-        top: { lockedBy: literal(group.nextToken) },
-        progress: { at: now, history: history('checkpoint') },
-      }
+      return { top: { lockedBy: literal(group.nextToken) }, progress: { at: now, history: history('checkpoint') } }
     case 'wait':
     case 'unavailable': {
-      const pause = end.forMs === null ? serverPauseMs(terms) : Math.max(LEAST_PAUSE_MS, end.forMs)
+      const wake = wakeAt(terms, end.forMs === null ? serverPauseMs(terms) : Math.max(LEAST_PAUSE_MS, end.forMs), each)
       const since = inProgress(terms, 'waitingSince')
-      return {
-        top: { ...letGo, lockedAt: lockedAtFor(terms, wakeAt(terms, pause, each)) },
-        progress: {
-          ...ended,
-          ...(end.kind === 'wait' ? { attempts: 0 } : {}),
-          waitingFor: literal(end.reason),
-          waitingSince: { $cond: [isDate(since), since, now] },
-          resumeAt: wakeAt(terms, pause, each),
-          history: history(end.kind, { reason: end.reason }),
-        },
-      }
+      return letGo(asleepUntil(terms, wake), {
+        ...ended,
+        ...(end.kind === 'wait' && { attempts: 0 }),
+        waitingFor: literal(end.reason),
+        waitingSince: { $cond: [isDate(since), since, now] },
+        resumeAt: wake,
+        history: history(end.kind, { reason: end.reason }),
+      })
     }
     case 'moveTo': {
-      const sleep = end.arrival.kind === 'sleep' ? end.arrival.ms : null
-      return {
-        top: {
-          ...letGo,
-          phase: literal(end.to),
-          lockedAt: sleep === null ? TASK_LOCK_INIT_TIME : lockedAtFor(terms, { $add: [now, sleep] }),
-          updatedAt: now,
-          ...(end.setState ? { state: compensated(end.setState) } : {}),
-        },
-        progress: {
+      const wake = end.arrival.kind === 'sleep' ? { $add: [now, end.arrival.ms] } : undefined
+      const { to, reason } = end
+      return letGo(
+        wake ? asleepUntil(terms, wake) : TASK_LOCK_INIT_TIME,
+        {
           ...ended,
           since: now,
           attempts: 0,
-          ...(sleep === null ? {} : { resumeAt: { $add: [now, sleep] } }),
-          history: history(end.by === 'deadline' ? 'deadline' : 'moveTo', { to: end.to, reason: end.reason }),
+          ...(wake && { resumeAt: wake }),
+          history: history(end.by === 'deadline' ? 'deadline' : 'moveTo', { to, reason }),
         },
-      }
+        { phase: literal(to), updatedAt: now, ...(end.setState && { state: compensated(end.setState) }) },
+      )
     }
-    case 'park':
-      return {
-        top: { ...letGo, lockedAt: PARKED_AT },
-        progress: {
-          ...ended,
-          error: literal(end.error ?? { name: 'Parked', message: end.reason }),
-          history: history('park', { reason: end.reason }),
-        },
-      }
+    case 'park': {
+      const error = literal(end.error ?? { name: 'Parked', message: end.reason })
+      return letGo(PARKED_AT, { ...ended, error, history: history('park', { reason: end.reason }) })
+    }
     case 'putAside':
-      return { top: { ...letGo, lockedAt: PARKED_AT } }
+      return letGo(PARKED_AT)
     case 'error': {
       const pause = each((member) => member.pauseMs ?? LEAST_PAUSE_MS)
-      return {
-        top: { ...letGo, lockedAt: lockedAtFor(terms, wakeAt(terms, pause, each)) },
-        progress: {
-          ...ended,
-          attempts: { $add: [countAt(inProgress(terms, 'attempts')), 1] },
-          error: literal(end.error),
-          resumeAt: wakeAt(terms, pause, each),
-          history: history('error', { reason: end.error.message }),
-        },
-      }
+      const wake = wakeAt(terms, pause, each)
+      return letGo(asleepUntil(terms, wake), {
+        ...ended,
+        attempts: { $add: [countAt(inProgress(terms, 'attempts')), 1] },
+        error: literal(end.error),
+        resumeAt: wake,
+        history: history('error', { reason: end.error.message }),
+      })
     }
     case 'released':
-      return {
-        top: { ...letGo, lockedAt: TASK_LOCK_INIT_TIME },
-        progress: {
-          endedBy: literal(token),
-          claims: { $max: [0, { $subtract: [countAt(inProgress(terms, 'claims')), 1] }] },
-          history: history('released'),
-        },
-      }
+      return letGo(TASK_LOCK_INIT_TIME, {
+        endedBy: literal(token),
+        claims: withoutClaim(terms),
+        history: history('released'),
+      })
     case 'sleepUntilDeadline': {
       const deadline = each((member) => member.wakeBy)
-      return {
-        top: { ...letGo, lockedAt: lockedAtFor(terms, deadline) },
-        progress: { ...ended, resumeAt: deadline, history: history('wait', { reason: 'its deadline' }) },
-      }
+      const reason = 'its deadline'
+      return letGo(asleepUntil(terms, deadline), { ...ended, resumeAt: deadline, history: history('wait', { reason }) })
     }
   }
 }
-
-const nextStep = (name: string | null): Document => (name === null ? {} : { step: literal(name) })
 
 /** The next step under the same lease leaves `lockedAt` and `updatedAt`, the indexed fields, alone (13 % faster). */
 const passOn = (terms: Terms, group: EndGroup): Document => ({
@@ -167,7 +144,7 @@ const passOn = (terms: Terms, group: EndGroup): Document => ({
  * `lockedAt` of a document that sleeps until `wake`: it is due just after. If others may have given up this lockTimeout by the
  * time the command is executed, the document is due at once instead, and its next end puts it to sleep.
  */
-function lockedAtFor(terms: Terms, wake: Document): Document {
+function asleepUntil(terms: Terms, wake: Document): Document {
   const asleep = { $subtract: [wake, terms.lockTimeoutMs] }
   const valid = isValidYet(terms)
   return valid ? { $cond: [valid, asleep, TASK_LOCK_INIT_TIME] } : asleep
@@ -175,14 +152,14 @@ function lockedAtFor(terms: Terms, wake: Document): Document {
 
 /** Whether what this end writes depends on the lockTimeout. */
 export const putsToSleep = ({ end }: Pick<EndGroup, 'end'>): boolean =>
-  SLEEPS.has(end.kind) || (end.kind === 'moveTo' && end.arrival.kind === 'sleep')
+  end.kind === 'moveTo' ? end.arrival.kind === 'sleep' : SLEEPS.has(end.kind)
 
 const SLEEPS: ReadonlySet<EndKind['kind']> = new Set(['wait', 'unavailable', 'error', 'sleepUntilDeadline'])
 
 /** now + pause, or the document's deadline if that comes first. */
-function wakeAt(terms: Terms, pause: Document | number, each: Each): Document {
-  return { $min: [{ $add: [terms.protocol.now(), pause] }, each((member) => member.wakeBy)] }
-}
+const wakeAt = (terms: Terms, pause: Document | number, each: Each): Document => ({
+  $min: [{ $add: [terms.protocol.now(), pause] }, each((member) => member.wakeBy)],
+})
 
 /** A state that the owner never set counts as null: in an expression a missing field equals nothing. */
 const compensated = (change: { ifState: unknown; state: string }): Document => ({

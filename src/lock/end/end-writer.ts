@@ -1,26 +1,11 @@
-import type { AnyBulkWriteOperation, Collection, Document } from 'mongodb'
-import type { Clock } from '../../time/index.js'
+import type { AnyBulkWriteOperation, Document } from 'mongodb'
 import { isDefiniteRefusal } from '../documents/write-error.js'
 import { leaseUnmoved } from '../lease/legacy-writers.js'
 import { ID_INDEX } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
 import { groupEnds } from './end-groups.js'
-import { EndRetries, type Sent, Verdicts } from './end-retries.js'
+import { EndRetries, type EndWriterOptions, type Sent, Verdicts } from './end-retries.js'
 import { type EndGroup, endUpdate, putsToSleep } from './end-update.js'
-import { readBack } from './read-back.js'
 import type { StepEnd, Verdict } from './step-end.js'
-
-export interface EndWriterOptions {
-  collection: Collection
-  terms: () => Terms
-  clock: Clock
-  /** Makes sure that the terms are still valid. */
-  keepTermsFresh?: (() => Promise<void>) | undefined
-  /** Called once per failed command, so that an outage can be logged with a bound. */
-  onRetry?: ((error: unknown) => void) | undefined
-  /** Aborts when nobody waits for verdicts any more; the last error is then thrown. */
-  signal?: AbortSignal | undefined
-}
 
 /** Called while a write goes on. */
 export interface EndProgress {
@@ -41,15 +26,7 @@ export class EndWriter {
   private readonly retries: EndRetries
 
   constructor(private readonly options: EndWriterOptions) {
-    const { collection, terms, clock, onRetry, signal } = options
-    this.retries = new EndRetries({
-      terms,
-      send: (groups) => this.send(groups),
-      read: (ids) => readBack(collection, terms(), ids),
-      clock,
-      onRetry: (error) => onRetry?.(error),
-      signal,
-    })
+    this.retries = new EndRetries(options, (groups) => this.send(groups))
   }
 
   /** A verdict for each end; ends' leases are passed to their next step, or ended, accordingly. */
@@ -81,6 +58,7 @@ export class EndWriter {
   }
 
   private async update(groups: readonly EndGroup[]): Promise<number> {
+    const { collection } = this.options
     const terms = this.options.terms()
     const operations = groups.map((group) => ({
       filter: {
@@ -91,13 +69,11 @@ export class EndWriter {
       update: endUpdate(terms, group),
       hint: ID_INDEX,
     }))
-    const only = operations.length === 1 ? operations[0]! : undefined
-    if (only) {
-      const result = await this.options.collection.updateMany(only.filter, only.update, { hint: only.hint })
-      return result.matchedCount
+    const [first, ...more] = operations
+    if (first && more.length === 0) {
+      return (await collection.updateMany(first.filter, first.update, { hint: ID_INDEX })).matchedCount
     }
     const bulk: AnyBulkWriteOperation<Document>[] = operations.map((updateMany) => ({ updateMany }))
-    const result = await this.options.collection.bulkWrite(bulk, { ordered: false })
-    return result.matchedCount
+    return (await collection.bulkWrite(bulk, { ordered: false })).matchedCount
   }
 }

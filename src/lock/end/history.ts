@@ -33,15 +33,12 @@ export interface HistoryEntry {
   count: number
 }
 
-export interface NewHistoryEntry {
-  outcome: RecordedOutcome
-  step: string | null
-  reason: string | null
-  by: string
-  /** The phase that follows; the document stays in its phase when absent. */
-  to?: string | undefined
-  /** Milliseconds: a number, or an expression that gives each document its own. */
-  ms: number | Document
+/** `step` and `reason`: null when absent; `to`: the document stays in its phase. */
+export interface NewHistoryEntry
+  extends Pick<HistoryEntry, 'outcome' | 'by'>,
+    Partial<Pick<HistoryEntry, 'step' | 'reason' | 'to'>> {
+  /** Milliseconds: a number (default 0), or an expression that gives each document its own. */
+  ms?: number | Document
 }
 
 /** Outcomes that, when identical several times in a row, are one entry with a count. */
@@ -51,40 +48,38 @@ const FOLDED: ReadonlySet<RecordedOutcome> = new Set(['wait', 'unavailable'])
  * `progress.history` with one more entry: the newest 20 are kept, identical waits in a row are one with a count (and the
  * newest time and token). A history that is missing or not an array starts anew.
  */
-export function historyWith(terms: Terms, entry: NewHistoryEntry): Document {
+export function historyWith(
+  terms: Terms,
+  { outcome, step = null, reason = null, by, to, ms = 0 }: NewHistoryEntry,
+): Document {
   const field = `$${terms.progress}.history`
-  const now = terms.protocol.now()
   const added = {
-    at: now,
+    at: terms.protocol.now(),
     from: '$phase',
-    to: entry.to === undefined ? '$phase' : literal(entry.to),
-    step: literal(entry.step),
-    outcome: literal(entry.outcome),
-    reason: literal(entry.reason),
-    by: literal(entry.by),
-    ms: entry.ms,
+    to: to === undefined ? '$phase' : literal(to),
+    step: literal(step),
+    outcome: literal(outcome),
+    reason: literal(reason),
+    by: literal(by),
+    ms,
     count: 1,
   }
   const appended = { $slice: [{ $concatArrays: ['$$kept', [added]] }, -HISTORY_LIMIT] }
   return {
     $let: {
       vars: { kept: { $cond: [{ $isArray: field }, { $slice: [field, -HISTORY_LIMIT] }, []] } },
-      in: FOLDED.has(entry.outcome) ? folded(entry, now, appended) : appended,
+      in: FOLDED.has(outcome) ? folded(added, appended) : appended,
     },
   }
 }
 
-function folded(entry: NewHistoryEntry, now: unknown, appended: Document): Document {
+function folded(added: Document, appended: Document): Document {
   const isAlike = {
-    $and: [
-      { $eq: ['$$last.outcome', literal(entry.outcome)] },
-      { $eq: ['$$last.step', literal(entry.step)] },
-      { $eq: ['$$last.reason', literal(entry.reason)] },
-      { $eq: ['$$last.from', '$phase'] },
-    ],
+    $and: ['outcome', 'step', 'reason', 'from'].map((field) => ({ $eq: [`$$last.${field}`, added[field]] })),
   }
-  const counted = { $add: [{ $cond: [{ $isNumber: '$$last.count' }, '$$last.count', 1] }, 1] }
-  const again = { $mergeObjects: ['$$last', { at: now, by: literal(entry.by), ms: entry.ms, count: counted }] }
+  const { at, by, ms } = added
+  const count = { $add: [{ $cond: [{ $isNumber: '$$last.count' }, '$$last.count', 1] }, 1] }
+  const again = { $mergeObjects: ['$$last', { at, by, ms, count }] }
   // $slice with a third argument of 0 is an error (28729), so a list of one entry has its own branch.
   const before = { $cond: [{ $lte: ['$$size', 1] }, [], { $slice: ['$$kept', { $subtract: ['$$size', 1] }] }] }
   return {

@@ -7,11 +7,6 @@ export interface RecordedError {
   readonly stack?: string | undefined
 }
 
-interface Named {
-  /** The name of the step that ran; null when it has none. */
-  readonly step: string | null
-}
-
 /** Where a document sleeps after entering a phase; `atOnce` for a phase with work to do. */
 export type Arrival = { readonly kind: 'atOnce' } | { readonly kind: 'sleep'; readonly ms: number }
 
@@ -19,11 +14,13 @@ export type Arrival = { readonly kind: 'atOnce' } | { readonly kind: 'sleep'; re
  * How the protocol ends a step: one kind for each row of the table in docs/lock-protocol.md. Two ends of the same kind and
  * content may be written together; what differs from document to document is in {@link StepEnd}.
  */
-export type EndKind =
-  | (Named & { readonly kind: 'again'; readonly nextStep: string | null; readonly keepsLease: boolean })
-  | (Named & { readonly kind: 'wait'; readonly reason: string; readonly forMs: number | null })
-  | (Named & { readonly kind: 'unavailable'; readonly reason: string; readonly forMs: number | null })
-  | (Named & {
+export type EndKind = {
+  /** The name of the step that ran; null when it has none. */
+  readonly step: string | null
+} & (
+  | { readonly kind: 'again'; readonly nextStep: string | null; readonly keepsLease: boolean }
+  | { readonly kind: 'wait' | 'unavailable'; readonly reason: string; readonly forMs: number | null }
+  | {
       readonly kind: 'moveTo'
       readonly to: string
       readonly arrival: Arrival
@@ -31,14 +28,13 @@ export type EndKind =
       readonly reason: string | null
       /** A deadline's compensation: written only while the owner still wants `ifState`. */
       readonly setState?: { readonly ifState: unknown; readonly state: string } | undefined
-    })
-  | (Named & { readonly kind: 'park'; readonly reason: string; readonly error: RecordedError | null })
-  | (Named & { readonly kind: 'error'; readonly error: RecordedError })
-  | (Named & { readonly kind: 'released' })
-  | (Named & { readonly kind: 'checkpoint' })
-  | (Named & { readonly kind: 'sleepUntilDeadline' })
+    }
+  | { readonly kind: 'park'; readonly reason: string; readonly error: RecordedError | null }
+  | { readonly kind: 'error'; readonly error: RecordedError }
+  | { readonly kind: 'released' | 'checkpoint' | 'sleepUntilDeadline' }
   /** Parked without a record of why: for a document that takes no other write any more (its size, a `progress` of its owner's). */
-  | (Named & { readonly kind: 'putAside'; readonly reason: string })
+  | { readonly kind: 'putAside'; readonly reason: string }
+)
 
 /** One document's end of a step. */
 export interface StepEnd {

@@ -1,26 +1,75 @@
-import { type Collection, type IndexSpecification, MongoServerError } from 'mongodb'
+import { type Collection, type Document, MongoServerError } from 'mongodb'
 import { buildIndex, type IndexBuild } from '../../database/index.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 
+/** The two indexes that the protocol needs. A third is never created. */
+const LOCK_INDEXES = [CLAIM_INDEX, STATE_INDEX]
+/** Kinds of index that don't hold every document, or not in the order in which the protocol reads. */
+const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
+
+const NO_SUCH_COLLECTION = 26
 const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
 
 /**
- * Creates the two indexes that the protocol needs, if they are missing. A third is never created. One with the same key
- * but of another kind (hidden, partial) is left as it is: the check of query plans reports it and says what to do.
+ * Creates those that are missing. One with the same key but of another kind (hidden, partial) is left as it is: the check of query
+ * plans reports it and says what to do.
  */
 export async function ensureLockIndexes(collection: Collection, build?: IndexBuild): Promise<void> {
-  await ensureIndex(collection, CLAIM_INDEX, build)
-  await ensureIndex(collection, STATE_INDEX, build)
-}
-
-async function ensureIndex(collection: Collection, key: IndexSpecification, build?: IndexBuild): Promise<void> {
-  try {
-    await buildIndex(collection, key, build)
-  } catch (error) {
-    const isOfAnotherKind =
-      error instanceof MongoServerError &&
-      (error.code === INDEX_OPTIONS_CONFLICT || error.code === INDEX_KEY_SPECS_CONFLICT)
-    if (!isOfAnotherKind) throw error
+  for (const key of LOCK_INDEXES) {
+    try {
+      await buildIndex(collection, key, build)
+    } catch (error) {
+      if (!isServerError(error, INDEX_OPTIONS_CONFLICT, INDEX_KEY_SPECS_CONFLICT)) throw error
+    }
   }
 }
+
+/** An index that the protocol needs and can't use. */
+export interface UnusableIndex {
+  readonly key: Document
+  /** `index {"phase":1,"lockedAt":1} of Site`. */
+  readonly what: string
+  /** "it is missing", "it is of another kind (sparse)". */
+  readonly problem: string
+  /** What to run in mongosh to mend it. */
+  readonly command: string
+}
+
+/**
+ * Finds out which of the two indexes can't be used; changes nothing. A collection that isn't there has no indexes.
+ * @throws MongoServerError 13 without the right to list the indexes
+ */
+export async function unusableLockIndexes(collection: Collection): Promise<UnusableIndex[]> {
+  const indexes = (await indexesOf(collection)) ?? []
+  return LOCK_INDEXES.flatMap((key) => {
+    const index = indexes.find((one) => JSON.stringify(one['key']) === JSON.stringify(key))
+    // Some servers name the simple collation, the one that we need; others leave it out.
+    const crippled = OTHER_KINDS.filter((how) => index?.[how] && index[how].locale !== 'simple')
+    if (index && crippled.length === 0) return []
+    const name = JSON.stringify(key)
+    const of = `db.getCollection('${collection.collectionName}')`
+    return {
+      key,
+      what: `index ${name} of ${collection.collectionName}`,
+      problem: index ? `it is of another kind (${crippled.join(', ')})` : 'it is missing',
+      command: `${index ? `${of}.dropIndex('${index['name']}'); ` : ''}${of}.createIndex(${name})`,
+    }
+  })
+}
+
+export const collectionExists = async (collection: Pick<Collection, 'indexes'>): Promise<boolean> =>
+  (await indexesOf(collection)) !== undefined
+
+/** `listIndexes` needs a right on this collection only, `listCollections` one on the whole database. */
+async function indexesOf(collection: Pick<Collection, 'indexes'>): Promise<Document[] | undefined> {
+  try {
+    return await collection.indexes()
+  } catch (error) {
+    if (isServerError(error, NO_SUCH_COLLECTION)) return undefined
+    throw error
+  }
+}
+
+const isServerError = (error: unknown, ...codes: number[]): boolean =>
+  error instanceof MongoServerError && codes.includes(Number(error.code))

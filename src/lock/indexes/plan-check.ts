@@ -1,11 +1,11 @@
 import { type Collection, type Db, type Document, MongoServerError } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { candidateCursors } from '../look/candidates.js'
+import { CANDIDATE_RANGES, candidateCursor } from '../look/candidates.js'
 import type { LookRequest, Looks } from '../look/look.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 import type { ServerClock } from '../terms/server-clock.js'
+import { unusableLockIndexes } from './indexes.js'
 import { boundedScanProblems } from './plan-scans.js'
-import { unusableLockIndexes } from './unusable-indexes.js'
 
 /** Something that makes claims or looks slower the more documents there are. */
 export interface PlanFinding {
@@ -71,48 +71,50 @@ async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
   }
 }
 
+/** A query whose plan is checked. */
+interface Check {
+  readonly what: string
+  readonly query: { explain(verbosity: 'queryPlanner'): Promise<Document> }
+  readonly index: Document
+  readonly boundedFields: number
+}
+
 async function requestFindings(options: PlanCheckOptions, request: LookRequest): Promise<PlanFinding[]> {
   const { terms, phases } = request
   const collection = protocolCollection<Document>(options.db, request.collection)
-  const bound = options.serverClock.dueBound(terms.lockTimeoutMs) ?? new Date(0)
-  const claims = phases.flatMap((phase) => {
-    const { fresh, waiting, woken } = candidateCursors(collection, terms, phase, LIMIT, bound)
-    const what = (range: string) => `claim of ${phase} in ${request.collection} (${range})`
-    return [
-      () => finding(what('fresh'), CLAIM_INDEX, () => fresh.explain('queryPlanner')),
-      () => finding(what('waiting'), CLAIM_INDEX, () => waiting.explain('queryPlanner')),
-      () => finding(what('woken'), CLAIM_INDEX, () => woken.explain('queryPlanner')),
-    ]
-  })
-  const looks = options.looks.queries(request).map(({ kind, index, match }) => {
+  const dueBound = options.serverClock.dueBound(terms.lockTimeoutMs) ?? new Date(0)
+  const claims = phases.flatMap((phase) =>
+    CANDIDATE_RANGES.map((range): Check => {
+      const query = candidateCursor(collection, terms, phase, range, { limit: LIMIT, dueBound })
+      const what = `claim of ${phase} in ${request.collection} (${range})`
+      return { what, query, index: CLAIM_INDEX, boundedFields: 2 }
+    }),
+  )
+  const looks = options.looks.queries(request).map(({ kind, index, match }): Check => {
     const about = {
       due: `due documents of ${phases[index]}`,
       rule: `state ${request.rules[index]?.when}`,
       chore: `${request.chores?.[index]?.name}`,
       rename: `documents of the former phase ${request.renames?.[index]?.from}`,
     }[kind]
-    const parts = collection.aggregate([{ $match: match }, { $limit: 1 }])
-    const expected = kind === 'rule' ? STATE_INDEX : CLAIM_INDEX
-    const what = `look for ${about} in ${request.collection}`
-    // A rename also takes sleeping and parked documents: all of its phase.
-    return () =>
-      finding(what, expected, () => parts.explain('queryPlanner'), kind === 'rename' || kind === 'chore' ? 1 : 2)
+    return {
+      what: `look for ${about} in ${request.collection}`,
+      query: collection.aggregate([{ $match: match }, { $limit: 1 }]),
+      index: kind === 'rule' ? STATE_INDEX : CLAIM_INDEX,
+      // A rename also takes sleeping and parked documents: all of its phase.
+      boundedFields: kind === 'rename' || kind === 'chore' ? 1 : 2,
+    }
   })
   // One after the other: a start must not open a connection for each of dozens of explains.
   const findings: PlanFinding[] = []
-  for (const check of [...claims, ...looks]) findings.push(...(await check()))
+  for (const check of [...claims, ...looks]) findings.push(...(await findingOf(check)))
   return findings
 }
 
-async function finding(
-  what: string,
-  index: Document,
-  explain: () => Promise<Document>,
-  boundedFields = 2,
-): Promise<PlanFinding[]> {
+async function findingOf({ what, query, index, boundedFields }: Check): Promise<PlanFinding[]> {
   const name = JSON.stringify(index)
   try {
-    const problems = boundedScanProblems(await explain(), index, boundedFields)
+    const problems = boundedScanProblems(await query.explain('queryPlanner'), index, boundedFields)
     const advice = `expected a bounded scan of ${name}: see that it exists, is not hidden, and that no index filter or plan setting forbids it`
     return problems.length === 0 ? [] : [{ what, problem: problems.join(', '), advice }]
   } catch (error) {

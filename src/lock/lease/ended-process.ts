@@ -1,14 +1,13 @@
-import type { Collection, Db, Document, Filter, UpdateFilter } from 'mongodb'
-import { onClaimIndex } from '../indexes/claim-index.js'
+import type { Collection, Db, Document, Filter } from 'mongodb'
+import { onClaimIndex } from '../indexes/on-index.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { readLockTimeouts } from '../terms/lock-timeout.js'
 import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
 
-/** Where one lifecycle's leases are stored. */
-export interface LeasedDocuments {
+/** Where one lifecycle's leases are stored; `phases`: those in which documents are claimed. */
+interface LeasedDocuments {
   readonly lifecycle: string
   readonly collection: Collection<Document>
-  /** The phases in which documents are claimed. */
   readonly phases: readonly string[]
   readonly terms: LeaseMarking
 }
@@ -48,14 +47,10 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   const inForce = (await readLockTimeouts(db, [lifecycle])).get(lifecycle)
   if (!inForce || phases.length === 0) return 0
   const held = { ...heldByReplica(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
-  const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME }, ...unmarked(terms) }
+  // A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would
+  // then match again, and the next pass would take the lease for the dead process's.
+  const unmarked = terms.legacyWriters && { $unset: { [`${terms.progress}.lockedAt`]: '' as const } }
+  const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME }, ...unmarked }
   const { modifiedCount } = await onClaimIndex(collection, (hint) => collection.updateMany(held, due, { hint }))
   return modifiedCount
 }
-
-/**
- * A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would
- * then match again, and the next pass would take the lease for the dead process's.
- */
-const unmarked = ({ legacyWriters, progress }: LeaseMarking): UpdateFilter<Document> =>
-  legacyWriters ? { $unset: { [`${progress}.lockedAt`]: '' } } : {}

@@ -1,6 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { updateAround } from '../documents/write-around.js'
-import { onClaimIndex } from '../indexes/claim-index.js'
+import { onClaimIndex } from '../indexes/on-index.js'
 import { STEP_SLACK_MS } from '../terms/clock-steps.js'
 import { PARKED_AT } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'

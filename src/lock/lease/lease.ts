@@ -18,15 +18,11 @@ export class Lease {
     public token: string,
     public fence: number,
     claimSentAtMs: number,
-    private lasts: number,
+    /** How long it lasts without a renewal: the value in force when its claim or its last renewal was sent. */
+    public lastsMs: number,
     private readonly clock: Clock,
   ) {
     this.sentAtMs = claimSentAtMs
-  }
-
-  /** How long it lasts without a renewal: the value in force when its claim or its last renewal was sent. */
-  get lastsMs(): number {
-    return this.lasts
   }
 
   /** Milliseconds since the claim or the last successful renewal was sent. */
@@ -36,14 +32,14 @@ export class Lease {
 
   /** The least number of milliseconds that this lease still lasts; 0 once it may have expired or was ended. */
   leftMs(): number {
-    return this.ended ? 0 : Math.max(0, this.lasts - this.ageMs())
+    return this.ended ? 0 : Math.max(0, this.lastsMs - this.ageMs())
   }
 
   /** A renewal sent at `sentAtMs` (monotonic) succeeded: the lease lasts `lastsMs` from then on. */
-  renewed(sentAtMs: number, lastsMs = this.lasts): void {
+  renewed(sentAtMs: number, lastsMs = this.lastsMs): void {
     if (sentAtMs < this.sentAtMs) return
     this.sentAtMs = sentAtMs
-    this.lasts = lastsMs
+    this.lastsMs = lastsMs
   }
 
   /** The next step under the same lease: a new token, and the fence that the write has set. */

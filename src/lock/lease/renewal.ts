@@ -17,11 +17,6 @@ export function renewUpdate(terms: Terms): Document[] {
   return [{ $set: { lockedAt, [`${terms.progress}.lockedAt`]: lockedAt } }]
 }
 
-interface ClaimBranch {
-  readonly filter: Document
-  readonly leases: Lease[]
-}
-
 /**
  * Renews leases with one write, on its own connection, so that a full pool never costs a lease.
  *
@@ -49,8 +44,7 @@ export class Renewals {
       for (const lease of leases) lease.renewed(sentAtMs, terms.leaseMs)
       return []
     }
-    const branches = branchesOf(terms, leases)
-    const ours = { $or: branches.map((branch) => branch.filter), ...leaseUnmoved(terms) }
+    const ours = { $or: claimsOf(terms, leases), ...leaseUnmoved(terms) }
     const valid = isValidYet(terms)
     const inTime = valid ? { ...ours, $and: [{ $expr: valid }] } : ours
     const { matchedCount } = await this.collection.updateMany(inTime, renewUpdate(terms), { hint: ID_INDEX })
@@ -73,18 +67,9 @@ export class Renewals {
   }
 }
 
-function branchesOf(terms: Terms, leases: readonly Lease[]): ClaimBranch[] {
-  const byClaim = new Map<number, Lease[]>()
-  for (const lease of leases) {
-    const sameClaim = byClaim.get(lease.claim.number)
-    if (sameClaim) sameClaim.push(lease)
-    else byClaim.set(lease.claim.number, [lease])
-  }
-  return [...byClaim].map(([claim, members]) => ({
-    filter: {
-      _id: { $in: members.map((lease) => lease.id) },
-      ...terms.protocol.leasedBy(members[0]!.claim.replica, claim),
-    },
-    leases: members,
+/** What holds for the documents of each claim. */
+const claimsOf = (terms: Terms, leases: readonly Lease[]): Document[] =>
+  [...Map.groupBy(leases, ({ claim }) => claim.number)].map(([claim, members]) => ({
+    _id: { $in: members.map((lease) => lease.id) },
+    ...terms.protocol.leasedBy(members[0]!.claim.replica, claim),
   }))
-}

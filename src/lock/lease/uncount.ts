@@ -1,6 +1,6 @@
 import type { Collection } from 'mongodb'
 import { ID_INDEX } from '../terms/constants.js'
-import { countAt, inProgress, type Terms } from '../terms/terms.js'
+import { type Terms, withoutClaim } from '../terms/terms.js'
 import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
 
@@ -11,11 +11,10 @@ import { leaseUnmoved } from './legacy-writers.js'
  */
 export async function uncountClaims(collection: Collection, terms: Terms, leases: readonly Lease[]): Promise<void> {
   if (leases.length === 0) return
-  const claims = { $max: [0, { $subtract: [countAt(inProgress(terms, 'claims')), 1] }] }
   const operations = leases.map((lease) => ({
     updateOne: {
       filter: { _id: lease.id as never, ...terms.protocol.heldBy(lease.token), ...leaseUnmoved(terms) },
-      update: [{ $set: { [`${terms.progress}.claims`]: claims } }],
+      update: [{ $set: { [`${terms.progress}.claims`]: withoutClaim(terms) } }],
       hint: ID_INDEX,
     },
   }))

@@ -1,55 +1,45 @@
 import type { Collection, Document, FindCursor } from 'mongodb'
 import { type OwnReading, readOwnFields } from '../documents/read-each.js'
-import { type ClaimIndex, onClaimIndex } from '../indexes/claim-index.js'
+import { type ClaimIndex, onClaimIndex } from '../indexes/on-index.js'
 import { CHECKED_FIELDS } from '../repair/odd-fields.js'
-import type { RefusingDocuments } from '../select/refusing-documents.js'
-import { type CandidateList, choose, type Extent, extentFor } from '../select/selection.js'
+import type { CandidateList, Extent } from '../select/selection.js'
 import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
-import { type DueRange, dueRanges, dueWithin } from './due-ranges.js'
+import { dueRanges, dueWithin } from './due-ranges.js'
 
 /** What `isLarge` needs. */
 const SIZE = { bytes: { $bsonSize: '$$ROOT' } } as const
 
-/** How a range is read. */
-interface Reading {
-  readonly newestFirst?: boolean | undefined
-  readonly sized?: boolean | undefined
-  readonly how?: OwnReading | undefined
-}
-
 /** The claim index read from its end. */
 const BACKWARDS = { phase: -1, lockedAt: -1, updatedAt: -1 } as const
 
-export interface CandidateCursors {
-  readonly fresh: FindCursor<Document>
-  /** What was unlocked, then what has woken. */
-  readonly waiting: FindCursor<Document>
-  /** The second part of `waiting`. */
-  readonly woken: FindCursor<Document>
+/** What a look for candidates reads: `waiting` is what was unlocked, then what has woken. */
+export const CANDIDATE_RANGES = ['fresh', 'waiting', 'woken'] as const
+
+/** How a range is read; by default oldest first, from the claim index. */
+interface Reading extends Partial<OwnReading> {
+  readonly limit: number
+  readonly dueBound: Date
+  readonly without?: readonly unknown[]
+  readonly index?: ClaimIndex
+  readonly newestFirst?: boolean
+  readonly sized?: boolean
 }
 
-/** The ranges of a look for candidates, as cursors, so that a self-test can explain exactly what a claim runs. */
-export function candidateCursors(
+/** One range of a look for candidates, as a cursor, so that a self-test can explain exactly what a claim runs. */
+export function candidateCursor(
   collection: Collection,
   terms: Terms,
   phase: string,
-  limit: number,
-  dueBound: Date,
-  skipped: readonly unknown[] = [],
-  index: ClaimIndex = CLAIM_INDEX,
-  { newestFirst = false, sized = false, how }: Reading = {},
-): CandidateCursors {
-  const ranges = dueRanges(dueBound)
-  const options = {
-    limit,
-    projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1, ...(sized ? SIZE : {}) },
-    others: skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {},
-    ...(newestFirst ? { sort: BACKWARDS } : {}),
+  range: (typeof CANDIDATE_RANGES)[number],
+  { dueBound, without = [], index = CLAIM_INDEX, newestFirst, sized, ...how }: Reading,
+): FindCursor<Document> {
+  return dueWithin(collection, terms, phase, dueRanges(dueBound)[range], index, {
+    projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1, ...(sized && SIZE) },
+    others: without.length > 0 ? { _id: { $nin: without as never[] } } : {},
+    ...(newestFirst && { sort: BACKWARDS }),
     ...how,
-  }
-  const within = (range: DueRange) => dueWithin(collection, terms, phase, range, index, options)
-  return { fresh: within(ranges.fresh), waiting: within(ranges.waiting), woken: within(ranges.woken) }
+  })
 }
 
 export interface CandidateRequest {
@@ -78,17 +68,14 @@ export interface Seen {
 export async function lookForCandidates(
   collection: Collection,
   terms: Terms,
-  { phase, extent, dueBound, sized, crowded = false }: CandidateRequest,
+  { phase, extent, dueBound, sized = false, crowded = false }: CandidateRequest,
 ): Promise<Seen> {
   const { wanted, spare, passed, without, newestFirst } = extent
-  const window = wanted + spare + passed
+  const limit = wanted + spare + passed
   const [fresh, waiting, alsoWoken] = await onClaimIndex(collection, (index) => {
-    const all = (range: keyof CandidateCursors) =>
-      readOwnFields((how) => {
-        const reading = { newestFirst, sized, how }
-        const cursors = candidateCursors(collection, terms, phase, window, dueBound, without, index, reading)
-        return cursors[range].toArray()
-      })
+    const reading = { limit, dueBound, without, index, newestFirst, sized }
+    const all = (range: (typeof CANDIDATE_RANGES)[number]) =>
+      readOwnFields((how) => candidateCursor(collection, terms, phase, range, { ...reading, ...how }).toArray())
     return Promise.all([all('fresh'), all('waiting'), crowded ? all('woken') : []])
   })
   const released = waiting.filter(isReleased)
@@ -99,27 +86,9 @@ export async function lookForCandidates(
       { least: 0.5, documents: released },
       { least: 0, documents: fresh },
     ],
-    more: fresh.length === window || waiting.length === window,
+    more: fresh.length === limit || waiting.length === limit,
     crowded: released.length >= wanted,
   }
-}
-
-/** The `_id`s of up to `limit` due documents of a phase, for a write that takes no lease. */
-export async function findCandidates(
-  collection: Collection,
-  terms: Terms,
-  {
-    phase,
-    limit,
-    dueBound,
-    random,
-    refusing,
-  }: { phase: string; limit: number; dueBound: Date; random: () => number; refusing?: RefusingDocuments | undefined },
-): Promise<unknown[]> {
-  const policies = refusing ? [refusing] : []
-  const extent = extentFor(policies, phase, limit)
-  const { lists } = await lookForCandidates(collection, terms, { phase, extent, dueBound })
-  return choose(policies, phase, lists, extent, random).documents.map((document) => document['_id'])
 }
 
 const isReleased = ({ lockedAt }: Document): boolean =>

@@ -1,6 +1,6 @@
 import { type Collection, type Document, type Filter, type FindCursor, type FindOptions, MinKey } from 'mongodb'
 import { AS_IT_STANDS } from '../documents/read-each.js'
-import { type ClaimIndex, claimIndexKey } from '../indexes/claim-index.js'
+import type { ClaimIndex } from '../indexes/on-index.js'
 import { dueIn } from '../lease/lease-state.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
@@ -8,7 +8,7 @@ import type { Terms } from '../terms/terms.js'
 /** A place in the claim index: a `lockedAt`, and within it an `updatedAt` (by default the first). */
 interface Place {
   readonly lockedAt: unknown
-  readonly updatedAt?: Date
+  readonly updatedAt?: Date | MinKey
 }
 
 /** A piece of the claim index in which documents are due, excluding its end. */
@@ -57,11 +57,17 @@ export function dueWithin(
   index: ClaimIndex,
   { others = {}, ...options }: FindOptions & { readonly limit: number; readonly others?: Filter<Document> },
 ): FindCursor<Document> {
-  const at = ({ lockedAt, updatedAt }: Place) => claimIndexKey(index, phase, lockedAt, updatedAt)
+  // With all of the index's fields, as `min` and `max` need.
+  const firstAt = ({ lockedAt, updatedAt = new MinKey() }: Place) => ({
+    phase,
+    lockedAt,
+    updatedAt,
+    ...('_id' in index && { _id: new MinKey() }),
+  })
   return collection
     .find({ ...dueIn(terms, phase), ...others }, { ...AS_IT_STANDS, ...options })
     .hint(index)
-    .min(at(from))
-    .max(at(to))
+    .min(firstAt(from))
+    .max(firstAt(to))
     .batchSize(options.limit) // else a getMore after the first 101
 }

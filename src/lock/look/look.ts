@@ -13,7 +13,7 @@ import {
 } from '../terms/lock-timeout.js'
 import { LAST_SEEN, PRESENT_REPLICAS } from '../terms/presence.js'
 import type { ServerClock } from '../terms/server-clock.js'
-import type { Terms } from '../terms/terms.js'
+import { literal, type Terms } from '../terms/terms.js'
 
 /** What a look asks of one lifecycle. */
 export interface LookRequest {
@@ -92,9 +92,8 @@ export class Looks {
     for (const { now } of lifecycles) if (now instanceof Date) this.serverClock.saw(now, sentAtMs)
     const found = <T>(kind: LookQuery['kind'], asked: (request: LookRequest) => readonly T[] | undefined) => {
       const byLifecycle = new Map<string, T[]>()
-      for (const row of rows) {
-        const request = row['kind'] === kind ? requests[row['request']] : undefined
-        if (!request) continue
+      for (const row of rows.filter((one) => one['kind'] === kind)) {
+        const request = requests[row['request']]!
         const before = byLifecycle.get(request.lifecycle) ?? []
         byLifecycle.set(request.lifecycle, [...before, asked(request)![row['index']]!])
       }
@@ -119,8 +118,28 @@ export class Looks {
 
   /** The look's command as a cursor, so that a self-test can explain exactly what each tick runs. */
   cursor(requests: readonly LookRequest[], options: { maxTimeMS?: number } & Partial<OwnReading> = {}) {
-    const lifecycles = protocolCollection<Document & { _id: string }>(this.db, LIFECYCLES_COLLECTION)
-    return lifecycles.aggregate(this.pipeline(requests), options)
+    const entries = {
+      kind: 'lifecycle',
+      now: requests[0]?.terms.protocol.now() ?? '$$NOW',
+      handledAt: 1,
+      replicas: PRESENT_REPLICAS,
+      lastSeen: LAST_SEEN,
+      clockStep: 1,
+      ...LOCK_TIMEOUT_FIELDS,
+    }
+    const hits = requests.flatMap((request, i) =>
+      this.queries(request).map(({ kind, index, match }) => {
+        const hit = { _id: 0, kind: literal(kind), request: literal(i), index: literal(index) }
+        return {
+          $unionWith: { coll: request.collection, pipeline: [{ $match: match }, { $limit: 1 }, { $project: hit }] },
+        }
+      }),
+    )
+    const names = requests.map(({ lifecycle }) => lifecycle)
+    return protocolCollection<Document & { _id: string }>(this.db, LIFECYCLES_COLLECTION).aggregate(
+      [{ $match: { _id: { $in: names } } }, { $project: entries }, ...hits],
+      options,
+    )
   }
 
   /** What a look asks of one lifecycle, one query for each phase and each rule. */
@@ -139,42 +158,6 @@ export class Looks {
       ...rules.map((rule) => ruleLook(terms, rule)).map(query('rule')),
       ...renames.map((rename) => renameLook(terms, rename)).map(query('rename')),
       ...chores.map(({ match }) => match).map(query('chore')),
-    ]
-  }
-
-  private pipeline(requests: readonly LookRequest[]): Document[] {
-    return [
-      { $match: { _id: { $in: requests.map((request) => request.lifecycle) } } },
-      {
-        $project: {
-          kind: 'lifecycle',
-          now: requests[0]?.terms.protocol.now() ?? '$$NOW',
-          handledAt: 1,
-          replicas: PRESENT_REPLICAS,
-          lastSeen: LAST_SEEN,
-          clockStep: 1,
-          ...LOCK_TIMEOUT_FIELDS,
-        },
-      },
-      ...requests.flatMap((request, index) =>
-        this.queries(request).map((query) => ({
-          $unionWith: {
-            coll: request.collection,
-            pipeline: [
-              { $match: query.match },
-              { $limit: 1 },
-              {
-                $project: {
-                  _id: 0,
-                  kind: { $literal: query.kind },
-                  request: { $literal: index },
-                  index: { $literal: query.index },
-                },
-              },
-            ],
-          },
-        })),
-      ),
     ]
   }
 }

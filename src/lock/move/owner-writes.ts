@@ -117,7 +117,7 @@ async function giveAnotherGo(
   options: OwnerWriteOptions,
 ): Promise<boolean> {
   const { progress } = terms
-  const history = historyWith(terms, { outcome: 'owner', step: null, ms: 0, ...why })
+  const history = historyWith(terms, { outcome: 'owner', ...why })
   // A query by $type also matches the elements of an array.
   const isOf = (field: string, type: string) => ({ $eq: [{ $type: `$${field}` }, type] })
   const isOurs = { $and: [isOf(progress, 'object'), isOf('phase', 'string')] }

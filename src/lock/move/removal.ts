@@ -2,11 +2,12 @@ import type { Collection, Document } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { isDue } from '../lease/lease-state.js'
-import { findCandidates } from '../look/candidates.js'
+import { lookForCandidates } from '../look/candidates.js'
 import { type PutAside, putAsideAmong } from '../repair/put-aside.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
+import { choose, extentFor } from '../select/selection.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
-import { hasOurShape, inProgress, isPastDate, type Terms } from '../terms/terms.js'
+import { enteredAt, hasOurShape, inProgress, isPastDate, progressIfOurs, type Terms } from '../terms/terms.js'
 
 export interface RemovalRequest {
   readonly phase: string
@@ -43,7 +44,10 @@ export async function removeFinal(
   terms: Terms,
   { phase, keepForMs, limit, dueBound, random, refusing, onRefused }: RemovalRequest,
 ): Promise<RemovalResult> {
-  const ids = await findCandidates(collection, terms, { phase, limit, dueBound, random, refusing })
+  const policies = refusing ? [refusing] : []
+  const extent = extentFor(policies, phase, limit)
+  const { lists } = await lookForCandidates(collection, terms, { phase, extent, dueBound })
+  const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [] }
   const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
   const gone = await collection.deleteMany(
@@ -71,23 +75,14 @@ function hasBeenKept(terms: Terms, keepForMs: number): Document {
 }
 
 function armed(terms: Terms, keepForMs: number): Document[] {
-  const since = inProgress(terms, 'since')
-  const now = terms.protocol.now()
-  const entered = { $cond: [isPastDate(terms, since), since, now] }
+  const entered = enteredAt(terms)
+  const resumeAt = { $add: [entered, keepForMs] }
   return [
     {
       $set: {
-        lockedAt: {
-          $cond: [hasOurShape(terms), { $subtract: [{ $add: [entered, keepForMs] }, terms.lockTimeoutMs] }, PARKED_AT],
-        },
+        lockedAt: { $cond: [hasOurShape(terms), { $subtract: [resumeAt, terms.lockTimeoutMs] }, PARKED_AT] },
         lockedBy: '$$REMOVE',
-        [terms.progress]: {
-          $cond: [
-            hasOurShape(terms),
-            { $mergeObjects: [`$${terms.progress}`, { since: entered, resumeAt: { $add: [entered, keepForMs] } }] },
-            `$${terms.progress}`,
-          ],
-        },
+        ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { since: entered, resumeAt }] }),
       },
     },
   ]

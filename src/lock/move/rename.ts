@@ -2,7 +2,7 @@ import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
 import { historyWith } from '../end/history.js'
 import { isNotHeld } from '../lease/lease-state.js'
-import { hasOurShape, literal, type Terms } from '../terms/terms.js'
+import { literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
 /** A phase of an older version of a lifecycle, and what this version calls it. */
 export interface Rename {
@@ -21,14 +21,8 @@ export function renameLook(terms: Terms, rename: Rename): Filter<Document> {
  * deadline go on; an expired holder's `lockedBy` is removed, so that its late write doesn't match.
  */
 export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown[]): [Filter<Document>, Document[]] {
-  const history = historyWith(terms, {
-    outcome: 'rule',
-    step: null,
-    reason: `${rename.from} is called ${rename.to} now`,
-    by: 'renamed',
-    to: rename.to,
-    ms: 0,
-  })
+  const reason = `${rename.from} is called ${rename.to} now`
+  const history = historyWith(terms, { outcome: 'rule', reason, by: 'renamed', to: rename.to })
   return [
     { $and: [withIds(ids), renameLook(terms, rename)] },
     [
@@ -36,9 +30,7 @@ export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown
         $set: {
           phase: literal(rename.to),
           lockedBy: '$$REMOVE',
-          [terms.progress]: {
-            $cond: [hasOurShape(terms), { $mergeObjects: [`$${terms.progress}`, { history }] }, `$${terms.progress}`],
-          },
+          ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { history }] }),
         },
       },
     ],

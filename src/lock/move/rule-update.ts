@@ -3,7 +3,7 @@ import { withIds } from '../documents/reordered-ids.js'
 import { historyWith } from '../end/history.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { hasOurShape, literal, progressAcrossPhases, type Terms } from '../terms/terms.js'
+import { literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
 
 /** "A document in one of these phases whose owner wants this state goes to that phase." */
 export interface StateRule {
@@ -33,15 +33,9 @@ export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
  */
 export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[]): [Filter<Document>, Document[]] {
   const now = terms.protocol.now()
-  const entry = {
-    outcome: 'rule' as const,
-    step: null,
-    reason: `owner wants ${rule.when}`,
-    by: 'rule',
-    to: rule.goTo,
-    ms: 0,
-  }
-  const progress = { since: now, attempts: 0, claims: 0, history: historyWith(terms, entry) }
+  const reason = `owner wants ${rule.when}`
+  const history = historyWith(terms, { outcome: 'rule', reason, by: 'rule', to: rule.goTo })
+  const progress = { since: now, attempts: 0, claims: 0, history }
   return [
     { $and: [withIds(ids), ruleLook(terms, rule)] },
     [
@@ -52,13 +46,7 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
           lockedBy: '$$REMOVE',
           updatedAt: now,
           ...(rule.setState === undefined ? {} : { state: literal(rule.setState) }),
-          [terms.progress]: {
-            $cond: [
-              hasOurShape(terms),
-              { $mergeObjects: [progressAcrossPhases(terms), progress] },
-              `$${terms.progress}`,
-            ],
-          },
+          ...progressIfOurs(terms, { $mergeObjects: [progressAcrossPhases(terms), progress] }),
         },
       },
     ],

@@ -4,7 +4,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { withIds } from '../documents/reordered-ids.js'
 import { typeName } from '../documents/type-name.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
-import { onClaimIndex } from '../indexes/claim-index.js'
+import { onClaimIndex } from '../indexes/on-index.js'
 import { stagesOf } from '../indexes/plan-scans.js'
 import { isNobodys, NEVER_DUE } from '../lease/lease-state.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
@@ -18,14 +18,9 @@ const TIME_IS_UP = 50
 const FIRST_ARRAY_PAUSE_MS = 60_000
 const LAST_ARRAY_PAUSE_MS = 3_600_000
 
-export interface Repaired {
-  readonly id: unknown
-  /** What was in `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
-  readonly found: string
-}
-
 export interface RepairResult {
-  readonly repaired: readonly Repaired[]
+  /** `found`: what was in `lockedAt`: 'a Timestamp', 'a date after 9999-12-31'. */
+  readonly repaired: readonly { readonly id: unknown; readonly found: string }[]
   readonly refused: readonly Refused[]
 }
 
@@ -64,12 +59,12 @@ export class RepairLook {
 
   async repair(): Promise<RepairResult> {
     const results = [
-      await this.mend(this.filter(NEVER_DUE.afterDates), TASK_LOCK_INIT_TIME),
-      await this.mend(this.filter(NEVER_DUE.afterParked), PARKED_AT),
+      await this.mend(NEVER_DUE.afterDates, TASK_LOCK_INIT_TIME),
+      await this.mend(NEVER_DUE.afterParked, PARKED_AT),
+      await this.mendParkedLeases(),
     ]
-    results.push(await this.mendParkedLeases())
     if (this.monotonicMs() - this.arraysAtMs >= this.arrayPauseMs && (await this.hasHadArrays())) {
-      const arrays = await this.mend(this.filter(NEVER_DUE.array), TASK_LOCK_INIT_TIME, { maxTimeMS: SCAN_MS })
+      const arrays = await this.mend(NEVER_DUE.array, TASK_LOCK_INIT_TIME, { maxTimeMS: SCAN_MS })
       this.arraysAtMs = this.monotonicMs()
       const foundNone = arrays.repaired.length + arrays.refused.length === 0
       this.arrayPauseMs = foundNone ? Math.min(this.arrayPauseMs * 2, LAST_ARRAY_PAUSE_MS) : FIRST_ARRAY_PAUSE_MS
@@ -82,22 +77,19 @@ export class RepairLook {
   }
 
   private async mendParkedLeases(): Promise<RepairResult> {
-    const ours = { $expr: hasOurShape(this.terms()) }
+    const ours = { ...NEVER_DUE.parkedLease, $expr: hasOurShape(this.terms()) }
     try {
-      return await this.mend({ ...this.filter(NEVER_DUE.parkedLease), ...ours }, PARKED_AT, { maxTimeMS: SCAN_MS })
+      return await this.mend(ours, PARKED_AT, { maxTimeMS: SCAN_MS })
     } catch (error) {
       if ((error as { code?: unknown }).code !== TIME_IS_UP) throw error
       return { repaired: [], refused: [] }
     }
   }
 
-  private filter(kind: Filter<Document>): Filter<Document> {
+  private async mend(kind: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
     const skipped = this.refusing.ids()
     const others = skipped.length > 0 ? { _id: { $nin: skipped as never[] } } : {}
-    return { phase: { $in: [...this.phases] }, ...kind, ...others }
-  }
-
-  private async mend(filter: Filter<Document>, to: Date, limits: { maxTimeMS?: number } = {}): Promise<RepairResult> {
+    const filter = { phase: { $in: [...this.phases] }, ...kind, ...others }
     const limit = BATCH + this.refusing.unnamed
     const read = await onClaimIndex(this.collection, (hint) =>
       readOwnFields((how) =>
@@ -112,7 +104,7 @@ export class RepairLook {
     for (const { id } of refused) this.refusing.add(id)
     const culprits = new Set(refused.map(({ id }) => idKey(id)))
     const repaired = found.filter((document) => !culprits.has(idKey(document['_id'])))
-    return { repaired: repaired.map(({ _id, lockedAt }) => ({ id: _id, found: whatStood(lockedAt) })), refused }
+    return { repaired: repaired.map(({ _id, lockedAt }) => ({ id: _id, found: storedIn(lockedAt) })), refused }
   }
 
   private async hasHadArrays(): Promise<boolean> {
@@ -130,8 +122,7 @@ function mended(terms: Terms, to: Date): Document[] {
   return [{ $set: { lockedAt: { $cond: [hasOurShape(terms), lockedAt, PARKED_AT] } } }]
 }
 
-const whatStood = (lockedAt: unknown): string =>
-  lockedAt instanceof Date ? dateThatStood(lockedAt) : typeName(lockedAt)
-
-const dateThatStood = (lockedAt: Date): string =>
-  lockedAt.getTime() === PARKED_AT.getTime() ? '9999-12-31 under a lease' : 'a date after 9999-12-31'
+function storedIn(lockedAt: unknown): string {
+  if (!(lockedAt instanceof Date)) return typeName(lockedAt)
+  return lockedAt.getTime() === PARKED_AT.getTime() ? '9999-12-31 under a lease' : 'a date after 9999-12-31'
+}

@@ -69,9 +69,9 @@ export class RefusingDocuments implements SelectionPolicy {
   }
 
   /** These have refused a claim. */
-  refusedIn(phase: string, ids: readonly unknown[]): void {
-    for (const id of ids) this.add(id)
-    if (ids.length > 0 && !this.met.has(phase)) this.met.set(phase, { newestFirst: false })
+  refusedIn(phase: string, refused: readonly { readonly id: unknown }[]): void {
+    for (const { id } of refused) this.add(id)
+    if (refused.length > 0 && !this.met.has(phase)) this.met.set(phase, { newestFirst: false })
   }
 
   get size(): number {
@@ -87,9 +87,7 @@ export class RefusingDocuments implements SelectionPolicy {
   ids(): unknown[] {
     if (this.named.size === 0) return []
     const now = this.clock.monotonicMs()
-    const ids: unknown[] = []
-    for (const [key, id] of this.named) if (this.byKey.get(key)!.untilMs > now) ids.push(id)
-    return ids
+    return [...this.named].filter(([key]) => this.byKey.get(key)!.untilMs > now).map(([, id]) => id)
   }
 
   /** Whether it is still paused. */

@@ -25,18 +25,6 @@ const ENOUGH = 0.25
 const NEXTS_AFTER_MS = 1_500
 const ALLS_AFTER_MS = 2_500
 
-/** Candidates divided between this replica and the others. */
-export interface Parted {
-  /** The documents of each list to try for, in that order. */
-  readonly takes: readonly (readonly Document[])[]
-  /** How many are left to others for now. */
-  readonly left: number
-  /** After how long it is worth looking whether they are still there. */
-  readonly againInMs: number
-  /** Keys of those in `takes` that are other replicas' and are taken over because there is room. */
-  readonly late: ReadonlySet<string>
-}
-
 /**
  * Divides due documents among the replicas of a lifecycle, so that they don't pick the same ones: each reads as many
  * candidates as all of them take, and tries for those that are its own by `_id`. They needn't talk to each other: each knows
@@ -55,7 +43,7 @@ export interface Parted {
 export class WorkSplit implements SelectionPolicy {
   /** Others' documents, by phase. */
   private readonly seen = new Map<string, Sightings>()
-  /** What the current claim takes over from others. */
+  /** Keys of other replicas' documents that the current claim takes over because there is room. */
   private late: ReadonlySet<string> = NONE
   private doubled = 1
   private takeOver = FIRST_TAKEN_OVER
@@ -79,9 +67,8 @@ export class WorkSplit implements SelectionPolicy {
 
   choose(phase: string, { lists, retries }: Candidates, places: number): Choice {
     const documents = lists.map((list) => list.documents)
-    const { takes, left, againInMs, late } = this.part(phase, documents, places)
-    this.late = late
-    return { lists: lists.map((list, i) => ({ ...list, documents: takes[i]! })), retries, left, againInMs }
+    const { takes, ...others } = this.part(phase, documents, places)
+    return { lists: lists.map((list, i) => ({ ...list, documents: takes[i]! })), retries, ...others }
   }
 
   learn(_phase: string, { tried, missed }: Attempt): void {
@@ -99,11 +86,14 @@ export class WorkSplit implements SelectionPolicy {
   /**
    * @param lists due documents of a phase, each list oldest first
    * @param places how many are to be claimed
+   * @returns `takes`: those of each list to try for, in that order; `left`: how many are left to others for now; `againInMs`: after how
+   *   long it is worth looking whether they are still there
    */
-  part(phase: string, lists: readonly (readonly Document[])[], places: number): Parted {
+  part(phase: string, lists: readonly (readonly Document[])[], places: number) {
+    this.late = NONE
     if (this.of === 1) {
       this.seen.delete(phase)
-      return { takes: lists, ...NOTHING_LEFT }
+      return { takes: lists, left: 0, againInMs: 0 }
     }
     const now = this.clock.monotonicMs()
     const seen = this.seenIn(phase)
@@ -120,19 +110,19 @@ export class WorkSplit implements SelectionPolicy {
       }),
     )
     seen.looked()
-    if (others.size === 0) return { takes: own, ...NOTHING_LEFT }
+    if (others.size === 0) return { takes: own, left: 0, againInMs: 0 }
     const againInMs = this.patienceMs(others.size)
     if (own.reduce((sum, list) => sum + list.length, 0) >= places * ENOUGH)
-      return { takes: own, left: others.size, againInMs, late: NONE }
+      return { takes: own, left: others.size, againInMs }
     const isLate = ([, since]: [string, number]) => since <= now - againInMs
     const late = new Set([...others].filter(isLate).map(([key]) => key))
     const taken = new Set([...late].slice(-this.takeOver))
+    this.late = taken
     const takes = lists.map((list, i) => [
       ...own[i]!,
       ...list.filter((document) => taken.has(idKey(document['_id']))).reverse(),
     ])
-    const left = others.size - taken.size
-    return { takes, left, againInMs: late.size > taken.size ? 0 : againInMs, late: taken }
+    return { takes, left: others.size - taken.size, againInMs: late.size > taken.size ? 0 : againInMs }
   }
 
   /**
@@ -232,7 +222,6 @@ class Sightings {
 }
 
 const NONE: ReadonlySet<string> = new Set()
-const NOTHING_LEFT = { left: 0, againInMs: 0, late: NONE }
 
 /** FNV-1a, 32 bits: the same in all replicas. */
 function hashOf(text: string): number {

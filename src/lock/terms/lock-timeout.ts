@@ -27,18 +27,9 @@ const MOST_MS = 86_400_000
 export const isLockTimeout = (ms: number): boolean => ms >= LEAST_MS && ms <= MOST_MS
 
 /**
- * What `phaselock.lifecycles` says about a lifecycle's lockTimeout, as it is stored: a person may have put anything there. In
- * ms; the second and third are there after a change, the last one if the first is unusable.
+ * The projection that reads what `phaselock.lifecycles` says about a lifecycle's lockTimeout (ms). `Was` and `Since` are there after a
+ * change, `Instead` if `lockTimeout` is unusable: the value that was in force, which all replicas use until that is mended.
  */
-export interface LockTimeoutRecord {
-  readonly lockTimeout?: unknown
-  readonly lockTimeoutWas?: unknown
-  readonly lockTimeoutSince?: unknown
-  /** The value that was in force when `lockTimeout` became unusable: all replicas use it until that is mended. */
-  readonly lockTimeoutInstead?: unknown
-}
-
-/** The projection that reads a {@link LockTimeoutRecord}. */
 export const LOCK_TIMEOUT_FIELDS = {
   lockTimeout: 1,
   lockTimeoutWas: 1,
@@ -46,19 +37,13 @@ export const LOCK_TIMEOUT_FIELDS = {
   lockTimeoutInstead: 1,
 } as const
 
+/** These fields as they are stored: a person may have put anything there. */
+export type LockTimeoutRecord = { readonly [field in keyof typeof LOCK_TIMEOUT_FIELDS]?: unknown }
+
+const MS = '$lockTimeout'
 /** Matches an entry whose `lockTimeout` is unusable. */
 const HAS_NO_LOCK_TIMEOUT: Document = {
-  $expr: {
-    $not: [
-      {
-        $and: [
-          { $isNumber: '$lockTimeout' },
-          { $gte: ['$lockTimeout', LEAST_MS] },
-          { $lte: ['$lockTimeout', MOST_MS] },
-        ],
-      },
-    ],
-  },
+  $expr: { $not: [{ $and: [{ $isNumber: MS }, { $gte: [MS, LEAST_MS] }, { $lte: [MS, MOST_MS] }] }] },
 }
 
 /** The lockTimeout as a replica uses it, as of one moment of the server's clock. */
@@ -81,7 +66,7 @@ function soundMs(value: unknown): number | undefined {
 }
 const NUMBERS: ReadonlySet<unknown> = new Set(['Int32', 'Long', 'Double', 'Decimal128'])
 
-interface Announcement {
+interface Change {
   readonly wasMs: number
   readonly since: Date
 }
@@ -89,8 +74,7 @@ interface Announcement {
 /** What an entry says, judged. */
 interface Judged {
   readonly lockTimeout: number
-  /** Present if there was a change. */
-  readonly change?: Announcement
+  readonly change?: Change
   readonly broken?: string
 }
 
@@ -99,20 +83,17 @@ function judge(record: LockTimeoutRecord, now: Date): Judged | undefined {
   const own = soundMs(record.lockTimeout)
   const lockTimeout = own ?? soundMs(record.lockTimeoutInstead)
   if (lockTimeout === undefined) return undefined
-  if (own === undefined) {
-    const broken = `lockTimeout: expected milliseconds from ${LEAST_MS} to ${MOST_MS}, got ${shown(record.lockTimeout)}`
-    return { lockTimeout, broken }
-  }
   const { lockTimeoutWas: was, lockTimeoutSince: since } = record
+  const broken = (field: keyof LockTimeoutRecord, expected = `milliseconds from ${LEAST_MS} to ${MOST_MS}`) => ({
+    lockTimeout,
+    broken: `${field}: expected ${expected}, got ${shown(record[field])}`,
+  })
+  if (own === undefined) return broken('lockTimeout')
   if (was == null && since == null) return { lockTimeout }
   const wasMs = soundMs(was)
-  if (wasMs === undefined) {
-    const broken = `lockTimeoutWas: expected milliseconds from ${LEAST_MS} to ${MOST_MS}, got ${shown(was)}`
-    return { lockTimeout, broken }
-  }
-  if (since instanceof Date && since.getTime() <= now.getTime() + MOST_MS)
-    return { lockTimeout, change: { wasMs, since } }
-  return { lockTimeout, broken: `lockTimeoutSince: expected a date in the past, got ${shown(since)}` }
+  if (wasMs === undefined) return broken('lockTimeoutWas')
+  const isSound = since instanceof Date && since.getTime() <= now.getTime() + MOST_MS
+  return isSound ? { lockTimeout, change: { wasMs, since } } : broken('lockTimeoutSince', 'a date in the past')
 }
 
 function shown(value: unknown): string {
@@ -144,7 +125,7 @@ export function brokenLockTimeout(record: LockTimeoutRecord, now: Date): string 
 }
 
 /** When a change is over and fully in force. */
-function handoverUntil(lockTimeout: number, { wasMs, since }: Announcement): Date {
+function handoverUntil(lockTimeout: number, { wasMs, since }: Change): Date {
   const oldLeasesMs = lockTimeout < wasMs ? wasMs : 0
   return new Date(since.getTime() + HANDOVER_MS + oldLeasesMs)
 }
@@ -158,21 +139,30 @@ export async function readLockTimeouts(
   lifecycles: readonly string[],
   options: { maxTimeMS?: number } = {},
 ): Promise<Map<string, LockTimeoutInForce & { readonly now: Date }>> {
-  const rows = (await readOwnFields((how) =>
-    protocolCollection<{ _id: string }>(db, LIFECYCLES_COLLECTION)
-      .aggregate(
-        [{ $match: { _id: { $in: [...lifecycles] } } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }],
-        { ...options, ...how },
-      )
-      .toArray(),
-  )) as (LockTimeoutRecord & { _id: string; now: Date })[]
+  const records = await readRecords(db, lifecycles, options)
   return new Map(
-    rows.flatMap((row) => {
-      const inForce = lockTimeoutAt(row, row.now)
-      return inForce ? [[row._id, { ...inForce, now: row.now }]] : []
+    records.flatMap((record) => {
+      const inForce = lockTimeoutAt(record, record.now)
+      return inForce ? [[record._id, { ...inForce, now: record.now }]] : []
     }),
   )
 }
+
+async function readRecords(db: Db, lifecycles: readonly string[], options: { maxTimeMS?: number } = {}) {
+  const pipeline = [
+    { $match: { _id: { $in: [...lifecycles] } } },
+    { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } },
+  ]
+  const records = await readOwnFields((how) =>
+    lifecyclesOf(db)
+      .aggregate(pipeline, { ...options, ...how })
+      .toArray(),
+  )
+  return records as (LockTimeoutRecord & { _id: string; now: Date })[]
+}
+
+const lifecyclesOf = (db: Db): Collection<LockTimeoutRecord & { _id: string }> =>
+  protocolCollection(db, LIFECYCLES_COLLECTION)
 
 /** The result of a request to change a lockTimeout. */
 export type LockTimeoutChange =
@@ -193,7 +183,7 @@ export async function standInForLockTimeout(
   { inForceMs, settingMs }: { readonly inForceMs: number | undefined; readonly settingMs: number },
 ): Promise<void> {
   const ifMissing = { $nor: [{ lockTimeoutInstead: { $gte: LEAST_MS, $lte: MOST_MS } }] }
-  await protocolCollection<{ _id: string }>(db, LIFECYCLES_COLLECTION).updateOne(
+  await lifecyclesOf(db).updateOne(
     { _id: lifecycle, ...HAS_NO_LOCK_TIMEOUT, ...(inForceMs === undefined ? ifMissing : {}) },
     { $set: { lockTimeoutInstead: inForceMs ?? settingMs } } as Document,
   )
@@ -204,12 +194,7 @@ export async function standInForLockTimeout(
  * time, as that function knows only two values.
  */
 export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): Promise<LockTimeoutChange> {
-  const lifecycles = protocolCollection<LockTimeoutRecord & { _id: string }>(db, LIFECYCLES_COLLECTION)
-  const [found] = (await readOwnFields((how) =>
-    lifecycles
-      .aggregate([{ $match: { _id: lifecycle } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }], how)
-      .toArray(),
-  )) as (LockTimeoutRecord & { now: Date })[]
+  const [found] = await readRecords(db, [lifecycle])
   if (!found) return { kind: 'notRegistered' }
   const judged = judge(found, found.now)
   const until = judged?.change && handoverUntil(judged.lockTimeout, judged.change)
@@ -217,7 +202,7 @@ export async function changeLockTimeout(db: Db, lifecycle: string, ms: number): 
   if (judged?.lockTimeout === ms && !judged.broken) return { kind: 'unchanged' }
   // An entry without a usable value is in use by nobody: a replica that sees one gives it a stand-in first.
   const wasMs = judged?.lockTimeout ?? ms
-  const changed = await lifecycles.findOneAndUpdate(
+  const changed = await lifecyclesOf(db).findOneAndUpdate(
     { _id: lifecycle, ...unchanged(found, judged) },
     [{ $set: { lockTimeoutWas: wasMs, lockTimeout: ms, lockTimeoutSince: '$$NOW', lockTimeoutInstead: '$$REMOVE' } }],
     { returnDocument: 'after', maxTimeMS: ANNOUNCED_WITHIN_MS, projection: { lockTimeoutSince: 1 } },
@@ -247,11 +232,7 @@ export async function encodeSleepsAnew(
 ): Promise<number> {
   const resumeAt = inProgress(terms, 'resumeAt')
   const { modifiedCount } = await collection.updateMany(
-    {
-      phase: { $in: [...phases] },
-      ...PUT_TO_SLEEP,
-      $expr: sleepsFor(terms, wasMs),
-    },
+    { phase: { $in: [...phases] }, ...PUT_TO_SLEEP, $expr: sleepsFor(terms, wasMs) },
     [{ $set: { lockedAt: { $subtract: [resumeAt, terms.lockTimeoutMs] } } }],
   )
   return modifiedCount

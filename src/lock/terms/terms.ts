@@ -56,19 +56,15 @@ export interface Only {
   readonly where: Document
 }
 
-export function termsOf(lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTimeoutMs'>> = {}): Terms {
-  return {
-    lockTimeoutMs,
-    leaseMs: more.leaseMs ?? lockTimeoutMs,
-    validUntil: more.validUntil,
-    hold: more.hold,
-    legacyWriters: more.legacyWriters ?? false,
-    progress: more.progress ?? 'progress',
-    backOff: more.backOff ?? DEFAULT_BACK_OFF,
-    protocol: more.protocol ?? SAFE_PROTOCOL,
-    only: more.only,
-  }
-}
+export const termsOf = (lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTimeoutMs'>> = {}): Terms => ({
+  lockTimeoutMs,
+  leaseMs: lockTimeoutMs,
+  legacyWriters: false,
+  progress: 'progress',
+  backOff: DEFAULT_BACK_OFF,
+  protocol: SAFE_PROTOCOL,
+  ...more,
+})
 
 /** An owner's value is never read as an expression: `{ a: '$name' }` would store the value of `name`. */
 export const literal = (value: unknown): Document => ({ $literal: value })
@@ -100,6 +96,22 @@ export const hasOurShape = (terms: Terms): Document => ({
     { $in: [{ $type: `$${terms.progress}` }, ['object', 'missing', 'null']] },
     { $eq: [{ $type: '$phase' }, 'string'] },
   ],
+})
+
+/** What becomes of `progress` in an update, if it is ours. */
+export const progressIfOurs = (terms: Terms, changed: Document): Document => ({
+  [terms.progress]: { $cond: [hasOurShape(terms), changed, `$${terms.progress}`] },
+})
+
+/** When the document entered its phase; now if nobody has recorded that. */
+export function enteredAt(terms: Terms): Document {
+  const since = inProgress(terms, 'since')
+  return { $cond: [isPastDate(terms, since), since, terms.protocol.now()] }
+}
+
+/** `progress.claims` without the latest claim: it says nothing about the document. */
+export const withoutClaim = (terms: Terms): Document => ({
+  $max: [0, { $subtract: [countAt(inProgress(terms, 'claims')), 1] }],
 })
 
 /** The part of `progress` that outlives a change of phase: everything that doesn't belong to the phase being left. */
