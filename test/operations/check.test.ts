@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { BSON, type Document } from 'mongodb'
+import { BSON, type Document, MongoClient } from 'mongodb'
 import { CLAIM_INDEX, LIFECYCLES_COLLECTION, STAND_IN_INDEX } from '../../src/lock/index.js'
 import { multikeyFields } from '../../src/operations/check/rebuild-index.js'
 import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/operations/index.js'
@@ -192,6 +192,24 @@ describe('phaselock check', () => {
     expect(await things(database.db).countDocuments({ lockedAt: { $type: 'array' } as never })).toBe(0)
   })
 
+  /** By what the checks for documents that never come due and for leases from the future read, whatever they tried first. */
+  async function hintsOfCheck(): Promise<unknown[]> {
+    const client = await new MongoClient(database.uri, { monitorCommands: true }).connect()
+    const sent = new Map<number, unknown>()
+    const hints: unknown[] = []
+    client.on('commandStarted', ({ requestId, command }) => sent.set(requestId, command['hint']))
+    client.on('commandSucceeded', ({ requestId, commandName, reply }) => {
+      const { ns } = (reply as { cursor?: { ns: string } }).cursor ?? {}
+      if (commandName === 'find' && ns?.endsWith('.Thing')) hints.push(sent.get(requestId))
+    })
+    try {
+      await checkDatabase({ db: client.db(database.db.databaseName), models: [thing.model] })
+      return hints
+    } finally {
+      await client.close()
+    }
+  }
+
   test('a rebuild that was interrupted is finished; claims work at each point of it', async () => {
     const replica = await looked()
     const works = async (id: string) => {
@@ -203,6 +221,7 @@ describe('phaselock check', () => {
     await works('with both')
     await documents().dropIndex('phase_1_lockedAt_1_updatedAt_1')
     await works('with the stand-in')
+    expect(await hintsOfCheck()).toEqual(Array.from({ length: 5 }, () => STAND_IN_INDEX))
     const [found] = findingsOf(await check(), 'multikey')
     expect(found!.problem).toMatch(/left from a rebuild/)
     await check(true)

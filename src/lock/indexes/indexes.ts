@@ -43,7 +43,7 @@ export interface UnusableIndex {
 export async function unusableLockIndexes(collection: Collection): Promise<UnusableIndex[]> {
   const indexes = (await indexesOf(collection)) ?? []
   return LOCK_INDEXES.flatMap((key) => {
-    const index = indexes.find((one) => JSON.stringify(one['key']) === JSON.stringify(key))
+    const index = indexes.find(isOn(key))
     // Some servers name the simple collation, the one that we need; others leave it out.
     const crippled = OTHER_KINDS.filter((how) => index?.[how] && index[how].locale !== 'simple')
     if (index && crippled.length === 0) return []
@@ -57,6 +57,11 @@ export async function unusableLockIndexes(collection: Collection): Promise<Unusa
     }
   })
 }
+
+export const hasIndex = async (collection: Collection, key: Document): Promise<boolean> =>
+  ((await indexesOf(collection)) ?? []).some(isOn(key))
+
+const isOn = (key: Document) => (index: Document) => JSON.stringify(index['key']) === JSON.stringify(key)
 
 export const collectionExists = async (collection: Pick<Collection, 'indexes'>): Promise<boolean> =>
   (await indexesOf(collection)) !== undefined

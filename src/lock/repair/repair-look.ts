@@ -51,10 +51,7 @@ export class RepairLook {
   /** What it mends, except arrays, as queries for a look. */
   matches(): Document[] {
     const phase = { $in: [...this.phases] }
-    return [
-      { phase, ...NEVER_DUE.afterDates },
-      { phase, ...NEVER_DUE.afterParked },
-    ]
+    return [NEVER_DUE.afterDates, NEVER_DUE.afterParked].map((kind) => ({ phase, ...kind }))
   }
 
   async repair(): Promise<RepairResult> {

@@ -1,10 +1,10 @@
-import type { Collection, Db } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import {
-  CLAIM_INDEX,
   idKey,
   LIFECYCLES_COLLECTION,
   NEVER_DUE,
   NEVER_DUE_TYPES,
+  onClaimIndex,
   RefusingDocuments,
   RepairLook,
   type Terms,
@@ -12,7 +12,7 @@ import {
 import type { LifecycleModel } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
 import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
-import { hasClaimIndex } from './check-indexes.js'
+import { hasIndexForClaims } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
 const SHOWN = 3
@@ -92,7 +92,7 @@ export async function checkStuck(
   for (const model of models) {
     const collection = db.collection(model.collection)
     const phases = [...model.phases.keys()]
-    const isIndexed = await hasClaimIndex(collection)
+    const isIndexed = await hasIndexForClaims(collection)
     const found = await stuckIds(collection, phases, isIndexed)
     if (found.length === 0) continue
     const look = new RepairLook(
@@ -115,12 +115,12 @@ export async function checkStuck(
 
 /** One query for each kind, so that each is a few keys of the claim index. */
 async function stuckIds(collection: Collection, phases: readonly string[], isIndexed: boolean): Promise<unknown[]> {
-  const hint = isIndexed ? { hint: CLAIM_INDEX } : {}
   const ids = new Map<string, unknown>()
   for (const kind of Object.values(NEVER_DUE)) {
-    const found = await collection
-      .find({ phase: { $in: [...phases] }, ...kind }, { projection: { _id: 1 }, limit: COUNT_LIMIT, ...hint })
-      .toArray()
+    const filter = { phase: { $in: [...phases] }, ...kind }
+    const find = (hint?: Document) =>
+      collection.find(filter, { projection: { _id: 1 }, limit: COUNT_LIMIT, ...(hint && { hint }) }).toArray()
+    const found = await (isIndexed ? onClaimIndex(collection, find) : find())
     for (const { _id } of found) ids.set(idKey(_id), _id)
   }
   return [...ids.values()]

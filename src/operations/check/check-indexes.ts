@@ -3,6 +3,7 @@ import {
   checkPlans,
   collectionExists,
   ensureLockIndexes,
+  hasIndex,
   Looks,
   ServerClock,
   STAND_IN_INDEX,
@@ -32,7 +33,7 @@ export async function checkMultikey(db: Db, collections: readonly string[], repa
   for (const name of collections) {
     const collection = db.collection(name)
     if (!(await collectionExists(collection))) continue
-    const found = (await isThere(collection, STAND_IN_INDEX)) ? leftover(name) : await multikey(collection)
+    const found = (await hasIndex(collection, STAND_IN_INDEX)) ? leftover(name) : await multikey(collection)
     if (found) findings.push(await mendable(found, repair, () => rebuildClaimIndex(collection)))
   }
   return { check: 'multikey', said: 'no claim index is', findings }
@@ -83,11 +84,14 @@ async function unusable(collection: Collection, repair: boolean): Promise<Findin
   )
 }
 
-/** Whether a query may name the claim index. */
-export const hasClaimIndex = async (collection: Collection): Promise<boolean> =>
-  (await unusableLockIndexes(collection)).every(({ key }) => !('lockedAt' in key))
+const hasClaimIndex = async (collection: Collection): Promise<boolean> =>
+  (await claimIndexProblem(collection)) === undefined
 
-async function isThere(collection: Collection, key: object): Promise<boolean> {
-  const indexes = await collection.indexes()
-  return indexes.some((index) => JSON.stringify(index['key']) === JSON.stringify(key))
+/** Whether `onClaimIndex` has an index to read by: the claim index, or its stand-in while that is rebuilt. */
+export async function hasIndexForClaims(collection: Collection): Promise<boolean> {
+  const problem = await claimIndexProblem(collection)
+  return problem === undefined || (problem === MISSING && (await hasIndex(collection, STAND_IN_INDEX)))
 }
+
+const claimIndexProblem = async (collection: Collection): Promise<string | undefined> =>
+  (await unusableLockIndexes(collection)).find(({ key }) => 'lockedAt' in key)?.problem

@@ -1,10 +1,10 @@
-import type { Db } from 'mongodb'
-import { CLAIM_INDEX, futureLeases, redateLeases, type Terms } from '../../lock/index.js'
+import type { Db, Document } from 'mongodb'
+import { futureLeases, onClaimIndex, redateLeases, type Terms } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { COUNT_LIMIT } from '../count.js'
 import { documents, listOf } from './check-documents.js'
-import { hasClaimIndex } from './check-indexes.js'
+import { hasIndexForClaims } from './check-indexes.js'
 import { type CheckResult, type Finding, mendable } from './finding.js'
 
 /** Finds leases that began later than now: the server's clock stepped back since, so they last longer by the whole step. */
@@ -19,14 +19,11 @@ export async function checkLeases(
     const collection = db.collection(model.collection)
     const terms = termsOf(model)
     const phases = [...model.phases.keys()]
-    const isIndexed = await hasClaimIndex(collection)
-    const found = await collection
-      .find(futureLeases(terms, phases), {
-        projection: { aheadMs: { $subtract: ['$lockedAt', '$$NOW'] } },
-        limit: COUNT_LIMIT,
-        ...(isIndexed ? { hint: CLAIM_INDEX } : {}),
-      })
-      .toArray()
+    const isIndexed = await hasIndexForClaims(collection)
+    const projection = { aheadMs: { $subtract: ['$lockedAt', '$$NOW'] } }
+    const find = (hint?: Document) =>
+      collection.find(futureLeases(terms, phases), { projection, limit: COUNT_LIMIT, ...(hint && { hint }) }).toArray()
+    const found = await (isIndexed ? onClaimIndex(collection, find) : find())
     if (found.length === 0) continue
     const ids = found.map((document) => document['_id'] as unknown)
     const most = Math.max(...found.map(({ aheadMs }) => Number(aheadMs)))
