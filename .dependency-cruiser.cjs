@@ -5,11 +5,11 @@
 const LAYERS = [
   ['cli', 'console'],
   ['nest'],
-  ['tasks'],
+  ['api-gateway'],
   ['telemetry'],
   ['operations'],
   ['schedules', 'pools', 'cache', 'kubernetes'],
-  ['testing'],
+  ['testing', 'kinds'],
   ['phases'],
   ['doorbell', 'locks'],
   ['lock'],
@@ -83,10 +83,25 @@ module.exports = {
     },
     {
       name: 'local-database-apart',
-      comment: 'The local database is a package of its own: src finds it at run time, where it is installed.',
+      comment:
+        'The packages beside phaselock are packages of their own: src finds the local database at run time, where it is installed.',
       severity: 'error',
-      from: { path: '^(src|packages)/' },
-      to: { path: '^(src|packages)/', pathNot: '^$1/' },
+      from: { path: '^src/' },
+      to: { path: '^packages/' },
+    },
+    {
+      name: 'packages-import-no-files-of-others',
+      comment: 'A package reaches another one by its name only, and so only what that one exports.',
+      severity: 'error',
+      from: { path: '^packages/([^/]+)/' },
+      to: { dependencyTypes: ['local'], pathNot: '^packages/$1/' },
+    },
+    {
+      name: 'packages-import-what-is-exported',
+      comment: 'phaselock and its entries, never a file in them: what is missing there is exported, or not needed.',
+      severity: 'error',
+      from: { path: '^packages/' },
+      to: { path: '^phaselock/', pathNot: '^phaselock/[a-z-]+(/nest)?$' },
     },
     {
       name: 'published-code-needs-published-packages',
@@ -101,7 +116,7 @@ module.exports = {
     },
   ],
   options: {
-    doNotFollow: { path: 'node_modules' },
+    doNotFollow: { path: '(node_modules|^dist)/' },
     tsPreCompilationDeps: true,
     parser: 'swc',
     enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default'] },

@@ -12,7 +12,9 @@ export default {
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {
     '^(\\.{1,2}/.*)\\.js$': '$1',
-    '^phaselock-local-database$': '<rootDir>/packages/local-database/src/index.ts',
+    '^phaselock-(local-database|tasks)$': '<rootDir>/packages/$1/src/index.ts',
+    '^phaselock$': '<rootDir>/src/index.ts',
+    '^phaselock/([a-z-]+)$': '<rootDir>/src/$1/index.ts',
   },
   transform: {
     '^.+\\.ts$': [

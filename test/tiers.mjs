@@ -9,6 +9,7 @@ const SYSTEM = [
   // Kubernetes API servers, S3 servers and manifests, built with Go.
   'kubernetes/**',
   'tasks/**',
+  'api-gateway/**',
   'deploy/**',
   // Named locks on PostgreSQL, Redis and beside Java; the servers themselves.
   'locks/{conformance,critical-sections,interop,postgres-rights,processes,server-down}.test.ts',

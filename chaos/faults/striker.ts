@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
+import { apiGatewayDefinitions } from '../../dist/api-gateway/index.js'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { changeLockTimeout } from '../../dist/lock/index.js'
-import { apiGatewayDefinitions } from '../../dist/tasks/index.js'
 import { sleep } from '../../dist/time/index.js'
 import { BAD_DOCUMENT_VARIANTS } from './bad-documents.ts'
 import type { ProxyMode } from './database-proxy.ts'

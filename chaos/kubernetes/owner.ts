@@ -1,5 +1,5 @@
 import { type Collection, type Document, MongoClient, ObjectId } from 'mongodb'
-import { INSTANCE_COLLECTION } from '../../dist/tasks/index.js'
+import { INSTANCE_COLLECTION } from 'phaselock-tasks'
 
 const DOMAIN_COLLECTION = 'RuntimeDomain'
 /** For the demo's documents, the phases that each state leads to; a document that is gone was deleted. */

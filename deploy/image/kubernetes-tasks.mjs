@@ -2,8 +2,9 @@
  * PHASELOCK_LIFECYCLES=/app/kubernetes-tasks.mjs: all task kinds that ship, in the regions that Region documents name. Gateways bring
  * domains and instances, which also stand by themselves.
  */
+import { apiGatewayLifecycles } from 'phaselock/api-gateway'
 import { Cluster, Regions } from 'phaselock/kubernetes'
-import { apiGatewayLifecycles, bucketLifecycle, kubernetesJobLifecycles } from 'phaselock/tasks'
+import { bucketLifecycle, instanceLifecycles, kubernetesJobLifecycles } from 'phaselock-tasks'
 
 /** Its service account's; KUBECONFIG outside of a cluster. */
 const home = Cluster.of({ name: 'home', kubeconfig: 'default' })
@@ -19,7 +20,7 @@ async function secrets({ namespace, name }) {
 export default function lifecycles({ db }) {
   const regions = new Regions({ db, home })
   return [
-    ...apiGatewayLifecycles({ db, regions }).all,
+    ...apiGatewayLifecycles({ db, regions, instances: instanceLifecycles }).all,
     ...kubernetesJobLifecycles({ db, regions }).all,
     bucketLifecycle({ db, secrets }),
   ]

@@ -1,7 +1,7 @@
 /**
- * Writes the folder `app` from which the image's packages are installed: the packed phaselock with the optional packages that it works
- * with in a cluster, at the versions that package.json pins, and package-lock.json, so that what these need is pinned too.
- * Run it in the repository's root after `npm pack`.
+ * Writes the folder `app` from which the image's packages are installed: the packed phaselock and phaselock-tasks with the optional packages that
+ * they work with in a cluster, at the versions that package.json pins, and package-lock.json, so that what these need is pinned too.
+ * Run it in the repository's root after packing both.
  */
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
 
@@ -21,20 +21,20 @@ const OPTIONAL = [
 ]
 const FILES = ['healthcheck.mjs', 'kubernetes-tasks.mjs']
 
-const { name, version, devDependencies, overrides } = JSON.parse(await readFile('package.json', 'utf8'))
-const packed = `${name}-${version}.tgz`
+const { version, devDependencies, overrides } = JSON.parse(await readFile('package.json', 'utf8'))
+const packed = ['phaselock', 'phaselock-tasks'].map((name) => ({ name, file: `${name}-${version}.tgz` }))
 const optional = Object.fromEntries(OPTIONAL.map((one) => [one, devDependencies[one]]))
 const app = {
   name: 'phaselock-image',
   version,
   private: true,
   type: 'module',
-  dependencies: { phaselock: `file:${packed}`, ...optional },
+  dependencies: { ...Object.fromEntries(packed.map(({ name, file }) => [name, `file:${file}`])), ...optional },
   overrides,
 }
 
 await mkdir('app')
 await writeFile('app/package.json', `${JSON.stringify(app, null, 2)}\n`)
 await copyFile('package-lock.json', 'app/package-lock.json')
-await copyFile(packed, `app/${packed}`)
+for (const { file } of packed) await copyFile(file, `app/${file}`)
 for (const file of FILES) await copyFile(`deploy/image/${file}`, `app/${file}`)

@@ -1,5 +1,4 @@
-import type { Instance } from '../instance/index.js'
-import { DOMAIN_COLLECTIONS } from '../runtime-domain/index.js'
+import { DOMAIN_COLLECTIONS } from './runtime-domain/index.js'
 
 /** The collections of this task kind. Gateways with regions have an instance too. */
 export const COLLECTIONS = {
@@ -11,6 +10,9 @@ export const COLLECTIONS = {
   gatewayDatabase: 'GatewayDatabase',
   route: DOMAIN_COLLECTIONS.route,
 } as const
+
+/** Where the instances of gateways with regions are. */
+export const INSTANCE_COLLECTION = 'Instance'
 
 /** What a gateway's owner wants. Without a state it rests in Created. */
 export type GatewayState = 'Running' | 'Stopped' | 'Deleted'
@@ -43,7 +45,7 @@ export interface ApiGateway extends LifecycleFields {
   /** With regions: the `_id` of its Region. Once placed, it stays. */
   readonly region?: string
   /** With regions: what its instance runs, overriding the lifecycle's options. Read once, when the instance is made. */
-  readonly instance?: Partial<GatewayInstance>
+  readonly instance?: GatewayInstance
   /** Set by Phaselock while Creating: where its instance and domains are. */
   readonly placed?: GatewayPlacement | null
   /** Set when Created: the name of its own MongoDB database. */
@@ -52,11 +54,14 @@ export interface ApiGateway extends LifecycleFields {
   readonly host?: string
 }
 
-/** An owner's settings for the instance of a gateway. Domains send their requests to the first of its ports. */
-export type GatewayInstance = Pick<
-  Instance,
-  'image' | 'command' | 'args' | 'env' | 'resources' | 'imagePullSecrets' | 'replicas' | 'ports' | 'readiness'
->
+/**
+ * An owner's settings for the instance of a gateway: fields of the documents of the lifecycle that runs it, for example `image` and
+ * `replicas`. Domains send their requests to the first of its ports.
+ */
+export interface GatewayInstance {
+  readonly ports?: readonly { readonly port: number }[]
+  readonly [field: string]: unknown
+}
 
 export interface GatewayPlacement {
   readonly region: string

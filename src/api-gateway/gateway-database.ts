@@ -1,11 +1,12 @@
 import { type Db, type Document, MongoServerError } from 'mongodb'
-import { durableOn } from '../../database/index.js'
-import { idKey } from '../../lock/index.js'
-import { type Handler, Holder } from '../../phases/index.js'
-import { databaseNameFor, idText } from '../names.js'
+import { durableOn } from '../database/index.js'
+import { idText } from '../kinds/index.js'
+import { idKey } from '../lock/index.js'
+import { type Handler, Holder } from '../phases/index.js'
 import type { Collections } from './collections.js'
 import type { GatewayDatabase } from './documents.js'
 import { isOrphan } from './gateways.js'
+import { databaseNameFor } from './names.js'
 
 /** The first collection of a gateway's database, and the only document in it: whose database it is. */
 const FIRST_COLLECTION = 'Gateway'

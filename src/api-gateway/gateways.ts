@@ -1,12 +1,14 @@
 import type { Document } from 'mongodb'
-import { instanceNameFor } from '../instance/index.js'
-import type { Gateways, RuntimeDomain } from '../runtime-domain/index.js'
 import { BY_ID, type Collections } from './collections.js'
+import type { Gateways, RuntimeDomain } from './runtime-domain/index.js'
 
 const SERVED_PHASES = ['Starting', 'Started']
 
-/** What runtime domains need to know of the gateways of this database. */
-export function gatewaysOf(collections: Collections): Gateways {
+/**
+ * What runtime domains need to know of the gateways of this database.
+ * @param serviceNameFor the name of an instance's Service before it is placed; undefined: there are no instances
+ */
+export function gatewaysOf(collections: Collections, serviceNameFor?: (id: unknown) => string): Gateways {
   return {
     isOrphan: (doc) => isOrphan(collections, doc),
     async servingFence(doc) {
@@ -20,10 +22,10 @@ export function gatewaysOf(collections: Collections): Gateways {
     async instanceOf(doc) {
       const instance = await collections.of('instance').findOne({ _id: doc.gatewayId as never })
       if (!instance) return undefined
-      const name = instance['placed']?.name ?? instanceNameFor(doc.gatewayId)
+      const name: string | undefined = instance['placed']?.name ?? serviceNameFor?.(doc.gatewayId)
       const port = instance['ports']?.[0]?.port
       const region = instance['placed']?.region ?? instance['region']
-      return { region, service: typeof port === 'number' ? { name, port } : undefined }
+      return { region, service: name !== undefined && typeof port === 'number' ? { name, port } : undefined }
     },
   }
 }

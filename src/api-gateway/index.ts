@@ -1,4 +1,4 @@
-export { type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
+export { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 export {
   type ApiGateway,
   type CloudFunction,
@@ -10,8 +10,20 @@ export {
   type GatewayState,
   type Stage,
 } from './documents.js'
+export type { GatewayInstances, GatewayInstancesOptions } from './instances.js'
+export { type ApiGatewayLifecycles, type ApiGatewayOptions, apiGatewayLifecycles } from './lifecycles.js'
+export { databaseNameFor, InvalidHostName } from './names.js'
 export {
-  type ApiGatewayLifecycles,
-  type ApiGatewayOptions,
-  apiGatewayLifecycles,
-} from './lifecycles.js'
+  type BackendService,
+  type DomainBackend,
+  type DomainState,
+  type Gateways,
+  type Placement,
+  type Route,
+  type RuntimeDomain,
+  type RuntimeDomainLifecycles,
+  type RuntimeDomainOptions,
+  type RuntimeDomainSettings,
+  runtimeDomainDefinition,
+  runtimeDomainLifecycles,
+} from './runtime-domain/index.js'

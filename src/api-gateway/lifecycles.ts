@@ -1,15 +1,15 @@
-import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
-import type { RunnableLifecycle } from '../../phases/index.js'
-import { type BindOptions, type Bound, bindLifecycle } from '../bind-lifecycle.js'
-import { type InstanceLifecycles, instanceLifecycles } from '../instance/index.js'
-import { parseHostName } from '../names.js'
-import { runtimeDomainLifecycles } from '../runtime-domain/index.js'
+import { type BindOptions, type Bound, bindLifecycle } from '../kinds/index.js'
+import { type RegionSource, regionWorks } from '../kubernetes/index.js'
+import { InvalidLifecycle, type RunnableLifecycle } from '../phases/index.js'
 import { Collections } from './collections.js'
 import { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 import type { GatewayInstance } from './documents.js'
 import { creating, deleting, starting, stopping } from './gateway/index.js'
 import { databaseCreating, databaseDeleting } from './gateway-database.js'
 import { gatewaysOf, isOrphan } from './gateways.js'
+import type { GatewayInstances, GatewayInstancesOptions } from './instances.js'
+import { parseHostName } from './names.js'
+import { runtimeDomainLifecycles } from './runtime-domain/index.js'
 
 /** Gateways' own databases are made on the server of `db`. */
 export interface ApiGatewayOptions extends ApiGatewaySettings, BindOptions {
@@ -20,8 +20,10 @@ export interface ApiGatewayOptions extends ApiGatewaySettings, BindOptions {
    * its database, its stage and its routes then.
    */
   readonly regions?: RegionSource | undefined
+  /** With regions: what runs the gateways' instances there, `instanceLifecycles` of the package phaselock-tasks. */
+  readonly instances?: ((options: GatewayInstancesOptions) => GatewayInstances) | undefined
   /** What the instances of gateways run unless a gateway's own `instance` says otherwise. */
-  readonly instance?: Partial<GatewayInstance> | undefined
+  readonly instance?: GatewayInstance | undefined
   /** With regions: whether children go on as soon as their objects in the cluster change, by watches on each replica. Default true. */
   readonly watch?: boolean | undefined
 }
@@ -31,7 +33,7 @@ export interface ApiGatewayLifecycles {
   readonly runtimeDomain: Bound<ApiGatewayDefinitions['runtimeDomain']>
   readonly gatewayDatabase: Bound<ApiGatewayDefinitions['gatewayDatabase']>
   /** With regions. */
-  readonly instance: InstanceLifecycles['instance'] | undefined
+  readonly instance: RunnableLifecycle | undefined
   /** What a replica runs: `new Replica({ db, lifecycles: all })`. A gateway needs all of them. */
   readonly all: readonly RunnableLifecycle[]
 }
@@ -41,13 +43,23 @@ export interface ApiGatewayLifecycles {
  * @throws InvalidLifecycle for unknown settings and those out of range; InvalidHostName for an invalid base domain
  */
 export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLifecycles {
-  const { db, baseDomain = 'localhost', regions, instance: instanceDefaults = {}, watch, wrap, ...settings } = options
+  const {
+    db,
+    baseDomain = 'localhost',
+    regions,
+    instances,
+    instance: defaults = {},
+    watch,
+    wrap,
+    ...settings
+  } = options
   const { keepFor: _, ...childSettings } = settings
   const definitions = apiGatewayDefinitions(settings)
   const collections = new Collections(db, regions !== undefined)
+  const made = regions && instancesOf(instances, { ...childSettings, db, regions, watch, wrap }, collections)
   const gateway = bindLifecycle(
     definitions.gateway.handle({
-      Creating: creating(collections, { baseDomain: parseHostName(baseDomain), regions, instance: instanceDefaults }),
+      Creating: creating(collections, { baseDomain: parseHostName(baseDomain), regions, instance: defaults }),
       Starting: starting(collections, regions),
       Stopping: stopping(collections, regions),
       Deleting: deleting(collections, regions),
@@ -59,7 +71,7 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
     ...childSettings,
     db,
     regions,
-    gateways: gatewaysOf(collections),
+    gateways: gatewaysOf(collections, made?.serviceNameFor),
     watch,
     wrap,
   })
@@ -70,11 +82,19 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
     }),
     { db, wrap },
   )
-  const instance = regions && instanceOf({ ...childSettings, db, regions, watch, wrap }, collections)
-  const all = [gateway, runtimeDomain, gatewayDatabase, ...(instance ? [instance] : [])]
-  return { gateway, runtimeDomain, gatewayDatabase, instance, all }
+  const all = [gateway, runtimeDomain, gatewayDatabase, ...(made ? [made.instance] : [])]
+  return { gateway, runtimeDomain, gatewayDatabase, instance: made?.instance, all }
 }
 
-function instanceOf(options: Parameters<typeof instanceLifecycles>[0], collections: Collections) {
-  return instanceLifecycles({ ...options, keepFor: '0s', isOrphan: (doc) => isOrphan(collections, doc) }).instance
+function instancesOf(
+  instances: ApiGatewayOptions['instances'],
+  options: Omit<GatewayInstancesOptions, 'keepFor' | 'isOrphan'>,
+  collections: Collections,
+): GatewayInstances {
+  if (!instances) {
+    throw new InvalidLifecycle('api-gateway', [
+      'instances: expected what runs the instances of gateways with regions, instanceLifecycles of the package phaselock-tasks, got undefined',
+    ])
+  }
+  return instances({ ...options, keepFor: '0s', isOrphan: (instance) => isOrphan(collections, instance) })
 }

@@ -42,7 +42,7 @@ async function theirs<T>(module: string, run: () => Promise<T>): Promise<T> {
 }
 
 const builtIn: LifecyclesFactory = async ({ db }) => {
-  const { apiGatewayLifecycles } = await import('../tasks/index.js')
+  const { apiGatewayLifecycles } = await import('../api-gateway/index.js')
   return apiGatewayLifecycles({ db }).all
 }
 

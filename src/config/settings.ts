@@ -78,7 +78,7 @@ export const settingsSchema = z.strictObject({
     value: 'module',
     meaning: 'the module whose default export is run: an array of lifecycles, or a function that returns one',
     unit: 'file, from the current folder, or package',
-    fallback: 'the built-in tasks (`phaselock/tasks`)',
+    fallback: 'the API gateway (`phaselock/api-gateway`)',
   }),
   doorbell: about(processOptions.doorbell, {
     value: 'how',

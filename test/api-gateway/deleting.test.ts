@@ -1,7 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
-import type { AnyHandler } from '../../../src/index.js'
-import { PARKED_AT } from '../../../src/lock/index.js'
-import { databaseNameFor, type WrapHandler } from '../../../src/tasks/index.js'
+import { databaseNameFor } from '../../src/api-gateway/index.js'
+import type { AnyHandler } from '../../src/index.js'
+import type { WrapHandler } from '../../src/kinds/index.js'
+import { PARKED_AT } from '../../src/lock/index.js'
 import { type Id, NOTHING, useWorld } from './world.js'
 
 const ORDER = ['- again', 'functions again', 'stages again', 'domains again', 'database moveTo Deleted']

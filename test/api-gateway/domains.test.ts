@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { type Document, ObjectId } from 'mongodb'
-import { PARKED_AT } from '../../../src/lock/index.js'
+import { PARKED_AT } from '../../src/lock/index.js'
 import { type Id, NOTHING, useWorld } from './world.js'
 
 describe('runtime domains', () => {

@@ -1,8 +1,8 @@
 import { beforeEach, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { Cluster, type KindRef, singleRegion } from '../../../src/kubernetes/index.js'
-import { PARKED_AT } from '../../../src/lock/index.js'
-import { describeWithCluster } from '../../kubernetes/support/index.js'
+import { Cluster, type KindRef, singleRegion } from '../../src/kubernetes/index.js'
+import { PARKED_AT } from '../../src/lock/index.js'
+import { describeWithCluster } from '../kubernetes/support/index.js'
 import { type Id, NOTHING, useWorld } from './world.js'
 
 const INSTANCE = { image: 'registry.example/shop:1', ports: [{ port: 80, containerPort: 8080 }] }

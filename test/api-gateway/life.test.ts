@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
-import { databaseNameFor } from '../../../src/tasks/index.js'
-import { systemClock } from '../../../src/time/index.js'
-import { eventually } from '../../support/database.js'
+import { databaseNameFor } from '../../src/api-gateway/index.js'
+import { systemClock } from '../../src/time/index.js'
+import { eventually } from '../support/database.js'
 import { NOTHING, useWorld } from './world.js'
 
 describe('the life of a gateway', () => {

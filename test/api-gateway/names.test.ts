@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { Binary, Long, ObjectId, UUID } from 'mongodb'
-import { apiGatewayDefinitions, apiGatewayLifecycles, databaseNameFor } from '../../../src/tasks/index.js'
-import { hostNameFor, InvalidHostName, parseHostName } from '../../../src/tasks/names.js'
+import { apiGatewayDefinitions, apiGatewayLifecycles, databaseNameFor } from '../../src/api-gateway/index.js'
+import { hostNameFor, InvalidHostName, parseHostName } from '../../src/api-gateway/names.js'
 
 const HEX = '0123456789abcdef01234567'
 

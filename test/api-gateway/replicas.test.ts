@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
-import type { WrapHandler } from '../../../src/tasks/index.js'
-import { eventually } from '../../support/database.js'
+import type { WrapHandler } from '../../src/kinds/index.js'
+import { eventually } from '../support/database.js'
 import { NOTHING, useWorld } from './world.js'
 
 const ONE_OF_EACH = { ...NOTHING, stage: 1, runtimeDomain: 1, gatewayDatabase: 1, route: 1 }

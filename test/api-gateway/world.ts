@@ -1,14 +1,15 @@
 import { afterEach, expect } from '@jest/globals'
 import { type Collection, type Document, ObjectId } from 'mongodb'
-import type { Replica, ReplicaOptions } from '../../../src/index.js'
+import { instanceLifecycles } from 'phaselock-tasks'
 import {
   type ApiGatewayLifecycles,
   type ApiGatewayOptions,
   apiGatewayLifecycles,
   COLLECTIONS,
-} from '../../../src/tasks/index.js'
-import { useDatabase } from '../../support/database.js'
-import { historyOf, TaskWorld } from '../task-world.js'
+} from '../../src/api-gateway/index.js'
+import type { Replica, ReplicaOptions } from '../../src/index.js'
+import { useDatabase } from '../support/database.js'
+import { historyOf, TaskWorld } from '../support/task-world.js'
 
 type Options = Omit<ApiGatewayOptions, 'db'>
 export type Id = string | number | object
@@ -22,7 +23,7 @@ export class World extends TaskWorld {
 
   /** A replica with lifecycles of its own, as in a process of its own. */
   replica(options: Options = {}, more: Partial<ReplicaOptions> = {}): Replica & { lifecycles: ApiGatewayLifecycles } {
-    const lifecycles = apiGatewayLifecycles({ db: this.db, ...options })
+    const lifecycles = apiGatewayLifecycles({ db: this.db, instances: instanceLifecycles, ...options })
     return Object.assign(this.run(lifecycles.all, more), { lifecycles })
   }
 

@@ -7,7 +7,9 @@ test('the package has these entries', async () => {
   const { exports } = JSON.parse(await readFile(resolve(import.meta.dirname, '../../package.json'), 'utf8'))
   expect(Object.keys(exports).sort()).toEqual([
     '.',
+    './api-gateway',
     './database',
+    './kinds',
     './kubernetes',
     './locks',
     './locks/nest',
@@ -15,7 +17,6 @@ test('the package has these entries', async () => {
     './package.json',
     './schedules',
     './schedules/nest',
-    './tasks',
     './telemetry',
     './testing',
   ])

@@ -18,9 +18,16 @@ async function brokenRules(files: Record<string, string>): Promise<string[]> {
       await mkdir(dirname(join(folder, path)), { recursive: true })
       await writeFile(join(folder, path), text)
     }
-    const { stdout } = await promisify(execFile)(process.execPath, [await entry(), 'src', '--output-type', 'json'], {
-      cwd: folder,
-    }).catch((error) => error as { stdout: string })
+    const folders = [
+      ...new Set(Object.keys(files).map((path) => /^(?:src|packages\/[^/]+\/src)/.exec(path)?.[0] ?? 'src')),
+    ]
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [await entry(), ...folders, '--output-type', 'json'],
+      {
+        cwd: folder,
+      },
+    ).catch((error) => error as { stdout: string })
     const report = JSON.parse(stdout) as { summary: { violations: { rule: { name: string } }[] } }
     return [...new Set(report.summary.violations.map((violation) => violation.rule.name))].sort()
   } finally {
@@ -69,6 +76,19 @@ describe('the layers', () => {
       'src/database/x.ts': `export { l } from '../../packages/local-database/src/index.js'`,
     }
     expect(await brokenRules(apart)).toEqual(['local-database-apart'])
+  })
+
+  test('the task kinds import what phaselock exports, and no file of it', async () => {
+    const kind = (from: string) => ({
+      'packages/tasks/src/x.ts': `export { a } from '${from}'`,
+      'packages/tasks/package.json': '{ "name": "t", "peerDependencies": { "phaselock": "^0.1.0" } }',
+      'packages/local-database/src/index.ts': 'export const a = 1',
+      ...index,
+    })
+    expect(await brokenRules(kind('phaselock/kinds'))).toEqual([])
+    expect(await brokenRules(kind('phaselock/dist/lock/index.js'))).toContain('packages-import-what-is-exported')
+    for (const file of ['../../../src/lock/index.js', '../../local-database/src/index.js'])
+      expect(await brokenRules(kind(file))).toContain('packages-import-no-files-of-others')
   })
 
   test('an import past an index is refused', async () => {
@@ -120,6 +140,7 @@ describe('the layers', () => {
     const long: string[] = []
     for (const path of [
       ...(await sources('src')),
+      ...(await sources('packages')),
       ...(await sources('chaos')),
       ...(await sources('bench')),
       ...(await sources('test')),

@@ -82,6 +82,26 @@ describe('phaselock-local-database', () => {
   })
 })
 
+describe('phaselock-tasks', () => {
+  test('is the built code, its types and nothing else', async () => {
+    const { files } = await pack('packages/tasks', '--dry-run')
+    const allowed = /^(dist\/.+\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/
+    expect(files.filter((file) => !allowed.test(file))).toEqual([])
+    expect(files).toEqual(expect.arrayContaining(['LICENSE', 'dist/index.js', 'dist/index.d.ts']))
+  })
+
+  test('is of the same version as phaselock, which it takes as a peer; phaselock itself needs no AWS', async () => {
+    const [ours, its] = await Promise.all(
+      ['package.json', 'packages/tasks/package.json'].map(async (path) =>
+        JSON.parse(await readFile(join(root, path), 'utf8')),
+      ),
+    )
+    expect([its.version, its.peerDependencies.phaselock]).toEqual([ours.version, `^${ours.version}`])
+    const peers = Object.keys({ ...ours.dependencies, ...ours.peerDependencies })
+    expect(peers.filter((name) => /^@aws-sdk|^phaselock-tasks/.test(name))).toEqual([])
+  })
+})
+
 describe('installed in an empty folder', () => {
   let folder: string
 
@@ -116,6 +136,26 @@ describe('installed in an empty folder', () => {
     const { stderr } = await phaselock('add', 'api-gateway', '{"_id":"shop"}')
     expect(stderr).toContain('expected MONGODB_URI to name a MongoDB server, it is not set')
     expect(stderr).toContain('npm install --save-dev phaselock-local-database')
+  })
+
+  test('phaselock-tasks works with the phaselock beside it, of which there is one copy', async () => {
+    await install('phaselock-tasks', 'packages/tasks')
+    const program = `
+      import { BoundLifecycle } from 'phaselock'
+      import { apiGatewayLifecycles } from 'phaselock/api-gateway'
+      import { Cluster, singleRegion } from 'phaselock/kubernetes'
+      import { bucketLifecycle, instanceLifecycles, kubernetesJobLifecycles } from 'phaselock-tasks'
+      import { MongoClient } from 'mongodb'
+      const db = new MongoClient('mongodb://127.0.0.1:1').db('any')
+      const regions = singleRegion('eu', Cluster.of({ name: 'eu', kubeconfig: 'default' }), { namespace: 'any', gateway: { domain: 'eu.example', tls: { enabled: false } } })
+      const all = [
+        ...apiGatewayLifecycles({ db, regions, instances: instanceLifecycles }).all,
+        ...kubernetesJobLifecycles({ db, regions }).all,
+        bucketLifecycle({ db }),
+      ]
+      console.log(all.filter((one) => one instanceof BoundLifecycle).map(({ name }) => name).join())`
+    const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: folder })
+    expect(stdout).toBe('api-gateway,runtime-domain,gateway-database,instance,kubernetes-job,bucket\n')
   })
 
   test('with phaselock-local-database beside it, it works on a database of the folder', async () => {

@@ -2,14 +2,16 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { expect, test } from '@jest/globals'
 
-const TASKS = new URL('../../dist/tasks/index.js', import.meta.url).href
+const GATEWAY = new URL('../../dist/api-gateway/index.js', import.meta.url).href
+const TASKS = new URL('../../packages/tasks/dist/index.js', import.meta.url).href
 
 /** Prints what is imported while the program runs. */
 const PROGRAM = `
   import { registerHooks } from 'node:module'
   const asked = new Set()
   registerHooks({ resolve: (specifier, context, next) => (asked.add(specifier), next(specifier, context)) })
-  const { apiGatewayLifecycles } = await import(${JSON.stringify(TASKS)})
+  const { apiGatewayLifecycles } = await import(${JSON.stringify(GATEWAY)})
+  await import(${JSON.stringify(TASKS)})
   const { MongoClient } = await import('mongodb')
   apiGatewayLifecycles({ db: new MongoClient('mongodb://localhost').db('phaselock') })
   console.log(JSON.stringify([...asked]))

@@ -1,21 +1,4 @@
 export {
-  type ApiGateway,
-  type ApiGatewayLifecycles,
-  type ApiGatewayOptions,
-  type ApiGatewaySettings,
-  apiGatewayDefinitions,
-  apiGatewayLifecycles,
-  type CloudFunction,
-  COLLECTIONS,
-  type CronTrigger,
-  type GatewayDatabase,
-  type GatewayInstance,
-  type GatewayPlacement,
-  type GatewayState,
-  type Stage,
-} from './api-gateway/index.js'
-export type { WrapHandler } from './bind-lifecycle.js'
-export {
   BUCKET_COLLECTIONS,
   BUCKET_TAGS,
   type Bucket,
@@ -74,18 +57,3 @@ export {
   runJob,
   type StepJob,
 } from './kubernetes-job/index.js'
-export { databaseNameFor, InvalidHostName } from './names.js'
-export {
-  type BackendService,
-  type DomainBackend,
-  type DomainState,
-  type Gateways,
-  type Placement,
-  type Route,
-  type RuntimeDomain,
-  type RuntimeDomainLifecycles,
-  type RuntimeDomainOptions,
-  type RuntimeDomainSettings,
-  runtimeDomainDefinition,
-  runtimeDomainLifecycles,
-} from './runtime-domain/index.js'

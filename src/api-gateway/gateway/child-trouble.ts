@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
-import { isParked } from '../../../lock/index.js'
-import { idText } from '../../names.js'
+import { idText } from '../../kinds/index.js'
+import { isParked } from '../../lock/index.js'
 
 /** Why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
 export type ChildTrouble = string

@@ -1,9 +1,10 @@
-import type { RegionSource } from '../../../kubernetes/index.js'
-import type { Handler } from '../../../phases/index.js'
-import { databaseNameFor, hostNameFor, idText } from '../../names.js'
-import { reservedFor } from '../../runtime-domain/index.js'
+import { idText } from '../../kinds/index.js'
+import type { RegionSource } from '../../kubernetes/index.js'
+import type { Handler } from '../../phases/index.js'
 import { type Collections, collectionOf } from '../collections.js'
 import type { ApiGateway, GatewayInstance } from '../documents.js'
+import { databaseNameFor, hostNameFor } from '../names.js'
+import { reservedFor } from '../runtime-domain/index.js'
 import { troubleOf } from './child-trouble.js'
 import { HeldGateway } from './held-gateway.js'
 import { makeNamespace, place, readingAnswers } from './placing.js'
@@ -18,7 +19,7 @@ export interface CreatingParts {
   readonly baseDomain: string
   readonly regions: RegionSource | undefined
   /** What an instance runs unless its gateway says otherwise. */
-  readonly instance: Partial<GatewayInstance>
+  readonly instance: GatewayInstance
 }
 
 /** Makes a gateway's children, one kind per step, and waits until those with a lifecycle of their own are ready. */
@@ -83,7 +84,7 @@ async function createNamespace(regions: RegionSource, ...[gateway, doc, step]: P
 
 /** It rests until the gateway is started. */
 async function createInstance(
-  defaults: Partial<GatewayInstance>,
+  defaults: GatewayInstance,
   ...[gateway, doc, step]: Parameters<Kind>
 ): ReturnType<Creating> {
   if (!doc.placed) return step.again({ step: 'placement' })

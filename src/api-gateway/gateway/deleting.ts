@@ -1,5 +1,5 @@
-import type { RegionSource } from '../../../kubernetes/index.js'
-import type { Handler } from '../../../phases/index.js'
+import type { RegionSource } from '../../kubernetes/index.js'
+import type { Handler } from '../../phases/index.js'
 import type { ChildKind, Collections } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
 import { HeldGateway } from './held-gateway.js'

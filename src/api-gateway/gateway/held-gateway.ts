@@ -1,6 +1,6 @@
 import type { Document, Filter } from 'mongodb'
-import { idKey } from '../../../lock/index.js'
-import { Holder, type Step } from '../../../phases/index.js'
+import { idKey } from '../../lock/index.js'
+import { Holder, type Step } from '../../phases/index.js'
 import { BY_GATEWAY, BY_ID, type ChildKind, type Collections, collectionOf } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
 import { type ChildTrouble, troubleOf } from './child-trouble.js'

@@ -4,8 +4,8 @@ import {
   NotOwned,
   onCluster,
   type RegionSource,
-} from '../../../kubernetes/index.js'
-import { type Handler, type Outcome, type Step, Unavailable } from '../../../phases/index.js'
+} from '../../kubernetes/index.js'
+import { type Handler, type Outcome, type Step, Unavailable } from '../../phases/index.js'
 import type { ApiGateway, GatewayPlacement } from '../documents.js'
 import { COLLECTIONS } from '../documents.js'
 import type { HeldGateway } from './held-gateway.js'

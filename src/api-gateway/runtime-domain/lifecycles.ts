@@ -1,6 +1,6 @@
+import { type BindOptions, type Bound, bindLifecycle } from '../../kinds/index.js'
 import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
 import type { RunnableLifecycle } from '../../phases/index.js'
-import { type BindOptions, type Bound, bindLifecycle } from '../bind-lifecycle.js'
 import { bringingUp } from './bringing-up.js'
 import { type RuntimeDomainSettings, runtimeDomainDefinition } from './definition.js'
 import { DomainStore } from './domain-store.js'

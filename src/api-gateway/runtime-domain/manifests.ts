@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
+import { objectNameFor } from '../../kinds/index.js'
 import type { GatewaySettings, KubernetesObject, ObjectRef, Owner } from '../../kubernetes/index.js'
-import { objectNameFor } from '../names.js'
 import type { BackendService, Placement } from './documents.js'
 
 export const CERTIFICATE = { apiVersion: 'cert-manager.io/v1', kind: 'Certificate' } as const

@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
+import { apiGatewayDefinitions } from '../../api-gateway/index.js'
 import { CLAIM_INDEX } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
-import { apiGatewayDefinitions } from '../../tasks/index.js'
 import type { DemoReplica } from './demo-replica.js'
 import type { Ledger } from './ledger.js'
 import { type DocumentKey, documentKey, type HeldDocument } from './ledger-entry.js'

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals'
+import { runtimeDomainLifecycles } from '../../../src/api-gateway/index.js'
 import { Replica } from '../../../src/index.js'
 import type { KubernetesObject, Region } from '../../../src/kubernetes/index.js'
-import { runtimeDomainLifecycles } from '../../../src/tasks/index.js'
 import { eventually, useDatabase } from '../../support/database.js'
 
 const database = useDatabase()

@@ -1,11 +1,11 @@
 import { afterEach, expect } from '@jest/globals'
 import { type Document, ObjectId } from 'mongodb'
+import { type RuntimeDomainOptions, runtimeDomainLifecycles } from '../../../src/api-gateway/index.js'
 import type { Replica, ReplicaOptions } from '../../../src/index.js'
 import { Cluster, type KubernetesObject, type RegionSource, singleRegion } from '../../../src/kubernetes/index.js'
-import { type RuntimeDomainOptions, runtimeDomainLifecycles } from '../../../src/tasks/index.js'
 import type { TestCluster } from '../../kubernetes/support/index.js'
 import { useDatabase } from '../../support/database.js'
-import { TaskWorld } from '../task-world.js'
+import { TaskWorld } from '../../support/task-world.js'
 
 type Settings = Parameters<typeof singleRegion>[2]
 export type Domain = Document & { _id: ObjectId }

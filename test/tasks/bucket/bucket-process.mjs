@@ -1,8 +1,8 @@
 // A replica in a process of its own: `node bucket-process.mjs <uri> <endpoint> <region> <secret> <name> [<n>]`. With n it
 // kills itself in the middle of the nth step that deletes objects: they are deleted, and nobody has recorded it.
 import { MongoClient } from 'mongodb'
+import { bucketLifecycle } from 'phaselock-tasks'
 import { Replica } from '../../../dist/index.js'
-import { bucketLifecycle } from '../../../dist/tasks/bucket/index.js'
 
 const [uri, endpoint, region, secretAccessKey, name, dieAt] = process.argv.slice(2)
 const client = await new MongoClient(uri).connect()

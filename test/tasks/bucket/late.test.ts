@@ -1,8 +1,8 @@
 import { CreateBucketCommand } from '@aws-sdk/client-s3'
 import { expect, test } from '@jest/globals'
 import type { ObjectId } from 'mongodb'
+import { Requests, Storages } from '../../../packages/tasks/src/bucket/storage/index.js'
 import type { Holder } from '../../../src/phases/index.js'
-import { Requests, Storages } from '../../../src/tasks/bucket/storage/index.js'
 import { eventually } from '../../support/database.js'
 import { describeWithS3, useWorld, type World } from './world.js'
 

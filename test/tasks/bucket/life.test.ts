@@ -6,7 +6,7 @@ import {
   PutBucketTaggingCommand,
 } from '@aws-sdk/client-s3'
 import { expect, test } from '@jest/globals'
-import { BUCKET_TAGS } from '../../../src/tasks/bucket/index.js'
+import { BUCKET_TAGS } from '../../../packages/tasks/src/bucket/index.js'
 import { describeWithS3, FOR_TENANT, useWorld } from './world.js'
 
 describeWithS3('a bucket', () => {

@@ -3,16 +3,16 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from '@jest/globals'
+import { type BucketOptions, bucketLifecycle } from '../../../packages/tasks/src/bucket/index.js'
+import { Storages } from '../../../packages/tasks/src/bucket/storage/index.js'
 import { Unavailable } from '../../../src/phases/index.js'
-import { type BucketOptions, bucketLifecycle } from '../../../src/tasks/bucket/index.js'
-import { Storages } from '../../../src/tasks/bucket/storage/index.js'
 import { useDatabase } from '../../support/database.js'
 
 const database = useDatabase()
 
 /** In a process of its own, on the built code: what it loads, and what lifecycles of buckets load before a bucket is there. */
 test('who has no buckets loads no S3 client', async () => {
-  const tasks = pathToFileURL(resolve(import.meta.dirname, '../../../dist/tasks/index.js')).href
+  const tasks = pathToFileURL(resolve(import.meta.dirname, '../../../packages/tasks/dist/index.js')).href
   const program = `
     import { registerHooks } from 'node:module'
     const loaded = []

@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from '@jest/globals'
+import { bucketLifecycle } from 'phaselock-tasks'
 import { Replica } from '../../../src/index.js'
-import { bucketLifecycle } from '../../../src/tasks/index.js'
 import { eventually, useDatabase } from '../../support/database.js'
 
 const database = useDatabase()

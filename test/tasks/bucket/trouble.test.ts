@@ -7,9 +7,9 @@ import { join } from 'node:path'
 import { DeleteBucketPolicyCommand } from '@aws-sdk/client-s3'
 import { afterEach, expect, test } from '@jest/globals'
 import type { Document, ObjectId } from 'mongodb'
+import { StorageForbidden } from '../../../packages/tasks/src/bucket/index.js'
+import { Requests, Storages } from '../../../packages/tasks/src/bucket/storage/index.js'
 import { Unavailable } from '../../../src/phases/index.js'
-import { StorageForbidden } from '../../../src/tasks/bucket/index.js'
-import { Requests, Storages } from '../../../src/tasks/bucket/storage/index.js'
 import { describeWithS3, useWorld } from './world.js'
 
 describeWithS3('a storage with trouble', () => {

@@ -10,17 +10,17 @@ import {
 } from '@aws-sdk/client-s3'
 import { afterAll, afterEach, beforeAll, describe, expect, jest } from '@jest/globals'
 import { type Collection, type Document, ObjectId } from 'mongodb'
-import type { Replica, ReplicaOptions } from '../../../src/index.js'
 import {
   BUCKET_COLLECTIONS,
   type BucketLifecycle,
   type BucketOptions,
   bucketLifecycle,
-} from '../../../src/tasks/bucket/index.js'
+} from '../../../packages/tasks/src/bucket/index.js'
+import type { Replica, ReplicaOptions } from '../../../src/index.js'
 import { buildS3, type S3Server, startS3 } from '../../../tools/servers/s3.mjs'
 import { ServerMissing } from '../../../tools/servers/server-missing.mjs'
 import { bePatient, useDatabase } from '../../support/database.js'
-import { historyOf, TaskWorld } from '../task-world.js'
+import { historyOf, TaskWorld } from '../../support/task-world.js'
 
 // The storage is a process of its own, and a busy machine's.
 jest.setTimeout(600_000)

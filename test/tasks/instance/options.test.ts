@@ -1,10 +1,10 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
+import { instanceLifecycles, instanceNameFor, jobNameFor, kubernetesJobLifecycles } from 'phaselock-tasks'
+import { checkInstance, type InstanceSpec } from '../../../packages/tasks/src/instance/check-instance.js'
+import type { Instance } from '../../../packages/tasks/src/instance/documents.js'
+import { manifestsOf } from '../../../packages/tasks/src/instance/manifests.js'
 import { Cluster, singleRegion } from '../../../src/kubernetes/index.js'
-import { instanceLifecycles, instanceNameFor, jobNameFor, kubernetesJobLifecycles } from '../../../src/tasks/index.js'
-import { checkInstance, type InstanceSpec } from '../../../src/tasks/instance/check-instance.js'
-import type { Instance } from '../../../src/tasks/instance/documents.js'
-import { manifestsOf } from '../../../src/tasks/instance/manifests.js'
 
 /** Never connected. */
 const db = new MongoClient('mongodb://127.0.0.1').db('options')

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals'
+import { instanceLifecycles } from 'phaselock-tasks'
 import { Replica } from '../../../src/index.js'
 import { singleRegion } from '../../../src/kubernetes/index.js'
-import { instanceLifecycles } from '../../../src/tasks/index.js'
 import { describeWithCluster } from '../../kubernetes/support/index.js'
 import { eventually } from '../../support/database.js'
 import { useWorld } from './world.js'

@@ -1,11 +1,6 @@
 import type { ObjectId } from 'mongodb'
+import { INSTANCE_COLLECTION, type InstanceOptions, type InstanceSettings, instanceLifecycles } from 'phaselock-tasks'
 import type { Replica } from '../../../src/index.js'
-import {
-  INSTANCE_COLLECTION,
-  type InstanceOptions,
-  type InstanceSettings,
-  instanceLifecycles,
-} from '../../../src/tasks/index.js'
 import type { TestCluster } from '../../kubernetes/support/index.js'
 import { useSite } from '../pods/site.js'
 import { PodWorld, useDocuments } from '../pods/world.js'

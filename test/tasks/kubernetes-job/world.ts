@@ -1,11 +1,11 @@
-import type { Replica } from '../../../src/index.js'
-import type { KubernetesObject } from '../../../src/kubernetes/index.js'
 import {
   JOB_COLLECTION,
   type KubernetesJobOptions,
   type KubernetesJobSettings,
   kubernetesJobLifecycles,
-} from '../../../src/tasks/index.js'
+} from 'phaselock-tasks'
+import type { Replica } from '../../../src/index.js'
+import type { KubernetesObject } from '../../../src/kubernetes/index.js'
 import type { TestCluster } from '../../kubernetes/support/index.js'
 import { useSite } from '../pods/site.js'
 import { PodWorld, useDocuments } from '../pods/world.js'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { z } from 'zod'
-import { checkFields, containerShape, podTrouble } from '../../../src/tasks/pods/index.js'
+import { checkFields, containerShape, podTrouble } from '../../../packages/tasks/src/pods/index.js'
 
 const pod = (name: string, status: object, more: object = {}) => ({ metadata: { name, ...more }, status }) as never
 const waiting = (reason: string, message?: string) => ({

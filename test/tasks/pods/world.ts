@@ -3,7 +3,7 @@ import { type Collection, type Document, ObjectId } from 'mongodb'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../../../src/lock/index.js'
 import { backDate } from '../../../src/testing/index.js'
 import { type TestDatabase, useDatabase } from '../../support/database.js'
-import { historyOf, TaskWorld } from '../task-world.js'
+import { historyOf, TaskWorld } from '../../support/task-world.js'
 import type { TestSite } from './site.js'
 
 /** Documents of one kind whose programs run in pods, the replicas that a test makes, and time that passes at will. */

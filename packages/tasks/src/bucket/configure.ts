@@ -1,4 +1,4 @@
-import type { Outcome, Step } from '../../phases/index.js'
+import type { Outcome, Step } from 'phaselock'
 import type { Bucket } from './documents.js'
 import type { HeldBucket, Ownership } from './held-bucket.js'
 import { policyText } from './policy.js'

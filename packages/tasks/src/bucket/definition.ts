@@ -1,5 +1,4 @@
-import { type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
-import type { Duration } from '../../time/index.js'
+import { type Duration, type LifecycleSettingsSpec, lifecycleOf } from 'phaselock'
 import { BUCKET_COLLECTIONS, type Bucket } from './documents.js'
 
 /** Settings of the bucket lifecycle; defaults are those of every lifecycle. */

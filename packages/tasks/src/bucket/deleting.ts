@@ -1,5 +1,4 @@
-import type { Handler, Outcome, Step } from '../../phases/index.js'
-import { Unavailable } from '../../phases/index.js'
+import { type Handler, type Outcome, type Step, Unavailable } from 'phaselock'
 import type { Bucket } from './documents.js'
 import type { HeldBucket } from './held-bucket.js'
 import { closedPolicyText } from './policy.js'

@@ -1,5 +1,5 @@
 import type { ObjectIdentifier, Tag } from '@aws-sdk/client-s3'
-import type { Holder, RunningStep } from '../../phases/index.js'
+import type { Holder, RunningStep } from 'phaselock/kinds'
 import { isAnswer, isNotImplemented, Requests, type Storage, StorageForbidden } from './storage/index.js'
 
 /** The tags that show whose a bucket is. */

@@ -1,4 +1,4 @@
-import { distinctName } from '../names.js'
+import { distinctName } from 'phaselock/kinds'
 import type { Bucket } from './documents.js'
 
 const LONGEST = 63

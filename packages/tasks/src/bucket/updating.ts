@@ -1,4 +1,4 @@
-import type { Handler } from '../../phases/index.js'
+import type { Handler } from 'phaselock'
 import { configure } from './configure.js'
 import type { Bucket } from './documents.js'
 import { type BucketWork, claimOf, parkRefused } from './work.js'

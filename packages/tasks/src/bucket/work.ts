@@ -1,7 +1,6 @@
 import type { Collection, Db, Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
-import { type Handler, Holder, type Outcome, type Step } from '../../phases/index.js'
-import { idText } from '../names.js'
+import type { Handler, Outcome, Step } from 'phaselock'
+import { Holder, idText, protocolCollection } from 'phaselock/kinds'
 import { BUCKET_COLLECTIONS, type Bucket } from './documents.js'
 import { HeldBucket } from './held-bucket.js'
 import { bucketNameFor } from './names.js'
@@ -39,7 +38,7 @@ export class BucketWork {
   }
 
   holder(doc: Readonly<Bucket>, step: Step<string, Bucket>): Holder {
-    return new Holder(this.documents, doc, step as unknown as Step<string, never>)
+    return new Holder(this.documents, doc, step)
   }
 
   /** The bucket of a document that has a name for it. @throws Unavailable while its storage can't be found */
@@ -47,7 +46,7 @@ export class BucketWork {
     const storage = await this.storages.of(claim.region)
     const document = tagText(idText(doc._id))
     const mark = { mark: claim.mark, database: tagText(this.db.databaseName), document }
-    return new HeldBucket(storage, claim.bucket, mark, this.holder(doc, step), step as unknown as Step<string, never>)
+    return new HeldBucket(storage, claim.bucket, mark, this.holder(doc, step), step)
   }
 
   /** Whether the document still exists, has this mark and isn't about to go. */

@@ -1,6 +1,5 @@
-import { type HeldCluster, NotOwned, type ObjectRef, type Removal, type RemoveOptions } from '../../kubernetes/index.js'
-import type { HistoryEntry } from '../../lock/index.js'
-import { type Outcome, type Progress, type Step } from '../../phases/index.js'
+import type { Outcome, Progress, Step } from 'phaselock'
+import { type HeldCluster, NotOwned, type ObjectRef, type Removal, type RemoveOptions } from 'phaselock/kubernetes'
 import type { Pod, PodSecurity, Site } from '../pods/index.js'
 import { checkInstance } from './check-instance.js'
 import type { Instance } from './documents.js'
@@ -79,7 +78,7 @@ export async function stopping(
 
 /** Why an instance is being stopped: null if its owner wants that, else what kept it from starting in time. */
 function whyStopped(doc: Readonly<Instance>, { history = [] }: Progress): string | null {
-  const entered = history.findLast((entry: HistoryEntry) => entry.to === 'Stopping')
+  const entered = history.findLast((entry) => entry.to === 'Stopping')
   if (entered?.outcome !== 'deadline') return null
   return doc.trouble ?? entered.reason ?? 'it took too long to start'
 }

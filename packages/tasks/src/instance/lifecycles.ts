@@ -1,6 +1,6 @@
-import { onCluster } from '../../kubernetes/index.js'
-import type { RunnableLifecycle } from '../../phases/index.js'
-import { type BindOptions, type Bound, bindLifecycle } from '../bind-lifecycle.js'
+import type { RunnableLifecycle } from 'phaselock'
+import { type BindOptions, type Bound, bindLifecycle } from 'phaselock/kinds'
+import { onCluster } from 'phaselock/kubernetes'
 import { checkPodSecurity, ifPlaced, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
 import { type InstanceSettings, instanceDefinition } from './definitions.js'
 import { deleting, type InstanceParts, restarting, starting, stopping, updating } from './handlers.js'
@@ -21,6 +21,8 @@ export interface InstanceLifecycles {
   readonly instance: Bound<ReturnType<typeof instanceDefinition>>
   /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
   readonly all: readonly RunnableLifecycle[]
+  /** The name of the Deployment and of the Service of the instance with this `_id`. */
+  serviceNameFor(id: unknown): string
 }
 
 /**
@@ -53,7 +55,7 @@ export function instanceLifecycles(options: InstanceOptions): InstanceLifecycles
     Deleting: ifPlaced('Deleted', onCluster(site, deleting)),
   })
   const instance = bindLifecycle(bound, { db, wrap }, watch ? watchOf(where, [DEPLOYMENT, SERVICE]) : [])
-  return { instance, all: [instance] }
+  return { instance, all: [instance], serviceNameFor: instanceNameFor }
 }
 
 const never = async () => false

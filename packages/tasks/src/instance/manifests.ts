@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { KubernetesObject } from '../../kubernetes/index.js'
-import { objectNameFor } from '../names.js'
+import { objectNameFor } from 'phaselock/kinds'
+import type { KubernetesObject } from 'phaselock/kubernetes'
 import { type PodSecurity, podTemplate } from '../pods/index.js'
 import type { InstanceSpec } from './check-instance.js'
 

@@ -1,5 +1,5 @@
-import type { HeldCluster, KubernetesObject } from '../../kubernetes/index.js'
-import type { Outcome, Step } from '../../phases/index.js'
+import type { Outcome, Step } from 'phaselock'
+import type { HeldCluster, KubernetesObject } from 'phaselock/kubernetes'
 import { creationTrouble, type Pod, type PodSecurity, podTrouble, type Site, type Trouble } from '../pods/index.js'
 import { checkInstance } from './check-instance.js'
 import type { Instance } from './documents.js'

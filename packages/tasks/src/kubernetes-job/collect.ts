@@ -1,6 +1,6 @@
-import { type HeldCluster, type KubernetesObject, podLog } from '../../kubernetes/index.js'
-import type { RunningStep } from '../../phases/index.js'
-import { sleep } from '../../time/index.js'
+import { setTimeout } from 'node:timers/promises'
+import type { RunningStep } from 'phaselock/kinds'
+import { type HeldCluster, type KubernetesObject, podLog } from 'phaselock/kubernetes'
 import { endedWith, type Pod, type Terminated } from '../pods/index.js'
 import type { JobResult } from './documents.js'
 import { endOf, statusOf } from './job-end.js'
@@ -83,7 +83,7 @@ async function logOf(
       signal.throwIfAborted()
       if (tried >= LOG_TRIES) return { error: error instanceof Error ? error.message : String(error) }
     }
-    await sleep(LOG_PAUSE_MS, { signal })
+    await setTimeout(LOG_PAUSE_MS, undefined, { signal }).catch(() => undefined)
   }
 }
 

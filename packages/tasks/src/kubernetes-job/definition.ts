@@ -1,5 +1,4 @@
-import { type LifecycleSettingsSpec, lifecycleOf } from '../../phases/index.js'
-import type { Duration } from '../../time/index.js'
+import { type Duration, type LifecycleSettingsSpec, lifecycleOf } from 'phaselock'
 import { JOB_COLLECTION, type KubernetesJob } from './documents.js'
 
 /** Settings of the lifecycle, besides those of every lifecycle. */

@@ -1,4 +1,4 @@
-import type { Outcome, Step } from '../../phases/index.js'
+import type { Outcome, Step } from 'phaselock'
 import type { PodSecurity, Site } from '../pods/index.js'
 import { checkJob, DEFAULT_LOG_LINES } from './check-job.js'
 import type { JobResult, KubernetesJob } from './documents.js'

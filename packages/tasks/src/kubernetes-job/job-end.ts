@@ -1,4 +1,4 @@
-import type { KubernetesObject } from '../../kubernetes/index.js'
+import type { KubernetesObject } from 'phaselock/kubernetes'
 
 /** The parts of a Job's status that are read here. */
 export interface JobStatus {

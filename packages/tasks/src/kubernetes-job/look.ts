@@ -1,3 +1,4 @@
+import type { RunningStep } from 'phaselock/kinds'
 import {
   fenceOf,
   type HeldCluster,
@@ -5,8 +6,7 @@ import {
   type KubernetesObject,
   LABELS,
   type Removal,
-} from '../../kubernetes/index.js'
-import type { RunningStep } from '../../phases/index.js'
+} from 'phaselock/kubernetes'
 import { creationTrouble, podTrouble, type Trouble } from '../pods/index.js'
 import { collect, podsOf } from './collect.js'
 import type { JobResult } from './documents.js'

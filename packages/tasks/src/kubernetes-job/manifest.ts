@@ -1,4 +1,4 @@
-import type { KubernetesObject } from '../../kubernetes/index.js'
+import type { KubernetesObject } from 'phaselock/kubernetes'
 import { type PodSecurity, podTemplate } from '../pods/index.js'
 import type { JobSpec } from './check-job.js'
 

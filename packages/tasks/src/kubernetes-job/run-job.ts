@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { ANNOTATIONS, type HeldCluster, LABELS } from '../../kubernetes/index.js'
-import type { Step } from '../../phases/index.js'
+import type { Step } from 'phaselock'
+import { ANNOTATIONS, type HeldCluster, LABELS } from 'phaselock/kubernetes'
 import type { PodSecurity } from '../pods/index.js'
 import { checkJob } from './check-job.js'
 import type { JobFields } from './documents.js'

@@ -1,4 +1,4 @@
-import { InvalidLifecycle } from '../../phases/index.js'
+import { InvalidLifecycle } from 'phaselock'
 
 /** An amount as Kubernetes writes it: `'250m'`, `'0.5'`, `2`, `'128Mi'`. */
 export type Quantity = string | number

@@ -1,3 +1,5 @@
+import { type Alongside, type Handler, InvalidLifecycle } from 'phaselock'
+import type { RunningStep } from 'phaselock/kinds'
 import {
   type Cluster,
   type HeldCluster,
@@ -6,8 +8,7 @@ import {
   type RegionSource,
   regionWorks,
   watchObjects,
-} from '../../kubernetes/index.js'
-import { type Alongside, type Handler, InvalidLifecycle, type RunningStep } from '../../phases/index.js'
+} from 'phaselock/kubernetes'
 
 /** The fields of a document that say where its objects belong. */
 export interface Homed {

@@ -1,4 +1,4 @@
-import { Unavailable } from '../../../phases/index.js'
+import { Unavailable } from 'phaselock'
 import {
   EXPECTED_CODES,
   type ExpectedCode,

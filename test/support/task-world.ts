@@ -1,6 +1,6 @@
 import type { Db, Document } from 'mongodb'
 import { Replica, type ReplicaOptions, type RunnableLifecycle } from '../../src/index.js'
-import { eventually, type TestDatabase } from '../support/database.js'
+import { eventually, type TestDatabase } from './database.js'
 
 /** What the tests of every task kind have: a database, and the replicas that a test makes. */
 export class TaskWorld {
