@@ -23,6 +23,10 @@ const SYSTEM = [
   'phases/versions-lock-timeout.test.ts',
   // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
   'phases/{many-refusals,poison-company}.test.ts',
+  // Documents of up to 16 MiB, tens of thousands of them, or hundreds in a race.
+  '{lock,phases}/large-documents.test.ts',
+  'schedules/many.test.ts',
+  'phases/legacy-race.test.ts',
   // A database that is killed, cut off or downloaded.
   'faults/**',
   'local-database/{local-engine,glibc,sources}.test.ts',

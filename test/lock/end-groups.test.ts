@@ -1,28 +1,28 @@
 import { describe, expect, test } from '@jest/globals'
-import { type Collection, type Document, Long } from 'mongodb'
-import type { EndKind, Lease, StepEnd, Verdict } from '../../src/lock/index.js'
+import { type Document, Long } from 'mongodb'
+import type { EndKind } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
-import { again, claimer, endOf, lockedCollection, moveTo, PHASE, park, read, wait, writer } from './fixture.js'
+import {
+  again,
+  blank,
+  endOf,
+  held,
+  lockedCollection,
+  moveTo,
+  PHASE,
+  park,
+  read,
+  verdictsOf,
+  wait,
+  writer,
+} from './fixture.js'
 
 describe('ends that are written together', () => {
   const database = useDatabase()
 
-  async function held(collection: Collection, documents: Document[]): Promise<Lease[]> {
-    await collection.insertMany(documents.map((document, _id) => ({ _id: _id as never, phase: PHASE, ...document })))
-    const { claims } = await claimer(collection)
-    const { claimed } = await claims.claimBatch(PHASE, documents.length)
-    expect(claimed).toHaveLength(documents.length)
-    return claimed.map((one) => one.lease).sort((a, b) => Number(a.id) - Number(b.id))
-  }
-  const docs = (n: number): Document[] => Array.from({ length: n }, () => ({}))
-  async function verdictsOf(collection: Collection, ends: StepEnd[]): Promise<Verdict['kind'][]> {
-    const verdicts = await writer(collection).write(ends)
-    return ends.map((end) => verdicts.get(end)!.kind)
-  }
-
   test('each document gets its own set, ms and pause, whatever its _id is', async () => {
     const collection = await lockedCollection(database.db)
-    const leases = await held(collection, docs(40))
+    const leases = await held(collection, blank(40))
     const ends = leases.map((lease, n) => endOf(lease, again(), { set: { mine: { n } }, ms: n }))
     expect(new Set(await verdictsOf(collection, ends))).toEqual(new Set(['recorded']))
     for (const [n, lease] of leases.entries()) {
@@ -34,7 +34,7 @@ describe('ends that are written together', () => {
 
   test('some lost: the verdicts say exactly which, and the lost ones are not touched', async () => {
     const collection = await lockedCollection(database.db)
-    const leases = await held(collection, docs(10))
+    const leases = await held(collection, blank(10))
     await collection.updateMany({ _id: { $in: [2, 5] as never[] } }, { $set: { lockedBy: 'other#1.1' } })
     await collection.deleteOne({ _id: 7 as never })
     const ends = leases.map((lease) => endOf(lease, again()))
@@ -47,7 +47,7 @@ describe('ends that are written together', () => {
 
   test("some lost, and a recorded one taken by another at once: moved on where it can't be told, never guessed", async () => {
     const collection = await lockedCollection(database.db)
-    const leases = await held(collection, docs(3))
+    const leases = await held(collection, blank(3))
     await collection.updateOne({ _id: 0 as never }, { $set: { lockedBy: 'other#1.1' } })
     // Another replica is quicker than the read-back: document 2 is recorded, then its trace is overwritten.
     const racing = new Proxy(collection, {
@@ -69,7 +69,7 @@ describe('ends that are written together', () => {
   test('of many kinds and tokens in one flush: each group by its own token only', async () => {
     const collection = await lockedCollection(database.db)
     const kinds = [again(), wait(), moveTo('Next'), park]
-    const leases = await held(collection, docs(12))
+    const leases = await held(collection, blank(12))
     const ends = leases.map((lease, n) => endOf(lease, kinds[n % 4]!))
     const mixed = new Set(await verdictsOf(collection, ends))
     expect(mixed).toEqual(new Set(['recorded']))
@@ -93,7 +93,7 @@ describe('ends that are written together', () => {
   test("a group refused for one document's sake (its validator, 121): all but the culprit are recorded", async () => {
     await database.db.createCollection('Thing', { validator: { n: { $ne: 5 } } })
     const collection = await lockedCollection(database.db)
-    const leases = await held(collection, docs(9))
+    const leases = await held(collection, blank(9))
     const ends = leases.map((lease, n) => endOf(lease, again(), { set: { n } }))
     const verdicts = await writer(collection).write(ends)
     for (const [n, end] of ends.entries())
@@ -109,35 +109,10 @@ describe('ends that are written together', () => {
 
   test('a group refused because an owner replaced one progress by text (40400): all but the culprit', async () => {
     const collection = await lockedCollection(database.db)
-    const leases = await held(collection, docs(5))
+    const leases = await held(collection, blank(5))
     await collection.updateOne({ _id: 2 as never }, { $set: { progress: 'mine' } })
     const ends = leases.map((lease) => endOf(lease, moveTo('Next')))
     expect(await verdictsOf(collection, ends)).toEqual(['recorded', 'recorded', 'rejected', 'recorded', 'recorded'])
     expect(await read(collection, 2)).toMatchObject({ progress: 'mine', phase: PHASE })
-  })
-
-  test('a document that would grow beyond 16 MiB (10334): all but the culprit', async () => {
-    const collection = await lockedCollection(database.db)
-    const big = 'x'.repeat(9_000_000)
-    const leases = await held(collection, [{}, { big }, {}])
-    const ends = leases.map((lease, n) => endOf(lease, again(), { set: n === 1 ? { more: big } : { n } }))
-    expect(await verdictsOf(collection, ends)).toEqual(['recorded', 'rejected', 'recorded'])
-  })
-
-  test('more than a command can hold: 1,000 sets of 20 kB are all recorded', async () => {
-    const collection = await lockedCollection(database.db)
-    const leases = await held(collection, docs(1_000))
-    const text = 'x'.repeat(30_000)
-    const ends = leases.map((lease, n) => endOf(lease, wait(), { set: { text, n } }))
-    expect(new Set(await verdictsOf(collection, ends))).toEqual(new Set(['recorded']))
-    expect(await read(collection, 999)).toMatchObject({ n: 999 })
-  })
-
-  test('a set that no command can hold is rejected, not retried for ever, and holds nobody up', async () => {
-    const collection = await lockedCollection(database.db)
-    const leases = await held(collection, docs(3))
-    const text = 'x'.repeat(20_000_000)
-    const ends = leases.map((lease, n) => endOf(lease, wait(), { set: n === 1 ? { text } : { n } }))
-    expect(await verdictsOf(collection, ends)).toEqual(['recorded', 'rejected', 'recorded'])
   })
 })

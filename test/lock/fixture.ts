@@ -1,3 +1,4 @@
+import { expect } from '@jest/globals'
 import { type Collection, type Db, type Document, MongoClient } from 'mongodb'
 import type { EndWriterOptions } from '../../src/lock/end/end-retries.js'
 import { EndWriter } from '../../src/lock/end/end-writer.js'
@@ -12,6 +13,7 @@ import {
   type StepEnd,
   type Terms,
   termsOf,
+  type Verdict,
 } from '../../src/lock/index.js'
 import { replicaIdentity } from '../../src/options/index.js'
 import { type Clock, systemClock } from '../../src/time/index.js'
@@ -94,6 +96,23 @@ export async function claimed(collection: Collection, replica?: ReplicaOfTest, p
   const result = await claims.claimOne(phase)
   if (!result.claimed[0]) throw new Error('expected a document to be due, nothing was claimed')
   return result.claimed[0]
+}
+
+/** Stores documents and claims all of them: their leases, in their order. */
+export async function held(collection: Collection, documents: Document[]): Promise<Lease[]> {
+  await collection.insertMany(documents.map((document, _id) => ({ _id: _id as never, phase: PHASE, ...document })))
+  const { claims } = await claimer(collection)
+  const { claimed } = await claims.claimBatch(PHASE, documents.length)
+  expect(claimed).toHaveLength(documents.length)
+  return claimed.map((one) => one.lease).sort((a, b) => Number(a.id) - Number(b.id))
+}
+
+export const blank = (n: number): Document[] => Array.from({ length: n }, () => ({}))
+
+/** What became of ends that were written together. */
+export async function verdictsOf(collection: Collection, ends: StepEnd[]): Promise<Verdict['kind'][]> {
+  const verdicts = await writer(collection).write(ends)
+  return ends.map((end) => verdicts.get(end)!.kind)
 }
 
 export function writer(collection: Collection, more: Partial<EndWriterOptions> = {}): EndWriter {

@@ -1,24 +1,18 @@
 import { describe, expect, test } from '@jest/globals'
 import { BSON, type Document } from 'mongodb'
-import type { BrokenDocument, ReplicaOptions } from '../../src/index.js'
-import { PARKED_AT, TASK_LOCK_INIT_TIME, termsOf, whyNotClaimable } from '../../src/lock/index.js'
+import { PARKED_AT, termsOf, whyNotClaimable } from '../../src/lock/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
-import { eventually, useDatabase } from '../support/database.js'
+import { useDatabase } from '../support/database.js'
+import { backDate, type CreatingHandler, replicaOf, things, thingWith } from '../support/thing.js'
 import {
-  backDate,
-  type CreatingHandler,
-  recordingLogger,
-  replicaOf,
-  ShiftedClock,
-  thingOf,
-  things,
-  thingWith,
-} from '../support/thing.js'
-
-const HEALTHY = 100
-const LIMIT = 16 * 1024 * 1024
-/** Longer than a document is left alone that refuses writes, however often it has refused: a slow run may have tried it more often. */
-const LONGEST_PAUSE_MS = 600_000
+  bigDocument,
+  expectHealthyDoneIn,
+  expectOthersRecorded,
+  HEALTHY,
+  LONGEST_PAUSE_MS,
+  putHealthyIn,
+  watchedReplica,
+} from './beside-healthy.js'
 
 describe('documents that refuse writes, in front of 100 healthy ones', () => {
   const database = useDatabase()
@@ -26,66 +20,9 @@ describe('documents that refuse writes, in front of 100 healthy ones', () => {
 
   const refusal = (id: string) => whyNotClaimable(database.db, 'Thing', termsOf(30_000), id)
 
-  function replica(handler: CreatingHandler = async (_doc, step) => step.moveTo('Created'), settings: object = {}) {
-    const events: BrokenDocument[] = []
-    const logger = recordingLogger()
-    const clock = new ShiftedClock()
-    const options: Partial<ReplicaOptions> = { logger, clock, observer: { broken: (event) => void events.push(event) } }
-    return { one: replicaOf(database.db, thingWith(handler, thingOf(settings)), options), events, logger, clock }
-  }
-
-  async function putHealthy(): Promise<void> {
-    const lockedAt = TASK_LOCK_INIT_TIME
-    await things(database.db).insertMany(
-      Array.from({ length: HEALTHY }, (_, i) => ({ _id: `healthy-${i}`, phase: 'Creating', lockedAt })),
-    )
-  }
-
-  async function expectHealthyDone(run: () => Promise<unknown>): Promise<void> {
-    const done = { _id: /^healthy/, phase: 'Created' }
-    // Again where a command took too long, as a replica does that ticks.
-    await eventually(
-      async () => {
-        await run()
-        expect(await things(database.db).countDocuments(done)).toBe(HEALTHY)
-      },
-      { timeoutMs: 90_000 },
-    )
-  }
-
-  const bigDocument = (_id: string, spare: number) => {
-    const document = { _id, phase: 'Creating', blob: '' }
-    document.blob = 'x'.repeat(LIMIT - spare - BSON.calculateObjectSize(document))
-    return document
-  }
-
-  test('three within 200 bytes of 16 MiB: no outcome is lost, each is told once, tried again ever more seldom', async () => {
-    const { one, events, logger, clock } = replica()
-    await one.prepare()
-    for (const spare of [0, 100, 200]) await things(database.db).insertOne(bigDocument(`big-${spare}`, spare))
-    await putHealthy()
-    await expectHealthyDone(() => one.runOnce())
-    const big = await things(database.db)
-      .find({ _id: /^big/ }, { projection: { blob: 0 } })
-      .toArray()
-    expect(big.slice(0, 2)).toEqual([0, 100].map((spare) => ({ _id: `big-${spare}`, phase: 'Creating' })))
-    // This one has room for a claim and for no outcome: its lease runs out, and its claims are counted.
-    expect(big[2]).toMatchObject({ phase: 'Creating', lockedBy: expect.any(String), progress: { claims: 1 } })
-    expect(events.map(({ reason, fate }) => [reason, fate])).toEqual(Array(3).fill(['tooLarge', 'skipped']))
-    expect(one.status().skipped).toBe(3)
-    // They are tried again after their pauses, without a word.
-    for (let again = 0; again < 2; again += 1) {
-      clock.advance(LONGEST_PAUSE_MS)
-      expect((await one.runOnce()).due).toBeGreaterThan(0)
-    }
-    expect(logger.lines.filter((line) => line.message.includes('refuses writes (tooLarge)'))).toHaveLength(3)
-    // Its owner makes room: it goes on by itself.
-    await things(database.db).updateOne({ _id: 'big-0' }, { $set: { blob: '' } })
-    clock.advance(LONGEST_PAUSE_MS)
-    await one.runOnce()
-    expect(await read('big-0')).toMatchObject({ phase: 'Created' })
-    expect(one.status().skipped).toBe(2)
-  })
+  const replica = (handler?: CreatingHandler, settings?: object) => watchedReplica(database.db, handler, settings)
+  const putHealthy = () => putHealthyIn(database.db)
+  const expectHealthyDone = (run: () => Promise<unknown>) => expectHealthyDoneIn(database.db, run)
 
   const strict = {
     $jsonSchema: { additionalProperties: false, properties: { _id: {}, phase: {}, strict: {}, lockedAt: {} } },
@@ -170,34 +107,12 @@ describe('documents that refuse writes, in front of 100 healthy ones', () => {
     expect(events).toMatchObject([{ id: 'bad', reason: 'progress' }])
   })
 
-  test.each([
-    [
-      'too large',
-      (_id: string) => ({ _id, blob: 'x'.repeat(LIMIT - 200_000) }),
-      'MongoServerError',
-      /larger than|exceeds maximum/,
-    ],
-    ['against the validator', (_id: string) => ({ _id, even: true }), 'MongoServerError', /validation/],
-  ])(
-    'an outcome that is %s, among 100: its error is recorded, the others are too',
-    async (_name, make, name, message) => {
-      const odd = { $or: [{ even: { $exists: false } }, { effects: { $exists: false } }] }
-      await database.db.createCollection('Thing', { validator: odd })
-      await things(database.db).insertOne({ phase: 'Creating', ...make('bad') })
-      await putHealthy()
-      const { one } = replica(async (doc, step) =>
-        step.moveTo('Created', { set: { effects: [doc._id === 'bad' ? 'x'.repeat(250_000) : 'x'] } }),
-      )
-      await one.prepare()
-      await expectHealthyDone(() => one.runOnce())
-      const { phase, progress } = await read()
-      expect(phase).toBe('Creating')
-      expect(progress).toMatchObject({
-        attempts: expect.any(Number),
-        error: { name, message: expect.stringMatching(message) },
-      })
-    },
-  )
+  test('an outcome that is against the validator, among 100: its error is recorded, the others are too', async () => {
+    const odd = { $or: [{ even: { $exists: false } }, { effects: { $exists: false } }] }
+    await database.db.createCollection('Thing', { validator: odd })
+    await things(database.db).insertOne({ _id: 'bad', phase: 'Creating', even: true })
+    await expectOthersRecorded(database.db, /validation/)
+  })
 
   test('a state rule and a removal go around them, and never stop what is due', async () => {
     const unchanged = { updatedAt: { $exists: false }, 'progress.since': { $exists: false } }

@@ -2,16 +2,9 @@ import { Worker } from 'node:worker_threads'
 import { describe, expect, test } from '@jest/globals'
 import { BSON, type Document } from 'mongodb'
 import { InvalidOutcome, LeaseLost, type Step, Unavailable } from '../../src/index.js'
+import { backDate as backDateAll } from '../../src/testing/index.js'
 import { eventually, useDatabase } from '../support/database.js'
-import {
-  backDate,
-  recordingLogger,
-  recordingObserver,
-  replicaOf,
-  thingOf,
-  things,
-  thingWith,
-} from '../support/thing.js'
+import { recordingLogger, recordingObserver, replicaOf, thingOf, things, thingWith } from '../support/thing.js'
 
 /** Handlers may be JavaScript: nothing of what they are given or return is typed here. */
 type AnyHandler = (doc: any, step: any) => unknown
@@ -279,7 +272,7 @@ describe('a handler that misbehaves', () => {
     await things(database.db).insertMany(ids.map((_id) => ({ _id, phase: 'Creating' })))
     await replica.runOnce()
     for (let minute = 0; minute < 20; minute += 1) {
-      for (const id of ids) await backDate(database.db, id, 60_000)
+      await backDateAll(database.db.collection('Thing'), 60_000)
       await replica.runOnce()
     }
     expect(new Set(observer.steps.map((step) => step.outcome))).toEqual(new Set(['unavailable']))
@@ -287,7 +280,7 @@ describe('a handler that misbehaves', () => {
     const [sample] = await things(database.db).find().limit(1).toArray()
     expect(sample!['progress'].history).toMatchObject([{ outcome: 'unavailable', count: 21 }])
     isDown = false
-    for (const id of ids) await backDate(database.db, id, 60_000)
+    await backDateAll(database.db.collection('Thing'), 60_000)
     await replica.runOnce()
     expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(50)
   })
