@@ -39,7 +39,7 @@ export interface PlanCheckOptions {
 const LIMIT = 500
 
 /**
- * Explains what claims and each look run, and reads which indexes there are. Empty: each is a bounded scan of the index
+ * Explains the claims and looks, and reads which indexes there are. Empty: each is a bounded scan of the index
  * meant for it, so documents that are not due cost nothing. Nothing is changed, and only one look is executed. Works on
  * empty collections.
  * @throws what the driver throws when the database can't be reached
