@@ -39,7 +39,7 @@ export class NoAnswer extends MongoNetworkTimeoutError {
     return 'NoAnswer'
   }
   constructor(readonly afterMs: number) {
-    super(`expected the driver to answer or to fail within ${afterMs} ms, it did neither`)
+    super(`expected the driver to answer or fail within ${afterMs} ms, but it did neither`)
   }
 }
 

@@ -46,11 +46,11 @@ export async function buildIndex(
       } catch (error) {
         if (error instanceof MongoServerError && error.code === OUT_OF_DISK_SPACE) {
           throw new NotEnoughSpace(
-            `expected the server to have room for ${what}, got: ${error.message}; free some on the server's disk and start again`,
+            `expected the server to have room for ${what}, got: ${error.message}; free some space on the server's disk and start again`,
           )
         }
         if (!(error instanceof MongoNetworkError) || tookMs() >= withinMs) throw error
-        waiting(`the connection ended while ${what} was built, asking again: ${error.message}`)
+        waiting(`the connection ended while building ${what}, asking again: ${error.message}`)
       }
       await sleep(AGAIN_AFTER_MS)
     }

@@ -52,7 +52,7 @@ export async function localDatabase(
   refuseInProduction(env)
   const local = await load()
   if (!local) {
-    throw new NoDatabase(`the package of local databases, ${PACKAGE}, is not installed`, [
+    throw new NoDatabase(`the local database package, ${PACKAGE}, is not installed`, [
       `for development: npm install --save-dev ${PACKAGE}`,
     ])
   }
@@ -83,12 +83,12 @@ function refuseInProduction(env: NodeJS.ProcessEnv): void {
   const isPod = Boolean(env['KUBERNETES_SERVICE_HOST'])
   if (!isPod && env['NODE_ENV'] !== 'production') return
   const where = isPod ? 'in a pod (KUBERNETES_SERVICE_HOST is set)' : 'with NODE_ENV=production'
-  throw new NoDatabase(`a local database is for development, and none is started ${where}`)
+  throw new NoDatabase(`a local database is for development only, so none is started ${where}`)
 }
 
 function noneRuns(dataDir: string): never {
-  const why = `no local database runs in ${dataDir}, and a command that only reads starts none`
-  throw new NoDatabase(why, ['for development: start a replica, which brings one (phaselock start)'])
+  const why = `no local database is running in ${dataDir}, and a command that only reads does not start one`
+  throw new NoDatabase(why, ['for development: start a replica, which starts one (phaselock start)'])
 }
 
 /** Looked for next to Phaselock, then from the user's folder. */

@@ -17,7 +17,7 @@ export class NoDatabase extends Error {
     const waysOut = ['set MONGODB_URI, for example mongodb://127.0.0.1:27017/phaselock', ...otherWaysOut]
     super(
       [
-        `expected MONGODB_URI to name a MongoDB server, it is not set; ${why}`,
+        `expected MONGODB_URI to name a MongoDB server, but it is not set; ${why}`,
         ...tried.map(({ name, said }) => `  - ${name}: ${said}`),
         `Ways out: ${waysOut.join('; ')}`,
       ].join('\n'),

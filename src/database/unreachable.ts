@@ -2,9 +2,9 @@
 export type UnreachableReason = 'refused' | 'no-such-host' | 'authentication' | 'timeout' | 'other'
 
 const ADVICE: Record<UnreachableReason, string> = {
-  refused: 'start the server, or correct host and port',
+  refused: 'start the server, or correct the host and port',
   'no-such-host': "correct the host's name",
-  authentication: 'correct user, password and authSource',
+  authentication: 'correct the user, password and authSource',
   timeout: 'check the network, firewalls and TLS settings, or wait until the server is up',
   other: "see the server's answer",
 }

@@ -11,7 +11,7 @@ export class InvalidMongoUri extends Error {
     readonly origin: string,
   ) {
     super(
-      `expected in ${origin} a connection string such as mongodb://user:password@host:27017/database, got ${redactedUri}: ${reason}. ` +
+      `expected a connection string such as mongodb://user:password@host:27017/database in ${origin}, got ${redactedUri}: ${reason}. ` +
         'Correct it, or leave it out to use a local database',
     )
   }

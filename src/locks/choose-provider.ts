@@ -42,11 +42,11 @@ export function chooseProvider(choice: ProviderChoice): ProviderKind {
   if (provider === 'auto') return found ?? byMode(choice)
   if (found && found !== provider)
     throw new InvalidLockProvider(
-      `expected a ${byUrl ? 'url' : 'client'} for locks in ${provider}, got one of ${found}; correct one of the two`,
+      `expected a ${byUrl ? 'url' : 'client'} for locks in ${provider}, got one for ${found}; correct one of the two`,
     )
   if (!found && (provider === 'postgres' || provider === 'redis'))
     throw new InvalidLockProvider(
-      `expected where locks in ${provider} are, got neither a url nor a client; set PHASELOCK_LOCKS_URL to ${provider}://...`,
+      `expected a url or a client for locks in ${provider}, got neither; set PHASELOCK_LOCKS_URL to ${provider}://...`,
     )
   return provider
 }
@@ -66,9 +66,7 @@ function kindOfClient(client: unknown): ProviderKind {
   if (has('collection') && has('command')) return 'mongodb'
   if (has('call') || has('sendCommand')) return 'redis'
   if (has('query')) return 'postgres'
-  throw new InvalidLockProvider(
-    "expected as client for locks a MongoDB Db, a Pool of pg, or ioredis's or redis's client",
-  )
+  throw new InvalidLockProvider('client: expected a MongoDB Db, a Pool of pg, or a client of ioredis or redis')
 }
 
 function byMode({ mode = 'auto', hasDatabase = false, env }: ProviderChoice): ProviderKind {
@@ -77,7 +75,7 @@ function byMode({ mode = 'auto', hasDatabase = false, env }: ProviderChoice): Pr
   const many = (['POD_NAME', 'KUBERNETES_SERVICE_HOST'] as const).find((name) => env[name])
   if (mode === 'auto' && many === undefined) return 'memory'
   throw new InvalidLockProvider(
-    `expected a server to keep locks in, there is none, and ${mode === 'distributed' ? 'the mode is distributed' : `${many} says that there are several replicas`}: ` +
+    `expected a server for locks, but none is configured, and ${mode === 'distributed' ? 'the mode is distributed' : `${many} says that there are several replicas`}: ` +
       'locks in memory would not exclude each other; set PHASELOCK_LOCKS_URL or MONGODB_URI, or PHASELOCK_MODE=single if this is the only replica',
   )
 }

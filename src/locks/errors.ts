@@ -47,7 +47,7 @@ export class StaleLockHandle extends Error {
   override readonly name = 'StaleLockHandle'
   constructor(readonly lock: string) {
     super(
-      `lock '${lock}': expected the handle that extend() returned, got the one that was extended; go on with the new one (lock = await lock.extend(...))`,
+      `lock '${lock}': expected the handle that extend() returned, got the one that was extended; use the new one (lock = await lock.extend(...))`,
     )
   }
 }
@@ -57,7 +57,7 @@ export class NotLocked extends Error {
   override readonly name = 'NotLocked'
   constructor(readonly lock?: string) {
     super(
-      `expected to run under ${lock === undefined ? 'a lock' : `the lock '${lock}'`}, no such lock is held on this call path; ` +
+      `expected to run under ${lock === undefined ? 'a lock' : `the lock '${lock}'`}, but no such lock is held on this call path; ` +
         'call it within executeWithLock() or from a method with @SchedulerLock',
     )
   }
@@ -68,7 +68,7 @@ export class LockLost extends Error {
   override readonly name = 'LockLost'
   constructor(readonly lock: string) {
     super(
-      `expected to hold the lock '${lock}' still, it expired, was freed or is another's; stop, and give it a longer lockAtMostFor or a watchdog`,
+      `expected to hold the lock '${lock}', but it expired, was freed or was taken by another; stop, and use a longer lockAtMostFor or a watchdog`,
     )
   }
 }

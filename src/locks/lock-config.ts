@@ -67,11 +67,11 @@ export function checkedDurations(
 function nameProblems(name: unknown): string[] {
   if (typeof name !== 'string' || name === '')
     return [
-      `name: expected a text, got ${name === '' ? 'an empty one' : String(name)}; two locks of one name exclude each other`,
+      `name: expected a string, got ${name === '' ? 'an empty one' : String(name)}; locks with the same name exclude each other`,
     ]
   // biome-ignore lint/suspicious/noControlCharactersInRegex: no store takes them alike
   if (name.length > 255 || /^\s|\s$|[\u0000-\u001f]/.test(name))
-    return ['name: expected 1 to 255 characters without control characters or spaces at its ends']
+    return ['name: expected 1 to 255 characters without control characters, leading or trailing spaces']
   return []
 }
 

@@ -119,10 +119,10 @@ class HeldLock implements SimpleLock {
   }
 }
 
-const NOTHING_ASKED = 'nothing was asked for and nothing is run; try again when the server is back'
+const NOTHING_ASKED = 'no lock was requested and nothing is run; try again when the server is back'
 
 const notKnown = (lockAtMostForMs: number) =>
-  `nothing is run; whether it was granted all the same isn't known: if so it is freed in the background, and ends by itself after ${formatMs(lockAtMostForMs)}; try again when the server is back`
+  `nothing is run; it may have been granted all the same: if so, it is freed in the background, and expires after ${formatMs(lockAtMostForMs)}; try again when the server is back`
 
 const isOurs = (error: unknown) => error instanceof InvalidLockConfig || error instanceof InvalidLockProvider
 

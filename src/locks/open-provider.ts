@@ -187,7 +187,7 @@ async function driver<T>(kind: ProviderKind, load: () => Promise<T>): Promise<T>
   } catch (error) {
     const name = kind === 'redis' ? 'ioredis' : 'pg'
     throw new InvalidLockProvider(
-      `expected the package ${name} for locks in ${kind}, it can't be loaded; npm install ${name}`,
+      `expected the package ${name} for locks in ${kind}, but it can't be loaded; run npm install ${name}`,
       {
         cause: error,
       },

@@ -22,9 +22,9 @@ export class NoScheduler extends Error {
   constructor(readonly why: 'missing' | 'crons are off') {
     super(
       why === 'missing'
-        ? 'expected ScheduleModule in this app, it is not there; add `ScheduleModule.forRoot()` (from @nestjs/schedule) to the imports of your root module, ' +
+        ? 'expected ScheduleModule in this app, but it is missing; add `ScheduleModule.forRoot()` (from @nestjs/schedule) to the imports of your root module, ' +
             'once in the whole app, or give PhaselockModule `tick: false` if this process should not work on documents'
-        : 'expected ScheduleModule to run cron jobs, it was given `cronJobs: false`; remove that, or give PhaselockModule `tick: false` if this process should not work on documents',
+        : 'expected ScheduleModule to run cron jobs, but it was given `cronJobs: false`; remove that, or give PhaselockModule `tick: false` if this process should not work on documents',
     )
   }
 }
@@ -34,7 +34,7 @@ export class ModuleNotConfigured extends Error {
   override readonly name = 'ModuleNotConfigured'
   constructor(readonly lifecycle: string) {
     super(
-      `expected PhaselockModule.forRoot() or forRootAsync() in this app, it is not there; add it to the imports of your root module (lifecycle '${lifecycle}' needs it)`,
+      `expected PhaselockModule.forRoot() or forRootAsync() in this app, but it is missing; add it to the imports of your root module (lifecycle '${lifecycle}' needs it)`,
     )
   }
 }
@@ -50,7 +50,7 @@ export class ModuleMissing extends Error {
     decorator: string,
   ) {
     super(
-      `expected ${module} in this app, it is not there: nothing else looks for ${decorator} (${methods.join(', ')}); add it to the imports of your root module, ` +
+      `expected ${module} in this app, but it is missing, and nothing else looks for ${decorator} (${methods.join(', ')}); add it to the imports of your root module, ` +
         'or give PhaselockModule `tick: false` if this process should not work on documents',
     )
   }

@@ -73,7 +73,7 @@ async function openDb(connection: AppConnection): Promise<AppDb> {
   if (!connection.db) await connection.asPromise?.()
   if (connection.db) return connection.db
   throw new InvalidModuleOptions([
-    'connection: expected an open connection, it has no db; open it before the app starts',
+    'connection: expected an open connection, but it has no db; open it before the app starts',
   ])
 }
 
@@ -121,17 +121,17 @@ async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger
   const reasons = client instanceof MongoClient ? endless : [...endless, 'another copy of the mongodb driver']
   if (!renewals) {
     logger.warn(
-      `leases are renewed over the app's own connections: no second client could be made from the one given. A full pool may then cost leases${endless.length > 0 ? `, and so may its waits (${endless.join(', ')})` : ''}; give \`uri\` instead, or keep maxPoolSize well above what the app uses`,
+      `leases are renewed over the app's own connections, because no second client could be made from the one given. A full pool may then cost leases${endless.length > 0 ? `, and so may its waits (${endless.join(', ')})` : ''}; give \`uri\` instead, or keep maxPoolSize well above what the app uses`,
     )
     return { work: undefined, renewals }
   }
   if (reasons.length === 0) return { work: undefined, renewals }
   const work = await secondClient(client, lockTimeoutMs)
   if (work) {
-    logger.debug(`claims and outcomes go over a client of Phaselock's own: the app's has ${reasons.join(', ')}`)
+    logger.debug(`claims and outcomes use a client of Phaselock's own, because the app's has ${reasons.join(', ')}`)
   } else {
     logger.warn(
-      `claims and outcomes go over the app's own client, which has ${reasons.join(', ')}: no other could be made from it. A dead server may cost leases; give \`uri\`, or keep each wait at a third of lockTimeout or below`,
+      `claims and outcomes use the app's own client, which has ${reasons.join(', ')}, because no other could be made from it. A dead server may cost leases; give \`uri\`, or keep each wait at a third of lockTimeout or below`,
     )
   }
   return { work, renewals }

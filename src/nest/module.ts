@@ -172,7 +172,7 @@ function lifecycleProvider(lifecycle: FeatureLifecycle) {
       const bound = known.bound(lifecycle) as BoundLifecycle | undefined
       if (!bound)
         throw new InvalidHandlers([
-          `lifecycle '${lifecycle.name}' came after the app was made; a module with lifecycles can't be loaded lazily`,
+          `lifecycle '${lifecycle.name}' was added after the app was created; a module with lifecycles can't be loaded lazily`,
         ])
       return bound
     },

@@ -68,7 +68,7 @@ export interface ModuleSettings extends PhaselockModuleOptions {
 const connection = having(['close'], 'a Mongoose connection or one from connectDatabase()').refine(
   // A Mongoose connection has no db before it is open.
   (value) => 'db' in value || 'asPromise' in value,
-  { error: 'expected a Mongoose connection or one from connectDatabase(), it has no db' },
+  { error: 'expected a Mongoose connection or one from connectDatabase(), but it has no db' },
 )
 
 const moduleOptions = z.strictObject({
@@ -110,11 +110,11 @@ function connectionProblems(given: PhaselockModuleOptions): string[] {
   // An undefined handle would silently mean another database than the one that was meant.
   const problems = (['client', 'db', 'connection'] as const)
     .filter((name) => name in given && given[name] === undefined)
-    .map((name) => `${name}: expected it to be there, got undefined; is the connection open when the options are made?`)
+    .map((name) => `${name}: expected a value, got undefined; is the connection open when the options are built?`)
   if (used.length > 1) problems.push(`expected one of ${CONNECTIONS.join(', ')}, got ${used.join(' and ')}; keep one`)
   if (given.client !== undefined && given.database === undefined)
     problems.push("client: expected the database's name too; add `database: '...'`")
   if (given.database !== undefined && (given.db !== undefined || given.connection !== undefined))
-    problems.push(`database: ${given.db ? 'db' : 'connection'} names its database already; remove it`)
+    problems.push(`database: ${given.db ? 'db' : 'connection'} already names its database; remove it`)
   return problems
 }

@@ -46,7 +46,7 @@ export function unknownOptions(
     .filter((name) => !known.includes(name) && !also.includes(name))
     .map((name) =>
       Object.hasOwn(renamed, name)
-        ? `${noun} '${name}' is called '${renamed[name]}' now`
+        ? `${noun} '${name}' is now called '${renamed[name]}'`
         : `unknown ${noun} '${name}'${meant(name, told)}; known: ${told.join(', ')}`,
     )
 }

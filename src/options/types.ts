@@ -8,8 +8,8 @@ export const expecting = (what: string) => ({
 })
 
 export const flag = z.boolean(expecting('true or false'))
-export const text = z.string(expecting('a text'))
-export const aName = text.min(1, 'expected a name, got an empty text')
+export const text = z.string(expecting('a string'))
+export const aName = text.min(1, 'expected a name, got an empty string')
 export const aFunction = (what = 'a function') => z.custom((value) => typeof value === 'function', expecting(what))
 export const anything = z.unknown().optional()
 

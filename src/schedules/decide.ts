@@ -126,7 +126,7 @@ function coalesced(
       ...runOf(id, schedule, time, undefined),
       phase: 'Skipped',
       outcome: 'Skipped',
-      reason: `coalesced: the run of ${latest.toISOString()} stands for it`,
+      reason: `coalesced: the run of ${latest.toISOString()} replaces it`,
       completedAt: now,
     }),
   )
@@ -233,7 +233,7 @@ export function pauseOf({ paused }: { readonly paused?: unknown }, now: Date): D
 function pauseWarnings(paused: unknown): string[] {
   if (!paused || paused === true) return []
   if (typeof paused !== 'object' || Array.isArray(paused))
-    return [`paused: expected true or { until, reason }, got ${shown(paused)}; taken as true`]
+    return [`paused: expected true or { until, reason }, got ${shown(paused)}; treated as true`]
   const { until } = paused as { until?: unknown }
   if (until == null || dateOf(until)) return []
   return [`paused.until: expected a date, got ${shown(until)}; paused until somebody resumes it`]
@@ -241,7 +241,9 @@ function pauseWarnings(paused: unknown): string[] {
 
 function idProblems(id: unknown): string[] {
   if (typeof id === 'string' && id !== '' && id.length <= 200) return []
-  return [`_id: expected a text of at most 200 characters, got ${typeof id === 'string' ? `${id.length}` : typeof id}`]
+  return [
+    `_id: expected a string of at most 200 characters, got ${typeof id === 'string' ? `${id.length}` : typeof id}`,
+  ]
 }
 
 const dateOf = (value: unknown): Date | undefined =>

@@ -117,5 +117,5 @@ export const runIdOf = (schedule: string, due: Date): string => `${schedule}@${d
 export function serverTime(claimed: object): Date {
   const { lockedAt } = claimed as { lockedAt?: unknown }
   if (lockedAt instanceof Date) return lockedAt
-  throw new Error('expected a claimed document, it has no lockedAt')
+  throw new Error('expected a claimed document, but it has no lockedAt')
 }

@@ -2,12 +2,14 @@ import { type Collection, type Db, type Document, MinKey } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { onClaimIndex, PARKED_AT, TASK_LOCK_INIT_TIME, WITHOUT_TOKEN } from '../lock/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
-import type { Duration } from '../time/index.js'
 import { SCHEDULE_PHASES } from './decide.js'
 import { OWNERS_FIELDS } from './definition/index.js'
 import type { ScheduleDocument } from './documents.js'
+import type { SchedulesSettings } from './options.js'
+import type { Workplace } from './workplace.js'
 
 const WATCH_ID = 'edits'
+const watchNameOf = ({ collections }: SchedulesSettings): string => `${collections.schedules}.watch`
 
 /** The position of the walk over the schedules. One document: one replica walks at a time. */
 export interface WatchDocument {
@@ -16,34 +18,30 @@ export interface WatchDocument {
   position?: unknown
 }
 
-export interface EditWatchOptions {
-  readonly collection: string
-  readonly lockTimeout: Duration
-  readonly every: Duration
-  /** Schedules that are looked at each time. */
-  readonly chunk: number
-  readonly schedules: () => Collection<ScheduleDocument>
-}
-
 /**
  * Finds schedules that somebody has edited in the database: their fields differ from what Phaselock last saw (`known`). They are
  * made due, and looked at. Walks over all schedules forever, in chunks of bounded size; one that isn't edited is only read, by the
  * server itself. Those without a phase, or with an unknown one, are found by the index each time, wherever the walk is.
  */
-export function editWatch(options: EditWatchOptions): BoundLifecycle<WatchDocument> {
+export function editWatch({
+  settings,
+  schedules,
+}: Pick<Workplace, 'settings' | 'schedules'>): BoundLifecycle<WatchDocument> {
+  const name = watchNameOf(settings)
+  const { watchPerSecond, lockTimeout } = settings
   const definition = lifecycleOf<WatchDocument>().define({
-    name: options.collection,
-    collection: options.collection,
+    name,
+    collection: name,
     phases: { Watching: { next: ['Ended'], entry: true }, Ended: { final: true } },
-    lockTimeout: options.lockTimeout,
+    lockTimeout,
     maxAttempts: 1_000,
     maxClaims: 1_000,
   })
   return definition.handle({
     Watching: async (doc, step: Step<'Ended', WatchDocument>) => {
-      const { last, seen } = await noticeEdits(options.schedules(), doc.position ?? null, options.chunk)
-      const position = seen < options.chunk ? null : last
-      return step.wait('edits made in the database', { for: options.every, set: { position } })
+      const { last, seen } = await noticeEdits(schedules(), doc.position ?? null, watchPerSecond)
+      const position = seen < watchPerSecond ? null : last
+      return step.wait('edits made in the database', { for: '1s', set: { position } })
     },
   }) as unknown as BoundLifecycle<WatchDocument>
 }
@@ -71,7 +69,7 @@ const isMisnamed: Document = {
     { $not: [{ $in: ['$phase', PHASES] }] },
   ],
 }
-const WRONG_PHASE = 'phase: expected Active, or none: Phaselock writes it (isActive and paused are for pauses); got '
+const WRONG_PHASE = 'phase: expected Active or none, as Phaselock sets it (to pause, use isActive or paused); got '
 
 const isEdited: Document = {
   $or: [
@@ -158,8 +156,8 @@ async function withoutPhase(schedules: Collection<ScheduleDocument>, most: numbe
 }
 
 /** Creates the one document that walks, if there is none. */
-export async function startWatch(db: Db, collection: string): Promise<void> {
-  await protocolCollection<{ _id: string }>(db, collection).updateOne(
+export async function startWatch(db: Db, settings: SchedulesSettings): Promise<void> {
+  await protocolCollection<{ _id: string }>(db, watchNameOf(settings)).updateOne(
     { _id: WATCH_ID },
     { $setOnInsert: { phase: 'Watching' } },
     { upsert: true },

@@ -40,7 +40,7 @@ export class RunTimeout extends Error {
     readonly stillRuns: boolean,
   ) {
     super(
-      `the run did not end within its timeout of ${afterMs} ms${stillRuns ? '; it ignores its signal and still runs: its lock is kept until it ends' : ''}`,
+      `the run did not end within its timeout of ${afterMs} ms${stillRuns ? '; it ignores its signal and is still running, so its lock is kept until it ends' : ''}`,
     )
   }
 }
@@ -49,7 +49,9 @@ export class RunTimeout extends Error {
 export class RunLockLost extends Error {
   override readonly name = 'RunLockLost'
   constructor(readonly lock: string) {
-    super(`the lock '${lock}' of this run was freed or has ended; the run was stopped so that no other runs beside it`)
+    super(
+      `the lock '${lock}' of this run was freed or has expired; the run was stopped so that no other runs at the same time`,
+    )
   }
 }
 
@@ -57,6 +59,6 @@ export class RunLockLost extends Error {
 export class ReplicasLost extends Error {
   override readonly name = 'ReplicasLost'
   constructor(readonly times: number) {
-    super(`${times} replicas were lost while they ran it: it may be what kills them`)
+    super(`${times} replicas were lost while running it; it may be what kills them`)
   }
 }

@@ -15,6 +15,6 @@ export async function ensureRunIndexes(runs: Collection, how: 'create' | 'check'
   const found = await runs.indexes().catch(() => [])
   if (found.some(({ key }) => JSON.stringify(key) === JSON.stringify(HISTORY_INDEX))) return
   logger.warn(
-    `${runs.collectionName} has no index ${JSON.stringify(HISTORY_INDEX)}: the history of schedules is read slowly; db.getCollection('${runs.collectionName}').createIndex(${JSON.stringify(HISTORY_INDEX)})`,
+    `${runs.collectionName} has no index ${JSON.stringify(HISTORY_INDEX)}, so the history of schedules is slow to read; create it: db.getCollection('${runs.collectionName}').createIndex(${JSON.stringify(HISTORY_INDEX)})`,
   )
 }

@@ -1,46 +1,45 @@
+import { setImmediate } from 'node:timers/promises'
 import { MongoBulkWriteError, type WriteError } from 'mongodb'
 import type { OwnerClient } from '../phases/index.js'
 import type { NewRun } from './decide.js'
 
 const DUPLICATE_KEY = 11000
 
-interface Waiting {
-  readonly runs: readonly NewRun[]
-  readonly resolve: () => void
-  readonly reject: (error: unknown) => void
+interface Batch {
+  readonly runs: NewRun[]
+  readonly stored: Promise<unknown>
+  askers: number
 }
 
 /** Stores the runs of schedules that are looked at together with one command instead of one each. */
 export class RunStore {
-  private waiting: Waiting[] = []
+  private batch: Batch | undefined
 
   constructor(private readonly owner: () => OwnerClient) {}
 
   /** Resolves when they are there, by this call or by an earlier one of any replica. */
-  store(runs: readonly NewRun[]): Promise<void> {
-    if (runs.length === 0) return Promise.resolve()
-    return new Promise((resolve, reject) => {
-      this.waiting.push({ runs, resolve, reject })
-      if (this.waiting.length === 1) setImmediate(() => void this.flush())
-    })
-  }
-
-  private async flush(): Promise<void> {
-    const waiting = this.waiting
-    this.waiting = []
+  async store(runs: readonly NewRun[]): Promise<void> {
+    if (runs.length === 0) return
+    this.batch ??= this.begin()
+    const { batch } = this
+    batch.askers += 1
+    batch.runs.push(...runs)
     try {
-      await insertRuns(
-        this.owner(),
-        waiting.flatMap(({ runs }) => runs),
-      )
-      for (const { resolve } of waiting) resolve()
+      await batch.stored
     } catch (error) {
       // One that can't be stored must not fail the others.
-      if (waiting.length === 1) return waiting[0]!.reject(error)
-      for (const { runs, resolve, reject } of waiting) {
-        void insertRuns(this.owner(), runs).then(() => resolve(), reject)
-      }
+      if (batch.askers === 1) throw error
+      await insertRuns(this.owner(), runs)
     }
+  }
+
+  private begin(): Batch {
+    const runs: NewRun[] = []
+    const stored = setImmediate().then(() => {
+      this.batch = undefined
+      return insertRuns(this.owner(), runs)
+    })
+    return { runs, stored, askers: 0 }
   }
 }
 
@@ -68,7 +67,7 @@ async function newOnes(count: number, insert: () => Promise<void>): Promise<numb
     return count
   } catch (error) {
     if (!(error instanceof MongoBulkWriteError)) throw error
-    const errors = ([] as WriteError[]).concat(error.writeErrors as WriteError[])
+    const errors = [error.writeErrors as WriteError | WriteError[]].flat()
     if (errors.length === 0 || errors.some(({ code }) => code !== DUPLICATE_KEY)) throw error
     return count - errors.length
   }

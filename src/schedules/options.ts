@@ -71,14 +71,14 @@ const schedulesOptions = z.strictObject({
   db: having(['collection'], 'a Db of the mongodb driver').optional(),
   tasks: having([], '{ name: function }').optional(),
   context: aFunction('a function that returns it, such as () => ({ db })').optional(),
-  locks: having(['lock'], 'a lock provider, such as await openLockProvider({ url }) of phaselock/locks').optional(),
+  locks: having(['lock'], 'a lock provider, such as await openLockProvider({ url }) from phaselock/locks').optional(),
   name: processOptions.name,
   observer: having([], 'an object with methods such as ended()').optional(),
   logger: anything,
   clock: anything,
   collections: z
     .strictObject({ schedules: aName.default('schedules'), runs: aName.default('runs') })
-    .refine((value) => value.schedules !== value.runs, 'expected two names, got one twice')
+    .refine((value) => value.schedules !== value.runs, 'expected two different names, got the same one twice')
     .prefault({}),
   lockTimeout: durationText('1s', '24h').default('30s'),
   lockAtMostFor: duration('1s', '24h').default(30 * 60_000),
@@ -101,18 +101,11 @@ const KEEP_FOR: Readonly<Record<RunOutcome, Duration>> = {
 export function readSchedulesOptions<Context>(given: SchedulesOptions<Context>): SchedulesSettings {
   const read = readOptions(schedulesOptions, given ?? {})
   if ('problems' in read) throw new InvalidSchedulesOptions(read.problems)
-  const {
-    collections,
-    lockTimeout,
-    lockAtMostFor: lockAtMostForMs,
-    concurrency,
-    watchPerSecond,
-    doorbell,
-  } = read.options
-  const { keepFor } = read.options
+  const { collections, lockTimeout, lockAtMostFor, concurrency, keepFor, watchPerSecond, doorbell } = read.options
   const all = (duration: Duration) => Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, duration]))
   return {
-    ...{ collections, lockTimeout, lockAtMostForMs, concurrency, watchPerSecond, doorbell },
+    ...{ collections, lockTimeout, concurrency, watchPerSecond, doorbell },
+    lockAtMostForMs: lockAtMostFor,
     keepFor: { ...KEEP_FOR, ...(typeof keepFor === 'string' ? all(keepFor) : keepFor) },
   }
 }

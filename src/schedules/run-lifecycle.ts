@@ -1,48 +1,28 @@
-import type { Collection } from 'mongodb'
 import { LockProviderUnavailable } from '../locks/index.js'
-import { type BoundLifecycle, type Logger, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
-import { type Clock, type Duration } from '../time/index.js'
+import { type BoundLifecycle, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
 import { pauseOf } from './decide.js'
-import { type RunDocument, type RunOutcome, type ScheduleDocument, serverTime } from './documents.js'
+import { type RunDocument, type RunOutcome, serverTime } from './documents.js'
 import { ReplicasLost, RunLockLost, RunTimeout } from './errors.js'
-import { observedRun, type RunEndReason, type ScheduleObservers } from './observer.js'
-import { RunLock, type RunLocks } from './run-lock.js'
+import { observedRun, type RunEndReason } from './observer.js'
+import { RunLock } from './run-lock.js'
 import { RunRecord, resultOf, runErrorOf } from './run-record.js'
 import { tryTask } from './run-task.js'
-import type { RunCallback, TaskRegistry, TaskWithCallbacks } from './tasks.js'
+import type { RunCallback, TaskWithCallbacks } from './tasks.js'
+import type { Workplace } from './workplace.js'
 
 /** Tries that end with their replica, until the run has failed. */
 const MOST_LOST = 3
 
-export interface RunLifecycleOptions<Context> {
-  readonly lifecycle: string
-  readonly collection: string
-  readonly lockTimeout: Duration
-  readonly concurrency: number
-  readonly keepFor: Readonly<Record<RunOutcome, Duration>>
-  readonly tasks: TaskRegistry<Context>
-  readonly locks: RunLocks
-  readonly context: () => Context | Promise<Context>
-  readonly schedules: () => Collection<ScheduleDocument>
-  /** The name of this replica, for people. */
-  readonly name: string
-  readonly patienceMs: number
-  readonly clock: Clock
-  readonly logger: Logger
-  readonly observers: ScheduleObservers
-}
-
-type Ended = 'Completed' | 'Failed' | 'Skipped' | 'Missed'
-type QueuedStep = Step<'Running' | Ended, RunDocument>
-type RunningStep = Step<'Queued' | Ended, RunDocument>
+type QueuedStep = Step<'Running' | RunOutcome, RunDocument>
+type RunningStep = Step<'Queued' | RunOutcome, RunDocument>
 type Fields = Partial<Omit<RunDocument, '_id'>>
 
 /** A run's lifecycle: Queued, Running (under its schedule's lock), and how it ended. */
-export function runLifecycle<Context>(options: RunLifecycleOptions<Context>): BoundLifecycle<RunDocument> {
-  const { keepFor } = options
+export function runLifecycle<Context>(workplace: Workplace<Context>): BoundLifecycle<RunDocument> {
+  const { collections, keepFor, lockTimeout, concurrency } = workplace.settings
   const definition = lifecycleOf<RunDocument>().define({
-    name: options.lifecycle,
-    collection: options.collection,
+    name: `${collections.schedules}.runs`,
+    collection: collections.runs,
     phases: {
       Queued: { next: ['Running', 'Completed', 'Failed', 'Skipped', 'Missed'], entry: true },
       Running: { next: ['Queued', 'Completed', 'Failed', 'Skipped', 'Missed'] },
@@ -51,15 +31,15 @@ export function runLifecycle<Context>(options: RunLifecycleOptions<Context>): Bo
       Skipped: { final: true, keepFor: keepFor.Skipped },
       Missed: { final: true, keepFor: keepFor.Missed },
     },
-    lockTimeout: options.lockTimeout,
-    concurrency: options.concurrency,
+    lockTimeout,
+    concurrency,
     // A run's own timeout is less: LONGEST_RUN_MS at most.
     stepTimeout: '24h',
     maxAttempts: 1_000,
     // Lost replicas are counted by the run itself.
     maxClaims: 100,
   })
-  const runs = new Runs(options)
+  const runs = new Runs(workplace)
   return definition.handle({
     Queued: (run, step) => runs.queued(run, step),
     Running: (run, step) => runs.running(run, step),
@@ -67,11 +47,11 @@ export function runLifecycle<Context>(options: RunLifecycleOptions<Context>): Bo
 }
 
 class Runs<Context> {
-  constructor(private readonly options: RunLifecycleOptions<Context>) {}
+  constructor(private readonly workplace: Workplace<Context>) {}
 
   /** Decides whether it runs at all, and takes its lock. No code of the task has run yet. */
   async queued(run: Readonly<RunDocument>, step: QueuedStep) {
-    const { name } = this.options
+    const { name } = this.workplace
     const task = this.task(run)
     if (run.outcome) return this.callBack(run, step, task, run.outcome)
     const now = serverTime(run)
@@ -95,13 +75,13 @@ class Runs<Context> {
     if (!(lock instanceof RunLock)) {
       const { heldBy } = lock
       const who = [heldBy.run && `the run ${heldBy.run}`, heldBy.by && `on ${heldBy.by}`].filter(Boolean).join(' ')
-      const reason = `overlap: ${who || 'another'} was running`
+      const reason = `overlap: ${who || 'another run'} was running`
       if (isFirst) return this.end(run, step, task, 'Skipped', 'overlap', { reason, overlap: heldBy })
       return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap: heldBy })
     }
-    this.options.locks.keep(run, lock)
+    this.workplace.locks.keep(run, lock)
     // Not in Running: a try that its replica could not end is begun again by the next one.
-    if (isFirst) this.options.observers.tell('started', { ...observedRun(run), lateMs: lateMs(run, now) })
+    if (isFirst) this.workplace.observers.tell('started', { ...observedRun(run), lateMs: lateMs(run, now) })
     return step.moveTo('Running', {
       set: { by: name, lockFence: lock.fence, ...(isFirst ? { startedAt: now } : {}), retryAt: null },
     })
@@ -109,7 +89,7 @@ class Runs<Context> {
 
   /** Runs the task under the lock that this run already holds, which another replica may have taken. */
   async running(run: Readonly<RunDocument>, step: RunningStep) {
-    const { locks, name, clock, context, patienceMs } = this.options
+    const { locks, name, clock, context } = this.workplace
     const task = this.task(run)
     const startedMs = clock.monotonicMs()
     const claimedAt = serverTime(run)
@@ -134,7 +114,7 @@ class Runs<Context> {
     const record = new RunRecord(run, now)
     // Records the replica that runs it now if another one began it.
     if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })
-    const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal, patienceMs })
+    const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal })
     const fields: Fields = { ...record.fields(), ...this.counted(known), lockFence: lock.fence }
     if (tried.kind === 'returned') {
       const result = resultOf(tried.value)
@@ -155,7 +135,7 @@ class Runs<Context> {
     const pauseMs = Math.min(run.retry.longestMs, run.retry.backOffMs * 2 ** (attempt - 1))
     await lock.release()
     const retryAt = new Date(now().getTime() + pauseMs)
-    this.options.observers.tell('retried', { ...observedRun(run), attempt })
+    this.workplace.observers.tell('retried', { ...observedRun(run), attempt })
     return step.moveTo('Queued', { set: { ...failed, attempt: attempt + 1, retryAt } })
   }
 
@@ -177,7 +157,7 @@ class Runs<Context> {
       completedAt,
       ...(run.startedAt ? { durationMs: Math.max(0, completedAt.getTime() - run.startedAt.getTime()) } : {}),
     }
-    const tell = () => this.options.observers.tell('ended', { ...observedRun(run), outcome, why })
+    const tell = () => this.workplace.observers.tell('ended', { ...observedRun(run), outcome, why })
     if (!lock && !callbackOf(task, outcome)) {
       tell()
       return moved(step, outcome, set)
@@ -200,11 +180,13 @@ class Runs<Context> {
     const callback = callbackOf(task, outcome)
     if (!callback) return moved(step, outcome, {})
     try {
-      await callback(run, await this.options.context())
+      await callback(run, await this.workplace.context())
       return moved(step, outcome, {})
     } catch (thrown) {
       const error = runErrorOf(thrown)
-      this.options.logger.warn(`a callback of run ${run._id} failed: ${error.name}: ${error.message}`, { run: run._id })
+      this.workplace.logger.warn(`a callback of run ${run._id} failed: ${error.name}: ${error.message}`, {
+        run: run._id,
+      })
       return moved(step, outcome, { callbackError: error })
     }
   }
@@ -212,7 +194,7 @@ class Runs<Context> {
   /** Why a run that is due is not to run after all. */
   private async whyNot(run: Readonly<RunDocument>): Promise<{ why: RunEndReason; reason: string } | undefined> {
     if (run.trigger === 'manual') return undefined
-    const schedule = await this.options
+    const schedule = await this.workplace
       .schedules()
       .findOne({ _id: run.schedule }, { projection: { isActive: 1, paused: 1, task: 1 } })
     if (!schedule) return { why: 'deleted', reason: 'the schedule was deleted' }
@@ -227,7 +209,7 @@ class Runs<Context> {
   /** Nothing is run while the locks' server is away; that uses no try. */
   private async enter(run: Readonly<RunDocument>, again: boolean) {
     try {
-      return await this.options.locks.enter(run, again)
+      return await this.workplace.locks.enter(run, again)
     } catch (error) {
       if (!(error instanceof LockProviderUnavailable)) throw error
       throw new Unavailable(error.message.slice(0, 500), { retryAfter: '1s', cause: error })
@@ -237,10 +219,12 @@ class Runs<Context> {
   /** Frees its lock, if an earlier replica has entered it; otherwise, or if the locks' server is away, it ends by itself. */
   private async leave(run: Readonly<RunDocument>): Promise<void> {
     try {
-      await this.options.locks.release(run)
+      await this.workplace.locks.release(run)
     } catch (error) {
       if (!(error instanceof LockProviderUnavailable)) throw error
-      this.options.logger.warn(`the lock of run ${run._id} could not be looked at: ${error.message}`, { run: run._id })
+      this.workplace.logger.warn(`could not check the lock of run ${run._id}: ${error.message}`, {
+        run: run._id,
+      })
     }
   }
 
@@ -249,9 +233,9 @@ class Runs<Context> {
   }
 
   private task(run: Readonly<RunDocument>): TaskWithCallbacks<Context> {
-    const task = this.options.tasks.get(run.task)
+    const task = this.workplace.tasks.get(run.task)
     if (task) return task
-    throw new Error(`expected to know the task '${run.task}'; known: ${this.options.tasks.names.join(', ')}`)
+    throw new Error(`expected to know the task '${run.task}'; known: ${this.workplace.tasks.names.join(', ')}`)
   }
 }
 
@@ -284,5 +268,5 @@ function callbackOf<Context>(task: TaskWithCallbacks<Context>, outcome: RunOutco
 
 /** Both phases may go to each of the outcomes. */
 function moved(step: QueuedStep | RunningStep, outcome: RunOutcome, set: Fields) {
-  return (step as Step<Ended, RunDocument>).moveTo(outcome, { set })
+  return (step as Step<RunOutcome, RunDocument>).moveTo(outcome, { set })
 }

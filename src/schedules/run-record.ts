@@ -83,7 +83,7 @@ export function errorOf(thrown: unknown): Error {
   }
 }
 
-const UNREADABLE = '(something that can not be shown)'
+const UNREADABLE = "(something that can't be shown)"
 
 function textOf(value: unknown): string {
   try {

@@ -6,6 +6,9 @@ import type { RunLock } from './run-lock.js'
 import { errorOf, type RunRecord } from './run-record.js'
 import type { TaskRun, TaskWithCallbacks } from './tasks.js'
 
+/** How long a task may take to end after its signal has aborted; then its run fails without waiting for it. */
+const PATIENCE_MS = 10_000
+
 /** How one try ended. */
 export type Tried =
   | { readonly kind: 'returned'; readonly value: unknown }
@@ -21,13 +24,11 @@ export interface TryOptions<Context> {
   readonly context: () => Context | Promise<Context>
   /** Of the engine's step: the lease, the end of the process. */
   readonly signal: AbortSignal
-  /** How long a task may take to end after its signal has aborted. */
-  readonly patienceMs: number
 }
 
 /** Runs a task once, under its lock and within its timeout. Never rejects. */
 export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tried> {
-  const { task, run, lock, record, context, signal, patienceMs } = options
+  const { task, run, lock, record, context, signal } = options
   const stop = new AbortController()
   const over = new AbortController()
   const all = AbortSignal.any([signal, stop.signal])
@@ -50,7 +51,7 @@ export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tr
   })
   const settled = settle(async () => task.run(structuredClone(run.args), taskRun(await context())))
   const gaveUp = aborted(stop.signal, over.signal).then(async (): Promise<Tried> => {
-    await sleep(patienceMs, { signal: over.signal, unref: true })
+    await sleep(PATIENCE_MS, { signal: over.signal, unref: true })
     const { reason } = stop.signal
     return { kind: 'abandoned', error: reason instanceof RunTimeout ? new RunTimeout(reason.afterMs, true) : reason }
   })

@@ -1,60 +1,44 @@
-import type { Collection } from 'mongodb'
 import { onClaimIndex } from '../lock/index.js'
-import { type BoundLifecycle, type Logger, lifecycleOf, type Step } from '../phases/index.js'
-import type { Clock, Duration } from '../time/index.js'
+import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
+import type { Duration } from '../time/index.js'
 import { decide, type NewRun, type SchedulePhase } from './decide.js'
 import { type ScheduleDocument, serverTime } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
-import type { RunStore } from './insert-runs.js'
 import { observedRun, type ScheduleObservers } from './observer.js'
-import type { StoredRun } from './schedule-reader.js'
-
-export interface ScheduleLifecycleOptions {
-  readonly name: string
-  readonly collection: string
-  readonly lockTimeout: Duration
-  readonly concurrency: number
-  /** Stores the runs. */
-  readonly runs: RunStore
-  /** Whether this replica can run a task. */
-  readonly knows: (task: string) => boolean
-  readonly runDocuments: () => Collection<StoredRun>
-  readonly logger: Logger
-  readonly observers: ScheduleObservers
-  readonly clock: Clock
-}
+import type { Workplace } from './workplace.js'
 
 /** Each phase may become any other: what its owner wrote decides. */
 const WAITS_FOR: Record<SchedulePhase, string> = {
   Active: 'its next run',
   Paused: 'somebody to resume it',
   Finished: 'nothing: it will not be due again',
-  Broken: 'somebody to mend it',
+  Broken: 'somebody to fix it',
 }
 
+const SCHEDULES_AT_ONCE = 64
 /** Runs of one schedule that may wait for a replica that knows their task. */
 export const MOST_WAITING = 100
 
 /** Runs of a task that no replica has known for long are recorded as Missed at once: else they would be kept forever. */
-async function bounded(
-  { knows, runDocuments, logger }: ScheduleLifecycleOptions,
+async function bounded<Context>(
+  { tasks, runs: stored, logger }: Workplace<Context>,
   runs: readonly NewRun[],
   now: Date,
 ): Promise<readonly NewRun[]> {
   const [first] = runs
-  if (!first || knows(first.task)) return runs
-  const latest = await runDocuments()
+  if (!first || tasks.get(first.task)) return runs
+  const latest = await stored()
     .find({ schedule: first.schedule }, { projection: { phase: 1 }, sort: HISTORY_INDEX_SORT, limit: MOST_WAITING })
     .toArray()
   if (latest.length < MOST_WAITING || latest.some(({ phase }) => phase !== 'Queued' && phase !== 'Missed')) return runs
   const filter = { phase: 'Queued', schedule: first.schedule } as const
-  const waiting = await onClaimIndex(runDocuments(), (hint) =>
-    runDocuments()
+  const waiting = await onClaimIndex(stored(), (hint) =>
+    stored()
       .find(filter, { projection: { _id: 1 }, hint, limit: MOST_WAITING })
       .toArray(),
   )
   if (waiting.length < MOST_WAITING) return runs
-  const reason = `no replica knows the task '${first.task}': ${MOST_WAITING} earlier runs wait for one`
+  const reason = `no replica knows the task '${first.task}': ${MOST_WAITING} earlier runs are waiting for one`
   if (latest[0]!.phase === 'Queued') logger.warn(`schedule '${first.schedule}': ${reason}`, { task: first.task })
   return runs.map((run) =>
     run.phase === 'Queued' ? { ...run, phase: 'Missed', outcome: 'Missed', reason, completedAt: now } : run,
@@ -75,11 +59,11 @@ const NOT_BEFORE_AN_EDIT: Duration = '3650d'
  * Schedules as documents that sleep until they are due: `lockedAt` encodes the next run, so that distant and inactive ones cost
  * nothing. All four phases are handled by the same rule.
  */
-export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifecycle<ScheduleDocument> {
-  const { collection, lockTimeout, concurrency, clock } = options
+export function scheduleLifecycle<Context>(workplace: Workplace<Context>): BoundLifecycle<ScheduleDocument> {
+  const { settings, clock, logger, store, observers } = workplace
   const definition = lifecycleOf<ScheduleDocument>().define({
-    name: options.name,
-    collection,
+    name: settings.collections.schedules,
+    collection: settings.collections.schedules,
     phases: {
       Active: { next: ['Paused', 'Finished', 'Broken'], entry: true },
       Paused: { next: ['Active', 'Finished', 'Broken'], entry: true },
@@ -88,8 +72,8 @@ export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifec
       Broken: { next: ['Active', 'Paused', 'Finished'], entry: true },
       Removed: { final: true },
     },
-    lockTimeout,
-    concurrency,
+    lockTimeout: settings.lockTimeout,
+    concurrency: SCHEDULES_AT_ONCE,
     maxAttempts: 1_000,
     maxClaims: 1_000,
   })
@@ -98,11 +82,11 @@ export function scheduleLifecycle(options: ScheduleLifecycleOptions): BoundLifec
     const startedMs = clock.monotonicMs()
     const decision = decide(doc, claimedAt)
     const { warnings } = decision.set
-    if (warnings) options.logger.warn(`schedule '${doc._id}': ${warnings.join('; ')}`, { schedule: doc._id })
+    if (warnings) logger.warn(`schedule '${doc._id}': ${warnings.join('; ')}`, { schedule: doc._id })
     // First the runs, then what is next: after a crash in between they are there already.
-    const runs = await bounded(options, decision.runs, claimedAt)
-    await options.runs.store(runs)
-    tellOfOver(options.observers, runs)
+    const runs = await bounded(workplace, decision.runs, claimedAt)
+    await store.store(runs)
+    tellOfOver(observers, runs)
     const { phase, set, wakeAt } = decision
     if (phase !== (doc as { phase?: unknown }).phase) return step.moveTo(phase, { set })
     if (!wakeAt) return step.wait(WAITS_FOR[phase], { for: NOT_BEFORE_AN_EDIT, set })

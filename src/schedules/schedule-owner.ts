@@ -1,13 +1,14 @@
 import type { Document } from 'mongodb'
 import { DUE_AND_NOBODYS } from '../lock/index.js'
+import { unknownOptions } from '../options/index.js'
 import { changedFields, changesBetween, fieldsOf, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
 import {
   type Json,
   OWNERS_FIELDS,
   readSchedule,
+  SCHEDULE_FIELDS,
   type ScheduleFields,
   TIMING_FIELDS,
-  unknownFields,
 } from './definition/index.js'
 import type { Edit, ScheduleDocument } from './documents.js'
 import { InvalidSchedule, NoSuchSchedule } from './errors.js'
@@ -119,7 +120,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     )
     if (matchedCount > 0) return
     if (!(await this.schedules.findOne({ _id: id }, { projection: { _id: 1 } }))) throw new NoSuchSchedule(id)
-    throw new InvalidSchedule(id, [`until: expected a time to come, got ${options.until?.toISOString()}`])
+    throw new InvalidSchedule(id, [`until: expected a time in the future, got ${options.until?.toISOString()}`])
   }
 
   /** @returns how many were paused: those that were not paused already */
@@ -184,12 +185,14 @@ export abstract class ScheduleOwner extends ScheduleReader {
   check(id: string, given: NewSchedule): void {
     const problems: string[] = []
     if (typeof id !== 'string' || !/^[^\0]{1,200}$/.test(id)) {
-      problems.push(`id: expected a text of 1 to 200 characters, got ${typeof id === 'string' ? id.length : typeof id}`)
+      problems.push(
+        `id: expected a string of 1 to 200 characters, got ${typeof id === 'string' ? id.length : typeof id}`,
+      )
     }
     if (typeof given !== 'object' || given === null) {
       throw new InvalidSchedule(String(id), [`expected { task, cron, ... }, got ${String(given)}`])
     }
-    problems.push(...unknownFields(given))
+    problems.push(...unknownOptions(Object.keys(given), SCHEDULE_FIELDS, { noun: 'field' }))
     const read = readSchedule(given as unknown as Record<string, unknown>)
     if ('problems' in read) problems.push(...read.problems)
     if (problems.length > 0) throw new InvalidSchedule(String(id), problems)

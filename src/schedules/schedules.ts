@@ -5,7 +5,6 @@ import { type LockProvider, mongoLockProvider } from '../locks/index.js'
 import { type LifecycleModel, NotAttached, OwnerClient, type RunnableLifecycle, silentLogger } from '../phases/index.js'
 import { systemClock } from '../time/index.js'
 import type { NewRun } from './decide.js'
-import type { ScheduleDocument } from './documents.js'
 import { editWatch, startWatch } from './edit-watch.js'
 import { InvalidSchedule } from './errors.js'
 import { ensureRunIndexes } from './indexes.js'
@@ -17,12 +16,8 @@ import { runLifecycle } from './run-lifecycle.js'
 import { RunLocks } from './run-lock.js'
 import { scheduleLifecycle } from './schedule-lifecycle.js'
 import { type NewSchedule, ScheduleOwner } from './schedule-owner.js'
-import type { StoredRun } from './schedule-reader.js'
 import { type Task, TaskRegistry } from './tasks.js'
-
-/** How long a task may take to end after its signal has aborted; then its run fails without waiting for it. */
-const PATIENCE_MS = 10_000
-const SCHEDULES_AT_ONCE = 64
+import type { Workplace } from './workplace.js'
 
 type Attach = RunnableLifecycle['attach']
 /** A lifecycle by itself, with its name for those who register it. */
@@ -114,50 +109,24 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
 
   private lifecyclesOf(options: SchedulesOptions<Context>, settings: SchedulesSettings): ScheduleLifecycle[] {
     const { logger = silentLogger, clock = systemClock } = options
-    const { collections, lockTimeout, concurrency, keepFor, lockAtMostForMs, watchPerSecond } = settings
+    const { collections, lockAtMostForMs } = settings
+    const { observers } = this
     const name = options.name ?? (process.env['POD_NAME'] || `${hostname()}-${process.pid}`)
-    const ours = () => this.ours()
-    const found = () => protocolCollection<ScheduleDocument>(ours(), collections.schedules)
-    const locks = () => {
-      this.provider ??= mongoLockProvider(ours(), { name })
+    const provider = () => {
+      this.provider ??= mongoLockProvider(this.ours(), { name })
       return this.provider
     }
-    const schedules = scheduleLifecycle({
-      name: collections.schedules,
-      collection: collections.schedules,
-      lockTimeout,
-      concurrency: SCHEDULES_AT_ONCE,
-      runs: new RunStore(() => this.runsOwner()),
-      knows: (task) => this.registry.get(task) !== undefined,
-      runDocuments: () => protocolCollection<StoredRun>(ours(), collections.runs),
-      observers: this.observers,
-      logger,
-      clock,
-    })
-    const runs = runLifecycle<Context>({
-      lifecycle: `${collections.schedules}.runs`,
-      collection: collections.runs,
-      lockTimeout,
-      concurrency,
-      keepFor,
+    const workplace: Workplace<Context> = {
+      ...{ name, settings, clock, logger, observers },
       tasks: this.registry,
-      locks: new RunLocks({ provider: locks, lockAtMostForMs, clock, logger, observers: this.observers }),
       context: options.context ?? (() => undefined as Context),
-      schedules: found,
-      name,
-      patienceMs: PATIENCE_MS,
-      clock,
-      logger,
-      observers: this.observers,
-    })
-    const watchCollection = `${collections.schedules}.watch`
-    const watch = editWatch({
-      collection: watchCollection,
-      lockTimeout,
-      every: '1s',
-      chunk: watchPerSecond,
-      schedules: found,
-    })
+      locks: new RunLocks({ provider, lockAtMostForMs, clock, logger, observers }),
+      store: new RunStore(() => this.runsOwner()),
+      schedules: () => protocolCollection(this.ours(), collections.schedules),
+      runs: () => protocolCollection(this.ours(), collections.runs),
+    }
+    const schedules = scheduleLifecycle(workplace)
+    const runs = runLifecycle(workplace)
     this.runModel = runs.model
     const attach: Attach = (db, ringing) => {
       this.ownerDb ??= db
@@ -180,7 +149,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
         only: () => ({ phases: ['Queued', 'Running'], where: { task: { $in: this.registry.names } } }),
         prepare: (db, indexes) => ensureRunIndexes(db.collection(collections.runs), indexes, logger),
       },
-      { ...partsOf(watch), attach, prepare: (db) => startWatch(db, watchCollection) },
+      { ...partsOf(editWatch(workplace)), attach, prepare: (db) => startWatch(db, settings) },
     ]
   }
 }

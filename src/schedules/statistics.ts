@@ -114,7 +114,7 @@ function pipeline(schedule: string, since: Date | undefined, timezone: string): 
           { $match: { phase: 'Failed' } },
           {
             $group: {
-              _id: { $ifNull: ['$error.name', { $ifNull: ['$reason', '(not told)'] }] },
+              _id: { $ifNull: ['$error.name', { $ifNull: ['$reason', '(not reported)'] }] },
               count: { $sum: 1 },
               last: { $max: '$scheduledFor' },
             },

@@ -66,10 +66,10 @@ export class TaskRegistry<Context = unknown> {
   add(name: string, task: Task<Context>): void {
     if (!NAME.test(name)) {
       throw new InvalidTask(
-        `task '${name}': expected a name of 1 to 200 characters without spaces, '$' and '.' in front`,
+        `task '${name}': expected a name of 1 to 200 characters without spaces that doesn't begin with '$' or '.'`,
       )
     }
-    if (this.tasks.has(name)) throw new InvalidTask(`task '${name}' is registered already; give this one another name`)
+    if (this.tasks.has(name)) throw new InvalidTask(`task '${name}' is already registered; give this one another name`)
     const checked = typeof task === 'function' ? { run: task } : task
     const known: readonly string[] = ['run', ...CALLBACKS]
     const unknown = Object.keys(checked ?? {}).filter((key) => !known.includes(key))

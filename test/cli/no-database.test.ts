@@ -29,7 +29,7 @@ test.each([
 ])('phaselock %s only reads: it starts no local database, and says that MONGODB_URI is missing', async (...args) => {
   const said = await refusal(args)
   expect(said).toContain('phaselock: expected MONGODB_URI to name a MongoDB server, it is not set')
-  expect(said).toContain(`no local database runs in ${folder().path}/.phaselock, and a command that only reads`)
+  expect(said).toContain(`no local database is running in ${folder().path}/.phaselock, and a command that only reads`)
 })
 
 test.each([
@@ -38,7 +38,7 @@ test.each([
 ])('%s nothing starts a local database', async (_where, env) => {
   for (const args of [['start'], ['add', 'api-gateway', '{"_id":"shop"}']]) {
     expect(await refusal(args, env)).toMatch(
-      /expected MONGODB_URI to name a MongoDB server, it is not set; a local database is for development/,
+      /expected MONGODB_URI to name a MongoDB server, but it is not set; a local database is for development/,
     )
   }
 })

@@ -24,7 +24,9 @@ describe('without MONGODB_URI', () => {
     const { message, tried } = await refused(
       connectWith({ dataDir, env, log }, () => Promise.reject(new Error('was looked for'))),
     )
-    expect(message).toMatch(/^expected MONGODB_URI to name a MongoDB server, it is not set; a local database is for/)
+    expect(message).toMatch(
+      /^expected MONGODB_URI to name a MongoDB server, but it is not set; a local database is for/,
+    )
     expect(message).toMatch(why)
     expect(message).toContain('set MONGODB_URI, for example mongodb://')
     expect(tried).toEqual([])
@@ -35,7 +37,7 @@ describe('without MONGODB_URI', () => {
     const { dataDir } = local()
     const { message } = await refused(local().connect({ onlyJoin: true }))
     expect(message).toMatch(
-      /^expected MONGODB_URI .* it is not set; no local database runs in .*data, and a command that only/,
+      /^expected MONGODB_URI .* it is not set; no local database is running in .*data, and a command that only/,
     )
     expect(existsSync(dataDir)).toBe(false)
     const running = await local().connect()
@@ -56,7 +58,7 @@ describe('without MONGODB_URI', () => {
     const { log, dataDir, env } = local()
     const { message } = await refused(connectWith({ dataDir, env, log }, async () => undefined))
     expect(message.split('\n')).toEqual([
-      'expected MONGODB_URI to name a MongoDB server, it is not set; the package of local databases, phaselock-local-database, is not installed',
+      'expected MONGODB_URI to name a MongoDB server, but it is not set; the local database package, phaselock-local-database, is not installed',
       'Ways out: set MONGODB_URI, for example mongodb://127.0.0.1:27017/phaselock; for development: npm install --save-dev phaselock-local-database',
     ])
   })

@@ -31,23 +31,23 @@ describe('a URI', () => {
     const error = await failure(uri)
     expect(error).toBeInstanceOf(InvalidMongoUri)
     expect(error.message).toMatch(
-      /^expected in the uri option a connection string such as mongodb:\/\/.*, got .*: .*\. Correct it/s,
+      /^expected a connection string such as mongodb:\/\/.* in the uri option, got .*: .*\. Correct it/s,
     )
     expect(inspect(error, { depth: 9 })).not.toContain('s3cr3tPw')
   })
 
   it('is named by where it came from', async () => {
     const error = await connectDatabase({ env: { MONGODB_URI: 'nonsense' } }).catch((thrown: Error) => thrown)
-    expect(String(error)).toContain('expected in MONGODB_URI')
+    expect(String(error)).toContain('in MONGODB_URI, got')
     // As `uri: process.env.MONGODB_URI` has it.
     const passedOn = connectDatabase({ uri: 'nonsense', env: { MONGODB_URI: 'nonsense' } })
-    expect(String(await passedOn.catch((thrown: Error) => thrown))).toContain('expected in MONGODB_URI')
+    expect(String(await passedOn.catch((thrown: Error) => thrown))).toContain('in MONGODB_URI, got')
   })
 
   it('with an option by its former name is refused with the new one', async () => {
     const options = { uri: 'mongodb://127.0.0.1:1', timeoutMs: 100, lockTimeoutMs: 3_000 }
     await expect(connectDatabase(options as never)).rejects.toThrow(
-      "connectDatabase: option 'timeoutMs' is called 'timeout' now; option 'lockTimeoutMs' is called 'lockTimeout' now",
+      "connectDatabase: option 'timeoutMs' is now called 'timeout'; option 'lockTimeoutMs' is now called 'lockTimeout'",
     )
   })
 
@@ -57,7 +57,7 @@ describe('a URI', () => {
     expect(error).toBeInstanceOf(DatabaseUnreachable)
     expect(error.reason).toBe('refused')
     expect(error.message).toContain(`expected a MongoDB server at mongodb://user:***@127.0.0.1:${port}/db, got: `)
-    expect(error.message).toContain('start the server, or correct host and port')
+    expect(error.message).toContain('start the server, or correct the host and port')
     expect(inspect(error, { depth: 9 })).not.toContain('s3cr3tPw')
   })
 

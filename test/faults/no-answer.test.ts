@@ -36,7 +36,7 @@ describe('a driver that neither answers nor fails', () => {
     proxy.blackhole()
     const error = await command().catch((reason: unknown) => reason)
     expect(error).toBeInstanceOf(NoAnswer)
-    expect(String(error)).toBe('NoAnswer: expected the driver to answer or to fail within 600 ms, it did neither')
+    expect(String(error)).toBe('NoAnswer: expected the driver to answer or fail within 600 ms, but it did neither')
     expect(isDefiniteRefusal(error)).toBe(false)
   })
 })

@@ -52,7 +52,7 @@ async function fakeApt(download = 'touch libc6.deb'): Promise<NodeJS.ProcessEnv>
   it('say which variable to set where HOME can not be written', async () => {
     const env = { ...(await fakeApt()), XDG_CACHE_HOME: '', HOME: '/dev/null' }
     await expect(newerGlibc(env, () => undefined)).rejects.toThrow(
-      /expected a folder for newer C libraries that can be written at \/dev\/null\/.cache\/phaselock, got ENOTDIR.*; set XDG_CACHE_HOME to one/,
+      /expected a writable folder for newer C libraries at \/dev\/null\/.cache\/phaselock, got ENOTDIR.*; set XDG_CACHE_HOME to one/,
     )
   })
 })

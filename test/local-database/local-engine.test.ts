@@ -182,7 +182,7 @@ describe('a local database', () => {
       .connect()
       .catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(DataDirUnusable)
-    expect(String(error)).toContain(`expected a folder that can be written at ${local().dataDir}, got`)
+    expect(String(error)).toContain(`expected a writable folder at ${local().dataDir}, got`)
     await rm(local().dataDir)
   })
 

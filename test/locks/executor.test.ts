@@ -174,9 +174,9 @@ describe('executeWithLock', () => {
   test.each([
     [
       { name: '', lockAtMostFor: '1s' },
-      /lock \(without a name\) can't be used: name: expected a text, got an empty one/,
+      /lock \(without a name\) can't be used: name: expected a string, got an empty one/,
     ],
-    [{ lockAtMostFor: '1s' }, /name: expected a text, got undefined/],
+    [{ lockAtMostFor: '1s' }, /name: expected a string, got undefined/],
     [{ name: 'x' }, /lock 'x' can't be used: lockAtMostFor: expected a duration such as 'PT50S'.* got undefined/],
     [{ name: 'x', lockAtMostFor: 0 }, /lockAtMostFor: expected more than 0 and at most 365 days, got 0 ms/],
     [{ name: 'x', lockAtMostFor: '-PT5S' }, /lockAtMostFor: expected more than 0 .* got -5000 ms/],

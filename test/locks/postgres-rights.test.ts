@@ -31,10 +31,12 @@ test("a user without rights on the schema is shown the SQL; after that, and on J
   await expect(refused).rejects.toThrow(InvalidLockProvider)
   const { message } = (await refused.catch((error) => error)) as Error
   expect(message).toMatch(
-    /permission denied for schema public; run, with a user who may:\nCREATE TABLE IF NOT EXISTS shedlock/,
+    /permission denied for schema public; run this as a user who may change tables:\nCREATE TABLE IF NOT EXISTS shedlock/,
   )
   const wanting = (await open({ migrate: false })).lock(config)
-  await expect(wanting).rejects.toThrow(/relation "shedlock" does not exist; run, with a user who may:\nCREATE TABLE/)
+  await expect(wanting).rejects.toThrow(
+    /relation "shedlock" does not exist; run this as a user who may change tables:\nCREATE TABLE/,
+  )
 
   // What Java has made, with a lock that is held, and then the SQL that was shown.
   await admin.query(

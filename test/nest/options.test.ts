@@ -30,7 +30,7 @@ test('each wrong value is named, with what was expected and what came', async ()
     onParked: 'me',
     lifecycles: [{ name: 'x' }],
   })
-  expect(message).toContain('  - uri: expected a text, got 5\n')
+  expect(message).toContain('  - uri: expected a string, got 5\n')
   expect(message).toContain("tick: expected true or false, got 'no'")
   expect(message).toMatch(/grace: expected a duration from 0s to 1h, such as '500ms', .* got '10'/)
   expect(message).toContain("name: expected a replica's name of at most 253 characters without ~ and #, got ''")
@@ -48,7 +48,7 @@ test('one database: two of uri, client, db and connection, or a client without i
     'expected one of uri, client, db, connection, got uri and db; keep one',
   )
   expect(await refused({ client })).toContain("client: expected the database's name too; add `database: '...'`")
-  expect(await refused({ db, database: 'x' })).toContain('database: db names its database already; remove it')
+  expect(await refused({ db, database: 'x' })).toContain('database: db already names its database; remove it')
   expect(await refused({ db: client })).toContain(
     'db: expected a Db of the mongodb driver, got an object with db, connect',
   )

@@ -24,7 +24,7 @@ describe('new Replica', () => {
     [{ doorbell: 'on' }, "doorbell: expected one of auto, capped, changeStream, off, got 'on'"],
     [{ doorbellDb: 'shop' }, "doorbellDb: expected a database of the driver (client.db('shop')), got 'shop'"],
     [{ lifecycles: undefined }, 'lifecycles: expected a list of lifecycles with their handlers'],
-    [{ graceMs: 100 }, "option 'graceMs' is called 'grace' now"],
+    [{ graceMs: 100 }, "option 'graceMs' is now called 'grace'"],
     [{ graze: '1s' }, "unknown option 'graze' (did you mean 'grace'?); known: db, lifecycles, name,"],
     [{ toString: 1 }, "unknown option 'toString'"],
   ])('refuses %j', (more, problem) => {

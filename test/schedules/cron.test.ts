@@ -179,12 +179,12 @@ describe('what is refused', () => {
     ['60 * * * * *', 'second: expected 0-59'],
     [
       '*/0 * * * *',
-      "minute: expected 0-59; '*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several with ',' between; got '*/0'",
+      "minute: expected 0-59; '*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several separated by ','; got '*/0'",
     ],
     ['0 22-6 * * *', "got '22-6' (a range goes up: write one that wraps as two, such as '22-23,0-6')"],
     ['0 0 * * FRI-MON', "got 'FRI-MON' (a range goes up"],
     ['0 0 * NOV-FEB *', "got 'NOV-FEB' (a range goes up"],
-    ['0 0 L-3 * *', "got 'L-3' (for days before the last: run on '28-31', and let the task look at the day)"],
+    ['0 0 L-3 * *', "got 'L-3' (for days before the last: run on '28-31', and have the task check the day)"],
     ['0 0 1,LW * *', "'LW' (the last weekday)"],
     ['0 0 * * L', "'d#L' (its last)"],
     ['0 0 * * FRI#6', "'d#n' (the nth of the month)"],
@@ -192,14 +192,14 @@ describe('what is refused', () => {
     ['H * * * *', "got 'H'"],
     ['0 0 * * FRIDAY', "got 'FRIDAY'"],
     ['a b c d e', "got 'a'. hour:"],
-    ['* * * *', 'expected 5 fields (minute, hour, day of month, month, day of week) or 6 (second in front), got 4'],
-    ['* * * * * * *', 'or 6 (second in front), got 7'],
+    ['* * * *', 'expected 5 fields (minute, hour, day of month, month, day of week) or 6 (with seconds first), got 4'],
+    ['* * * * * * *', 'or 6 (with seconds first), got 7'],
     ['', 'got 0'],
     ['@reboot', 'expected one of @yearly'],
     ['@every 5m', "for every few minutes use '*/5 * * * *' or interval"],
     ['0 0 30 2 *', 'there is no such day in any year'],
-    [5, 'it is not a text'],
-    [undefined, 'it is not a text'],
+    [5, 'it is not a string'],
+    [undefined, 'it is not a string'],
   ])('%s', (expression, message) => {
     expect(() => new Cron(expression as string)).toThrow(InvalidCron)
     expect(() => new Cron(expression as string)).toThrow(message)
@@ -207,13 +207,13 @@ describe('what is refused', () => {
 
   test('one that is too long, whose text is cut', () => {
     const refused = () => cronOf(`${'0,'.repeat(100_000)}0 * * * *`, 'UTC')
-    expect(refused).toThrow('expected at most 1000 characters, got 200009; name ranges instead of single values')
+    expect(refused).toThrow('expected at most 1000 characters, got 200009; use ranges instead of single values')
     expect(refused).toThrow(expect.objectContaining({ message: expect.stringMatching(/^.{0,400}$/) }))
   })
 
   test('a list of one expression, also when that expression is known', () => {
     expect(cronOf('0 0 * * *', 'UTC').expression).toBe('0 0 * * *')
-    expect(() => cronOf(['0 0 * * *'] as never, 'UTC')).toThrow('it is not a text')
+    expect(() => cronOf(['0 0 * * *'] as never, 'UTC')).toThrow('it is not a string')
   })
 
   test('what was found out about one with no such day is kept', () => {

@@ -66,7 +66,7 @@ describe('what a schedule calls for', () => {
     expect(due(decision)[0]).toEqual(['04:01:00', 'Skipped'])
     expect(decision.runs[0]).toMatchObject({
       outcome: 'Skipped',
-      reason: 'coalesced: the run of 2026-11-21T04:10:00.000Z stands for it',
+      reason: 'coalesced: the run of 2026-11-21T04:10:00.000Z replaces it',
     })
     expect(decision.runs.at(-1)!.coalesced).toEqual({ count: 9, since: at('04:01:00'), isMore: false })
     expect(decision.set.nextRunAt).toEqual(at('04:11:00'))
@@ -224,7 +224,7 @@ describe('what a schedule calls for', () => {
     const doc = { _id: 's', task: 'sync', cron: '* * * * *', [name]: value } as never as ScheduleDocument
     const decision = decide(doc, at('04:00:00'))
     expect(decision).toMatchObject({ phase: 'Active', wakeAt: at('04:01:00') })
-    const warnings = [`${name}: no field of a schedule, it does nothing; was ${meant} meant?`]
+    const warnings = [`${name}: not a field of a schedule, so it has no effect; did you mean ${meant}?`]
     expect(decision.set.warnings).toEqual(warnings)
     const told = { ...doc, known: decision.set.known!, warnings }
     expect(decide(told, at('04:00:00')).set).not.toHaveProperty('warnings')
@@ -244,8 +244,8 @@ describe('what a schedule calls for', () => {
   })
 
   test.each([
-    ['yes', 'paused: expected true or { until, reason }, got "yes"; taken as true'],
-    [1, 'paused: expected true or { until, reason }, got 1; taken as true'],
+    ['yes', 'paused: expected true or { until, reason }, got "yes"; treated as true'],
+    [1, 'paused: expected true or { until, reason }, got 1; treated as true'],
     [{ until: '2026-12-01' }, 'paused.until: expected a date, got "2026-12-01"; paused until somebody resumes it'],
   ])('a pause that is written as %j pauses, and is told', (paused, warning) => {
     const decision = decide(planned({ cron: '* * * * *' }, at('04:01:00'), { paused }), at('04:02:00'))

@@ -60,6 +60,6 @@ test('whatever a task throws or returns, its run ends and runs once', async () =
     })
   }
   const [returned] = await one.schedules.runs('returns')
-  expect(returned).toMatchObject({ phase: 'Completed', log: [{ message: '(something that can not be shown)' }] })
+  expect(returned).toMatchObject({ phase: 'Completed', log: [{ message: "(something that can't be shown)" }] })
   expect(returned!.result).toBeUndefined()
 })

@@ -23,7 +23,7 @@ const BAD: readonly (readonly [unknown, string])[] = [
     'endAt: expected a time after startAt (2026-02-01T00:00:00.000Z), got 2026-01-01T00:00:00.000Z',
   ],
   [{ task: 'wrok', cron: '@daily' }, "task: expected one of those that are registered (work), got 'wrok'"],
-  [{ task: async function sync() {}, cron: '@daily' }, 'got a function (sync); a function can not be stored'],
+  [{ task: async function sync() {}, cron: '@daily' }, "got a function (sync); a function can't be stored"],
   [{ task: 'work', cron: '@daily', args: { when: new Date(0) } }, 'args.when: expected JSON'],
   [{ task: 'work', cron: '@daily', args: { list: [1, { call: () => 1 }] } }, 'args.list.1.call: expected JSON'],
   [{ task: 'work', cron: '@daily', args: { n: Number.NaN } }, 'args.n: expected JSON'],
@@ -36,11 +36,17 @@ const BAD: readonly (readonly [unknown, string])[] = [
   [{ task: 'work', cron: '@daily', maxInstances: 0 }, 'maxInstances: expected a whole number from 1 to 100, got 0'],
   [{ task: 'work', cron: '@daily', retry: { attempts: 0 } }, 'retry.attempts: expected a whole number from 1 to 100'],
   [{ task: 'work', cron: '@daily', retry: { tries: 3 } }, "retry: unknown field 'tries'"],
-  [{ task: 'work', at: 'tomorrow' }, 'at: expected a date, or a text such as \'2026-11-21T06:00:00Z\', got "tomorrow"'],
+  [
+    { task: 'work', at: 'tomorrow' },
+    'at: expected a date, or a string such as \'2026-11-21T06:00:00Z\', got "tomorrow"',
+  ],
   [{ task: 'work', at: '2026-11-21T06:00:00' }, 'at: expected a date'],
   [{ task: 'work' }, 'expected one of cron, interval and at, got none'],
   [{ task: 'work', cron: '@daily', interval: 5 }, 'expected one of cron, interval and at, got cron and interval'],
-  [{ task: 'work', cron: '@daily', misfire_grace_time: 5 }, "unknown field 'misfire_grace_time'; known: task, args"],
+  [
+    { task: 'work', cron: '@daily', misfire_grace_time: 5 },
+    "unknown field 'misfire_grace_time' (did you mean 'misfireGraceTime'?); known: task, args",
+  ],
   [{ task: 'work', interval: 60, timeout: '48h' }, 'timeout: expected at most 23 h for one try, got "48h"'],
   [{ task: 'work', cron: '0 25 * * *', timezone: 'Mars' }, 'cron: "0 25 * * *": hour: expected 0-23'],
   [null, 'expected { task, cron, ... }, got null'],
@@ -111,9 +117,9 @@ describe('edits made in the database, by any client in any language', () => {
     expect(await one.schedules.runs('s')).toMatchObject([{ phase: 'Completed' }])
     const broken = await one.schedules.list({ phase: 'Broken' })
     expect(broken.map((schedule) => schedule.broken)).toEqual([
-      expect.stringContaining('_id: expected a text of at most 200 characters, got number'),
+      expect.stringContaining('_id: expected a string of at most 200 characters, got number'),
       expect.stringContaining(
-        'args.since: expected JSON (null, true, false, numbers, texts, arrays, objects), got a Date',
+        'args.since: expected JSON (null, true, false, numbers, strings, arrays, objects), got a Date',
       ),
       expect.stringContaining('hour: expected 0-23'),
       expect.stringContaining('task: expected the name of a registered task, got undefined'),
@@ -136,7 +142,7 @@ describe('edits made in the database, by any client in any language', () => {
       await look(one, database.db)
       await raw(database.db).updateOne({ _id: 'near', lockedBy: null }, { $set: { lockedAt: new Date(0) } })
     }
-    const warnings = ['is_active: no field of a schedule, it does nothing; was isActive meant?']
+    const warnings = ['is_active: not a field of a schedule, so it has no effect; did you mean isActive?']
     expect(await one.schedules.get('near')).toMatchObject({ phase: 'Active', warnings })
     expect(told()).toMatchObject([{ level: 'warn', message: `schedule 'near': ${warnings[0]}` }])
     await raw(database.db).updateOne({ _id: 'near' }, { $rename: { is_active: 'isActive' } })
@@ -152,7 +158,7 @@ describe('edits made in the database, by any client in any language', () => {
     await one.replica.runOnce()
     await raw(database.db).insertMany([{ _id: true, ...fields } as never, { _id: '$z', ...fields }])
     await look(one, database.db)
-    const broken = { phase: 'Broken', broken: '_id: expected a text of at most 200 characters, got boolean' }
+    const broken = { phase: 'Broken', broken: '_id: expected a string of at most 200 characters, got boolean' }
     expect(await one.schedules.get(true as never)).toMatchObject(broken)
     expect(await one.schedules.get('$z')).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })
     await raw(database.db).updateOne({ _id: 'b' }, { $set: { cron: '* * * * *' } })
@@ -171,7 +177,7 @@ describe('edits made in the database, by any client in any language', () => {
     ])
     await one.replica.runOnce()
     await look(one, database.db)
-    const expected = 'phase: expected Active, or none: Phaselock writes it (isActive and paused are for pauses); got '
+    const expected = 'phase: expected Active or none, as Phaselock sets it (to pause, use isActive or paused); got '
     expect(await one.schedules.list()).toMatchObject([
       { _id: 'case', phase: 'Broken', broken: `${expected}active` },
       { _id: 'null', phase: 'Active', nextRunAt: expect.any(Date) },
@@ -337,10 +343,10 @@ describe('what an owner does', () => {
     expect(await schedules.remove('none')).toBe(false)
     await schedules.upsert('there', { task: 'a', cron: '@daily' })
     await expect(schedules.pause('there', { until: new Date(0) })).rejects.toThrow(
-      "schedule 'there' can't run: until: expected a time to come, got 1970-01-01T00:00:00.000Z",
+      "schedule 'there' can't run: until: expected a time in the future, got 1970-01-01T00:00:00.000Z",
     )
     expect(await schedules.pauseAll({ until: new Date(0) })).toBe(0)
-    await expect(schedules.upsert('', { task: 'a', cron: '@daily' })).rejects.toThrow('id: expected a text')
+    await expect(schedules.upsert('', { task: 'a', cron: '@daily' })).rejects.toThrow('id: expected a string')
     const { db } = database
     expect(() => new Schedules({ db, lockTimeout: '0s' })).toThrow(
       "lockTimeout: expected a duration from 1s to 24h, such as '500ms', '30s' or '5m', got '0s'",
@@ -357,6 +363,6 @@ describe('what an owner does', () => {
     expect(() => new Schedules({ db, tasks: { a: { run: () => 1, onSucces: () => 1 } as never } })).toThrow(
       'unknown onSucces',
     )
-    expect(() => new Schedules({ db, tasks: { a: () => 1 } }).register('a', () => 2)).toThrow('is registered already')
+    expect(() => new Schedules({ db, tasks: { a: () => 1 } }).register('a', () => 2)).toThrow('is already registered')
   })
 })

@@ -169,7 +169,7 @@ describe('runs that meet', () => {
     expect(latest).toHaveLength(1)
     expect(latest[0]).toMatchObject({
       outcome: 'Missed',
-      reason: `no replica knows the task 'work': ${MOST_WAITING} earlier runs wait for one`,
+      reason: `no replica knows the task 'work': ${MOST_WAITING} earlier runs are waiting for one`,
       completedAt: expect.any(Date),
     })
     expect(await database.db.collection('runs').countDocuments({ phase: 'Queued' })).toBe(MOST_WAITING)

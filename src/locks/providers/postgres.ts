@@ -157,7 +157,7 @@ export class PostgresLockStore implements LockStore {
     } catch (error) {
       if (codeOf(error) === TOO_LONG)
         throw new InvalidLockConfig(`'${String(values[0])}'`, [
-          `name: expected one that fits the column ${this.table}.name (64 characters in ShedLock's table), got ${String(values[0]).length}`,
+          `name: expected one that fits into the column ${this.table}.name (64 characters in ShedLock's table), got ${String(values[0]).length}`,
         ])
       if (!MISSING.has(codeOf(error))) throw error
       if (this.options.migrate === false) throw this.notMigrated(error)
@@ -170,7 +170,7 @@ export class PostgresLockStore implements LockStore {
 
   private notMigrated(cause: unknown): InvalidLockProvider {
     return new InvalidLockProvider(
-      `expected the table ${this.table} with ShedLock's columns and fence, got: ${(cause as Error).message}; run, with a user who may:\n${migration(this.table)}`,
+      `expected the table ${this.table} with ShedLock's columns and fence, got: ${(cause as Error).message}; run this as a user who may change tables:\n${migration(this.table)}`,
       { cause },
     )
   }

@@ -25,7 +25,7 @@ export class Cron {
     readonly expression: string,
     readonly timezone: string = 'UTC',
   ) {
-    if (typeof expression !== 'string') throw new InvalidCron(expression, 'it is not a text')
+    if (typeof expression !== 'string') throw new InvalidCron(expression, 'it is not a string')
     zoneOf(timezone)
     const text = expression.trim().toLowerCase() === '@midnight' ? '@daily' : expression
     const problem = problemOf(text)

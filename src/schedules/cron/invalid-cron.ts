@@ -18,7 +18,7 @@ interface Field {
   readonly allowed: string
 }
 
-const FORMS = "'*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several with ',' between"
+const FORMS = "'*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several separated by ','"
 /** Long ones are lists of single values; the cache of parsed expressions needs a bound. */
 export const MOST_LENGTH = 1_000
 
@@ -33,7 +33,7 @@ const FIELDS: readonly Field[] = [
   { name: 'month', allowed: `1-12 or JAN-DEC; ${FORMS}` },
   {
     name: 'day of week',
-    allowed: `0-7 or SUN-SAT (0 and 7: Sunday), 'd#n' (the nth of the month), 'd#L' (its last), '+' in front (only where the day of month matches too); ${FORMS}`,
+    allowed: `0-7 or SUN-SAT (0 and 7: Sunday), 'd#n' (the nth of the month), 'd#L' (its last), a leading '+' (only where the day of month matches too); ${FORMS}`,
   },
 ]
 
@@ -42,7 +42,7 @@ const MACROS = ['@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midni
 /** What is wrong with an expression, undefined: nothing that one field alone shows. */
 export function problemOf(expression: string): string | undefined {
   if (expression.length > MOST_LENGTH)
-    return `expected at most ${MOST_LENGTH} characters, got ${expression.length}; name ranges instead of single values`
+    return `expected at most ${MOST_LENGTH} characters, got ${expression.length}; use ranges instead of single values`
   const parts = expression.trim().split(/\s+/)
   if (parts[0]?.startsWith('@')) {
     return parts.length === 1 && MACROS.includes(parts[0].toLowerCase())
@@ -50,7 +50,7 @@ export function problemOf(expression: string): string | undefined {
       : `expected one of ${MACROS.join(', ')}; for every few minutes use '*/5 * * * *' or interval`
   }
   if (parts.length !== 5 && parts.length !== 6) {
-    return `expected 5 fields (${FIELDS.map((field) => field.name).join(', ')}) or 6 (second in front), got ${expression.trim() === '' ? 0 : parts.length}`
+    return `expected 5 fields (${FIELDS.map((field) => field.name).join(', ')}) or 6 (with seconds first), got ${expression.trim() === '' ? 0 : parts.length}`
   }
   const fields = parts.length === 6 ? [SECOND, ...FIELDS] : FIELDS
   const bad = fields.flatMap((field, i) => {
@@ -63,7 +63,7 @@ export function problemOf(expression: string): string | undefined {
 
 /** How to write here what other crons accept. */
 function hintFor(part: string, refused: string): string {
-  if (/\bL-\d/i.test(part)) return " (for days before the last: run on '28-31', and let the task look at the day)"
+  if (/\bL-\d/i.test(part)) return " (for days before the last: run on '28-31', and have the task check the day)"
   if (/from value is larger/i.test(refused))
     return " (a range goes up: write one that wraps as two, such as '22-23,0-6')"
   return ''

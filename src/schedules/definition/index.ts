@@ -4,7 +4,6 @@ export {
   LONGEST_RUN_MS,
   readSchedule,
   type Timing,
-  unknownFields,
   YEAR_10000,
 } from './read-schedule.js'
 export {

@@ -24,7 +24,7 @@ export function nearMisses(doc: object): string[] {
     if (told.length === MOST_TOLD) break
     const meant = meantBy(key)
     if (meant !== undefined && (doc as Record<string, unknown>)[meant] == null)
-      told.push(`${key.slice(0, MOST_SHOWN)}: no field of a schedule, it does nothing; was ${meant} meant?`)
+      told.push(`${key.slice(0, MOST_SHOWN)}: not a field of a schedule, so it has no effect; did you mean ${meant}?`)
   }
   return told
 }

@@ -6,14 +6,17 @@ export type Span = number | Duration
 const MOST_MS = 10 * 365 * 86_400_000
 
 /**
- * In milliseconds.
+ * In milliseconds; 0 or more.
  * @throws Error that says what was expected and what came, without the field's name
  */
-export function spanMs(value: unknown, least: 'zero' | 'more than zero'): number {
+export const spanMs = (value: unknown): number => msOf(value, 0, '0 or more')
+
+/** The same, more than 0. */
+export const positiveSpanMs = (value: unknown): number => msOf(value, 1, 'more than 0')
+
+function msOf(value: unknown, leastMs: number, bound: string): number {
   const ms = typeof value === 'number' ? value * 1_000 : textMs(value)
-  const fits = Number.isFinite(ms) && ms <= MOST_MS && (least === 'zero' ? ms >= 0 : ms >= 1)
-  if (fits) return Math.round(ms)
-  const bound = least === 'zero' ? '0 or more' : 'more than 0'
+  if (ms >= leastMs && ms <= MOST_MS) return Math.round(ms)
   throw new Error(`expected seconds (300) or a duration ('5m'), ${bound} and at most 10 years, got ${shown(value)}`)
 }
 

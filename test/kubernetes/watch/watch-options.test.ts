@@ -10,7 +10,7 @@ test.each<[object, string]>([
     "unknown option 'cluster' (did you mean 'clusters'?); known: kinds, clusters, namespaces, refresh",
   ],
   [{ kinds: [], clusters }, 'kinds: expected a kind at least'],
-  [{ kinds: [{ kind: 'ConfigMap' }], clusters }, 'kinds.0.apiVersion: expected a text'],
+  [{ kinds: [{ kind: 'ConfigMap' }], clusters }, 'kinds.0.apiVersion: expected a string'],
   [{ kinds: [{ ...kinds[0], verdict: 'Ready' }], clusters }, 'kinds.0.verdict: expected a function'],
   [{ kinds }, 'clusters: expected a function'],
   [

@@ -33,7 +33,7 @@ export class EngineMembership {
     for (;;) {
       await this.link.closed
       if (this.left) return
-      this.log('the database engine is gone: starting it again', { port: this.link.port })
+      this.log('the database engine has ended, starting it again', { port: this.link.port })
       const again = await this.recover()
       if (!again) return
     }
@@ -52,7 +52,7 @@ export class EngineMembership {
         }
         this.link = opened.link
         if (opened.link.port === port) this.log('the database engine is back', { port, startedHere: opened.started })
-        else this.log(`the database engine is on port ${opened.link.port} now: restart this process`, { port })
+        else this.log(`the database engine is now on port ${opened.link.port}; restart this process`, { port })
         return true
       }
       this.log('the database engine does not start', { tried: opened.tried })

@@ -18,9 +18,7 @@ export class DataDirUnusable extends Error {
     readonly path: string,
     readonly said: string,
   ) {
-    super(
-      `expected a folder that can be written at ${path}, got ${said}; choose another with dataDir, or set MONGODB_URI`,
-    )
+    super(`expected a writable folder at ${path}, got ${said}; choose another with dataDir, or set MONGODB_URI`)
   }
 }
 
@@ -84,6 +82,6 @@ export function programPath(name: 'engine/keeper' | 'engine/embedded-server' | '
   const here = fileURLToPath(new URL('..', import.meta.url))
   const folder = import.meta.url.endsWith('.ts') ? resolve(here, '../dist') : here
   const path = join(folder, `${name}.js`)
-  if (!existsSync(path)) throw new Error(`expected the built program ${path}, it is missing; run \`npm run build\``)
+  if (!existsSync(path)) throw new Error(`expected the built program ${path}, but it is missing; run \`npm run build\``)
   return path
 }

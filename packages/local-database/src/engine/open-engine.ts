@@ -64,7 +64,7 @@ export async function openEngine(folder: EngineFolder, options: OpenEngineOption
   if ('link' in own) return own
   if (own.broken) {
     const name = 'others'
-    const said = `not tried, as ${folder.data} was written by the above (${writer}); to begin anew with another remove that folder`
+    const said = `not tried, because ${folder.data} was written by the one above (${writer}); to start over with another, remove that folder`
     return { tried: [...own.tried, { name, said }] }
   }
   const others = options.servers.filter((server) => !hasWritten(server))

@@ -31,12 +31,12 @@ async function download(main: string, env: NodeJS.ProcessEnv): Promise<string> {
     env: rest,
     timeout: DOWNLOAD_WITHIN_MS,
   }).catch((error: Error & { stderr?: string; killed?: boolean }) => {
-    if (error.killed) throw new Error(`not done after ${DOWNLOAD_WITHIN_MS / 60_000} minutes`)
+    if (error.killed) throw new Error(`not finished after ${DOWNLOAD_WITHIN_MS / 60_000} minutes`)
     const said = error.stderr?.trim().split('\n').slice(0, 3).join(' | ') || error.message
     const isFolder = /EACCES|EROFS|ENOENT|EPERM|uv_os_homedir|ENOSPC/.test(said)
-    throw new Error(isFolder ? `${said}; set MONGOMS_DOWNLOAD_DIR to a folder that can be written` : said)
+    throw new Error(isFolder ? `${said}; set MONGOMS_DOWNLOAD_DIR to a writable folder` : said)
   })
   const path = /^path=(.+)$/m.exec(stdout)?.[1]
-  if (!path) throw new Error(`it named no path: ${stdout.trim().slice(0, 200)}`)
+  if (!path) throw new Error(`it printed no path: ${stdout.trim().slice(0, 200)}`)
   return path
 }

@@ -45,9 +45,7 @@ async function cacheFolder(env: NodeJS.ProcessEnv): Promise<string> {
   const home = homeOf(env)
   const cache = env['XDG_CACHE_HOME'] || (home && join(home, '.cache'))
   const unusable = (where: string, said: string) =>
-    new Error(
-      `expected a folder for newer C libraries that can be written${where}, got ${said}; set XDG_CACHE_HOME to one`,
-    )
+    new Error(`expected a writable folder for newer C libraries${where}, got ${said}; set XDG_CACHE_HOME to one`)
   if (!cache) throw unusable('', 'none: HOME is empty')
   const folder = join(cache, 'phaselock')
   await mkdir(folder, { recursive: true }).catch((error: Error) => {
@@ -109,7 +107,7 @@ async function fetchLibraries(
     const unpacked = join(work, 'unpacked')
     for (const needed of [loader, 'libc.so.6', 'libstdc++.so.6', 'libgcc_s.so.1']) {
       if (!existsSync(join(unpacked, folder, needed)))
-        throw new Error(`the packages of ${suite} hold no ${folder}/${needed}`)
+        throw new Error(`the packages of ${suite} don't contain ${folder}/${needed}`)
     }
     await rename(unpacked, target).catch((error: NodeJS.ErrnoException) => {
       // Another process was faster. Its set is complete, or it wouldn't exist.
