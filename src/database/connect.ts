@@ -1,4 +1,4 @@
-import type { Db, MongoClient } from 'mongodb'
+import type { Db, MongoClient, MongoClientOptions } from 'mongodb'
 import { requireNode } from '../config/index.js'
 import { unknownOptions } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
@@ -130,13 +130,13 @@ async function connectToLocal(
   }
 }
 
-async function openClient(uri: string, options: ConnectOptions): Promise<MongoClient> {
-  const protocol = protocolClientOptions(durationMs(options.lockTimeout ?? DEFAULT_LOCK_TIMEOUT))
-  const answered = options.timeout === undefined ? {} : { serverSelectionTimeoutMS: durationMs(options.timeout) }
-  return await connectClient(uri, { ...protocol, ...answered })
-}
-
-async function connectClient(uri: string, settings: ReturnType<typeof protocolClientOptions>): Promise<MongoClient> {
+/** @param more settings in place of the protocol's */
+async function connectClient(
+  uri: string,
+  lockTimeout: Duration = DEFAULT_LOCK_TIMEOUT,
+  more: MongoClientOptions = {},
+): Promise<MongoClient> {
+  const settings = { ...protocolClientOptions(durationMs(lockTimeout)), ...more }
   const client = protocolClient(withoutProtocolOptions(uri), settings)
   try {
     await client.connect()
@@ -145,13 +145,13 @@ async function connectClient(uri: string, settings: ReturnType<typeof protocolCl
   } catch (error) {
     await client.close().catch(() => undefined)
     const failure = error as Error
-    throw new DatabaseUnreachable(
-      redactUri(uri),
-      unreachableReason(failure),
-      failure.message.split(uri).join(redactUri(uri)),
-    )
+    const [redacted, reason] = [redactUri(uri), unreachableReason(failure)]
+    throw new DatabaseUnreachable(redacted, reason, failure.message.split(uri).join(redacted))
   }
 }
+
+const openClient = (uri: string, { lockTimeout, timeout }: ConnectOptions): Promise<MongoClient> =>
+  connectClient(uri, lockTimeout, timeout === undefined ? {} : { serverSelectionTimeoutMS: durationMs(timeout) })
 
 /** Clients that are closed together with another one. */
 const companions = new WeakMap<MongoClient, MongoClient[]>()
@@ -160,33 +160,22 @@ const companions = new WeakMap<MongoClient, MongoClient[]>()
  * A client of its own with one connection, for the renewal of leases: a full pool must never cost a lease. It closes with `connection`.
  * @throws DatabaseUnreachable
  */
-export async function renewalClient(
-  connection: Pick<DatabaseConnection, 'client' | 'uri'>,
-  lockTimeout: Duration = DEFAULT_LOCK_TIMEOUT,
-): Promise<MongoClient> {
-  return await companionOf(connection, {
-    ...protocolClientOptions(durationMs(lockTimeout)),
-    maxPoolSize: 1,
-    minPoolSize: 0,
-  })
+export async function renewalClient(connection: Opened, lockTimeout?: Duration): Promise<MongoClient> {
+  return await companionOf(connection, lockTimeout, { maxPoolSize: 1, minPoolSize: 0 })
 }
 
 /**
  * A client of its own on which a replica listens to the doorbell: its answers may take half a minute. It closes with `connection`.
  * @throws DatabaseUnreachable
  */
-export async function doorbellClient(
-  connection: Pick<DatabaseConnection, 'client' | 'uri'>,
-  lockTimeout: Duration = DEFAULT_LOCK_TIMEOUT,
-): Promise<MongoClient> {
-  return await companionOf(connection, { ...protocolClientOptions(durationMs(lockTimeout)), ...LISTENING })
+export async function doorbellClient(connection: Opened, lockTimeout?: Duration): Promise<MongoClient> {
+  return await companionOf(connection, lockTimeout, LISTENING)
 }
 
-async function companionOf(
-  { client, uri }: Pick<DatabaseConnection, 'client' | 'uri'>,
-  settings: ReturnType<typeof protocolClientOptions>,
-): Promise<MongoClient> {
-  const companion = await connectClient(uri, settings)
+type Opened = Pick<DatabaseConnection, 'client' | 'uri'>
+
+async function companionOf({ client, uri }: Opened, lockTimeout: Duration | undefined, more: MongoClientOptions) {
+  const companion = await connectClient(uri, lockTimeout, more)
   companions.set(client, [...(companions.get(client) ?? []), companion])
   return companion
 }

@@ -6,7 +6,6 @@ import {
   MongoServerError,
 } from 'mongodb'
 import { formatMs, sleep, systemClock } from '../time/index.js'
-import { NotEnoughSpace } from './not-enough-space.js'
 
 /** A build reads the whole collection: it has a limit of its own, not a third of the lock timeout like everything else. */
 const WITHIN_MS = 3_600_000
@@ -14,6 +13,11 @@ const TELL_EVERY_MS = 10_000
 /** The pause after a lost connection; a server that is still building makes the next request wait for the same build. */
 const AGAIN_AFTER_MS = 1_000
 const OUT_OF_DISK_SPACE = 14031
+
+/** The server's disk has too little room for what a first start needs. */
+export class NotEnoughSpace extends Error {
+  override readonly name = 'NotEnoughSpace'
+}
 
 export interface IndexBuild {
   /** Called every 10 s while it lasts, with a line for people. */

@@ -10,10 +10,9 @@ export {
   renewalClient,
 } from './connect.js'
 export { durableOn } from './durable.js'
-export { buildIndex, type IndexBuild } from './index-build.js'
+export { buildIndex, type IndexBuild, NotEnoughSpace } from './index-build.js'
 export { ALPHA_NOTICE, type LocalSource } from './local-database.js'
 export { type Attempt, NoDatabase } from './no-database.js'
-export { NotEnoughSpace } from './not-enough-space.js'
 export { protocolClient } from './protocol-client.js'
 export {
   awaitMsOf,

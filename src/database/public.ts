@@ -7,8 +7,8 @@ export {
   doorbellClient,
   renewalClient,
 } from './connect.js'
+export { NotEnoughSpace } from './index-build.js'
 export { type Attempt, NoDatabase } from './no-database.js'
-export { NotEnoughSpace } from './not-enough-space.js'
 export { ServerTooOld } from './server-version.js'
 export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'
 export { InvalidMongoUri, redactUri } from './uri.js'

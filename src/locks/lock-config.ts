@@ -36,9 +36,7 @@ const KEYS = ['name', 'lockAtMostFor', 'lockAtLeastFor', 'reentry']
  */
 export function checkedLockConfig(given: LockConfig, extra: readonly string[] = []): CheckedLockConfig {
   if (typeof given !== 'object' || given === null)
-    throw new InvalidLockConfig('(without a name)', [
-      `expected { name, lockAtMostFor, lockAtLeastFor? }, got ${String(given)}`,
-    ])
+    throw new InvalidLockConfig('(without a name)', [`expected { name, lockAtMostFor }, got ${String(given)}`])
   const problems = [
     ...unknownOptions(Object.keys(given), [...KEYS, ...extra]),
     ...nameProblems(given.name),
@@ -47,28 +45,15 @@ export function checkedLockConfig(given: LockConfig, extra: readonly string[] = 
   const atMost = msOf('lockAtMostFor', given.lockAtMostFor, problems)
   const atLeast = given.lockAtLeastFor === undefined ? 0 : msOf('lockAtLeastFor', given.lockAtLeastFor, problems)
   problems.push(...durationProblems(atMost, atLeast))
-  if (problems.length > 0)
-    throw new InvalidLockConfig(
-      typeof given.name === 'string' && given.name ? `'${given.name}'` : '(without a name)',
-      problems,
-    )
+  const lock = typeof given.name === 'string' && given.name ? `'${given.name}'` : '(without a name)'
+  if (problems.length > 0) throw new InvalidLockConfig(lock, problems)
   return { name: given.name, lockAtMostForMs: atMost!, lockAtLeastForMs: atLeast!, reentry: given.reentry }
 }
 
-/** The two durations of `extend`, checked like those of a configuration. @throws InvalidLockConfig */
-export function checkedDurations(
-  name: string,
-  lockAtMostFor: LockDuration,
-  lockAtLeastFor: LockDuration,
-): { lockAtMostForMs: number; lockAtLeastForMs: number } {
-  return checkedLockConfig({ name, lockAtMostFor, lockAtLeastFor })
-}
-
 function nameProblems(name: unknown): string[] {
+  const got = name === '' ? 'an empty one' : String(name)
   if (typeof name !== 'string' || name === '')
-    return [
-      `name: expected a string, got ${name === '' ? 'an empty one' : String(name)}; locks with the same name exclude each other`,
-    ]
+    return [`name: expected a string, got ${got}; locks with the same name exclude each other`]
   // biome-ignore lint/suspicious/noControlCharactersInRegex: no store takes them alike
   if (name.length > 255 || /^\s|\s$|[\u0000-\u001f]/.test(name))
     return ['name: expected 1 to 255 characters without control characters, leading or trailing spaces']
@@ -81,7 +66,8 @@ function reentryProblems(reentry: unknown): string[] {
   return fits ? [] : [`reentry: expected a string of 1 to ${MOST_REENTRY} characters, where %, | and ~ count as three`]
 }
 
-function msOf(key: string, value: unknown, problems: string[]): number | undefined {
+/** A duration in milliseconds; undefined, and a problem more: it can't be read. */
+export function msOf(key: string, value: unknown, problems: string[]): number | undefined {
   try {
     return lockDurationMs(value)
   } catch (error) {

@@ -1,8 +1,8 @@
 import { type Clock, sleep, systemClock } from '../time/index.js'
 import { ActiveLock, activeLocks } from './active-lock.js'
-import { type LockDuration, lockDurationMs } from './durations.js'
+import type { LockDuration } from './durations.js'
 import { InvalidLockConfig } from './errors.js'
-import { type CheckedLockConfig, checkedLockConfig, type LockConfig } from './lock-config.js'
+import { type CheckedLockConfig, checkedLockConfig, type LockConfig, msOf } from './lock-config.js'
 import { type LockEvent, type LockObserver, tellLockObservers } from './lock-observer.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 
@@ -167,28 +167,20 @@ interface CheckedExecution extends CheckedLockConfig {
 
 /** @throws InvalidLockConfig */
 export function checkedExecution(config: ExecutionConfig): CheckedExecution {
+  const { waitFor = 0, watchdog = false } = config
   const checked = checkedLockConfig(config, ['watchdog', 'waitFor', 'signal'])
-  const waitForMs = msOf(checked.name, 'waitFor', config.waitFor ?? 0)
-  if (waitForMs < 0)
-    throw new InvalidLockConfig(`'${checked.name}'`, [`waitFor: expected 0 or more, got ${waitForMs} ms`])
-  return { ...checked, waitForMs, watchdogMs: watchdogMs(checked, config.watchdog) }
-}
-
-function watchdogMs({ name, lockAtMostForMs }: CheckedLockConfig, given: boolean | LockDuration | undefined) {
-  if (given === undefined || given === false) return undefined
-  const ms = given === true ? lockAtMostForMs / 3 : msOf(name, 'watchdog', given)
-  if (ms > 0 && ms <= lockAtMostForMs / 2) return ms
-  throw new InvalidLockConfig(`'${name}'`, [
-    `watchdog: expected true, or more than 0 and at most half of lockAtMostFor (${lockAtMostForMs / 2} ms), got ${ms} ms`,
-  ])
-}
-
-function msOf(lock: string, key: string, value: LockDuration): number {
-  try {
-    return lockDurationMs(value)
-  } catch (error) {
-    throw new InvalidLockConfig(`'${lock}'`, [`${key}: ${(error as Error).message}`])
-  }
+  const { name, lockAtMostForMs } = checked
+  const problems: string[] = []
+  const waitForMs = msOf('waitFor', waitFor, problems) ?? 0
+  if (waitForMs < 0) problems.push(`waitFor: expected 0 or more, got ${waitForMs} ms`)
+  const isGiven = typeof watchdog !== 'boolean'
+  const watchdogMs = isGiven ? msOf('watchdog', watchdog, problems) : watchdog ? lockAtMostForMs / 3 : undefined
+  if (watchdogMs !== undefined && !(watchdogMs > 0 && watchdogMs <= lockAtMostForMs / 2))
+    problems.push(
+      `watchdog: expected true, or more than 0 and at most half of lockAtMostFor (${lockAtMostForMs / 2} ms), got ${watchdogMs} ms`,
+    )
+  if (problems.length > 0) throw new InvalidLockConfig(`'${name}'`, problems)
+  return { ...checked, waitForMs, watchdogMs }
 }
 
 function contextOf(active: ActiveLock): HeldLockContext {

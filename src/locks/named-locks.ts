@@ -3,7 +3,7 @@ import { AbandonedAcquisitions } from './abandoned.js'
 import { acquisitionToken, reentrySuffix } from './acquisition.js'
 import type { LockDuration } from './durations.js'
 import { InvalidLockConfig, InvalidLockProvider, LockProviderUnavailable, StaleLockHandle } from './errors.js'
-import { checkedDurations, checkedLockConfig, type LockConfig } from './lock-config.js'
+import { checkedLockConfig, type LockConfig } from './lock-config.js'
 import type { LockRecord, OperableLockProvider, SimpleLock } from './lock-provider.js'
 import type { Granted, LockStore } from './lock-store.js'
 
@@ -46,15 +46,15 @@ export class NamedLocks implements OperableLockProvider {
   }
 
   find(name: string): Promise<LockRecord | undefined> {
-    return this.answered(`find '${name}'`, () => this.store.find(name))
+    return answered(this.kind, `find '${name}'`, () => this.store.find(name))
   }
 
   list({ heldOnly = false }: { readonly heldOnly?: boolean } = {}): Promise<LockRecord[]> {
-    return this.answered('list its locks', () => this.store.list(heldOnly))
+    return answered(this.kind, 'list its locks', () => this.store.list(heldOnly))
   }
 
   release(name: string, lockedBy?: string): Promise<LockRecord | undefined> {
-    return this.answered(`release '${name}'`, async () => {
+    return answered(this.kind, `release '${name}'`, async () => {
       const found = await this.store.find(name)
       if (!found?.held || (lockedBy !== undefined && found.lockedBy !== lockedBy)) return undefined
       return (await this.store.release(found)) ? found : undefined
@@ -62,16 +62,12 @@ export class NamedLocks implements OperableLockProvider {
   }
 
   async migrate(): Promise<void> {
-    await this.answered('migrate', async () => await this.store.migrate?.())
+    await answered(this.kind, 'migrate', async () => await this.store.migrate?.())
   }
 
   async close(): Promise<void> {
     await this.abandoned.close()
     await this.store.close()
-  }
-
-  private answered<T>(action: string, ask: () => Promise<T>): Promise<T> {
-    return answered(this.kind, action, ask)
   }
 }
 
@@ -102,7 +98,7 @@ class HeldLock implements SimpleLock {
 
   async extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<SimpleLock | undefined> {
     this.assertValid()
-    const checked = checkedDurations(this.name, lockAtMostFor, lockAtLeastFor ?? 0)
+    const checked = checkedLockConfig({ name: this.name, lockAtMostFor, lockAtLeastFor })
     const lockAtLeastForMs = lockAtLeastFor === undefined ? this.lockAtLeastForMs : checked.lockAtLeastForMs
     const lockUntil = await answered(this.store.kind, `extend '${this.name}'`, () =>
       this.store.extend(this.name, this.lockedBy, checked.lockAtMostForMs, lockAtLeastForMs),

@@ -1,5 +1,7 @@
 const list = (problems: readonly string[]) => problems.map((problem) => `  - ${problem}`).join('\n')
 
+const OR_NO_TICK = 'or give PhaselockModule `tick: false` if this process should not work on documents'
+
 /** Options of `PhaselockModule.forRoot` or `forRootAsync` that can't be used; lists every problem. */
 export class InvalidModuleOptions extends Error {
   override readonly name = 'InvalidModuleOptions'
@@ -20,12 +22,11 @@ export class InvalidHandlers extends Error {
 export class NoScheduler extends Error {
   override readonly name = 'NoScheduler'
   constructor(readonly why: 'missing' | 'crons are off') {
-    super(
+    const problem =
       why === 'missing'
-        ? 'expected ScheduleModule in this app, but it is missing; add `ScheduleModule.forRoot()` (from @nestjs/schedule) to the imports of your root module, ' +
-            'once in the whole app, or give PhaselockModule `tick: false` if this process should not work on documents'
-        : 'expected ScheduleModule to run cron jobs, but it was given `cronJobs: false`; remove that, or give PhaselockModule `tick: false` if this process should not work on documents',
-    )
+        ? 'expected ScheduleModule in this app, but it is missing; add `ScheduleModule.forRoot()` (from @nestjs/schedule) to the imports of your root module, once in the whole app'
+        : 'expected ScheduleModule to run cron jobs, but it was given `cronJobs: false`; remove that'
+    super(`${problem}, ${OR_NO_TICK}`)
   }
 }
 
@@ -50,8 +51,7 @@ export class ModuleMissing extends Error {
     decorator: string,
   ) {
     super(
-      `expected ${module} in this app, but it is missing, and nothing else looks for ${decorator} (${methods.join(', ')}); add it to the imports of your root module, ` +
-        'or give PhaselockModule `tick: false` if this process should not work on documents',
+      `expected ${module} in this app, but it is missing, and nothing else looks for ${decorator} (${methods.join(', ')}); add it to the imports of your root module, ${OR_NO_TICK}`,
     )
   }
 }

@@ -34,10 +34,8 @@ export function handlerMethods(discovery: DiscoveryService): HandlerMethod[] {
       continue
     }
     HANDLERS_NEED.meet(wrapper.instance)
-    found.set(
-      wrapper.instance,
-      declared.map((one) => methodOf(wrapper, one)),
-    )
+    const methods = declared.map((one) => methodOf(wrapper, one))
+    found.set(wrapper.instance, methods)
   }
   if (problems.length > 0) throw new InvalidHandlers(problems)
   return [...found.values()].flat()
@@ -51,10 +49,9 @@ function declaredPhases(wrapper: Wrapper): Declared[] {
     .filter((candidate) => typeof candidate === 'object' && candidate !== null)
     .map((candidate) => handledPhases(candidate))
     .find((phases) => phases.length > 0)
+  const keyOf = ({ lifecycle, phase, method }: Declared) => `${lifecycle} ${phase} ${String(method)}`
   // A subclass that overrides a method and decorates it again declares the same thing twice.
-  return [
-    ...new Map((declared ?? []).map((one) => [`${one.lifecycle} ${one.phase} ${String(one.method)}`, one])).values(),
-  ]
+  return [...new Map(declared?.map((one) => [keyOf(one), one])).values()]
 }
 
 const prototypeOf = (value: unknown): unknown => (typeof value === 'function' ? value.prototype : undefined)

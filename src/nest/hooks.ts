@@ -1,4 +1,4 @@
-import type { LeaseLoss, Logger, ReplicaObserver, StepEnded } from '../phases/index.js'
+import type { LeaseLoss, Logger, ReplicaObserver } from '../phases/index.js'
 
 /** A document went to another phase by a step's `moveTo` or by its phase's deadline. */
 export interface Transition {
@@ -44,20 +44,13 @@ export function hooksObserver(hooks: Hooks, logger: Logger): ReplicaObserver {
   }
   return {
     stepEnded(event) {
-      const moved = transition(event)
-      if (moved) void tell('onTransition', hooks.onTransition, moved)
-      if (event.outcome === 'park') void tell('onParked', hooks.onParked, parked(event))
+      const { lifecycle, id, phase, to, step, ms, outcome, reason } = event
+      if (outcome === 'moveTo' || outcome === 'deadline') {
+        const by = outcome === 'moveTo' ? 'step' : 'deadline'
+        void tell('onTransition', hooks.onTransition, { lifecycle, id, from: phase, to, by, step, ms })
+      }
+      if (outcome === 'park') void tell('onParked', hooks.onParked, { lifecycle, id, phase, reason })
     },
     leaseLost: (event) => void tell('onLeaseLost', hooks.onLeaseLost, event),
   }
-}
-
-function transition(event: StepEnded): Transition | undefined {
-  if (event.outcome !== 'moveTo' && event.outcome !== 'deadline') return undefined
-  const { lifecycle, id, phase: from, to, step, ms } = event
-  return { lifecycle, id, from, to, by: event.outcome === 'moveTo' ? 'step' : 'deadline', step, ms }
-}
-
-function parked({ lifecycle, id, phase, reason }: StepEnded): Parked {
-  return { lifecycle, id, phase, reason }
 }

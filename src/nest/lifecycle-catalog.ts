@@ -49,12 +49,10 @@ export class LifecycleCatalog {
       .getProviders()
       .filter((wrapper) => wrapper.token === FeatureLifecycles)
       .map((wrapper) => wrapper.instance as FeatureLifecycles)
-    const problems = [
-      ...plain.map((lifecycle) => this.add(lifecycle as RunnableLifecycle & FeatureLifecycle, undefined)),
-      ...features.flatMap(({ lifecycles, database }) => lifecycles.map((lifecycle) => this.add(lifecycle, database))),
-    ]
-    const found = problems.filter((problem) => problem !== undefined)
-    if (found.length > 0) throw new InvalidHandlers(found)
+    const all = [new FeatureLifecycles(plain as (RunnableLifecycle & FeatureLifecycle)[], undefined), ...features]
+    const added = all.flatMap(({ lifecycles, database }) => lifecycles.map((one) => this.add(one, database)))
+    const problems = added.filter((problem) => problem !== undefined)
+    if (problems.length > 0) throw new InvalidHandlers(problems)
   }
 
   /** The lifecycles by the database that their documents are in; undefined: the module's own. */
@@ -130,22 +128,19 @@ export class LifecycleCatalog {
 
 function entryOf(model: LifecycleModel, database: string | undefined): Entry {
   const methods = new Map<string, HandlerMethod>()
-  const handlers = workingPhases(model).map((phase): [string, AnyHandler] => [
-    phase,
-    standsFor<AnyHandler>(
-      (doc, step) => {
-        const method = methods.get(phase)
-        if (!method) throw new Unavailable(notConnected(model.name, phase))
-        return method.call(doc, step)
-      },
-      () => methods.get(phase)?.call,
-    ),
-  ])
-  return { model, database, methods, runnable: new BoundLifecycle(model, Object.fromEntries(handlers)) }
+  const handlerOf = (phase: string) => {
+    const call: AnyHandler = (doc, step) => {
+      const method = methods.get(phase)
+      if (method) return method.call(doc, step)
+      throw new Unavailable(
+        `'${phase}' of lifecycle '${model.name}' has no handler in this process; its methods are found by app.init() (which create... and listen() call), and an app with tick: false may have none`,
+      )
+    }
+    return standsFor(call, () => methods.get(phase)?.call)
+  }
+  const handlers = Object.fromEntries(workingPhases(model).map((phase) => [phase, handlerOf(phase)]))
+  return { model, database, methods, runnable: new BoundLifecycle(model, handlers) }
 }
-
-const notConnected = (lifecycle: string, phase: string) =>
-  `'${phase}' of lifecycle '${lifecycle}' has no handler in this process; its methods are found by app.init() (which create... and listen() call), and an app with tick: false may have none`
 
 const isRunnable = (lifecycle: FeatureLifecycle): lifecycle is FeatureLifecycle & RunnableLifecycle =>
   'handlers' in lifecycle

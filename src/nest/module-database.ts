@@ -2,7 +2,7 @@ import { type Db, MongoClient } from 'mongodb'
 import { connectDatabase, doorbellClient, LISTENING, renewalClient } from '../database/index.js'
 import type { Logger } from '../phases/index.js'
 import { InvalidModuleOptions } from './errors.js'
-import type { AppConnection, AppDb, ModuleSettings } from './options.js'
+import type { ModuleSettings } from './options.js'
 import { orClose } from './or-close.js'
 import { endlessWaits, secondClient } from './second-client.js'
 
@@ -65,13 +65,9 @@ export async function openModuleDatabase(
 }
 
 async function givenDb({ db, client, database, connection }: ModuleSettings): Promise<Db | undefined> {
-  const given = connection ? await openDb(connection) : (db ?? client?.db(database))
-  return given as Db | undefined
-}
-
-async function openDb(connection: AppConnection): Promise<AppDb> {
+  if (!connection) return (db ?? client?.db(database)) as Db | undefined
   if (!connection.db) await connection.asPromise?.()
-  if (connection.db) return connection.db
+  if (connection.db) return connection.db as Db
   throw new InvalidModuleOptions([
     'connection: expected an open connection, but it has no db; open it before the app starts',
   ])
@@ -83,7 +79,7 @@ async function withOwnClients(
   lockTimeoutMs: number,
   logger: Logger,
 ): Promise<ModuleDatabase> {
-  const client = clientOf(given)
+  const { client } = given as { client?: MongoClient }
   const own = settings.tick ? await ownClients(client, lockTimeoutMs, logger) : undefined
   const listening = listens(settings) ? await secondClient(client, lockTimeoutMs, LISTENING) : undefined
   const onClient = (maker: MongoClient | undefined, database: string): Db => {
@@ -107,14 +103,11 @@ async function withOwnClients(
 
 const listens = ({ tick, doorbell }: ModuleSettings): boolean => tick && doorbell !== 'off'
 
-interface OwnClients {
-  /** For claims and outcomes; undefined: the app's own client will do, or has to. */
-  readonly work: MongoClient | undefined
-  readonly renewals: MongoClient | undefined
-}
-
-/** Clients besides the app's own, so that neither its endless waits nor its full pool cost a lease. */
-async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger): Promise<OwnClients> {
+/**
+ * Clients besides the app's own, so that neither its endless waits nor its full pool cost a lease.
+ * @returns `work`, for claims and outcomes: undefined where the app's own client will do, or has to
+ */
+async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger) {
   const renewals = await secondClient(client, lockTimeoutMs, { maxPoolSize: 1 })
   const endless = endlessWaits(client, lockTimeoutMs)
   // Another copy of the driver has other error classes, which the lock protocol would not recognise.
@@ -123,9 +116,9 @@ async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger
     logger.warn(
       `leases are renewed over the app's own connections, because no second client could be made from the one given. A full pool may then cost leases${endless.length > 0 ? `, and so may its waits (${endless.join(', ')})` : ''}; give \`uri\` instead, or keep maxPoolSize well above what the app uses`,
     )
-    return { work: undefined, renewals }
+    return {}
   }
-  if (reasons.length === 0) return { work: undefined, renewals }
+  if (reasons.length === 0) return { renewals }
   const work = await secondClient(client, lockTimeoutMs)
   if (work) {
     logger.debug(`claims and outcomes use a client of Phaselock's own, because the app's has ${reasons.join(', ')}`)
@@ -136,5 +129,3 @@ async function ownClients(client: unknown, lockTimeoutMs: number, logger: Logger
   }
   return { work, renewals }
 }
-
-const clientOf = (db: Db): MongoClient | undefined => (db as { client?: MongoClient }).client

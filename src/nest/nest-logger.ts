@@ -16,9 +16,8 @@ export function nestLogger(target: NestLog = new NestLogger('Phaselock')): Logge
     info: (message, fields) => void target.log(line(message, fields)),
     warn: (message, fields) => void target.warn(line(message, fields)),
     error: (message, fields) => {
-      const stack = stackOf(fields)
-      if (stack === undefined) target.error(line(message, fields))
-      else target.error(line(message, fields), stack)
+      const stack = (fields as { error?: { stack?: unknown } } | undefined)?.error?.stack
+      target.error(line(message, fields), ...(typeof stack === 'string' ? [stack] : []))
     },
   }
 }
@@ -40,9 +39,4 @@ function text(value: unknown): string {
   } catch {
     return String(value)
   }
-}
-
-function stackOf(fields: object | undefined): string | undefined {
-  const stack = (fields as { error?: { stack?: unknown } } | undefined)?.error?.stack
-  return typeof stack === 'string' ? stack : undefined
 }

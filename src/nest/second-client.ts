@@ -1,7 +1,10 @@
 import type { MongoClient, MongoClientOptions, MongoOptions } from 'mongodb'
 import { protocolClient, protocolClientOptions } from '../database/index.js'
 
-/** Options of a client, besides its hosts, that a second one needs to reach the same server. */
+/**
+ * Options of a client, besides its hosts, that a second one needs to reach the same server. Not `maxPoolSize`: it bounds what the app's
+ * own work shares, and at its limit would make claims and outcomes wait for each other; the second client opens only what it uses.
+ */
 const CARRIED = [
   'tls',
   'tlsCAFile',
@@ -45,14 +48,6 @@ const CARRIED = [
 /** Allowed only where the hosts come from DNS. */
 const CARRIED_WITH_SRV = ['srvMaxHosts', 'srvServiceName'] as const
 
-interface Credentials {
-  readonly username: string
-  readonly password: string
-  readonly source: string
-  readonly mechanism: string
-  readonly mechanismProperties: object
-}
-
 /**
  * A connected client to the same server as the app's own one, with the timeouts and the write concern of the lock protocol. Undefined when
  * the app's client doesn't expose its options, or a second one can't be made.
@@ -91,17 +86,17 @@ export function uriOf({ srvHost, hosts = [], loadBalanced }: Partial<MongoOption
 }
 
 /** The rest of a client's options, as options for another client. */
-export function carriedOptions(options: Record<string, unknown>): MongoClientOptions {
+export function carriedOptions(options: Readonly<Record<string, unknown>>): MongoClientOptions {
   const names = options['srvHost'] ? [...CARRIED, ...CARRIED_WITH_SRV] : CARRIED
   const carried = Object.fromEntries(names.filter((name) => options[name] !== undefined).map((n) => [n, options[n]]))
-  const credentials = options['credentials'] as Credentials | undefined
+  const credentials = options['credentials'] as MongoOptions['credentials']
   if (!credentials) return carried
   const { username, password, source, mechanism, mechanismProperties } = credentials
   return {
     ...carried,
     ...(username && { auth: { username, password } }),
     authSource: source,
-    authMechanism: mechanism as NonNullable<MongoClientOptions['authMechanism']>,
+    authMechanism: mechanism,
     authMechanismProperties: mechanismProperties,
   }
 }

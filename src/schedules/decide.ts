@@ -8,7 +8,7 @@ import {
   TIMING_FIELDS,
   YEAR_10000,
 } from './definition/index.js'
-import { type Edit, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
+import { type Edit, present, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { dueTimes, jitterOf, nextDue } from './due.js'
 
 export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as const
@@ -16,7 +16,7 @@ export type SchedulePhase = (typeof SCHEDULE_PHASES)[number]
 
 /** Of the due times that became one run, this many, the latest, have a record of their own. */
 const MOST_COALESCED = 100
-const MOST_EDITS = 50
+export const MOST_EDITS = 50
 const MOST_OF_A_CHANGE = 10_000
 const SHOWN_OF_A_CHANGE = 1_000
 
@@ -45,11 +45,12 @@ export function decide(doc: Stored, now: Date): Decision {
   const fields = fieldsOf(doc)
   const known = knownOf(doc)
   const changed = known ? changedFields(known, fields) : []
+  const changes = changesBetween(known ?? {}, fields, changed)
   const set: Partial<ScheduleDocument> = {
     // Even if only the order differs: the look for edits compares the whole.
     ...(known && textOf(known) === textOf(fields) ? {} : { known: fields }),
     ...changedWarnings(doc),
-    ...(changed.length > 0 ? { edits: withEdit(doc.edits, noticed(now, known!, fields, changed)) } : {}),
+    ...(changed.length > 0 ? { edits: withEdit(doc.edits, { at: now, action: 'noticed', changes }) } : {}),
   }
   const read = readSchedule(fields)
   const problems = [...idProblems(doc._id), ...('problems' in read ? read.problems : [])]
@@ -85,9 +86,11 @@ function planned(
   const waiting = times.findIndex((time) => startOf(time) > now)
   const come = waiting === -1 ? times : times.slice(0, waiting)
   const next = waiting === -1 ? nextDue(schedule, come.at(-1)!, anchor) : times[waiting]
+  // Before those that are listed one by one.
+  const earlier = earlierSince && { count: 0, since: earlierSince, isMore: true }
   const runs = schedule.coalesce
     ? coalesced(doc._id, schedule, come, earlierSince, now)
-    : come.map((time, i) => runOf(doc._id, schedule, time, i === 0 ? standsFor(earlierSince, 0, true) : undefined))
+    : come.map((time, i) => runOf(doc._id, schedule, time, i === 0 ? earlier : undefined))
   return {
     phase: next ? 'Active' : 'Finished',
     runs,
@@ -120,7 +123,12 @@ function coalesced(
   const latest = times.at(-1)!
   const others = times.slice(0, -1)
   const first = earlierSince ?? others[0]
-  const run = runOf(id, schedule, latest, standsFor(first, others.length, earlierSince !== undefined))
+  const run = runOf(
+    id,
+    schedule,
+    latest,
+    first && { count: others.length, since: first, isMore: earlierSince !== undefined },
+  )
   const skipped = others.slice(-MOST_COALESCED).map(
     (time): NewRun => ({
       ...runOf(id, schedule, time, undefined),
@@ -131,11 +139,6 @@ function coalesced(
     }),
   )
   return [...skipped, run]
-}
-
-/** @param isMore whether there were more than were counted */
-function standsFor(since: Date | undefined, count: number, isMore: boolean): RunDocument['coalesced'] {
-  return since && { count, since, isMore }
 }
 
 /** A run of a schedule as it is stored first. */
@@ -157,8 +160,7 @@ export function runOf(
     phase: 'Queued',
     scheduledFor: due,
     trigger: 'schedule',
-    ...(coalesced ? { coalesced } : {}),
-    ...(jitterMs > 0 ? { jitterMs } : {}),
+    ...present({ coalesced, jitterMs: jitterMs || undefined }),
     startBy,
     maxInstances: schedule.maxInstances,
     retry: { attempts, backOffMs: retryMs, longestMs: longestRetryMs },
@@ -185,31 +187,18 @@ export function changedFields(before: object, after: object): string[] {
 
 export function changesBetween(before: object, after: object, names: readonly string[]): NonNullable<Edit['changes']> {
   const [from, to] = [before as Record<string, unknown>, after as Record<string, unknown>]
-  return Object.fromEntries(
-    names.map((name) => [
-      name,
-      {
-        ...(from[name] === undefined ? {} : { from: briefly(from[name]) }),
-        ...(to[name] === undefined ? {} : { to: briefly(to[name]) }),
-      },
-    ]),
-  )
+  return Object.fromEntries(names.map((name) => [name, present({ from: briefly(from[name]), to: briefly(to[name]) })]))
 }
 
 /** 50 edits of large arguments would exceed the size limit of a document. */
 function briefly(value: unknown): unknown {
+  if (value === undefined) return undefined
   const text = textOf(value)
   return text.length <= MOST_OF_A_CHANGE ? value : `${text.slice(0, SHOWN_OF_A_CHANGE)}... (${text.length} characters)`
 }
 
 const withEdit = (edits: unknown, edit: Edit): readonly Edit[] =>
   [...(Array.isArray(edits) ? (edits as Edit[]) : []), edit].slice(-MOST_EDITS)
-
-const noticed = (at: Date, before: object, after: object, names: readonly string[]): Edit => ({
-  at,
-  action: 'noticed',
-  changes: changesBetween(before, after, names),
-})
 
 const textOf = (value: unknown): string => BSON.EJSON.stringify({ value })
 

@@ -110,6 +110,14 @@ export interface RunDocument {
 /** `<schedule>@<due time>`: the same on every replica, so that a due time has one run. */
 export const runIdOf = (schedule: string, due: Date): string => `${schedule}@${due.toISOString()}`
 
+/** An object without its undefined fields, which the driver would store as null. */
+export const present = <T extends object>(fields: T): Present<T> =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T>
+
+type Present<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>
+}
+
 /**
  * The server's time when this document was claimed: a claim sets `lockedAt` to it. It may be slightly behind (a queue, a
  * round trip), never ahead, unless the step follows another of the same lease.

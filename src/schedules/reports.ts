@@ -30,19 +30,19 @@ export class ScheduleReports {
   /** All that `ended` may report. */
   readonly ends = RUN_ENDS
 
+  /** The name of the schedules' lifecycle; that of their runs is `<name>.runs`. */
+  readonly lifecycle: string
+
   constructor(
     private readonly names: { readonly schedules: string; readonly runs: string },
     private readonly observers: ScheduleObservers,
-    private readonly tasks: () => readonly string[],
-  ) {}
-
-  /** The name of the schedules' lifecycle; that of their runs is `<name>.runs`. */
-  get lifecycle(): string {
-    return this.names.schedules
+    private readonly tasks: { readonly names: readonly string[] },
+  ) {
+    this.lifecycle = names.schedules
   }
 
   get taskNames(): readonly string[] {
-    return this.tasks()
+    return this.tasks.names
   }
 
   /** @returns ends it */

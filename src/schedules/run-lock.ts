@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { ActiveLock, LockLost, type LockProvider, type SimpleLock } from '../locks/index.js'
 import type { Logger } from '../phases/index.js'
 import { type Clock, formatMs } from '../time/index.js'
-import type { Overlap, RunDocument } from './documents.js'
+import { type Overlap, present, type RunDocument } from './documents.js'
 import type { ScheduleObservers } from './observer.js'
 
 export interface RunLocksOptions {
@@ -120,11 +120,11 @@ export class RunLocks {
   private async holder(name: string): Promise<Overlap> {
     const record = await this.options.provider().find?.(name)
     const [token = '', run] = record?.lockedBy?.split('|') ?? []
-    return {
-      ...(run ? { run: decodeURIComponent(run) } : {}),
-      ...(token ? { by: token.replace(/#[^#]*$/, '') } : {}),
-      ...(record?.lockedAt ? { since: record.lockedAt } : {}),
-    }
+    return present({
+      run: run ? decodeURIComponent(run) : undefined,
+      by: token ? token.replace(/#[^#]*$/, '') : undefined,
+      since: record?.lockedAt,
+    })
   }
 }
 

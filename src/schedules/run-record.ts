@@ -1,6 +1,6 @@
 import { BSON } from 'mongodb'
 import type { Json } from './definition/index.js'
-import type { RunDocument, RunError, RunLine } from './documents.js'
+import { present, type RunDocument, type RunError, type RunLine } from './documents.js'
 
 const FIRST_LINES = 50
 const LATEST_LINES = 150
@@ -50,11 +50,11 @@ export class RunRecord {
 
   fields(): Pick<RunDocument, 'log' | 'logDropped' | 'counters'> {
     const log = [...this.first, ...this.latest]
-    return {
-      ...(log.length > 0 ? { log } : {}),
-      ...(this.dropped > 0 ? { logDropped: this.dropped } : {}),
-      ...(this.counters.size > 0 ? { counters: Object.fromEntries(this.counters) } : {}),
-    }
+    return present({
+      log: log.length > 0 ? log : undefined,
+      logDropped: this.dropped || undefined,
+      counters: this.counters.size > 0 ? Object.fromEntries(this.counters) : undefined,
+    })
   }
 }
 
@@ -65,11 +65,11 @@ export function resultOf(value: unknown): Json | undefined {
 
 export function runErrorOf(thrown: unknown): RunError {
   const { name, message, stack } = errorOf(thrown)
-  return {
+  return present({
     name: name.slice(0, 200),
     message: message.slice(0, 2_000),
-    ...(stack ? { stack: stack.slice(0, 4_000) } : {}),
-  }
+    stack: stack?.slice(0, 4_000) || undefined,
+  })
 }
 
 /** What was thrown, as a readable error: whatever it is, the run has to come to its end. */

@@ -49,11 +49,20 @@ export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tr
     log: (message, fields) => record.log(message, fields),
     count: (counter, by) => record.count(counter, by),
   })
-  const settled = settle(async () => task.run(structuredClone(run.args), taskRun(await context())))
-  const gaveUp = aborted(stop.signal, over.signal).then(async (): Promise<Tried> => {
-    await sleep(PATIENCE_MS, { signal: over.signal, unref: true })
-    const { reason } = stop.signal
-    return { kind: 'abandoned', error: reason instanceof RunTimeout ? new RunTimeout(reason.afterMs, true) : reason }
+  const settled = (async () => task.run(structuredClone(run.args), taskRun(await context())))().then(
+    (value): Tried => ({ kind: 'returned', value }),
+    (error: unknown): Tried => ({ kind: 'threw', error: errorOf(error) }),
+  )
+  const gaveUp = new Promise<Tried>((resolve) => {
+    const giveUp = async () => {
+      await sleep(PATIENCE_MS, { signal: over.signal, unref: true })
+      const { reason } = stop.signal
+      resolve({
+        kind: 'abandoned',
+        error: reason instanceof RunTimeout ? new RunTimeout(reason.afterMs, true) : reason,
+      })
+    }
+    stop.signal.addEventListener('abort', () => !over.signal.aborted && giveUp(), { once: true })
   })
   const tried = await Promise.race([settled, gaveUp])
   over.abort()
@@ -61,20 +70,4 @@ export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tr
   // A task that ended because it was told to has failed for that reason, whatever it threw or returned.
   else if (stop.signal.aborted) return { kind: 'threw', error: stop.signal.reason }
   return tried
-}
-
-function settle(call: () => unknown): Promise<Tried> {
-  return new Promise((resolve) => {
-    new Promise((begin) => begin(call())).then(
-      (value) => resolve({ kind: 'returned', value }),
-      (error: unknown) => resolve({ kind: 'threw', error: errorOf(error) }),
-    )
-  })
-}
-
-/** Resolves when `signal` aborts; never, once `over` has. */
-function aborted(signal: AbortSignal, over: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    signal.addEventListener('abort', () => !over.aborted && resolve(), { once: true })
-  })
 }

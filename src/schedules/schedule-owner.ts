@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import { DUE_AND_NOBODYS } from '../lock/index.js'
 import { unknownOptions } from '../options/index.js'
-import { changedFields, changesBetween, fieldsOf, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
+import { changedFields, changesBetween, fieldsOf, MOST_EDITS, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
 import {
   type Json,
   OWNERS_FIELDS,
@@ -10,7 +10,7 @@ import {
   type ScheduleFields,
   TIMING_FIELDS,
 } from './definition/index.js'
-import type { Edit, ScheduleDocument } from './documents.js'
+import { type Edit, present, type ScheduleDocument } from './documents.js'
 import { InvalidSchedule, NoSuchSchedule } from './errors.js'
 import { ScheduleReader, type StoredSchedule } from './schedule-reader.js'
 
@@ -33,7 +33,6 @@ export interface TriggerOptions extends By {
   readonly args?: Json | undefined
 }
 
-const MOST_EDITS = 50
 const MOST_UPSERTS = 10
 const DUPLICATE_KEY = 11000
 /** Includes `paused: true`, written by hand: whatever `pauseOf` takes for a pause. */
@@ -73,14 +72,11 @@ export abstract class ScheduleOwner extends ScheduleReader {
     const known = before ? fieldsOf(before) : {}
     const changed = before ? changedFields(known, fields) : []
     if (before && changed.length === 0) return 'unchanged'
-    const edit = {
-      action: before ? 'upsert' : 'created',
-      ...(before ? { changes: changesBetween(known, fields, changed) } : {}),
-    }
+    const edit = before ? { action: 'upsert', changes: changesBetween(known, fields, changed) } : { action: 'created' }
     const replan = !before || changed.some((name) => (TIMING_FIELDS as readonly string[]).includes(name))
     const gone = Object.keys(known).filter((name) => !(name in fields))
     const update = [
-      ...anew({ by, edit }),
+      anew({ by, edit }),
       {
         $set: {
           ...Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, literal(value)])),
@@ -133,7 +129,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   /** Plans it from now on; one that was deactivated is active again. @throws NoSuchSchedule */
   async resume(id: string, { by }: By = {}): Promise<void> {
     const update = [
-      ...anew({ by, edit: { action: 'resume' } }),
+      anew({ by, edit: { action: 'resume' } }),
       {
         $set: {
           isActive: true,
@@ -148,7 +144,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
 
   /** Resumes what was paused; what was deactivated stays deactivated. */
   async resumeAll({ by }: By = {}): Promise<number> {
-    const update = [...anew({ by, edit: { action: 'resume' } }), { $unset: ['paused'] }]
+    const update = [anew({ by, edit: { action: 'resume' } }), { $unset: ['paused'] }]
     return (await this.schedules.updateMany(PAUSED as object, update)).modifiedCount
   }
 
@@ -163,13 +159,13 @@ export abstract class ScheduleOwner extends ScheduleReader {
       .aggregate<ScheduleDocument & { now: Date }>([{ $match: { _id: id } }, { $addFields: { now: '$$NOW' } }])
       .toArray()
     if (!found) throw new NoSuchSchedule(id)
-    const read = readSchedule({ ...fieldsOf(found), ...(args === undefined ? {} : { args }) })
+    const read = readSchedule({ ...fieldsOf(found), ...present({ args }) })
     if ('problems' in read) throw new InvalidSchedule(id, read.problems)
     for (let ms = found.now.getTime(); ; ms += 1) {
       const run = runOf(id, read.schedule, new Date(ms), undefined, {
         trigger: 'manual',
         startBy: null,
-        ...(by === undefined ? {} : { requestedBy: by }),
+        ...present({ requestedBy: by }),
       })
       if ((await this.insertRun(run)) > 0) return run._id
     }
@@ -201,20 +197,16 @@ export abstract class ScheduleOwner extends ScheduleReader {
 }
 
 /** Makes a schedule due, even one that a replica holds, and records who did what. */
-function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'by'> }, isDueNow = true): Document[] {
-  const added = {
-    $mergeObjects: [{ at: '$$NOW' }, literal({ ...edit, ...(by === undefined ? {} : { by }) })],
-  }
+function anew({ by, edit }: { by: string | undefined; edit: Omit<Edit, 'at' | 'by'> }, isDueNow = true): Document {
+  const added = { $mergeObjects: [{ at: '$$NOW' }, literal(present({ ...edit, by }))] }
   const edits = { $cond: [{ $isArray: '$edits' }, '$edits', []] }
-  return [
-    {
-      $set: {
-        phase: { $cond: [{ $in: ['$phase', SCHEDULE_PHASES] }, '$phase', 'Active'] },
-        ...(isDueNow ? DUE_AND_NOBODYS : {}),
-        edits: { $slice: [{ $concatArrays: [edits, [added]] }, -MOST_EDITS] },
-      },
+  return {
+    $set: {
+      phase: { $cond: [{ $in: ['$phase', SCHEDULE_PHASES] }, '$phase', 'Active'] },
+      ...(isDueNow ? DUE_AND_NOBODYS : {}),
+      edits: { $slice: [{ $concatArrays: [edits, [added]] }, -MOST_EDITS] },
     },
-  ]
+  }
 }
 
 /** By the server's clock: a pause until a time that has passed would be no pause. */
@@ -224,13 +216,8 @@ function pausing(id: string, { until, reason, by }: PauseOptions, isDueNow: bool
   if (until !== undefined && !(until instanceof Date && !Number.isNaN(until.getTime()))) {
     throw new InvalidSchedule(id, [`until: expected a date, got ${String(until)}`])
   }
-  const said = {
-    ...(until ? { until } : {}),
-    ...(reason === undefined ? {} : { reason }),
-    ...(by === undefined ? {} : { by }),
-  }
   return [
-    ...anew({ by, edit: { action: 'pause', ...(reason === undefined ? {} : { reason }) } }, isDueNow),
-    { $set: { paused: { $mergeObjects: [{ at: '$$NOW' }, literal(said)] } } },
+    anew({ by, edit: present({ action: 'pause', reason }) }, isDueNow),
+    { $set: { paused: { $mergeObjects: [{ at: '$$NOW' }, literal(present({ until, reason, by }))] } } },
   ]
 }

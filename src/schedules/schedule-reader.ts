@@ -1,7 +1,7 @@
 import type { Collection, Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { asReadable } from '../lock/index.js'
-import type { RunDocument, RunOutcome, ScheduleDocument } from './documents.js'
+import { present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
 import { type RunStatistics, type StatisticsOptions, statisticsOf } from './statistics.js'
 
@@ -61,12 +61,7 @@ export abstract class ScheduleReader {
   /** Schedules by id, each with its latest run. */
   list({ limit = 100, after, phase }: ListOptions = {}): Promise<ListedSchedule[]> {
     const pipeline = [
-      {
-        $match: {
-          ...(after === undefined ? {} : { _id: { $gt: after } }),
-          ...(phase === undefined ? {} : { phase }),
-        },
-      },
+      { $match: present({ _id: after === undefined ? undefined : { $gt: after }, phase }) },
       { $sort: { _id: 1 } },
       { $limit: limit },
       {
@@ -77,9 +72,7 @@ export abstract class ScheduleReader {
             { $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } },
             { $sort: { scheduledFor: -1 } },
             { $limit: 1 },
-            {
-              $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 },
-            },
+            { $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 } },
           ],
           as: 'lastRun',
         },
@@ -95,7 +88,7 @@ export abstract class ScheduleReader {
 
   /** A schedule's runs, the latest first. */
   runs(schedule: string, { limit = 20, phase }: RunsOptions = {}): Promise<StoredRun[]> {
-    const filter = { schedule, ...(phase === undefined ? {} : { phase }) }
+    const filter = present({ schedule, phase })
     return asReadable((how) =>
       this.runDocuments.find(filter, { sort: HISTORY_INDEX_SORT, limit, ...how }).toArray(),
     ) as Promise<StoredRun[]>

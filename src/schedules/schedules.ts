@@ -57,7 +57,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     this.observers = new ScheduleObservers(options.logger ?? silentLogger)
     if (options.observer) this.observers.add(options.observer)
     if (settings.doorbell) this.ringing = { doorbell: settings.doorbell }
-    this.reports = new ScheduleReports(settings.collections, this.observers, () => this.taskNames)
+    this.reports = new ScheduleReports(settings.collections, this.observers, this.registry)
     this.lifecycles = this.lifecyclesOf(options, settings)
   }
 

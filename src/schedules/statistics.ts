@@ -73,11 +73,7 @@ export async function statisticsOf(
     meanMs: duration ? Math.round(duration.mean) : null,
     p95Ms: duration?.p95 ?? null,
     lost,
-    failuresByError: (found?.['errors'] ?? []).map((row: Document) => ({
-      error: row['_id'],
-      count: row['count'],
-      last: row['last'],
-    })),
+    failuresByError: found?.['errors'] ?? [],
     failuresByHour,
     trend: trendOf(found?.['trend'] ?? []),
   }
@@ -86,7 +82,6 @@ export async function statisticsOf(
 function pipeline(schedule: string, since: Date | undefined, timezone: string): Document[] {
   const day = { $dateToString: { date: '$scheduledFor', format: '%Y-%m-%d', timezone } }
   const counters = { $cond: [{ $eq: [{ $type: '$counters' }, 'object'] }, '$counters', {}] }
-  const counted = { $isNumber: '$counter.v' }
   return [
     { $match: { schedule, ...(since ? { scheduledFor: { $gte: since } } : {}) } },
     { $sort: { scheduledFor: -1 } },
@@ -121,6 +116,7 @@ function pipeline(schedule: string, since: Date | undefined, timezone: string): 
           },
           { $sort: { count: -1, _id: 1 } },
           { $limit: MOST_ERRORS },
+          { $project: { _id: 0, error: '$_id', count: 1, last: 1 } },
         ],
         hours: [
           { $match: { phase: 'Failed', scheduledFor: { $type: 'date' } } },
@@ -129,13 +125,10 @@ function pipeline(schedule: string, since: Date | undefined, timezone: string): 
         trend: [
           { $match: { phase: 'Completed', scheduledFor: { $type: 'date' } } },
           {
-            $project: {
-              day,
-              counter: { $concatArrays: [[{ k: '', v: 1 }], { $objectToArray: counters }] },
-            },
+            $project: { day, counter: { $concatArrays: [[{ k: '', v: 1 }], { $objectToArray: counters }] } },
           },
           { $unwind: '$counter' },
-          { $match: { $expr: counted } },
+          { $match: { $expr: { $isNumber: '$counter.v' } } },
           { $group: { _id: { day: '$day', counter: '$counter.k' }, sum: { $sum: '$counter.v' } } },
           { $sort: { '_id.day': -1, '_id.counter': 1 } },
           { $limit: MOST_DAYS * 100 },

@@ -76,12 +76,8 @@ export function bindScope(target: object, scope: LockScope): void {
 /** The locks of the app that this object belongs to. */
 export function scopeOf(target: unknown): LockScope | undefined {
   if ((typeof target !== 'object' && typeof target !== 'function') || target === null) return undefined
-  const own = scopes.get(target)
-  if (own) return own
-  for (let at: unknown = typeof target === 'function' ? target : target.constructor; typeof at === 'function'; ) {
-    const found = scopes.get(at)
-    if (found) return found
-    at = Object.getPrototypeOf(at)
-  }
-  return undefined
+  let scope = scopes.get(target)
+  let type: unknown = typeof target === 'function' ? target : target.constructor
+  for (; !scope && typeof type === 'function'; type = Object.getPrototypeOf(type)) scope = scopes.get(type)
+  return scope
 }

@@ -24,15 +24,12 @@ export interface AsyncOptions<Options> extends Pick<ModuleMetadata, 'imports'> {
 /** What `LocksModule.forRootAsync` takes. */
 export type LocksAsyncOptions = AsyncOptions<LocksOptions>
 
-const DEFAULTS = ['lockAtMostFor', 'lockAtLeastFor', 'watchdog']
-
 /** @throws InvalidSchedulerLocks */
 export function checkedLocksOptions(given: LocksOptions | undefined): LocksOptions {
   if (given === undefined) return {}
-  const problems: string[] = []
-  if (typeof given !== 'object' || given === null) problems.push(`locks: expected an object, got ${String(given)}`)
-  const defaults = (given as LocksOptions | null)?.defaults ?? {}
-  problems.push(...unknownOptions(Object.keys(defaults), DEFAULTS).map((problem) => `locks.defaults: ${problem}`))
-  if (problems.length > 0) throw new InvalidSchedulerLocks(problems)
+  if (typeof given !== 'object' || given === null)
+    throw new InvalidSchedulerLocks([`locks: expected an object, got ${String(given)}`])
+  const problems = unknownOptions(Object.keys(given.defaults ?? {}), ['lockAtMostFor', 'lockAtLeastFor', 'watchdog'])
+  if (problems.length > 0) throw new InvalidSchedulerLocks(problems.map((problem) => `locks.defaults: ${problem}`))
   return given
 }
