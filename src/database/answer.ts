@@ -5,18 +5,8 @@ const LONGEST_MS = 10_000
 /** Added so that the driver's own limit applies first wherever it works. */
 const SLACK_MS = 500
 
-const COMMANDS = [
-  'updateOne',
-  'updateMany',
-  'findOne',
-  'findOneAndUpdate',
-  'deleteMany',
-  'bulkWrite',
-  'insertMany',
-  'distinct',
-  'countDocuments',
-  'indexes',
-] as const
+const READS = ['findOne', 'distinct', 'countDocuments', 'indexes'] as const
+const WRITES = ['updateOne', 'updateMany', 'findOneAndUpdate', 'deleteMany', 'bulkWrite', 'insertMany'] as const
 
 /** By client and lifecycle: a third of its lockTimeout. */
 const limits = new WeakMap<object, Map<string, number>>()
@@ -59,7 +49,7 @@ export function alwaysAnswering<T extends Document>(
 ): Collection<T> {
   const withinMs = () =>
     Math.min(socketTimeoutMS || LONGEST_MS, ...((client && limits.get(client)?.values()) ?? [])) + SLACK_MS
-  for (const name of COMMANDS) {
+  for (const name of [...READS, ...WRITES]) {
     const command = collection[name].bind(collection) as (...args: unknown[]) => Promise<unknown>
     const send = (...args: unknown[]) => before()?.then(() => command(...args)) ?? command(...args)
     Object.assign(collection, { [name]: (...args: unknown[]) => answered(send(...args), withinMs()) })

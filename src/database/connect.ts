@@ -41,18 +41,8 @@ export interface ConnectOptions {
   firstStartBytes?: number | undefined
 }
 
-const OPTIONS: readonly (keyof ConnectOptions)[] = [
-  'uri',
-  'dataDir',
-  'database',
-  'env',
-  'log',
-  'timeout',
-  'lockTimeout',
-  'onlyJoin',
-  'temporary',
-  'firstStartBytes',
-]
+const INTERNAL = ['firstStartBytes']
+const OPTIONS = ['uri', 'dataDir', 'database', 'env', 'log', 'timeout', 'lockTimeout', 'onlyJoin', 'temporary']
 
 /** Where the server came from. */
 export type DatabaseSource = 'uri' | LocalSource
@@ -83,8 +73,8 @@ export interface DatabaseConnection {
  * @throws TypeError an option that isn't known; InvalidDuration one without a unit
  */
 export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
-  const problems = unknownOptions(Object.keys(options), OPTIONS, {
-    internal: ['firstStartBytes'],
+  const problems = unknownOptions(Object.keys(options), [...OPTIONS, ...INTERNAL], {
+    internal: INTERNAL,
     renamed: { timeoutMs: 'timeout', lockTimeoutMs: 'lockTimeout' },
   })
   if (problems.length > 0) throw new TypeError(`connectDatabase: ${problems.join('; ')}`)

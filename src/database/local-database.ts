@@ -45,10 +45,11 @@ export const ALPHA_NOTICE = 'alpha engine, for development only'
  * @throws NoDatabase; what the package throws
  */
 export async function localDatabase(
-  { dataDir, env, log, temporary, firstStartBytes }: Omit<LocalDatabaseOptions, 'starting' | 'failed'>,
+  options: Omit<LocalDatabaseOptions, 'starting' | 'failed'>,
   onlyJoin: boolean,
   load: () => Promise<LocalDatabasePackage | undefined> = loadPackage,
 ): Promise<LocalDatabase> {
+  const { dataDir, env, log } = options
   refuseInProduction(env)
   const local = await load()
   if (!local) {
@@ -58,11 +59,7 @@ export async function localDatabase(
   }
   if (onlyJoin) return (await local.joinLocalDatabase(dataDir)) ?? noneRuns(dataDir)
   const opened = await local.openLocalDatabase({
-    dataDir,
-    env,
-    log,
-    temporary,
-    firstStartBytes,
+    ...options,
     starting: ({ source, name, dataPath }) =>
       log(`starting ${name}${source === 'embedded' ? `: ${ALPHA_NOTICE}` : ''}`, { data: dataPath }),
     failed: ({ name, said }) => log(`no database from ${name}: ${said}`),

@@ -61,11 +61,7 @@ export function awaitMsOf(db: Db): number {
  * Each of its commands (and `toArray`) ends, at the latest with NoAnswer well after the client's socket timeout.
  */
 export function protocolCollection<T extends Document>(db: Db, name: string): Collection<T> {
-  const options = {
-    readPreference: 'primary',
-    readConcern: { level: 'local' },
-    enableUtf8Validation: false,
-  } as const
+  const options = { readPreference: 'primary', readConcern: { level: 'local' }, enableUtf8Validation: false } as const
   const collection = db.collection<T>(name, options)
   // The driver reads it for each command; the server isn't known before that.
   Object.defineProperty(collection, 'writeConcern', { get: () => durableOn(db.client) })

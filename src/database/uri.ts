@@ -67,25 +67,14 @@ function reasonWithoutSecrets(uri: string, redacted: string, reason: string): st
 }
 
 /** Options that the lock protocol decides, in lower case; the URI's would override, or contradict, the client's. */
-const PROTOCOL_OPTIONS = new Set([
-  'w',
-  'wtimeout',
-  'wtimeoutms',
-  'journal',
-  'j',
-  'readpreference',
-  'readpreferencetags',
-  'maxstalenessseconds',
-  'readconcernlevel',
-  'retrywrites',
-  'retryreads',
-  'serverselectiontimeoutms',
-  'connecttimeoutms',
-  'sockettimeoutms',
-  'waitqueuetimeoutms',
-  'timeoutms',
-  'appname',
-])
+const PROTOCOL_OPTIONS = new Set(
+  Object.values({
+    writes: ['w', 'wtimeout', 'wtimeoutms', 'journal', 'j', 'retrywrites'],
+    reads: ['readpreference', 'readpreferencetags', 'maxstalenessseconds', 'readconcernlevel', 'retryreads'],
+    waits: ['serverselectiontimeoutms', 'connecttimeoutms', 'sockettimeoutms', 'waitqueuetimeoutms', 'timeoutms'],
+    name: ['appname'],
+  }).flat(),
+)
 
 /** The connection string without the options that the lock protocol decides; hosts, credentials, TLS and pool sizes stay. */
 export function withoutProtocolOptions(uri: string): string {

@@ -1,9 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Clock, sleep } from '../time/index.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
-import { InvalidLockConfig, LockLost } from './errors.js'
+import { InvalidLockConfig, LockLost, StaleLockHandle } from './errors.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
-import { NewestHandle } from './newest-handle.js'
 
 /** A day: timers can't run for longer than 24.8 days. */
 const LONGEST_SLEEP_MS = 86_400_000
@@ -19,30 +18,28 @@ export class ActiveLock {
   private readonly lost = new AbortController()
   private readonly done = new AbortController()
   private moved = new AbortController()
-  private readonly handle: NewestHandle
   /** One after the other: if two answers crossed, this process might believe in the longer lease while the store has the shorter. */
   private extending: Promise<unknown> = Promise.resolve()
 
   constructor(
     /** Which provider granted it: the same name in two providers is two locks. */
     readonly provider: LockProvider,
-    lock: SimpleLock,
+    /** Replaced by each extension. */
+    private lock: SimpleLock,
     private leaseMs: number,
     /** When the last command was sent that made it ours for `leaseMs`. */
     private heldSinceMs: number,
     private readonly watchdogMs: number | undefined,
     private readonly clock: Clock,
-  ) {
-    this.handle = new NewestHandle(lock)
-  }
+  ) {}
 
   get name(): string {
-    return this.current.name
+    return this.lock.name
   }
 
   /** The acquisition with its current end. */
   get current(): SimpleLock {
-    return this.handle.current
+    return this.lock
   }
 
   /** Aborts with LockLost. */
@@ -67,14 +64,15 @@ export class ActiveLock {
   private async extendNow(lockAtMostFor: LockDuration, lockAtLeastFor: LockDuration | undefined): Promise<void> {
     if (!this.isHeld) throw new LockLost(this.name)
     const sentAtMs = this.clock.monotonicMs()
-    const isOurs = await this.handle.extend(lockAtMostFor, lockAtLeastFor).catch((error: unknown) => {
+    const longer = await this.lock.extend(lockAtMostFor, lockAtLeastFor).catch((error: unknown) => {
       this.mayHaveShortened(error, sentAtMs, lockAtMostFor)
       throw error
     })
-    if (!isOurs) {
+    if (!longer) {
       this.lose()
       throw new LockLost(this.name)
     }
+    this.lock = longer
     this.leaseIs(lockDurationMs(lockAtMostFor), sentAtMs)
   }
 
@@ -92,8 +90,16 @@ export class ActiveLock {
     this.moved = new AbortController()
   }
 
-  unlock(): Promise<boolean> {
-    return this.handle.unlock()
+  /** Never waits for an extension that has no answer yet. */
+  async unlock(): Promise<boolean> {
+    try {
+      return await this.lock.unlock()
+    } catch (error) {
+      if (!(error instanceof StaleLockHandle)) throw error
+      // An extension has just been answered.
+      await this.extending
+      return await this.lock.unlock()
+    }
   }
 
   /** Watches over the lease until `end`; never throws. */

@@ -36,8 +36,7 @@ export function chooseProvider(choice: ProviderChoice): ProviderKind {
   const { provider = 'auto', url, client } = choice
   const byUrl = url ? kindOfUrl(url) : undefined
   const byClient = client === undefined ? undefined : kindOfClient(client)
-  if (url && client !== undefined)
-    throw new InvalidLockProvider('expected a url or a client for locks, got both; keep one')
+  if (byUrl && byClient) throw new InvalidLockProvider('expected a url or a client for locks, got both; keep one')
   const found = byUrl ?? byClient
   if (provider === 'auto') return found ?? byMode(choice)
   if (found && found !== provider)

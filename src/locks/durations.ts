@@ -15,13 +15,10 @@ const ISO_UNITS_MS = [7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1_000]
 export class InvalidLockDuration extends Error {
   override readonly name = 'InvalidLockDuration'
   constructor(readonly value: unknown) {
-    const hint =
-      typeof value === 'string' && /^[+-]?\d+$/.test(value.trim())
-        ? `; add the unit ('${value.trim()}ms' or '${value.trim()}s')`
-        : ''
-    super(
-      `expected a duration such as 'PT50S', '50s', '500ms' or a number of milliseconds, got ${typeof value === 'string' ? JSON.stringify(value) : String(value)}${hint}`,
-    )
+    const text = typeof value === 'string' ? value.trim() : ''
+    const hint = /^[+-]?\d+$/.test(text) ? `; add the unit ('${text}ms' or '${text}s')` : ''
+    const got = typeof value === 'string' ? JSON.stringify(value) : String(value)
+    super(`expected a duration such as 'PT50S', '50s', '500ms' or a number of milliseconds, got ${got}${hint}`)
   }
 }
 

@@ -36,7 +36,9 @@ const KEYS = ['name', 'lockAtMostFor', 'lockAtLeastFor', 'reentry']
  */
 export function checkedLockConfig(given: LockConfig, extra: readonly string[] = []): CheckedLockConfig {
   if (typeof given !== 'object' || given === null)
-    throw new InvalidLockConfig('(without a name)', [`expected { name, lockAtMostFor }, got ${String(given)}`])
+    throw new InvalidLockConfig('(without a name)', [
+      `expected { name, lockAtMostFor, lockAtLeastFor? }, got ${String(given)}`,
+    ])
   const problems = [
     ...unknownOptions(Object.keys(given), [...KEYS, ...extra]),
     ...nameProblems(given.name),

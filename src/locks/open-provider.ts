@@ -41,19 +41,8 @@ export interface LockProviderOptions {
   readonly env?: Readonly<Record<string, string | undefined>> | undefined
 }
 
-const KEYS = [
-  'provider',
-  'mode',
-  'url',
-  'client',
-  'name',
-  'collection',
-  'table',
-  'migrate',
-  'prefix',
-  'environment',
-  'env',
-]
+const OF_ALL = ['provider', 'mode', 'url', 'client', 'name', 'env']
+const OF_ONE = ['collection', 'table', 'migrate', 'prefix', 'environment']
 const CONNECT_WITHIN_MS = 5_000
 
 /**
@@ -104,7 +93,7 @@ function openedLater(kind: ProviderKind, open: () => Promise<LockStore>): LockSt
 type Given = Omit<LockProviderOptions, 'env'> & { readonly env: Readonly<Record<string, string | undefined>> }
 
 function checked(options: LockProviderOptions): Given {
-  const problems = unknownOptions(Object.keys(options), KEYS, { noun: 'option of locks' })
+  const problems = unknownOptions(Object.keys(options), [...OF_ALL, ...OF_ONE], { noun: 'option of locks' })
   if (problems.length > 0) throw new InvalidLockProvider(problems.join('\n'))
   const env = options.env ?? process.env
   const ofEnv = (variable: string) => env[variable]?.trim() || undefined
@@ -186,11 +175,7 @@ async function driver<T>(kind: ProviderKind, load: () => Promise<T>): Promise<T>
     return await load()
   } catch (error) {
     const name = kind === 'redis' ? 'ioredis' : 'pg'
-    throw new InvalidLockProvider(
-      `expected the package ${name} for locks in ${kind}, but it can't be loaded; run npm install ${name}`,
-      {
-        cause: error,
-      },
-    )
+    const problem = `expected the package ${name} for locks in ${kind}, but it can't be loaded; run npm install ${name}`
+    throw new InvalidLockProvider(problem, { cause: error })
   }
 }

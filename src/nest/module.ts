@@ -13,7 +13,7 @@ import { type BoundLifecycle, Replica } from '../phases/index.js'
 import { InvalidHandlers, InvalidModuleOptions, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
 import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'
 import { LocksModule } from './locks/index.js'
-import { OpenLocks } from './locks/open-locks.js'
+import { executorOf, OpenLocks } from './locks/open-locks.js'
 import { type ModuleDatabase, openModuleDatabase } from './module-database.js'
 import { ModuleReplicas } from './module-replicas.js'
 import { nestLogger } from './nest-logger.js'
@@ -86,12 +86,6 @@ const locks: Provider = {
     }),
 }
 
-const lockExecutor: Provider = {
-  provide: LockExecutor,
-  inject: [MODULE_LOCKS],
-  useFactory: ({ executor }: OpenLocks) => executor,
-}
-
 /** What the app has once, for all of its modules. Being global it is shut down last: the database outlives the steps. @internal */
 @Global()
 @Module({})
@@ -153,7 +147,7 @@ function rootModule(options: Provider, imports: PhaselockModuleAsyncOptions['imp
   const core: DynamicModule = {
     module: PhaselockCoreModule,
     imports: [DiscoveryModule, ...imports],
-    providers: [options, settings, catalog, database, locks, lockExecutor, replicas, replica],
+    providers: [options, settings, catalog, database, locks, executorOf(MODULE_LOCKS), replicas, replica],
     exports: [MODULE_SETTINGS, MODULE_DATABASE, LockExecutor, LifecycleCatalog, ModuleReplicas, Replica],
   }
   return { module: PhaselockModule, imports: [core, DiscoveryModule], providers: [PhaselockRunner] }
@@ -163,10 +157,7 @@ function lifecycleProvider(lifecycle: FeatureLifecycle) {
   return {
     provide: getLifecycleToken(lifecycle),
     // Injected because the replicas have given the lifecycles their databases.
-    inject: [
-      { token: LifecycleCatalog, optional: true },
-      { token: ModuleReplicas, optional: true },
-    ],
+    inject: [LifecycleCatalog, ModuleReplicas].map((token) => ({ token, optional: true })),
     useFactory: (known: LifecycleCatalog | undefined, running: ModuleReplicas | undefined) => {
       if (!known || !running) throw new ModuleNotConfigured(lifecycle.name)
       const bound = known.bound(lifecycle) as BoundLifecycle | undefined

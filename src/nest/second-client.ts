@@ -5,48 +5,19 @@ import { protocolClient, protocolClientOptions } from '../database/index.js'
  * Options of a client, besides its hosts, that a second one needs to reach the same server. Not `maxPoolSize`: it bounds what the app's
  * own work shares, and at its limit would make claims and outcomes wait for each other; the second client opens only what it uses.
  */
-const CARRIED = [
-  'tls',
-  'tlsCAFile',
-  'tlsCRLFile',
-  'tlsCertificateKeyFile',
-  'tlsCertificateKeyFilePassword',
-  'ca',
-  'cert',
-  'crl',
-  'key',
-  'passphrase',
-  'pfx',
-  'secureContext',
-  'servername',
-  'rejectUnauthorized',
-  'checkServerIdentity',
-  'replicaSet',
-  'directConnection',
-  'serverApi',
-  'family',
-  'lookup',
-  'proxyHost',
-  'proxyPort',
-  'proxyUsername',
-  'proxyPassword',
-  // How documents look to handlers, and what may not be stored in the clear.
-  'autoEncryption',
-  'bsonRegExp',
-  'ignoreUndefined',
-  'promoteBuffers',
-  'promoteLongs',
-  'promoteValues',
-  'raw',
-  'serializeFunctions',
-  'useBigInt64',
-  'compressors',
-  'zlibCompressionLevel',
-  'maxConnecting',
-  'maxIdleTimeMS',
-] as const
+const CARRIED = Object.values({
+  tls: ['tls', 'tlsCAFile', 'tlsCRLFile', 'tlsCertificateKeyFile', 'tlsCertificateKeyFilePassword'],
+  certificates: ['ca', 'cert', 'crl', 'key', 'passphrase', 'pfx', 'secureContext'],
+  checks: ['servername', 'rejectUnauthorized', 'checkServerIdentity'],
+  server: ['replicaSet', 'directConnection', 'serverApi', 'family', 'lookup'],
+  proxy: ['proxyHost', 'proxyPort', 'proxyUsername', 'proxyPassword'],
+  /** What may not be stored in the clear, and how documents look to handlers. */
+  documents: ['autoEncryption', 'bsonRegExp', 'ignoreUndefined', 'promoteBuffers', 'promoteLongs', 'promoteValues'],
+  values: ['raw', 'serializeFunctions', 'useBigInt64'],
+  connections: ['compressors', 'zlibCompressionLevel', 'maxConnecting', 'maxIdleTimeMS'],
+}).flat()
 /** Allowed only where the hosts come from DNS. */
-const CARRIED_WITH_SRV = ['srvMaxHosts', 'srvServiceName'] as const
+const CARRIED_WITH_SRV = ['srvMaxHosts', 'srvServiceName']
 
 /**
  * A connected client to the same server as the app's own one, with the timeouts and the write concern of the lock protocol. Undefined when

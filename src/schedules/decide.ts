@@ -52,32 +52,35 @@ export function decide(doc: Stored, now: Date): Decision {
     ...changedWarnings(doc),
     ...(changed.length > 0 ? { edits: withEdit(doc.edits, { at: now, action: 'noticed', changes }) } : {}),
   }
+  const idle = (phase: SchedulePhase, wakeAt: Date | null = null): Decision => {
+    return { phase, runs: [], set: { ...set, nextRunAt: null }, wakeAt }
+  }
   const read = readSchedule(fields)
   const problems = [...idProblems(doc._id), ...('problems' in read ? read.problems : [])]
-  if (!('schedule' in read) || problems.length > 0) {
-    return { phase: 'Broken', runs: [], set: { ...set, broken: problems.join('; '), nextRunAt: null }, wakeAt: null }
+  if (problems.length > 0 || !('schedule' in read)) {
+    set.broken = problems.join('; ')
+    return idle('Broken')
   }
   if (doc.broken) set.broken = null
   const { schedule } = read
   const pausedUntil = pauseOf(doc, now)
-  if (!schedule.isActive || pausedUntil !== undefined) {
-    return { phase: 'Paused', runs: [], set: { ...set, nextRunAt: null }, wakeAt: pausedUntil ?? null }
-  }
+  if (!schedule.isActive || pausedUntil !== undefined) return idle('Paused', pausedUntil)
   if (doc.paused) set.paused = null
   const replan = !known || changed.some((name) => (TIMING_FIELDS as readonly string[]).includes(name))
-  return planned(doc, schedule, set, replan ? undefined : dateOf(doc.nextRunAt), now)
+  const anchor = anchorOf(doc, now)
+  const due = (replan ? undefined : dateOf(doc.nextRunAt)) ?? firstDue(doc, schedule, now, anchor)
+  return due ? planned(doc, schedule, set, due, now, anchor) : idle('Finished')
 }
 
+/** @param due the first due time that isn't dealt with */
 function planned(
   doc: Stored,
   schedule: CheckedSchedule,
   set: Partial<ScheduleDocument>,
-  nextRunAt: Date | undefined,
+  due: Date,
   now: Date,
+  anchor: Date,
 ): Decision {
-  const anchor = anchorOf(doc, now)
-  const due = nextRunAt ?? firstDue(doc, schedule, now, anchor)
-  if (!due) return { phase: 'Finished', runs: [], set: { ...set, nextRunAt: null }, wakeAt: null }
   const startOf = (time: Date) => new Date(time.getTime() + jitterOf(schedule, doc._id, time))
   if (startOf(due) > now) {
     return { phase: 'Active', runs: [], set: { ...set, nextRunAt: due }, wakeAt: startOf(due) }

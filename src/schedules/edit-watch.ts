@@ -111,15 +111,9 @@ export async function noticeEdits(
   return { last: walked.last, seen: walked.seen, noticed: found.length }
 }
 
-interface Walked {
-  readonly last: unknown
-  readonly seen: number
-  readonly edited: readonly unknown[]
-}
-
-async function walk(schedules: Collection<ScheduleDocument>, position: unknown, chunk: number): Promise<Walked> {
+async function walk(schedules: Collection<ScheduleDocument>, position: unknown, chunk: number) {
   const [walked] = await schedules
-    .aggregate<Walked>(
+    .aggregate<{ last: unknown; seen: number; edited: unknown[] }>(
       [
         // With $expr: a plain $gt would end with the last _id of the position's own type, and those of later types would never be seen.
         { $match: { $expr: { $gt: ['$_id', { $literal: position ?? new MinKey() }] } } },

@@ -1,5 +1,6 @@
 import { tellObservers } from '../observers/index.js'
 import type { Logger } from '../phases/index.js'
+import type { RunDocument } from './documents.js'
 
 /**
  * How runs end, and why: `overlap`, another run held the lock; `lockTaken`, the same, but on a further try or after its replica was
@@ -55,9 +56,6 @@ export class ScheduleObservers {
   }
 }
 
-export const observedRun = (run: {
-  readonly _id: string
-  readonly schedule: string
-  readonly task: string
-  readonly trigger: 'schedule' | 'manual'
-}): ObservedRun => ({ schedule: run.schedule, run: run._id, task: run.task, trigger: run.trigger })
+export const observedRun = ({ _id, schedule, task, trigger }: Readonly<RunDocument>): ObservedRun => {
+  return { run: _id, schedule, task, trigger }
+}

@@ -54,17 +54,6 @@ export interface SchedulesOptions<Context = unknown> {
   readonly clock?: Clock | undefined
 }
 
-/** The options, checked, with their defaults. */
-export interface SchedulesSettings {
-  readonly collections: { readonly schedules: string; readonly runs: string }
-  readonly lockTimeout: Duration
-  readonly lockAtMostForMs: number
-  readonly keepFor: Readonly<Record<RunOutcome, Duration>>
-  readonly concurrency: number
-  readonly watchPerSecond: number
-  readonly doorbell?: DoorbellMode | undefined
-}
-
 const kept = durationText('1s', '3650d')
 
 const schedulesOptions = z.strictObject({
@@ -98,7 +87,7 @@ const KEEP_FOR: Readonly<Record<RunOutcome, Duration>> = {
 }
 
 /** @throws InvalidSchedulesOptions listing every problem */
-export function readSchedulesOptions<Context>(given: SchedulesOptions<Context>): SchedulesSettings {
+export function readSchedulesOptions<Context>(given: SchedulesOptions<Context>) {
   const read = readOptions(schedulesOptions, given ?? {})
   if ('problems' in read) throw new InvalidSchedulesOptions(read.problems)
   const { collections, lockTimeout, lockAtMostFor, concurrency, keepFor, watchPerSecond, doorbell } = read.options
@@ -106,6 +95,9 @@ export function readSchedulesOptions<Context>(given: SchedulesOptions<Context>):
   return {
     ...{ collections, lockTimeout, concurrency, watchPerSecond, doorbell },
     lockAtMostForMs: lockAtMostFor,
-    keepFor: { ...KEEP_FOR, ...(typeof keepFor === 'string' ? all(keepFor) : keepFor) },
+    keepFor: { ...KEEP_FOR, ...(typeof keepFor === 'string' ? all(keepFor) : keepFor) } as typeof KEEP_FOR,
   }
 }
+
+/** The options, checked, with their defaults. */
+export type SchedulesSettings = ReturnType<typeof readSchedulesOptions>

@@ -73,11 +73,11 @@ class Runs<Context> {
     }
     const lock = await this.enter(run, (step.progress.claims ?? 1) > 1)
     if (!(lock instanceof RunLock)) {
-      const { heldBy } = lock
-      const who = [heldBy.run && `the run ${heldBy.run}`, heldBy.by && `on ${heldBy.by}`].filter(Boolean).join(' ')
+      const overlap = lock.heldBy
+      const who = [overlap.run && `the run ${overlap.run}`, overlap.by && `on ${overlap.by}`].filter(Boolean).join(' ')
       const reason = `overlap: ${who || 'another run'} was running`
-      if (isFirst) return this.end(run, step, task, 'Skipped', 'overlap', { reason, overlap: heldBy })
-      return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap: heldBy })
+      if (isFirst) return this.end(run, step, task, 'Skipped', 'overlap', { reason, overlap })
+      return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap })
     }
     this.workplace.locks.keep(run, lock)
     // Not in Running: a try that its replica could not end is begun again by the next one.
@@ -199,11 +199,9 @@ class Runs<Context> {
       .findOne({ _id: run.schedule }, { projection: { isActive: 1, paused: 1, task: 1 } })
     if (!schedule) return { why: 'deleted', reason: 'the schedule was deleted' }
     if (schedule.isActive === false) return { why: 'deactivated', reason: 'the schedule was deactivated' }
-    if (pauseOf(schedule, serverTime(run)) !== undefined) {
-      const said = schedule.paused?.reason ? `: ${schedule.paused.reason}` : ''
-      return { why: 'paused', reason: `the schedule was paused${said}` }
-    }
-    return undefined
+    if (pauseOf(schedule, serverTime(run)) === undefined) return undefined
+    const said = schedule.paused?.reason ? `: ${schedule.paused.reason}` : ''
+    return { why: 'paused', reason: `the schedule was paused${said}` }
   }
 
   /** Nothing is run while the locks' server is away; that uses no try. */
@@ -253,17 +251,11 @@ function lateMs({ scheduledFor, trigger, jitterMs = 0 }: Readonly<RunDocument>, 
   return Math.max(0, startedAt.getTime() - meant)
 }
 
+const CALLBACKS = { Completed: 'onSuccess', Failed: 'onFailure', Missed: 'onMissed', Skipped: undefined } as const
+
 function callbackOf<Context>(task: TaskWithCallbacks<Context>, outcome: RunOutcome): RunCallback<Context> | undefined {
-  switch (outcome) {
-    case 'Completed':
-      return task.onSuccess
-    case 'Failed':
-      return task.onFailure
-    case 'Missed':
-      return task.onMissed
-    case 'Skipped':
-      return undefined
-  }
+  const name = CALLBACKS[outcome]
+  return name && task[name]
 }
 
 /** Both phases may go to each of the outcomes. */

@@ -82,6 +82,7 @@ export async function statisticsOf(
 function pipeline(schedule: string, since: Date | undefined, timezone: string): Document[] {
   const day = { $dateToString: { date: '$scheduledFor', format: '%Y-%m-%d', timezone } }
   const counters = { $cond: [{ $eq: [{ $type: '$counters' }, 'object'] }, '$counters', {}] }
+  const rank95 = { $multiply: [{ $size: '$all' }, 0.95] }
   return [
     { $match: { schedule, ...(since ? { scheduledFor: { $gte: since } } : {}) } },
     { $sort: { scheduledFor: -1 } },
@@ -96,12 +97,7 @@ function pipeline(schedule: string, since: Date | undefined, timezone: string): 
           {
             $project: {
               mean: 1,
-              p95: {
-                $arrayElemAt: [
-                  '$all',
-                  { $subtract: [{ $toInt: { $ceil: { $multiply: [{ $size: '$all' }, 0.95] } } }, 1] },
-                ],
-              },
+              p95: { $arrayElemAt: ['$all', { $subtract: [{ $toInt: { $ceil: rank95 } }, 1] }] },
             },
           },
         ],

@@ -71,8 +71,7 @@ export class TaskRegistry<Context = unknown> {
     }
     if (this.tasks.has(name)) throw new InvalidTask(`task '${name}' is already registered; give this one another name`)
     const checked = typeof task === 'function' ? { run: task } : task
-    const known: readonly string[] = ['run', ...CALLBACKS]
-    const unknown = Object.keys(checked ?? {}).filter((key) => !known.includes(key))
+    const unknown = Object.keys(checked ?? {}).filter((key) => !['run', ...CALLBACKS].includes(key))
     if (typeof checked?.run !== 'function' || unknown.length > 0) {
       const what = unknown.length > 0 ? `unknown ${unknown.join(', ')}` : typeof task
       throw new InvalidTask(`task '${name}': expected a function, or { run, ${CALLBACKS.join(', ')} }; got ${what}`)

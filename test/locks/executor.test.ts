@@ -1,11 +1,11 @@
 import { describe, expect, test } from '@jest/globals'
 import { holderIdentity } from '../../src/locks/acquisition.js'
+import { ActiveLock } from '../../src/locks/active-lock.js'
 import { InvalidLockConfig, LockLost, NotLocked } from '../../src/locks/errors.js'
 import { type HeldLockContext, LockExecutor } from '../../src/locks/lock-executor.js'
 import type { LockObserver } from '../../src/locks/lock-observer.js'
 import { LockAssert, LockExtender } from '../../src/locks/lock-path.js'
 import { NamedLocks } from '../../src/locks/named-locks.js'
-import { NewestHandle } from '../../src/locks/newest-handle.js'
 import { MemoryLockStore } from '../../src/locks/providers/memory.js'
 import { eventually } from '../support/database.js'
 
@@ -16,6 +16,7 @@ function twoProcesses(observer: LockObserver = {}) {
 }
 
 const config = { name: 'report', lockAtMostFor: '1h' }
+const STANDING = { now: () => new Date(0), monotonicMs: () => 0 }
 const aborted = ({ signal }: HeldLockContext) =>
   new Promise<unknown>((resolve) => {
     if (signal.aborted) resolve(signal.reason)
@@ -201,10 +202,11 @@ describe('executeWithLock', () => {
 test('an unlock frees the lock in whichever moment an extension is answered', async () => {
   const { ours, theirs } = twoProcesses()
   for (let microtasks = 0; microtasks < 30; microtasks++) {
-    const handle = new NewestHandle((await ours.lock(config))!)
-    const extending = handle.extend('2h')
+    const active = new ActiveLock(ours, (await ours.lock(config))!, 3_600_000, 0, undefined, STANDING)
+    // Lost if the unlock comes first.
+    const extending = active.extend('2h').catch((error: unknown) => expect(error).toBeInstanceOf(LockLost))
     for (let i = 0; i < microtasks; i++) await undefined
-    expect(await handle.unlock()).toBe(true)
+    expect(await active.unlock()).toBe(true)
     await extending
     expect((await theirs.find(config.name))?.held).toBe(false)
   }
@@ -231,7 +233,7 @@ describe('on the call path', () => {
     await executor.executeWithLock(() => {
       LockAssert.assertLocked()
       LockAssert.assertLocked('report')
-      expect(() => LockAssert.assertLocked('another')).toThrow(/the lock 'another', no such lock is held/)
+      expect(() => LockAssert.assertLocked('another')).toThrow(/the lock 'another', but no such lock is held/)
     }, config)
     expect(LockAssert.passWithin(() => LockAssert.assertLocked('report'))).toBeUndefined()
     expect(() => LockAssert.assertLocked()).toThrow(NotLocked)

@@ -105,7 +105,7 @@ describe.each(Object.keys(LOSSY))('an acquisition in %s whose answer was lost', 
     const asked = locks.lock({ name: 'cut', lockAtMostFor: '1h' })
     await expect(asked).rejects.toThrow(LockProviderUnavailable)
     await expect(asked).rejects.toThrow(
-      /to lock 'cut', got: .+; nothing is run; whether it was granted all the same isn't known: if so it is freed in the background, and ends by itself after 1 h; try again when the server is back/,
+      /to lock 'cut', got: .+; nothing is run; it may have been granted all the same: if so, it is freed in the background, and expires after 1 h; try again when the server is back/,
     )
     await lost
     // It had been granted: its fence is there, or its record.
@@ -147,7 +147,7 @@ test('an acquisition that is still to be freed is freed before the name is asked
   const locks = new NamedLocks(store, holderIdentity('again'))
   await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toThrow(LockProviderUnavailable)
   // Not even the free is answered: nothing is asked for.
-  await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toThrow(/away; nothing was asked for/)
+  await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toThrow(/away; no lock was requested/)
   isAway = false
   expect(await locks.lock({ name: 'x', lockAtMostFor: '1h' })).toBeDefined()
   expect(order).toEqual(['granted', 'freed', 'granted'])

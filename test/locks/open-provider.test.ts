@@ -77,7 +77,10 @@ describe('which provider', () => {
   test.each<[Partial<ProviderChoice>, RegExp]>([
     [{ env: { POD_NAME: 'api-1' } }, /POD_NAME says that there are several replicas.*PHASELOCK_MODE=single/],
     [{ mode: 'distributed' }, /the mode is distributed: locks in memory would not exclude each other/],
-    [{ provider: 'redis' }, /expected a url or a client for locks in redis, got neither; set PHASELOCK_LOCKS_URL to redis:\/\//],
+    [
+      { provider: 'redis' },
+      /expected a url or a client for locks in redis, got neither; set PHASELOCK_LOCKS_URL to redis:\/\//,
+    ],
     [{ provider: 'redis', url: 'postgres://u:secret@h/d' }, /expected a url for locks in redis, got one for postgres/],
     [{ url: 'localhost:6379' }, /begins with mongodb:\/\/.*, got one without a scheme/],
     [{ url: 'redis://h', client: db }, /got both; keep one/],

@@ -47,7 +47,7 @@ test("a user without rights on the schema is shown the SQL; after that, and on J
   )
   await admin.query('GRANT SELECT, INSERT, UPDATE ON shedlock TO app')
   await expect((await open()).lock(config)).rejects.toThrow(
-    /permission denied for schema public; run, with a user who may/,
+    /permission denied for schema public; run this as a user who may change tables/,
   )
   await admin.query(message.slice(message.indexOf('CREATE TABLE')))
   const provider = await open({ migrate: false })

@@ -55,9 +55,7 @@ test('one database: two of uri, client, db and connection, or a client without i
 })
 
 test('a handle that is not there yet is refused, not replaced by another database; a connection string may be missing', async () => {
-  expect(await refused({ db: undefined })).toContain(
-    'db: expected it to be there, got undefined; is the connection open',
-  )
+  expect(await refused({ db: undefined })).toContain('db: expected a value, got undefined; is the connection open')
   expect(await refused({ uri: undefined, name: '' })).not.toContain('uri')
 })
 

@@ -48,12 +48,8 @@ export class RedisLockStore implements LockStore {
   async take({ name, token, lockAtMostForMs, reentrySuffix }: Request): Promise<Granted | undefined> {
     // Once the counter is gone the clock alone keeps fences growing; the extra day is for clocks that step back.
     const fenceKeptMs = String(DAY_MS + lockAtMostForMs)
-    const answer = await this.run(TAKE, this.keysOf(name), [
-      token,
-      String(lockAtMostForMs),
-      reentrySuffix ?? '',
-      fenceKeptMs,
-    ])
+    const args = [token, String(lockAtMostForMs), reentrySuffix ?? '', fenceKeptMs]
+    const answer = await this.run(TAKE, this.keysOf(name), args)
     if (answer === null) return undefined
     const [at, until, fence] = answer as [string, string, string]
     return { lockedAt: new Date(Number(at)), lockUntil: new Date(Number(until)), fence: Number(fence) }

@@ -1,13 +1,9 @@
 import { checkedExecution, type ExecutionConfig, type LockDuration, type LockExecutor } from '../../locks/index.js'
-import type { LockDeclaration } from './declaration.js'
+import type { LockDeclaration, SchedulerLockOptions } from './declaration.js'
 import { InvalidSchedulerLocks } from './errors.js'
 
 /** What `forRoot` sets for all methods with `@SchedulerLock`. */
-export interface LockDefaults {
-  readonly lockAtMostFor?: LockDuration | undefined
-  readonly lockAtLeastFor?: LockDuration | undefined
-  readonly watchdog?: boolean | LockDuration | undefined
-}
+export type LockDefaults = Pick<SchedulerLockOptions, 'lockAtMostFor' | 'lockAtLeastFor' | 'watchdog'>
 
 /** Where `${KEY}` in a lock's options is looked up. */
 export type LockSettings = Readonly<Record<string, unknown>> | ((key: string) => unknown)

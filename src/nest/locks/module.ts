@@ -10,7 +10,7 @@ import {
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
 import { LockExecutor } from '../../locks/index.js'
 import { nestLogger } from '../nest-logger.js'
-import { OpenLocks } from './open-locks.js'
+import { executorOf, OpenLocks } from './open-locks.js'
 import type { LocksAsyncOptions, LocksOptions } from './options.js'
 
 const LOCKS_OPTIONS = Symbol.for('phaselock:locks-options')
@@ -20,12 +20,6 @@ const opened: Provider = {
   provide: OPEN_LOCKS,
   inject: [LOCKS_OPTIONS, DiscoveryService],
   useFactory: (options: LocksOptions, discovery: DiscoveryService) => OpenLocks.open(options, discovery, nestLogger()),
-}
-
-const executor: Provider = {
-  provide: LockExecutor,
-  inject: [OPEN_LOCKS],
-  useFactory: ({ executor }: OpenLocks) => executor,
 }
 
 /**
@@ -59,7 +53,7 @@ function moduleWith(options: Provider, imports: LocksAsyncOptions['imports'] = [
   return {
     module: LocksModule,
     imports: [DiscoveryModule, ...imports],
-    providers: [options, opened, executor],
+    providers: [options, opened, executorOf(OPEN_LOCKS)],
     exports: [LockExecutor],
   }
 }

@@ -1,3 +1,4 @@
+import type { Provider } from '@nestjs/common'
 import type { DiscoveryService } from '@nestjs/core'
 import { noted } from '../../decorated/index.js'
 import {
@@ -97,6 +98,11 @@ export class OpenLocks {
       return error.problems.map((problem) => `${declaration.where}: ${problem}`)
     }
   }
+}
+
+/** @param locks the provider of the OpenLocks */
+export const executorOf = (locks: symbol): Provider => {
+  return { provide: LockExecutor, inject: [locks], useFactory: ({ executor }: OpenLocks) => executor }
 }
 
 const isProvider = (value: LocksOptions['provider']): value is LockProvider =>

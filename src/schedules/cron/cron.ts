@@ -77,19 +77,15 @@ export function cronOf(expression: string, timezone: string): Cron {
   const key = `${timezone} ${expression}`
   let cron = crons.get(key)
   if (!cron) {
-    cron = readCron(expression, timezone)
+    try {
+      cron = new Cron(expression, timezone)
+    } catch (error) {
+      if (!(error instanceof InvalidCron)) throw error
+      cron = error
+    }
     if (crons.size >= MOST_KEPT) crons.clear()
     crons.set(key, cron)
   }
   if (cron instanceof InvalidCron) throw cron
   return cron
-}
-
-function readCron(expression: string, timezone: string): Cron | InvalidCron {
-  try {
-    return new Cron(expression, timezone)
-  } catch (error) {
-    if (error instanceof InvalidCron) return error
-    throw error
-  }
 }

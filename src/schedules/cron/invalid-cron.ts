@@ -13,17 +13,12 @@ export class InvalidCron extends Error {
   }
 }
 
-interface Field {
-  readonly name: string
-  readonly allowed: string
-}
-
 const FORMS = "'*', a value, a range 'a-b', a step '*/n' or 'a-b/n', or several separated by ','"
 /** Long ones are lists of single values; the cache of parsed expressions needs a bound. */
 export const MOST_LENGTH = 1_000
 
-const SECOND: Field = { name: 'second', allowed: `0-59; ${FORMS}` }
-const FIELDS: readonly Field[] = [
+const SECOND = { name: 'second', allowed: `0-59; ${FORMS}` }
+const FIELDS = [
   { name: 'minute', allowed: `0-59; ${FORMS}` },
   { name: 'hour', allowed: `0-23; ${FORMS}` },
   {
@@ -50,7 +45,8 @@ export function problemOf(expression: string): string | undefined {
       : `expected one of ${MACROS.join(', ')}; for every few minutes use '*/5 * * * *' or interval`
   }
   if (parts.length !== 5 && parts.length !== 6) {
-    return `expected 5 fields (${FIELDS.map((field) => field.name).join(', ')}) or 6 (with seconds first), got ${expression.trim() === '' ? 0 : parts.length}`
+    const names = FIELDS.map((field) => field.name).join(', ')
+    return `expected 5 fields (${names}) or 6 (with seconds first), got ${expression.trim() === '' ? 0 : parts.length}`
   }
   const fields = parts.length === 6 ? [SECOND, ...FIELDS] : FIELDS
   const bad = fields.flatMap((field, i) => {

@@ -19,14 +19,11 @@ const MOST_SHOWN = 80
  * another way (`is_active`), with one letter wrong, or by another scheduler's name.
  */
 export function nearMisses(doc: object): string[] {
-  const told: string[] = []
-  for (const key of Object.keys(doc)) {
-    if (told.length === MOST_TOLD) break
-    const meant = meantBy(key)
-    if (meant !== undefined && (doc as Record<string, unknown>)[meant] == null)
-      told.push(`${key.slice(0, MOST_SHOWN)}: not a field of a schedule, so it has no effect; did you mean ${meant}?`)
-  }
-  return told
+  return Object.keys(doc)
+    .map((key) => ({ key, meant: meantBy(key) }))
+    .filter(({ meant }) => meant !== undefined && (doc as Record<string, unknown>)[meant] == null)
+    .slice(0, MOST_TOLD)
+    .map(({ key, meant }) => `${key}: not a field of a schedule, so it has no effect; did you mean ${meant}?`)
 }
 
 function meantBy(key: string): string | undefined {
