@@ -167,8 +167,8 @@ interface CheckedExecution extends CheckedLockConfig {
 
 /** @throws InvalidLockConfig */
 export function checkedExecution(config: ExecutionConfig): CheckedExecution {
-  const { waitFor = 0, watchdog = false } = config
   const checked = checkedLockConfig(config, ['watchdog', 'waitFor', 'signal'])
+  const { waitFor = 0, watchdog = false } = config
   const { name, lockAtMostForMs } = checked
   const problems: string[] = []
   const waitForMs = msOf('waitFor', waitFor, problems) ?? 0

@@ -134,7 +134,7 @@ describe('installed in an empty folder', () => {
 
   test('phaselock alone says that MONGODB_URI is missing, and how to get a local database', async () => {
     const { stderr } = await phaselock('add', 'api-gateway', '{"_id":"shop"}')
-    expect(stderr).toContain('expected MONGODB_URI to name a MongoDB server, it is not set')
+    expect(stderr).toContain('expected MONGODB_URI to name a MongoDB server, but it is not set')
     expect(stderr).toContain('npm install --save-dev phaselock-local-database')
   })
 

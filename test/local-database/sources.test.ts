@@ -133,7 +133,7 @@ describe('the order in which a local database is looked for', () => {
     expect(error).toBeInstanceOf(NoDatabase)
     expect(existsSync(asked)).toBe(false)
     expect(error.message).toContain(
-      `others: not tried, as ${join(local().dataDir, 'db')} was written by the above (system-mongod)`,
+      `others: not tried, because ${join(local().dataDir, 'db')} was written by the one above (system-mongod)`,
     )
     await rm(fails)
     const again = await connectFrom(env, roots)
