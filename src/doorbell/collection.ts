@@ -28,11 +28,13 @@ export class DoorbellUnavailable extends Error {
     readonly database: string,
   ) {
     const bell = `db.getCollection('${DOORBELL_COLLECTION}')`
-    const wrong = found === "somebody else's" ? 'not capped and holds documents that are no rings' : found
-    const first = {
-      missing: '',
-      'not capped': `${bell}.drop(); `,
-      "somebody else's": `${bell}.renameCollection('doorbell.kept'); `,
+    const [wrong, first] = {
+      missing: ['missing', ''],
+      'not capped': ['not capped', `${bell}.drop(); `],
+      "somebody else's": [
+        "not capped and has documents that aren't rings",
+        `${bell}.renameCollection('doorbell.kept'); `,
+      ],
     }[found]
     super(
       `expected a capped collection ${DOORBELL_COLLECTION} in the database '${database}', it is ${wrong}; run in mongosh, with a user who may: ` +

@@ -1,6 +1,7 @@
 export { whyNotClaimable } from './claim/claim-trial.js'
 export { claimUpdate } from './claim/claim-update.js'
-export { type Claimed, type ClaimResult, Claims } from './claim/claims.js'
+export type { Claimed } from './claim/claim-writer.js'
+export { type ClaimResult, Claims } from './claim/claims.js'
 export { idBytes, idKey } from './documents/id-key.js'
 export { AS_IT_STANDS, asReadable, phasesIn, readEach, readOwnFields } from './documents/read-each.js'
 export { isValid, typeName } from './documents/type-name.js'

@@ -4,8 +4,7 @@ export type Duration = `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 
 /** Longer ones reach dates that mean something else (9999-12-31 parks), or that can't be calculated with. */
-const LONGEST = { days: 36_500, years: 100 } as const
-const LONGEST_MS = LONGEST.days * UNIT_MS.d
+const LONGEST_DAYS = 36_500
 
 /** Thrown for a duration that can't be read or is too long; says what was expected and what was given. */
 export class InvalidDuration extends Error {
@@ -34,7 +33,7 @@ export function durationMs(value: Duration | string): number {
   const match = typeof value === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(value.trim()) : null
   if (!match) throw new InvalidDuration(value)
   const ms = Math.round(Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS])
-  if (ms > LONGEST_MS) throw new InvalidDuration(value, `of at most ${LONGEST.days}d (${LONGEST.years} years)`)
+  if (ms > LONGEST_DAYS * UNIT_MS.d) throw new InvalidDuration(value, `of at most ${LONGEST_DAYS}d (100 years)`)
   return ms
 }
 

@@ -39,13 +39,8 @@ export function claimCommands(
     else if (!('fence' in candidate) && !of.wasMissed(id)) fresh.push(id)
     else others.push(id)
   }
-  const separate = fresh.length >= LEAST_NEW
-  return {
-    together: separate
-      ? [...inCommands(others, false), ...inCommands(fresh, true)]
-      : inCommands([...others, ...fresh], false),
-    apart,
-  }
+  if (fresh.length < LEAST_NEW) return { together: inCommands([...others, ...fresh], false), apart }
+  return { together: [...inCommands(others, false), ...inCommands(fresh, true)], apart }
 }
 
 function inCommands(ids: readonly unknown[], areNew: boolean): ClaimCommand[] {

@@ -49,6 +49,15 @@ export function addTaken(to: Taken, { claimed, broken, refused, untried }: Taken
   to.untried.push(...untried)
 }
 
+/** Commands under way: the documents that they may win, their tokens, when they began, and what they have won. */
+interface Sending {
+  readonly terms: Terms
+  readonly ids: readonly unknown[]
+  readonly claims: readonly ClaimTokens[]
+  readonly sentAtMs: number
+  readonly taken: Taken
+}
+
 /** The result of a claim's command. `refusal`: it ended at the first document that refused; `refused`: those that did. */
 interface Sent {
   readonly matched: number
@@ -129,39 +138,18 @@ export class ClaimWriter {
     taken.untried.push(...untried)
   }
 
-  private async claimThese(terms: Terms, phase: string, command: ClaimCommand, taken: Taken): Promise<void> {
-    const { ids } = command
-    if (ids.length > 1) return this.claimTogether(terms, phase, command, taken)
-    const filter = { _id: ids[0] as never, ...dueIn(terms, phase) }
-    await this.claimFirst(terms, filter, { hint: ID_INDEX }, ids, taken)
-  }
-
-  /** Each under its own token, so that no two can get in each other's way. */
-  private async claimApart(
-    terms: Terms,
-    phase: string,
-    ids: readonly unknown[],
-    taken: Taken,
-  ): Promise<readonly Refused[]> {
-    const claims = ids.map(() => this.options.claimant.nextClaim(terms.protocol))
-    const updates = ids.map((id, i) => ({
-      id,
-      filter: { _id: id as never, ...dueIn(terms, phase) },
-      update: claimUpdate(terms, claims[i]!.token),
-    }))
-    return this.win(terms, ids, claims, taken, () => updateApart(this.options.collection, updates, this.limits))
-  }
-
   /** A command that is refused has written those before the culprit: they are read by the token like any others. */
-  private async claimTogether(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
-    const claim = this.options.claimant.nextClaim(terms.protocol)
-    const send = async (): Promise<Sent> => {
-      const filter = {
-        _id: { $in: ids as never[] },
-        ...dueIn(terms, phase),
-        ...(areNew ? neverClaimed(terms, phase) : {}),
-      }
-      const update = areNew ? firstClaimUpdate(terms, claim.token) : claimUpdate(terms, claim.token)
+  private async claimThese(terms: Terms, phase: string, { ids, areNew }: ClaimCommand, taken: Taken): Promise<void> {
+    if (ids.length === 1) {
+      await this.claimFirst(terms, { _id: ids[0] as never, ...dueIn(terms, phase) }, { hint: ID_INDEX }, ids, taken)
+      return
+    }
+    const sending = this.begin(terms, ids, taken)
+    const { token } = sending.claims[0]!
+    const isDue = { _id: { $in: ids as never[] }, ...dueIn(terms, phase) }
+    const filter = areNew ? { ...isDue, ...neverClaimed(terms, phase) } : isDue
+    const update = areNew ? firstClaimUpdate(terms, token) : claimUpdate(terms, token)
+    await this.win(sending, async () => {
       try {
         const options = { hint: ID_INDEX, ...this.limits }
         return { matched: (await this.options.collection.updateMany(filter, update, options)).matchedCount }
@@ -169,35 +157,43 @@ export class ClaimWriter {
         if (isDefiniteRefusal(error)) return { matched: 0, refusal: error }
         throw error
       }
-    }
-    await this.win(terms, ids, [claim], taken, send)
+    })
+  }
+
+  /** Each under its own token, so that no two can get in each other's way. */
+  private claimApart(terms: Terms, phase: string, ids: readonly unknown[], taken: Taken): Promise<readonly Refused[]> {
+    const sending = this.begin(terms, ids, taken, ids.length)
+    const updates = ids.map((id, i) => ({
+      id,
+      filter: { _id: id as never, ...dueIn(terms, phase) },
+      update: claimUpdate(terms, sending.claims[i]!.token),
+    }))
+    return this.win(sending, () => updateApart(this.options.collection, updates, this.limits))
+  }
+
+  private begin(terms: Terms, ids: readonly unknown[], taken: Taken, claims = 1): Sending {
+    const { claimant, clock } = this.options
+    const tokens = Array.from({ length: claims }, () => claimant.nextClaim(terms.protocol))
+    return { terms, ids, taken, claims: tokens, sentAtMs: clock.monotonicMs() }
   }
 
   /**
    * Sends a claim and reads what it has won; if its outcome is unknown, as soon as the database answers.
    * @throws the error by which all of it was refused
    */
-  private async win(
-    terms: Terms,
-    ids: readonly unknown[],
-    claims: readonly ClaimTokens[],
-    taken: Taken,
-    send: () => Promise<Sent>,
-  ): Promise<readonly Refused[]> {
-    const sentAtMs = this.options.clock.monotonicMs()
+  private async win(sending: Sending, send: () => Promise<Sent>): Promise<readonly Refused[]> {
     let sent: Sent | undefined
     let won: ReadEach
     try {
       sent = await send()
       if (sent.matched === 0 && !sent.refusal) return sent.refused ?? []
-      won = await this.wonOf(terms, ids, claims)
+      won = await this.wonOf(sending)
     } catch (error) {
       if (isDefiniteRefusal(error)) throw error
-      won = await this.readBack(terms, ids, claims, error)
+      won = await this.readBack(sending, error)
     }
-    this.take(won, claims, sentAtMs, terms, taken)
-    if (sent?.refusal || sent?.matched !== won.documents.length + won.unreadable.length)
-      await this.takeBroken(terms, ids, taken)
+    this.take(won, sending)
+    if (sent?.refusal || sent?.matched !== won.documents.length + won.unreadable.length) await this.takeBroken(sending)
     if (sent?.refusal) throw sent.refusal
     return sent?.refused ?? []
   }
@@ -210,39 +206,33 @@ export class ClaimWriter {
     terms: Terms,
     filter: Filter<Document>,
     how: Pick<FindOneAndUpdateOptions, 'sort' | 'hint'>,
-    ids?: readonly unknown[],
+    ids: readonly unknown[] = [],
     taken = nothingTaken(),
   ): Promise<Taken> {
-    const claim = this.options.claimant.nextClaim(terms.protocol)
-    const sentAtMs = this.options.clock.monotonicMs()
+    const sending = this.begin(terms, ids, taken)
+    const claim = sending.claims[0]!
     const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...this.limits }
     try {
       const update = claimUpdate(terms, claim.token)
       const document = await this.options.collection.findOneAndUpdate(filter, update, options)
-      if (document?.['lockedBy'] === claim.token) taken.claimed.push(this.leased(document, claim, sentAtMs, terms))
+      if (document?.['lockedBy'] === claim.token) taken.claimed.push(this.leased(document, claim, sending))
       else if (document) taken.broken.push(document['_id'])
     } catch (error) {
       // A failure to read the answer doesn't mean that the claim failed.
       const isOfAnswer = !isDatabaseError(error)
-      if (!ids || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
-      const won = isOfAnswer ? await this.wonOf(terms, ids, [claim]) : await this.readBack(terms, ids, [claim], error)
-      this.take(won, [claim], sentAtMs, terms, taken)
+      if (ids.length === 0 || (isDefiniteRefusal(error) && !isOfAnswer)) throw error
+      this.take(await (isOfAnswer ? this.wonOf(sending) : this.readBack(sending, error)), sending)
     }
     return taken
   }
 
-  private async takeBroken(terms: Terms, ids: readonly unknown[], taken: Taken): Promise<void> {
+  private async takeBroken({ terms, ids, taken }: Sending): Promise<void> {
     const known = new Set(taken.broken.map(idKey))
     const aside = (await putAsideAmong(this.options.collection, terms, ids)).map(({ id }) => id)
     taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
   }
 
-  private wonOf(
-    terms: Terms,
-    ids: readonly unknown[],
-    claims: readonly ClaimTokens[],
-    how: FindOptions = this.limits,
-  ): Promise<ReadEach> {
+  private wonOf({ terms, ids, claims }: Sending, how: FindOptions = this.limits): Promise<ReadEach> {
     const lockedBy = { $in: claims.map(({ token }) => token) }
     return readEach(
       this.options.collection,
@@ -260,24 +250,20 @@ export class ClaimWriter {
    * @throws the last error when claiming is over, or when the read is refused; that of the claim if nothing was won, so that an outage
    *   isn't mistaken for a claim that others won
    */
-  private async readBack(
-    terms: Terms,
-    ids: readonly unknown[],
-    claims: readonly ClaimTokens[],
-    unknownOutcome: unknown,
-  ): Promise<ReadEach> {
+  private async readBack(sending: Sending, unknownOutcome: unknown): Promise<ReadEach> {
     const documents: Document[] = []
     const unreadable: Unreadable[] = []
     let error = unknownOutcome
-    let left = ids
-    let atOnce = ids.length
+    let left = sending.ids
+    let atOnce = left.length
     for (let retry = 0; left.length > 0; ) {
       this.options.onRetry?.(error)
       await sleep(Math.min(FIRST_RETRY_MS * 2 ** retry, LAST_RETRY_MS))
       if (this.options.isOver?.()) throw error
       try {
         while (left.length > 0) {
-          const read = await this.wonOf(terms, left.slice(0, atOnce), claims, { readConcern: { level: 'majority' } })
+          const some = { ...sending, ids: left.slice(0, atOnce) }
+          const read = await this.wonOf(some, { readConcern: { level: 'majority' } })
           documents.push(...read.documents)
           unreadable.push(...read.unreadable)
           left = left.slice(atOnce)
@@ -294,26 +280,21 @@ export class ClaimWriter {
   }
 
   /** Adds what was won, including what can't be read, so that it can be put aside under its token. */
-  private take(
-    { documents, unreadable }: ReadEach,
-    claims: readonly ClaimTokens[],
-    sentAtMs: number,
-    terms: Terms,
-    { claimed }: Taken,
-  ): void {
-    const claimOf = new Map(claims.map((claim) => [claim.token, claim]))
+  private take({ documents, unreadable }: ReadEach, sending: Sending): void {
+    const { claimed } = sending.taken
+    const claimOf = new Map(sending.claims.map((claim) => [claim.token, claim]))
     for (const document of documents) {
-      claimed.push(this.leased(document, claimOf.get(document['lockedBy'])!, sentAtMs, terms))
+      claimed.push(this.leased(document, claimOf.get(document['lockedBy'])!, sending))
     }
     for (const { id, lockedBy, error } of unreadable) {
-      const lease = this.leased({ _id: id, fence: 0 }, claimOf.get(lockedBy)!, sentAtMs, terms)
+      const lease = this.leased({ _id: id, fence: 0 }, claimOf.get(lockedBy)!, sending)
       claimed.push({ ...lease, unreadable: error })
     }
   }
 
-  private leased(document: Document, claim: ClaimTokens, sentAtMs: number, { leaseMs }: Terms): Claimed {
+  private leased(document: Document, claim: ClaimTokens, { terms, sentAtMs }: Sending): Claimed {
     const fence = Number(document['fence'])
-    const lease = new Lease(document['_id'], claim, claim.token, fence, sentAtMs, leaseMs, this.options.clock)
+    const lease = new Lease(document['_id'], claim, claim.token, fence, sentAtMs, terms.leaseMs, this.options.clock)
     return { document, lease }
   }
 }

@@ -26,8 +26,6 @@ import {
 import { MissedIds } from './missed-ids.js'
 import { ClaimPace } from './pace.js'
 
-export type { Claimed }
-
 export interface ClaimResult {
   readonly claimed: Claimed[]
   /** How many candidates were tried for. Fewer than the limit: nothing more is due. */
@@ -59,12 +57,6 @@ export interface ClaimsOptions extends ClaimWriterOptions {
   readonly random?: (() => number) | undefined
   /** Which documents are this replica's share. Default: all. */
   readonly workSplit?: WorkSplit | undefined
-}
-
-/** What has become of documents that were claimed by name. */
-export interface NamedResult extends ClaimResult {
-  /** How many in this replica's share were not there, not due, or somebody else's. */
-  readonly notFound: number
 }
 
 const NOTHING: ClaimResult = {
@@ -265,8 +257,13 @@ export class Claims {
    * Claims those of the named documents that are due and this replica's share, without a look for candidates: one round trip for
    * one document. The others are left to the replicas whose share they are, as if a look had seen them. Those that were claimed
    * before without a recorded outcome are left to a look, too.
+   * @returns `notFound`: how many in this replica's share were not there, not due, or somebody else's
    */
-  async claimNamed(phase: string, ids: readonly unknown[], won: Won = () => undefined): Promise<NamedResult> {
+  async claimNamed(
+    phase: string,
+    ids: readonly unknown[],
+    won: Won = () => undefined,
+  ): Promise<ClaimResult & { notFound: number }> {
     const terms = this.options.terms()
     const nameable = ids.filter((id) => !this.refusing.isSuspect(id) && idBytes(id) <= MOST_ID_BYTES)
     const shares = isShared(terms, phase)

@@ -38,13 +38,10 @@ export interface Chore {
 }
 
 export interface LookResult {
-  /** Phases with something due, by lifecycle. */
+  /** By lifecycle: phases with something due; rules, renames and names of chores for which something matches. */
   readonly due: ReadonlyMap<string, readonly string[]>
-  /** Rules for which something matches, by lifecycle. */
   readonly rules: ReadonlyMap<string, readonly StateRule[]>
-  /** Renames for which something matches, by lifecycle. */
   readonly renames: ReadonlyMap<string, readonly Rename[]>
-  /** Names of the chores for which something matches, by lifecycle. */
   readonly chores: ReadonlyMap<string, readonly string[]>
   /** The lockTimeout in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
