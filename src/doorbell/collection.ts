@@ -37,7 +37,7 @@ export class DoorbellUnavailable extends Error {
       ],
     }[found]
     super(
-      `expected a capped collection ${DOORBELL_COLLECTION} in the database '${database}', it is ${wrong}; run in mongosh, with a user who may: ` +
+      `expected a capped collection ${DOORBELL_COLLECTION} in the database '${database}', but it is ${wrong}; run in mongosh, with a user who may: ` +
         `${first}db.createCollection('${DOORBELL_COLLECTION}', { capped: true, size: ${DOORBELL_BYTES} })`,
     )
   }

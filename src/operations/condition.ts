@@ -49,8 +49,8 @@ const LEGACY_WRITER = 'a writer of the old kind'
 /** The field for which a claim would put it aside: a `progress` of its owner's, a phase that isn't a string. */
 function misshapenField(document: Document, model: LifecycleModel): { field: string; found: string } | undefined {
   const { progress } = model.settings
-  const phase = typeName(document['phase'])
-  if (phase !== 'a text') return { field: 'phase', found: phase }
+  const { phase } = document
+  if (typeof phase !== 'string') return { field: 'phase', found: typeName(phase) }
   const ours = typeName(document[progress])
   return ['an object', 'missing', 'null'].includes(ours) ? undefined : { field: progress, found: ours }
 }

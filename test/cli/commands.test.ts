@@ -105,7 +105,7 @@ describe('the commands on documents', () => {
     )
     expect(unknown.out).toMatch(/^ {2}progress\.error +Error: kaput\n {10,}at creating \(my\.js:3:4\)$/m)
     const broken = await run(['show', '43', '--lifecycle', 'thing'])
-    expect(broken.out).toContain("Its shape is broken: 'progress' is a text")
+    expect(broken.out).toContain("Its shape is broken: 'progress' is a string")
     expect(broken.out).toMatch(/^ {2}progress {2}mine$/m)
     expect((await run(['show', '42', '--json'])).json()).toMatchObject({
       lifecycle: 'thing',

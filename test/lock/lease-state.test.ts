@@ -26,7 +26,7 @@ const TOKENS: [string, Document][] = [
 const TIMES: [string, unknown][] = [
   ['none', '$$REMOVE'],
   ['null', null],
-  ['a text', 'x'],
+  ['a string', 'x'],
   ['a number', 5],
   ['epoch', TASK_LOCK_INIT_TIME],
   ['just before epoch', new Date(-1)],

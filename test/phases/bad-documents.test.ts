@@ -26,7 +26,7 @@ const EPOCH = TASK_LOCK_INIT_TIME
 
 /** A value of every BSON type that a field can have. */
 const EVERY_TYPE: [string, unknown][] = [
-  ['a text', 'x'],
+  ['a string', 'x'],
   ['a number', 4],
   ['NaN', Number.NaN],
   ['a Long', Long.MAX_VALUE],
@@ -130,7 +130,7 @@ describe('a bad document in front of 100 healthy ones', () => {
         await far('later', '300000000000000')
         await far('unreadable', '9000000000000000')
         expect(shown(await read('later'))).toMatch(/^Parked because/)
-        expect(shown(await read('unreadable'))).toMatch(/'lockedAt' is a date out of the range of JavaScript/)
+        expect(shown(await read('unreadable'))).toMatch(/'lockedAt' is a date outside the range of JavaScript/)
       })
       for (const id of ['later', 'unreadable']) {
         expect(await read(id)).toMatchObject({ phase: 'Creating', lockedAt: PARKED_AT })
@@ -155,7 +155,7 @@ describe('a bad document in front of 100 healthy ones', () => {
           [{ $set: { phase: 'Creating', lockedAt: { $toDate: Long.fromString('-9000000000000000') } } }],
           { upsert: true },
         )
-        expect(shown(await read())).toMatch(/out of the range of JavaScript/)
+        expect(shown(await read())).toMatch(/outside the range of JavaScript/)
       })
       expect(await read()).toMatchObject({ phase: 'Created' })
     })

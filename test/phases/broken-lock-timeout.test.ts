@@ -9,7 +9,7 @@ import { recordingLogger, replicaOf, ShiftedClock, thing, thingOf, things, thing
 
 /** What a person may write there, and what is said of it. */
 const BROKEN: [string, unknown, RegExp][] = [
-  ['a text', '45s', /got the text '45s'/],
+  ['a string', '45s', /got the string '45s'/],
   ['seconds', 500, /got 500/],
   ['negative', -30_000, /got -30000/],
   ['NaN', Number.NaN, /got NaN/],
@@ -117,9 +117,9 @@ describe('an entry in phaselock.lifecycles that a person has broken', () => {
   })
 
   test.each([
-    ['the value before', { lockTimeoutWas: '60s' }, /lockTimeoutWas: .*got the text '60s'/],
+    ['the value before', { lockTimeoutWas: '60s' }, /lockTimeoutWas: .*got the string '60s'/],
     ['NaN for the value before', { lockTimeoutWas: Number.NaN }, /lockTimeoutWas: .*got NaN/],
-    ['when it was announced', { lockTimeoutSince: 'now' }, /lockTimeoutSince: .*got the text 'now'/],
+    ['when it was announced', { lockTimeoutSince: 'now' }, /lockTimeoutSince: .*got the string 'now'/],
     ['a time far ahead', { lockTimeoutSince: new Date('9999-01-01') }, /lockTimeoutSince: .*got the date 9999/],
     ['no time', { lockTimeoutSince: undefined }, /lockTimeoutSince: .*got missing/],
   ])(

@@ -6,11 +6,11 @@ import { recordingLogger, replicaOf, ShiftedClock, things, thingWith } from '../
 const CLAIM = 'phase_1_lockedAt_1_updatedAt_1'
 const STATE = 'state_1_phase_1'
 const claimProblem =
-  'Thing has no index {"phase":1,"lockedAt":1,"updatedAt":1}, without which nothing is read from it; ' +
-  "to create it: phaselock check --repair, or start a replica again with indexes: 'create'"
+  'Thing has no index {"phase":1,"lockedAt":1,"updatedAt":1}, and nothing is read from it without one; ' +
+  "to create it, run phaselock check --repair, or restart a replica with indexes: 'create'"
 const stateProblem =
-  'Thing has no index {"state":1,"phase":1}, without which nothing is read from it; ' +
-  "to create it: phaselock check --repair, or start a replica again with indexes: 'create'"
+  'Thing has no index {"state":1,"phase":1}, and nothing is read from it without one; ' +
+  "to create it, run phaselock check --repair, or restart a replica with indexes: 'create'"
 
 describe('an index of the protocol that is dropped under a replica', () => {
   const database = useDatabase()

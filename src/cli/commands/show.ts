@@ -87,7 +87,7 @@ function printHistory(output: Output, history: NonNullable<Progress['history']>,
 
 function text(value: unknown): string {
   if (typeof value === 'string') return value
-  if (value instanceof Date && !isValid(value)) return 'a date out of the range of JavaScript'
+  if (value instanceof Date && !isValid(value)) return 'a date outside the range of JavaScript'
   if (value instanceof Date) return isParked({ lockedAt: value }) ? '9999-12-31 (parked)' : value.toISOString()
   if (value instanceof BSON.ObjectId) return `ObjectId("${value.toHexString()}")`
   return BSON.EJSON.stringify(value as never, { relaxed: true })

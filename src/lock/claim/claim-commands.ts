@@ -82,7 +82,7 @@ export function fittingInto(
   for (const [i, document] of documents.entries()) {
     const own = idBytes(document['_id'])
     if (own > mostBytes) {
-      const message = `its _id takes ${own} bytes, expected ${mostBytes} at most: commands have to name it`
+      const message = `its _id takes ${own} bytes; expected at most ${mostBytes}, because commands have to name it`
       tooLarge.push({ document, error: Object.assign(new Error(message), { code: TOO_LARGE }) })
     } else if (bytes + own > mostBytes) return { fitting, tooLarge, left: documents.length - i }
     else {

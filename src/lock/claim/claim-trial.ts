@@ -20,7 +20,7 @@ export async function whyNotClaimable(db: Db, name: string, terms: Terms, id: un
   if (!claimed) return undefined
   const size = Number(claimed['size'])
   const mib = `${(size / 1024 / 1024).toFixed(3)} MiB`
-  if (size > LARGEST) return `with Phaselock's fields it is larger (${mib}) than the 16 MiB that a document can have`
+  if (size > LARGEST) return `with Phaselock's fields it takes ${mib}, more than the 16 MiB that a document can have`
   const validator = await validatorOf(db, name)
   if (validator && (await trial(collection, terms, id, { $match: validator })).length === 0) {
     return `the validator of ${name} refuses Phaselock's fields in it (lockedAt, lockedBy, fence, ${terms.progress}, createdAt, updatedAt)`

@@ -75,7 +75,7 @@ const NOTHING: ClaimResult = {
 /** How many bytes of `_id`s one command names: it holds 16 MB, and names them up to twice. A larger `_id` is left alone. */
 const MOST_ID_BYTES = 2_000_000
 
-const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as another', isMended: false }
+const UNMATCHED: OddField = { field: '_id', found: 'an _id that JavaScript reads as a different one', isMended: false }
 
 const idOf = (document: Document): unknown => document['_id']
 

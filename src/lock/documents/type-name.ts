@@ -1,10 +1,10 @@
-/** The type of a value from the database, for people: 'a text', 'an array', 'a Timestamp', 'missing'. */
+/** The type of a value from the database, for people: 'a string', 'an array', 'a Timestamp', 'missing'. */
 export function typeName(value: unknown): string {
   if (value === undefined) return 'missing'
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'an array'
-  if (typeof value === 'string') return 'a text'
-  if (value instanceof Date) return isValid(value) ? 'a date' : 'a date out of the range of JavaScript'
+  if (typeof value === 'string') return 'a string'
+  if (value instanceof Date) return isValid(value) ? 'a date' : 'a date outside the range of JavaScript'
   if (value instanceof RegExp) return 'a regular expression'
   if (typeof value !== 'object') return `a ${typeof value}`
   const bsonType = (value as { _bsontype?: unknown })._bsontype

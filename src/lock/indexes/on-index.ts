@@ -12,8 +12,8 @@ const QUERY_PLAN_KILLED = 175
 /** A query names an index of the protocol that isn't there. That is an error, never a scan: nothing is read until it is back. */
 export class MissingIndex extends MongoServerError {
   constructor(collection: string, key: Document) {
-    const what = `${collection} has no index ${JSON.stringify(key)}, without which nothing is read from it`
-    const remedy = "to create it: phaselock check --repair, or start a replica again with indexes: 'create'"
+    const what = `${collection} has no index ${JSON.stringify(key)}, and nothing is read from it without one`
+    const remedy = "to create it, run phaselock check --repair, or restart a replica with indexes: 'create'"
     super({ message: `${what}; ${remedy}`, code: BAD_VALUE })
   }
 

@@ -64,9 +64,13 @@ async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
     }))
   } catch (error) {
     if (!(error instanceof MongoServerError)) throw error
-    const problem = `the server doesn't tell them (${error.code}): ${error.message}`
+    const problem = `the server doesn't list them (${error.code}): ${error.message}`
     return [
-      { what: `indexes of ${collection.collectionName}`, problem, advice: 'give the user the right listIndexes on it' },
+      {
+        what: `indexes of ${collection.collectionName}`,
+        problem,
+        advice: 'grant the user the listIndexes action on it',
+      },
     ]
   }
 }
@@ -120,11 +124,11 @@ async function findingOf({ what, query, index, boundedFields }: Check): Promise<
   const name = JSON.stringify(index)
   try {
     const problems = boundedScanProblems(await query.explain('queryPlanner'), index, boundedFields)
-    const advice = `expected a bounded scan of ${name}: see that it exists, is not hidden, and that no index filter or plan setting forbids it`
+    const advice = `expected a bounded scan of ${name}: make sure that it exists and isn't hidden, and that no index filter or plan setting forbids it`
     return problems.length === 0 ? [] : [{ what, problem: problems.join(', '), advice }]
   } catch (error) {
     if (!(error instanceof MongoServerError)) throw error
-    const advice = `expected the index ${name} to exist and the user to have the right to explain`
+    const advice = `expected the index ${name} to exist and the user to be allowed to explain queries`
     return [{ what, problem: `the server can't plan it (${error.code}): ${error.message}`, advice }]
   }
 }

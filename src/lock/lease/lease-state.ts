@@ -176,7 +176,7 @@ export const NEVER_DUE = {
 const UNREADABLE: ReadonlySet<string> = new Set([
   ...Object.values(AFTER_DATES),
   'an array',
-  'a date out of the range of JavaScript',
+  'a date outside the range of JavaScript',
 ])
 
 function whyNeverDue(document: Document): string | undefined {

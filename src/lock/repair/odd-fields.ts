@@ -4,7 +4,7 @@ import { isValid, typeName } from '../documents/type-name.js'
 /** One of Phaselock's fields that holds something other than it should. */
 export interface OddField {
   readonly field: string
-  /** What it holds: 'a text', 'an array'. */
+  /** What it holds: 'a string', 'an array'. */
   readonly found: string
   /** Whether a claim replaces it with a sound value; else it stays, and counts as missing. */
   readonly isMended: boolean

@@ -97,7 +97,7 @@ function judge(record: LockTimeoutRecord, now: Date): Judged | undefined {
 }
 
 function shown(value: unknown): string {
-  if (typeof value === 'string') return `the text '${value.slice(0, 40)}'`
+  if (typeof value === 'string') return `the string '${value.slice(0, 40)}'`
   if (value instanceof Date && isValid(value)) return `the date ${value.toISOString()}`
   return typeof value === 'number' || typeof value === 'bigint' ? String(value) : typeName(value)
 }

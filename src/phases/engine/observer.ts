@@ -46,7 +46,7 @@ export interface BrokenDocument {
    * `uniqueIndex`, `refused`; `_id` where no command matches it; `unreadable` where the driver can't read it.
    */
   readonly reason: BrokenReason
-  /** What was found there ('a text'), or the server's message. */
+  /** What was found there ('a string'), or the server's message. */
   readonly found: string
   /**
    * `mended`: it has a sound value now; `leftAlone`: it stays, and counts as missing; `putAside`: `lockedAt` is 9999-12-31
