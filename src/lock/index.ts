@@ -36,9 +36,8 @@ export {
   wasPutToSleep,
 } from './lease/lease-state.js'
 export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-writers.js'
-export { Renewals } from './lease/renewal.js'
+export { Renewals, uncountClaims } from './lease/renewal.js'
 export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
-export { uncountClaims } from './lease/uncount.js'
 export { candidateCursor } from './look/candidates.js'
 export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'

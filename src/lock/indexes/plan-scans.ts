@@ -50,8 +50,5 @@ function scanProblem(scan: Document, index: Document, boundedFields: number): st
 /** The fields whose every value the scan reads. A scan by min/max has its bounds as keys, or shows none here. */
 function openFields(scan: Document, fields: readonly string[]): string[] {
   const bounds: Document = scan['indexBounds'] ?? {}
-  return fields.filter((field) => {
-    const intervals: unknown = bounds[field]
-    return Array.isArray(intervals) && intervals.some((one) => /^\[MinKey, MaxKey\]$/i.test(String(one)))
-  })
+  return fields.filter((field) => [bounds[field]].flat().some((one) => /^\[MinKey, MaxKey\]$/i.test(String(one))))
 }

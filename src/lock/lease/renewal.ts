@@ -3,9 +3,13 @@ import type { Clock } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
 import { AS_IT_STANDS } from '../documents/read-each.js'
 import { ID_INDEX } from '../terms/constants.js'
-import { isValidYet, type Terms } from '../terms/terms.js'
+import { isValidYet, type Terms, withoutClaim } from '../terms/terms.js'
 import type { Lease } from './lease.js'
 import { leaseUnmoved } from './legacy-writers.js'
+
+/*
+ * The two writes under a lease that leave its token alone, as they end no step: they may come at any time.
+ */
 
 /**
  * `lockedAt` = the later of its stored value and now: a renewal that waited in the server (its `$$NOW` is fixed at its
@@ -73,3 +77,19 @@ const claimsOf = (terms: Terms, leases: readonly Lease[]): Document[] =>
     _id: { $in: members.map((lease) => lease.id) },
     ...terms.protocol.leasedBy(members[0]!.claim.replica, claim),
   }))
+
+/**
+ * Uncounts the claims whose steps were still running when their replica was shut down cleanly: that is no sign of poison.
+ * Their leases stay and run out by themselves. Each write requires the lease's token.
+ */
+export async function uncountClaims(collection: Collection, terms: Terms, leases: readonly Lease[]): Promise<void> {
+  if (leases.length === 0) return
+  const operations = leases.map((lease) => ({
+    updateOne: {
+      filter: { _id: lease.id as never, ...terms.protocol.heldBy(lease.token), ...leaseUnmoved(terms) },
+      update: [{ $set: { [`${terms.progress}.claims`]: withoutClaim(terms) } }],
+      hint: ID_INDEX,
+    },
+  }))
+  await collection.bulkWrite(operations, { ordered: false })
+}

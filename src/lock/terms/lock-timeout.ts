@@ -66,15 +66,10 @@ function soundMs(value: unknown): number | undefined {
 }
 const NUMBERS: ReadonlySet<unknown> = new Set(['Int32', 'Long', 'Double', 'Decimal128'])
 
-interface Change {
-  readonly wasMs: number
-  readonly since: Date
-}
-
 /** What an entry says, judged. */
 interface Judged {
   readonly lockTimeout: number
-  readonly change?: Change
+  readonly change?: { readonly wasMs: number; readonly since: Date }
   readonly broken?: string
 }
 
@@ -125,7 +120,7 @@ export function brokenLockTimeout(record: LockTimeoutRecord, now: Date): string 
 }
 
 /** When a change is over and fully in force. */
-function handoverUntil(lockTimeout: number, { wasMs, since }: Change): Date {
+function handoverUntil(lockTimeout: number, { wasMs, since }: { wasMs: number; since: Date }): Date {
   const oldLeasesMs = lockTimeout < wasMs ? wasMs : 0
   return new Date(since.getTime() + HANDOVER_MS + oldLeasesMs)
 }
