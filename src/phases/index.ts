@@ -3,12 +3,8 @@ export { DOORBELL_COLLECTION } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, TASK_LOCK_INIT_TIME } from '../lock/index.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
-export {
-  type Lifecycle,
-  type LifecycleSpec,
-  lifecycleOf,
-} from './definition/lifecycle.js'
-export type { LifecycleModel, Phase } from './definition/model.js'
+export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
+export { type LifecycleModel, type Phase, workingPhases } from './definition/model.js'
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export type { LifecycleSettings } from './definition/settings.js'
 export { sharedOptions } from './engine/check-options.js'
@@ -33,6 +29,7 @@ export type { TickCounts } from './engine/tick/housekeeper.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'
 export {
+  InvalidDocument,
   InvalidLifecycle,
   InvalidOutcome,
   InvalidReplicaOptions,
@@ -47,7 +44,6 @@ export {
 export { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './holder.js'
 export { type Logger, silentLogger, withFields } from './logger.js'
 export { type Outcome, type OwnFields, RESERVED_FIELDS } from './outcome.js'
-export { InvalidDocument } from './owner/invalid-document.js'
 export { OwnerClient } from './owner/owner-client.js'
 export type {
   EntryOf,

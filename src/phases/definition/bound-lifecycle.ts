@@ -15,7 +15,7 @@ import type {
   UnparkOptions,
 } from '../owner/owner-types.js'
 import type { Handler } from '../step.js'
-import type { LifecycleModel } from './model.js'
+import { type LifecycleModel, workingPhases } from './model.js'
 
 /** A handler as the engine calls it; what it returned is checked at run time. */
 export type AnyHandler = Handler<string, Record<string, unknown>>
@@ -102,7 +102,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
 }
 
 function handlerProblems(model: LifecycleModel, handlers: Readonly<Record<string, AnyHandler>>): string[] {
-  const working = [...model.phases.values()].filter((phase) => phase.kind === 'working').map((phase) => phase.name)
+  const working = workingPhases(model)
   return [
     ...working
       .filter((name) => typeof handlers[name] !== 'function')

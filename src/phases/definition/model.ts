@@ -24,3 +24,7 @@ export interface LifecycleModel {
   readonly renames: readonly Rename[]
   readonly settings: LifecycleSettings
 }
+
+/** The names of the phases that have handlers. */
+export const workingPhases = ({ phases }: LifecycleModel): string[] =>
+  [...phases.values()].filter(({ kind }) => kind === 'working').map(({ name }) => name)

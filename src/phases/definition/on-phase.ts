@@ -1,7 +1,7 @@
 import { Need, needsModule, note, noted } from '../../decorated/index.js'
 import { meant } from '../../options/index.js'
 import { InvalidLifecycle } from '../errors.js'
-import type { LifecycleModel } from './model.js'
+import { type LifecycleModel, workingPhases } from './model.js'
 
 /** A class's methods that handle phases, by lifecycle; kept on the class itself, so no registry outlives it. */
 const HANDLED = Symbol.for('phaselock:handled')
@@ -21,8 +21,8 @@ export interface HandledPhase {
 
 export function onPhase(model: LifecycleModel, phase: string) {
   return (proto: object, key: string | symbol): void => {
-    if (model.phases.get(phase)?.kind !== 'working') {
-      const working = [...model.phases.values()].filter((p) => p.kind === 'working').map((p) => p.name)
+    const working = workingPhases(model)
+    if (!working.includes(phase)) {
       throw new InvalidLifecycle(model.name, [
         `OnPhase('${phase}'): expected a working phase (${working.join(', ')})${meant(phase, working)}`,
       ])

@@ -1,6 +1,6 @@
 import { type Claimed, pauseMs, uncountClaims } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/model.js'
-import { Capacity } from './claim/capacity.js'
+import { type Capacities, Capacity } from './claim/capacity.js'
 import { Claimer, type ClaimerOptions } from './claim/claimer.js'
 import type { LifecycleEnvironment } from './environment.js'
 import { FRESH_MS, type Held, waitedMs } from './lease/held.js'
@@ -30,7 +30,7 @@ export class LifecycleRunner {
   readonly claimer: Claimer
   private readonly held = new HeldDocuments()
   private readonly places: Places
-  private readonly capacities: ClaimerOptions['capacities']
+  private readonly capacities: Capacities
   private readonly endings: EndingRules
   private readonly steps: StepRunner
   private readonly outcomes: OutcomeRecorder
@@ -55,7 +55,7 @@ export class LifecycleRunner {
     const onWon = (phase: string, claimed: readonly Claimed[]) => this.won(phase, claimed)
     this.claimer = new Claimer(env, { ...options, held, capacities, outage, onWon })
     const isLoaded = () => this.places.isWaitedFor('loop')
-    this.outcomes = new OutcomeRecorder(env, { endings, capacities, outage, isLoaded })
+    this.outcomes = new OutcomeRecorder(env, endings, capacities, outage, isLoaded)
     const checkpoint: StepRunnerOptions['checkpoint'] = (one, set) => this.outcomes.checkpoint(one, set)
     this.steps = new StepRunner(env, { ...options, endings, capacities, checkpoint })
     this.guard = new LeaseGuard(env, held, outage)

@@ -80,7 +80,7 @@ export class Replica {
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
     requireDisjoint(models)
     const names = models.map((model) => model.name)
-    this.liveReplicas = new LiveReplicas({ db, identity, lifecycles: names, clock, ticks: () => this.waking })
+    this.liveReplicas = new LiveReplicas(db, identity, names, clock, () => this.waking)
     const { liveReplicas } = this
     const lifecycles = () => this.running
     const clockWatch = new ClockWatch({ db, clock, holdMs, logger, observer, liveReplicas, lifecycles })
@@ -108,7 +108,7 @@ export class Replica {
       await this.ticking
       await this.tick()
     }
-    this.doorbell = new DoorbellLink(env, { replica: options, identity, lifecycles: this.running, look })
+    this.doorbell = new DoorbellLink(env, options, identity, this.running, look)
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 
@@ -118,7 +118,9 @@ export class Replica {
    * @throws ServerTooOld, MissingIndexes, OverlappingLifecycles, BadQueryPlan, InvalidLifecycle for a thread's module
    */
   prepare(): Promise<void> {
-    this.prepared ??= this.prepareNow().catch((error) => {
+    const { env, options: replica, registry, looks, threads } = this
+    const requests = () => this.everyTick.requests()
+    this.prepared ??= checkAtStart(env, { replica, registry, looks, threads, requests }).catch((error) => {
       this.prepared = undefined
       throw error
     })
@@ -141,18 +143,18 @@ export class Replica {
   async runOnce(): Promise<TickCounts> {
     await this.prepare()
     const total: TickCounts = { ruled: 0, removed: 0, due: 0 }
-    for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      const counts = await this.everyTick.run()
-      await this.idle()
-      total.ruled += counts.ruled
-      total.removed += counts.removed
-      total.due += counts.due
-      if (counts.due + counts.ruled + counts.removed === 0) {
-        this.tellUntold()
-        return total
+    try {
+      for (let round = 0; round < MAX_ROUNDS; round += 1) {
+        const { ruled, removed, due } = await this.everyTick.run()
+        await this.idle()
+        total.ruled += ruled
+        total.removed += removed
+        total.due += due
+        if (due + ruled + removed === 0) return total
       }
+    } finally {
+      this.tellUntold()
     }
-    this.tellUntold()
     throw new Error(`something is still due after ${MAX_ROUNDS} rounds: does a phase move back and forth for ever?`)
   }
 
@@ -219,11 +221,6 @@ export class Replica {
   /** The terms in force for a lifecycle. @internal */
   terms(model: LifecycleModel): Terms {
     return termsInForce(this.registry, this.env.serverClock, { model }, this.options.protocol)
-  }
-
-  private prepareNow(): Promise<void> {
-    const { env, options, registry, looks, threads } = this
-    return checkAtStart(env, { replica: options, registry, looks, threads, requests: () => this.everyTick.requests() })
   }
 
   private async tickNow(): Promise<TickCounts> {

@@ -11,10 +11,9 @@ import {
   WorkSplit,
 } from '../../lock/index.js'
 import { BoundedLog } from '../bounded-log.js'
-import type { LifecycleModel } from '../definition/model.js'
+import { type LifecycleModel, workingPhases } from '../definition/model.js'
 import { type ThreadPool, threadOf } from '../threads/index.js'
 import type { ReplicaSettings } from './check-options.js'
-import type { Claimer } from './claim/claimer.js'
 import type { Company } from './claim/company.js'
 import type { Environment, LifecycleEnvironment } from './environment.js'
 import { LifecycleRunner } from './lifecycle-runner.js'
@@ -26,7 +25,6 @@ import { OutageLog } from './report/outage-log.js'
 import type { LoopMonitor } from './run/loop-monitor.js'
 import { Housekeeper } from './tick/housekeeper.js'
 import { UnknownPhases } from './tick/unknown-phases.js'
-import type { AlongsideWork } from './wake/alongside.js'
 import { Waker } from './wake/waker.js'
 
 /** What a replica has one of, for all of its lifecycles. */
@@ -49,22 +47,10 @@ export interface ReplicaParts {
   readonly ringOthers: (ring: Ring) => void
 }
 
-/** What a replica has for one lifecycle. */
-export interface RunningLifecycle extends Pick<LifecycleEnvironment, 'model' | 'refusing' | 'lines' | 'terms'> {
-  readonly runner: LifecycleRunner
-  readonly claimer: Claimer
-  readonly housekeeper: Housekeeper
-  readonly unknownPhases: UnknownPhases
-  /** Its background work, with what that wakes documents with. */
-  readonly alongside: () => readonly AlongsideWork[]
-  readonly waker: Waker
-}
+export type RunningLifecycle = ReturnType<typeof runningLifecycle>
 
-export function runningLifecycle(
-  env: Environment,
-  parts: ReplicaParts,
-  lifecycle: RunnableLifecycle,
-): RunningLifecycle {
+/** What a replica has for one lifecycle. */
+export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycle: RunnableLifecycle) {
   const { options, identity, claimant, registry, monitor, company, threads, wakes, lookSoon, ringOthers } = parts
   const { clock, logger, observer, serverNow } = env
   const { model, handlers } = lifecycle
@@ -133,9 +119,6 @@ export function termsInForce(
     hold: hold && { ...hold, working: workingPhases(model) },
   })
 }
-
-const workingPhases = ({ phases }: LifecycleModel): string[] =>
-  [...phases.values()].filter(({ kind }) => kind === 'working').map(({ name }) => name)
 
 const lookAt = (lifecycle: string, phase: string | undefined): string =>
   `phaselock list ${lifecycle}${phase === undefined ? '' : ` --phase ${phase}`} shows them, phaselock show <id> why`

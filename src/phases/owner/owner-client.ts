@@ -12,8 +12,8 @@ import {
   whyUnwritten,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/model.js'
+import { InvalidDocument } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
-import { InvalidDocument } from './invalid-document.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
   IdOf,

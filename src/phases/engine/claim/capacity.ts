@@ -1,3 +1,8 @@
+import type { PlaceKind } from '../run/places.js'
+
+/** Of the documents whose steps run in each kind of place. */
+export type Capacities = Readonly<Record<PlaceKind, Capacity>>
+
 /** The most documents that one claim takes, in two parts at once; so while some are recorded, others are being claimed. */
 export const MAX_BATCH = 1_000
 const MOST_HELD = 2_000

@@ -11,10 +11,9 @@ import { readProjection } from '../../definition/reads.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
 import { OutageLog } from '../report/outage-log.js'
-import type { PlaceKind } from '../run/places.js'
 import { Wakeups } from '../wake/wakeups.js'
-import type { Capacity } from './capacity.js'
-import type { Company } from './company.js'
+import type { Capacities } from './capacity.js'
+import type { Admission, Company } from './company.js'
 
 /** After this many claims in a row that won none of their candidates, the next tick looks again. */
 const MOST_LOST_CLAIMS = 20
@@ -25,7 +24,7 @@ export interface ClaimerOptions {
   /** How due documents are shared with other replicas. */
   readonly workSplit: WorkSplit
   readonly held: HeldDocuments
-  readonly capacities: Readonly<Record<PlaceKind, Capacity>>
+  readonly capacities: Capacities
   readonly outage: OutageLog
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
@@ -58,10 +57,7 @@ export class Claimer {
     const { model, collection, terms, clock, serverClock, random, refusing, logger } = env
     const { claimant, workSplit, outage } = options
     this.noIndex = new OutageLog(`${model.name}: claiming`, clock, logger)
-    this.wakeups = new Wakeups(
-      () => clock.monotonicMs(),
-      (phase) => this.offer([phase]),
-    )
+    this.wakeups = new Wakeups(clock, (phase) => this.offer([phase]))
     this.claims = new Claims({
       ...{ collection, terms, claimant, clock, serverClock, random, refusing, workSplit },
       projection: readProjection(model.settings),
@@ -192,69 +188,70 @@ export class Claimer {
   }
 
   private async takeNamed(phase: string, ids: readonly unknown[]): Promise<void> {
-    const { company, outage, onWon } = this.options
-    const admission = company.admission(this.env.model.settings)
-    admission.addUnsuspected(ids.length)
-    try {
-      await this.env.keepTermsFresh()
-      const result = await this.claims.claimNamed(phase, ids, (claimed) => onWon(phase, claimed))
-      outage.succeeded()
-      // Rung for while they are being stored, so they may not be there yet.
-      if (result.notFound > 0) this.offerIn(phase, 0)
-      if (result.left > 0) this.offerIn(phase, result.againInMs)
-      this.report(phase, result)
-    } catch (error) {
-      this.forget()
-      outage.failed(error)
-    } finally {
-      company.over(admission)
-    }
+    const result = await this.claim(phase, (admission, won) => {
+      admission.addUnsuspected(ids.length)
+      return this.claims.claimNamed(phase, ids, won)
+    })
+    if (!result) return
+    // Rung for while they are being stored, so they may not be there yet.
+    if (result.notFound > 0) this.offerIn(phase, 0)
+    if (result.left > 0) this.offerIn(phase, result.againInMs)
   }
 
   private async claimWhileRoom(): Promise<void> {
-    const { company, outage, onWon } = this.options
     let allLost = 0
     while (this.hasRoom()) {
       const phase = this.nextPhase()
       const limit = this.roomFor(phase)
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
-      const admission = company.admission(this.env.model.settings)
-      try {
-        await this.env.keepTermsFresh()
-        const result = await this.claims.claimBatch(
-          phase,
-          limit,
-          (claimed) => onWon(phase, claimed),
-          (document) => admission.admits(document),
-        )
-        outage.succeeded()
-        this.noIndex.succeeded()
-        if (result.candidates === 0) this.fruitless.add(phase)
-        else this.fruitless.delete(phase)
-        const isMore = mayHaveMore(result, limit)
-        if (isMore) this.leftBehind.add(phase)
-        else this.leftBehind.delete(phase)
-        allLost = result.candidates > 0 && result.lost === result.candidates ? allLost + 1 : 0
-        if (allLost > MOST_LOST_CLAIMS) this.forget()
-        else if (isMore) this.offer([phase])
-        else {
-          if (this.isMissed(awaited, result)) this.offerIn(phase, 0)
-          if (result.left > 0) this.offerIn(phase, result.againInMs)
-        }
-        this.report(phase, result)
-        this.failed.delete(phase)
-      } catch (error) {
-        // Other phases go first next time: this one's documents may be the cause.
-        this.failed.add(phase)
-        this.forget()
-        if (error instanceof MissingIndex) this.noIndex.failed(error)
-        else outage.failed(error)
-      } finally {
-        company.over(admission)
+      const result = await this.claim(phase, (admission, won) =>
+        this.claims.claimBatch(phase, limit, won, (document) => admission.admits(document)),
+      )
+      if (!result) {
+        this.failed.add(phase) // other phases go first next time: this one's documents may be the cause
+        continue
       }
+      this.failed.delete(phase)
+      this.noIndex.succeeded()
+      if (result.candidates === 0) this.fruitless.add(phase)
+      else this.fruitless.delete(phase)
+      const isMore = mayHaveMore(result, limit)
+      if (isMore) this.leftBehind.add(phase)
+      else this.leftBehind.delete(phase)
+      allLost = result.candidates > 0 && result.lost === result.candidates ? allLost + 1 : 0
+      if (allLost > MOST_LOST_CLAIMS) this.forget()
+      else if (isMore) this.offer([phase])
+      else {
+        if (this.isMissed(awaited, result)) this.offerIn(phase, 0)
+        if (result.left > 0) this.offerIn(phase, result.againInMs)
+      }
+    }
+  }
+
+  /** One claim, of what may be held together with all else; undefined: it failed, and what is due is forgotten. */
+  private async claim<Result extends ClaimResult>(
+    phase: string,
+    send: (admission: Admission, won: (claimed: readonly Claimed[]) => void) => Promise<Result>,
+  ): Promise<Result | undefined> {
+    const { company, outage, onWon } = this.options
+    const { model, keepTermsFresh } = this.env
+    const admission = company.admission(model.settings)
+    try {
+      await keepTermsFresh()
+      const result = await send(admission, (claimed) => onWon(phase, claimed))
+      outage.succeeded()
+      this.report(phase, result)
+      return result
+    } catch (error) {
+      this.forget()
+      if (error instanceof MissingIndex) this.noIndex.failed(error)
+      else outage.failed(error)
+      return undefined
+    } finally {
+      company.over(admission)
       // Something due could not be claimed together with what is held.
-      if (admission.passedOver > 0) company.whenThereIsRoom(this.env.model.name, phase, () => this.offer([phase]))
+      if (admission.passedOver > 0) company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
     }
   }
 

@@ -7,24 +7,15 @@ import {
   type Verdict,
 } from '../../../lock/index.js'
 import { readProjection } from '../../definition/reads.js'
-import type { Capacity } from '../claim/capacity.js'
+import type { Capacities } from '../claim/capacity.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { FRESH_MS, type Held } from '../lease/held.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { reportEnd, reportLoss } from '../report/reports.js'
 import { assignOwn } from '../run/deep-copy.js'
 import { type Ending, type EndingRules, goesOn, recordedError } from '../run/ending-rules.js'
-import type { PlaceKind } from '../run/places.js'
 import { Refresher } from './refresher.js'
 import { WriteGrouper } from './write-grouper.js'
-
-export interface OutcomeRecorderOptions {
-  readonly endings: EndingRules
-  readonly capacities: Readonly<Record<PlaceKind, Capacity>>
-  readonly outage: OutageLog
-  /** Whether documents wait for places on the event loop. */
-  readonly isLoaded: () => boolean
-}
 
 /**
  * Records how steps ended, each under its token. Every write to a held document passes through here, one at a time.
@@ -34,15 +25,19 @@ export class OutcomeRecorder {
   private readonly refresher: Refresher
   private readonly writing = new AbortController()
 
+  /** @param isLoaded whether documents wait for places on the event loop */
   constructor(
     private readonly env: LifecycleEnvironment,
-    private readonly options: OutcomeRecorderOptions,
+    private readonly endings: EndingRules,
+    private readonly capacities: Capacities,
+    private readonly outage: OutageLog,
+    isLoaded: () => boolean,
   ) {
     const { collection, terms, keepTermsFresh, clock, model } = env
-    const onRetry = (error: unknown) => options.outage.failed(error)
+    const onRetry = (error: unknown) => outage.failed(error)
     const { signal } = this.writing
     const writer = new EndWriter({ collection, terms, keepTermsFresh, clock, onRetry, signal })
-    this.writes = new WriteGrouper(writer, options.isLoaded)
+    this.writes = new WriteGrouper(writer, isLoaded)
     this.refresher = new Refresher(collection, readProjection(model.settings))
   }
 
@@ -52,14 +47,13 @@ export class OutcomeRecorder {
    * holder's, or is left until its lease runs out.
    */
   async record(held: Held, ending: Ending): Promise<Ending | undefined> {
-    const { outage } = this.options
     const end: StepEnd = { lease: held.lease, ...ending }
     let verdict: Verdict
     try {
       verdict = await this.writes.record(end)
-      outage.succeeded()
+      this.outage.succeeded()
     } catch (error) {
-      outage.failed(error) // stopped meanwhile: its lease expires, and the step runs again
+      this.outage.failed(error) // stopped meanwhile: its lease expires, and the step runs again
       return undefined
     }
     switch (verdict.kind) {
@@ -79,7 +73,7 @@ export class OutcomeRecorder {
 
   /** Stores fields in the middle of a step; false: the lease is lost. */
   async checkpoint(held: Held, set: Record<string, unknown>): Promise<boolean> {
-    const ending = this.options.endings.checkpoint(held, set, held.run?.ranMs() ?? 0)
+    const ending = this.endings.checkpoint(held, set, held.run?.ranMs() ?? 0)
     const verdict = await this.writes.record({ lease: held.lease, ...ending })
     if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // whatever the handler makes of it: no attempt is used
     if (verdict.kind === 'rejected' || verdict.kind === 'givenUp') throw verdict.error
@@ -94,7 +88,7 @@ export class OutcomeRecorder {
 
   private recorded(held: Held, ending: Ending): Ending | Promise<Ending | undefined> {
     const now = this.env.clock.monotonicMs()
-    this.options.capacities[held.kind].recorded(now - held.queuedAtMs - ending.ms)
+    this.capacities[held.kind].recorded(now - held.queuedAtMs - ending.ms)
     held.queuedAtMs = now
     reportEnd(this.env, held, ending)
     if (!goesOn(ending)) return ending
@@ -124,7 +118,6 @@ export class OutcomeRecorder {
    */
   private async lookAgain(held: Held, ending: Ending): Promise<Ending | undefined> {
     const { model, clock } = this.env
-    const { endings, outage } = this.options
     try {
       const document = await this.refresher.read(held.lease.id)
       if (document?.['lockedBy'] !== held.lease.token || !isLeaseUnmoved(model.settings, document)) {
@@ -134,13 +127,13 @@ export class OutcomeRecorder {
       held.document = document
       held.readAtMs = clock.monotonicMs()
     } catch (error) {
-      if (!isDatabaseError(error)) return this.record(held, endings.unreadable(held, error as Error))
-      outage.failed(error)
+      if (!isDatabaseError(error)) return this.record(held, this.endings.unreadable(held, error as Error))
+      this.outage.failed(error)
       return ending
     }
     const wanted = held.document['state']
     const isRuled = model.rules.some((rule) => rule.when === wanted && rule.from.includes(held.phase.name))
-    return isRuled ? this.record(held, endings.released(held)) : ending
+    return isRuled ? this.record(held, this.endings.released(held)) : ending
   }
 
   /**
@@ -149,12 +142,11 @@ export class OutcomeRecorder {
    */
   private async recordInstead(held: Held, { end, set, ms }: Ending, error: Error): Promise<Ending | undefined> {
     const { broken, refusing } = this.env
-    const { endings } = this.options
     const isLastResort = end.kind === 'error' || (end.kind === 'park' && !set) || end.kind === 'putAside'
-    if (!isLastResort) return this.record(held, endings.afterError(held, error, ms))
+    if (!isLastResort) return this.record(held, this.endings.afterError(held, error, ms))
     broken.refused({ id: held.lease.id, error })
     if (end.kind === 'park' || (end.kind === 'error' && isOwnersProgress(error))) {
-      return this.record(held, endings.putAside(held, end, ms, error))
+      return this.record(held, this.endings.putAside(held, end, ms, error))
     }
     refusing.add(held.lease.id)
     return undefined

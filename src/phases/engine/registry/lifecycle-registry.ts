@@ -77,17 +77,15 @@ export class LifecycleRegistry {
   }
 
   /** The phases of all other lifecycles in a lifecycle's collection, this replica's and others'. */
-  async phasesBeside({ name, collection }: LifecycleModel): Promise<string[]> {
-    return [...this.siblings(name, collection), ...(await this.others([collection]))].flatMap((other) => other.phases)
+  async phasesBeside(model: LifecycleModel): Promise<string[]> {
+    const others = await this.others([model.collection])
+    return [...this.siblingPhases(model), ...others.flatMap((other) => other.phases)]
   }
 
   /** The phases of this replica's other lifecycles in a lifecycle's collection. */
   siblingPhases({ name, collection }: LifecycleModel): string[] {
-    return this.siblings(name, collection).flatMap((other) => other.phases)
-  }
-
-  private siblings(name: string, collection: string): Territory[] {
-    return this.models.filter((model) => model.name !== name && model.collection === collection).map(territoryOf)
+    const siblings = this.models.filter((model) => model.name !== name && model.collection === collection)
+    return siblings.flatMap((sibling) => territoryOf(sibling).phases)
   }
 
   private async others(collections: readonly string[]): Promise<Territory[]> {
@@ -213,28 +211,24 @@ export class LifecycleRegistry {
   }
 
   private reportBroken({ name }: LifecycleModel, { broken, dueMs }: LockTimeoutInForce): void {
+    const entry = `${name} in ${LIFECYCLES_COLLECTION}`
+    const mend = `phaselock set-lock-timeout ${name} ${Math.ceil(dueMs / 1_000)}s`
     if (broken === undefined) this.logger.info(`${name}: its entry in ${LIFECYCLES_COLLECTION} is sound again`)
-    else {
-      const mend = `phaselock set-lock-timeout ${name} ${Math.ceil(dueMs / 1_000)}s`
-      this.logger.error(
-        `${name} in ${LIFECYCLES_COLLECTION}: ${broken}; it goes on with ${formatMs(dueMs)}; to mend it: ${mend}`,
-      )
-    }
+    else this.logger.error(`${entry}: ${broken}; it goes on with ${formatMs(dueMs)}; to mend it: ${mend}`)
   }
 
-  private report(model: LifecycleModel, { dueMs, leaseMs }: LockTimeoutInForce, isChange: boolean): void {
-    const own = model.settings.lockTimeoutMs
+  private report({ name, settings }: LifecycleModel, { dueMs, leaseMs }: LockTimeoutInForce, isChange: boolean): void {
+    const own = settings.lockTimeoutMs
+    const [due, lease, ours] = [dueMs, leaseMs, own].map(formatMs)
     if (dueMs !== leaseMs) {
-      const [due, lease] = [formatMs(dueMs), formatMs(leaseMs)]
       this.logger.warn(
-        `${model.name}: lockTimeout is being changed (${LIFECYCLES_COLLECTION}): leases last ${lease}, others' are honoured for ${due}`,
+        `${name}: lockTimeout is being changed (${LIFECYCLES_COLLECTION}): leases last ${lease}, others' are honoured for ${due}`,
       )
     } else if (dueMs !== own || isChange) {
-      const unused =
-        dueMs === own
-          ? ''
-          : `; this replica's setting of ${formatMs(own)} is not used (to change it: phaselock set-lock-timeout ${model.name} ${own % 1_000 === 0 ? `${own / 1_000}s` : `${own}ms`})`
-      this.logger.warn(`${model.name}: lockTimeout ${formatMs(dueMs)} is in force (${LIFECYCLES_COLLECTION})${unused}`)
+      const change = `phaselock set-lock-timeout ${name} ${own % 1_000 === 0 ? `${own / 1_000}s` : `${own}ms`}`
+      const unused = `; this replica's setting of ${ours} is not used (to change it: ${change})`
+      const inForce = `${name}: lockTimeout ${due} is in force (${LIFECYCLES_COLLECTION})`
+      this.logger.warn(`${inForce}${dueMs === own ? '' : unused}`)
     }
   }
 }

@@ -1,4 +1,4 @@
-import { type ClaimResult, idKey, type OddField, type Refused } from '../../../lock/index.js'
+import { type ClaimResult, idKey, type Refused } from '../../../lock/index.js'
 import type { BoundedLog } from '../../bounded-log.js'
 import type { BrokenDocument, BrokenReason, ReplicaObserver } from '../observer.js'
 
@@ -24,24 +24,18 @@ export class BrokenReports {
   claimed({ broken, odd, refused }: Pick<ClaimResult, 'broken' | 'odd' | 'refused'>): void {
     const fieldsOf = new Map(odd.map(({ id, fields }) => [idKey(id), fields]))
     for (const id of broken) {
-      this.putAside(id, fieldsOf.get(idKey(id)) ?? [])
+      // Because its `progress` or `phase` is the owner's, or its `_id` can't be matched.
+      const why = fieldsOf.get(idKey(id))?.find(({ field }) => field === 'phase' || field === '_id')
+      const found = why ? why.found : `a ${this.progress} of another shape than Phaselock's`
+      this.tell({ id, reason: why ? (why.field as BrokenReason) : 'progress', found, fate: 'putAside' })
       fieldsOf.delete(idKey(id))
     }
-    for (const { id } of odd) this.odd(id, fieldsOf.get(idKey(id)) ?? [])
-    for (const one of refused) this.refused(one)
-  }
-
-  /** Because its `progress` or `phase` is the owner's, or its `_id` can't be matched. */
-  private putAside(id: unknown, fields: readonly OddField[]): void {
-    const why = fields.find(({ field }) => field === 'phase' || field === '_id')
-    const found = why ? why.found : `a ${this.progress} of another shape than Phaselock's`
-    this.tell({ id, reason: why ? (why.field as BrokenReason) : 'progress', found, fate: 'putAside' })
-  }
-
-  private odd(id: unknown, fields: readonly OddField[]): void {
-    for (const { field, found, isMended } of fields) {
-      this.tell({ id, reason: field as BrokenReason, found, fate: isMended ? 'mended' : 'leftAlone' })
+    for (const { id } of odd) {
+      for (const { field, found, isMended } of fieldsOf.get(idKey(id)) ?? []) {
+        this.tell({ id, reason: field as BrokenReason, found, fate: isMended ? 'mended' : 'leftAlone' })
+      }
     }
+    for (const one of refused) this.refused(one)
   }
 
   /** Its `lockedAt` was one that no claim finds. */
@@ -50,7 +44,8 @@ export class BrokenReports {
   }
 
   refused({ id, error }: Refused): void {
-    this.tell({ id, reason: reasonOf(error), found: error.message.slice(0, FOUND_LIMIT), fate: 'skipped' })
+    const reason = CODES[Number((error as { code?: unknown }).code)] ?? 'refused'
+    this.tell({ id, reason, found: error.message.slice(0, FOUND_LIMIT), fate: 'skipped' })
   }
 
   /** It was claimed, and the driver couldn't read it. */
@@ -116,10 +111,6 @@ const CODES: Readonly<Record<number, BrokenReason>> = {
   11000: 'uniqueIndex',
   11001: 'uniqueIndex',
   40400: 'progress',
-}
-
-function reasonOf(error: Error): BrokenReason {
-  return CODES[Number((error as { code?: unknown }).code)] ?? 'refused'
 }
 
 /** An `_id` of any type, for a line of the log. */

@@ -1,10 +1,8 @@
-import type { Clock } from '../../../time/index.js'
-import { formatMs } from '../../../time/index.js'
+import { type Clock, formatMs } from '../../../time/index.js'
 import type { Logger } from '../../logger.js'
+import { RateLimit } from './rate-limit.js'
 
 const REPEAT_AFTER_MS = 30_000
-const WINDOW_MS = 60_000
-const MOST_TOLD_IN_WINDOW = 3
 
 /**
  * Logs outages with a bound, however long they last and however often they come: the first error of an outage, a line each 30 s while it
@@ -18,14 +16,15 @@ export class OutageLog {
   private latest: unknown
   /** Whether the current outage has been reported. */
   private told = false
-  /** When the latest outages were reported. */
-  private tellings: number[] = []
+  private readonly outages: RateLimit
 
   constructor(
     private readonly what: string,
     private readonly clock: Clock,
     private readonly logger: Logger,
-  ) {}
+  ) {
+    this.outages = new RateLimit(clock, 3, 60_000)
+  }
 
   get lasting(): boolean {
     return this.since !== undefined
@@ -41,7 +40,7 @@ export class OutageLog {
     const now = this.clock.monotonicMs()
     this.failures += 1
     this.since ??= now
-    if (this.told ? now - this.saidAt < REPEAT_AFTER_MS : !this.mayTell(now)) return
+    if (this.told ? now - this.saidAt < REPEAT_AFTER_MS : !this.outages.take()) return
     this.told = true
     this.saidAt = now
     const message = error instanceof Error ? error.message : String(error)
@@ -60,12 +59,5 @@ export class OutageLog {
     this.logger.info(`${this.what} works again after ${formatMs(lasted)} and ${this.failures} failures`)
     this.told = false
     this.failures = 0
-  }
-
-  private mayTell(now: number): boolean {
-    this.tellings = this.tellings.filter((at) => now - at < WINDOW_MS)
-    if (this.tellings.length >= MOST_TOLD_IN_WINDOW) return false
-    this.tellings.push(now)
-    return true
   }
 }

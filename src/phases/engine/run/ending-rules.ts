@@ -185,14 +185,8 @@ export class EndingRules {
 
 /** JavaScript may have given it anything; a pause of years would be no pause any more. */
 function unavailable(error: Unavailable): { reason: string; forMs: number | null } {
-  const reason =
-    cut(
-      textOf(
-        tried(() => error.reason),
-        '',
-      ),
-      'reason',
-    ) || 'unavailable'
+  const given: unknown = tried(() => error.reason)
+  const reason = cut(textOf(given, ''), 'reason') || 'unavailable'
   const forMs: unknown = tried(() => error.retryAfterMs)
   return { reason, forMs: typeof forMs === 'number' && forMs >= 0 ? Math.min(forMs, LONGEST_PAUSE_MS) : null }
 }
@@ -217,17 +211,11 @@ const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
 export function recordedError(thrown: unknown): RecordedError {
   if (!tried(() => thrown instanceof Error)) return { name: 'Thrown', message: cut(textOf(thrown), 'errorMessage') }
   const error = thrown as Error
-  const text = (get: () => unknown, fallback: string) => textOf(tried(get), fallback)
-  const stack = tried(() => error.stack)
+  const read = (field: 'name' | 'message' | 'stack'): unknown => tried(() => error[field])
+  const stack = read('stack')
   return {
-    name: cut(
-      text(() => error.name, 'Error'),
-      'errorName',
-    ),
-    message: cut(
-      text(() => error.message, ''),
-      'errorMessage',
-    ),
+    name: cut(textOf(read('name'), 'Error'), 'errorName'),
+    message: cut(textOf(read('message'), ''), 'errorMessage'),
     ...(typeof stack === 'string' ? { stack: cut(stack, 'errorStack') } : {}),
   }
 }

@@ -1,6 +1,6 @@
 import { type Clock, formatMs, type LoopStop, LoopWatch } from '../../../time/index.js'
 import type { Logger } from '../../logger.js'
-import type { LoopBlocked, ReplicaObserver } from '../observer.js'
+import type { ReplicaObserver } from '../observer.js'
 
 export interface LoopMonitorOptions {
   /** The event loop counts as blocked when it doesn't turn for this long. 0: not monitored. */
@@ -95,44 +95,28 @@ export class LoopMonitor {
   }
 
   private report({ ms, withoutCpuMs }: LoopStop): void {
-    if (ms - withoutCpuMs < this.options.limitMs) {
-      this.options.observer.loopBlocked({ ms, by: [], certain: false, withoutCpuMs })
-      this.logStarved(ms, withoutCpuMs)
-      return
-    }
-    const ran = this.activities.filter((activity) => activity.ran)
-    const certain = ran.filter((activity) => activity.longestCallMs >= ms / 2)
-    const by = (certain.length > 0 ? certain : ran).map(({ lifecycle, phase }) => ({ lifecycle, phase }))
-    const event: LoopBlocked = { ms, by, certain: certain.length === 1, withoutCpuMs }
-    this.options.observer.loopBlocked(event)
-    this.log(event)
-  }
-
-  private logStarved(ms: number, withoutCpuMs: number): void {
-    if (!this.isDue('no processor')) return
-    this.options.logger.warn(
-      `the event loop stood still for ${formatMs(ms)}: for ${formatMs(withoutCpuMs)} of it this process got no processor, so no ` +
-        "handler is to blame; give the machine, or the container's CPU limit, more of them, or run less beside it",
-      { ms, withoutCpuMs },
-    )
-  }
-
-  private log({ ms, by, certain }: LoopBlocked): void {
-    const { logger } = this.options
+    const { limitMs, logger, observer } = this.options
+    const isStarved = ms - withoutCpuMs < limitMs
+    const ran = isStarved ? [] : this.activities.filter((activity) => activity.ran)
+    const known = ran.filter((activity) => activity.longestCallMs >= ms / 2)
+    const by = (known.length > 0 ? known : ran).map(({ lifecycle, phase }) => ({ lifecycle, phase }))
+    const certain = known.length === 1
+    observer.loopBlocked({ ms, by, certain, withoutCpuMs })
     const names = by.map(({ lifecycle, phase }) => `${lifecycle}/${phase}`).join(', ')
-    // Several aren't told apart by name: nearly every time it is another set of handlers.
-    const about = certain ? names : by.length > 0 ? 'one of several' : 'none'
-    if (!this.isDue(about)) return
     const blocked = `the event loop was blocked for ${formatMs(ms)}`
-    if (by.length === 0) {
-      logger.debug(`${blocked}, while no step of this replica ran`, { ms })
-      return
+    if (isStarved) {
+      const message =
+        `${blocked}; for ${formatMs(withoutCpuMs)} of that the process got no processor, so no handler is to blame; ` +
+        'give the machine (or the container, by its limit) more CPU, or run less on it'
+      if (this.isDue('no processor')) logger.warn(message, { ms, withoutCpuMs })
+    } else if (by.length === 0) {
+      if (this.isDue('none')) logger.debug(`${blocked}, while no step of this replica ran`, { ms })
+      // Several aren't told apart by name: nearly every time it is another set of handlers.
+    } else if (this.isDue(certain ? names : 'one of several')) {
+      const how = certain ? `by the handler of ${names}` : `while steps of ${names} ran`
+      const advice = 'renewals and other documents had to wait; declare a handler that computes for long as thread(...)'
+      logger.warn(`${blocked} ${how}: ${advice}`, { ms, by })
     }
-    const how = certain ? `by the handler of ${names}` : `while steps of ${names} ran`
-    logger.warn(
-      `${blocked} ${how}: renewals and other documents had to wait; declare a handler that computes for long as thread(...)`,
-      { ms, by },
-    )
   }
 
   private isDue(about: string): boolean {

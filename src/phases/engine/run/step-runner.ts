@@ -1,19 +1,18 @@
 import type { AnyHandler } from '../../definition/bound-lifecycle.js'
-import type { Capacity } from '../claim/capacity.js'
+import type { Capacities } from '../claim/capacity.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
 import { reportLoss } from '../report/reports.js'
 import { deepCopy } from './deep-copy.js'
 import type { Ending, EndingRules } from './ending-rules.js'
 import type { PhaseActivity } from './loop-monitor.js'
-import type { PlaceKind } from './places.js'
 import { StepContext } from './step-context.js'
 import { StepRun, type StepRunOptions } from './step-run.js'
 
 export interface StepRunnerOptions extends StepRunOptions {
   readonly handlers: Readonly<Record<string, AnyHandler>>
   readonly endings: EndingRules
-  readonly capacities: Readonly<Record<PlaceKind, Capacity>>
+  readonly capacities: Capacities
   /** By phase: what records its steps, where handlers run on the event loop. */
   readonly activities: ReadonlyMap<string, PhaseActivity>
 }

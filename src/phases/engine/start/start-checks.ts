@@ -13,7 +13,7 @@ import {
 } from '../../../lock/index.js'
 import { InvalidLifecycle, MissingIndexes } from '../../errors.js'
 import type { Logger } from '../../logger.js'
-import { type ThreadDeclaration, type ThreadPool, threadOf } from '../../threads/index.js'
+import { type ThreadPool, threadOf } from '../../threads/index.js'
 import type { ReplicaSettings } from '../check-options.js'
 import type { Environment } from '../environment.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
@@ -46,13 +46,10 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
 /** Loads the modules of handlers in threads: a missing module or function must not first show as a step's error. */
 async function requireThreads({ replica, threads }: StartChecksOptions): Promise<void> {
   for (const { model, handlers } of replica.lifecycles) {
-    const declared = Object.keys(handlers).flatMap((phase): [string, ThreadDeclaration][] => {
-      const declaration = threadOf(handlers[phase])
-      return declaration ? [[phase, declaration]] : []
-    })
     const found = await Promise.all(
-      declared.map(async ([phase, declaration]) => {
-        const problem = await threads.problem(declaration)
+      Object.entries(handlers).map(async ([phase, handler]) => {
+        const declaration = threadOf(handler)
+        const problem = declaration && (await threads.problem(declaration))
         return problem === undefined ? [] : [`phase '${phase}': ${problem}`]
       }),
     )
@@ -60,17 +57,23 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
   }
 }
 
-async function provideIndexes(
-  db: Db,
-  collections: readonly string[],
-  how: 'create' | 'check',
-  logger: Logger,
-): Promise<void> {
-  if (how === 'check') await requireIndexes(db, collections)
-  else
-    for (const name of collections) {
-      await ensureLockIndexes(db.collection(name), { waiting: (said) => logger.info(said) })
-    }
+/**
+ * Creates the indexes, or with `check`, for users without DDL rights, reads whether all that a replica would create is there.
+ * @throws MissingIndexes with the commands to paste
+ */
+async function provideIndexes(db: Db, names: readonly string[], how: 'create' | 'check', logger: Logger) {
+  const collections = names.map((name) => db.collection(name))
+  if (how === 'create') {
+    for (const one of collections) await ensureLockIndexes(one, { waiting: (said) => logger.info(said) })
+    return
+  }
+  const unusable = (await Promise.all(collections.map((one) => unusableLockIndexes(one)))).flat()
+  const missing = unusable.map(({ what, problem, command }) => ({ what: `${what}: ${problem}`, command }))
+  if (!(await collectionExists(db.collection(LIFECYCLES_COLLECTION)))) {
+    const command = `db.createCollection('${LIFECYCLES_COLLECTION}')`
+    missing.push({ what: `collection ${LIFECYCLES_COLLECTION}: it is missing`, command })
+  }
+  if (missing.length > 0) throw new MissingIndexes(db.databaseName, missing)
 }
 
 async function checkQueryPlans(
@@ -85,26 +88,4 @@ async function checkQueryPlans(
   })
   for (const finding of findings) logger.error(`bad query plan: ${describeFinding(finding)}`, finding)
   if (onBadPlan === 'refuse' && findings.length > 0) throw new BadQueryPlan(findings)
-}
-
-/**
- * For users without DDL rights: reads whether all that a replica would create is there. Nothing is created.
- * @throws MissingIndexes with the commands to paste
- */
-async function requireIndexes(db: Db, collections: readonly string[]): Promise<void> {
-  const missing = await Promise.all([
-    ...collections.map(async (name) =>
-      (await unusableLockIndexes(db.collection(name))).map(({ what, problem, command }) => ({
-        what: `${what}: ${problem}`,
-        command,
-      })),
-    ),
-    missingCollection(db, LIFECYCLES_COLLECTION),
-  ])
-  if (missing.flat().length > 0) throw new MissingIndexes(db.databaseName, missing.flat())
-}
-
-async function missingCollection(db: Db, name: string) {
-  if (await collectionExists(db.collection(name))) return []
-  return [{ what: `collection ${name}: it is missing`, command: `db.createCollection('${name}')` }]
 }

@@ -14,11 +14,10 @@ import type { LifecycleModel } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
 import type { ReplicaObserver } from '../observer.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
+import { RateLimit } from '../report/rate-limit.js'
 
 /** A replica announces itself every 50 s: one that is gone may have taken leases for a little longer than its last announcement tells. */
 const UNSEEN_MS = 120_000
-/** A clock that steps again and again is logged this often at most; each step is counted. */
-const SAY_EVERY_MS = 10_000
 
 export interface ClockWatchOptions {
   readonly db: Db
@@ -53,11 +52,13 @@ export class ClockWatch {
   private back: Date | undefined
   /** What was stored before a step that has been dealt with. */
   private known: Date | undefined
-  private saidAtMs = Number.NEGATIVE_INFINITY
+  /** For a clock that steps again and again; observers are notified of each step. */
+  private readonly lines: RateLimit
 
   constructor(private readonly options: ClockWatchOptions) {
     const { db, clock, holdMs } = options
     this.lifecycles = protocolCollection(db, LIFECYCLES_COLLECTION)
+    this.lines = new RateLimit(clock, 1, 10_000)
     this.steps = new ClockSteps(clock, holdMs, (step) => this.stepped(step))
   }
 
@@ -93,13 +94,9 @@ export class ClockWatch {
     const isKnown = this.known && lastSeen <= this.known
     this.known = lastSeen
     if (isKnown) return
-    const isSeen = this.back !== undefined
+    const how = ' or more, before this replica looked: others were last seen later than now'
+    if (!this.back) this.say(now.getTime() - lastSeen.getTime(), how)
     this.back = laterOf(this.back, new Date(lastSeen.getTime() + UNSEEN_MS))
-    if (isSeen) return
-    this.say(
-      now.getTime() - lastSeen.getTime(),
-      ' or more, before this replica looked: others were last seen later than now',
-    )
   }
 
   private async tellOthers({ ms, now }: ClockStep): Promise<void> {
@@ -118,15 +115,13 @@ export class ClockWatch {
       if (count > 0)
         logger.warn(`${model.name}: ${count} leases from before the server's clock stepped back begin anew`)
     }
-    await liveReplicas.say({ anew: true })
+    await liveReplicas.say('atOnce')
   }
 
   private say(ms: number, how: string): void {
-    const { clock, holdMs, logger, observer } = this.options
+    const { holdMs, logger, observer } = this.options
     observer.clockStepped({ ms })
-    const nowMs = clock.monotonicMs()
-    if (nowMs - this.saidAtMs < SAY_EVERY_MS) return
-    this.saidAtMs = nowMs
+    if (!this.lines.take()) return
     const consequence =
       ms < 0
         ? 'leases of before begin anew, sleeps last longer by that (phaselock wake ends one)'

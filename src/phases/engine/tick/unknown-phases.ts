@@ -27,17 +27,16 @@ export class UnknownPhases {
     return { name: FOREIGN_PHASES, match: { phase: { $nin: [...known, null] } } }
   }
 
-  /** The unknown phases that documents are in. Reads one key of the claim index for each phase there is. */
-  async check(): Promise<string[]> {
+  /** Warns of the unknown phases that documents are in. Reads one key of the claim index for each phase there is. */
+  async check(): Promise<void> {
     const { model, collection, broken, lines } = this.env
     const phases = await phasesIn(collection)
     for (const phase of phases) if (typeof phase !== 'string') broken.phase(typeName(phase))
     const foreign = phases.filter((phase) => typeof phase === 'string' && !model.phases.has(phase)) as string[]
-    if (foreign.length === 0) return []
+    if (foreign.length === 0) return
     const known = new Set([...(await this.registry.phasesBeside(model)), ...model.renames.map((rename) => rename.from)])
-    const unknown = foreign.filter((phase) => !known.has(phase))
-    for (const phase of unknown) {
-      if (this.warned.has(phase)) continue
+    for (const phase of foreign) {
+      if (known.has(phase) || this.warned.has(phase)) continue
       if (this.warned.size >= MOST_WARNED) this.warned = new Set()
       this.warned.add(phase)
       const own = [...model.phases.keys()].join(', ')
@@ -47,6 +46,5 @@ export class UnknownPhases {
         { lifecycle: model.name, phase },
       )
     }
-    return unknown
   }
 }

@@ -1,25 +1,16 @@
 import type { Db } from 'mongodb'
 import { Doorbell, DoorbellUnavailable, type Hearing, type Listener, type Ring } from '../../../doorbell/index.js'
-import type { LifecycleModel } from '../../definition/model.js'
+import { workingPhases } from '../../definition/model.js'
 import type { ReplicaSettings } from '../check-options.js'
 import type { Environment } from '../environment.js'
 import type { DoorbellStatus } from '../replica-options.js'
+import { RateLimit } from '../report/rate-limit.js'
 import type { RunningLifecycle } from '../running-lifecycle.js'
 
-const MOST_TOLD = 3
-const TOLD_WITHIN_MS = 60_000
 /** The tick reports a cut connection, as it fails too; the doorbell reports it only if it doesn't come back (after 8 s). */
 const PATIENCE = 5
 /** With fewer connections than this a listener on the work's own client would be in the way of the work. */
 const LEAST_POOL = 5
-
-export interface DoorbellLinkOptions {
-  readonly replica: ReplicaSettings
-  readonly identity: string
-  readonly lifecycles: readonly Pick<RunningLifecycle, 'model' | 'claimer'>[]
-  /** Looks at everything, after whatever look is under way. */
-  readonly look: () => Promise<unknown>
-}
 
 /** Connects a replica to the doorbell: it claims or looks for what it hears of at once, and rings for what it can't take. */
 export class DoorbellLink {
@@ -28,25 +19,22 @@ export class DoorbellLink {
   private hearing: Hearing = { listening: false }
   private failures = 0
   private isTold = false
-  /** When the latest failures were reported. */
-  private tellings: number[] = []
+  private readonly failuresTold: RateLimit
 
+  /** @param look looks at everything, after whatever look is under way */
   constructor(
     private readonly env: Environment,
-    private readonly options: DoorbellLinkOptions,
+    private readonly replica: ReplicaSettings,
+    self: string,
+    private readonly lifecycles: readonly Pick<RunningLifecycle, 'model' | 'claimer'>[],
+    private readonly look: () => Promise<unknown>,
   ) {
-    const { replica, identity } = options
-    const { db, doorbellDb, doorbell: mode, indexes } = replica
+    const { clock } = env
+    this.failuresTold = new RateLimit(clock, 3, 60_000)
+    const { db, doorbellDb: listeningDb, doorbell: mode, indexes } = replica
     if (mode === 'off') return
-    this.doorbell = new Doorbell({
-      db,
-      listeningDb: doorbellDb,
-      mode,
-      create: indexes === 'create',
-      self: identity,
-      clock: env.clock,
-      onHearing: (hearing) => this.heardOf(hearing),
-    })
+    const onHearing = (hearing: Hearing) => this.heardOf(hearing)
+    this.doorbell = new Doorbell({ db, listeningDb, mode, create: indexes === 'create', self, clock, onHearing })
   }
 
   get status(): DoorbellStatus {
@@ -56,9 +44,9 @@ export class DoorbellLink {
 
   /** Does nothing where it would have to listen on the work's own client and that has a small pool. */
   listen(): void {
-    const { db, doorbellDb } = this.options.replica
+    const { db, doorbellDb } = this.replica
     if (!doorbellDb && poolSizeOf(db) < LEAST_POOL) return
-    const names = this.options.lifecycles.map(({ model }) => model.name)
+    const names = this.lifecycles.map(({ model }) => model.name)
     this.listening ??= this.doorbell?.listen(names, (ring) => this.act(ring))
   }
 
@@ -74,18 +62,20 @@ export class DoorbellLink {
   }
 
   private async act(ring: Ring): Promise<void> {
-    const { lifecycles, look } = this.options
     this.env.observer.rung(ring)
-    const rung = lifecycles.filter(({ model }) => ring.lifecycles.includes(model.name))
-    const offers = rung.map(({ model, claimer }) => ({ claimer, phases: workingPhases(model, ring.phases ?? []) }))
+    const rung = this.lifecycles.filter(({ model }) => ring.lifecycles.includes(model.name))
+    const offers = rung.map(({ model, claimer }) => {
+      const working = workingPhases(model)
+      return { claimer, phases: (ring.phases ?? []).filter((phase) => working.includes(phase)) }
+    })
     // A phase that only one of two lifecycles has says nothing about the other.
-    if (offers.length === 0 || offers.some(({ phases }) => phases.length === 0)) await look()
+    if (offers.length === 0 || offers.some(({ phases }) => phases.length === 0)) await this.look()
     else if (ring.ids) for (const { claimer, phases } of offers) claimer.offerNamed(phases[0]!, ring.ids)
     else for (const { claimer, phases } of offers) claimer.offer(phases)
   }
 
   private heardOf(hearing: Hearing): void {
-    const { logger, clock } = this.env
+    const { logger } = this.env
     this.hearing = hearing
     if (hearing.listening) {
       if (this.isTold) logger.info(`the doorbell is heard again (${hearing.kind})`)
@@ -94,18 +84,11 @@ export class DoorbellLink {
     } else if (hearing.error !== undefined && !this.isTold) {
       this.failures += 1
       if (isOutage(hearing.error) && this.failures < PATIENCE) return
-      const now = clock.monotonicMs()
-      this.tellings = this.tellings.filter((at) => now - at < TOLD_WITHIN_MS)
-      if (this.tellings.length >= MOST_TOLD) return
+      if (!this.failuresTold.take()) return
       this.isTold = true
-      this.tellings.push(now)
       logger.warn(`the doorbell is not heard, new documents wait for the next tick: ${messageOf(hearing.error)}`)
     }
   }
-}
-
-function workingPhases(model: LifecycleModel, phases: readonly string[]): string[] {
-  return phases.filter((phase) => model.phases.get(phase)?.kind === 'working')
 }
 
 /** Anything but an answer of the server. */

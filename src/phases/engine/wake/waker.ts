@@ -1,16 +1,15 @@
-import type { Collection, Document } from 'mongodb'
+import type { Document } from 'mongodb'
 import {
   hasToken,
   idKey,
   LEASE_FIELDS,
   readOwnFields,
-  type Terms,
   type WorkSplit,
   wakeSleepers,
   wasPutToSleep,
 } from '../../../lock/index.js'
-import type { Clock } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/model.js'
+import { workingPhases } from '../../definition/model.js'
+import type { LifecycleEnvironment } from '../environment.js'
 import type { News } from './alongside.js'
 
 const MOST_AT_ONCE = 500
@@ -26,15 +25,10 @@ const TOGETHER_MS = 10
 /** Replicas hear the same news within seconds. After this time a version no longer counts: its source may have started over. */
 const SAME_NEWS_MS = 60_000
 
-export interface WakerOptions {
-  readonly model: LifecycleModel
-  readonly collection: Collection
+export interface WakerOptions
+  extends Pick<LifecycleEnvironment, 'model' | 'collection' | 'terms' | 'clock' | 'serverNow'> {
   /** The one that this lifecycle's claims use: what is woken here on others' behalf is claimed here too. */
   readonly workSplit: Pick<WorkSplit, 'isOwn' | 'waitedFor'>
-  readonly terms: () => Terms
-  readonly clock: Clock
-  /** The server's time by estimate. */
-  readonly serverNow: () => Date
   /** Called when documents have just become due, with their phases. */
   readonly onWoken: (phases: readonly string[], woken: { count: number; source: string | undefined }) => void
   readonly onError: (error: unknown) => void
@@ -76,26 +70,21 @@ export class Waker {
   private stopped = false
 
   constructor(private readonly options: WakerOptions) {
-    const phases = [...options.model.phases.values()]
-    this.working = phases.filter((phase) => phase.kind === 'working').map((phase) => phase.name)
-  }
-
-  /** How many are kept for later. */
-  get keptCount(): number {
-    return this.wanted.size + this.held.size
+    this.working = workingPhases(options.model)
   }
 
   /** Returns at once; what is asked for while a wake is under way is batched. */
   wake(ids: readonly unknown[], news?: News): void {
     if (this.stopped) return
-    const nowMs = this.options.clock.monotonicMs()
-    const untilMs = nowMs + this.keptForMs
+    const { clock, model, workSplit } = this.options
+    // As long as a step may take, and its lease after it.
+    const untilMs = clock.monotonicMs() + model.settings.stepTimeoutMs + model.settings.lockTimeoutMs
     for (const id of ids) {
       const key = idKey(id)
-      if (this.keptCount >= MOST_KEPT && !this.wanted.has(key) && !this.held.has(key)) break
       const before = this.wanted.get(key) ?? this.held.get(key)
+      if (!before && this.wanted.size + this.held.size >= MOST_KEPT) break
       const one = { id, news: later(before?.news, news), untilMs }
-      if (!news || this.wanted.has(key) || this.options.workSplit.isOwn(key)) {
+      if (!news || this.wanted.has(key) || workSplit.isOwn(key)) {
         this.held.delete(key)
         this.wanted.set(key, one)
       } else this.keep(key, one, PATIENCE_MS)
@@ -109,12 +98,6 @@ export class Waker {
     this.wanted.clear()
     this.held.clear()
     await this.running
-  }
-
-  /** As long as a step may take, and its lease after it. */
-  private get keptForMs(): number {
-    const { stepTimeoutMs, lockTimeoutMs } = this.options.model.settings
-    return stepTimeoutMs + lockTimeoutMs
   }
 
   private run(): void {
@@ -152,15 +135,13 @@ export class Waker {
   private lookAgain(): void {
     this.timer = undefined
     const now = this.options.clock.monotonicMs()
-    let next = Number.POSITIVE_INFINITY
     for (const [key, one] of this.held) {
-      if (one.again!.atMs > now + TOGETHER_MS) next = Math.min(next, one.again!.atMs)
+      if (one.again!.atMs > now + TOGETHER_MS) this.lookAgainAt(one.again!.atMs)
       else {
         this.held.delete(key)
         if (one.untilMs > now) this.wanted.set(key, one)
       }
     }
-    if (next < Number.POSITIVE_INFINITY) this.lookAgainAt(next)
     this.run()
   }
 

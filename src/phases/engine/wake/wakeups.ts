@@ -1,3 +1,5 @@
+import type { Clock } from '../../../time/index.js'
+
 const HORIZON_MS = 30_000
 const BUCKET_MS = 50
 
@@ -9,24 +11,22 @@ export class Wakeups {
   private readonly timers = new Map<string, NodeJS.Timeout>()
 
   constructor(
-    private readonly nowMs: () => number,
+    private readonly clock: Clock,
     private readonly wake: (phase: string) => void,
   ) {}
 
   /** Wakes once for all that comes due within the same 50 ms. */
   in(phase: string, ms: number): void {
     if (ms > HORIZON_MS) return
-    const bucket = Math.ceil((this.nowMs() + ms) / BUCKET_MS) + 1
+    const now = this.clock.monotonicMs()
+    const bucket = Math.ceil((now + ms) / BUCKET_MS) + 1
     const key = `${bucket} ${phase}`
     if (this.timers.has(key)) return
-    const timer = setTimeout(
-      () => {
-        this.timers.delete(key)
-        this.wake(phase)
-      },
-      bucket * BUCKET_MS - this.nowMs(),
-    )
-    this.timers.set(key, timer.unref())
+    const wake = () => {
+      this.timers.delete(key)
+      this.wake(phase)
+    }
+    this.timers.set(key, setTimeout(wake, bucket * BUCKET_MS - now).unref())
   }
 
   stop(): void {
