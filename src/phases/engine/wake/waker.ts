@@ -39,10 +39,12 @@ interface Wanted {
   readonly id: unknown
   readonly news: News | undefined
   readonly untilMs: number
+  /** When it is to be read: now, or later while it is held, or left to another replica. */
+  readonly atMs: number
+  /** How long it was put off last. */
+  readonly pauseMs: number
   /** The fence of the step that ran when it was first read. A later step has begun with what it is woken for. */
   readonly heldFence?: unknown
-  /** While it is held, or left to another replica: when it is read again, and how long that was put off. */
-  readonly again?: { readonly atMs: number; readonly pauseMs: number }
 }
 
 interface Asleep {
@@ -61,12 +63,9 @@ interface Asleep {
  */
 export class Waker {
   private readonly wanted = new Map<string, Wanted>()
-  /** To be read again: held documents, and those that are left to another replica for now. */
-  private readonly held = new Map<string, Wanted>()
   private readonly working: readonly string[]
   private running: Promise<void> | undefined
   private timer: NodeJS.Timeout | undefined
-  private timerAtMs = 0
   private stopped = false
 
   constructor(private readonly options: WakerOptions) {
@@ -77,17 +76,16 @@ export class Waker {
   wake(ids: readonly unknown[], news?: News): void {
     if (this.stopped) return
     const { clock, model, workSplit } = this.options
+    const nowMs = clock.monotonicMs()
     // As long as a step may take, and its lease after it.
-    const untilMs = clock.monotonicMs() + model.settings.stepTimeoutMs + model.settings.lockTimeoutMs
+    const untilMs = nowMs + model.settings.stepTimeoutMs + model.settings.lockTimeoutMs
     for (const id of ids) {
       const key = idKey(id)
-      const before = this.wanted.get(key) ?? this.held.get(key)
-      if (!before && this.wanted.size + this.held.size >= MOST_KEPT) break
-      const one = { id, news: later(before?.news, news), untilMs }
-      if (!news || this.wanted.has(key) || workSplit.isOwn(key)) {
-        this.held.delete(key)
-        this.wanted.set(key, one)
-      } else this.keep(key, one, PATIENCE_MS)
+      const before = this.wanted.get(key)
+      if (!before && this.wanted.size >= MOST_KEPT) break
+      const isDue = !news || (before && before.atMs <= nowMs) || workSplit.isOwn(key)
+      const atMs = isDue ? nowMs : nowMs + PATIENCE_MS
+      this.wanted.set(key, { id, news: later(before?.news, news), untilMs, atMs, pauseMs: FIRST_PAUSE_MS / 2 })
     }
     this.run()
   }
@@ -96,73 +94,67 @@ export class Waker {
     this.stopped = true
     clearTimeout(this.timer)
     this.wanted.clear()
-    this.held.clear()
     await this.running
   }
 
+  /** Wakes what is to be read now, or waits until the first one is. */
   private run(): void {
     if (this.stopped || this.running || this.wanted.size === 0) return
-    this.running = this.wakeAll().finally(() => {
-      this.running = undefined
-      this.run()
-    })
+    clearTimeout(this.timer)
+    let firstMs = Number.POSITIVE_INFINITY
+    for (const { atMs } of this.wanted.values()) firstMs = Math.min(firstMs, atMs)
+    const inMs = firstMs - this.options.clock.monotonicMs()
+    if (inMs > 0) this.timer = setTimeout(() => this.run(), Math.max(1, inMs)).unref()
+    else {
+      this.running = this.wakeAll().finally(() => {
+        this.running = undefined
+        this.run()
+      })
+    }
   }
 
   private async wakeAll(): Promise<void> {
     // What is wanted in one turn of the event loop is batched.
     await Promise.resolve()
-    while (this.wanted.size > 0 && !this.stopped) {
-      const batch = [...this.wanted].slice(0, MOST_AT_ONCE)
-      for (const [key] of batch) this.wanted.delete(key)
+    for (let batch = this.nextBatch(); batch.length > 0; batch = this.nextBatch()) {
       try {
-        await this.wakeBatch(batch.map(([, one]) => one))
+        await this.wakeBatch(batch)
       } catch (error) {
-        for (const [key, one] of batch) this.keep(key, one)
+        for (const one of batch) this.keep(one)
         this.options.onError(error)
       }
     }
   }
 
-  /** One timer for all that are kept, for the first of them. */
-  private lookAgainAt(atMs: number): void {
-    if (this.timer && this.timerAtMs <= atMs) return
-    clearTimeout(this.timer)
-    this.timerAtMs = atMs
-    const inMs = Math.max(1, atMs - this.options.clock.monotonicMs())
-    this.timer = setTimeout(() => this.lookAgain(), inMs).unref()
-  }
-
-  private lookAgain(): void {
-    this.timer = undefined
-    const now = this.options.clock.monotonicMs()
-    for (const [key, one] of this.held) {
-      if (one.again!.atMs > now + TOGETHER_MS) this.lookAgainAt(one.again!.atMs)
-      else {
-        this.held.delete(key)
-        if (one.untilMs > now) this.wanted.set(key, one)
-      }
+  /** Takes those to be read now off the list, and with them those whose time has run out. */
+  private nextBatch(): Wanted[] {
+    const nowMs = this.options.clock.monotonicMs()
+    const batch: Wanted[] = []
+    for (const [key, one] of this.wanted) {
+      if (batch.length === MOST_AT_ONCE) break
+      if (one.atMs > nowMs + TOGETHER_MS) continue
+      this.wanted.delete(key)
+      if (one.untilMs > nowMs) batch.push(one)
     }
-    this.run()
+    return batch
   }
 
-  /** @param patienceMs how long it is left to another replica before it is first read */
-  private keep(key: string, one: Wanted, patienceMs?: number): void {
+  /** To be read again after a pause, unless it has been asked for again meanwhile. */
+  private keep(one: Wanted): void {
+    const key = idKey(one.id)
     if (this.stopped || this.wanted.has(key)) return
-    const pauseMs = one.again ? Math.min(LONGEST_PAUSE_MS, one.again.pauseMs * 2) : FIRST_PAUSE_MS
-    const atMs = this.options.clock.monotonicMs() + (patienceMs ?? pauseMs)
-    this.held.set(key, { ...one, again: { atMs, pauseMs: patienceMs === undefined ? pauseMs : FIRST_PAUSE_MS / 2 } })
-    this.lookAgainAt(atMs)
+    const pauseMs = Math.min(LONGEST_PAUSE_MS, one.pauseMs * 2)
+    this.wanted.set(key, { ...one, atMs: this.options.clock.monotonicMs() + pauseMs, pauseMs })
   }
 
   private async wakeBatch(batch: readonly Wanted[]): Promise<void> {
     const found = await this.look(batch)
     const asleep: Asleep[] = []
     for (const one of batch) {
-      const key = idKey(one.id)
-      const document = found.get(key)
+      const document = found.get(idKey(one.id))
       if (!document || this.hasHeard(document, one.news)) continue
       if ('heldFence' in one && document['fence'] !== one.heldFence) continue
-      if (hasToken(document)) this.keep(key, { ...one, heldFence: document['fence'] })
+      if (hasToken(document)) this.keep({ ...one, heldFence: document['fence'] })
       else if (wasPutToSleep(document)) asleep.push({ one, phase: document['phase'], fence: document['fence'] })
     }
     const bySource = Map.groupBy(asleep, ({ one }) => one.news?.source)
