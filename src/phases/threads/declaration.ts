@@ -63,7 +63,11 @@ export function thread<H extends (document: never, step: never) => Promise<unkno
   module: URL | string,
   options: ThreadOptions = {},
 ): H {
-  const declaration = declare(module, options)
+  const url = urlOf(module)
+  const read = readOptions(threadOptions, options)
+  if ('problems' in read) throw new InvalidThread(`thread: ${read.problems.join('; ')}`)
+  const { export: name, terminateAfter: terminateAfterMs } = read.options
+  const declaration: ThreadDeclaration = { module: withFile(url).href, export: name, terminateAfterMs }
   const handler = async (document: Record<string, unknown>, step: Partial<RunsThreads>) => {
     if (typeof step?.[IN_THREAD] === 'function') return step[IN_THREAD](declaration, document)
     throw new InvalidThread(
@@ -88,14 +92,6 @@ export function standsFor<T extends object>(handler: T, other: () => unknown): T
 export function described({ module, export: name }: ThreadDeclaration): string {
   const file = decodeURIComponent(module.slice(module.lastIndexOf('/') + 1))
   return name === 'default' ? `thread(${file})` : `thread(${file}, { export: '${name}' })`
-}
-
-function declare(module: unknown, options: ThreadOptions): ThreadDeclaration {
-  const url = urlOf(module)
-  const read = readOptions(threadOptions, options)
-  if ('problems' in read) throw new InvalidThread(`thread: ${read.problems.join('; ')}`)
-  const { export: name, terminateAfter: terminateAfterMs } = read.options
-  return { module: withFile(url).href, export: name, terminateAfterMs }
 }
 
 function urlOf(module: unknown): URL {

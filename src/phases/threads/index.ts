@@ -10,4 +10,4 @@ export {
   threadOf,
 } from './declaration.js'
 export { ThreadDied } from './thread-call.js'
-export { type CallProgress, defaultThreads, ThreadPool, type ThreadPoolOptions } from './thread-pool.js'
+export { ThreadPool } from './thread-pool.js'

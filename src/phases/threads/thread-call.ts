@@ -1,4 +1,5 @@
-import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
+import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
+import type { Piscina } from 'piscina'
 import { processMs } from '../../time/index.js'
 import { LeaseLost, type StepAborted } from '../errors.js'
 import type { Step } from '../step.js'
@@ -8,7 +9,6 @@ import { receivedError, sentError } from './sent-error.js'
 import type { Wire } from './wire.js'
 
 type Fields = Record<string, unknown>
-type Run = (task: StepTask, options: { signal: AbortSignal; transferList: MessagePort[] }) => Promise<StepResult>
 
 /** How often a thread learns until when its step's lease lasts; in between it assumes less than the truth. */
 const TELL_LEASE_MS = 250
@@ -56,7 +56,7 @@ export class ThreadCall {
    * The handler's outcome.
    * @throws what the handler threw, ThreadDied, or StepAborted when its thread had to be ended
    */
-  async run(run: Run, document: Fields, progressField: string): Promise<unknown> {
+  async run(pool: Piscina, document: Fields, progressField: string): Promise<unknown> {
     const { signal } = this.step
     const aborted = () => this.aborted(signal.reason)
     signal.addEventListener('abort', aborted, { once: true })
@@ -70,7 +70,7 @@ export class ThreadCall {
         ...{ declaration, document: wire.encode(document), progressField, name, fence, attempt, waitedMs },
         ...{ cell: cell.buffer, port: this.channel.port2 },
       }
-      result = await run(task, { signal: this.ending.signal, transferList: [task.port] })
+      result = await pool.run(task, { signal: this.ending.signal, transferList: [task.port] })
       this.hearTheRest()
     } catch (error) {
       // Its thread may still be in native code, and its document isn't free before the thread has ended: then the other end of the channel

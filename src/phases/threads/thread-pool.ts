@@ -8,7 +8,6 @@ import { formatMs } from '../../time/index.js'
 import { type Logger, silentLogger, sturdy } from '../logger.js'
 import type { Step } from '../step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
-import type { StepResult, StepTask } from './messages.js'
 import { ThreadCall } from './thread-call.js'
 import { Wire } from './wire.js'
 
@@ -33,12 +32,6 @@ export interface CallProgress {
 /** A thread that had no task for this long ends: an idle replica has none. */
 const IDLE_MS = 30_000
 
-/** A module that waits forever at its top level must not silently keep a replica from starting. */
-const LOAD_WITHIN_MS = 60_000
-
-/** Of the cores of this process one is for the event loop. */
-export const defaultThreads = (): number => Math.max(1, availableParallelism() - 1)
-
 /**
  * The worker threads of a process, started when the first step needs one. Steps beyond their number wait here, in order, and may
  * still be called off: how many those are is bounded by the lifecycles' concurrency.
@@ -55,19 +48,23 @@ export class ThreadPool {
   private users = 0
 
   constructor(private readonly options: ThreadPoolOptions = {}) {
-    this.size = options.size ?? defaultThreads()
+    // Of the cores of this process one is for the event loop.
+    this.size = options.size ?? Math.max(1, availableParallelism() - 1)
     this.free = this.size
     this.logger = sturdy(options.logger ?? silentLogger)
   }
 
-  /** A replica that uses it; `leave` ends its threads when the last one has left. */
+  /** A replica that uses it; `leave` ends its threads, whatever they do, when the last one has left. */
   join(): void {
     this.users += 1
   }
 
   async leave(): Promise<void> {
     this.users -= 1
-    if (this.users <= 0) await this.close()
+    if (this.users > 0) return
+    const pool = await this.pool?.catch(() => undefined) // a failed start was reported by what needed it
+    this.pool = undefined
+    await pool?.destroy()
   }
 
   /** What is wrong with a declaration, found by loading its module in a thread; undefined: nothing. */
@@ -75,7 +72,8 @@ export class ThreadPool {
     const failed = new AbortController()
     const cantBegin = (error: Error) => failed.abort(error)
     this.unbegun.add(cantBegin)
-    const { loadWithinMs = LOAD_WITHIN_MS } = this.options
+    // A module that waits forever at its top level must not silently keep a replica from starting.
+    const { loadWithinMs = 60_000 } = this.options
     const late = () => failed.abort(new Error(`it was not loaded after ${formatMs(loadWithinMs)}`))
     const timer = setTimeout(late, loadWithinMs)
     try {
@@ -112,8 +110,7 @@ export class ThreadPool {
       const cantBegin = (error: Error) => call.cantBegin(error)
       this.unbegun.add(cantBegin)
       try {
-        const run = (task: StepTask, options: object) => pool.run(task, options) as Promise<StepResult>
-        return await call.run(run, document, progressField)
+        return await call.run(pool, document, progressField)
       } finally {
         this.unbegun.delete(cantBegin)
       }
@@ -122,13 +119,6 @@ export class ThreadPool {
       if (next) next()
       else this.free += 1
     }
-  }
-
-  /** Ends all threads, whatever they do. */
-  private async close(): Promise<void> {
-    const pool = await this.pool?.catch(() => undefined) // a failed start was reported by what needed it
-    this.pool = undefined
-    await pool?.destroy()
   }
 
   private async place(signal: AbortSignal, progress: CallProgress): Promise<void> {

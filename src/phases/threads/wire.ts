@@ -1,7 +1,5 @@
 import type { BSON } from 'mongodb'
-import { InvalidOutcome } from '../errors.js'
-import { shown } from '../kept-text.js'
-import { requireStorable } from '../storable.js'
+import { withSet } from '../storable.js'
 
 type Fields = Record<string, unknown>
 /** Of BSON's library, what is used here: the thread loads only that and not the driver (18 ms instead of 93, measured). */
@@ -25,15 +23,7 @@ export class Wire {
    * @throws InvalidOutcome
    */
   encodeSet(set: unknown): Uint8Array {
-    if (typeof set !== 'object' || set === null || Array.isArray(set)) {
-      throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${shown(set)}`)
-    }
-    requireStorable(set)
-    try {
-      return this.encode(set as Fields)
-    } catch (error) {
-      throw new InvalidOutcome(`set: can't be stored: ${(error as Error).message}`)
-    }
+    return withSet(set, (fields) => this.encode(fields))
   }
 
   /** A document, as the driver would have read it; a Long stays one. */

@@ -4,7 +4,7 @@ import type { Phase } from '../../definition/model.js'
 import { InvalidOutcome } from '../../errors.js'
 import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
 import { isMadeBy, RESERVED_FIELDS } from '../../outcome.js'
-import { requireStorable } from '../../storable.js'
+import { withSet } from '../../storable.js'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -23,15 +23,12 @@ const DOCUMENT_LIMIT = 16 * 1024 * 1024
  * @throws InvalidOutcome that says what was expected and what came; nothing is stored then
  */
 export function readOutcome(value: unknown, run: object, phase: Phase, progressField: string): ReadOutcome {
-  if (typeof value !== 'object' || value === null) {
-    const what = cut(textOf(value, 'nothing'), 'reason')
-    throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
-  }
+  const notAnOutcome = (what: string) =>
+    new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
+  if (typeof value !== 'object' || value === null) throw notAnOutcome(cut(textOf(value, 'nothing'), 'reason'))
   const outcome = value as Record<string, unknown>
   const { kind } = outcome
-  if (!isMadeBy(run, outcome)) {
-    throw new InvalidOutcome(`the handler of phase '${phase.name}' returned an outcome of another step; ${EXPECTED}`)
-  }
+  if (!isMadeBy(run, outcome)) throw notAnOutcome('an outcome of another step')
   const set = readSet(outcome['set'], progressField)
   switch (kind) {
     case 'again':
@@ -42,10 +39,8 @@ export function readOutcome(value: unknown, run: object, phase: Phase, progressF
       return { kind, phase: readPhase(outcome['phase'], phase), set }
     case 'park':
       return { kind, reason: readReason(outcome['reason'], kind), set }
-    default: {
-      const what = kind === undefined ? `an object with ${namesOf(outcome)}` : `kind ${shown(kind)}`
-      throw new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
-    }
+    default:
+      throw notAnOutcome(kind === undefined ? `an object with ${namesOf(outcome)}` : `kind ${shown(kind)}`)
   }
 }
 
@@ -86,11 +81,10 @@ function readFor(value: unknown): number | null {
  */
 export function readSet(set: unknown, progressField: string): Fields | undefined {
   if (set === undefined) return undefined
-  if (typeof set !== 'object' || set === null || Array.isArray(set)) {
-    throw new InvalidOutcome(`set: expected an object with the owner's fields, got ${shown(set)}`)
-  }
+  const size = withSet(set, (fields) => BSON.calculateObjectSize(fields))
+  const names = Object.keys(set as object)
   const reserved: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== 'progress'), progressField]
-  for (const name of Object.keys(set)) {
+  for (const name of names) {
     if (reserved.includes(name)) {
       throw new InvalidOutcome(`set: '${name}' is written by Phaselock or by the document's owner; choose another name`)
     }
@@ -100,18 +94,10 @@ export function readSet(set: unknown, progressField: string): Fields | undefined
       )
     }
   }
-  let size: number
-  try {
-    requireStorable(set)
-    size = BSON.calculateObjectSize(set as BSON.Document)
-  } catch (error) {
-    if (error instanceof InvalidOutcome) throw error
-    throw new InvalidOutcome(`set: can't be stored: ${(error as Error).message}`)
-  }
   if (size > DOCUMENT_LIMIT) {
     throw new InvalidOutcome(
       `set: ${Math.ceil(size / 1024 / 1024)} MB is more than a document can hold (16 MB); store what is big elsewhere`,
     )
   }
-  return Object.keys(set).length > 0 ? (set as Fields) : undefined
+  return names.length > 0 ? (set as Fields) : undefined
 }

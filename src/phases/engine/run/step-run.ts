@@ -5,12 +5,8 @@ import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { type CurrentStep, type Held, waitedMs } from '../lease/held.js'
 
-/** What a step needs others for. */
-export interface StepRunOptions {
-  readonly threads: ThreadPool
-  /** Stores fields under the token and changes it; false: the lease is lost. */
-  readonly checkpoint: (held: Held, set: OwnFields<Record<string, unknown>>) => Promise<boolean>
-}
+/** Stores fields under the token and changes it; false: the lease is lost. */
+export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>) => Promise<boolean>
 
 /** How a handler came to its end. */
 export type Settled =
@@ -40,7 +36,8 @@ export class StepRun implements CurrentStep {
   constructor(
     readonly held: Held,
     readonly env: LifecycleEnvironment,
-    private readonly options: StepRunOptions,
+    private readonly threads: ThreadPool,
+    private readonly storeFields: Checkpoint,
   ) {
     this.madeAt = env.serverNow()
     this.startedAtMs = env.clock.monotonicMs()
@@ -90,7 +87,7 @@ export class StepRun implements CurrentStep {
     step: Step<string, Record<string, unknown>>,
   ): Promise<unknown> {
     const { model, clock } = this.env
-    return this.options.threads.run(declaration, document, model.settings.progress, step, {
+    return this.threads.run(declaration, document, model.settings.progress, step, {
       waits: () => {
         this.waitsForThread = true
       },
@@ -143,7 +140,7 @@ export class StepRun implements CurrentStep {
       const message = 'checkpoint was called after the step had ended: nothing was stored'
       this.env.lines.warn({ kind: 'late checkpoints', phase: this.about.phase }, message, this.about)
     } else {
-      if (await this.options.checkpoint(this.held, set)) return
+      if (await this.storeFields(this.held, set)) return
       this.abort('lease lost')
     }
     const { lifecycle, id, token } = this.about

@@ -1,4 +1,5 @@
 import type { AnyHandler } from '../../definition/bound-lifecycle.js'
+import type { ThreadPool } from '../../threads/index.js'
 import type { Capacities } from '../claim/capacity.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
@@ -7,9 +8,11 @@ import { deepCopy } from './deep-copy.js'
 import type { Ending, EndingRules } from './ending-rules.js'
 import type { PhaseActivity } from './loop-monitor.js'
 import { StepContext } from './step-context.js'
-import { StepRun, type StepRunOptions } from './step-run.js'
+import { type Checkpoint, StepRun } from './step-run.js'
 
-export interface StepRunnerOptions extends StepRunOptions {
+export interface StepRunnerOptions {
+  readonly threads: ThreadPool
+  readonly checkpoint: Checkpoint
   readonly handlers: Readonly<Record<string, AnyHandler>>
   readonly endings: EndingRules
   readonly capacities: Capacities
@@ -19,24 +22,20 @@ export interface StepRunnerOptions extends StepRunOptions {
 
 /** Runs handlers, each to its end or until it is given up. */
 export class StepRunner {
-  private abandonedNow = 0
+  /** Handlers that were given up and still run. */
+  abandonedCount = 0
 
   constructor(
     private readonly env: LifecycleEnvironment,
     private readonly options: StepRunnerOptions,
   ) {}
 
-  /** Handlers that were given up and still run. */
-  get abandonedCount(): number {
-    return this.abandonedNow
-  }
-
   /** One step of a document: how it ended, by its handler or without one. */
   async run(held: Held): Promise<Ending> {
-    const { endings, capacities, activities } = this.options
+    const { endings, capacities, activities, threads, checkpoint } = this.options
     const early = endings.withoutHandler(held)
     if (early) return early
-    const run = new StepRun(held, this.env, this.options)
+    const run = new StepRun(held, this.env, threads, checkpoint)
     // A handler in a thread doesn't block this event loop.
     const activity = held.kind === 'loop' ? activities.get(held.phase.name) : undefined
     activity?.began()
@@ -47,7 +46,7 @@ export class StepRunner {
     )
     held.run = undefined
     activity?.ended()
-    if (settled.kind === 'abandoned') this.abandonedNow += 1
+    if (settled.kind === 'abandoned') this.abandonedCount += 1
     capacities[held.kind].ran(run.ranMs())
     return endings.after(held, run, settled)
   }
@@ -59,7 +58,7 @@ export class StepRunner {
   }
 
   private endedLate(held: Held): void {
-    this.abandonedNow -= 1
+    this.abandonedCount -= 1
     reportLoss(this.env, held, 'abandoned')
   }
 }
