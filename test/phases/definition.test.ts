@@ -127,7 +127,7 @@ describe('a lifecycle is checked when it is defined', () => {
       { fields: { progress: 'phase' } },
       /fields.progress: expected a name other than/,
     ],
-    ['a collection that is missing', { collection: undefined }, /collection must be a text/],
+    ['a collection that is missing', { collection: undefined }, /collection must be a non-empty string/],
     [
       'a final phase with a deadline',
       { phases: { A: { next: ['B'] }, B: { final: true, deadline: { after: '1m', goTo: 'A' } } } },

@@ -103,14 +103,12 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
 
 function handlerProblems(model: LifecycleModel, handlers: Readonly<Record<string, AnyHandler>>): string[] {
   const working = workingPhases(model)
+  const missing = working.filter((name) => typeof handlers[name] !== 'function')
+  const unknown = Object.keys(handlers).filter((name) => !working.includes(name))
   return [
-    ...working
-      .filter((name) => typeof handlers[name] !== 'function')
-      .map((name) => `working phase '${name}' has no handler; add ${name}(doc, step) { ... } to handle({...})`),
-    ...Object.keys(handlers)
-      .filter((name) => !working.includes(name))
-      .map(
-        (name) => `handler '${name}' isn't for a working phase${meant(name, working)}; working: ${working.join(', ')}`,
-      ),
+    ...missing.map((name) => `working phase '${name}' has no handler; add ${name}(doc, step) { ... } to handle({...})`),
+    ...unknown.map(
+      (name) => `handler '${name}' isn't for a working phase${meant(name, working)}; working: ${working.join(', ')}`,
+    ),
   ]
 }

@@ -1,5 +1,4 @@
 import { meant } from '../../options/index.js'
-import { isObject, keyProblems } from './check-keys.js'
 
 /** A phase as the checks see it, whatever JavaScript passed. */
 export interface PhaseNode {
@@ -19,6 +18,10 @@ export interface RuleNode {
 }
 
 export type Phases = Readonly<Record<string, PhaseNode>>
+
+const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor']
+const DEADLINE_KEYS = ['after', 'goTo', 'setState']
+const RULE_KEYS = ['when', 'from', 'goTo', 'setState']
 
 /** The phases in which documents may be written: those marked `entry`, else the first one declared. */
 export function entryPhases(phases: Phases): string[] {
@@ -62,11 +65,7 @@ function shapeProblems(phases: Phases): string[] {
 }
 
 function nameProblems(phases: Phases, rules: readonly RuleNode[]): string[] {
-  const known = Object.keys(phases)
-  const unknown = (name: string, where: string) =>
-    known.includes(name)
-      ? []
-      : [`${where} names an unknown phase '${name}'${meant(name, known)}; known: ${known.join(', ')}`]
+  const unknown = (name: string, where: string) => unknownPhase(phases, name, where)
   return [
     ...Object.entries(phases).flatMap(([name, phase]) => [
       ...(phase?.next ?? []).flatMap((next) => unknown(next, `phase '${name}'.next`)),
@@ -88,13 +87,14 @@ function renameProblems(phases: Phases, renamed: unknown): string[] {
       problems.push(`renamed '${from}' is declared still; drop the phase or the entry of renamed`)
     if (from === '' || from.startsWith('$') || from.includes('\0'))
       problems.push(`renamed '${from}' can't be a phase's name`)
-    if (typeof to !== 'string' || !known.includes(to)) {
-      problems.push(
-        `renamed '${from}' names an unknown phase '${to}'${meant(String(to), known)}; known: ${known.join(', ')}`,
-      )
-    }
-    return problems
+    return [...problems, ...unknownPhase(phases, to, `renamed '${from}'`)]
   })
+}
+
+function unknownPhase(phases: Phases, name: unknown, where: string): string[] {
+  const known = Object.keys(phases)
+  if (typeof name === 'string' && known.includes(name)) return []
+  return [`${where} names an unknown phase '${name}'${meant(String(name), known)}; known: ${known.join(', ')}`]
 }
 
 function unreachable(phases: Phases, rules: readonly RuleNode[], renameTargets: readonly string[]): string[] {
@@ -112,16 +112,55 @@ function unreachable(phases: Phases, rules: readonly RuleNode[], renameTargets: 
 
 function deadEnds(phases: Phases): string[] {
   const ending = new Set(Object.keys(phases).filter((name) => phases[name]?.rest || phases[name]?.final))
-  for (let grown = true; grown; ) {
-    grown = false
+  for (let known = 0; known < ending.size; ) {
+    known = ending.size
     for (const [name, phase] of Object.entries(phases)) {
-      if (!ending.has(name) && phase.next?.some((next) => ending.has(next))) {
-        ending.add(name)
-        grown = true
-      }
+      if (phase.next?.some((next) => ending.has(next))) ending.add(name)
     }
   }
   return Object.keys(phases)
     .filter((name) => !ending.has(name))
     .map((name) => `phase '${name}' has no way to an end: no resting or final phase can be reached from it`)
 }
+
+/**
+ * Keys that a graph may not have, or lacks: a `deadLine` that was silently ignored would never come. Types catch these; this is for
+ * JavaScript and for definitions that come from elsewhere.
+ */
+function keyProblems(phases: Readonly<Record<string, unknown>>, rules: unknown): string[] {
+  const ofPhases = Object.entries(phases).flatMap(([name, phase]) => {
+    const where = `phase '${name}'`
+    if (!isObject(phase)) return [notAnObject(where, phase)]
+    const { deadline } = phase
+    const ofDeadline = deadline === undefined ? [] : partProblems(`${where}.deadline`, deadline, DEADLINE_KEYS)
+    return [...unknownKeys(where, phase, PHASE_KEYS), ...ofDeadline]
+  })
+  if (!Array.isArray(rules)) return [...ofPhases, `rules must be a list, got ${shown(rules)}`]
+  return [...ofPhases, ...rules.flatMap((rule, i) => ruleProblems(rule, i))]
+}
+
+function ruleProblems(rule: unknown, index: number): string[] {
+  const where = isObject(rule) && typeof rule['when'] === 'string' ? `rule '${rule['when']}'` : `rule ${index + 1}`
+  const problems = partProblems(where, rule, RULE_KEYS)
+  if (!isObject(rule) || problems.length > 0) return problems
+  if (rule['from'] === 'any' || Array.isArray(rule['from'])) return []
+  return [`${where}.from must be a list of phases or 'any', got ${shown(rule['from'])}`]
+}
+
+/** All keys but the optional `setState` have to be there. */
+function partProblems(where: string, part: unknown, known: readonly string[]): string[] {
+  if (!isObject(part)) return [notAnObject(where, part)]
+  const missing = known.filter((key) => key !== 'setState' && part[key] === undefined)
+  return [...unknownKeys(where, part, known), ...missing.map((key) => `${where} has no ${key}`)]
+}
+
+function unknownKeys(where: string, part: Record<string, unknown>, known: readonly string[]): string[] {
+  return Object.keys(part)
+    .filter((key) => !known.includes(key))
+    .map((key) => `${where} has an unknown key '${key}'${meant(key, known)}; known: ${known.join(', ')}`)
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const notAnObject = (where: string, value: unknown) => `${where} must be an object, got ${shown(value)}`
+const shown = (value: unknown) => JSON.stringify(value) ?? String(value)

@@ -1,4 +1,5 @@
 import type { Duration } from '../../time/index.js'
+import type { ReservedField } from '../outcome.js'
 
 /** How long a document may stay in a phase, counted from when it entered it, and where it goes then. */
 export interface Deadline<Names extends string, State> {
@@ -8,32 +9,17 @@ export interface Deadline<Names extends string, State> {
   readonly setState?: State
 }
 
+type Without<Keys extends string> = { readonly [Key in Keys]?: never }
+interface Passing<Names extends string, State> extends Without<'final' | 'keepFor'> {
+  readonly entry?: boolean
+  readonly deadline?: Deadline<Names, State>
+}
+
 /** A working phase names where it may go; a resting phase waits for its owner; a final phase is removed. */
 export type PhaseSpec<Names extends string, State> =
-  | {
-      readonly next: readonly Names[]
-      readonly entry?: boolean
-      readonly deadline?: Deadline<Names, State>
-      readonly rest?: never
-      readonly final?: never
-      readonly keepFor?: never
-    }
-  | {
-      readonly rest: true
-      readonly entry?: boolean
-      readonly deadline?: Deadline<Names, State>
-      readonly next?: never
-      readonly final?: never
-      readonly keepFor?: never
-    }
-  | {
-      readonly final: true
-      readonly keepFor?: Duration
-      readonly entry?: never
-      readonly deadline?: never
-      readonly next?: never
-      readonly rest?: never
-    }
+  | (Passing<Names, State> & Without<'rest'> & { readonly next: readonly Names[] })
+  | (Passing<Names, State> & Without<'next'> & { readonly rest: true })
+  | (Without<'entry' | 'deadline' | 'next' | 'rest'> & { readonly final: true; readonly keepFor?: Duration })
 
 export type Graph<G, State> = { readonly [P in keyof G]: PhaseSpec<keyof G & string, State> }
 export type NextOf<S> = S extends { readonly next: readonly (infer N extends string)[] } ? N : never
@@ -88,3 +74,16 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
   /** Renames the field that holds all of Phaselock's data beyond its seven names. Default `progress`. */
   readonly fields?: { readonly progress?: string }
 }
+
+/** What `reads` may name: top-level fields of a document; of a union, the fields of each. */
+export type Reads<Doc> = readonly (Doc extends unknown ? keyof Doc & string : never)[]
+
+/**
+ * What handlers find in a document: all of it, or the fields that `reads` names and, where `Doc` declares them, those that are
+ * fetched whatever it names (`RESERVED_FIELDS`).
+ */
+export type ReadDocument<Doc, Named extends readonly string[] | undefined> = Named extends readonly (infer Field)[]
+  ? PickOf<Doc, Field | ReservedField>
+  : Doc
+
+type PickOf<Doc, Field> = Doc extends unknown ? Pick<Doc, keyof Doc & Field> : never

@@ -4,10 +4,9 @@ import type { StateOf } from '../owner/owner-types.js'
 import type { Handler, Step } from '../step.js'
 import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
 import { entryPhases, graphProblems, type PhaseNode, type Phases, type RuleNode, ruleSources } from './check-graph.js'
-import type { Graph, LifecycleSettingsSpec, NextOf, RuleSpec, Working } from './graph.js'
+import type { Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { onPhase } from './on-phase.js'
-import type { ReadDocument, Reads } from './reads.js'
 import { parseSettings } from './settings.js'
 
 /**
@@ -90,22 +89,21 @@ function modelOf(spec: object): LifecycleModel {
   const problems: string[] = []
   for (const [field, value] of Object.entries({ name, collection })) {
     if (typeof value !== 'string' || value === '')
-      problems.push(`${field} must be a text, got ${JSON.stringify(value)}`)
+      problems.push(`${field} must be a non-empty string, got ${JSON.stringify(value)}`)
   }
   const nodes = (phases ?? {}) as Phases
   problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
-  const parsed = parseSettings(settings)
-  if ('problems' in parsed) problems.push(...parsed.problems)
-  const model = 'settings' in parsed && problems.length === 0 ? buildPhases(nodes, problems) : undefined
-  if (!model || !('settings' in parsed) || problems.length > 0) throw new InvalidLifecycle(String(name), problems)
+  const parsed = parseSettings(settings, problems)
+  const built = problems.length === 0 && buildPhases(nodes, problems)
+  if (!parsed || !built || problems.length > 0) throw new InvalidLifecycle(String(name), problems)
   return {
     name: name as string,
     collection: collection as string,
-    phases: model,
+    phases: built,
     entries: entryPhases(nodes),
     rules: (rules as RuleNode[]).map((rule) => ({ ...rule, from: ruleSources(nodes, rule) })),
     renames: Object.entries(renamed as Record<string, string>).map(([from, to]) => ({ from, to })),
-    settings: parsed.settings,
+    settings: parsed,
   }
 }
 
@@ -119,19 +117,16 @@ function buildPhases(nodes: Phases, problems: string[]): Map<string, Phase> {
       return 0
     }
   }
-  const phaseOf = ([name, node]: [string, PhaseNode]): [string, Phase] => [
+  const phaseOf = (name: string, { final, rest, next = [], deadline, keepFor }: PhaseNode): Phase => ({
     name,
-    {
-      name,
-      kind: node.final ? 'final' : node.rest ? 'resting' : 'working',
-      next: node.next ?? [],
-      deadline: node.deadline && {
-        afterMs: ms(node.deadline.after, `phase '${name}'.deadline.after`),
-        goTo: node.deadline.goTo,
-        setState: node.deadline.setState,
-      },
-      keepForMs: ms(node.keepFor, `phase '${name}'.keepFor`),
+    kind: final ? 'final' : rest ? 'resting' : 'working',
+    next,
+    deadline: deadline && {
+      afterMs: ms(deadline.after, `phase '${name}'.deadline.after`),
+      goTo: deadline.goTo,
+      setState: deadline.setState,
     },
-  ]
-  return new Map(Object.entries(nodes).map(phaseOf))
+    keepForMs: ms(keepFor, `phase '${name}'.keepFor`),
+  })
+  return new Map(Object.entries(nodes).map(([name, node]) => [name, phaseOf(name, node)]))
 }

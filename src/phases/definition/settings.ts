@@ -1,6 +1,8 @@
+import type { Document } from 'mongodb'
 import { z } from 'zod'
 import { type BackOffRule, DEFAULT_BACK_OFF } from '../../lock/index.js'
 import { duration, expecting, flag, readOptions, whole } from '../../options/index.js'
+import { RESERVED_FIELDS } from '../outcome.js'
 
 /** A lifecycle's settings as the engine uses them: milliseconds and counts, every default filled in. */
 export interface LifecycleSettings {
@@ -16,7 +18,7 @@ export interface LifecycleSettings {
   readonly reads?: readonly string[] | undefined
 }
 
-const RESERVED_NAMES = ['_id', 'state', 'phase', 'lockedAt', 'lockedBy', 'fence', 'createdAt', 'updatedAt']
+const RESERVED_NAMES: readonly string[] = RESERVED_FIELDS.filter((name) => name !== 'progress')
 
 const fieldName = z
   .string()
@@ -54,19 +56,22 @@ export const settingsSchema = z.strictObject({
 
 const DEFINED_BESIDE = ['name', 'collection', 'phases', 'rules', 'renamed']
 
-/** @returns the settings, or the problems found: each with the setting's name, what was expected and what came */
-export function parseSettings(given: object): { settings: LifecycleSettings } | { problems: readonly string[] } {
+/** The settings; undefined: `problems` has new ones, each with the setting's name, what was expected and what came. */
+export function parseSettings(given: object, problems: string[]): LifecycleSettings | undefined {
   const read = readOptions(settingsSchema, given, { noun: 'setting', also: DEFINED_BESIDE })
-  if ('problems' in read) return read
-  const { lockTimeout, stepTimeout, fields, backOff, ...rest } = read.options
+  if ('problems' in read) {
+    problems.push(...read.problems)
+    return undefined
+  }
+  const { lockTimeout: lockTimeoutMs, stepTimeout: stepTimeoutMs, fields, backOff, ...rest } = read.options
   const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs } = backOff
   return {
-    settings: {
-      ...rest,
-      lockTimeoutMs: lockTimeout,
-      stepTimeoutMs: stepTimeout,
-      progress: fields.progress,
-      backOff: { share, patienceMs, firstErrorMs, longestErrorMs },
-    },
+    ...{ ...rest, lockTimeoutMs, stepTimeoutMs, progress: fields.progress },
+    backOff: { share, patienceMs, firstErrorMs, longestErrorMs },
   }
+}
+
+/** The projection with which documents are read for handlers; undefined: all of them. `ReadDocument` is the matching type. */
+export function readProjection({ reads, progress }: LifecycleSettings): Document | undefined {
+  return reads && Object.fromEntries([...RESERVED_FIELDS, progress, ...reads].map((field) => [field, 1]))
 }

@@ -78,7 +78,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   /** Sets what the owner wants; a state rule moves the document when nobody holds it. */
   async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
     const verdict = await setState(this.documents, id, state, inSession(options))
-    if (verdict === 'done') this.rings.wantedState(state, options)
+    if (verdict === 'done' && this.rings.isRuled(state)) this.rings.look(options)
     return verdict
   }
 

@@ -53,10 +53,6 @@ export class OwnerRings {
     return ringFor(lifecycles, [...due], known === 'these' && areAllDue ? ids : undefined)
   }
 
-  wantedState(state: unknown, options: OwnerOptions): void {
-    if (this.isRuled(state)) this.look(options)
-  }
-
   /** Something is due, or a rule has something to move: a look finds out which. */
   look(options: OwnerOptions): void {
     this.ring({ lifecycles: [this.model.name] }, options)
@@ -75,7 +71,8 @@ export class OwnerRings {
     }
   }
 
-  private isRuled(state: unknown, phase?: string): boolean {
+  /** Whether a rule moves documents with this state: in a phase, or in any. */
+  isRuled(state: unknown, phase?: string): boolean {
     return this.model.rules.some((rule) => rule.when === state && (phase === undefined || rule.from.includes(phase)))
   }
 }
