@@ -65,17 +65,6 @@ export class BoundedLog {
   }
 
   private line(level: Interval['level'], cause: Cause, message: string, fields: object): void {
-    const interval = this.intervalOf(cause, level)
-    if (interval.lines >= LINES) {
-      interval.untold += 1
-      interval.last = message
-      return
-    }
-    interval.lines += 1
-    this.logger[level](message, fields)
-  }
-
-  private intervalOf(cause: Cause, level: Interval['level']): Interval {
     const now = this.clock.monotonicMs()
     let key = `${level} ${cause.kind} ${cause.phase ?? ''} ${cause.name ?? ''}`
     let about = cause
@@ -83,12 +72,19 @@ export class BoundedLog {
       key = `${level} ${cause.kind}`
       about = { kind: cause.kind }
     }
-    const known = this.intervals.get(key)
-    if (known && now - known.fromMs < INTERVAL_MS) return known
-    if (known) this.summarise(known, now)
-    const interval = { cause: about, level, fromMs: now, lines: 0, untold: 0, last: '' }
-    this.intervals.set(key, interval)
-    return interval
+    let interval = this.intervals.get(key)
+    if (!interval || now - interval.fromMs >= INTERVAL_MS) {
+      if (interval) this.summarise(interval, now)
+      interval = { cause: about, level, fromMs: now, lines: 0, untold: 0, last: '' }
+      this.intervals.set(key, interval)
+    }
+    if (interval.lines < LINES) {
+      interval.lines += 1
+      this.logger[level](message, fields)
+    } else {
+      interval.untold += 1
+      interval.last = message
+    }
   }
 
   private summarise(interval: Interval, now: number): void {

@@ -1,24 +1,44 @@
-import { type Claimed, pauseMs, uncountClaims } from '../../lock/index.js'
+import type { Ring } from '../../doorbell/index.js'
+import { type Claimant, type Claimed, pauseMs, type WorkSplit } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/model.js'
+import type { ThreadPool } from '../threads/index.js'
+import type { ReplicaSettings } from './check-options.js'
 import { type Capacities, Capacity } from './claim/capacity.js'
-import { Claimer, type ClaimerOptions } from './claim/claimer.js'
+import { Claimer } from './claim/claimer.js'
+import type { Company } from './claim/company.js'
 import type { LifecycleEnvironment } from './environment.js'
 import { FRESH_MS, type Held, waitedMs } from './lease/held.js'
 import { HeldDocuments } from './lease/held-documents.js'
 import { LeaseGuard } from './lease/lease-guard.js'
 import { OutcomeRecorder } from './record/outcome-recorder.js'
+import type { LifecycleRegistry } from './registry/lifecycle-registry.js'
+import type { LiveReplicas } from './registry/live-replicas.js'
+import type { RunnableLifecycle } from './replica-options.js'
 import { OutageLog } from './report/outage-log.js'
 import { type Ending, EndingRules, goesOn } from './run/ending-rules.js'
+import type { LoopMonitor } from './run/loop-monitor.js'
 import { Places } from './run/places.js'
-import { StepRunner, type StepRunnerOptions } from './run/step-runner.js'
+import type { Checkpoint } from './run/step-run.js'
+import { StepRunner } from './run/step-runner.js'
 
-export interface LifecycleRunnerOptions
-  extends Pick<ClaimerOptions, 'claimant' | 'company' | 'workSplit' | 'lookSoon'>,
-    Pick<StepRunnerOptions, 'handlers' | 'threads' | 'activities'> {
+/** What a replica has one of, for all of its lifecycles. */
+export interface ReplicaParts {
+  readonly options: ReplicaSettings
+  readonly identity: string
+  readonly claimant: Claimant
+  readonly registry: LifecycleRegistry
+  readonly liveReplicas: LiveReplicas
+  /** Which documents may be held together. */
+  readonly company: Company
+  /** For handlers that are declared as `thread(...)`. */
+  readonly threads: ThreadPool
+  readonly monitor: LoopMonitor
   /** Whether local timers wake the replica between ticks. */
   readonly wakes: () => boolean
-  /** Tells other replicas of documents in a phase that are due and that this one can't take. */
-  readonly ringOthers: (phase: string) => void
+  /** Asks for a look before the next tick, after `ms` or shortly. */
+  readonly lookSoon: (ms?: number) => void
+  /** Tells other replicas of documents that are due and that this one can't take. */
+  readonly ringOthers: (ring: Ring) => void
 }
 
 /**
@@ -39,25 +59,29 @@ export class LifecycleRunner {
 
   constructor(
     private readonly env: LifecycleEnvironment,
-    private readonly options: LifecycleRunnerOptions,
+    private readonly parts: ReplicaParts,
+    workSplit: WorkSplit,
+    handlers: RunnableLifecycle['handlers'],
   ) {
     const { model, clock, logger } = env
+    const { company, threads, monitor } = parts
     const { concurrency } = model.settings
     const { held } = this
     const outage = new OutageLog(`${model.name}: the database`, clock, logger)
     // Handlers in threads have places of their own: what waits for a thread takes none from the others, and is not hoarded.
-    const inThreads = Math.min(concurrency, options.threads.size)
+    const inThreads = Math.min(concurrency, threads.size)
     this.places = new Places(concurrency, inThreads)
     this.capacities = { loop: new Capacity(concurrency), thread: new Capacity(inThreads) }
     this.endings = new EndingRules(env, (one) => this.yields(one))
     const { capacities, endings } = this
-    options.company.join(held, model.settings)
+    company.join(held, model.settings)
     const onWon = (phase: string, claimed: readonly Claimed[]) => this.won(phase, claimed)
-    this.claimer = new Claimer(env, { ...options, held, capacities, outage, onWon })
+    this.claimer = new Claimer(env, { ...parts, workSplit, held, capacities, outage, onWon })
     const isLoaded = () => this.places.isWaitedFor('loop')
     this.outcomes = new OutcomeRecorder(env, endings, capacities, outage, isLoaded)
-    const checkpoint: StepRunnerOptions['checkpoint'] = (one, set) => this.outcomes.checkpoint(one, set)
-    this.steps = new StepRunner(env, { ...options, endings, capacities, checkpoint })
+    const checkpoint: Checkpoint = (one, set) => this.outcomes.checkpoint(one, set)
+    const activities = new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)]))
+    this.steps = new StepRunner(env, { handlers, threads, activities, endings, capacities, checkpoint })
     this.guard = new LeaseGuard(env, held, outage)
   }
 
@@ -125,7 +149,7 @@ export class LifecycleRunner {
   private letGo(held: Held): void {
     this.held.drop(held)
     if (this.held.watched === 0) this.guard.stop()
-    this.options.company.left()
+    this.parts.company.left()
     this.claimer.claimIfRoom()
   }
 
@@ -133,9 +157,11 @@ export class LifecycleRunner {
   private expect(held: Held, ending: Ending): void {
     const { end } = ending
     const { model, serverNow, terms } = this.env
-    const { wakes, lookSoon, ringOthers } = this.options
+    const { wakes, lookSoon, ringOthers } = this.parts
     const due = duePhase(model, held, ending)
-    if (due !== undefined && (this.stopping || !this.claimer.hasRoomFor(due))) ringOthers(due)
+    if (due !== undefined && (this.stopping || !this.claimer.hasRoomFor(due))) {
+      ringOthers({ lifecycles: [model.name], phases: [due] })
+    }
     if (this.stopping) return
     // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
     if (end.kind === 'released') lookSoon()
@@ -157,7 +183,7 @@ export class LifecycleRunner {
     if (this.stopping) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
     const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
-    return othersWait || this.options.company.isClosing
+    return othersWait || this.parts.company.isClosing
   }
 
   /** Resolves when nothing is held and nothing more is known to be due. */
@@ -177,20 +203,11 @@ export class LifecycleRunner {
     await Promise.race([this.idle(), wait(graceMs)])
     for (const held of this.held.all()) held.run?.abort('shutdown')
     if (this.held.size > 0) await Promise.race([this.idle(), wait(lastMs)])
-    await Promise.race([this.uncountRunning(), wait(lastMs)])
+    // An orderly stop is no sign of poison, whatever its handlers do.
+    const running = this.held.all().filter(({ run }) => run)
+    await Promise.race([this.outcomes.uncount(running, 'steps that still run'), wait(lastMs)])
     this.outcomes.stop()
     this.guard.stop()
-  }
-
-  /** An orderly stop is no sign of poison, whatever its handlers do; their leases stay. */
-  private async uncountRunning(): Promise<void> {
-    const { renewalCollection, terms, logger, model } = this.env
-    const leases = this.held.all().flatMap(({ run, lease }) => (run ? [lease] : []))
-    try {
-      await uncountClaims(renewalCollection, terms(), leases)
-    } catch (error) {
-      logger.warn(`${model.name}: ${leases.length} claims of steps that still run stay counted: ${String(error)}`)
-    }
   }
 }
 

@@ -1,4 +1,6 @@
 import type { RecordedOutcome } from '../../lock/index.js'
+import { tellObservers } from '../../observers/index.js'
+import type { BoundedLog } from '../bounded-log.js'
 
 export interface StepEnded {
   readonly lifecycle: string
@@ -139,7 +141,7 @@ export interface ReplicaEvents {
 }
 
 /** The one list of them; leaving one out doesn't compile. */
-const EVENTS: Readonly<Record<keyof ReplicaEvents, true>> = {
+export const REPLICA_EVENTS = Object.keys({
   claimed: true,
   stepEnded: true,
   leaseLost: true,
@@ -152,8 +154,17 @@ const EVENTS: Readonly<Record<keyof ReplicaEvents, true>> = {
   watched: true,
   loopBlocked: true,
   clockStepped: true,
-}
-export const REPLICA_EVENTS = Object.keys(EVENTS) as readonly (keyof ReplicaEvents)[]
+} satisfies Record<keyof ReplicaEvents, true>) as readonly (keyof ReplicaEvents)[]
 
 /** Notified of what happens inside a replica, for metrics and hooks. Observers must not throw; what they throw is logged and dropped. */
 export type ReplicaObserver = { [event in keyof ReplicaEvents]?: (told: ReplicaEvents[event]) => void }
+
+/** One observer that notifies several; what one throws or rejects with is only logged. */
+export function observers(all: readonly ReplicaObserver[], lines: BoundedLog): Required<ReplicaObserver> {
+  const tell = (name: keyof ReplicaObserver) => {
+    const kind = `an observer's ${name} threw`
+    const threw = (error: unknown) => lines.error({ kind }, `${kind}: ${String(error)}`)
+    return (event: unknown) => tellObservers(all, name, event, threw)
+  }
+  return Object.fromEntries(REPLICA_EVENTS.map((name) => [name, tell(name)])) as unknown as Required<ReplicaObserver>
+}

@@ -9,20 +9,19 @@ import { ThreadPool } from '../threads/index.js'
 import { checkOptions, type ReplicaSettings } from './check-options.js'
 import { Company } from './claim/company.js'
 import type { Environment } from './environment.js'
-import type { LifecycleRunner } from './lifecycle-runner.js'
-import { observers } from './observers.js'
+import type { LifecycleRunner, ReplicaParts } from './lifecycle-runner.js'
+import { observers } from './observer.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { LiveReplicas } from './registry/live-replicas.js'
 import { requireDisjoint } from './registry/overlaps.js'
 import type { ReplicaOptions, ReplicaStatus } from './replica-options.js'
 import { OutageLog } from './report/outage-log.js'
 import { LoopMonitor } from './run/loop-monitor.js'
-import { type ReplicaParts, type RunningLifecycle, runningLifecycle, termsInForce } from './running-lifecycle.js'
+import { type RunningLifecycle, runningLifecycle } from './running-lifecycle.js'
 import { checkAtStart } from './start/start-checks.js'
 import { ClockWatch } from './tick/clock-watch.js'
 import type { TickCounts } from './tick/housekeeper.js'
 import { Tick } from './tick/tick.js'
-import { Ticker } from './tick/ticker.js'
 import { AlongsideWorks } from './wake/alongside.js'
 import { DoorbellLink } from './wake/doorbell-link.js'
 
@@ -57,7 +56,7 @@ export class Replica {
   private readonly monitor: LoopMonitor
   private readonly alongside: AlongsideWorks
   private prepared: Promise<void> | undefined
-  private ticker: Ticker | undefined
+  private ticker: NodeJS.Timeout | undefined
   private ticking: Promise<TickCounts> | undefined
   private waking = false
   private stopping: Promise<void> | undefined
@@ -165,8 +164,7 @@ export class Replica {
     if (this.stopping) return
     await this.liveReplicas.say().catch((error) => this.outage.failed(error))
     if (this.stopping) return
-    this.ticker ??= new Ticker(this.env.clock, TICK_MS, Math.floor(this.env.random() * TICK_MS), () => this.tick())
-    this.ticker.start()
+    if (!this.ticker) this.tickEachSecond(Math.floor(this.env.random() * TICK_MS))
   }
 
   /**
@@ -220,7 +218,7 @@ export class Replica {
 
   /** The terms in force for a lifecycle. @internal */
   terms(model: LifecycleModel): Terms {
-    return termsInForce(this.registry, this.env.serverClock, { model }, this.options.protocol)
+    return this.running.find((one) => one.model.name === model.name)!.terms()
   }
 
   private async tickNow(): Promise<TickCounts> {
@@ -242,6 +240,13 @@ export class Replica {
     }
   }
 
+  /** At an offset within each second, so that replicas spread their looks. A second in which a tick still runs is skipped. */
+  private tickEachSecond(offsetMs: number): void {
+    if (this.stopping) return
+    const waitMs = TICK_MS - ((this.env.clock.now().getTime() - offsetMs) % TICK_MS)
+    this.ticker = setTimeout(() => void this.tick().finally(() => this.tickEachSecond(offsetMs)), waitMs)
+  }
+
   /** An early tick, one for all requests until then. */
   private lookSoon(ms = LOOK_SOON_MS): void {
     if (!this.waking || this.early || this.stopping) return
@@ -257,7 +262,7 @@ export class Replica {
   }
 
   private async stopNow(): Promise<void> {
-    this.ticker?.stop()
+    clearTimeout(this.ticker)
     this.monitor.stop()
     clearTimeout(this.early)
     const { grace: graceMs } = this.options

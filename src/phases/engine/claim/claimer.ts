@@ -7,7 +7,7 @@ import {
   MissingIndex,
   type WorkSplit,
 } from '../../../lock/index.js'
-import { readProjection } from '../../definition/reads.js'
+import { readProjection } from '../../definition/settings.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
 import { OutageLog } from '../report/outage-log.js'
@@ -54,12 +54,12 @@ export class Claimer {
     private readonly env: LifecycleEnvironment,
     private readonly options: ClaimerOptions,
   ) {
-    const { model, collection, terms, clock, serverClock, random, refusing, logger } = env
+    const { model, clock, logger } = env
     const { claimant, workSplit, outage } = options
     this.noIndex = new OutageLog(`${model.name}: claiming`, clock, logger)
     this.wakeups = new Wakeups(clock, (phase) => this.offer([phase]))
     this.claims = new Claims({
-      ...{ collection, terms, claimant, clock, serverClock, random, refusing, workSplit },
+      ...{ ...env, claimant, workSplit },
       projection: readProjection(model.settings),
       maxTimeMS: 10_000,
       onRetry: (error) => outage.failed(error),
@@ -189,7 +189,7 @@ export class Claimer {
 
   private async takeNamed(phase: string, ids: readonly unknown[]): Promise<void> {
     const result = await this.claim(phase, (admission, won) => {
-      admission.addUnsuspected(ids.length)
+      admission.own.total += ids.length // nobody suspects them
       return this.claims.claimNamed(phase, ids, won)
     })
     if (!result) return

@@ -8,9 +8,6 @@ const PATIENCE_MS = 5_000
 const ANY_NUMBER = Number.POSITIVE_INFINITY
 const ALONE = 0
 
-/** How many suspects may be held at once while one of them is on its nth claim without a recorded outcome. */
-type Beside = (claims: number) => number
-
 /**
  * Which documents a replica may hold together. A document that was claimed before without a recorded outcome is a suspect: its handler may
  * kill its process, and with it the claims of everything else that is held.
@@ -20,7 +17,7 @@ type Beside = (claims: number) => number
  * claimed. So only real poison is parked: on a document's last claim only its own handler ran.
  */
 export class Company {
-  private readonly members: { readonly held: HeldDocuments; readonly beside: Beside; readonly progress: string }[] = []
+  private readonly members: { readonly held: HeldDocuments; readonly settings: LifecycleSettings }[] = []
   private readonly claims = new Set<Admission>()
   private readonly waiting = new Map<string, () => void>()
   private wantedSinceMs: number | undefined
@@ -29,13 +26,12 @@ export class Company {
   constructor(private readonly clock: Clock) {}
 
   join(held: HeldDocuments, settings: LifecycleSettings): void {
-    const { progress } = settings
-    this.members.push({ held, progress, beside: besideIn(settings) })
+    this.members.push({ held, settings })
   }
 
   /** For one claim of a lifecycle, to be ended with `over`. */
   admission(settings: LifecycleSettings): Admission {
-    const admission = new Admission(this, besideIn(settings), settings.progress)
+    const admission = new Admission(this, settings)
     this.claims.add(admission)
     return admission
   }
@@ -72,20 +68,18 @@ export class Company {
     for (const then of waiting) then()
   }
 
-  wantsToBeAlone(): void {
+  /** A document that has to be held alone is, or waits for that. */
+  alone(isAlone: boolean): void {
     this.wantedAtMs = this.clock.monotonicMs()
-    this.wantedSinceMs ??= this.wantedAtMs
-  }
-  isAlone(): void {
-    this.wantedSinceMs = undefined
+    this.wantedSinceMs = isAlone ? undefined : (this.wantedSinceMs ?? this.wantedAtMs)
   }
 
   /** All that is held or being claimed. */
   present(except?: Admission): Present {
     const present = { total: 0, suspects: 0, least: ANY_NUMBER }
-    for (const { held, beside, progress } of this.members) {
+    for (const { held, settings } of this.members) {
       for (const { document } of held.all()) {
-        count(present, beside(Number(document[progress]?.claims ?? 1)))
+        count(present, mostBeside(settings, Number(document[settings.progress]?.claims ?? 1)))
       }
     }
     for (const claim of this.claims) {
@@ -113,23 +107,17 @@ export class Admission {
 
   constructor(
     private readonly company: Company,
-    private readonly beside: Beside,
-    private readonly progress: string,
+    private readonly settings: LifecycleSettings,
   ) {}
 
   /** Whether a candidate may be held together with all else; if so it counts as held until the claim is over. */
   admits(document: Document): boolean {
     this.before ??= this.company.present(this)
-    const most = this.beside(1 + (Number(document[this.progress]?.claims) || 0))
+    const most = mostBeside(this.settings, 1 + (Number(document[this.settings.progress]?.claims) || 0))
     const allowed = this.allows(most)
     if (allowed) count(this.own, most)
     else this.passedOver += 1
     return allowed
-  }
-
-  /** Documents that nobody suspects. */
-  addUnsuspected(count: number): void {
-    this.own.total += count
   }
 
   private allows(most: number): boolean {
@@ -138,8 +126,7 @@ export class Admission {
     if (least === ALONE) return false
     if (most === ALONE) {
       const isAlone = before!.total + own.total === 0
-      if (isAlone) company.isAlone()
-      else company.wantsToBeAlone()
+      company.alone(isAlone)
       return isAlone
     }
     if (company.isClosing) return false
@@ -154,10 +141,9 @@ function count(present: Present, most: number): void {
   present.least = Math.min(present.least, most)
 }
 
-function besideIn({ maxClaims, concurrency }: LifecycleSettings): Beside {
-  return (claims) => {
-    // One past its last claim is parked without calling its handler.
-    if (!(claims >= 2) || claims > maxClaims) return ANY_NUMBER
-    return claims === maxClaims ? ALONE : Math.max(1, Math.floor(concurrency / 4 ** (claims - 2)))
-  }
+/** How many suspects may be held at once while one of them is on its nth claim without a recorded outcome. */
+function mostBeside({ maxClaims, concurrency }: LifecycleSettings, claims: number): number {
+  // One past its last claim is parked without calling its handler.
+  if (!(claims >= 2) || claims > maxClaims) return ANY_NUMBER
+  return claims === maxClaims ? ALONE : Math.max(1, Math.floor(concurrency / 4 ** (claims - 2)))
 }

@@ -49,19 +49,13 @@ export function countOf(value: unknown): number {
   return count >= 0 && count < 1e9 ? count : 0
 }
 
-/** When the document entered its phase, as the server has it. */
-function enteredAt(held: Held, progress: string): Date | undefined {
-  const since = held.document[progress]?.since
-  return since instanceof Date && isValid(since) ? since : undefined
-}
-
 /**
  * When its phase's deadline is (server time), null when it has none.
  * @param hold set while a step of the server's clock isn't confirmed
  */
 export function deadlineOf(held: Held, progress: string, hold?: DeadlineHold): Date | null {
-  const since = enteredAt(held, progress)
-  if (!held.phase.deadline || !since) return null
+  const since: unknown = held.document[progress]?.since // when it entered its phase
+  if (!held.phase.deadline || !(since instanceof Date && isValid(since))) return null
   const deadlineMs = since.getTime() + held.phase.deadline.afterMs
   return new Date(hold ? Math.min(deadlineMs + hold.ms, Math.max(deadlineMs, hold.until.getTime())) : deadlineMs)
 }

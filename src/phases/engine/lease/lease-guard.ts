@@ -76,16 +76,15 @@ export class LeaseGuard {
     try {
       await this.env.keepTermsFresh()
       const lost = new Set<Lease>(await this.renewals.renew(aging.map((one) => one.lease)))
-      for (const one of aging) if (lost.has(one.lease) && this.held.has(one)) this.lost(one)
+      for (const one of aging) {
+        if (!lost.has(one.lease) || !this.held.has(one)) continue
+        if (one.run && !one.run.aborted) reportLoss(this.env, one, 'renewal')
+        one.run?.abort('lease lost')
+      }
     } catch (error) {
       this.outage.failed(error)
     } finally {
       this.renewing = false
     }
-  }
-
-  private lost(held: Held): void {
-    if (held.run && !held.run.aborted) reportLoss(this.env, held, 'renewal')
-    held.run?.abort('lease lost')
   }
 }

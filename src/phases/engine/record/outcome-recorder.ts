@@ -6,7 +6,7 @@ import {
   uncountClaims,
   type Verdict,
 } from '../../../lock/index.js'
-import { readProjection } from '../../definition/reads.js'
+import { readProjection } from '../../definition/settings.js'
 import type { Capacities } from '../claim/capacity.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { FRESH_MS, type Held } from '../lease/held.js'
@@ -33,12 +33,11 @@ export class OutcomeRecorder {
     private readonly outage: OutageLog,
     isLoaded: () => boolean,
   ) {
-    const { collection, terms, keepTermsFresh, clock, model } = env
     const onRetry = (error: unknown) => outage.failed(error)
     const { signal } = this.writing
-    const writer = new EndWriter({ collection, terms, keepTermsFresh, clock, onRetry, signal })
+    const writer = new EndWriter({ ...env, onRetry, signal })
     this.writes = new WriteGrouper(writer, isLoaded)
-    this.refresher = new Refresher(collection, readProjection(model.settings))
+    this.refresher = new Refresher(env.collection, readProjection(env.model.settings))
   }
 
   /**
@@ -63,7 +62,7 @@ export class OutcomeRecorder {
         return this.recordInstead(held, ending, verdict.error)
       case 'givenUp':
         reportLoss(this.env, held, 'givenUp', verdict.error)
-        void this.uncount(held)
+        void this.uncount([held], 'an outcome that was given up')
         return undefined
       default:
         reportLoss(this.env, held, verdict.kind === 'lost' ? 'refused' : 'movedOn')
@@ -152,14 +151,15 @@ export class OutcomeRecorder {
     return undefined
   }
 
-  /** For an outcome that was given up: that was the server's fault, so repeating the step is no sign of poison. */
-  private async uncount(held: Held): Promise<void> {
+  /** For steps that a stop cut short, or whose outcome the server kept failing to take: no sign of poison. Their leases stay. */
+  async uncount(held: readonly Held[], what: string): Promise<void> {
     const { renewalCollection, terms, logger, model } = this.env
+    const leases = held.map(({ lease }) => lease)
     try {
-      await uncountClaims(renewalCollection, terms(), [held.lease])
+      await uncountClaims(renewalCollection, terms(), leases)
     } catch (error) {
       const { message } = recordedError(error)
-      logger.warn(`${model.name}: the claim of an outcome that was given up stays counted: ${message}`)
+      logger.warn(`${model.name}: ${leases.length} claims of ${what} stay counted: ${message}`)
     }
   }
 }

@@ -30,12 +30,12 @@ export class Refresher {
       const ids = batch.map((one) => one.id) as never[]
       const options = this.projection ? { hint: ID_INDEX, projection: this.projection } : { hint: ID_INDEX }
       const { documents, unreadable } = await readEach(this.collection, { _id: { $in: ids } }, options)
-      const byId = new Map(documents.map((document) => [idKey(document['_id']), document]))
-      const errors = new Map(unreadable.map(({ id, error }) => [idKey(id), error]))
+      const failed = unreadable.map(({ id, error }) => [idKey(id), error] as const)
+      const found = new Map([...documents.map((one) => [idKey(one['_id']), one] as const), ...failed])
       for (const { id, resolve, reject } of batch) {
-        const error = errors.get(idKey(id))
-        if (error) reject(error)
-        else resolve(byId.get(idKey(id)))
+        const one = found.get(idKey(id))
+        if (one instanceof Error) reject(one)
+        else resolve(one)
       }
     } catch (error) {
       for (const { reject } of batch) reject(error)

@@ -49,16 +49,12 @@ export class WriteGrouper {
   }
 
   private async after(before: Promise<Verdict>, end: StepEnd): Promise<Verdict> {
-    let verdict: Verdict
     try {
-      verdict = await before
-    } catch (error) {
+      const verdict = await before
+      return mayFollow(verdict) ? await this.send(end) : verdict
+    } finally {
       this.decided(end)
-      throw error
     }
-    if (mayFollow(verdict)) return this.send(end)
-    this.decided(end)
-    return verdict
   }
 
   private send(end: StepEnd): Promise<Verdict> {
@@ -85,7 +81,6 @@ export class WriteGrouper {
 
   private async flush(): Promise<void> {
     const batch = this.waiting
-    if (batch.length === 0) return
     this.waiting = []
     this.flushing += 1
     let isOnItsWay = true

@@ -32,12 +32,9 @@ const MOST_READS = 3
 export class TermsOutdated extends Error {
   override readonly name = 'TermsOutdated'
   constructor(readonly ageMs: number) {
-    const age = Number.isFinite(ageMs)
-      ? `was ${Math.round(ageMs)} ms old each time it had been read`
-      : 'can not be read'
-    super(
-      `expected to know what ${LIFECYCLES_COLLECTION} has said within ${KNOWN_FOR_MS} ms, it ${age}: nothing is claimed or renewed until it can be`,
-    )
+    const age = Number.isFinite(ageMs) ? `was ${Math.round(ageMs)} ms old each time it was read` : 'cannot be read'
+    const expected = `expected to know what ${LIFECYCLES_COLLECTION} has said within ${KNOWN_FOR_MS} ms, but it`
+    super(`${expected} ${age}: nothing is claimed or renewed until it can be`)
   }
 }
 
@@ -94,24 +91,17 @@ export class LifecycleRegistry {
     const found = (await readOwnFields((how) =>
       this.collection.find(others, { projection: { collection: 1, phases: 1 }, ...how }).toArray(),
     )) as Registered[]
-    return found.map(({ _id, collection, phases }) => ({
-      name: _id,
-      collection,
-      phases: Array.isArray(phases) ? phases : [], // a person may have put anything there
-    }))
+    // A person may have put anything there.
+    const listed = (phases: unknown): string[] => (Array.isArray(phases) ? phases : [])
+    return found.map(({ _id: name, collection, phases }) => ({ name, collection, phases: listed(phases) }))
   }
 
   /** Registers what isn't there yet, and makes entries that a person broke state what is used instead. */
   async register(): Promise<void> {
     for (const model of this.models) {
-      await this.collection.updateOne(
-        { _id: model.name },
-        {
-          $set: { collection: model.collection, phases: territoryOf(model).phases as string[] },
-          $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs },
-        },
-        { upsert: true },
-      )
+      const entry = { collection: model.collection, phases: territoryOf(model).phases as string[] }
+      const update = { $set: entry, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
+      await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
     }
     if (await this.read()) return
     for (const { name, settings } of this.models) {

@@ -23,10 +23,8 @@ export function requireDisjoint(models: readonly LifecycleModel[]): void {
     models.slice(i + 1).flatMap((other) => {
       if (other.name === model.name) return [`two lifecycles are called '${model.name}'; give this replica one of them`]
       const common = commonPhases(territoryOf(model), territoryOf(other))
-      if (common.length === 0) return []
-      return [
-        `'${model.name}' and '${other.name}' both work on ${model.collection} and both have ${phaseList(common)}; rename them in one, or give it a collection of its own`,
-      ]
+      const both = `'${model.name}' and '${other.name}' both work on ${model.collection} and both have ${common}`
+      return common ? [`${both}; rename them in one, or give it a collection of its own`] : []
     }),
   )
   if (problems.length > 0) throw new OverlappingLifecycles(problems)
@@ -37,18 +35,18 @@ export function requireDisjointFrom(models: readonly LifecycleModel[], registere
   const problems = models.flatMap((model) =>
     registered.flatMap((other) => {
       const common = commonPhases(territoryOf(model), other)
-      if (common.length === 0) return []
-      return [
-        `'${model.name}' would work on ${model.collection}, where lifecycle '${other.name}' is registered and has ${phaseList(common)} too; rename them or use another collection. If no replica runs '${other.name}' any more: db.getCollection('phaselock.lifecycles').deleteOne({ _id: '${other.name}' })`,
-      ]
+      const forget = `db.getCollection('phaselock.lifecycles').deleteOne({ _id: '${other.name}' })`
+      const both = `'${model.name}' would work on ${model.collection}, where lifecycle '${other.name}' is registered and has ${common} too`
+      const advice = `rename them or use another collection. If no replica runs '${other.name}' any more: ${forget}`
+      return common ? [`${both}; ${advice}`] : []
     }),
   )
   if (problems.length > 0) throw new OverlappingLifecycles(problems)
 }
 
-function commonPhases(one: Territory, other: Territory): string[] {
-  return one.collection === other.collection ? one.phases.filter((phase) => other.phases.includes(phase)) : []
+/** The phases that two have in common, for a message; '' for none. */
+function commonPhases(one: Territory, other: Territory): string {
+  const common = one.collection === other.collection ? one.phases.filter((phase) => other.phases.includes(phase)) : []
+  const names = common.map((phase) => `'${phase}'`).join(', ')
+  return names && `the phase${common.length > 1 ? 's' : ''} ${names}`
 }
-
-const phaseList = (phases: readonly string[]) =>
-  `the phase${phases.length > 1 ? 's' : ''} ${phases.map((phase) => `'${phase}'`).join(', ')}`

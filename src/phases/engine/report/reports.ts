@@ -6,21 +6,19 @@ import type { Ending } from '../run/ending-rules.js'
 
 /** Reports how each step ended: to the observer and, where a person should know, to the log, which is bounded. */
 export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending): void {
-  const { end } = ending
-  const lifecycle = env.model.name
+  const { end, ms } = ending
+  const { lines, model, observer } = env
+  const phase = held.phase.name
   const outcome = outcomeOf(end)
   const reason = 'reason' in end ? end.reason : 'error' in end && end.error ? end.error.message : null
-  const about = { lifecycle, id: held.lease.id, phase: held.phase.name, step: end.step }
-  const phase = held.phase.name
-  if (end.kind === 'error')
-    env.lines.warn({ kind: 'a step failed', phase, name: end.error.name }, `a step failed: ${reason}`, {
-      ...about,
-      error: end.error,
-    })
-  if (outcome === 'park') env.lines.error({ kind: 'parked', phase }, `parked: ${reason}`, about)
-  if (outcome === 'deadline') env.lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
-  const to = end.kind === 'moveTo' ? end.to : held.phase.name
-  env.observer.stepEnded({ ...about, to, outcome, reason, ms: ending.ms })
+  const about = { lifecycle: model.name, id: held.lease.id, phase, step: end.step }
+  if (end.kind === 'error') {
+    const { error } = end
+    lines.warn({ kind: 'a step failed', phase, name: error.name }, `a step failed: ${reason}`, { ...about, error })
+  }
+  if (outcome === 'park') lines.error({ kind: 'parked', phase }, `parked: ${reason}`, about)
+  if (outcome === 'deadline') lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
+  observer.stepEnded({ ...about, to: end.kind === 'moveTo' ? end.to : phase, outcome, reason, ms })
 }
 
 function outcomeOf(end: EndKind): RecordedOutcome {

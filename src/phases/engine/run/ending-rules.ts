@@ -46,23 +46,18 @@ export class EndingRules {
   /** The ending after a handler's run. Never throws, whatever the handler returned or threw. */
   after(held: Held, run: StepRun, settled: Settled): Ending {
     const ms = run.ranMs()
+    const isLate = run.aborted?.why === 'deadline'
     try {
-      return this.afterRun(held, run, settled, ms)
+      if (settled.kind === 'returned') {
+        const outcome = readOutcome(settled.value, run, held.phase, this.progress)
+        const end = isLate && outcome.kind !== 'moveTo' ? this.deadlineMove(held) : this.endOf(held, outcome)
+        return this.ending(held, end, ms, outcome.set)
+      }
+      if (isLate) return this.ending(held, this.deadlineMove(held), ms)
+      return this.afterThrow(held, run, settled.kind === 'threw' ? settled.error : undefined, ms)
     } catch (error) {
       return this.afterError(held, error, ms)
     }
-  }
-
-  private afterRun(held: Held, run: StepRun, settled: Settled, ms: number): Ending {
-    const deadlinePassed = run.aborted?.why === 'deadline'
-    if (settled.kind !== 'returned') {
-      if (deadlinePassed) return this.ending(held, this.deadlineMove(held), ms)
-      const error = settled.kind === 'threw' ? settled.error : undefined
-      return this.afterThrow(held, run, error, ms)
-    }
-    const outcome = readOutcome(settled.value, run, held.phase, this.progress)
-    if (deadlinePassed && outcome.kind !== 'moveTo') return this.ending(held, this.deadlineMove(held), ms, outcome.set)
-    return this.ending(held, this.endOf(held, outcome), ms, outcome.set)
   }
 
   /** The ending of a document that the driver can't read: a person has to see to it. */

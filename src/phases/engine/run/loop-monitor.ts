@@ -1,13 +1,10 @@
 import { type Clock, formatMs, type LoopStop, LoopWatch } from '../../../time/index.js'
-import type { Logger } from '../../logger.js'
-import type { ReplicaObserver } from '../observer.js'
+import type { Environment } from '../environment.js'
+import { RateLimit } from '../report/rate-limit.js'
 
-export interface LoopMonitorOptions {
+export interface LoopMonitorOptions extends Pick<Environment, 'clock' | 'logger' | 'observer'> {
   /** The event loop counts as blocked when it doesn't turn for this long. 0: not monitored. */
   readonly limitMs: number
-  readonly clock: Clock
-  readonly logger: Logger
-  readonly observer: Required<ReplicaObserver>
   /** How long this thread has waited for a processor so far. Default: what the system counts. */
   readonly cpuWait?: (() => number) | undefined
 }
@@ -65,7 +62,7 @@ export class PhaseActivity {
  */
 export class LoopMonitor {
   private readonly activities: PhaseActivity[] = []
-  private readonly loggedAtMs = new Map<string, number>()
+  private readonly limits = new Map<string, RateLimit>()
   private readonly watch: LoopWatch | undefined
 
   constructor(private readonly options: LoopMonitorOptions) {
@@ -120,9 +117,8 @@ export class LoopMonitor {
   }
 
   private isDue(about: string): boolean {
-    const now = this.options.clock.monotonicMs()
-    if (now - (this.loggedAtMs.get(about) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return false
-    this.loggedAtMs.set(about, now)
-    return true
+    const limit = this.limits.get(about) ?? new RateLimit(this.options.clock, 1, LOG_EVERY_MS)
+    this.limits.set(about, limit)
+    return limit.take()
   }
 }

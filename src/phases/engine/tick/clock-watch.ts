@@ -9,22 +9,18 @@ import {
   STEP_SLACK_MS,
   type Terms,
 } from '../../../lock/index.js'
-import { type Clock, formatMs } from '../../../time/index.js'
+import { formatMs } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/model.js'
-import type { Logger } from '../../logger.js'
-import type { ReplicaObserver } from '../observer.js'
+import type { Environment } from '../environment.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import { RateLimit } from '../report/rate-limit.js'
 
 /** A replica announces itself every 50 s: one that is gone may have taken leases for a little longer than its last announcement tells. */
 const UNSEEN_MS = 120_000
 
-export interface ClockWatchOptions {
+export interface ClockWatchOptions extends Pick<Environment, 'clock' | 'logger' | 'observer'> {
   readonly db: Db
-  readonly clock: Clock
   readonly holdMs: number
-  readonly logger: Logger
-  readonly observer: Required<ReplicaObserver>
   readonly liveReplicas: LiveReplicas
   /** Of each of the replica's lifecycles. */
   readonly lifecycles: () => readonly { readonly model: LifecycleModel; readonly terms: () => Terms }[]

@@ -1,13 +1,26 @@
-import { type Chore, type LookResult, type Refused, RepairLook, removeFinal } from '../../../lock/index.js'
+import {
+  type Chore,
+  type LookResult,
+  phasesIn,
+  type Refused,
+  RepairLook,
+  removeFinal,
+  typeName,
+} from '../../../lock/index.js'
 import type { LifecycleEnvironment } from '../environment.js'
+import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
 
 const REMOVAL_BATCH = 1_000
 /** How often it repairs by itself; if a look finds something, at once. Only a repair also finds arrays, which no look can ask for. */
 const REPAIRS_EVERY_MS = 600_000
 
+const MOST_WARNED = 10_000
+
 /** The chore of documents that no claim would find. */
 export const REPAIR = 'repair'
+/** The chore of phases that aren't a lifecycle's. */
+export const FOREIGN_PHASES = 'foreign phases'
 
 /** What a tick did. */
 export interface TickCounts {
@@ -19,19 +32,50 @@ export interface TickCounts {
   due: number
 }
 
-/** What a tick does for one lifecycle besides running handlers: state rules, renames, removals, repairs. */
+/** What a tick does for one lifecycle besides running handlers: state rules, renames, removals, repairs, warnings. */
 export class Housekeeper {
   private readonly repairLook: RepairLook
   private repairedAtMs = Number.NEGATIVE_INFINITY
+  /** Unknown phases that have been warned of. */
+  private warned = new Set<string>()
 
-  constructor(private readonly env: LifecycleEnvironment) {
+  constructor(
+    private readonly env: LifecycleEnvironment,
+    private readonly registry: LifecycleRegistry,
+  ) {
     const { model, collection, terms, refusing, clock } = env
     this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], refusing, () => clock.monotonicMs())
   }
 
-  /** Questions for a look: whether there is a document that no claim would find. */
+  /** Questions for a look: whether there is a document that no claim would find, or one in a phase that isn't this lifecycle's. */
   chores(): Chore[] {
-    return this.repairLook.matches().map((match) => ({ name: REPAIR, match }))
+    const { model } = this.env
+    const siblings = this.registry.siblingPhases(model)
+    const known = [...model.phases.keys(), ...siblings, ...model.renames.map((rename) => rename.from)]
+    const repairs = this.repairLook.matches().map((match) => ({ name: REPAIR, match }))
+    // A key for each gap between them.
+    return [...repairs, { name: FOREIGN_PHASES, match: { phase: { $nin: [...known, null] } } }]
+  }
+
+  /**
+   * Warns of documents in phases that the lifecycle doesn't know (a typo, a newer version): they are never claimed and never changed. One
+   * warning for each phase; those of other lifecycles in the same collection are known. Reads one key of the claim index for each phase.
+   */
+  async warnOfUnknownPhases(): Promise<void> {
+    const { model, collection, broken, lines } = this.env
+    const phases = await phasesIn(collection)
+    for (const phase of phases) if (typeof phase !== 'string') broken.phase(typeName(phase))
+    const foreign = phases.filter((phase) => typeof phase === 'string' && !model.phases.has(phase)) as string[]
+    if (foreign.length === 0) return
+    const known = new Set([...(await this.registry.phasesBeside(model)), ...model.renames.map((rename) => rename.from)])
+    const own = [...model.phases.keys()].join(', ')
+    for (const phase of foreign) {
+      if (known.has(phase) || this.warned.has(phase)) continue
+      if (this.warned.size >= MOST_WARNED) this.warned = new Set()
+      this.warned.add(phase)
+      const message = `${model.name}: documents in the unknown phase '${phase}' are left alone; known phases: ${own}`
+      lines.warn({ kind: 'documents in unknown phases' }, message, { lifecycle: model.name, phase })
+    }
   }
 
   /** Finds and mends documents that no claim would find: when a look has found some, and every ten minutes. */
@@ -46,13 +90,13 @@ export class Housekeeper {
 
   /** Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. */
   async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
-    const { model, collection, terms, observer, refusing } = this.env
+    const { model, observer } = this.env
     for (const rename of found.renames.get(model.name) ?? []) {
-      const moved = this.count(await applyRename(collection, terms(), rename, refusing), counts)
+      const moved = this.count(await applyRename(this.env, rename), counts)
       if (moved > 0 && model.phases.get(rename.to)?.kind !== 'resting') due.add(rename.to)
     }
     for (const rule of found.rules.get(model.name) ?? []) {
-      const moved = this.count(await applyRule(collection, terms(), rule, refusing), counts)
+      const moved = this.count(await applyRule(this.env, rule), counts)
       if (moved === 0) continue
       if (model.phases.get(rule.goTo)?.kind === 'working') due.add(rule.goTo)
       observer.ruled({ lifecycle: model.name, state: rule.when, to: rule.goTo, count: moved })

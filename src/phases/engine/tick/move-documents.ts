@@ -1,11 +1,10 @@
-import type { Collection, Document, Filter } from 'mongodb'
+import type { Document, Filter } from 'mongodb'
 import {
   AS_IT_STANDS,
   CLAIM_INDEX,
   onClaimIndex,
   onIndex,
   type Refused,
-  type RefusingDocuments,
   type Rename,
   renameLook,
   renameUpdate,
@@ -13,9 +12,9 @@ import {
   ruleUpdate,
   STATE_INDEX,
   type StateRule,
-  type Terms,
   updateAround,
 } from '../../../lock/index.js'
+import type { LifecycleEnvironment } from '../environment.js'
 
 const BATCH = 1_000
 
@@ -31,31 +30,27 @@ interface Move {
   readonly update: (ids: readonly unknown[]) => [Filter<Document>, Document[]]
 }
 
+type MoveEnvironment = Pick<LifecycleEnvironment, 'collection' | 'terms' | 'refusing'>
+
 /** Moves the documents that a state rule is about. */
-export const applyRule = (collection: Collection, terms: Terms, rule: StateRule, refusing: RefusingDocuments) =>
-  moveAll(collection, refusing, {
-    look: ruleLook(terms, rule),
-    hint: STATE_INDEX,
-    update: (ids) => ruleUpdate(terms, rule, ids),
-  })
+export function applyRule(env: MoveEnvironment, rule: StateRule): Promise<MoveResult> {
+  const terms = env.terms()
+  const update: Move['update'] = (ids) => ruleUpdate(terms, rule, ids)
+  return moveAll(env, { look: ruleLook(terms, rule), hint: STATE_INDEX, update })
+}
 
 /** Moves the documents that are in a phase of an older version. */
-export const applyRename = (collection: Collection, terms: Terms, rename: Rename, refusing: RefusingDocuments) =>
-  moveAll(collection, refusing, {
-    look: renameLook(terms, rename),
-    hint: CLAIM_INDEX,
-    update: (ids) => renameUpdate(terms, rename, ids),
-  })
+export function applyRename(env: MoveEnvironment, rename: Rename): Promise<MoveResult> {
+  const terms = env.terms()
+  const update: Move['update'] = (ids) => renameUpdate(terms, rename, ids)
+  return moveAll(env, { look: renameLook(terms, rename), hint: CLAIM_INDEX, update })
+}
 
 /**
  * Moves documents in bounded bulk writes, each judged again by the server: a holder is never touched. Those that refuse are
  * left alone for a while.
  */
-async function moveAll(
-  collection: Collection,
-  refusing: RefusingDocuments,
-  { look, hint, update }: Move,
-): Promise<MoveResult> {
+async function moveAll({ collection, refusing }: MoveEnvironment, { look, hint, update }: Move): Promise<MoveResult> {
   const refused: Refused[] = []
   let moved = 0
   for (;;) {

@@ -5,8 +5,7 @@ import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import type { RunningLifecycle } from '../running-lifecycle.js'
 import type { ClockWatch } from './clock-watch.js'
-import { REPAIR, type TickCounts } from './housekeeper.js'
-import { FOREIGN_PHASES } from './unknown-phases.js'
+import { FOREIGN_PHASES, REPAIR, type TickCounts } from './housekeeper.js'
 
 /** How often the look also asks about documents that nobody would find otherwise; they have no command of their own. */
 const CHORES_EVERY_MS = 60_000
@@ -41,53 +40,44 @@ export class Tick {
       ...this.lifecycles.map((parts) => this.serve(parts, found, counts)),
     ])
     for (const work of works) if (work.status === 'rejected') throw work.reason
-    for (const { unknownPhases } of foreign) await unknownPhases.check()
+    for (const { housekeeper } of foreign) await housekeeper.warnOfUnknownPhases()
     return counts
   }
 
   /** What each look asks for. */
-  requests(): LookRequest[] {
-    return this.lifecycles.map(({ model, terms, refusing }) => ({
+  requests({ withChores = false } = {}): LookRequest[] {
+    return this.lifecycles.map(({ model, terms, refusing, housekeeper }) => ({
       ...lookRequestOf(model, terms()),
       skipped: refusing.ids(),
+      ...(withChores && { chores: housekeeper.chores() }),
     }))
   }
 
   /** A look; if its chores find something to mend, another one after that is done. */
   private async look(): Promise<{ found: LookResult; foreign: RunningLifecycle[] }> {
     const withChores = this.clock.monotonicMs() - this.choresAtMs >= CHORES_EVERY_MS
-    const look = (requests: () => LookRequest[]) => this.freshLook(requests)
-    const found = await look(() => (withChores ? this.requestsWithChores() : this.requests()))
+    const found = await this.freshLook({ withChores })
     if (withChores) this.choresAtMs = this.clock.monotonicMs()
-    const finds = ({ model }: RunningLifecycle, chore: string) => found.chores.get(model.name)?.includes(chore) ?? false
-    const foreign = this.lifecycles.filter((parts) => finds(parts, FOREIGN_PHASES))
-    const broken = this.lifecycles.filter((parts) => finds(parts, REPAIR))
+    const thatFind = (chore: string) =>
+      this.lifecycles.filter(({ model }) => found.chores.get(model.name)?.includes(chore))
+    const foreign = thatFind(FOREIGN_PHASES)
+    const broken = thatFind(REPAIR)
     if (broken.length === 0) return { found, foreign }
     await Promise.all(broken.map(({ housekeeper }) => housekeeper.repair(true)))
-    return { found: await look(() => this.requests()), foreign }
+    return { found: await this.freshLook(), foreign }
   }
 
   /**
    * A look by a lockTimeout that was read too long ago matches nothing, whatever is due: after a pause between two rounds it is repeated
    * with what it has brought. Otherwise `runOnce()` could end with work left.
    */
-  private async freshLook(requests: () => LookRequest[]): Promise<LookResult> {
-    const look = () => {
-      const asked = requests()
-      return this.looks.look(asked, { maxTimeMS: 10_000 }).then((found) => ({ asked, found }))
-    }
-    const { asked, found } = await look()
+  private async freshLook(what: { withChores?: boolean } = {}): Promise<LookResult> {
+    const asked = this.requests(what)
+    const found = await this.looks.look(asked, { maxTimeMS: 10_000 })
     const isOutdated = asked.some(({ terms: { validUntil } }) => validUntil && found.now && validUntil < found.now)
     if (!isOutdated) return found
     if (!this.registry.adopt(found)) await this.registry.register()
-    return (await look()).found
-  }
-
-  private requestsWithChores(): LookRequest[] {
-    return this.requests().map((request, i) => {
-      const { housekeeper, unknownPhases } = this.lifecycles[i]!
-      return { ...request, chores: [...housekeeper.chores(), unknownPhases.chore()] }
-    })
+    return this.looks.look(this.requests(what), { maxTimeMS: 10_000 })
   }
 
   private async serve(parts: RunningLifecycle, found: LookResult, counts: TickCounts): Promise<void> {

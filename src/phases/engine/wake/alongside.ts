@@ -42,10 +42,7 @@ export interface AlongsideContext {
 export type Alongside = (context: AlongsideContext) => Promise<void>
 
 /** Background work with what it is given. */
-export interface AlongsideWork {
-  readonly work: Alongside
-  readonly context: Omit<AlongsideContext, 'signal'>
-}
+type Work = readonly [work: Alongside, context: Omit<AlongsideContext, 'signal'>]
 
 /** The background work of a replica's lifecycles. None of it delays or fails the start; what doesn't end is left behind at the stop. */
 export class AlongsideWorks {
@@ -53,7 +50,7 @@ export class AlongsideWorks {
   private running: Promise<unknown> | undefined
 
   constructor(
-    private readonly works: () => readonly AlongsideWork[],
+    private readonly works: () => readonly Work[],
     private readonly logger: Logger,
   ) {}
 
@@ -68,26 +65,25 @@ export class AlongsideWorks {
     this.stopped.abort()
     if (!this.running) return
     const over = new AbortController()
-    const ended = this.running.then(() => true)
-    const late = sleep(mostMs, { signal: over.signal }).then(() => false)
-    const isOver = await Promise.race([ended, late])
+    const late = sleep(mostMs, { signal: over.signal }).then(() => 'late')
+    const first = await Promise.race([this.running, late])
     over.abort()
-    if (!isOver)
-      this.logger.warn(`a work beside the lifecycles goes on ${mostMs} ms after its signal; it is left behind`)
+    if (first === 'late')
+      this.logger.warn(`background work goes on ${mostMs} ms after its signal aborted; it is left behind`)
   }
 
-  private async run({ work, context }: AlongsideWork): Promise<void> {
+  private async run([work, context]: Work): Promise<void> {
     const { signal } = this.stopped
     // Not in the start's own turn: what it does before its first pause delays nothing.
     await new Promise((resolve) => setImmediate(resolve))
     if (signal.aborted) return
     try {
       await work({ ...context, signal })
-      if (!signal.aborted) context.logger.debug(`${context.model.name}: a work beside it has ended`)
+      if (!signal.aborted) context.logger.debug(`${context.model.name}: its background work has ended`)
     } catch (error) {
       if (signal.aborted) return
       const message = error instanceof Error ? error.message : String(error)
-      context.logger.error(`${context.model.name}: a work beside it has failed and isn't started again: ${message}`)
+      context.logger.error(`${context.model.name}: its background work has failed and isn't started again: ${message}`)
     }
   }
 }

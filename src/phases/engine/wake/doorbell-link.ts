@@ -86,7 +86,8 @@ export class DoorbellLink {
       if (isOutage(hearing.error) && this.failures < PATIENCE) return
       if (!this.failuresTold.take()) return
       this.isTold = true
-      logger.warn(`the doorbell is not heard, new documents wait for the next tick: ${messageOf(hearing.error)}`)
+      const why = hearing.error instanceof Error ? hearing.error.message : String(hearing.error)
+      logger.warn(`the doorbell is not heard, new documents wait for the next tick: ${why}`)
     }
   }
 }
@@ -96,5 +97,3 @@ const isOutage = (error: unknown): boolean =>
   !(error instanceof DoorbellUnavailable) && typeof (error as { code?: unknown } | undefined)?.code !== 'number'
 
 const poolSizeOf = (db: Db): number => db.client?.options?.maxPoolSize || Number.POSITIVE_INFINITY
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
