@@ -95,7 +95,7 @@ export class BoundedLog {
     const name = cause.name === undefined ? '' : ` (${cause.name})`
     const look = this.lookAt(cause)
     this.logger[level](
-      `${cause.kind}: ${untold} more${where}${name} within ${formatMs(now - fromMs)} that were not logged one by one; the last: ${last}${look && `; ${look}`}`,
+      `${cause.kind}: ${untold} more${where}${name} within ${formatMs(now - fromMs)} that were not logged individually; the last: ${last}${look && `; ${look}`}`,
       { ...cause, count: untold },
     )
   }

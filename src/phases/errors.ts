@@ -72,7 +72,7 @@ export class NotAttached extends Error {
   override readonly name = 'NotAttached'
   constructor(readonly lifecycle: string) {
     super(
-      `lifecycle '${lifecycle}' has no database yet: expected a Replica to have been made with it, or attach(db) to have been called`,
+      `lifecycle '${lifecycle}' has no database yet: expected it to be given to a Replica, or attach(db) to be called, first`,
     )
   }
 }
@@ -81,7 +81,7 @@ export class NotAttached extends Error {
 export class InvalidReplicaOptions extends Error {
   override readonly name = 'InvalidReplicaOptions'
   constructor(readonly problems: readonly string[]) {
-    super(`a replica can't go by these options:\n${listed(problems)}`)
+    super(`a replica can't use these options:\n${listed(problems)}`)
   }
 }
 
@@ -103,7 +103,7 @@ export class MissingIndexes extends Error {
     const problems = listed(missing.map(({ what }) => what))
     const commands = [`use ${database}`, ...missing.map(({ command }) => command)].map((line) => `  ${line}`).join('\n')
     super(
-      `expected the database '${database}' to be prepared (indexes: 'check'), it is not:\n${problems}\nrun in mongosh, with a user who may:\n${commands}`,
+      `expected the database '${database}' to be prepared (indexes: 'check'), but it is not:\n${problems}\nrun in mongosh, as a user who may:\n${commands}`,
     )
   }
 }

@@ -4,7 +4,7 @@ import { shown } from './kept-text.js'
 
 /** The server's own limit for nested documents. */
 const MOST_LEVELS = 100
-const INT64 = 'a number of 64 bits'
+const TOO_LARGE = "that doesn't fit in 64 bits; store it as a string or a Decimal128"
 
 /** A value that can't be stored as it is: what came and what to do, then where, from the innermost field outwards. */
 type Unstorable = [problem: string, ...path: string[]]
@@ -54,7 +54,7 @@ function unstorable(value: unknown, level: number): Unstorable | undefined {
       return [`a ${typeof value}, which can't be stored`]
     case 'bigint':
       if (BigInt.asIntN(64, value) === value) return undefined
-      return [`a bigint beyond ${INT64}; store it as a text or a Decimal128`]
+      return [`a bigint ${TOO_LARGE}`]
     case 'object':
       return value === null ? undefined : unstorableObject(value, level)
     default:
@@ -100,7 +100,7 @@ function unstorableInstance(value: object, level: number): Unstorable | undefine
   if (bsonType !== undefined) {
     const { unsigned, high } = value as { unsigned?: boolean; high?: number }
     if (bsonType !== 'Long' || !unsigned || high! >= 0) return undefined
-    return [`an unsigned Long beyond ${INT64}; store it as a text or a Decimal128`]
+    return [`an unsigned Long ${TOO_LARGE}`]
   }
   if (typeof toBSON === 'function') return unstorable(toBSON.call(value), level + 1)
   if (types.isUint8Array(value)) return undefined
@@ -132,6 +132,6 @@ function insteadOf(value: object): string {
   if (types.isBoxedPrimitive(value)) return 'its value: value.valueOf()'
   if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value))
     return 'its bytes as a Buffer, or a list of its numbers'
-  if (value instanceof URL) return 'its text: url.href'
+  if (value instanceof URL) return 'its string: url.href'
   return 'a plain object ({ ...value }), or give its class a toBSON()'
 }

@@ -315,7 +315,7 @@ describe('a doorbell that fails', () => {
     await eventually(() => expect(proxy.count('find')).toBeGreaterThan(2))
     expect(idler.replica.status().doorbell).toBe('deaf')
     const line =
-      'the doorbell is not heard, new documents wait for the next tick: not authorized on shop to execute command find'
+      'the doorbell cannot be heard, so new documents wait for the next tick: not authorized on shop to execute command find'
     expect(idler.warnings).toEqual([line])
     await owner().insert({ _id: 'a' } as never)
     await idler.replica.tick()
@@ -323,7 +323,7 @@ describe('a doorbell that fails', () => {
     proxy.pass()
     await eventually(() => expect(idler.replica.status().doorbell).toBe('capped'))
     expect(idler.warnings).toEqual([line])
-    expect(idler.logger.lines.map(({ message }) => message)).toContain('the doorbell is heard again (capped)')
+    expect(idler.logger.lines.map(({ message }) => message)).toContain('the doorbell can be heard again (capped)')
     await owner().insert({ _id: 'b' } as never)
     await eventually(() => expect(idler.steps).toHaveLength(2))
   })

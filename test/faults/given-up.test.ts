@@ -63,7 +63,7 @@ test('an outcome that the server goes on failing to take: told, its step is repe
     }
     expect(new Set(observer.losses.map(({ how }) => how))).toEqual(new Set(['givenUp']))
     expect(logger.lines.map(({ message }) => message)).toContainEqual(
-      expect.stringMatching(/^lease lost \(givenUp\): .*for no fault of the document.*: not this one$/),
+      expect.stringMatching(/^lease lost \(givenUp\): .*through no fault of the document.*: not this one$/),
     )
     proxy.pass()
     await replica.tick()

@@ -278,7 +278,7 @@ describe('a bad document in front of 100 healthy ones', () => {
       const ofPhase = events.filter(({ reason, fate }) => reason === 'phase' && fate === 'leftAlone')
       expect(ofPhase.map(({ found }) => found).sort()).toEqual(['a number', 'null'])
       expect(logger.lines.map((line) => line.message)).toContainEqual(
-        'thing: documents whose phase is a number are left alone; expected a text',
+        'thing: documents whose phase is a number are left alone; expected a string',
       )
     })
 

@@ -78,7 +78,9 @@ describe('an entry in phaselock.lifecycles that a person has broken', () => {
     expect(replica.status().notReady[0]).toMatch(said)
     const errors = logger.lines.filter(({ level }) => level === 'error')
     expect(errors.map(({ message }) => message)).toEqual([expect.stringMatching(said)])
-    expect(errors[0]!.message).toMatch(/it goes on with 45 s; to mend it: phaselock set-lock-timeout thing 45s$/)
+    expect(errors[0]!.message).toMatch(
+      /this replica keeps using 45 s; to fix it: phaselock set-lock-timeout thing 45s$/,
+    )
     expect((await findings()).map((one) => one.problem)).toEqual([expect.stringMatching(/replicas go on with 45 s$/)])
 
     // One that starts now goes by the same, whatever its own setting is.

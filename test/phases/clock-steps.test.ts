@@ -250,7 +250,7 @@ describe("a step of the server's clock", () => {
       expect(logger.lines.map(({ message }) => message)).toEqual(
         expect.arrayContaining([
           expect.stringMatching(/^the server's clock stepped back by (10 min|9 min 59 s|10 min 0 s)/),
-          expect.stringMatching(/^thing: 2 leases from before/),
+          expect.stringMatching(/^thing: 2 leases taken before/),
         ]),
       )
       for (const id of dead) expect(await read(id)).toMatchObject(notTaken)

@@ -18,11 +18,11 @@ describe("indexes: 'check', for a database user without DDL rights", () => {
     expect(failed).toBeInstanceOf(MissingIndexes)
     expect(failed.message).toBe(
       [
-        `expected the database '${database.db.databaseName}' to be prepared (indexes: 'check'), it is not:`,
+        `expected the database '${database.db.databaseName}' to be prepared (indexes: 'check'), but it is not:`,
         '  - index {"phase":1,"lockedAt":1,"updatedAt":1} of Thing: it is missing',
         '  - index {"state":1,"phase":1} of Thing: it is missing',
         '  - collection phaselock.lifecycles: it is missing',
-        'run in mongosh, with a user who may:',
+        'run in mongosh, as a user who may:',
         `  use ${database.db.databaseName}`,
         `  db.getCollection('Thing').createIndex({"phase":1,"lockedAt":1,"updatedAt":1})`,
         `  db.getCollection('Thing').createIndex({"state":1,"phase":1})`,

@@ -40,7 +40,7 @@ describe('log lines about documents are bounded for each cause', () => {
     expect(lines('a step failed: the odd one')).toHaveLength(1)
     const [summary] = lines('a step failed: 289 more in Creating (Error) within ')
     expect(summary?.message).toMatch(
-      /that were not logged one by one; the last: a step failed: no route to d\d+; phaselock list thing --phase Creating shows them, phaselock show <id> why$/,
+      /that were not logged individually; the last: a step failed: no route to d\d+; phaselock list thing --phase Creating shows them, phaselock show <id> why$/,
     )
     expect(summary).toMatchObject({ level: 'warn', fields: { phase: 'Creating', name: 'Error', count: 289 } })
     expect(logger.lines).toHaveLength(12)

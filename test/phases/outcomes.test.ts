@@ -169,13 +169,13 @@ describe('how a step may end', () => {
     [
       'a phase that it may not go to',
       (step) => step.moveTo('Deleted'),
-      /moveTo\("Deleted"\): from 'Creating' expected one of Created, Deleting/,
+      /moveTo\("Deleted"\): from 'Creating', expected one of the phases in its next: Created, Deleting/,
     ],
     ['a wait without a reason', (step) => step.wait(), /wait: expected a reason/],
     ['a wait without a unit', (step) => step.wait('x', { for: '10' }), /wait: for: expected a duration/],
     ['a reserved field', (step) => step.again({ set: { phase: 'Created' } }), /set: 'phase' is written by Phaselock/],
-    ['a dotted field', (step) => step.again({ set: { 'a.b': 1 } }), /set: 'a.b' can't be a field's name/],
-    ['a $ field', (step) => step.again({ set: { $inc: 1 } }), /set: '\$inc' can't be a field's name/],
+    ['a dotted field', (step) => step.again({ set: { 'a.b': 1 } }), /set: 'a.b' can't be a field name/],
+    ['a $ field', (step) => step.again({ set: { $inc: 1 } }), /set: '\$inc' can't be a field name/],
   ]
   test.each(bad)(
     'a handler that returns %s: an error on the document, nothing else of it changed',

@@ -22,7 +22,7 @@ describe('new Replica', () => {
     ],
     [{ grace: Number.NaN }, 'grace: expected a duration from 0s to 1h'],
     [{ doorbell: 'on' }, "doorbell: expected one of auto, capped, changeStream, off, got 'on'"],
-    [{ doorbellDb: 'shop' }, "doorbellDb: expected a database of the driver (client.db('shop')), got 'shop'"],
+    [{ doorbellDb: 'shop' }, "doorbellDb: expected a database from the driver (client.db('shop')), got 'shop'"],
     [{ lifecycles: undefined }, 'lifecycles: expected a list of lifecycles with their handlers'],
     [{ graceMs: 100 }, "option 'graceMs' is now called 'grace'"],
     [{ graze: '1s' }, "unknown option 'graze' (did you mean 'grace'?); known: db, lifecycles, name,"],

@@ -261,7 +261,7 @@ describe('a declaration that can’t work', () => {
   const database = useDatabase()
 
   test.each([
-    [async () => undefined, /expected a module's URL, .*got a function; what a function closes over can't go/],
+    [async () => undefined, /expected a module's URL, .*got a function; a closure can't be sent/],
     ['./render.js', /expected a module's URL, .*got "\.\/render\.js"/],
     [new URL('https://a.example/render.js'), /got https:\/\/a\.example/],
     [undefined, /got undefined/],

@@ -159,7 +159,7 @@ describe('two versions of a lifecycle side by side', () => {
     const define = (renamed: object) => lifecycleOf<Parcel>().define({ ...settings, phases, renamed } as never)
     expect(() => define({ Old: 'C' })).toThrow(InvalidLifecycle)
     expect(() => define({ Old: 'C' })).toThrow(/renamed 'Old' names an unknown phase 'C'; known: A, B/)
-    expect(() => define({ A: 'B' })).toThrow(/renamed 'A' is declared still/)
+    expect(() => define({ A: 'B' })).toThrow(/renamed 'A' is still declared/)
     expect(() => define({ $x: 'B' })).toThrow(/renamed '\$x' can't be a phase's name/)
     expect(() => define(['A'])).toThrow(/renamed must be an object/)
     // A phase that only documents of an older version come into is reachable.

@@ -84,7 +84,7 @@ function renameProblems(phases: Phases, renamed: unknown): string[] {
   return Object.entries(renamed).flatMap(([from, to]) => {
     const problems: string[] = []
     if (known.includes(from))
-      problems.push(`renamed '${from}' is declared still; drop the phase or the entry of renamed`)
+      problems.push(`renamed '${from}' is still declared; drop the phase, or its entry in renamed`)
     if (from === '' || from.startsWith('$') || from.includes('\0'))
       problems.push(`renamed '${from}' can't be a phase's name`)
     return [...problems, ...unknownPhase(phases, to, `renamed '${from}'`)]

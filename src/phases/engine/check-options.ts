@@ -11,7 +11,7 @@ import type { ReplicaObserver } from './observer.js'
 import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
 import type { Alongside } from './wake/alongside.js'
 
-const aDatabase = having<Db>(['collection'], "a database of the driver (client.db('shop'))")
+const aDatabase = having<Db>(['collection'], "a database from the driver (client.db('shop'))")
 
 const aLifecycle = z.custom<RunnableLifecycle>(
   (value) => typeof (value as { model?: unknown } | null)?.model === 'object',

@@ -154,7 +154,7 @@ export class Replica {
     } finally {
       this.tellUntold()
     }
-    throw new Error(`something is still due after ${MAX_ROUNDS} rounds: does a phase move back and forth for ever?`)
+    throw new Error(`something is still due after ${MAX_ROUNDS} rounds: does a phase move back and forth forever?`)
   }
 
   /** Ticks once a second at an offset of its own, until `stop()`. */

@@ -71,7 +71,7 @@ export function thread<H extends (document: never, step: never) => Promise<unkno
   const handler = async (document: Record<string, unknown>, step: Partial<RunsThreads>) => {
     if (typeof step?.[IN_THREAD] === 'function') return step[IN_THREAD](declaration, document)
     throw new InvalidThread(
-      `${described(declaration)} was called with a step that no replica made; expected a replica to call it, or test its module's function itself`,
+      `${described(declaration)} was called with a step that no replica made; expected a replica to call it; to test it, call its module's function directly`,
     )
   }
   return Object.assign(handler, { [DECLARATION]: declaration }) as unknown as H
@@ -99,7 +99,7 @@ function urlOf(module: unknown): URL {
   if (typeof module === 'function') {
     const name = module.name ? `the function ${module.name}` : 'a function'
     throw new InvalidThread(
-      `thread: ${how}, got ${name}; what a function closes over can't go to another thread: put it in a module of its own`,
+      `thread: ${how}, got ${name}; a closure can't be sent to another thread: put the function in a module of its own`,
     )
   }
   if (typeof module === 'string' && isAbsolute(module)) return pathToFileURL(module)
@@ -114,5 +114,5 @@ function withFile(url: URL): URL {
   if (existsSync(path)) return url
   const source = path.replace(/\.([cm]?)js$/, '.$1ts')
   if (source !== path && existsSync(source)) return pathToFileURL(source)
-  throw new InvalidThread(`thread: expected a module, there is no file ${path}`)
+  throw new InvalidThread(`thread: expected a module, but there is no file ${path}`)
 }

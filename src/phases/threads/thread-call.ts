@@ -20,8 +20,8 @@ export class ThreadDied extends Error {
     const { code, message } = cause as NodeJS.ErrnoException
     const why =
       code === 'ERR_WORKER_OUT_OF_MEMORY'
-        ? 'it ran out of memory: do less at once, or give threads more (threadMemoryMb, PHASELOCK_THREAD_MEMORY)'
-        : `${message}; a handler ends by returning an outcome, and process.exit ends its thread only`
+        ? 'it ran out of memory: do less at once, or give threads more memory (threadMemoryMb, PHASELOCK_THREAD_MEMORY)'
+        : `${message}; a handler ends by returning an outcome; process.exit only ends its thread`
     super(`the thread of ${what} ended: ${why}`, { cause })
   }
 }

@@ -74,7 +74,7 @@ export class ThreadPool {
     this.unbegun.add(cantBegin)
     // A module that waits forever at its top level must not silently keep a replica from starting.
     const { loadWithinMs = 60_000 } = this.options
-    const late = () => failed.abort(new Error(`it was not loaded after ${formatMs(loadWithinMs)}`))
+    const late = () => failed.abort(new Error(`it had not loaded after ${formatMs(loadWithinMs)}`))
     const timer = setTimeout(late, loadWithinMs)
     try {
       this.pool ??= this.start()
@@ -158,7 +158,7 @@ export class ThreadPool {
       ...(memoryMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: memoryMb } }),
     })
     pool.on('error', (error: Error) => {
-      this.logger.error(`a worker thread ended without a step: ${error.message}`, { error })
+      this.logger.error(`a worker thread ended outside a step: ${error.message}`, { error })
       for (const tell of this.unbegun) tell(error)
     })
     return pool
@@ -170,6 +170,6 @@ function workerProgram(): string {
   const here = fileURLToPath(new URL('.', import.meta.url))
   const folder = import.meta.url.endsWith('.ts') ? resolve(here, '../../../dist/phases/threads') : here
   const path = resolve(folder, 'worker.js')
-  if (!existsSync(path)) throw new Error(`expected the built program ${path}, it is missing; run \`npm run build\``)
+  if (!existsSync(path)) throw new Error(`expected the built program ${path}, but it is missing; run \`npm run build\``)
   return path
 }

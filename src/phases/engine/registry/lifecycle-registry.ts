@@ -32,9 +32,9 @@ const MOST_READS = 3
 export class TermsOutdated extends Error {
   override readonly name = 'TermsOutdated'
   constructor(readonly ageMs: number) {
-    const age = Number.isFinite(ageMs) ? `was ${Math.round(ageMs)} ms old each time it was read` : 'cannot be read'
-    const expected = `expected to know what ${LIFECYCLES_COLLECTION} has said within ${KNOWN_FOR_MS} ms, but it`
-    super(`${expected} ${age}: nothing is claimed or renewed until it can be`)
+    const age = Number.isFinite(ageMs) ? `each was ${Math.round(ageMs)} ms old once it arrived` : 'it cannot be read'
+    const expected = `expected a reading of ${LIFECYCLES_COLLECTION} from the last ${KNOWN_FOR_MS} ms`
+    super(`${expected}, but ${age}; nothing is claimed or renewed until there is one`)
   }
 }
 
@@ -202,9 +202,9 @@ export class LifecycleRegistry {
 
   private reportBroken({ name }: LifecycleModel, { broken, dueMs }: LockTimeoutInForce): void {
     const entry = `${name} in ${LIFECYCLES_COLLECTION}`
-    const mend = `phaselock set-lock-timeout ${name} ${Math.ceil(dueMs / 1_000)}s`
-    if (broken === undefined) this.logger.info(`${name}: its entry in ${LIFECYCLES_COLLECTION} is sound again`)
-    else this.logger.error(`${entry}: ${broken}; it goes on with ${formatMs(dueMs)}; to mend it: ${mend}`)
+    const fix = `phaselock set-lock-timeout ${name} ${Math.ceil(dueMs / 1_000)}s`
+    if (broken === undefined) this.logger.info(`${name}: its entry in ${LIFECYCLES_COLLECTION} is valid again`)
+    else this.logger.error(`${entry}: ${broken}; this replica keeps using ${formatMs(dueMs)}; to fix it: ${fix}`)
   }
 
   private report({ name, settings }: LifecycleModel, { dueMs, leaseMs }: LockTimeoutInForce, isChange: boolean): void {
@@ -212,7 +212,7 @@ export class LifecycleRegistry {
     const [due, lease, ours] = [dueMs, leaseMs, own].map(formatMs)
     if (dueMs !== leaseMs) {
       this.logger.warn(
-        `${name}: lockTimeout is being changed (${LIFECYCLES_COLLECTION}): leases last ${lease}, others' are honoured for ${due}`,
+        `${name}: lockTimeout is being changed (${LIFECYCLES_COLLECTION}): leases last ${lease}, those of others are honoured for ${due}`,
       )
     } else if (dueMs !== own || isChange) {
       const change = `phaselock set-lock-timeout ${name} ${own % 1_000 === 0 ? `${own / 1_000}s` : `${own}ms`}`

@@ -21,7 +21,8 @@ export const territoryOf = ({ name, collection, phases, renames }: LifecycleMode
 export function requireDisjoint(models: readonly LifecycleModel[]): void {
   const problems = models.flatMap((model, i) =>
     models.slice(i + 1).flatMap((other) => {
-      if (other.name === model.name) return [`two lifecycles are called '${model.name}'; give this replica one of them`]
+      if (other.name === model.name)
+        return [`two lifecycles are called '${model.name}'; give this replica only one of them`]
       const common = commonPhases(territoryOf(model), territoryOf(other))
       const both = `'${model.name}' and '${other.name}' both work on ${model.collection} and both have ${common}`
       return common ? [`${both}; rename them in one, or give it a collection of its own`] : []

@@ -26,7 +26,7 @@ export class BrokenReports {
     for (const id of broken) {
       // Because its `progress` or `phase` is the owner's, or its `_id` can't be matched.
       const why = fieldsOf.get(idKey(id))?.find(({ field }) => field === 'phase' || field === '_id')
-      const found = why ? why.found : `a ${this.progress} of another shape than Phaselock's`
+      const found = why ? why.found : `a ${this.progress} whose shape is not Phaselock's`
       this.tell({ id, reason: why ? (why.field as BrokenReason) : 'progress', found, fate: 'putAside' })
       fieldsOf.delete(idKey(id))
     }
@@ -87,19 +87,20 @@ const KINDS: Record<BrokenDocument['fate'], string> = {
 
 function lineOf({ lifecycle, id, reason, found, fate }: BrokenDocument): string {
   if (reason === 'phase' && fate === 'leftAlone') {
-    return `${lifecycle}: documents whose phase is ${found} are left alone; expected a text`
+    return `${lifecycle}: documents whose phase is ${found} are left alone; expected a string`
   }
   const document = `${lifecycle} ${shown(id)}`
   switch (fate) {
     case 'mended':
       return `${document}: its ${reason} was ${found}; mended`
     case 'leftAlone':
-      return `${document}: its ${reason} is ${found}; it stays, and counts as missing (further ones are not logged)`
+      return `${document}: its ${reason} is ${found}; it stays and counts as missing (others like it are not logged)`
     case 'putAside':
-      if (reason === 'unreadable') return `${document} can't be read by the driver: ${found}; parked, the others go on`
-      return `${document} has ${found} (${reason}): put aside (lockedAt 9999-12-31), nothing else of it was changed`
+      if (reason === 'unreadable')
+        return `${document} can't be read by the driver: ${found}; it is parked, and the others go on`
+      return `${document} has ${found} (${reason}): it was put aside (lockedAt 9999-12-31) and not changed otherwise`
     case 'skipped':
-      return `${document} refuses writes (${reason}): ${found}; it is left alone for a while, the others go on`
+      return `${document} refuses writes (${reason}): ${found}; it is left alone for a while, and the others go on`
   }
 }
 

@@ -40,9 +40,9 @@ export function reportLoss(env: LifecycleEnvironment, held: Held, how: LeaseLoss
 const EXPLAINED: Record<LeaseLoss['how'], string> = {
   refused:
     'another replica has the document, or its owner replaced it; this outcome was dropped and nothing was changed',
-  movedOn: 'the document has gone on meanwhile; whether this outcome was recorded before that is unknown',
+  movedOn: 'the document has moved on in the meantime; whether this outcome was recorded before that is unknown',
   renewal: 'a renewal found another holder; the step was asked to stop',
   abandoned: 'a handler that had been given up has ended; its outcome was dropped',
   givenUp:
-    'the database goes on failing to take this outcome, for no fault of the document; its lease runs out, then the step is repeated',
+    'the database keeps failing to record this outcome, through no fault of the document; once its lease has run out, the step is repeated',
 }

@@ -63,7 +63,7 @@ export class EndingRules {
   /** The ending of a document that the driver can't read: a person has to see to it. */
   unreadable(held: Held, error: Error): Ending {
     const why = recordedError(error)
-    const reason = `the driver can't read it (${why.message}): mend that field, or read with bsonRegExp: true, or without it (reads)`
+    const reason = `the driver can't read it (${why.message}): fix that field, read it with bsonRegExp: true, or leave it out (reads)`
     return this.ending(held, { kind: 'park', step: null, reason: cut(reason, 'reason'), error: why }, 0)
   }
 

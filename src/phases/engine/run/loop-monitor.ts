@@ -111,7 +111,8 @@ export class LoopMonitor {
       // Several aren't told apart by name: nearly every time it is another set of handlers.
     } else if (this.isDue(certain ? names : 'one of several')) {
       const how = certain ? `by the handler of ${names}` : `while steps of ${names} ran`
-      const advice = 'renewals and other documents had to wait; declare a handler that computes for long as thread(...)'
+      const advice =
+        'renewals and other documents had to wait; declare a handler that computes for a long time as thread(...)'
       logger.warn(`${blocked} ${how}: ${advice}`, { ms, by })
     }
   }

@@ -49,7 +49,7 @@ const namesOf = (outcome: object): string => cut(Object.keys(outcome).slice(0, 2
 function readPhase(to: unknown, phase: Phase): string {
   if (typeof to === 'string' && phase.next.includes(to)) return to
   throw new InvalidOutcome(
-    `moveTo(${shown(to)}): from '${phase.name}' expected one of ${phase.next.join(', ')}, as its next says`,
+    `moveTo(${shown(to)}): from '${phase.name}', expected one of the phases in its next: ${phase.next.join(', ')}`,
   )
 }
 
@@ -90,13 +90,13 @@ export function readSet(set: unknown, progressField: string): Fields | undefined
     }
     if (name === '' || name.startsWith('$') || name.includes('.') || name.includes('\0')) {
       throw new InvalidOutcome(
-        `set: '${cut(name, 'stepName')}' can't be a field's name here: expected none of '$' in front, '.', NUL`,
+        `set: '${cut(name, 'stepName')}' can't be a field name here: expected no leading '$', no '.' and no NUL`,
       )
     }
   }
   if (size > DOCUMENT_LIMIT) {
     throw new InvalidOutcome(
-      `set: ${Math.ceil(size / 1024 / 1024)} MB is more than a document can hold (16 MB); store what is big elsewhere`,
+      `set: ${Math.ceil(size / 1024 / 1024)} MB is more than a document can hold (16 MB); store large data elsewhere`,
     )
   }
   return names.length > 0 ? (set as Fields) : undefined

@@ -84,13 +84,13 @@ export class ClockWatch {
     if (isStored(step) && step.at.getTime() <= now.getTime() + STEP_SLACK_MS && step.until > now) {
       const agoMs = now.getTime() - step.at.getTime()
       const isNew = this.steps.adopt({ ms: step.ms, now: step.at }, agoMs, step.until.getTime() - now.getTime())
-      if (isNew) this.say(step.ms, ', as another replica has seen')
+      if (isNew) this.say(step.ms, ', as another replica reported')
     }
     if (!lastSeen || lastSeen.getTime() <= now.getTime() + STEP_SLACK_MS) return
     const isKnown = this.known && lastSeen <= this.known
     this.known = lastSeen
     if (isKnown) return
-    const how = ' or more, before this replica looked: others were last seen later than now'
+    const how = ' or more, before this replica first looked: other replicas were last seen at a later time than now'
     if (!this.back) this.say(now.getTime() - lastSeen.getTime(), how)
     this.back = laterOf(this.back, new Date(lastSeen.getTime() + UNSEEN_MS))
   }
@@ -109,7 +109,7 @@ export class ClockWatch {
       const collection = protocolCollection<Document>(db, model.collection)
       const count = await redateLeases(collection, terms(), [...model.phases.keys()], until)
       if (count > 0)
-        logger.warn(`${model.name}: ${count} leases from before the server's clock stepped back begin anew`)
+        logger.warn(`${model.name}: ${count} leases taken before the server's clock stepped back start again from now`)
     }
     await liveReplicas.say('atOnce')
   }
@@ -120,10 +120,10 @@ export class ClockWatch {
     if (!this.lines.take()) return
     const consequence =
       ms < 0
-        ? 'leases of before begin anew, sleeps last longer by that (phaselock wake ends one)'
+        ? 'leases taken before it start again from now, and sleeps last that much longer (phaselock wake ends one)'
         : holdMs > 0
-          ? `deadlines, removals and leases that end by it wait until it has lasted for ${formatMs(holdMs)}`
-          : 'deadlines, removals and the ends of leases go by it at once (clockHold is 0)'
+          ? `deadlines, removals and ends of leases that only it has made due wait until it has lasted for ${formatMs(holdMs)}`
+          : 'deadlines, removals and ends of leases follow it at once (clockHold is 0)'
     const step = `${ms < 0 ? 'back' : 'forward'} by ${formatMs(Math.abs(ms))}`
     logger.error(`the server's clock stepped ${step}${how}: ${consequence}`)
   }

@@ -69,7 +69,7 @@ export class AlongsideWorks {
     const first = await Promise.race([this.running, late])
     over.abort()
     if (first === 'late')
-      this.logger.warn(`background work goes on ${mostMs} ms after its signal aborted; it is left behind`)
+      this.logger.warn(`background work is still running ${mostMs} ms after its signal aborted; it is left behind`)
   }
 
   private async run([work, context]: Work): Promise<void> {

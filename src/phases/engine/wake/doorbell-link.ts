@@ -78,7 +78,7 @@ export class DoorbellLink {
     const { logger } = this.env
     this.hearing = hearing
     if (hearing.listening) {
-      if (this.isTold) logger.info(`the doorbell is heard again (${hearing.kind})`)
+      if (this.isTold) logger.info(`the doorbell can be heard again (${hearing.kind})`)
       this.isTold = false
       this.failures = 0
     } else if (hearing.error !== undefined && !this.isTold) {
@@ -87,7 +87,7 @@ export class DoorbellLink {
       if (!this.failuresTold.take()) return
       this.isTold = true
       const why = hearing.error instanceof Error ? hearing.error.message : String(hearing.error)
-      logger.warn(`the doorbell is not heard, new documents wait for the next tick: ${why}`)
+      logger.warn(`the doorbell cannot be heard, so new documents wait for the next tick: ${why}`)
     }
   }
 }
