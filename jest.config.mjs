@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { coreTests } from './test/tiers.mjs'
 
 /**
@@ -32,8 +33,9 @@ export default {
   },
   // Only for what hangs: a machine that is ten times slower for a while must pass.
   testTimeout: 120_000,
-  // Most tests wait for the database half of their time: twice as many as the cores of a small machine keep these busy.
-  maxWorkers: 4,
+  // Most tests wait for the database, a pause or another replica half of their time: three times as many as the cores of a small
+  // machine keep these busy.
+  maxWorkers: Math.max(6, availableParallelism()),
   globals: { databaseInMemory: true },
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',

@@ -12,7 +12,7 @@ import { amidRebuild } from '../support/index-rebuild.js'
 import { gate } from '../support/thing.js'
 import { dueSchedule, dueSince, passForRuns, useSchedulers } from './support.js'
 
-const PATIENTLY = { timeoutMs: 60_000, everyMs: 50 }
+const PATIENTLY = { timeoutMs: 60_000 }
 
 describe('edits that meet', () => {
   const database = useDatabase()

@@ -19,7 +19,7 @@ import { eventually, useDatabase } from '../support/database.js'
 
 jest.setTimeout(120_000)
 /** A busy machine. */
-const PATIENTLY = { timeoutMs: 60_000, everyMs: 100 }
+const PATIENTLY = { timeoutMs: 60_000 }
 
 describe('/metrics, with named locks and schedules', () => {
   const database = useDatabase()
