@@ -28,7 +28,7 @@ test.each([
   ['orphans'],
 ])('phaselock %s only reads: it starts no local database, and says that MONGODB_URI is missing', async (...args) => {
   const said = await refusal(args)
-  expect(said).toContain('phaselock: expected MONGODB_URI to name a MongoDB server, it is not set')
+  expect(said).toContain('phaselock: expected MONGODB_URI to name a MongoDB server, but it is not set')
   expect(said).toContain(`no local database is running in ${folder().path}/.phaselock, and a command that only reads`)
 })
 
