@@ -19,7 +19,7 @@ export class NoDatabase extends Error {
       [
         `expected MONGODB_URI to name a MongoDB server, but it is not set; ${why}`,
         ...tried.map(({ name, said }) => `  - ${name}: ${said}`),
-        `Ways out: ${waysOut.join('; ')}`,
+        `To fix this: ${waysOut.join('; ')}`,
       ].join('\n'),
     )
   }

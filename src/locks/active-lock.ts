@@ -103,9 +103,9 @@ export class ActiveLock {
   }
 
   /** Watches over the lease until `end`; never throws. */
-  watch(told: (error: unknown) => void): void {
+  watch(onFailure: (error: unknown) => void): void {
     void this.watchEnd()
-    if (this.watchdogMs !== undefined) void this.keepAlive(this.watchdogMs, told)
+    if (this.watchdogMs !== undefined) void this.keepAlive(this.watchdogMs, onFailure)
   }
 
   /** The task has ended: no more extensions. */
@@ -130,7 +130,7 @@ export class ActiveLock {
     }
   }
 
-  private async keepAlive(watchdogMs: number, told: (error: unknown) => void): Promise<void> {
+  private async keepAlive(watchdogMs: number, onFailure: (error: unknown) => void): Promise<void> {
     let failed = false
     while (!this.isOver) {
       const everyMs = Math.min(watchdogMs, this.leaseMs / 3)
@@ -143,7 +143,7 @@ export class ActiveLock {
         failed = false
       } catch (error) {
         failed = true
-        if (!this.done.signal.aborted) told(error)
+        if (!this.done.signal.aborted) onFailure(error)
       }
     }
   }

@@ -102,7 +102,7 @@ class Runs<Context> {
     const known: RunDocument = { ...run, by: name, ...(lost > 0 ? { lost } : {}) }
     const lock = (lost === 0 ? locks.kept(run) : undefined) ?? (await this.enter(run, true))
     if (!(lock instanceof RunLock)) {
-      const reason = `its lock was taken by ${lock.heldBy.run ?? lock.heldBy.by ?? 'another'} after its replica was lost`
+      const reason = `its lock was taken by ${lock.heldBy.run ?? lock.heldBy.by ?? 'another run'} after its replica was lost`
       const taken = { ...this.counted(known), reason, overlap: lock.heldBy }
       return this.end(known, step, task, 'Failed', 'lockTaken', taken, now)
     }

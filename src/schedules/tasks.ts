@@ -66,7 +66,7 @@ export class TaskRegistry<Context = unknown> {
   add(name: string, task: Task<Context>): void {
     if (!NAME.test(name)) {
       throw new InvalidTask(
-        `task '${name}': expected a name of 1 to 200 characters without spaces that doesn't begin with '$' or '.'`,
+        `task '${name}': expected a name of 1 to 200 characters, without spaces, that doesn't begin with '$' or '.'`,
       )
     }
     if (this.tasks.has(name)) throw new InvalidTask(`task '${name}' is already registered; give this one another name`)

@@ -59,7 +59,7 @@ describe('without MONGODB_URI', () => {
     const { message } = await refused(connectWith({ dataDir, env, log }, async () => undefined))
     expect(message.split('\n')).toEqual([
       'expected MONGODB_URI to name a MongoDB server, but it is not set; the local database package, phaselock-local-database, is not installed',
-      'Ways out: set MONGODB_URI, for example mongodb://127.0.0.1:27017/phaselock; for development: npm install --save-dev phaselock-local-database',
+      'To fix this: set MONGODB_URI, for example mongodb://127.0.0.1:27017/phaselock; for development: npm install --save-dev phaselock-local-database',
     ])
   })
 

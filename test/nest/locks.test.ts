@@ -183,7 +183,7 @@ describe('@SchedulerLock', () => {
     expect(error.problems).toEqual([
       'Wrong.nameless: name: expected a string, got an empty one; locks with the same name exclude each other',
       "Wrong.longer: lockAtLeastFor (120000 ms): expected at most lockAtMostFor (60000 ms); a lock can't be kept longer than it lasts",
-      "Wrong.where: expected a setting 'CITY' for 'in-${CITY}', there is none; set it, or write ${CITY:otherwise}",
+      "Wrong.where: expected a setting 'CITY' for 'in-${CITY}', but there is none; set it, or write ${CITY:otherwise}",
       expect.stringMatching(/^Wrong\.until: lockAtMostFor: expected a duration such as .* got "soon"$/),
       'Wrong.undeclared: name: expected a string, got undefined; locks with the same name exclude each other',
     ])

@@ -56,7 +56,7 @@ export class LockScope {
       if (value !== undefined && value !== null && value !== '') return String(value)
       if (otherwise !== undefined) return otherwise
       throw new InvalidSchedulerLocks([
-        `${where}: expected a setting '${key}' for '${text}', there is none; set it, or write \${${key}:otherwise}`,
+        `${where}: expected a setting '${key}' for '${text}', but there is none; set it, or write \${${key}:otherwise}`,
       ])
     })
   }

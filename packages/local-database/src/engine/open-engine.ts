@@ -128,7 +128,7 @@ export class KeeperStuck extends Error {
   override readonly name = 'KeeperStuck'
   constructor(readonly pid: number) {
     super(
-      `expected the database's keeper (process ${pid}) to answer within ${STUCK_MS / 1_000} s, it didn't; end it: kill -9 ${pid}`,
+      `expected the database's keeper (process ${pid}) to answer within ${STUCK_MS / 1_000} s, but it didn't; end it: kill -9 ${pid}`,
     )
   }
 }
