@@ -4,7 +4,7 @@
  */
 import { randomInt } from 'node:crypto'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import { type SharedFlags, sharedOptions } from '../dist/cli/demo/arguments.js'
+import { type SharedFlags, sharedOptions } from '../dist/cli/demo/index.js'
 import type { Screen } from '../dist/cli/demo/screen.js'
 import { type Shown, show } from '../dist/cli/demo/show.js'
 import { BREAKABLE, type Breakable } from './broken/broken-protocols.ts'
@@ -83,7 +83,7 @@ const program = new Command('chaos')
   .addOption(new Option('--minutes <n>', 'of faults: how long they come').argParser(positive).default(5))
   .addOption(new Option('--seed <n>', 'of faults: which come, printed by each run').argParser(whole))
   .addHelpText('after', '\nWithout --faults, --kubernetes and --break: faults, then Kubernetes. More: docs/chaos.md')
-  .showHelpAfterError('(--help shows what is possible)')
+  .showHelpAfterError('(see --help)')
   .exitOverride()
 for (const option of sharedOptions()) program.addOption(option)
 

@@ -1,5 +1,4 @@
-import { verdictText } from '../../dist/cli/demo/judgement.js'
-import { figureLines } from '../../dist/cli/demo/report.js'
+import { figureLines, verdictText } from '../../dist/cli/demo/judgement.js'
 import type { FaultsReport, FaultsResult } from './run-faults.ts'
 
 const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = [

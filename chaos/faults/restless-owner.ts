@@ -1,7 +1,7 @@
 import { type Collection, type Db, type Document, MongoClient, MongoServerError, ObjectId } from 'mongodb'
 import { apiGatewayDefinitions, COLLECTIONS } from '../../dist/api-gateway/index.js'
 import type { ExpectedEnds } from '../../dist/cli/demo/figures.js'
-import { type DocumentKey, documentKey } from '../../dist/cli/demo/ledger-entry.js'
+import { type DocumentKey, documentKey } from '../../dist/cli/demo/ledger.js'
 import { OwnerClient } from '../../dist/phases/index.js'
 import { sleep } from '../../dist/time/index.js'
 import { badGateway } from './bad-documents.ts'

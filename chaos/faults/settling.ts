@@ -1,7 +1,6 @@
 import type { Db } from 'mongodb'
 import { apiGatewayDefinitions } from '../../dist/api-gateway/index.js'
-import type { Ledger } from '../../dist/cli/demo/ledger.js'
-import { type DocumentKey, documentKey } from '../../dist/cli/demo/ledger-entry.js'
+import { type DocumentKey, documentKey, type Ledger } from '../../dist/cli/demo/ledger.js'
 import { idKey } from '../../dist/lock/index.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
 import type { RestlessOwner } from './restless-owner.ts'

@@ -1,5 +1,4 @@
-import { type Judgement, judge, slowness, verdictText } from '../../dist/cli/demo/judgement.js'
-import { figureLines } from '../../dist/cli/demo/report.js'
+import { figureLines, type Judgement, judge, slowness, verdictText } from '../../dist/cli/demo/judgement.js'
 import type { Latency } from './timing.ts'
 
 /** The limit with watches; without them a document goes on at the end of its pause. */

@@ -13,31 +13,32 @@ import { registerSetLockTimeout } from './commands/set-lock-timeout.js'
 import { registerShow } from './commands/show.js'
 import { registerStart } from './commands/start.js'
 import type { CliContext } from './context.js'
+import { registerDemo } from './demo/index.js'
 import type { Output } from './output.js'
 import { packageVersion } from './package-version.js'
 
 const EXIT_CODES = `
 Exit codes:
   0    done
-  1    it failed: the database, or something unexpected
-  2    the command line or a setting can't be used
+  1    failed: the database, or something unexpected
+  2    the command line or a setting is invalid
   3    no such document
-  4    refused: the document is held, parked, not parked, or there already; a change of lockTimeout is under way;
+  4    refused: the document is held, parked, not parked, or exists already; a change of lockTimeout is under way;
        a Region is in use
   5    check: something was found
   130  interrupted by a second SIGINT
 
-A document's _id is given as plain text, ObjectId("...") or Extended JSON. Settings: docs/settings.md.`
+Give a document's _id as plain text, ObjectId("...") or Extended JSON. Settings: docs/settings.md.`
 
-/** The whole grammar of the command line. The demo is loaded only when it is asked for. */
-export async function buildProgram(argv: readonly string[], context: CliContext): Promise<Command> {
+/** The whole grammar of the command line. */
+export async function buildProgram(context: CliContext): Promise<Command> {
   const program = new Command('phaselock')
     .description('Documents with a phase in MongoDB, claimed by lockedAt and advanced step by step.')
     .version(await packageVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .helpCommand('help [command]', 'print the help of a command')
     .addHelpText('after', EXIT_CODES)
-    .showHelpAfterError('(--help shows what is possible)')
+    .showHelpAfterError('(see --help)')
     .exitOverride()
     .configureOutput(printingBy(context.output))
   registerStart(program, context)
@@ -56,19 +57,8 @@ export async function buildProgram(argv: readonly string[], context: CliContext)
   registerRuns(program, context)
   registerRegions(program, context)
   registerOrphans(program, context)
-  await registerDemo(program, argv)
+  registerDemo(program)
   return program
-}
-
-async function registerDemo(program: Command, argv: readonly string[]): Promise<void> {
-  if (argv.slice(0, 2).includes('demo')) {
-    const demo = await import('./demo/index.js')
-    demo.registerDemo(program)
-  } else {
-    program
-      .command('demo')
-      .description('three replicas work on 300 gateways; one is killed, one paused: nothing is lost')
-  }
 }
 
 /** `configureOutput` for commander: help and errors go where everything else goes. */

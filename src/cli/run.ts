@@ -18,7 +18,7 @@ export async function runCli(argv: readonly string[], given: Partial<CliContext>
     output: given.output ?? new Output(),
   }
   try {
-    const program = await buildProgram(argv, context)
+    const program = await buildProgram(context)
     await program.parseAsync(argv, { from: 'user' })
     return EXIT.ok
   } catch (error) {

@@ -30,7 +30,7 @@ export async function addDocument(
     const { code, message } = error as { code?: number; message?: string }
     if (code !== DUPLICATE_KEY) throw error
     throw new Refused(
-      `${nameOf({ lifecycle, _id: document['_id'] })} was not added: it is there already, or a unique field is taken (${message})`,
+      `${nameOf({ lifecycle, _id: document['_id'] })} was not added: it already exists, or a unique field is taken (${message})`,
       { reason: 'exists', lifecycle, id: document['_id'] },
     )
   }
@@ -48,9 +48,9 @@ function requireOwnFields({ settings }: LifecycleModel, document: Document): voi
   const { lockedAt = null } = document
   if (lockedAt !== null && !(lockedAt instanceof Date)) {
     throw new UsageError(
-      `expected in lockedAt when it is due, a date such as {"$date": "2026-01-01T10:00:00Z"}, got ${JSON.stringify(lockedAt)}`,
+      `expected lockedAt to say when it is due, as a date such as {"$date": "2026-01-01T10:00:00Z"}, got ${JSON.stringify(lockedAt)}`,
       { reason: 'invalidField', fields: ['lockedAt'] },
-      'leave it out for at once',
+      'leave it out to make it due at once',
     )
   }
 }

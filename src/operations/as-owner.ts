@@ -47,7 +47,11 @@ export function whyNot(system: System, verdict: NotDone, found: Found, action: s
   const { lifecycle, _id: id } = doneTo(found)
   const name = nameOf({ lifecycle, _id: id })
   if (verdict === 'notFound')
-    return new NotFound(`${name} is gone meanwhile`, { reason: 'noDocument', id, lifecycles: [lifecycle] })
+    return new NotFound(`${name} has been deleted in the meantime`, {
+      reason: 'noDocument',
+      id,
+      lifecycles: [lifecycle],
+    })
   const { progress } = modelOf(system, lifecycle).settings
   const [why, advice] = WHY[verdict](found, progress)
   return new Refused(`${name} can't be ${action}: ${why}`, { reason: verdict, lifecycle, id }, advice)
@@ -62,17 +66,18 @@ const WHY: Readonly<Record<'held' | 'parked' | 'notParked', WhyNot>> = {
       return [`${holder}, so it is being worked on`, `see: phaselock show ${idText(_id)}`]
     return [
       `${holder} by a lease that is ahead of the server's clock, which has stepped back`,
-      `where that one is gone: phaselock unpark ${idText(_id)} --force; where it may not be: phaselock check --repair`,
+      `if that holder is gone: phaselock unpark ${idText(_id)} --force; if it may not be: phaselock check --repair`,
     ]
   },
   parked({ condition, document }, progress) {
     if (condition.kind === 'broken')
       return [
         'it is parked',
-        `its '${condition.field}' is ${condition.found}: mend that first, then set lockedAt to null`,
+        `its '${condition.field}' is ${condition.found}: correct that first, then set lockedAt to null`,
       ]
-    if (document[progress] == null) return ['it is parked', 'nothing of Phaselock is in it; set its lockedAt to null']
-    return ['it is parked', 'to give it another go use: phaselock unpark']
+    if (document[progress] == null)
+      return ['it is parked', 'Phaselock has stored nothing in it; set its lockedAt to null']
+    return ['it is parked', 'to give it another try, use: phaselock unpark']
   },
-  notParked: () => ["it isn't parked", 'to end a sleep use: phaselock wake'],
+  notParked: () => ["it isn't parked", 'to end a sleep, use: phaselock wake'],
 }

@@ -44,7 +44,7 @@ export function conditionOf(
   return state.kind === 'asleep' ? { kind: 'sleeping', until: state.until } : state
 }
 
-const LEGACY_WRITER = 'a writer of the old kind'
+const LEGACY_WRITER = 'a legacy writer'
 
 /** The field for which a claim would put it aside: a `progress` of its owner's, a phase that isn't a string. */
 function misshapenField(document: Document, model: LifecycleModel): { field: string; found: string } | undefined {

@@ -10,7 +10,7 @@ const { EJSON, Long, ObjectId, UUID } = BSON
  */
 export function idsMeantBy(given: string): unknown[] {
   const text = given.trim()
-  if (text === '') throw invalid("expected a document's _id, got an empty text", given)
+  if (text === '') throw invalid("expected a document's _id, got an empty string", given)
   const call = /^(?:new )?(ObjectId|UUID)\(["']?([^"']*)["']?\)$/.exec(text)
   if (call) return [constructed(call[1]!, call[2]!, text)]
   if (/^[{"[]/.test(text)) return [extendedJson(text)]

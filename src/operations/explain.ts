@@ -23,12 +23,12 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'unknownPhase': {
       const rename = model.renames.find((one) => one.from === condition.phase)
       if (rename) {
-        return `Its phase '${rename.from}' is called ${rename.to} in this version of ${model.name}: the next look moves it there when nobody holds it`
+        return `Its phase '${rename.from}' is called ${rename.to} in this version of ${model.name}: the next look moves it there if nobody holds it`
       }
       return `Its phase '${condition.phase}' is unknown to ${model.name}${didYouMean(condition.phase, model.phases.keys()).replace(/\?$/, '')}: it is never claimed and never changed until its phase is one of ${[...model.phases.keys()].join(', ')}`
     }
     case 'broken':
-      return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? 'an object of Phaselock'}; ${condition.field === 'lockedAt' ? 'the look for such documents in each replica mends it within ten minutes, phaselock check --repair at once' : 'it is left alone until a person mends that'}`
+      return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? "Phaselock's own object"}; ${condition.field === 'lockedAt' ? 'replicas look for such documents and repair them within ten minutes, phaselock check --repair does so at once' : 'it is left alone until a person corrects that'}`
     case 'parked':
       return `Parked because ${parkedReason(progress, model)}: it waits for a person (unpark)${orItsOwner(document, model)}`
     case 'held':
@@ -40,7 +40,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
       if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
       const since = condition.since && condition.since <= now ? ` since ${age(condition.since, now)}` : ''
       const left = condition.expired ? ` (the lease of ${holder(condition.expired)} has run out)` : ''
-      return `Due${since}${left}: the next replica that looks runs ${typeof progress.step === 'string' ? `the step '${progress.step}' of ` : ''}${phase}; if this stays so, no replica of ${model.name} is running or all are busy`
+      return `Due${since}${left}: the next replica that looks runs ${typeof progress.step === 'string' ? `the step '${progress.step}' of ` : ''}${phase}; if it stays that way, no replica of ${model.name} is running or all are busy`
     }
     case 'resting':
       return resting(document, model, now, phase)
@@ -51,7 +51,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
   }
 }
 
-const EXPECTED: Readonly<Record<string, string>> = { phase: 'a text', lockedAt: 'a date, or nothing' }
+const EXPECTED: Readonly<Record<string, string>> = { phase: 'a string', lockedAt: 'a date, or nothing' }
 
 function resting(document: Document, model: LifecycleModel, now: Date, phase: string): string {
   const rule = ruleFor(document, model)
@@ -63,7 +63,7 @@ function resting(document: Document, model: LifecycleModel, now: Date, phase: st
       ? 'no state is set'
       : typeof state === 'string'
         ? `its owner wants ${state}`
-        : `its state is ${typeName(state)}, which counts as none: expected a text`
+        : `its state is ${typeName(state)}, which counts as none: expected a string`
   const waits = ways ? `waits for its owner's state: ${ways}` : 'no state leads out of here'
   return `Rests in ${phase} (${wants}); ${waits}${deadlineNote(document, model, now)}`
 }
@@ -98,7 +98,7 @@ function parkedReason(progress: Progress, model: LifecycleModel): string {
   if (reason) return `'${text(reason)}'`
   const claims = Number(progress.claims ?? 0)
   return claims > model.settings.maxClaims
-    ? `it was claimed ${claims - 1} times without a recorded outcome, and takes no more writes (its size, a validator)`
+    ? `it was claimed ${claims - 1} times without a recorded outcome, and can't be written any more (its size, a validator)`
     : 'somebody set its lockedAt to 9999-12-31'
 }
 
@@ -140,7 +140,7 @@ const text = (value: unknown): string => (typeof value === 'string' ? value : (J
 function oddNote(document: Document, condition: Condition): string {
   if (condition.kind === 'broken' || condition.kind === 'unknownPhase') return ''
   const notes = oddFields(document).map(({ field, found, isMended }) =>
-    isMended ? `${field} is ${found}, the next claim mends that` : `${field} is ${found}, it counts as missing`,
+    isMended ? `${field} is ${found}, the next claim repairs that` : `${field} is ${found}, it counts as missing`,
   )
   return notes.length > 0 ? ` (${notes.join('; ')})` : ''
 }

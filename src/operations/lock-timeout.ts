@@ -23,14 +23,14 @@ export async function setLockTimeout(system: System, lifecycle: string, lockTime
   const change = await changeLockTimeout(system.db, lifecycle, ms)
   if (change.kind === 'notRegistered') {
     throw new NotFound(
-      `no replica of ${lifecycle} has run in this database yet: set lockTimeout in its definition, the first replica registers it`,
+      `no replica of ${lifecycle} has run in this database yet: set lockTimeout in its definition, and the first replica registers it`,
       { reason: 'noLifecycle', name: lifecycle },
     )
   }
   if (change.kind === 'underWay') {
     const { until, now } = change
     throw new Refused(
-      `the lockTimeout of ${lifecycle} is being changed already, until ${until.toISOString()}`,
+      `the lockTimeout of ${lifecycle} is already being changed, until ${until.toISOString()}`,
       { reason: 'changeUnderWay', lifecycle, until },
       `try again in ${formatMs(until.getTime() - now.getTime())}`,
     )

@@ -51,7 +51,7 @@ export async function releaseLock(locks: Locks, seen: LockState): Promise<LockSt
   const freed = await locks.release(name, lockedBy ?? undefined)
   if (freed) return stateOf(freed)
   throw new Refused(
-    `'${name}' was not freed: ${holderOf(seen)} has it no longer`,
+    `'${name}' was not freed: ${holderOf(seen)} no longer holds it`,
     { reason: 'lockChangedHands', name },
     'see: phaselock locks',
   )

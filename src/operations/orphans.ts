@@ -34,8 +34,8 @@ export interface OrphanState {
   readonly _id: unknown
   readonly why: 'gone' | 'ended'
   readonly reason: string
-  /** In ms; NaN: unknown. */
-  readonly ageMs: number
+  /** null: unknown. */
+  readonly ageMs: number | null
   /** Why it may not be removed; null: it may. */
   readonly kept: string | null
   /** With `remove`: whether it was removed, and in `left` why not; undefined: it was not tried. */
@@ -107,7 +107,19 @@ function stateOf({ ref, uid, owner, why, reason, ageMs, kept }: Orphan, region: 
   const { apiVersion, kind, metadata } = ref
   const { name, namespace = null } = metadata
   const of = { lifecycle: owner.model.name, _id: owner.id }
-  return { region, apiVersion, kind, namespace, name, uid, ...of, why, reason, ageMs, kept: kept ?? null }
+  return {
+    region,
+    apiVersion,
+    kind,
+    namespace,
+    name,
+    uid,
+    ...of,
+    why,
+    reason,
+    ageMs: Number.isNaN(ageMs) ? null : ageMs,
+    kept: kept ?? null,
+  }
 }
 
 function addTo(sums: Record<string, number>, counts: ReadonlyMap<string, number>): void {

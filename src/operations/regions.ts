@@ -76,12 +76,12 @@ export async function removeRegion(
   const uses = await usesOf(system, name)
   if (uses.length > 0 && !force) {
     throw new Refused(
-      `Region ${name} was not removed: ${usesText(uses)}. Let them be deleted first (set-state <id> Deleted), or --force: then they wait until there is a Region of that name again`,
+      `Region ${name} was not removed: ${usesText(uses)}. Have them deleted first (set-state <id> Deleted), or use --force: they then wait until there is a Region of that name again`,
       { reason: 'regionInUse', region: name, uses },
     )
   }
   const { deletedCount } = await all.deleteOne({ _id: name })
-  if (deletedCount === 0) throw new NotFound(`Region ${name} is gone meanwhile`, missing)
+  if (deletedCount === 0) throw new NotFound(`Region ${name} has been deleted in the meantime`, missing)
   return { removed, inUse: uses }
 }
 

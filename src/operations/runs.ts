@@ -62,7 +62,7 @@ export function waitForRun(system: System, name: string, atMostMs: number): Prom
   return onSchedules(system, async (schedules) => {
     for (;;) {
       const run = await schedules.findRun(name)
-      if (!run) throw new Refused(`${name} is gone: somebody has deleted it`, { reason: 'noRun', name })
+      if (!run) throw new Refused(`${name} is gone: somebody deleted it`, { reason: 'noRun', name })
       if (isOver(run) || systemClock.monotonicMs() >= untilMs) return run
       await sleep(LOOK_EVERY_MS)
     }

@@ -57,6 +57,6 @@ export function requireKnownState({ name, rules }: LifecycleModel, state: unknow
   throw new UsageError(
     `expected ${expected}, got ${JSON.stringify(state)}${typeof state === 'string' ? didYouMean(state, known) : ''}`,
     { reason: 'unknownState', got: state, known },
-    '--force stores it all the same, for handlers that read it',
+    '--force stores it anyway, for handlers that read it',
   )
 }

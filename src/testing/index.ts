@@ -1,4 +1,3 @@
 export { backDate } from './back-date.js'
-export { UnexpectedDocument } from './errors.js'
-export { type ExpectedEntry, LifecycleKit, type LifecycleKitOptions } from './lifecycle-kit.js'
+export { type ExpectedEntry, LifecycleKit, type LifecycleKitOptions, UnexpectedDocument } from './lifecycle-kit.js'
 export { type DoubledEffect, type Fault, type Outside, type RaceOptions, type RaceReport, race } from './race-kit.js'

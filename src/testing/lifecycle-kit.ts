@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Collection, Db, Document } from 'mongodb'
+import { BSON, type Collection, type Db, type Document } from 'mongodb'
 import { connectDatabase, type DatabaseConnection } from '../database/index.js'
 import type { HistoryEntry, RecordedOutcome } from '../lock/index.js'
 import type {
@@ -15,7 +15,6 @@ import type {
 } from '../phases/index.js'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
 import { backDate } from './back-date.js'
-import { UnexpectedDocument } from './errors.js'
 import { TestReplica } from './test-replica.js'
 
 export interface LifecycleKitOptions {
@@ -30,6 +29,18 @@ export interface LifecycleKitOptions {
 /** What a test expects of the newest entries of a history: only the fields that it names are compared. */
 export type ExpectedEntry = Partial<Pick<HistoryEntry, 'from' | 'to' | 'step' | 'reason'>> & {
   outcome?: RecordedOutcome
+}
+
+/** A document isn't in the phase, or hasn't the history, that a test expected; shows what it has. */
+export class UnexpectedDocument extends Error {
+  override readonly name = 'UnexpectedDocument'
+  constructor(
+    readonly expected: string,
+    readonly found: object | null,
+  ) {
+    const text = found ? BSON.EJSON.stringify(found, { relaxed: true }, 2) : 'no such document'
+    super(`expected ${expected}, found:\n${text}`)
+  }
 }
 
 const NEVER = new Promise<never>(() => {})

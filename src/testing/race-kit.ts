@@ -40,11 +40,6 @@ export interface RaceReport {
   readonly unfinished: readonly string[]
 }
 
-interface Call {
-  readonly by: string
-  readonly effect: string | undefined
-}
-
 /** Where a run is interrupted: the nth place, a place being before or after a call. */
 interface Interruption {
   readonly fault: Fault
@@ -75,7 +70,8 @@ export async function race<O extends Outside>(options: RaceOptions<O>): Promise<
 }
 
 class Race<O extends Outside> {
-  private readonly calls: Call[] = []
+  /** How often each effect happened. */
+  private readonly counts = new Map<string, number>()
   private points = 0
   private at = 'nowhere'
   private readonly resume = Promise.withResolvers<void>()
@@ -112,7 +108,7 @@ class Race<O extends Outside> {
       await second.replica.runOnce()
       const left = await documents.findOne({ _id: insertedId })
       const finished = !left || (model.phases.get(left['phase'])?.kind !== 'working' && left['lockedBy'] === undefined)
-      return { points: this.points, at: this.at, finished, counts: this.counts() }
+      return { points: this.points, at: this.at, finished, counts: this.counts }
     } finally {
       await Promise.all([first.close(), second.close()]).catch(() => {})
       await client.db(database).dropDatabase()
@@ -137,7 +133,7 @@ class Race<O extends Outside> {
         return async (...args: never[]) => {
           await this.place(by, `before ${String(property)}`)
           const result = await method.apply(target, args)
-          this.calls.push({ by, effect: this.keyOf(String(property), args) })
+          this.count(String(property), args)
           await this.place(by, `after ${String(property)}`)
           return result
         }
@@ -154,15 +150,9 @@ class Race<O extends Outside> {
     await (this.interruption.fault === 'crash' ? NEVER : this.resume.promise)
   }
 
-  private keyOf(method: string, args: readonly unknown[]): string | undefined {
-    return this.options.effectKey
-      ? this.options.effectKey(method, args)
-      : `${method}(${JSON.stringify(args).slice(1, -1)})`
-  }
-
-  private counts(): Map<string, number> {
-    const counts = new Map<string, number>()
-    for (const { effect } of this.calls) if (effect !== undefined) counts.set(effect, (counts.get(effect) ?? 0) + 1)
-    return counts
+  private count(method: string, args: readonly unknown[]): void {
+    const { effectKey = (name, given) => `${name}(${JSON.stringify(given).slice(1, -1)})` } = this.options
+    const effect = effectKey(method, args)
+    if (effect !== undefined) this.counts.set(effect, (this.counts.get(effect) ?? 0) + 1)
   }
 }

@@ -119,7 +119,9 @@ describe('what the database or a module makes of it', () => {
     expect(listed.err).toMatch(/expected a phase of thing .*, got 'Creatng'; did you mean 'Creating'\?/)
     expect(state.err).toMatch(/expected a state that a rule of thing names \(Deleted\), got "deleted"; did you mean/)
     expect(reserved.err).toMatch(/expected the owner's own fields, got lockedBy, fence: Phaselock writes these/)
-    expect(due.err).toMatch(/expected in lockedAt when it is due, a date such as .*, got 1; leave it out for at once/)
+    expect(due.err).toMatch(
+      /expected lockedAt to say when it is due, as a date such as .*, got 1; leave it out to make it due at once/,
+    )
     for (const { code, out } of [lifecycle, phase, listed, state, reserved, due])
       expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(await database.db.collection('Thing').countDocuments()).toBe(1)

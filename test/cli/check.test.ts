@@ -73,11 +73,11 @@ describe('phaselock check and set-lock-timeout', () => {
       expect(refused.code).toBe(2)
       expect(refused.err).toContain(`expected a lockTimeout from 1s to 24h, such as 45s or 2m, got '${wrong}'`)
     }
-    expect((await run(['set-lock-timeout', 'thing', '30s'])).out).toBe('thing: lockTimeout is 30 s already\n')
+    expect((await run(['set-lock-timeout', 'thing', '30s'])).out).toBe('thing: lockTimeout is already 30 s\n')
     const longer = await run(['set-lock-timeout', 'thing', '1m'])
     expect(longer).toMatchObject({ code: 0, err: '' })
     expect(longer.out).toMatch(
-      /^thing: lockTimeout 30 s -> 1 min: crashed replicas' documents wait for that long at once; leases last that long from .*Z \(in 10 s\); its definition says 30 s\n$/,
+      /^thing: lockTimeout 30 s -> 1 min: documents of crashed replicas wait that long from now on; leases last that long from .*Z \(in 10 s\); its definition says 30 s\n$/,
     )
     expect(await things().findOne({ _id: 'asleep' } as never)).toMatchObject({
       lockedAt: new Date(resumeAt.getTime() - 60_000),
@@ -88,7 +88,7 @@ describe('phaselock check and set-lock-timeout', () => {
     await lifecycles.updateOne({ _id: 'thing' }, { $set: { lockTimeoutSince: new Date(Date.now() + 60_000) } } as never)
     const soon = await run(['set-lock-timeout', 'thing', '10s'])
     expect(soon.code).toBe(4)
-    expect(soon.err).toContain('the lockTimeout of thing is being changed already, until ')
+    expect(soon.err).toContain('the lockTimeout of thing is already being changed, until ')
     await lifecycles.updateOne({ _id: 'thing' }, { $set: { lockTimeoutSince: new Date(0) } } as never)
     const shorter = await run(['set-lock-timeout', 'thing', '10s', '--json'])
     expect(shorter.json()).toMatchObject({ lifecycle: 'thing', lockTimeoutMs: 10_000, kind: 'changed', wasMs: 60_000 })

@@ -36,7 +36,7 @@ describe('the commands on documents', () => {
 
     const again = await run(['add', 'thing', '{"_id": "a"}'])
     expect(again.code).toBe(4)
-    expect(again.err).toMatch(/^phaselock: thing a was not added: it is there already/)
+    expect(again.err).toMatch(/^phaselock: thing a was not added: it already exists/)
   })
 
   test('list: counts by phase, then documents with what they do, filtered and limited', async () => {
@@ -143,12 +143,12 @@ describe('the commands on documents', () => {
       out: 'thing a: now wants Deleted; the next look moves it from Created to Deleting\n',
     })
     expect(await thing('a')).toEqual({ _id: 'a', phase: 'Created', state: 'Deleted' })
-    expect((await run(['set-state', 'a', 'Deleted'])).out).toMatch(/: wants Deleted already; /)
+    expect((await run(['set-state', 'a', 'Deleted'])).out).toMatch(/: already wants Deleted; /)
     const held = await run(['set-state', 'held', 'Deleted', '--json'])
     expect(held.json()).toEqual({ lifecycle: 'thing', _id: 'held', state: 'Deleted', changed: true })
     const typo = await run(['set-state', 'a', 'Deletd'])
     expect(typo.code).toBe(2)
-    expect(typo.err).toContain(`got "Deletd"; did you mean 'Deleted'? --force stores it all the same`)
+    expect(typo.err).toContain(`got "Deletd"; did you mean 'Deleted'? --force stores it anyway`)
     expect((await run(['set-state', 'a', 'Odd', '--force'])).code).toBe(0)
     expect((await run(['set-state', 'nobody', 'Deleted'])).code).toBe(3)
   })
@@ -167,7 +167,7 @@ describe('the commands on documents', () => {
     expect(await thing('held')).toMatchObject(HELD)
     const parked = await run(['wake', 'parked'])
     expect(parked.code).toBe(4)
-    expect(parked.err).toContain('it is parked; to give it another go use: phaselock unpark')
+    expect(parked.err).toContain('it is parked; to give it another try, use: phaselock unpark')
     expect((await run(['wake', 'nobody'])).code).toBe(3)
   })
 
@@ -186,7 +186,7 @@ describe('the commands on documents', () => {
     })
     const asleep = await run(['unpark', 'asleep'])
     expect(asleep.code).toBe(4)
-    expect(asleep.err).toContain("it isn't parked; to end a sleep use: phaselock wake")
+    expect(asleep.err).toContain("it isn't parked; to end a sleep, use: phaselock wake")
   })
 
   test('remove: with --yes only; while held with --force only', async () => {

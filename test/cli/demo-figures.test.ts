@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { apiGatewayDefinitions } from '../../src/api-gateway/index.js'
 import { figuresOf } from '../../src/cli/demo/figures.js'
-import type { FaultEntry, LedgerEntry, StepEntry } from '../../src/cli/demo/ledger-entry.js'
+import type { FaultEntry, LedgerEntry, StepEntry } from '../../src/cli/demo/ledger.js'
 import { Screen } from '../../src/cli/demo/screen.js'
 import { stepNumber, UnknownPhase } from '../../src/cli/demo/step-order.js'
 

@@ -13,7 +13,7 @@ describe('docs/cli.md', () => {
   test('describes every command, and each has examples', async () => {
     const output = new Output(new PassThrough(), new PassThrough())
     const context = { env: {}, cwd: '/', stdin: new PassThrough(), output }
-    const program = await buildProgram([], context)
+    const program = await buildProgram(context)
     const text = await page()
     for (const command of program.commands) {
       expect(text).toContain(`## phaselock ${command.name()}\n`)

@@ -47,7 +47,7 @@ describe('phaselock locks', () => {
     for (const answer of ['', 'n\n']) {
       const refused = await run(['release', 'nightly'], answer)
       expect(refused).toMatchObject({ code: 2, out: '' })
-      expect(refused.err).toMatch(/free 'nightly', which api-1~.* has until .*\? \[y\/N\]\n.*nothing was freed/s)
+      expect(refused.err).toMatch(/free 'nightly', which api-1~.* holds until .*\? \[y\/N\]\n.*nothing was freed/s)
     }
     const release = ['locks', 'release', 'nightly', '--by', 'alice', '--log', 'json']
     const freed = await folder().run(release, { MONGODB_URI: database.uri }, 'yes\n')
@@ -81,12 +81,12 @@ describe('phaselock locks', () => {
     }
     expect(await run([], '', { PHASELOCK_LOCKS: 'memory' })).toMatchObject({
       code: 2,
-      err: expect.stringMatching(/locks in memory are seen by their own process only/),
+      err: expect.stringMatching(/locks in memory are visible only to their own process/),
     })
     expect(await run(['--locks', 'redis'])).toMatchObject({
       code: 2,
       err: expect.stringMatching(/set PHASELOCK_LOCKS_URL to redis:\/\//),
     })
-    expect((await run(['migrate'])).out).toBe('locks in mongodb have all they need\n')
+    expect((await run(['migrate'])).out).toBe('locks in mongodb have everything they need\n')
   })
 })

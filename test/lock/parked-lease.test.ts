@@ -70,9 +70,10 @@ describe('lockedAt 9999-12-31 under a lease', () => {
     const { one } = replica()
     await one.prepare()
     await things(database.db).insertOne({ _id: 'a', phase: 'Creating', lockedAt: PARKED_AT, lockedBy: DEAD })
-    const check = (repair: boolean) => checkStuck(database.db, [thing.model], () => one.terms(thing.model), repair)
+    const check = (repair: boolean) =>
+      checkStuck({ db: database.db, models: [thing.model], termsOf: () => one.terms(thing.model), repair })
     const { findings } = await check(false)
-    expect(findings[0]?.problem).toMatch(/^1 document with a lockedAt that may never come due \(a\)/)
+    expect(findings[0]?.problem).toMatch(/^1 document with a lockedAt that never comes due \(a\)/)
     await check(true)
     expect((await check(false)).findings).toEqual([])
     expect((await read())['lockedAt']).not.toEqual(PARKED_AT)

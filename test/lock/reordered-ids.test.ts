@@ -82,7 +82,7 @@ describe('an _id whose fields JavaScript reorders', () => {
       ['_id', 'putAside'],
     ])
     await put({ _id: idOf(2), phase: 'Creating', lockedAt: new Timestamp({ t: 1, i: 1 }) })
-    await checkStuck(database.db, [thing.model], () => one.terms(thing.model), true)
+    await checkStuck({ db: database.db, models: [thing.model], termsOf: () => one.terms(thing.model), repair: true })
     expect(await things(database.db).countDocuments({ lockedAt: TASK_LOCK_INIT_TIME })).toBe(1)
   })
 

@@ -123,8 +123,8 @@ describe('operations on documents', () => {
     expect(await wakeDocument(system(), { id: 'asleep' })).toMatchObject({ woken: false, was: 'due' })
     const failures = [
       [wakeDocument(system(), { id: 'held' }), 'held', 'see: phaselock show held'],
-      [wakeDocument(system(), { id: 'parked' }), 'parked', 'to give it another go use: phaselock unpark'],
-      [unparkDocument(system(), { id: 'asleep' }, { by: 'me' }), 'notParked', 'to end a sleep use: phaselock wake'],
+      [wakeDocument(system(), { id: 'parked' }), 'parked', 'to give it another try, use: phaselock unpark'],
+      [unparkDocument(system(), { id: 'asleep' }, { by: 'me' }), 'notParked', 'to end a sleep, use: phaselock wake'],
     ] as const
     for (const [failing, reason, advice] of failures) {
       const error = await failing.catch((thrown) => thrown)

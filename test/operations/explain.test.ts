@@ -33,7 +33,7 @@ const said = (document: object) => explain({ _id: 'a', phase: 'Creating', ...doc
 describe('what a document waits for, in one sentence', () => {
   test('due', () => {
     expect(said({})).toBe(
-      'Due: the next replica that looks runs Creating; if this stays so, no replica of gateway is running or all are busy.',
+      'Due: the next replica that looks runs Creating; if it stays that way, no replica of gateway is running or all are busy.',
     )
     expect(said({ lockedAt: new Date(0), updatedAt: ago(12), progress: { step: 'domains' } })).toMatch(
       /^Due since 12 s: the next replica that looks runs the step 'domains' of Creating;/,

@@ -1,6 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { PARKED_AT, Renewals, ruleLook, ruleUpdate, type Terms } from '../../src/lock/index.js'
-import { conditionOf } from '../../src/operations/index.js'
+import { conditionOf, countPhases } from '../../src/operations/index.js'
 import {
   ago,
   claimed,
@@ -118,7 +118,7 @@ describe('hole 11: writers of the old kind, which lease without lockedBy', () =>
     expect(observer.losses).toEqual([])
   })
 
-  test('wake and show know a lease of the old kind from a sleep', async () => {
+  test('wake, show and list know a lease of the old kind from a sleep', async () => {
     const { db } = database
     const lifecycle = thingOf({ legacyWriters: true })
     const handler = thingWith(async (_doc, step) => step.wait('x', { for: '10m' }), lifecycle)
@@ -129,10 +129,13 @@ describe('hole 11: writers of the old kind, which lease without lockedBy', () =>
     ])
     await replica.runOnce()
     await things(db).updateOne({ _id: 'leased' }, { $set: { phase: 'Creating', lockedAt: new Date() } })
+    expect(await countPhases({ db, models: [lifecycle.model] })).toContainEqual(
+      expect.objectContaining({ phase: 'Creating', documents: 2, held: 1, sleeping: 1 }),
+    )
     const owner = (handler as ReturnType<typeof lifecycle.handle>).owner()
     expect(await owner.wake('leased')).not.toBe('done')
     expect(await owner.wake('asleep')).toBe('done')
     const condition = conditionOf((await things(db).findOne({ _id: 'leased' }))!, lifecycle.model, new Date(), 30_000)
-    expect(condition).toMatchObject({ kind: 'held', by: 'a writer of the old kind' })
+    expect(condition).toMatchObject({ kind: 'held', by: 'a legacy writer' })
   })
 })

@@ -41,7 +41,7 @@ describe('a state or a phase that is no text', () => {
     expect(await read('b')).toMatchObject({ phase: 'Created', state })
     expect(await read('good')).toBeNull()
     const said = explain(await read('a'), lifecycle.model, new Date(), 30_000)
-    expect(said).toMatch(/^Rests in Created \(its state is an? .*, which counts as none: expected a text\)/)
+    expect(said).toMatch(/^Rests in Created \(its state is an? .*, which counts as none: expected a string\)/)
   })
 
   test('a thousand in front of a good one: it is moved, and renamed', async () => {

@@ -10,9 +10,9 @@ export function registerAdd(program: Command, context: CliContext): void {
   const command = program
     .command('add')
     .description('insert a document; without a phase it starts in the first entry phase')
-    .argument('<lifecycle>', 'which kind of document')
+    .argument('<lifecycle>', 'the kind of document')
     .argument('[json]', 'its fields as JSON or Extended JSON; - reads them from standard input', '{}')
-    .option('--force', 'also with a state that no rule names')
+    .option('--force', 'even with a state that no rule names')
     .action(async (lifecycle: string, json: string, options: Options) => {
       const fields = documentFrom(json === '-' ? await text(context.stdin) : json)
       await onSystem(context, options, async (system) => {

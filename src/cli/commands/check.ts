@@ -8,8 +8,8 @@ import { withDatabase } from './command.js'
 export function registerCheck(program: Command, context: CliContext): void {
   const command = program
     .command('check')
-    .description('look over a database: indexes, query plans, clocks, documents and lifecycles that nobody works on')
-    .option('--repair', 'mend what is safe while replicas run')
+    .description('check a database: indexes, query plans, clocks, documents, and lifecycles that no replica works on')
+    .option('--repair', 'repair what can safely be repaired while replicas run')
     .action((options: Options) => {
       const repair = options['repair'] === true
       return (repair ? onSystem : lookAtSystem)(context, options, async ({ db, models }) => {

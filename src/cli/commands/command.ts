@@ -24,7 +24,7 @@ export function onDocument(program: Command, name: string, description: string):
     .command(name)
     .description(description)
     .argument('<id>', "the document's _id: plain text, ObjectId or Extended JSON")
-    .option('--lifecycle <name>', 'look in this lifecycle only (default: the first of all that has the _id)')
+    .option('--lifecycle <name>', 'look only in this lifecycle (default: the first one that has the _id)')
 }
 
 export const refOf = (id: string, { lifecycle }: Options): DocumentRef => ({ id, lifecycle })
@@ -40,7 +40,7 @@ export const merged = (command: Command): Options => command.optsWithGlobals()
 
 /** Who does it, for the record. */
 export function byOption(command: Command): Command {
-  return command.option('--by <name>', 'who does it, for the record (default: the name of this user)')
+  return command.option('--by <name>', 'who is doing this, for the record (default: your user name)')
 }
 
 export function byFrom({ by }: Options): string {

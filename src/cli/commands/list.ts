@@ -24,12 +24,14 @@ interface ListOptions extends Options {
 export function registerList(program: Command, context: CliContext): void {
   const command = program
     .command('list')
-    .description('documents of a lifecycle and what they do; without one, counts by lifecycle and phase')
-    .argument('[lifecycle]', 'which kind of document')
+    .description(
+      'list the documents of a lifecycle and what they are doing; without one, count them by lifecycle and phase',
+    )
+    .argument('[lifecycle]', 'the kind of document')
     .option('--phase <phase>', 'only those in this phase')
-    .option('--state <state>', 'only those whose owner wants this')
-    .option('--parked', 'only those that wait for a person')
-    .option('--limit <n>', 'at most so many documents, 1 to 10000', limitFrom, 50)
+    .option('--state <state>', 'only those whose owner wants this state')
+    .option('--parked', 'only those waiting for a person')
+    .option('--limit <n>', 'at most this many documents, 1 to 10000', limitFrom, 50)
     .action((lifecycle: string | undefined, options: ListOptions) => {
       if (lifecycle === undefined) requireNoFilter(options)
       return lookAtSystem(context, options, (system) =>

@@ -10,8 +10,8 @@ import { byFrom, byOption, merged, print, withDatabase } from './command.js'
 export function registerLocks(program: Command, context: CliContext): void {
   const command = program
     .command('locks')
-    .description('named locks that are held: who has each, since when, until when, with which fence')
-    .option('--all', 'also those that are free, where their record is kept')
+    .description('list the named locks that are held: by whom, since when, until when, and with which fence')
+    .option('--all', 'also those that are free, if their record is kept')
     .action((options: LockOptions) => onLocks(context, options, (locks) => list(context, options, locks), lookAtSystem))
   withLocks(command, [
     'locks',
@@ -22,10 +22,10 @@ export function registerLocks(program: Command, context: CliContext): void {
   const release = command
     .command('release')
     .description(
-      "frees a lock whoever has it; its holder isn't stopped: what it does from then on may overlap with the next",
+      "free a lock, whoever holds it; its holder isn't stopped, so what it still does may overlap with the next holder's work",
     )
     .argument('<name>', "the lock's name")
-    .option('--yes', 'free it without asking')
+    .option('--yes', 'free it without asking first')
     .action((name: string, _options: Options, sub: Command) => {
       const options = merged(sub)
       return onLocks(context, options, (locks, logger) => free(context, options, name, locks, logger))
@@ -34,13 +34,13 @@ export function registerLocks(program: Command, context: CliContext): void {
   const migrate = command
     .command('migrate')
     .description(
-      "PostgreSQL: makes ShedLock's table where it is missing, and the column of the fence; else there is nothing to do",
+      "PostgreSQL: create ShedLock's table and the column for the fence where they are missing; elsewhere there is nothing to do",
     )
     .action((_options: Options, sub: Command) => {
       const options = merged(sub)
       return onLocks(context, options, async (locks) => {
         await locks.migrate()
-        print(context, options, { migrated: locks.kind }, `locks in ${locks.kind} have all they need`)
+        print(context, options, { migrated: locks.kind }, `locks in ${locks.kind} have everything they need`)
       })
     })
   withLocks(migrate, [])
@@ -57,10 +57,10 @@ interface LockOptions extends Options {
 /** Where the locks are, beyond the settings: values that a process may have set differently in its code. */
 function withLocks(command: Command, examples: readonly string[]): void {
   command
-    .option('--collection <name>', "MongoDB: the locks' collection (default: ShedLock's own, shedLock)")
-    .option('--table <name>', "PostgreSQL: the locks' table (default: ShedLock's own, shedlock)")
-    .option('--prefix <text>', "Redis: the first part of a lock's key (default: ShedLock's own, job-lock)")
-    .option('--environment <text>', "Redis: the second part of a lock's key (default: ShedLock's own, default)")
+    .option('--collection <name>', "MongoDB: the locks' collection (default: ShedLock's, shedLock)")
+    .option('--table <name>', "PostgreSQL: the locks' table (default: ShedLock's, shedlock)")
+    .option('--prefix <text>', "Redis: the first part of a lock's key (default: ShedLock's, job-lock)")
+    .option('--environment <text>', "Redis: the second part of a lock's key (default: ShedLock's, default)")
   withDatabase(command, examples, LOCK_SETTINGS)
 }
 
@@ -74,7 +74,7 @@ async function onLocks(
   const { settings, logger } = await settle(context, options, 'warn')
   const { locks: provider, locksUrl: url, mode } = settings
   if (provider === 'memory' || (mode === 'single' && !url && provider !== 'mongodb'))
-    throw new UsageError('locks in memory are seen by their own process only; there is nothing to look at from outside')
+    throw new UsageError('locks in memory are visible only to their own process; there is nothing to see from outside')
   const { collection, table, prefix, environment } = options
   const where = { provider, mode, url, collection, table, prefix, environment, name: 'cli', env: {} }
   const use = async (locks: OperableLockProvider) => {
@@ -105,13 +105,13 @@ async function free(
 ): Promise<void> {
   const seen = await heldLock(locks, name)
   const who = holderOf(seen)
-  const question = `free '${name}', which ${who} has until ${timeOf(seen.lockUntil)}?`
+  const question = `free '${name}', which ${who} holds until ${timeOf(seen.lockUntil)}?`
   if (!options.yes && !(await isMeant(context, question)))
     throw new UsageError(`expected yes, or --yes, to free '${name}'; nothing was freed`)
   const released = await releaseLock(locks, seen)
   const by = byFrom(options)
   logger.warn('a lock was freed by hand', { lock: name, heldBy: seen.lockedBy, fence: seen.fence, by })
-  print(context, options, { released, by }, `${name}: freed; ${who} had it since ${timeOf(seen.lockedAt)}`)
+  print(context, options, { released, by }, `${name}: freed; ${who} had held it since ${timeOf(seen.lockedAt)}`)
 }
 
 /** One line of standard input; its end means no. */

@@ -8,16 +8,16 @@ import { withDatabase } from './command.js'
 export function registerOrphans(program: Command, context: CliContext): void {
   const command = program
     .command('orphans')
-    .description('objects in Kubernetes whose documents are gone; removes nothing unless told to')
-    .option('--remove', 'remove those that may be removed, each after another look at its document')
-    .option('--older-than <duration>', 'remove nothing that is younger (at least a lease)', olderThan, '10m')
-    .option('--ended', 'remove also what documents in a final phase have left')
-    .option('--empty', "remove also where the lifecycle's collection has no documents at all")
-    .option('--region <name...>', 'look in these regions only (default: in all)')
-    .option('--namespace <name...>', 'look in these namespaces only (default: in the whole cluster)')
+    .description('list objects in Kubernetes whose documents are gone; nothing is removed without --remove')
+    .option('--remove', 'remove those that may be removed, each after reading its document again')
+    .option('--older-than <duration>', 'remove nothing younger than this (at least a lease)', olderThan, '10m')
+    .option('--ended', 'also remove what documents in a final phase have left behind')
+    .option('--empty', 'also remove objects of lifecycles whose collection has no documents at all')
+    .option('--region <name...>', 'look only in these regions (default: all)')
+    .option('--namespace <name...>', 'look only in these namespaces (default: the whole cluster)')
     .option(
       '--kubeconfig <file>',
-      "of the cluster whose Secrets hold the regions' kubeconfigs; without Region documents: of the cluster to look in (default: as kubectl finds it)",
+      "for the cluster whose Secrets hold the regions' kubeconfigs; without Region documents, for the cluster to look in (default: as kubectl finds it)",
     )
     .action((options: OrphansOptions) =>
       (options.remove ? onSystem : lookAtSystem)(context, options, async (system) => {
@@ -66,7 +66,7 @@ function print({ output }: CliContext, report: Omit<OrphansReport, 'failed'>, re
     output.problem(`not looked at: ${where === undefined ? '' : `${where}: `}${why}`)
   }
   for (const [lifecycle, n] of Object.entries(lifecycles.others))
-    output.problem(`not judged: ${n} of the lifecycle ${lifecycle}, which isn't known here: --lifecycles <module>`)
+    output.problem(`not judged: ${n} of the lifecycle ${lifecycle}, which isn't known here (--lifecycles <module>)`)
   for (const [database, n] of Object.entries(databases)) output.problem(`not judged: ${n} of the database ${database}`)
 }
 
@@ -77,7 +77,7 @@ const rowOf = ({ region, kind, namespace, name, reason, ageMs, ...owner }: Orpha
   name,
   nameOf(owner),
   reason,
-  Number.isNaN(ageMs) ? '?' : formatMs(Math.max(0, ageMs)),
+  ageMs === null ? '?' : formatMs(Math.max(0, ageMs)),
 ]
 
-const became = ({ removed, left }: OrphanState): string => (removed ? 'removed' : `left: ${left ?? 'it was not tried'}`)
+const became = ({ removed, left }: OrphanState): string => (removed ? 'removed' : `left: ${left ?? 'not tried'}`)

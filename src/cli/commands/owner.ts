@@ -7,17 +7,17 @@ export function registerSetState(program: Command, context: CliContext): void {
   const command = onDocument(
     program,
     'set-state',
-    'say what the owner of a document wants; its state rules do the rest',
+    "set the state that a document's owner wants; its state rules do the rest",
   )
     .argument('<state>', 'such as Running, Stopped or Deleted')
-    .option('--force', 'also a state that no rule names')
+    .option('--force', 'even a state that no rule names')
     .action((id: string, state: string, options: Options) =>
       onSystem(context, options, async (system) => {
         const { phase, goesTo, held, ...done } = await setState(system, refOf(id, options), state, options)
-        const wants = done.changed ? `now wants ${state}` : `wants ${state} already`
+        const wants = done.changed ? `now wants ${state}` : `already wants ${state}`
         const follows =
           goesTo === undefined
-            ? `in ${phase} that changes nothing now`
+            ? `in ${phase} that changes nothing for now`
             : held
               ? `it goes to ${goesTo} as soon as nobody holds it`
               : `the next look moves it from ${phase} to ${goesTo}`
@@ -28,11 +28,11 @@ export function registerSetState(program: Command, context: CliContext): void {
 }
 
 export function registerWake(program: Command, context: CliContext): void {
-  const command = onDocument(program, 'wake', "end a document's sleep: it is due at once").action(
+  const command = onDocument(program, 'wake', "end a document's sleep, so that it is due at once").action(
     (id: string, options: Options) =>
       onSystem(context, options, async (system) => {
         const { was, ...done } = await wakeDocument(system, refOf(id, options))
-        const sentence = done.woken ? 'woken: it is due now' : `it did not sleep (${was}); nothing to wait for`
+        const sentence = done.woken ? 'woken: it is due now' : `it was not asleep (${was}); nothing has changed`
         print(context, options, done, `${nameOf(done)}: ${sentence}`)
       }),
   )
@@ -40,11 +40,11 @@ export function registerWake(program: Command, context: CliContext): void {
 }
 
 export function registerUnpark(program: Command, context: CliContext): void {
-  const command = onDocument(program, 'unpark', 'give a parked document another go, with its attempts at 0')
-    .option('--by <name>', 'who asks, for its history (default: your user name)')
+  const command = onDocument(program, 'unpark', 'give a parked document another try, with its attempts back at 0')
+    .option('--by <name>', 'who is asking, for its history (default: your user name)')
     .option(
       '--force',
-      "free it also from a lease that is ahead of the server's clock: by your word that its holder is gone",
+      "also free it from a lease that is ahead of the server's clock; only if you know that its holder is gone",
     )
     .action((id: string, options: Options) =>
       onSystem(context, options, async (system) => {
@@ -59,10 +59,10 @@ export function registerRemove(program: Command, context: CliContext): void {
   const command = onDocument(
     program,
     'remove',
-    'delete a document outright: no handler runs, what it has made stays; mostly `set-state <id> Deleted` is what you want',
+    'delete a document outright: no handler runs, what it has made stays; usually you want `set-state <id> Deleted`',
   )
-    .option('--yes', 'yes, delete it')
-    .option('--force', 'also while a replica holds it; what that replica does is then dropped')
+    .option('--yes', 'confirm that you want it deleted')
+    .option('--force', "even while a replica holds it; that replica's outcome is then dropped")
     .action((id: string, options: Options) => {
       if (!options.yes) throw new UsageError(`expected --yes to delete ${id} outright; nothing was deleted`)
       return onSystem(context, options, async (system) => {

@@ -7,10 +7,10 @@ export function registerRegions(program: Command, context: CliContext): void {
   const { output } = context
   const command = program
     .command('regions')
-    .description('the Region documents: whether each can be used and its cluster answers, or why not')
+    .description('list the Region documents: whether each is usable and its cluster answers, and if not, why')
     .option(
       '--kubeconfig <file>',
-      "of the cluster whose Secrets hold the regions' kubeconfigs (default: as kubectl finds it)",
+      "for the cluster whose Secrets hold the regions' kubeconfigs (default: as kubectl finds it)",
     )
     .action((options: Options) =>
       lookAtSystem(context, options, async (system) => {
@@ -26,14 +26,14 @@ export function registerRegions(program: Command, context: CliContext): void {
     .command('remove')
     .description('remove a Region document, unless documents name it or are placed in it')
     .argument('<name>', "the region's name")
-    .option('--force', 'also then: they wait until there is a Region of that name again')
+    .option('--force', 'even then: those documents wait until there is a Region of that name again')
     .action((name: string, _options: Options, sub: Command) => {
       const options = merged(sub)
       return onSystem(context, options, async (system) => {
         const done = await removeRegion(system, name, options)
         if (options.json) return output.json(done)
         output.line(`Region ${name}: removed${done.inUse.length > 0 ? `; now waiting: ${usesText(done.inUse)}` : ''}`)
-        output.line('to have it again, insert into Region:')
+        output.line('to restore it, insert this into Region:')
         output.json(done.removed)
       })
     })

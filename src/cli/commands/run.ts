@@ -16,12 +16,10 @@ interface RunOptions extends Options {
 export function registerRun(program: Command, context: CliContext): void {
   const command = program
     .command('run')
-    .description(
-      'has a schedule run once, now, by a replica that knows its task; under the same lock as its other runs',
-    )
+    .description('run a schedule once, now, on a replica that knows its task, under the same lock as its other runs')
     .argument('<schedule>', 'its id')
     .option('--args <json>', "instead of the schedule's own")
-    .option('--wait', 'until it is over; exit code 4 unless it was Completed')
+    .option('--wait', 'wait until the run is over; exit code 4 unless it is Completed')
     .action((id: string, options: RunOptions) => run(context, id, options))
   withSchedules(byOption(command), ['run repo_sync_42', 'run repo_sync_42 --args \'{"full":true}\' --wait'])
 }
@@ -33,7 +31,9 @@ async function run(context: CliContext, id: string, options: RunOptions): Promis
     if (!options.wait) return print(context, options, { _id: runId }, `${runId} is queued; see: phaselock runs ${id}`)
     let found = await waitForRun(system, runId, TOLD_AFTER_MS)
     if (found.phase === 'Queued')
-      context.output.problem(`${runId} still waits for a replica that knows the task '${found.task}'; is there one?`)
+      context.output.problem(
+        `${runId} is still waiting for a replica that knows the task '${found.task}'; is one running?`,
+      )
     while (!isOver(found)) found = await waitForRun(system, runId, TOLD_AFTER_MS)
     print(context, options, found, `${runId} ${endText(found)}`)
     if (found.phase !== 'Completed') throw new Refused(`expected ${runId} to be Completed, it is ${found.phase}`)

@@ -13,12 +13,12 @@ const DAYS_SHOWN = 7
 export function registerRuns(program: Command, context: CliContext): void {
   const command = program
     .command('runs')
-    .description("a schedule's runs, the latest first, and what they come to")
+    .description("list a schedule's runs, the latest first, with statistics")
     .argument('<schedule>', 'its id')
     .option('--phase <phase>', 'only those in this phase: Queued, Running, Completed, Failed, Skipped or Missed')
-    .option('--limit <n>', 'at most so many, 1 to 10000', limitFrom, 20)
+    .option('--limit <n>', 'at most this many, 1 to 10000', limitFrom, 20)
     .option('--lines', "with each run's log lines")
-    .option('--timezone <zone>', 'of the hours and days in the statistics (default: UTC)')
+    .option('--timezone <zone>', 'for the hours and days in the statistics (default: UTC)')
     .action((id: string, options: Options & ListRuns) => runs(context, id, options))
   withSchedules(command, ['runs repo_sync_42', 'runs repo_sync_42 --phase Failed --lines', 'runs repo_sync_42 --json'])
 }

@@ -19,10 +19,10 @@ import { documentFrom } from './json-argument.js'
 export function registerSchedules(program: Command, context: CliContext): void {
   const command = program
     .command('schedules')
-    .description('schedules with their next run and how the last one ended; those that are broken with the reason')
+    .description('list schedules with their next run, how the last one ended, and why broken ones are broken')
     .option('--phase <phase>', 'only those in this phase: Active, Paused, Finished or Broken')
-    .option('--after <id>', 'those behind this id')
-    .option('--limit <n>', 'at most so many, 1 to 10000', limitFrom, 100)
+    .option('--after <id>', 'only those after this id')
+    .option('--limit <n>', 'at most this many, 1 to 10000', limitFrom, 100)
     .action((options: Options & ListSchedules) => list(context, options))
   withSchedules(command, [
     'schedules',
@@ -112,8 +112,8 @@ export function timeText(time: unknown): string {
 function registerSet(schedules: Command, context: CliContext): void {
   const command = schedules
     .command('set')
-    .description('makes a schedule, or replaces what exists under its id')
-    .argument('<id>', 'the schedule')
+    .description('create a schedule, or replace the one with this id')
+    .argument('<id>', "the schedule's id")
     .argument('<fields>', 'JSON: task, args, cron or interval or at, timezone, ... (docs/schedules.md)')
     .action(async (id: string, fields: string, _options: Options, sub: Command) => {
       const options = merged(sub)
@@ -128,22 +128,22 @@ function registerPause(schedules: Command, context: CliContext): void {
   registerOneOrAll(schedules, context, {
     name: 'pause',
     done: 'paused',
-    description: 'nothing of it runs until it is resumed; what would have been due is not made up for',
+    description: 'pause a schedule: it does not run until it is resumed, and what it misses is not made up for',
     all: 'all schedules',
     act: (system, id, options) => {
       const { until, reason } = options as { until?: Date; reason?: string }
       return pauseSchedules(system, id, { until, reason, by: byFrom(options) })
     },
   })
-    .option('--until <time>', 'resumes by itself then, such as 2026-12-01T06:00:00Z', timeFrom)
-    .option('--reason <text>', 'why, for those who wonder')
+    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
+    .option('--reason <text>', 'why, for others to read')
 }
 
 function registerResume(schedules: Command, context: CliContext): void {
   registerOneOrAll(schedules, context, {
     name: 'resume',
     done: 'resumed',
-    description: 'plans it from now on; one that was deactivated is active again',
+    description: 'resume a schedule from now on; one that was deactivated becomes active again',
     all: 'all that are paused',
     act: (system, id, options) => resumeSchedules(system, id, byFrom(options)),
   })
@@ -165,7 +165,7 @@ function registerOneOrAll(schedules: Command, context: CliContext, of: OneOrAll)
   const command = schedules
     .command(of.name)
     .description(of.description)
-    .argument('[id]', 'the schedule')
+    .argument('[id]', "the schedule's id")
     .option('--all', of.all)
     .action(async (id: string | undefined, _options: Options, sub: Command) => {
       const options = merged(sub)
@@ -180,8 +180,8 @@ function registerOneOrAll(schedules: Command, context: CliContext, of: OneOrAll)
 function registerRemove(schedules: Command, context: CliContext): void {
   const command = schedules
     .command('remove')
-    .description('deletes a schedule; its runs stay, and those under way go on')
-    .argument('<id>', 'the schedule')
+    .description('delete a schedule; its runs stay, and those under way continue')
+    .argument('<id>', "the schedule's id")
     .action(async (id: string, _options: Options, sub: Command) => {
       const options = merged(sub)
       await onSchedules(context, options, (system) => removeSchedule(system, id))

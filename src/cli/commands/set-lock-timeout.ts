@@ -7,8 +7,8 @@ import { print, withDatabase } from './command.js'
 export function registerSetLockTimeout(program: Command, context: CliContext): void {
   const command = program
     .command('set-lock-timeout')
-    .description('change the lockTimeout in force of a lifecycle, while its replicas run; no lease is stolen')
-    .argument('<lifecycle>', 'which kind of document')
+    .description('change the lockTimeout in force for a lifecycle while its replicas run; no lease is stolen')
+    .argument('<lifecycle>', 'the kind of document')
     .argument('<duration>', 'from 1s to 24h, such as 45s or 2m')
     .action((lifecycle: string, duration: string, options: Options) =>
       onSystem(context, options, async (system) => {
@@ -22,13 +22,13 @@ export function registerSetLockTimeout(program: Command, context: CliContext): v
 
 function sentence(done: LockTimeoutSet, definedMs: number): string {
   const { lockTimeoutMs: ms } = done
-  if (done.kind === 'unchanged') return `lockTimeout is ${formatMs(ms)} already`
+  if (done.kind === 'unchanged') return `lockTimeout is already ${formatMs(ms)}`
   const { wasMs, inForceFrom, now } = done
   const from = `${inForceFrom.toISOString()} (in ${formatMs(inForceFrom.getTime() - now.getTime())})`
   const definition = ms === definedMs ? '' : `; its definition says ${formatMs(definedMs)}`
   const how =
     ms > wasMs
-      ? `crashed replicas' documents wait for that long at once; leases last that long from ${from}`
-      : `leases last that long at once; crashed replicas' documents wait for ${formatMs(wasMs)} until ${from}`
+      ? `documents of crashed replicas wait that long from now on; leases last that long from ${from}`
+      : `leases last that long from now on; documents of crashed replicas wait ${formatMs(wasMs)} until ${from}`
   return `lockTimeout ${formatMs(wasMs)} -> ${formatMs(ms)}: ${how}${definition}`
 }

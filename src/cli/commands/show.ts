@@ -9,7 +9,7 @@ import type { Output } from '../output.js'
 import { onDocument, refOf, withDatabase } from './command.js'
 
 export function registerShow(program: Command, context: CliContext): void {
-  const description = 'one document: what it waits for in one sentence, its fields and its history'
+  const description = 'show one document: what it is waiting for in one sentence, its fields and its history'
   const command = onDocument(program, 'show', description).action((id: string, options: Options) =>
     lookAtSystem(context, options, async (system) => {
       const shown = await showDocument(system, refOf(id, options))

@@ -7,7 +7,7 @@ export function registerStart(program: Command, context: CliContext): void {
   const command = program
     .command('start')
     .description(
-      'run one replica, or several with --workers, until SIGTERM or SIGINT (Ctrl-C); more of them share the work',
+      'run one replica, or several with --workers, until SIGTERM or SIGINT (Ctrl-C); replicas share the work',
     )
     .option('--json', 'print where everything is as one JSON value on one line')
     .action(async (options: Options) => {

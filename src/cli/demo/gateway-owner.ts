@@ -1,7 +1,7 @@
 import { type Collection, type Db, type Document, MongoClient, ObjectId } from 'mongodb'
 import { COLLECTIONS, databaseNameFor } from '../../api-gateway/index.js'
 import type { ExpectedEnds } from './figures.js'
-import { type DocumentKey, documentKey } from './ledger-entry.js'
+import { type DocumentKey, documentKey } from './ledger.js'
 
 /** One gateway in this many has a step that takes longer than the lock timeout. */
 const ONE_IN = 25

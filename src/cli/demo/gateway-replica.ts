@@ -4,10 +4,9 @@ import { connectDatabase, renewalClient } from '../../database/index.js'
 import type { WrapHandler } from '../../kinds/index.js'
 import type { ReplicaOptions } from '../../phases/index.js'
 import type { Duration } from '../../time/index.js'
-import { observedHandlers, type Pace, type StepNumber } from './observed-handlers.js'
+import { observedHandlers, type Pace, StepLedger, type StepNumber } from './observed-handlers.js'
 import { ReplicaLife } from './replica-life.js'
 import type { ReplicaConfig } from './replica-messages.js'
-import { StepLedger } from './step-ledger.js'
 import { stepNumber } from './step-order.js'
 
 /** After a SIGTERM the steps under way go on for this long, within the grace. */

@@ -1,8 +1,9 @@
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { UsageError } from '../../operations/index.js'
-import { type SharedFlags, sharedOptions } from './arguments.js'
+import { durationMs } from '../../time/index.js'
 import { show } from './show.js'
 
+const DEFAULT_LOCK_TIMEOUT_MS = 4_000
 const DEFAULT_DOCUMENTS = 300
 /** Options of runs that are not part of the package. */
 const MOVED = ['faults', 'kubernetes', 'break', 'minutes', 'seed'] as const
@@ -36,8 +37,42 @@ async function demo(flags: DemoFlags): Promise<number> {
   const { documents = DEFAULT_DOCUMENTS, lockTimeout: lockTimeoutMs, ledger: ledgerFile, json = false } = flags
   return show({ name: 'phaselock demo', json }, async (screen, signal) => {
     // Loaded when asked for: the rest of the CLI needs none of it.
-    const [{ runDemo }, { reportText }] = await Promise.all([import('./run-demo.js'), import('./report.js')])
+    const [{ runDemo }, { reportText }] = await Promise.all([import('./run-demo.js'), import('./verdict.js')])
     const report = await runDemo({ documents, lockTimeoutMs, screen, signal, ledgerFile })
     return { result: report.result, text: reportText(report) }
   })
+}
+
+function count(text: string): number {
+  const value = Number(text)
+  if (Number.isInteger(value) && value >= 20) return value
+  throw new InvalidArgumentError('expected a whole number of at least 20')
+}
+
+function lockTimeout(text: string): number {
+  try {
+    const ms = durationMs(text)
+    if (ms >= 2_000) return ms
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message)
+  }
+  throw new InvalidArgumentError('expected at least 2s')
+}
+
+/** Options that the demo and the runs of chaos/ share. */
+export const sharedOptions = (): readonly Option[] => [
+  new Option('--json', 'print one JSON object instead of the report'),
+  new Option('--ledger <file>', 'write the ledger to a file, one entry per line'),
+  new Option('--documents <count>', 'how many documents').argParser(count).hideHelp(),
+  new Option('--lock-timeout <duration>', 'the lock timeout, at least 2s')
+    .argParser(lockTimeout)
+    .default(DEFAULT_LOCK_TIMEOUT_MS)
+    .hideHelp(),
+]
+
+export interface SharedFlags {
+  readonly json?: boolean
+  readonly ledger?: string
+  readonly documents?: number
+  readonly lockTimeout: number
 }

@@ -55,3 +55,14 @@ export function verdictText({ verdict, off, notShown, slow }: Judgement, shown: 
     ...list('Slow:', slow),
   ]
 }
+
+/** A line for each figure, with a mark on those that are off. */
+export function figureLines<Result extends Judgement>(
+  lines: readonly (readonly [figure: keyof Result & string, text: string])[],
+  result: Result,
+): string[] {
+  const isOff = (figure: string) => result.off.some((line) => line.startsWith(`${figure}:`))
+  return lines.map(
+    ([figure, text]) => `${isOff(figure) ? ' ✗' : '  '} ${String(result[figure] ?? 'never').padStart(8)}  ${text}`,
+  )
+}

@@ -3,8 +3,7 @@ import { apiGatewayDefinitions } from '../../api-gateway/index.js'
 import { CLAIM_INDEX } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import type { DemoReplica } from './demo-replica.js'
-import type { Ledger } from './ledger.js'
-import { type DocumentKey, documentKey, type HeldDocument } from './ledger-entry.js'
+import { type DocumentKey, documentKey, type HeldDocument, type Ledger } from './ledger.js'
 
 /** What replicas hold, so that the demo knows when to strike. */
 export class Leases {

@@ -1,8 +1,10 @@
-import type { Document } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import type { AnyHandler } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
-import { documentKey } from './ledger-entry.js'
-import type { LedgerStep, StepLedger } from './step-ledger.js'
+import { documentKey, type LedgerEntry, ledgerCollection, type StepEntry, stamp } from './ledger.js'
+
+const TRIES = 5
+const BETWEEN_TRIES_MS = 100
 
 /** How long handlers take beyond their own work, so that leases are held when something happens to their replica. */
 export interface Pace {
@@ -50,3 +52,82 @@ export function observedHandlers(ledger: StepLedger, pace: () => Pace, hurry: Ab
 }
 
 const between = ({ leastMs, mostMs }: Pace) => leastMs + Math.random() * (mostMs - leastMs)
+
+/** A step as its handler knows it. */
+export interface LedgerStep extends Pick<StepEntry, 'document' | 'number' | 'step' | 'fence'> {
+  leaseLeftMs(): number
+}
+
+/** Thrown instead of running a handler whose lease was over before its begin had been written. */
+class NotBegun extends Error {
+  override readonly name = 'NotBegun'
+  constructor(step: LedgerStep) {
+    super(`${step.step} of ${step.document} has not begun: its lease was over before that was in the ledger`)
+  }
+}
+
+/**
+ * A replica's side of the ledger.
+ *
+ * `leaseLeftMs` is read before the entry is sent and again when the server has answered. Time left after the answer
+ * proves that the server stamped the entry within the lease. None left proves nothing (the process may have been paused
+ * between the first reading and the sending), so the entry then says 0, and a begin is taken back: its handler doesn't run.
+ */
+export class StepLedger {
+  private readonly entries: Collection<LedgerEntry>
+  private count = 0
+
+  constructor(
+    db: Db,
+    private readonly replica: string,
+  ) {
+    this.entries = ledgerCollection(db)
+  }
+
+  /** @throws NotBegun when the lease is over; the handler must not run then */
+  async begin(step: LedgerStep): Promise<void> {
+    const _id = this.nextId()
+    try {
+      await stamp(this.entries, { _id, kind: 'begin', ...this.fieldsOf(step) })
+    } catch (error) {
+      await this.amend(_id, { kind: 'late' })
+      throw error
+    }
+    if (step.leaseLeftMs() > 0) return
+    await this.amend(_id, { kind: 'late', leaseLeftMs: 0 })
+    throw new NotBegun(step)
+  }
+
+  async end(step: LedgerStep, outcome: string): Promise<void> {
+    const _id = this.nextId()
+    const fields = this.fieldsOf(step)
+    await again(() => stamp(this.entries, { _id, kind: 'end', ...fields, outcome }))
+    if (fields.leaseLeftMs > 0 && step.leaseLeftMs() === 0) await this.amend(_id, { leaseLeftMs: 0 })
+  }
+
+  private amend(_id: string, change: Partial<StepEntry>): Promise<void> {
+    return again(async () => {
+      await this.entries.updateOne({ _id }, { $set: change } as never)
+    })
+  }
+
+  private nextId(): string {
+    this.count += 1
+    return `${this.replica} ${this.count}`
+  }
+
+  private fieldsOf({ document, number, step, fence, leaseLeftMs }: LedgerStep) {
+    return { document, number, step, fence, leaseLeftMs: leaseLeftMs(), replica: this.replica }
+  }
+}
+
+async function again(write: () => Promise<void>): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await write()
+    } catch (error) {
+      if (tries === TRIES) throw error
+      await sleep(BETWEEN_TRIES_MS)
+    }
+  }
+}

@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url'
+import { ReplicaFailed } from '../processes/replica-process.js'
 import { type CleanUp, withCleanUps } from './clean-ups.js'
 import { openDemoDatabase } from './demo-database.js'
 import { figuresOf } from './figures.js'
@@ -9,9 +10,8 @@ import { Ledger } from './ledger.js'
 import type { ReplicaConfig } from './replica-messages.js'
 import { Scenario } from './scenario.js'
 import type { Screen } from './screen.js'
-import { type DemoResult, judgeDemo } from './verdict.js'
+import { type DemoReport, judgeDemo } from './verdict.js'
 import { waitFor } from './wait-for.js'
-import { watching } from './watching.js'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.js', import.meta.url))
 /** For 300 documents, for each of the three lifecycles on each replica; for fewer in proportion. */
@@ -23,6 +23,7 @@ const PACE = { leastMs: 20, mostMs: 120 }
 /** Slow steps take this much longer than the lock timeout: without renewal another replica would have claimed the document by then. */
 const SLOW_BEYOND_MS = 2_500
 const GRACE_MS = 10_000
+const LOOK_EVERY_MS = 500
 
 export interface DemoOptions {
   readonly documents: number
@@ -32,12 +33,6 @@ export interface DemoOptions {
   readonly ledgerFile?: string | undefined
   /** Ends the run early; everything is cleaned up, then `Interrupted` is thrown. */
   readonly signal: AbortSignal
-}
-
-export interface DemoReport {
-  readonly result: DemoResult
-  /** For what is off: the first few cases, and what the replicas logged. */
-  readonly evidence: readonly string[]
 }
 
 /** The run's own database with its ledger, an owner of gateways, and the configuration of replicas of gateways. */
@@ -101,4 +96,27 @@ export async function setUp(
   const pace = { ...PACE, slowMs: lockTimeoutMs + SLOW_BEYOND_MS }
   const config = { uri, database, lockTimeoutMs, concurrency, graceMs: GRACE_MS, pace }
   return { owner, ledger, leases: new Leases(connection.db, ledger), config }
+}
+
+interface Watched {
+  readonly fleet: Fleet
+  readonly screen: Screen
+  readonly owner: GatewayOwner
+}
+
+/** Keeps the bar up to date while work goes on. @throws ReplicaFailed as soon as a replica fails where it must not */
+export async function watching({ fleet, screen, owner }: Watched, work: () => Promise<void>): Promise<void> {
+  let isOver = false
+  const look = async () => {
+    screen.progress(await owner.arrived().catch(() => 0), owner.count)
+    return isOver || fleet.failure()
+  }
+  const watched = waitFor(look, { forMs: Number.POSITIVE_INFINITY, everyMs: LOOK_EVERY_MS }).then((failure) => {
+    if (typeof failure === 'string') throw new ReplicaFailed('of the demo', failure)
+  })
+  const working = work().finally(() => {
+    isOver = true
+  })
+  await Promise.race([working, watched.then(() => working)])
+  await watched
 }

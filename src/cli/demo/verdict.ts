@@ -1,5 +1,5 @@
 import type { Figures } from './figures.js'
-import { type Judgement, judge, slowness } from './judgement.js'
+import { figureLines, type Judgement, judge, slowness, verdictText } from './judgement.js'
 import { LEAST_HIT } from './scenario.js'
 
 /** A recovery may take this long beyond the lock timeout: a tick, and the time until a place is free. */
@@ -21,6 +21,12 @@ export interface DemoResult extends Omit<Figures, 'examples'>, Judgement {
   readonly refusedLateWritesOfOthers: number
   readonly lockTimeoutSeconds: number
   readonly seconds: number
+}
+
+export interface DemoReport {
+  readonly result: DemoResult
+  /** For what is off: the first few cases, and what the replicas logged. */
+  readonly evidence: readonly string[]
 }
 
 type Measured = Omit<DemoResult, keyof Judgement>
@@ -55,4 +61,30 @@ function whatIsOff(result: Measured, least: { documents: number }, slow: number)
     if (value !== null && holds(value)) return []
     return [`${figure}: expected ${expected}, got ${value ?? 'none: it never happened'}`]
   })
+}
+
+/** The text for each figure, in the order of the report. */
+const LINES: readonly (readonly [figure: keyof DemoResult, text: string])[] = [
+  ['documents', 'gateways, with their triggers, functions and stages'],
+  ['stepsBegun', 'steps begun on them and on their databases and domains'],
+  ['lost', 'documents whose last step never ended'],
+  ['repeated', 'steps that began after a later step of their document'],
+  ['overlapping', 'entries within a lease, but after the next holder had begun'],
+  ['refusedLateWrites', 'outcomes that came late and changed nothing'],
+  ['refusedLateWritesOfOthers', '  of them not of the paused replica'],
+  ['leasesAtKill', 'leases held at the kill -9'],
+  ['recoverySeconds', 'seconds from the kill to the claim of the last of them'],
+  ['notBegunAtTerminate', 'documents claimed and not begun at the SIGTERM'],
+  ['handoverSeconds', 'seconds from the SIGTERM to the next claim of one of them'],
+  ['handoverOfAllSeconds', 'seconds until the last of them was claimed'],
+  ['leasesAtPause', 'leases held by the replica paused past them'],
+  ['stepsLongerThanLockTimeout', 'steps that took longer than the lock timeout and kept their lease'],
+  ['lockTimeoutSeconds', 'seconds: the lock timeout'],
+  ['seconds', 'seconds: the whole demo'],
+]
+
+/** The report for people. */
+export function reportText({ result, evidence }: DemoReport): string {
+  const verdict = verdictText(result, ['Every recorded step happened once, in its order, under one holder at a time.'])
+  return [...figureLines(LINES, result), '', ...verdict, ...evidence.map((line) => `    ${line}`), ''].join('\n')
 }

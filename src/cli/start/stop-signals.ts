@@ -12,11 +12,9 @@ const PARENT_CHECK_MS = 500
  */
 export class StopSignals {
   private firstAtMs: number | undefined
-  private resolveStopped!: (signal: NodeJS.Signals) => void
+  private readonly stop = Promise.withResolvers<NodeJS.Signals>()
   /** The signal that asked for the stop. */
-  readonly stopped = new Promise<NodeJS.Signals>((resolve) => {
-    this.resolveStopped = resolve
-  })
+  readonly stopped = this.stop.promise
 
   constructor(
     private readonly logger: Logger,
@@ -52,7 +50,7 @@ export class StopSignals {
       this.logger.info(
         `${signal}: no more claims; running steps may finish${signal === 'SIGINT' ? ' (again: exit at once)' : ''}`,
       )
-      this.resolveStopped(signal)
+      this.stop.resolve(signal)
     } else if (signal === 'SIGINT' && now - this.firstAtMs > SAME_SIGNAL_MS) {
       this.logger.warn('second SIGINT: exit at once; what is held is free again after its lockTimeout')
       this.exitNow(EXIT.interrupted)

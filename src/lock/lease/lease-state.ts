@@ -63,7 +63,8 @@ const saysThatItSleeps = (document: Document, { progress }: LeaseTerms, until: D
 
 /** What {@link isDue}, {@link hasToken} and the like say, as one expression: 'due', 'held', 'asleep' or 'parked'. */
 export function leaseStateExpression(terms: Terms): Document {
-  const heldOrAsleep = { $cond: [{ $gt: ['$lockedBy', null] }, 'held', 'asleep'] }
+  const isAsleep = terms.legacyWriters ? { $and: [isNobodys, sleepsFor(terms, terms.lockTimeoutMs)] } : isNobodys
+  const heldOrAsleep = { $cond: [isAsleep, 'asleep', 'held'] }
   return { $cond: [{ $eq: ['$lockedAt', PARKED_AT] }, 'parked', { $cond: [isDue(terms), 'due', heldOrAsleep] }] }
 }
 

@@ -1,7 +1,7 @@
 import { type Db, MongoClient } from 'mongodb'
 import { LIFECYCLES_COLLECTION, PARKED_AT } from '../../lock/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
-import type { CheckResult, Finding } from './finding.js'
+import { type CheckResult, type Finding, finding } from './finding.js'
 
 /** Leases are judged by the clock of whoever is primary: after an election a difference makes them longer or shorter. */
 const MOST_DIFFERENCE_MS = 500
@@ -49,12 +49,11 @@ async function heldStep(db: Db): Promise<Finding[]> {
   if (!step) return []
   const { at, ms, leftMs } = step
   return [
-    {
-      about: "the server's clock",
-      problem: `it stepped forward by ${formatMs(ms)} at ${at.toISOString()}: deadlines, removals and leases that end by it wait for another ${formatMs(leftMs)}`,
-      advice: 'if its time is wrong, set it right before then; if it is right there is nothing to do',
-      repair: 'none',
-    },
+    finding(
+      "the server's clock",
+      `it stepped forward by ${formatMs(ms)} at ${at.toISOString()}: deadlines, removals and leases that end by it wait for another ${formatMs(leftMs)}`,
+      'if its time is wrong, correct it before then; if it is right, there is nothing to do',
+    ),
   ]
 }
 
@@ -71,8 +70,8 @@ async function checkMembers(db: Db): Promise<Omit<CheckResult, 'check'>> {
   const unreachable = hosts.flatMap((host, i): Finding[] => {
     const one = asked[i]!
     if (one.status === 'fulfilled') return []
-    const advice = 'see that it runs, and that this machine may connect to it'
-    return [{ about: host, problem: `its clock can't be read: ${String(one.reason)}`, advice, repair: 'none' }]
+    const advice = 'make sure that it is running and that this machine can connect to it'
+    return [finding(host, `its clock can't be read: ${String(one.reason)}`, advice)]
   })
   return {
     said: `${samples.length} servers within ${formatMs(spread(samples))}`,
@@ -87,12 +86,11 @@ export function clockFindings(samples: readonly ClockSample[]): Finding[] {
   const sureMs = last.aheadMs - last.uncertainMs - (first.aheadMs + first.uncertainMs)
   if (sureMs <= MOST_DIFFERENCE_MS) return []
   return [
-    {
-      about: `${first.host} and ${last.host}`,
-      problem: `their clocks differ by at least ${formatMs(sureMs)}: after an election leases end earlier or later by that`,
-      advice: 'let all servers follow one time source (NTP, chrony)',
-      repair: 'none',
-    },
+    finding(
+      `${first.host} and ${last.host}`,
+      `their clocks differ by at least ${formatMs(sureMs)}: after an election leases end earlier or later by that`,
+      'let all servers follow one time source (NTP, chrony)',
+    ),
   ]
 }
 

@@ -1,5 +1,6 @@
-import type { Collection, Db, Document } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 import {
+  futureLeases,
   idKey,
   LIFECYCLES_COLLECTION,
   NEVER_DUE,
@@ -7,13 +8,12 @@ import {
   onClaimIndex,
   RefusingDocuments,
   RepairLook,
-  type Terms,
+  redateLeases,
 } from '../../lock/index.js'
-import type { LifecycleModel } from '../../phases/index.js'
-import { systemClock } from '../../time/index.js'
+import { formatMs, systemClock } from '../../time/index.js'
 import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
 import { hasIndexForClaims } from './check-indexes.js'
-import { type CheckResult, type Finding, mendable } from './finding.js'
+import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 
 const SHOWN = 3
 const MOST_ROUNDS = 1_000
@@ -23,25 +23,25 @@ const DATES = ['date', ...MISSING]
 
 /** The fields that the protocol reads: the types that it can use, and what happens with others. */
 const fieldsOf = (progress: string): readonly { field: string; sound: readonly string[]; advice: string }[] => [
-  { field: 'phase', sound: ['string'], advice: 'it is never claimed: set its phase to a text' },
-  { field: 'lockedAt', sound: DATES, advice: 'it counts as free; its next claim mends it' },
-  { field: 'lockedBy', sound: ['string', ...MISSING], advice: 'its next claim mends it' },
+  { field: 'phase', sound: ['string'], advice: 'it is never claimed: set its phase to a string' },
+  { field: 'lockedAt', sound: DATES, advice: 'it counts as free; its next claim repairs it' },
+  { field: 'lockedBy', sound: ['string', ...MISSING], advice: 'its next claim repairs it' },
   { field: 'updatedAt', sound: DATES, advice: 'it counts as missing; set it to a date, or unset it' },
   { field: 'createdAt', sound: DATES, advice: 'nothing depends on it; set it to a date, or unset it' },
   {
     field: 'fence',
     sound: ['int', 'long', 'double', 'decimal', ...MISSING],
-    advice: 'it starts anew with its next claim',
+    advice: 'it starts again with its next claim',
   },
   {
     field: progress,
     sound: ['object', ...MISSING],
-    advice: `it is put aside and nothing of it is changed: move its owner's '${progress}' to another field, or give the lifecycle fields: { progress: '...' }`,
+    advice: `it is put aside and not changed: move its owner's '${progress}' to another field, or give the lifecycle fields: { progress: '...' }`,
   },
 ]
 
 /** Finds documents with a field of a type that the protocol can't use. Reads the whole collection. */
-export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
+export async function checkShapes({ db, models }: Checked): Promise<CheckResult> {
   const findings: Finding[] = []
   const byCollection = new Map(models.map((model) => [model.collection, model.settings.progress]))
   for (const [name, progress] of byCollection) {
@@ -70,24 +70,20 @@ export async function checkShapes(db: Db, models: readonly LifecycleModel[]): Pr
     for (const { _id, count, ids } of rows) {
       // Those that never come due have a check of their own.
       if (_id.field === 'lockedAt' && NEVER_DUE_TYPES.includes(_id.type)) continue
-      findings.push({
-        about: name,
-        problem: `${documents(count)} with ${_id.field} of type ${_id.type} (${listOf(ids, count)})`,
-        advice: fields.find(({ field }) => field === _id.field)!.advice,
-        repair: 'none',
-      })
+      findings.push(
+        finding(
+          name,
+          `${documents(count)} with ${_id.field} of type ${_id.type} (${listOf(ids, count)})`,
+          fields.find(({ field }) => field === _id.field)!.advice,
+        ),
+      )
     }
   }
   return { check: 'shapes', said: `${byCollection.size} collections read`, findings }
 }
 
 /** Finds documents that no claim may ever find. */
-export async function checkStuck(
-  db: Db,
-  models: readonly LifecycleModel[],
-  termsOf: (model: LifecycleModel) => Terms,
-  repair: boolean,
-): Promise<CheckResult> {
+export async function checkStuck({ db, models, termsOf, repair }: Omit<Checked, 'collections'>): Promise<CheckResult> {
   const findings: Finding[] = []
   for (const model of models) {
     const collection = db.collection(model.collection)
@@ -104,8 +100,8 @@ export async function checkStuck(
     )
     const about = {
       about: model.collection,
-      problem: `${documents(found.length)} with a lockedAt that may never come due (${listOf(found, found.length)})`,
-      advice: 'set them free: phaselock check --repair; replicas do it too, within a minute',
+      problem: `${documents(found.length)} with a lockedAt that never comes due (${listOf(found, found.length)})`,
+      advice: 'free them: phaselock check --repair; replicas also do it within a minute',
     }
     // The repair names the claim index: without that nothing can be mended yet.
     findings.push(await mendable(about, repair && isIndexed, () => repairAll(look)))
@@ -113,17 +109,48 @@ export async function checkStuck(
   return { check: 'never due', said: 'none is hidden from claims', findings }
 }
 
+/** Finds leases that began later than now: the server's clock stepped back since, so they last longer by the whole step. */
+export async function checkLeases({ db, models, termsOf, repair }: Checked): Promise<CheckResult> {
+  const findings: Finding[] = []
+  for (const model of models) {
+    const collection = db.collection(model.collection)
+    const terms = termsOf(model)
+    const phases = [...model.phases.keys()]
+    const isIndexed = await hasIndexForClaims(collection)
+    const ahead = { aheadMs: { $subtract: ['$lockedAt', '$$NOW'] } }
+    const found = await read(collection, isIndexed, futureLeases(terms, phases), ahead)
+    if (found.length === 0) continue
+    const ids = found.map((document) => document['_id'] as unknown)
+    const most = Math.max(...found.map(({ aheadMs }) => Number(aheadMs)))
+    const about = {
+      about: model.collection,
+      problem: `${documents(found.length)} held by leases that begin up to ${formatMs(most)} from now (${listOf(ids, ids.length)}): the server's clock stepped back`,
+      advice: `let them begin now, which takes nothing from a live holder: phaselock check --repair; what a dead one held is due ${formatMs(terms.lockTimeoutMs)} later`,
+    }
+    findings.push(await mendable(about, repair && isIndexed, () => redateLeases(collection, terms, phases)))
+  }
+  return { check: 'leases', said: 'none begins in the future', findings }
+}
+
 /** One query for each kind, so that each is a few keys of the claim index. */
 async function stuckIds(collection: Collection, phases: readonly string[], isIndexed: boolean): Promise<unknown[]> {
   const ids = new Map<string, unknown>()
   for (const kind of Object.values(NEVER_DUE)) {
-    const filter = { phase: { $in: [...phases] }, ...kind }
-    const find = (hint?: Document) =>
-      collection.find(filter, { projection: { _id: 1 }, limit: COUNT_LIMIT, ...(hint && { hint }) }).toArray()
-    const found = await (isIndexed ? onClaimIndex(collection, find) : find())
+    const found = await read(collection, isIndexed, { phase: { $in: [...phases] }, ...kind }, { _id: 1 })
     for (const { _id } of found) ids.set(idKey(_id), _id)
   }
   return [...ids.values()]
+}
+
+function read(
+  collection: Collection,
+  isIndexed: boolean,
+  filter: Filter<Document>,
+  projection: Document,
+): Promise<Document[]> {
+  const find = (hint?: Document) =>
+    collection.find(filter, { projection, limit: COUNT_LIMIT, ...(hint && { hint }) }).toArray()
+  return isIndexed ? onClaimIndex(collection, find) : find()
 }
 
 async function repairAll(look: RepairLook): Promise<void> {
@@ -131,7 +158,7 @@ async function repairAll(look: RepairLook): Promise<void> {
 }
 
 /** Finds documents in phases that none of their collection's lifecycles has, known here or registered by a replica. */
-export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
+export async function checkPhases({ db, models }: Checked): Promise<CheckResult> {
   const registered = await db
     .collection<{ _id: string; collection: string; phases?: string[] }>(LIFECYCLES_COLLECTION)
     .find({}, { projection: { collection: 1, phases: 1 } })
@@ -146,12 +173,13 @@ export async function checkPhases(db: Db, models: readonly LifecycleModel[]): Pr
     for (const phase of await unknownPhases(db.collection(name), known)) {
       const count = await db.collection(name).countDocuments(inPhase(phase), { limit: COUNT_LIMIT })
       if (count === 0) continue
-      findings.push({
-        about: name,
-        problem: `${documents(count)} in the phase '${phase}', which ${own.map((model) => model.name).join(' and ')} doesn't have`,
-        advice: `they are never claimed: set a phase of ${[...known].join(', ')}, or declare renamed: { ${phase}: '...' }`,
-        repair: 'none',
-      })
+      findings.push(
+        finding(
+          name,
+          `${documents(count)} in the phase '${phase}', which ${own.map((model) => model.name).join(' and ')} doesn't have`,
+          `they are never claimed: set a phase of ${[...known].join(', ')}, or declare renamed: { ${phase}: '...' }`,
+        ),
+      )
     }
   }
   return { check: 'phases', said: 'all are known', findings }

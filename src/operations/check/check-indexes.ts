@@ -1,4 +1,4 @@
-import type { Collection, Db } from 'mongodb'
+import type { Collection } from 'mongodb'
 import {
   checkPlans,
   collectionExists,
@@ -7,18 +7,21 @@ import {
   Looks,
   ServerClock,
   STAND_IN_INDEX,
-  type Terms,
   unusableLockIndexes,
 } from '../../lock/index.js'
-import { type LifecycleModel, lookRequestOf } from '../../phases/index.js'
+import { lookRequestOf } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
-import { type CheckResult, type Finding, mendable } from './finding.js'
+import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 import { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
 
 const MISSING = 'it is missing'
 
 /** Checks that each collection has its two indexes, of the right kind. */
-export async function checkIndexes(db: Db, collections: readonly string[], repair: boolean): Promise<CheckResult> {
+export async function checkIndexes({
+  db,
+  collections,
+  repair,
+}: Omit<Checked, 'models' | 'termsOf'>): Promise<CheckResult> {
   const findings: Finding[] = []
   for (const name of collections) {
     const collection = db.collection(name)
@@ -28,7 +31,7 @@ export async function checkIndexes(db: Db, collections: readonly string[], repai
 }
 
 /** Checks that no array has spoilt the claim index, and that no rebuild of it was left half done. */
-export async function checkMultikey(db: Db, collections: readonly string[], repair: boolean): Promise<CheckResult> {
+export async function checkMultikey({ db, collections, repair }: Checked): Promise<CheckResult> {
   const findings: Finding[] = []
   for (const name of collections) {
     const collection = db.collection(name)
@@ -36,12 +39,12 @@ export async function checkMultikey(db: Db, collections: readonly string[], repa
     const found = (await hasIndex(collection, STAND_IN_INDEX)) ? leftover(name) : await multikey(collection)
     if (found) findings.push(await mendable(found, repair, () => rebuildClaimIndex(collection)))
   }
-  return { check: 'multikey', said: 'no claim index is', findings }
+  return { check: 'multikey', said: 'no claim index is multikey', findings }
 }
 
 const leftover = (name: string) => ({
   about: `index ${JSON.stringify(STAND_IN_INDEX)} of ${name}`,
-  problem: 'it is left from a rebuild of the claim index that is under way, or was interrupted',
+  problem: 'it is left over from a rebuild of the claim index that is under way or was interrupted',
   advice: 'finish it: phaselock check --repair',
 })
 
@@ -51,16 +54,12 @@ async function multikey(collection: Collection): Promise<Omit<Finding, 'repair'>
     about: `claim index of ${collection.collectionName}`,
     problem:
       'an array was once stored in lockedAt, so it is multikey: each look reads a key for every sleeping document',
-    advice: 'rebuild it while replicas go on: phaselock check --repair',
+    advice: 'rebuild it while replicas keep running: phaselock check --repair',
   }
 }
 
 /** Checks that claims and looks are bounded scans of them. */
-export async function checkQueryPlans(
-  db: Db,
-  models: readonly LifecycleModel[],
-  termsOf: (model: LifecycleModel) => Terms,
-): Promise<CheckResult> {
+export async function checkQueryPlans({ db, models, termsOf }: Checked): Promise<CheckResult> {
   const serverClock = new ServerClock(systemClock)
   const there = await Promise.all(models.map(({ collection }) => collectionExists(db.collection(collection))))
   const requests = models.filter((_, i) => there[i]).map((model) => lookRequestOf(model, termsOf(model)))
@@ -68,7 +67,7 @@ export async function checkQueryPlans(
   const findings = found
     // The indexes have a check of their own.
     .filter(({ what }) => !what.startsWith('index {'))
-    .map(({ what, problem, advice }): Finding => ({ about: what, problem, advice, repair: 'none' }))
+    .map(({ what, problem, advice }) => finding(what, problem, advice))
   // Three claims stand for those of all phases.
   const asked = requests.reduce((sum, { phases, rules }) => sum + 3 + phases.length + rules.length, 0)
   return { check: 'query plans', said: `${asked} claims and looks explained`, findings }
@@ -77,10 +76,8 @@ export async function checkQueryPlans(
 async function unusable(collection: Collection, repair: boolean): Promise<Finding[]> {
   return Promise.all(
     (await unusableLockIndexes(collection)).map(({ what, problem, command }) => {
-      const found = { about: what, problem, advice: `run ${command}` }
-      return problem === MISSING
-        ? mendable(found, repair, () => ensureLockIndexes(collection))
-        : { ...found, repair: 'none' as const }
+      const found = finding(what, problem, `run ${command}`)
+      return problem === MISSING ? mendable(found, repair, () => ensureLockIndexes(collection)) : found
     }),
   )
 }

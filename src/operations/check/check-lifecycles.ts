@@ -12,7 +12,7 @@ import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { COUNT_LIMIT } from '../count.js'
 import { counted } from './check-documents.js'
-import type { CheckResult, Finding } from './finding.js'
+import { type Checked, type CheckResult, type Finding, finding } from './finding.js'
 
 /** Replicas renew the stamp once a minute; two missed ones may be an outage of their own. */
 const UNHANDLED_AFTER_MS = 3 * HANDLED_EVERY_MS
@@ -30,7 +30,7 @@ interface Row {
  * Finds lifecycles that no replica looks after. All replicas of a lifecycle share one stamp, `handledAt`, renewed once a minute by
  * whichever looks first: it tells whether any of them runs, not which or how many.
  */
-export async function checkLifecycles(db: Db, models: readonly LifecycleModel[]): Promise<CheckResult> {
+export async function checkLifecycles({ db, models }: Checked): Promise<CheckResult> {
   const rows = await db
     .collection(LIFECYCLES_COLLECTION)
     .aggregate<Row>([{ $addFields: { now: '$$NOW' } }])
@@ -48,12 +48,11 @@ function brokenEntry(row: Row): Finding[] {
   if (broken === undefined) return []
   const inForce = lockTimeoutAt(row, row.now)
   return [
-    {
-      about: `lifecycle ${row._id} in ${LIFECYCLES_COLLECTION}`,
-      problem: `${broken}; ${inForce ? `replicas go on with ${formatMs(inForce.dueMs)}` : 'no replica has seen it yet'}`,
-      advice: `say which one is meant: phaselock set-lock-timeout ${row._id} 30s`,
-      repair: 'none',
-    },
+    finding(
+      `lifecycle ${row._id} in ${LIFECYCLES_COLLECTION}`,
+      `${broken}; ${inForce ? `replicas keep to ${formatMs(inForce.dueMs)}` : 'no replica has seen it yet'}`,
+      `set the one that is meant: phaselock set-lock-timeout ${row._id} 30s`,
+    ),
   ]
 }
 
@@ -69,14 +68,13 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
       { limit: COUNT_LIMIT },
     )
   const waits = due === 0 ? '' : `; ${counted(due)} documents of ${collection} are due or at rest`
-  const since = silentMs === undefined ? 'as far as it is recorded' : `for ${formatMs(silentMs)}`
+  const since = silentMs === undefined ? 'as far as is recorded' : `for ${formatMs(silentMs)}`
   return [
-    {
-      about: `lifecycle ${_id}`,
-      problem: `no replica looks after it, ${since}${waits}`,
-      advice: `start replicas that run it; if it is retired: db.getCollection('${LIFECYCLES_COLLECTION}').deleteOne({ _id: '${_id}' })`,
-      repair: 'none',
-    },
+    finding(
+      `lifecycle ${_id}`,
+      `no replica has looked after it ${since}${waits}`,
+      `start replicas that run it; if it is retired: db.getCollection('${LIFECYCLES_COLLECTION}').deleteOne({ _id: '${_id}' })`,
+    ),
   ]
 }
 
@@ -85,11 +83,10 @@ async function neverRun(db: Db, { name, collection }: LifecycleModel, rows: read
   const documents = await db.collection(collection).countDocuments({}, { limit: COUNT_LIMIT })
   if (documents === 0) return []
   return [
-    {
-      about: `lifecycle ${name}`,
-      problem: `no replica has ever run it here; ${counted(documents)} documents are in ${collection}`,
-      advice: 'start replicas that run it',
-      repair: 'none',
-    },
+    finding(
+      `lifecycle ${name}`,
+      `no replica has ever run it here; ${counted(documents)} documents are in ${collection}`,
+      'start replicas that run it',
+    ),
   ]
 }

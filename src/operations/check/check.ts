@@ -2,11 +2,10 @@ import type { Db } from 'mongodb'
 import type { LifecycleModel } from '../../phases/index.js'
 import { termsInForce } from '../system.js'
 import { checkClocks } from './check-clocks.js'
-import { checkPhases, checkShapes, checkStuck } from './check-documents.js'
+import { checkLeases, checkPhases, checkShapes, checkStuck } from './check-documents.js'
 import { checkIndexes, checkMultikey, checkQueryPlans } from './check-indexes.js'
-import { checkLeases } from './check-leases.js'
 import { checkLifecycles } from './check-lifecycles.js'
-import type { CheckResult } from './finding.js'
+import type { Checked, CheckResult } from './finding.js'
 
 export interface CheckOptions {
   readonly db: Db
@@ -21,18 +20,18 @@ export interface CheckOptions {
  * @throws what the driver throws when the database can't be reached
  */
 export async function checkDatabase({ db, models, repair = false }: CheckOptions): Promise<CheckResult[]> {
-  const terms = await termsInForce(db, models)
   const collections = [...new Set(models.map((model) => model.collection))]
+  const checked: Checked = { db, models, collections, termsOf: await termsInForce(db, models), repair }
   return [
-    await checkLifecycles(db, models),
-    await checkIndexes(db, collections, repair),
+    await checkLifecycles(checked),
+    await checkIndexes(checked),
     // Arrays are removed before their index is rebuilt, or it would be multikey again.
-    await checkStuck(db, models, terms, repair),
-    await checkLeases(db, models, terms, repair),
-    await checkMultikey(db, collections, repair),
-    await checkQueryPlans(db, models, terms),
-    await checkShapes(db, models),
-    await checkPhases(db, models),
+    await checkStuck(checked),
+    await checkLeases(checked),
+    await checkMultikey(checked),
+    await checkQueryPlans(checked),
+    await checkShapes(checked),
+    await checkPhases(checked),
     await checkClocks(db),
   ]
 }

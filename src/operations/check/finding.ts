@@ -1,3 +1,17 @@
+import type { Db } from 'mongodb'
+import type { Terms } from '../../lock/index.js'
+import type { LifecycleModel } from '../../phases/index.js'
+
+/** What is checked. */
+export interface Checked {
+  readonly db: Db
+  readonly models: readonly LifecycleModel[]
+  /** Those of the models. */
+  readonly collections: readonly string[]
+  readonly termsOf: (model: LifecycleModel) => Terms
+  readonly repair: boolean
+}
+
 /** Something that a person should know of, and what to do about it. */
 export interface Finding {
   /** What it is about: a collection, a lifecycle, an index. */
@@ -16,6 +30,14 @@ export interface CheckResult {
   readonly findings: readonly Finding[]
 }
 
+/** A finding that only a person can mend. */
+export const finding = (about: string, problem: string, advice: string): Finding => ({
+  about,
+  problem,
+  advice,
+  repair: 'none',
+})
+
 /** A finding that `--repair` can mend: only then `mend` is called; it returns false if another process is already at work. */
 export async function mendable(
   found: Omit<Finding, 'repair'>,
@@ -26,5 +48,5 @@ export async function mendable(
   const isDone = (await mend()) !== false
   return isDone
     ? { ...found, repair: 'done' }
-    : { ...found, problem: `${found.problem}; another repairs it now`, repair: 'possible' }
+    : { ...found, problem: `${found.problem}; another process is repairing it now`, repair: 'possible' }
 }

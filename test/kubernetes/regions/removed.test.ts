@@ -115,6 +115,6 @@ describeWithCluster('a Region that is removed', (kubernetes) => {
     await things().deleteOne({ _id: 'b' })
     const unused = await cli('eu-1')
     expect(unused).toMatchObject({ code: 0, err: '' })
-    expect(unused.out).toMatch(/^Region eu-1: removed\nto have it again, insert into Region:\n\{"_id":"eu-1"/)
+    expect(unused.out).toMatch(/^Region eu-1: removed\nto restore it, insert this into Region:\n\{"_id":"eu-1"/)
   })
 })

@@ -4,8 +4,7 @@ import { CliError, type ExitCode } from '../../errors.js'
 import { described, type Failed } from '../../processes/replica-process.js'
 import { RestartPause } from './restart-pause.js'
 import { isSilent, SignsOfLife } from './signs-of-life.js'
-import { WorkerLink } from './worker-link.js'
-import type { WorkerConfig } from './worker-messages.js'
+import { type WorkerConfig, WorkerLink } from './worker-link.js'
 
 /** A worker couldn't start when the command began. */
 export class WorkerFailed extends CliError {

@@ -5,7 +5,7 @@ import { openWorkspace, type Workspace } from '../../workspace.js'
 import { printBanner } from '../banner.js'
 import type { StartOptions } from '../options.js'
 import { Crew } from './crew.js'
-import type { WorkerConfig } from './worker-messages.js'
+import type { WorkerConfig } from './worker-link.js'
 
 /** Beyond the grace, for workers to write and close what they have to. */
 const CLOSING_MS = 10_000

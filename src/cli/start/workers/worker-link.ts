@@ -1,14 +1,42 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import type { Settings } from '../../../config/index.js'
+import type { LogFormat } from '../../../telemetry/index.js'
 import { sleep } from '../../../time/index.js'
-import { ReplicaProcess } from '../../processes/replica-process.js'
+import { ReplicaProcess, type Said } from '../../processes/replica-process.js'
 import { leanHeapFlags } from '../lean-heap.js'
-import type { About, Answer, FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
 
 /** A metrics scrape can wait; a readiness probe gives up after one second by default. */
 const METRICS_WITHIN_MS = 3_000
 export const READINESS_WITHIN_MS = 500
+
+/** The configuration of one worker; sent once, when its process has started. */
+export interface WorkerConfig {
+  /** The worker's own: its name, one process, no web server. */
+  readonly settings: Settings
+  readonly cwd: string
+  readonly logFormat: LogFormat
+  /** Whether it will be asked for its metrics. */
+  readonly measured: boolean
+}
+
+/** 'life': whether its event loop is running. */
+export type About = 'life' | 'readiness' | 'metrics'
+
+export type ToWorker =
+  | { readonly kind: 'configure'; readonly config: WorkerConfig }
+  /** Asks about its state: answered with the same number. */
+  | { readonly kind: 'ask'; readonly ask: number; readonly about: About }
+
+/** Nothing more (life), why it isn't ready (strings), or its metrics (prom-client's JSON). */
+export interface Answer {
+  readonly kind: 'answer'
+  readonly ask: number
+  readonly answer: readonly unknown[]
+}
+
+export type FromWorker = Said | Answer
 
 /** The supervisor's end of a worker's channel: a replica that can be asked about its state. */
 export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {

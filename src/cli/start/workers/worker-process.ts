@@ -6,7 +6,7 @@ import { openWorkspace } from '../../workspace.js'
 import { consoleToLog, rejectionsToLog } from '../console-lines.js'
 import type { RunningReplica } from '../options.js'
 import { runReplica } from '../run-replica.js'
-import type { FromWorker, ToWorker, WorkerConfig } from './worker-messages.js'
+import type { FromWorker, ToWorker, WorkerConfig } from './worker-link.js'
 
 /** Time beyond the grace, to write and close things. After it, a process whose supervisor is gone ends whatever its state. */
 const CLOSING_MS = 15_000
