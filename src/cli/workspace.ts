@@ -2,7 +2,10 @@ import { resolve } from 'node:path'
 import type { Settings } from '../config/index.js'
 import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
 import type { Logger, RunnableLifecycle } from '../phases/index.js'
+import { formatMs } from '../time/index.js'
 import { lifecyclesFactory } from './load-lifecycles.js'
+
+const NOTICE_MS = 3_000
 
 /** A database and the lifecycles whose documents it holds. */
 export interface Workspace {
@@ -21,22 +24,25 @@ export interface WorkspaceOptions {
 
 /**
  * Connects and loads the lifecycles. The connection's timeouts fit the shortest lockTimeout: if that is below the
- * default, the connection is opened anew.
+ * default, the connection is opened again.
  */
 export async function openWorkspace({ settings, cwd, env, logger, onlyJoin }: WorkspaceOptions): Promise<Workspace> {
   const factory = await lifecyclesFactory(settings.lifecycles, cwd)
   const open = async (lockTimeoutMs: number): Promise<Workspace> => {
+    const { uri, connectTimeout } = settings
+    const waits = `the MongoDB server has not answered yet; waiting for up to ${formatMs(connectTimeout)} (--connect-timeout)`
+    const notice = setTimeout(() => uri && logger.info(waits), NOTICE_MS)
     const connection = await connectDatabase({
-      uri: settings.uri,
+      uri,
       // The connection string is a setting like the others: read once, by readSettings. It is here only so that an error can name it.
-      env: { ...env, MONGODB_URI: settings.uri === env['MONGODB_URI'] ? settings.uri : '' },
+      env: { ...env, MONGODB_URI: uri === env['MONGODB_URI'] ? uri : '' },
       dataDir: resolve(cwd, settings.dataDir),
       database: settings.database,
-      timeout: `${settings.connectTimeout}ms`,
+      timeout: `${connectTimeout}ms`,
       lockTimeout: `${lockTimeoutMs}ms`,
       onlyJoin,
       log: (message, fields) => (message.includes(ALPHA_NOTICE) ? logger.warn : logger.info)(message, fields),
-    })
+    }).finally(() => clearTimeout(notice))
     try {
       return { connection, lifecycles: await factory(connection) }
     } catch (error) {

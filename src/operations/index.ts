@@ -1,4 +1,3 @@
-export { addDocument } from './add.js'
 export { type Done, type Force, nameOf } from './as-owner.js'
 export {
   type CheckOptions,
@@ -18,8 +17,16 @@ export { type ListOptions, listDocuments } from './list.js'
 export { type LockTimeoutSet, setLockTimeout } from './lock-timeout.js'
 export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './locks.js'
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
+export {
+  addDocument,
+  removeDocument,
+  type StateSet,
+  setState,
+  unparkDocument,
+  type Woken,
+  wakeDocument,
+} from './owner.js'
 export { listRegions, type RegionState, type RegionUse, removeRegion, usesText } from './regions.js'
-export { removeDocument } from './remove.js'
 export { isOver, type ListRuns, listRuns, startRun, waitForRun } from './runs.js'
 export {
   type ListSchedules,
@@ -30,8 +37,5 @@ export {
   resumeSchedules,
   setSchedule,
 } from './schedules.js'
-export { type StateSet, setState } from './set-state.js'
 export { type Shown, showDocument } from './show.js'
 export { modelOf, type System } from './system.js'
-export { unparkDocument } from './unpark.js'
-export { type Woken, wakeDocument } from './wake.js'

@@ -34,7 +34,7 @@ describe('lockedAt 9999-12-31 under a lease', () => {
       }))
       await things(database.db).insertMany([...others, { _id: 'a', phase: 'Creating', lockedAt, lockedBy: DEAD }])
       expect(await said()).toMatch(
-        /^Its shape is broken: 'lockedAt' is 9999-12-31 under a lease of dead~1#1\.1, expected a date, or nothing; the look for such documents/,
+        /^Its shape is broken: 'lockedAt' is 9999-12-31 under a lease of dead~1#1\.1, expected a date, or nothing; replicas look for such documents/,
       )
       const before = await serverNow(database.db.collection('Thing'))
       // A hundred a look.

@@ -66,7 +66,7 @@ describe('phaselock check', () => {
         problem: expect.stringMatching(
           /^it stepped forward by 10 min at .*: deadlines, removals and leases that end by it wait for another 9 min/,
         ),
-        advice: expect.stringContaining('set it right before then'),
+        advice: expect.stringContaining('correct it before then'),
         repair: 'none',
       },
     ])
@@ -223,7 +223,7 @@ describe('phaselock check', () => {
     await works('with the stand-in')
     expect(await hintsOfCheck()).toEqual(Array.from({ length: 5 }, () => STAND_IN_INDEX))
     const [found] = findingsOf(await check(), 'multikey')
-    expect(found!.problem).toMatch(/left from a rebuild/)
+    expect(found!.problem).toMatch(/left over from a rebuild/)
     await check(true)
     await works('with the index')
     expect(await indexKeys()).not.toContain(JSON.stringify(STAND_IN_INDEX))
@@ -247,7 +247,7 @@ describe('phaselock check', () => {
       const keys = await indexKeys()
       expect([CLAIM_INDEX, STAND_IN_INDEX].filter((key) => keys.includes(JSON.stringify(key)))).not.toEqual([])
       expect(findingsOf(second, 'multikey')).toMatchObject([
-        { repair: 'possible', problem: expect.stringMatching(/another repairs it now$/) },
+        { repair: 'possible', problem: expect.stringMatching(/another process is repairing it now$/) },
       ])
       build.release()
       expect(findingsOf(await first, 'multikey')).toMatchObject([{ repair: 'done' }])

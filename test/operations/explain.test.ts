@@ -109,9 +109,9 @@ describe('what a document waits for, in one sentence', () => {
   })
 
   test.each([
-    [{ phase: ['Creating'] }, "'phase' is an array, expected a text"],
-    [{ phase: null }, "'phase' is null, expected a text"],
-    [{ progress: 'mine' }, "'progress' is a string, expected an object of Phaselock"],
+    [{ phase: ['Creating'] }, "'phase' is an array, expected a string"],
+    [{ phase: null }, "'phase' is null, expected a string"],
+    [{ progress: 'mine' }, "'progress' is a string, expected an object written by Phaselock"],
     [{ progress: [1] }, "'progress' is an array"],
     [{ lockedAt: [now] }, "'lockedAt' is an array, expected a date, or nothing"],
     [{ lockedAt: new Timestamp({ t: 1, i: 1 }) }, "'lockedAt' is a Timestamp"],

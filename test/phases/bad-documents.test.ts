@@ -195,7 +195,9 @@ describe('a bad document in front of 100 healthy ones', () => {
         expect(BSON.serialize({ progress: document['progress'] })).toEqual(BSON.serialize(BSON.deserialize(raw)))
         expect(Object.keys(document).sort()).toEqual(['_id', 'lockedAt', 'n', 'phase', 'progress'])
         expect(document).toMatchObject({ phase: 'Creating', lockedAt: PARKED_AT, n: 7 })
-        expect(shown(document)).toMatch(/^Its shape is broken: 'progress' is .*, expected an object of Phaselock/)
+        expect(shown(document)).toMatch(
+          /^Its shape is broken: 'progress' is .*, expected an object written by Phaselock/,
+        )
       }
       const aside = EVERY_TYPE.filter(([, value]) => !isOurs(value)).length
       expect(events.filter(({ fate }) => fate === 'putAside')).toHaveLength(aside)
@@ -271,7 +273,7 @@ describe('a bad document in front of 100 healthy ones', () => {
       expect(await read('number')).toEqual({ _id: 'number', phase: 5 })
       for (const id of ['array', 'number', 'null']) {
         expect(shown(await read(id))).toMatch(
-          /^Its shape is broken: 'phase' is (an array|a number|null), expected a text/,
+          /^Its shape is broken: 'phase' is (an array|a number|null), expected a string/,
         )
       }
       expect(events.map(({ id, reason, fate }) => [id, reason, fate])).toContainEqual(['array', 'phase', 'putAside'])

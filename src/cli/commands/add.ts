@@ -3,8 +3,7 @@ import { type Command } from 'commander'
 import { addDocument, idText, nameOf } from '../../operations/index.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { shellQuoted } from '../start/paste-lines.js'
-import { print, withDatabase } from './command.js'
-import { documentFrom } from './json-argument.js'
+import { documentFrom, print, withDatabase } from './command.js'
 
 export function registerAdd(program: Command, context: CliContext): void {
   const command = program

@@ -1,7 +1,8 @@
 import { userInfo } from 'node:os'
 import { type Command, InvalidArgumentError } from 'commander'
+import { BSON, type Document } from 'mongodb'
 import type { SettingKey } from '../../config/index.js'
-import type { DocumentRef } from '../../operations/index.js'
+import { type DocumentRef, UsageError } from '../../operations/index.js'
 import type { CliContext, Options } from '../context.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 
@@ -56,4 +57,21 @@ export function limitFrom(text: string): number {
   const n = /^\d+$/.test(text) ? Number(text) : 0
   if (n >= 1 && n <= 10_000) return n
   throw new InvalidArgumentError('expected a whole number from 1 to 10000.')
+}
+
+/**
+ * A document from the command line, as JSON or Extended JSON (`{"at": {"$date": "2026-01-01T00:00:00Z"}}`).
+ * @throws UsageError when it isn't a JSON object
+ */
+export function documentFrom(text: string): Document {
+  let value: unknown
+  try {
+    value = BSON.EJSON.parse(text)
+  } catch (error) {
+    throw new UsageError(
+      `expected a document as JSON, such as '{"name": "x"}', got ${text} (${(error as Error).message}); in a shell, quote it with '...'`,
+    )
+  }
+  if (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype) return value
+  throw new UsageError(`expected a document as JSON, such as '{"name": "x"}', got ${text}`)
 }

@@ -13,8 +13,7 @@ import type { ListedSchedule, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { SCHEDULE_SETTINGS } from '../setting-options.js'
-import { byFrom, byOption, limitFrom, merged, print, withDatabase } from './command.js'
-import { documentFrom } from './json-argument.js'
+import { byFrom, byOption, documentFrom, limitFrom, merged, print, withDatabase } from './command.js'
 
 export function registerSchedules(program: Command, context: CliContext): void {
   const command = program

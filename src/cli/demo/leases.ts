@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { apiGatewayDefinitions } from '../../api-gateway/index.js'
 import { CLAIM_INDEX } from '../../lock/index.js'
-import type { LifecycleModel } from '../../phases/index.js'
+import { countPhases } from '../../operations/index.js'
 import type { DemoReplica } from './demo-replica.js'
 import { type DocumentKey, documentKey, type HeldDocument, type Ledger } from './ledger.js'
 
@@ -51,14 +51,8 @@ export class Leases {
 
   /** Documents of any lifecycle that are in a working phase: something is still to be done. */
   async working(): Promise<number> {
-    const counts = await Promise.all(
-      apiGatewayDefinitions().all.map(({ model }) =>
-        this.db.collection(model.collection).countDocuments({ phase: { $in: workingPhases(model.phases) } }),
-      ),
-    )
-    return counts.reduce((sum, count) => sum + count, 0)
+    const models = apiGatewayDefinitions().all.map(({ model }) => model)
+    const counts = await countPhases({ db: this.db, models })
+    return counts.reduce((sum, { kind, documents }) => sum + (kind === 'working' ? documents : 0), 0)
   }
 }
-
-const workingPhases = (phases: LifecycleModel['phases']) =>
-  [...phases.values()].filter(({ kind }) => kind === 'working').map(({ name }) => name)

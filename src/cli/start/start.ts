@@ -3,6 +3,7 @@ import { openWorkspace } from '../workspace.js'
 import { printBanner } from './banner.js'
 import { consoleToLog, rejectionsToLog } from './console-lines.js'
 import { besideLifecycles, type StartOptions } from './options.js'
+import { patiently } from './patiently.js'
 import { runReplica } from './run-replica.js'
 import { StopSignals } from './stop-signals.js'
 import { type Supervisor, supervise } from './workers/supervise.js'
@@ -48,8 +49,11 @@ export async function start(options: StartOptions): Promise<void> {
 }
 
 async function run(options: StartOptions): Promise<{ stop(): Promise<void> }> {
-  const workspace = await openWorkspace(options)
-  const running = await runReplica(workspace, options.settings, options.logger)
-  await printBanner(options, workspace, { identity: running.replica.identity, http: running.http })
-  return running
+  const { logger } = options
+  return await patiently(options.settings, logger, async (settings) => {
+    const workspace = await openWorkspace({ ...options, settings })
+    const running = await runReplica(workspace, settings, logger)
+    await printBanner(options, workspace, { identity: running.replica.identity, http: running.http })
+    return running
+  })
 }

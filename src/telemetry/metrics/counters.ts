@@ -16,7 +16,7 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   ])
   const leaseLost = instruments.counter(
     'lease_lost_total',
-    'Outcomes or leases of this replica that another holder had overtaken; by how: refused, movedOn, renewal, abandoned, givenUp',
+    'Outcomes or leases of this replica that were lost to another holder, by how: refused, movedOn, renewal, abandoned, givenUp',
     ['lifecycle', 'how'],
   )
   const claims = instruments.counter('claims_total', 'Documents that this replica claimed', ['lifecycle', 'phase'])
@@ -35,29 +35,29 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   ])
   const broken = instruments.counter(
     'broken_documents_total',
-    'Documents that are not as Phaselock needs them, by what is wrong (a field, or why writes are refused) and what was done: mended, leftAlone, putAside, skipped',
+    'Documents that are not in the form that Phaselock needs, by what is wrong (a field, or why writes are refused) and what was done: mended, leftAlone, putAside, skipped',
     ['lifecycle', 'reason', 'fate'],
   )
-  const rings = instruments.counter('rings_heard_total', 'Rings that this replica acted on: a storm is coalesced')
+  const rings = instruments.counter('rings_heard_total', 'Rings that this replica acted on; many at once count as one')
   rings.inc(0)
   const woken = instruments.counter(
     'documents_woken_total',
-    'Sleeping documents that this replica woke for news from outside',
+    'Sleeping documents that this replica woke because of news from outside',
     ['lifecycle'],
   )
   const watches = instruments.gauge(
     'watch_up',
-    '1: what documents of this lifecycle wait for outside is watched, 0: it cannot be, they go on at the end of their pauses',
+    '1: what documents of this lifecycle wait for outside is watched; 0: it cannot be watched, so they continue at the end of their pauses',
     ['lifecycle', 'source', 'what'],
   )
   const failedTicks = instruments.counter(
     'ticks_failed_total',
-    'Ticks that failed, as when the database does not answer',
+    'Ticks that failed, for example because the database did not answer',
   )
   failedTicks.inc(0)
   const clockSteps = instruments.counter(
     'server_clock_steps_total',
-    "Steps of the database server's clock that this replica saw or was told of, by direction: forward, back",
+    "Steps of the database server's clock that this replica saw or was told about, by direction: forward, back",
     ['direction'],
   )
   for (const direction of ['forward', 'back']) clockSteps.inc({ direction }, 0)
@@ -71,7 +71,7 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   )
   const blockedSeconds = instruments.histogram(
     'event_loop_blocked_seconds',
-    'How long the event loop of this process was blocked at a time, by whose handler ran (an empty phase: of several, an empty lifecycle: of several, or none)',
+    'How long the event loop of this process was blocked at a time, by the handler that ran (an empty phase or lifecycle: several, or none)',
     labels,
     BLOCKED_SECONDS,
   )

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { answered } from '../../database/index.js'
 
 /** The value of a gauge for some labels. */
 export type Row<L extends string> = readonly [labels: Readonly<Record<L, string>>, value: number]
@@ -45,5 +46,24 @@ export class Instruments {
 
   private common<L extends string>(name: string, help: string, labelNames: readonly L[]) {
     return { name: `phaselock_${name}`, help, labelNames: [...labelNames], registers: this.registers }
+  }
+}
+
+/** Prometheus gives a scrape 10 s: one that took longer because the database is down would show nothing at all, not even that it is down. */
+const LONGEST_MS = 7_000
+
+/** @throws NoAnswer in time for the scrape, whatever the client's own limits are */
+export function withinScrape<T>(count: Promise<T>): Promise<T> {
+  return answered(count, LONGEST_MS)
+}
+
+/** The gauges of one scrape are collected at the same time and share one count. */
+export function oncePerScrape<T>(count: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined
+  return () => {
+    running ??= count().finally(() => {
+      running = undefined
+    })
+    return running
   }
 }

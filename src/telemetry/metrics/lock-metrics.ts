@@ -35,12 +35,12 @@ export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
   const instruments = new Instruments(registry)
   const acquisitions = instruments.counter(
     'lock_acquisitions_total',
-    'Named locks asked for, by result: acquired, held (by another; nobody waited), timedOut (waited in vain), aborted, error (the server of the locks is away)',
+    'Requests for named locks, by result: acquired, held (by another, without waiting), timedOut (after waiting), aborted, error (the server of the locks is unavailable)',
     ['lock', 'result'],
   )
   const waits = instruments.histogram(
     'lock_wait_seconds',
-    'How long who asked for a named lock waited until it was his, or in vain; who did not want to wait is left out',
+    'How long requests for named locks waited, whether or not they got the lock; those that did not want to wait are left out',
     ['lock'],
     WAIT_SECONDS,
   )
@@ -53,13 +53,16 @@ export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
   const lost = instruments.counter('locks_lost_total', 'Named locks that ended before their task', ['lock'])
   const failed = instruments.counter(
     'lock_commands_failed_total',
-    'Commands on held locks that failed: extend (it is tried again), unlock (the lock ends by itself)',
+    'Commands on held locks that failed: extend (tried again), unlock (the lock ends by itself)',
     ['lock', 'action'],
   )
-  const held = new HeldLocks()
-  instruments.gauge('locks_held', 'Named locks that tasks of this process hold', ['lock'], () =>
-    [...held.counts()].map(([lock, count]) => [{ lock }, count]),
-  )
+  const held = instruments.gauge('locks_held', 'Named locks that tasks of this process hold', ['lock'])
+  /** By `lockedBy`, which no two acquisitions share: a lost lock isn't subtracted again when its task ends. */
+  const labelsOfHeld = new Map<string, string>()
+  const noLongerHeld = (lockedBy: string) => {
+    const lock = labelsOfHeld.get(lockedBy)
+    if (labelsOfHeld.delete(lockedBy)) held.dec({ lock: lock! })
+  }
   // A series that starts at 1 has no increase that an alert could see.
   const begin = (lock: string) => {
     for (const result of ['acquired', 'held', 'timedOut', 'aborted', 'error']) acquisitions.inc({ lock, result }, 0)
@@ -79,7 +82,8 @@ export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
         const lock = labelOf(name)
         acquisitions.inc({ lock, result: 'acquired' })
         waits.observe({ lock }, waitedMs / 1_000)
-        held.add(lockedBy, lock)
+        if (!labelsOfHeld.has(lockedBy)) held.inc({ lock })
+        labelsOfHeld.set(lockedBy, lock)
       },
       notAcquired({ name, waitedMs, why }) {
         const lock = labelOf(name)
@@ -88,38 +92,15 @@ export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
       },
       unavailable: ({ name }) => acquisitions.inc({ lock: labelOf(name), result: 'error' }),
       finished({ name, lockedBy, ms }) {
-        held.remove(lockedBy)
+        noLongerHeld(lockedBy)
         holds.observe({ lock: labelOf(name) }, ms / 1_000)
       },
       lost({ name, lockedBy }) {
-        held.remove(lockedBy)
+        noLongerHeld(lockedBy)
         lost.inc({ lock: labelOf(name) })
       },
       failed: ({ name, action }) => failed.inc({ lock: labelOf(name), action }),
     },
-  }
-}
-
-/** By `lockedBy`, which no two acquisitions share: a lost lock isn't subtracted again when its task ends. */
-class HeldLocks {
-  private readonly labels = new Map<string, string>()
-  private readonly totals = new Map<string, number>()
-
-  add(lockedBy: string, label: string): void {
-    if (this.labels.has(lockedBy)) return
-    this.labels.set(lockedBy, label)
-    this.totals.set(label, (this.totals.get(label) ?? 0) + 1)
-  }
-
-  remove(lockedBy: string): void {
-    const label = this.labels.get(lockedBy)
-    if (label === undefined) return
-    this.labels.delete(lockedBy)
-    this.totals.set(label, this.totals.get(label)! - 1)
-  }
-
-  counts(): Iterable<[string, number]> {
-    return this.totals
   }
 }
 

@@ -5,10 +5,9 @@ import { COUNT_LIMIT, countWaiting, type Waiting } from '../../operations/index.
 import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus } from '../../phases/index.js'
 import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'
-import { Instruments, type Row } from './instruments.js'
+import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
 import { type LockNames, lockMetrics } from './lock-metrics.js'
-import { oncePerScrape, withinScrape } from './once-per-scrape.js'
-import { RunMetrics, ScheduleGauges } from './schedule-metrics.js'
+import { type AddReports, runMetrics, scheduleGauges } from './schedule-metrics.js'
 
 /** A lifecycle; that of schedules brings metrics besides those of its steps. */
 export interface MeasuredLifecycle {
@@ -57,12 +56,12 @@ export function replicaMetrics(options: ReplicaMetricsOptions): ReplicaMetrics {
   if (options.processMetrics ?? true) collectDefaultMetrics({ register: registry })
   const documents = (options.documents ?? true) ? documentMetrics(registry, options) : undefined
   const locks = lockMetrics({ registry, names: options.lockNames })
-  let runs: RunMetrics | undefined
+  let addTo: AddReports | undefined
   const addRuns = (lifecycles: readonly MeasuredLifecycle[]) => {
     for (const { reports } of lifecycles) {
       if (!reports) continue
-      runs ??= new RunMetrics(registry, locks.failuresOf(LOCKS_OF_RUNS))
-      runs.add(reports)
+      addTo ??= runMetrics(registry, locks.failuresOf(LOCKS_OF_RUNS))
+      addTo(reports)
     }
   }
   addRuns(options.lifecycles)
@@ -84,13 +83,13 @@ export function documentMetrics(
   options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'scheduleNames' | 'logger'>,
 ): { add(lifecycles: readonly MeasuredLifecycle[]): void } {
   const models: LifecycleModel[] = []
-  let schedules: ScheduleGauges | undefined
+  let addTo: AddReports | undefined
   const add = (lifecycles: readonly MeasuredLifecycle[]) => {
     for (const { model, reports } of lifecycles) {
       if (!models.includes(model)) models.push(model)
       if (!reports) continue
-      schedules ??= new ScheduleGauges(registry, options)
-      schedules.add(reports)
+      addTo ??= scheduleGauges(registry, options)
+      addTo(reports)
     }
   }
   add(options.lifecycles)
@@ -118,15 +117,15 @@ function documentGauges(registry: Registry, scrape: () => Promise<Waiting[] | un
   const limit = `counted up to ${COUNT_LIMIT}`
   gauge(
     'documents_due',
-    `Documents of working phases that wait for a replica (all replicas; ${limit})`,
+    `Documents in working phases that are waiting for a replica (all replicas; ${limit})`,
     (row) => row.due,
   )
   gauge(
     'oldest_due_seconds',
-    'How long the oldest due document of a working phase has been due; 0 when none is',
+    'How long the oldest due document in a working phase has been due; 0 if none is',
     (row) => row.oldestDueSeconds,
   )
-  gauge('documents_parked', `Documents that wait for a person (all replicas; ${limit})`, (row) => row.parked)
+  gauge('documents_parked', `Documents that are waiting for a person (all replicas; ${limit})`, (row) => row.parked)
   instruments.gauge(
     'database_up',
     '1: the documents could be counted for this scrape; 0: the database did not answer',
@@ -140,17 +139,21 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
   const gauge = (name: string, help: string, value: (status: ReplicaStatus) => number, aggregator?: 'min') =>
     instruments.gauge(name, help, [], () => [[{}, value(status())]], aggregator)
   gauge('documents_held', 'Documents that this replica has leased', (now) => now.held)
-  gauge('documents_queued', 'Documents that this replica has leased and not begun', (now) => now.queued)
-  gauge('handlers_running', 'Handlers that run in this replica', (now) => now.running)
-  gauge('handlers_abandoned', 'Handlers of this replica that were given up and still run', (now) => now.abandoned)
+  gauge('documents_queued', 'Documents that this replica has leased and not started on', (now) => now.queued)
+  gauge('handlers_running', 'Handlers that are running in this replica', (now) => now.running)
+  gauge(
+    'handlers_abandoned',
+    'Handlers of this replica that were given up on and are still running',
+    (now) => now.abandoned,
+  )
   gauge(
     'documents_skipped',
-    'Documents that refuse writes and that this replica leaves alone for a while; phaselock show says why',
+    'Documents that refuse writes and that this replica is leaving alone for a while; phaselock show says why',
     (now) => now.skipped,
   )
   gauge(
     'doorbell_listening',
-    '1: new documents are heard of; 0: they wait for the tick',
+    '1: the replica hears of new documents at once; 0: they wait for the next tick',
     (now) => (now.doorbell === 'deaf' || now.doorbell === 'off' ? 0 : 1),
     'min',
   )
@@ -161,7 +164,7 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     'min',
   )
   const { identity } = status()
-  instruments.gauge('replica_info', 'Who this replica is in lockedBy; always 1', ['identity'], () => [
+  instruments.gauge('replica_info', 'The name of this replica in lockedBy; always 1', ['identity'], () => [
     [{ identity }, 1],
   ])
 }

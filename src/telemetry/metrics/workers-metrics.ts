@@ -41,7 +41,7 @@ function workerGauges(registry: Registry, { counts }: WorkersMetricsOptions): vo
       [{ which: 'working' }, working],
     ]
   })
-  const help = 'Worker processes that had ended by themselves and were started again'
+  const help = 'Worker processes that ended by themselves and were restarted'
   let told = 0
   const restarted = instruments.counter('worker_restarts_total', help, [], () => {
     const { restarts } = counts()

@@ -4,6 +4,7 @@ import { type WorkersMetrics, workersMetrics } from '../../../telemetry/index.js
 import { openWorkspace, type Workspace } from '../../workspace.js'
 import { printBanner } from '../banner.js'
 import type { StartOptions } from '../options.js'
+import { patiently } from '../patiently.js'
 import { Crew } from './crew.js'
 import type { WorkerConfig } from './worker-link.js'
 
@@ -25,7 +26,7 @@ export interface Supervisor {
  */
 export async function supervise(options: StartOptions, onCrew: (crew: Supervisor) => void): Promise<Supervisor> {
   const { settings, logger } = options
-  const workspace = await openWorkspace(options)
+  const workspace = await patiently(settings, logger, (own) => openWorkspace({ ...options, settings: own }))
   const crew = new Crew({ workers: workersOf(options), env: options.env, logger })
   const closing: (() => Promise<void>)[] = [() => workspace.connection.close()]
   const supervisor: Supervisor = {

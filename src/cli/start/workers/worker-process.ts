@@ -5,6 +5,7 @@ import { exitCodeOf } from '../../report-error.js'
 import { openWorkspace } from '../../workspace.js'
 import { consoleToLog, rejectionsToLog } from '../console-lines.js'
 import type { RunningReplica } from '../options.js'
+import { patiently } from '../patiently.js'
 import { runReplica } from '../run-replica.js'
 import type { FromWorker, ToWorker, WorkerConfig } from './worker-link.js'
 
@@ -43,8 +44,10 @@ async function work(config: WorkerConfig): Promise<void> {
   consoleToLog(logger)
   rejectionsToLog(logger)
   try {
-    const workspace = await openWorkspace({ settings, cwd, env: process.env, logger })
-    const starting = runReplica(workspace, settings, logger, config.measured)
+    const starting = patiently(settings, logger, async (own) => {
+      const workspace = await openWorkspace({ settings: own, cwd, env: process.env, logger })
+      return await runReplica(workspace, own, logger, config.measured)
+    })
     starting.then((started) => {
       running = started
       tell({ kind: 'ready', identity: started.replica.identity })

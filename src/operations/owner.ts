@@ -1,0 +1,178 @@
+import type { Document } from 'mongodb'
+import { protocolCollection } from '../database/index.js'
+import { removeUnlessHeld } from '../lock/index.js'
+import { didYouMean } from '../options/index.js'
+import type { LifecycleModel } from '../phases/index.js'
+import { asOwner, type Done, doneTo, type Force, nameOf, requireDone, whyNot } from './as-owner.js'
+import type { ConditionKind } from './condition.js'
+import { Refused, UsageError } from './errors.js'
+import { type DocumentRef, findDocument, readDocuments } from './find.js'
+import { modelOf, type System, termsInForce } from './system.js'
+
+const DUPLICATE_KEY = 11_000
+
+/**
+ * Inserts a document; without a phase it starts in the first entry phase.
+ * @param force even with a state that no rule names
+ * @example await addDocument(system, 'order', { _id: 'shop' }) // { lifecycle: 'order', _id: 'shop', phase: 'Creating' }
+ * @throws UsageError for fields of Phaselock's own; InvalidDocument; Refused where it exists already
+ */
+export async function addDocument(
+  system: System,
+  lifecycle: string,
+  fields: Document,
+  { force = false }: Force = {},
+): Promise<Done & { readonly phase: string }> {
+  const model = modelOf(system, lifecycle)
+  const document: Document = { phase: model.entries[0], ...fields }
+  requireOwnFields(model, document)
+  if ('state' in document && !force) requireKnownState(model, document['state'])
+  try {
+    const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document))
+    return { lifecycle, _id, phase: document['phase'] }
+  } catch (error) {
+    const { code, message } = error as { code?: number; message?: string }
+    if (code !== DUPLICATE_KEY) throw error
+    throw new Refused(
+      `${nameOf({ lifecycle, _id: document['_id'] })} was not added: it already exists, or a unique field is taken (${message})`,
+      { reason: 'exists', lifecycle, id: document['_id'] },
+    )
+  }
+}
+
+function requireOwnFields({ settings }: LifecycleModel, document: Document): void {
+  const fields = ['lockedBy', 'fence', settings.progress].filter((field) => field in document)
+  if (fields.length > 0) {
+    throw new UsageError(
+      `expected the owner's own fields, got ${fields.join(', ')}: Phaselock writes these`,
+      { reason: 'invalidField', fields },
+      'leave them out',
+    )
+  }
+  const { lockedAt = null } = document
+  if (lockedAt !== null && !(lockedAt instanceof Date)) {
+    throw new UsageError(
+      `expected lockedAt to say when it is due, as a date such as {"$date": "2026-01-01T10:00:00Z"}, got ${JSON.stringify(lockedAt)}`,
+      { reason: 'invalidField', fields: ['lockedAt'] },
+      'leave it out to make it due at once',
+    )
+  }
+}
+
+/** What a document's owner wants now, and what comes of it. */
+export interface StateSet extends Done {
+  readonly state: string
+  /** false: the owner wanted that already. */
+  readonly changed: boolean
+  /** `such a phase` where it isn't a string. */
+  readonly phase: string
+  /** The phase that a state rule moves it to; undefined: no rule does from its phase. */
+  readonly goesTo: string | undefined
+  /** Whether that has to wait until nobody holds it. */
+  readonly held: boolean
+}
+
+/**
+ * Sets what the owner of a document wants; its state rules do the rest.
+ * @param force even a state that no rule names, for handlers that read it
+ * @example await setState(system, { id: 'shop' }, 'Deleted') // { ..., changed: true, phase: 'Created', goesTo: 'Deleting', held: false }
+ * @throws NotFound; UsageError, also for a state that no rule names
+ */
+export async function setState(
+  system: System,
+  ref: DocumentRef,
+  state: string,
+  { force = false }: Force = {},
+): Promise<StateSet> {
+  const found = await findDocument(system, ref)
+  const model = modelOf(system, found.lifecycle)
+  if (!force) requireKnownState(model, state)
+  const verdict = await asOwner(system, found.lifecycle, (owner) => owner.setState(found.document['_id'], state))
+  requireDone(system, verdict, found, `set to ${state}`)
+  const { phase } = found.document
+  const rule = model.rules.find(({ when, from }) => when === state && from.includes(phase))
+  const held = found.condition.kind === 'held'
+  return {
+    ...doneTo(found),
+    state,
+    changed: verdict === 'done',
+    phase: typeof phase === 'string' ? phase : 'such a phase',
+    goesTo: rule?.goTo,
+    held,
+  }
+}
+
+/** @throws UsageError for a state that no rule names: it would change nothing */
+function requireKnownState({ name, rules }: LifecycleModel, state: unknown): void {
+  const known = [...new Set(rules.map((rule) => rule.when))]
+  if (typeof state === 'string' && known.includes(state)) return
+  const expected =
+    known.length > 0 ? `a state that a rule of ${name} names (${known.join(', ')})` : `no state: ${name} has no rules`
+  throw new UsageError(
+    `expected ${expected}, got ${JSON.stringify(state)}${typeof state === 'string' ? didYouMean(state, known) : ''}`,
+    { reason: 'unknownState', got: state, known },
+    '--force stores it anyway, for handlers that read it',
+  )
+}
+
+/** `woken`: whether it slept; `was` says what it was doing. */
+export interface Woken extends Done {
+  readonly woken: boolean
+  readonly was: ConditionKind
+}
+
+/**
+ * Ends a document's sleep: it is due at once.
+ * @example await wakeDocument(system, { id: 'shop' }) // { lifecycle: 'order', _id: 'shop', woken: true, was: 'sleeping' }
+ * @throws NotFound, UsageError; Refused while it is held, being worked on already, or parked
+ */
+export async function wakeDocument(system: System, ref: DocumentRef): Promise<Woken> {
+  const found = await findDocument(system, ref)
+  const verdict = await asOwner(system, found.lifecycle, (owner) => owner.wake(found.document['_id']))
+  // Neither parked nor asleep by its own fields: a legacy writer has it.
+  requireDone(system, verdict === 'notParked' ? 'held' : verdict, found, 'woken')
+  const was = found.condition.kind
+  return { ...doneTo(found), woken: was === 'sleeping', was }
+}
+
+export interface UnparkRequest {
+  /** Who asks, for the document's history. */
+  readonly by: string
+  /** Also from a lease that is ahead of the server's clock: you vouch that its holder is gone. Default false. */
+  readonly force?: boolean | undefined
+}
+
+/**
+ * Gives a parked document another go, with its attempts and claims at 0.
+ * @example await unparkDocument(system, { id: 'shop' }, { by: 'ticket-4711' }) // { lifecycle: 'order', _id: 'shop', by: 'ticket-4711' }
+ * @throws NotFound, UsageError; Refused while it is held, or where it isn't parked
+ */
+export async function unparkDocument(
+  system: System,
+  ref: DocumentRef,
+  { by, force = false }: UnparkRequest,
+): Promise<Done & { readonly by: string }> {
+  const found = await findDocument(system, ref)
+  const verdict = await asOwner(system, found.lifecycle, (owner) => owner.unpark(found.document['_id'], { by, force }))
+  requireDone(system, verdict, found, 'unparked')
+  return { ...doneTo(found), by }
+}
+
+/**
+ * Deletes a document outright: no handler runs, and what it has made stays. Usually you want `setState(..., 'Deleted')`.
+ * @param force even while a replica holds it; what that replica does is then dropped
+ * @example await removeDocument(system, { id: 'shop' }) // { lifecycle: 'order', _id: 'shop' }
+ * @throws NotFound, UsageError; Refused while it is held
+ */
+export async function removeDocument(system: System, ref: DocumentRef, { force = false }: Force = {}): Promise<Done> {
+  const found = await findDocument(system, ref)
+  const model = modelOf(system, found.lifecycle)
+  const terms = (await termsInForce(system.db, [model]))(model)
+  const _id = found.document['_id'] as never
+  const isRemoved = force
+    ? (await asOwner(system, model.name, (owner) => owner.remove(_id))) === 'done'
+    : await removeUnlessHeld(protocolCollection(system.db, model.collection), terms, _id)
+  if (isRemoved) return doneTo(found)
+  const [now] = await readDocuments(system, model, { _id }, 1)
+  throw whyNot(system, now ? 'held' : 'notFound', now ?? found, 'removed without --force')
+}
