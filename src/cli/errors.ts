@@ -34,7 +34,7 @@ export class LifecyclesModuleFailed extends CliError {
   ) {
     const where = cause instanceof SyntaxError ? ` (node --check ${module} shows where)` : ''
     const thrown = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)
-    super(`--lifecycles ${module}: expected a module that can be loaded, it throws${where}:\n${thrown}`)
+    super(`--lifecycles ${module}: expected a module that can be loaded, but it throws${where}:\n${thrown}`)
   }
 }
 
@@ -62,7 +62,7 @@ export class FindingsLeft extends CliError {
     readonly repairable: number,
   ) {
     super(
-      `expected nothing to be found, got ${left} finding${left === 1 ? '' : 's'}${repairable > 0 ? `; phaselock check --repair mends ${repairable}` : ''}`,
+      `expected nothing to be found, got ${left} finding${left === 1 ? '' : 's'}${repairable > 0 ? `; phaselock check --repair repairs ${repairable}` : ''}`,
     )
   }
 }

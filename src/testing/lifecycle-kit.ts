@@ -223,14 +223,6 @@ export class LifecycleKit {
     const done = work.catch((error: unknown) => {
       if (this.current === replica) throw error
     })
-    const died = new Promise<void>((resolve) => {
-      const look = setInterval(() => {
-        if (this.current === replica) return
-        clearInterval(look)
-        resolve()
-      }, 5)
-      void done.finally(() => clearInterval(look)).catch(() => {})
-    })
-    await Promise.race([done, died])
+    await Promise.race([done, replica?.crashed ?? done])
   }
 }

@@ -29,6 +29,8 @@ export interface TestReplicaOptions {
  */
 export class TestReplica {
   private standstillMs = 0
+  private readonly death = Promise.withResolvers<void>()
+  readonly crashed = this.death.promise
   readonly replica: Replica
 
   private constructor(
@@ -63,6 +65,7 @@ export class TestReplica {
   /** As after a kill -9: nothing that it still does reaches the database. Its handlers may go on; nobody listens. */
   async crash(): Promise<void> {
     await Promise.all([this.client.close(), this.renewals.close()])
+    this.death.resolve()
     // Only its timers: what it still wants to write finds closed connections.
     void this.replica.stop().catch(() => {})
   }

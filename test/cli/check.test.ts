@@ -46,7 +46,7 @@ describe('phaselock check and set-lock-timeout', () => {
     expect(found.out).toMatch(/ {4} +-> run db\.getCollection\('Thing'\)\.createIndex/)
     expect(found.out).toContain("!!  phases       Thing: 1 document in the phase 'Creatng', which thing doesn't have\n")
     expect(found.err).toMatch(
-      /^phaselock: expected nothing to be found, got \d+ findings; phaselock check --repair mends 1\n$/,
+      /^phaselock: expected nothing to be found, got \d+ findings; phaselock check --repair repairs 1\n$/,
     )
 
     const repaired = await run(['check', '--repair', '--json'])

@@ -21,7 +21,7 @@ describe('a worker whose event loop stands still', () => {
     await crew?.stop(10_000)
   })
 
-  test('is killed and started again: an endless handler ends parked, and fifty good documents beside it are done', async () => {
+  test('is killed and restarted: an endless handler ends parked, and fifty good documents beside it are done', async () => {
     const settings = readSettings({ MONGODB_URI: database.uri, PHASELOCK_LIFECYCLES: THINGS }, { logLevel: 'silent' })
     const things = database.db.collection('Thing')
     const logger = recordingLogger()
@@ -117,7 +117,7 @@ describe('signs of life', () => {
       {
         level: 'error',
         message: expect.stringMatching(
-          /^worker w \(process 7\) has given no sign of life for 1 min: .* killed and started again\. .* parked after maxClaims/,
+          /^worker w \(process 7\) has given no sign of life for 1 min: .* killed and restarted\. .* parked after maxClaims/,
         ),
         fields: { worker: 'w', lockedBy: 'w~1', silentMs: 60_000 },
       },

@@ -69,7 +69,7 @@ describe('phaselock start --workers', () => {
     await insert(2, { waitsForGo: true })
     await eventually(async () => (await began()) === 2, WITHIN)
     process.kill(before[0]!, 'SIGKILL')
-    await replica.printed(/worker crew-\d \(process \d+\) ended with signal SIGKILL; it is started again in 1 s/, 'err')
+    await replica.printed(/worker crew-\d \(process \d+\) ended with signal SIGKILL; it is restarted in 1 s/, 'err')
     await go()
     await eventually(async () => expect(await things().countDocuments({ phase: 'Creating' })).toBe(0), WITHIN)
     await eventually(async () => expect((await fetch(`${http}/readyz`)).status).toBe(200), WITHIN)
@@ -146,8 +146,8 @@ describe('a worker that ends', () => {
       await eventually(() => expect(launch).toHaveBeenCalledTimes(3), WITHIN)
       await crew.stop(10_000)
       expect(logger.lines.map(({ message }) => message)).toEqual([
-        'worker w (process 1) ended with signal SIGKILL; it is started again in 1 s',
-        'worker w could not be started again: Error: spawn ENOMEM; the next attempt is in 2 s',
+        'worker w (process 1) ended with signal SIGKILL; it is restarted in 1 s',
+        'worker w could not be restarted: Error: spawn ENOMEM; the next attempt is in 2 s',
       ])
     } finally {
       launch.mockRestore()

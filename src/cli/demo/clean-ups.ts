@@ -2,7 +2,7 @@
 export class Interrupted extends Error {
   override readonly name = 'Interrupted'
   constructor() {
-    super('interrupted; its processes and its data are gone')
+    super('interrupted; its processes and data have been removed')
   }
 }
 

@@ -37,7 +37,7 @@ export function judge(lines: readonly string[], { safety, times = [], missing, s
   const isStarved = slowness >= STARVED
   const slow = isStarved ? lines.filter(isOneOf(times)) : []
   const judged = lines.filter((line) => !slow.includes(line))
-  const starved = `a machine with time for this: it took ${slowness.toFixed(1)} times as long for want of a processor`
+  const starved = `a machine with time for this: it took ${slowness.toFixed(1)} times as long for lack of CPU time`
   const reasons = [...missing, ...(isStarved && !judged.every(isUnsafe) ? [`expected ${starved}`] : [])]
   const off = reasons.length > 0 ? judged.filter(isUnsafe) : judged
   const notShown = reasons.length > 0 ? [...reasons, ...judged.filter((line) => !isUnsafe(line))] : []
@@ -51,7 +51,7 @@ export function verdictText({ verdict, off, notShown, slow }: Judgement, shown: 
   return [
     ...(verdict === 'shown' ? shown : []),
     ...list('Off:', off),
-    ...list('Could not be shown (which is no failure: run it again, on a less busy machine):', notShown),
+    ...list('Could not be shown (which is not a failure: run it again, on a less busy machine):', notShown),
     ...list('Slow:', slow),
   ]
 }

@@ -37,7 +37,7 @@ export class DemoNotSetUp extends Error {
   override readonly name = 'DemoNotSetUp'
   constructor(expected: string, got: string) {
     super(
-      `the demo could not set up what it is to show: expected ${expected}, got ${got}. Run it again, on a less busy machine`,
+      `the demo could not set up what it is meant to show: expected ${expected}, got ${got}. Run it again, on a less busy machine`,
     )
   }
 }
@@ -119,10 +119,10 @@ export class Scenario {
     await goneOn(1)
     for (const other of fleet.living) other.tell({ kind: 'pace', pace: SLOWED_DOWN })
     if (!(await goneOn(STEPS_WHILE_PAUSED)))
-      throw new DemoNotSetUp(`others to go on with ${LEAST_HIT} gateways of the paused replica`, 'fewer')
+      throw new DemoNotSetUp(`others to continue with ${LEAST_HIT} gateways of the paused replica`, 'fewer')
     await ledger.fault('continue', replica.name)
     replica.resume()
-    screen.stage(`continued replica ${replica.name}: others have gone on with its gateways`)
+    screen.stage(`resumed replica ${replica.name}: others have continued with its gateways`)
     await this.until(() => replica.refusedLateWrites > 0)
     for (const each of fleet.living) each.tell({ kind: 'pace', pace })
   }

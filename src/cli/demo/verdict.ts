@@ -71,7 +71,7 @@ const LINES: readonly (readonly [figure: keyof DemoResult, text: string])[] = [
   ['repeated', 'steps that began after a later step of their document'],
   ['overlapping', 'entries within a lease, but after the next holder had begun'],
   ['refusedLateWrites', 'outcomes that came late and changed nothing'],
-  ['refusedLateWritesOfOthers', '  of them not of the paused replica'],
+  ['refusedLateWritesOfOthers', '  of these, not from the paused replica'],
   ['leasesAtKill', 'leases held at the kill -9'],
   ['recoverySeconds', 'seconds from the kill to the claim of the last of them'],
   ['notBegunAtTerminate', 'documents claimed and not begun at the SIGTERM'],

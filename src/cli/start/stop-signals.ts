@@ -52,7 +52,7 @@ export class StopSignals {
       )
       this.stop.resolve(signal)
     } else if (signal === 'SIGINT' && now - this.firstAtMs > SAME_SIGNAL_MS) {
-      this.logger.warn('second SIGINT: exit at once; what is held is free again after its lockTimeout')
+      this.logger.warn('second SIGINT: exiting at once; what is held becomes free after its lockTimeout')
       this.exitNow(EXIT.interrupted)
     }
   }

@@ -102,7 +102,9 @@ export class Crew {
     const ended = Promise.all(all).then(() => over.abort())
     await sleep(mostMs, { signal: over.signal })
     if (!over.signal.aborted) {
-      this.options.logger.error(`workers had not ended after ${formatMs(mostMs)}: killed; leases end by themselves`)
+      this.options.logger.error(
+        `workers were still running after ${formatMs(mostMs)} and were killed; their leases end by themselves`,
+      )
       this.kill()
     }
     await ended
@@ -137,7 +139,7 @@ export class Crew {
       if (this.stopping.signal.aborted) return
       const why = end.failure ? `: ${end.failure.message}` : ''
       logger.error(
-        `worker ${worker.name} (process ${link.pid}) ended with ${described(end)}${why}; it is started again in ${formatMs(worker.pause.ended())}`,
+        `worker ${worker.name} (process ${link.pid}) ended with ${described(end)}${why}; it is restarted in ${formatMs(worker.pause.ended())}`,
         { worker: worker.name, code: end.code, signal: end.signal },
       )
     }
@@ -154,7 +156,7 @@ export class Crew {
         return this.launch(worker)
       } catch (error) {
         this.options.logger.error(
-          `worker ${worker.name} could not be started again: ${String(error)}; the next attempt is in ${formatMs(worker.pause.ended())}`,
+          `worker ${worker.name} could not be restarted: ${String(error)}; the next attempt is in ${formatMs(worker.pause.ended())}`,
           { worker: worker.name, error },
         )
       }

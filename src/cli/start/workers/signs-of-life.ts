@@ -66,8 +66,8 @@ export class SignsOfLife {
     const silentMs = link.unanswered * this.everyMs
     link.unanswered = 0 // so that one that can't be killed (it waits for a disk) is reported again once in a while
     this.logger.error(
-      `worker ${name} (process ${link.pid}) has given no sign of life for ${formatMs(silentMs)}: its event loop stands still, most likely in a handler that doesn't end; ` +
-        'it is killed and started again. What it held (lockedBy) is claimed by others; a document that ends its worker like this on each claim is parked after maxClaims of them',
+      `worker ${name} (process ${link.pid}) has given no sign of life for ${formatMs(silentMs)}: its event loop is blocked, most likely by a handler that never returns; ` +
+        'it is killed and restarted. Others claim what it held (lockedBy); a document that does this to its worker on every claim is parked after maxClaims claims',
       { worker: name, lockedBy: link.identity, silentMs },
     )
     link.kill()
