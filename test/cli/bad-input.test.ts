@@ -171,7 +171,7 @@ describe('what the database or a module makes of it', () => {
         const result = await run(['list', '--lifecycles', `./${name}`])
         expect(result.code).toBe(1)
         expect(result.err).toMatch(
-          new RegExp(`^phaselock: --lifecycles \\./${name}: expected a module that can be loaded, it throws`),
+          new RegExp(`^phaselock: --lifecycles \\./${name}: expected a module that can be loaded, but it throws`),
         )
         expect(result.err).toMatch(problem)
       }),
