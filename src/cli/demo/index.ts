@@ -20,7 +20,7 @@ export function registerDemo(program: Command): void {
     .command('demo')
     .description('three replicas, one killed, one stopped, one paused past its leases: was every step recorded once?')
   for (const option of sharedOptions()) command.addOption(option)
-  for (const name of MOVED) command.addOption(new Option(`--${name} [value]`).hideHelp())
+  for (const name of MOVED) command.addOption(new Option(`--${name} [value]`, 'has moved to npm run chaos').hideHelp())
   command.action(async () => {
     process.exitCode = await demo(command.optsWithGlobals<DemoFlags>())
   })
