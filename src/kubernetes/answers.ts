@@ -92,7 +92,7 @@ export function unavailable(request: Request, why: string, retryAfterMs?: number
 
 export function notAnApiServer(request: Request, { status, text }: HttpAnswer): Unavailable {
   const page = text.trim().slice(0, PAGE_LIMIT)
-  return unavailable(request, `what answers at its address is no API server (${status}: ${page || 'an empty page'})`)
+  return unavailable(request, `what answers at its address isn't an API server (${status}: ${page || 'an empty page'})`)
 }
 
 /** For messages: `patch ingresses.networking.k8s.io web in namespace gw-7`. */

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http'
-import type { HeldDocument, RunningStep } from '../phases/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { asKind, errorOf, notAnApiServer, statusOf, unavailable } from './answers.js'
 import type { Circuit } from './circuit.js'
@@ -13,18 +12,17 @@ import {
   resourceName,
 } from './discovery.js'
 import { InvalidResource, type Request, UnknownKind } from './errors.js'
-import { HeldCluster } from './held-cluster.js'
 import type { KindRef, KubernetesObject, ObjectRef } from './objects.js'
-import type { OwnerLifecycle } from './ownership.js'
 import { endedBy, type HttpAnswer, type HttpRequest, NoReply, Transport } from './transport.js'
 
 const REQUEST_TIMEOUT: Duration = '10s'
 /** How many objects of a list one request gets. */
 const PAGE = 500
 
+/** One page of a list. */
 interface Page {
-  readonly items?: readonly KubernetesObject[]
-  readonly metadata?: { readonly continue?: string }
+  readonly items: readonly KubernetesObject[]
+  readonly metadata: { readonly resourceVersion?: string; readonly continue?: string }
 }
 
 export interface ClusterOptions {
@@ -79,30 +77,20 @@ export interface Call extends CallOptions {
  * be asked (no connection, no answer in time, 401, 429, 5xx, an unreadable kubeconfig), UnknownKind, KubernetesForbidden or
  * another KubernetesError.
  */
-export class Cluster {
+export class ApiServer {
   readonly name: string
   readonly requestTimeoutMs: number
   readonly circuit: Circuit | undefined
   private readonly transport: Transport
   private readonly discovery: Discovery
 
-  private constructor(private readonly options: ClusterOptions) {
+  protected constructor(protected readonly options: ClusterOptions) {
     const { name, kubeconfig, requestTimeout = REQUEST_TIMEOUT, circuit } = options
     this.name = name
     this.circuit = circuit
     this.requestTimeoutMs = durationMs(requestTimeout)
     this.transport = new Transport(kubeconfig)
     this.discovery = new Discovery((path) => this.resources(path))
-  }
-
-  /** @throws InvalidDuration */
-  static of(options: ClusterOptions): Cluster {
-    return new Cluster(options)
-  }
-
-  /** The same server for a caller that can wait: every request is sent, and may take this long. It has to be closed too. @internal */
-  patient(requestTimeout: Duration): Cluster {
-    return new Cluster({ ...this.options, requestTimeout, circuit: undefined })
   }
 
   /** The object as the server has it now, undefined when there is none. */
@@ -116,18 +104,25 @@ export class Cluster {
 
   /** All objects, page by page; with `limit` only the first ones. */
   async list(kind: KindRef, options: ListOptions = {}): Promise<KubernetesObject[]> {
-    const { namespace, labels, fields, limit = PAGE, signal } = options
     const found: KubernetesObject[] = []
     let next: string | undefined
     do {
-      const query = { labelSelector: labels, fieldSelector: fields, limit, continue: next }
-      const answer = await this.answerTo({ verb: 'list', kind, namespace, signal, http: { method: 'GET', query } })
-      const { items = [], metadata } = JSON.parse(answer.text) as Page
-      // Items of a list lack apiVersion and kind.
-      found.push(...items.map((item) => ({ ...item, apiVersion: kind.apiVersion, kind: kind.kind })))
-      next = options.limit === undefined && metadata?.continue ? metadata.continue : undefined
-    } while (next !== undefined)
+      const { items, metadata } = await this.page(kind, options, next)
+      found.push(...items)
+      next = options.limit === undefined ? metadata.continue : undefined
+    } while (next)
     return found
+  }
+
+  /** A page of a list. @param from the `continue` of the page before @internal */
+  async page(kind: KindRef, options: ListOptions, from: string | undefined): Promise<Page> {
+    const { namespace, labels, fields, limit = PAGE, signal } = options
+    const query = { labelSelector: labels, fieldSelector: fields, limit, continue: from }
+    const answer = await this.answerTo({ verb: 'list', kind, namespace, signal, http: { method: 'GET', query } })
+    const { items, metadata = {} } = JSON.parse(answer.text) as Partial<Page>
+    // Items of a list lack apiVersion and kind.
+    const { apiVersion, kind: name } = kind
+    return { metadata, items: (items ?? []).map((item) => ({ ...item, apiVersion, kind: name })) }
   }
 
   /** Text that the server keeps for an object: `text(pod, 'log', { tailLines: 20 })`; undefined when there is no such object. */
@@ -138,25 +133,9 @@ export class Cluster {
     options: CallOptions = {},
   ): Promise<string | undefined> {
     const { name, namespace } = ref.metadata
-    const http = { method: 'GET', query } as const
-    const answer = await this.answerTo({
-      ...options,
-      verb: 'get',
-      kind: ref,
-      namespace,
-      object: name,
-      subresource,
-      http,
-    })
+    const about = { kind: ref, namespace, object: name, subresource }
+    const answer = await this.answerTo({ ...options, ...about, verb: 'get', http: { method: 'GET', query } })
     return answer.status === 404 ? undefined : answer.text
-  }
-
-  /**
-   * What one step of a lifecycle may do here: writes are fenced, and stop with its lease.
-   * @param document with its `lockedBy`, as the handler got it
-   */
-  hold(document: HeldDocument, step: RunningStep, lifecycle: OwnerLifecycle): HeldCluster {
-    return new HeldCluster(this, document, step, lifecycle)
   }
 
   /**
@@ -164,11 +143,13 @@ export class Cluster {
    * @internal
    */
   async answerTo(call: Call): Promise<HttpAnswer> {
-    const answer = await this.send(call, await this.path(call))
-    if (answer.status !== 404 || isAboutObject(answer)) return this.checked(call, answer)
-    // No handler for this path: the kind is gone, or its plural has changed since its definition was made anew.
+    const target = await this.target(call)
+    const answer = await this.send(call, target)
+    if (answer.status !== 404 || isAboutObject(answer)) return checked(target.request, answer)
+    // No handler for this path: the kind is gone, or its definition has been made again with another plural.
     this.discovery.forget(call.kind)
-    return this.checked(call, await this.send(call, await this.path(call)))
+    const anew = await this.target(call)
+    return checked(anew.request, await this.send(call, anew))
   }
 
   /**
@@ -186,11 +167,9 @@ export class Cluster {
       resourceVersion,
     }
     const call: Call = { verb: 'watch', kind, namespace, signal, http: { method: 'GET', query } }
-    const { path } = await this.path(call)
-    const request = await this.requestOf(call)
+    const { path, request } = await this.target(call)
     try {
-      const timeoutMs = this.requestTimeoutMs
-      const opened = await this.transport.open({ ...call.http, path, signal, timeoutMs })
+      const opened = await this.transport.open({ ...call.http, path, signal, timeoutMs: this.requestTimeoutMs })
       if ('status' in opened) throw errorOf(request, opened)
       return opened
     } catch (error) {
@@ -221,9 +200,8 @@ export class Cluster {
   }
 
   /** For messages. @internal */
-  async requestOf({ verb, kind, namespace, object, subresource }: Omit<Call, 'http'>): Promise<Request> {
-    const resource = withSubresource(resourceName(kind, await this.kindOf(kind, verb)), subresource)
-    return { cluster: this.name, verb, resource, namespace, object }
+  async requestOf(call: Omit<Call, 'http'>): Promise<Request> {
+    return (await this.target(call)).request
   }
 
   /** Closes its idle connections; it can still be used after. */
@@ -231,23 +209,16 @@ export class Cluster {
     this.transport.close()
   }
 
-  private async path({
-    kind,
-    namespace,
-    object,
-    subresource,
-    verb,
-    signal,
-  }: Call): Promise<{ path: string; resource: string }> {
+  private async target(call: Omit<Call, 'http'>): Promise<{ readonly path: string; readonly request: Request }> {
+    const { kind, namespace, object, subresource, verb, signal } = call
     const found = await this.kindOf(kind, verb, signal)
     const scope = found.namespaced && namespace !== undefined ? `/namespaces/${encodeURIComponent(namespace)}` : ''
     const name = object === undefined ? '' : withSubresource(`/${encodeURIComponent(object)}`, subresource)
-    const resource = withSubresource(resourceName(kind, found), subresource)
-    if (found.namespaced && object !== undefined && namespace === undefined) {
-      const says = `expected ${kind.kind} ${object} to say its metadata.namespace, it doesn't`
-      throw new InvalidResource(says, { cluster: this.name, verb, resource, object })
-    }
-    return { path: `${groupPath(kind.apiVersion)}${scope}/${found.plural}${name}`, resource }
+    const resource = withSubresource(resourceName(kind, found.plural), subresource)
+    const request = { cluster: this.name, verb, resource, namespace, object }
+    if (found.namespaced && object !== undefined && namespace === undefined)
+      throw new InvalidResource(`expected ${kind.kind} ${object} to have a metadata.namespace, got none`, request)
+    return { path: `${groupPath(kind.apiVersion)}${scope}/${found.plural}${name}`, request }
   }
 
   private async kindOf(kind: KindRef, verb: string, signal?: AbortSignal): Promise<ResourceKind> {
@@ -255,7 +226,7 @@ export class Cluster {
     const found = await endedBy(signal, this.discovery.find(kind))
     if (found) return found
     const request = { cluster: this.name, verb, resource: `${kind.kind} (${kind.apiVersion})` }
-    const says = `expected cluster ${this.name} to know the kind ${kind.kind} of ${kind.apiVersion}, it doesn't: install its CustomResourceDefinition`
+    const says = `expected cluster ${this.name} to know the kind ${kind.kind} of ${kind.apiVersion}, which it doesn't: install its CustomResourceDefinition`
     throw new UnknownKind(says, request)
   }
 
@@ -281,15 +252,11 @@ export class Cluster {
     return { request, answer: await this.exchange(request, http) }
   }
 
-  private async send(call: Call, { path, resource }: { path: string; resource: string }): Promise<HttpAnswer> {
-    const { verb, namespace, object, signal } = call
+  private async send(call: Call, { path, request }: { path: string; request: Request }): Promise<HttpAnswer> {
     const timeoutMs = Math.max(1, Math.ceil(Math.min(call.timeoutMs ?? this.requestTimeoutMs, this.requestTimeoutMs)))
     // The server gives up too what it hasn't done by then: the caller has gone.
     const http = { ...call.http, query: { ...call.http.query, timeout: `${timeoutMs}ms` } }
-    return this.exchange(
-      { cluster: this.name, verb, resource, namespace, object },
-      { ...http, path, timeoutMs, signal },
-    )
+    return this.exchange(request, { ...http, path, timeoutMs, signal: call.signal })
   }
 
   private async exchange(request: Request, http: HttpRequest): Promise<HttpAnswer> {
@@ -310,14 +277,14 @@ export class Cluster {
       entry?.ended('cancelled')
     }
   }
+}
 
-  private async checked(call: Call, answer: HttpAnswer): Promise<HttpAnswer> {
-    if (answer.status >= 200 && answer.status < 300) return answer
-    // To a reader this means that there is no such object, or no such namespace.
-    const isGone = answer.status === 404 && asKind(answer, 'Status') !== undefined
-    if (isGone && (call.verb === 'get' || call.verb === 'delete')) return answer
-    throw errorOf(await this.requestOf(call), answer)
-  }
+function checked(request: Request, answer: HttpAnswer): HttpAnswer {
+  if (answer.status >= 200 && answer.status < 300) return answer
+  // To a reader this means that there is no such object, or no such namespace.
+  const isGone = answer.status === 404 && asKind(answer, 'Status') !== undefined
+  if (isGone && (request.verb === 'get' || request.verb === 'delete')) return answer
+  throw errorOf(request, answer)
 }
 
 const withSubresource = (of: string, name: string | undefined) => (name === undefined ? of : `${of}/${name}`)

@@ -7,11 +7,6 @@ const STALLED_MS = 1_500
 /** `failed`: nothing came back, or an answer that makes all other requests fail too. `cancelled`: proves nothing. */
 type Ended = 'reply' | 'failed' | 'cancelled'
 
-/** Why a request isn't sent. Always the same wording: identical waits of a document are recorded as one. */
-export interface Refusal {
-  readonly reason: string
-}
-
 /**
  * Keeps a server that doesn't answer from holding up everything else: a request takes a place in its replica's concurrency until it
  * ends. After one without a reply, or whose credentials were refused, nothing is sent for 5 s, then a single one as a test; and while
@@ -30,8 +25,11 @@ export class Circuit {
     return this.failure?.reason
   }
 
-  /** Undefined: send it, and call the ticket's `ended` once. */
-  enter(): { ended(how: Ended, reason?: string): void } | Refusal {
+  /**
+   * Either the request may be sent, and `ended` is to be called once; or why not, always in the same words: identical waits of a document
+   * are recorded as one.
+   */
+  enter(): { ended(how: Ended, reason?: string): void } | { readonly reason: string } {
     const nowMs = this.clock.monotonicMs()
     if (this.failure) {
       if (nowMs < this.failure.tryAtMs) return { reason: `${this.failure.reason} (it is asked again every 5 s)` }

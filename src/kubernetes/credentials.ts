@@ -73,5 +73,5 @@ function withoutQuotation(error: unknown): unknown {
   const { name, reason, mark } = error as { name?: string; reason?: string; mark?: { line?: number } }
   if (name !== 'YAMLException') return error
   const line = mark?.line === undefined ? '' : `, line ${mark.line + 1}`
-  return new Error(`the kubeconfig is no YAML: ${reason ?? 'it could not be read'}${line}`)
+  return new Error(`the kubeconfig isn't valid YAML: ${reason ?? 'it could not be read'}${line}`)
 }

@@ -62,6 +62,12 @@ export function groupPath(apiVersion: string): string {
 }
 
 /** For messages, in kubectl's notation: `certificates.cert-manager.io`, `pods`. */
-export function resourceName({ apiVersion }: KindRef, { plural }: ResourceKind): string {
-  return apiVersion.includes('/') ? `${plural}.${apiVersion.slice(0, apiVersion.indexOf('/'))}` : plural
+export function resourceName({ apiVersion }: Pick<KindRef, 'apiVersion'>, plural: string): string {
+  const group = groupOf(apiVersion)
+  return group === '' ? plural : `${plural}.${group}`
+}
+
+/** `apps/v1` -> `apps`; the core group of `v1` has no name. */
+export function groupOf(apiVersion: string): string {
+  return apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''
 }

@@ -1,11 +1,11 @@
 import { protocolCollection } from '../database/index.js'
 import { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from '../phases/index.js'
-import type { CallOptions, Cluster, ListOptions } from './cluster.js'
-import { BeingDeleted, KubernetesConflict, KubernetesError, NotOwned, type Request, StaleFence } from './errors.js'
+import type { ApiServer, CallOptions, ListOptions } from './api-server.js'
+import { BeingDeleted, KubernetesConflict, KubernetesError, NotOwned, StaleFence } from './errors.js'
 import { fullNameOf, type KindRef, type KubernetesObject, nameOf, type ObjectMeta, type ObjectRef } from './objects.js'
 import { ANNOTATIONS, FIELD_MANAGER, fenceOf, Owner, type OwnerLifecycle } from './ownership.js'
 import { type Readiness, type ReadyOptions, readinessOf } from './readiness/index.js'
-import { deleteAsSeen, type Removal, type RemoveOptions, removalOf } from './removal.js'
+import { deleteAsSeen, type Removal, type RemoveOptions, removalOf, whatHolds } from './removal.js'
 
 /**
  * The version of an object that doesn't exist: an apply with it creates the object or, if there is one after all, is refused. No
@@ -29,7 +29,7 @@ export class HeldCluster {
   private readonly holder: Holder
 
   constructor(
-    readonly cluster: Cluster,
+    readonly cluster: ApiServer,
     private readonly document: HeldDocument,
     private readonly step: RunningStep,
     private readonly lifecycle: OwnerLifecycle,
@@ -40,7 +40,7 @@ export class HeldCluster {
   }
 
   get(ref: ObjectRef): Promise<KubernetesObject | undefined> {
-    return this.cluster.get(ref, this.limits())
+    return this.cluster.get(ref, { signal: this.step.signal })
   }
 
   list(kind: KindRef, options: Omit<ListOptions, 'signal'> = {}): Promise<KubernetesObject[]> {
@@ -62,7 +62,10 @@ export class HeldCluster {
     return this.repeated(object, 'patch', async () => {
       const live = await this.get(object)
       if (live) await this.assertWritable(live, 'patch')
-      if (live?.metadata.deletionTimestamp !== undefined) throw await this.beingDeleted(live)
+      if (live?.metadata.deletionTimestamp !== undefined) {
+        const says = `${nameOf(live)} ${whatHolds(live)}: it can be created again once it is gone`
+        throw await this.refused(BeingDeleted, live, 'patch', says)
+      }
       return live ? this.apply(object, live) : this.create(object)
     })
   }
@@ -147,12 +150,12 @@ export class HeldCluster {
   /** @throws NotOwned, StaleFence */
   private async assertWritable(live: KubernetesObject, verb: string): Promise<void> {
     if (!this.owner.owns(live)) {
-      const says = `${fullNameOf(live)} of cluster ${this.cluster.name} is there and isn't of ${this.lifecycle.name} ${String(this.document._id)}: nothing was written`
-      throw new NotOwned(says, await this.request(live, verb))
+      const says = `${fullNameOf(live)} of cluster ${this.cluster.name} exists and doesn't belong to ${this.lifecycle.name} ${String(this.document._id)}: nothing was written`
+      throw await this.refused(NotOwned, live, verb, says)
     }
     if (fenceOf(live) > this.step.fence) {
-      const says = `${fullNameOf(live)} was written under fence ${fenceOf(live)}, this step has ${this.step.fence}: another holds the document; nothing was written`
-      throw new StaleFence(says, await this.request(live, verb))
+      const says = `${fullNameOf(live)} was written under fence ${fenceOf(live)}, and this step has ${this.step.fence}: another replica holds the document; nothing was written`
+      throw await this.refused(StaleFence, live, verb, says)
     }
   }
 
@@ -191,10 +194,6 @@ export class HeldCluster {
     return { signal: this.step.signal, timeoutMs: leftMs }
   }
 
-  private limits(): CallOptions {
-    return { signal: this.step.signal }
-  }
-
   private async repeated<T>(ref: ObjectRef, verb: string, attempt: () => Promise<T>): Promise<T> {
     for (let tried = 1; ; tried += 1) {
       try {
@@ -208,14 +207,13 @@ export class HeldCluster {
     }
   }
 
-  private async beingDeleted(live: KubernetesObject): Promise<BeingDeleted> {
-    const removal = removalOf(live, live)
-    const reason = removal.gone ? nameOf(live) : removal.reason
-    return new BeingDeleted(`${reason}: it can be made anew once it is gone`, await this.request(live, 'patch'))
-  }
-
-  private request({ apiVersion, kind, metadata }: KubernetesObject, verb: string): Promise<Request> {
-    const { name, namespace } = metadata
-    return this.cluster.requestOf({ verb, kind: { apiVersion, kind }, namespace, object: name })
+  private async refused(
+    Refusal: typeof KubernetesError,
+    live: KubernetesObject,
+    verb: string,
+    says: string,
+  ): Promise<KubernetesError> {
+    const { name, namespace } = live.metadata
+    return new Refusal(says, await this.cluster.requestOf({ verb, kind: live, namespace, object: name }))
   }
 }

@@ -1,9 +1,5 @@
-export {
-  type CallOptions,
-  Cluster,
-  type ClusterOptions,
-  type ListOptions,
-} from './cluster.js'
+export type { ApiServer, CallOptions, ClusterOptions, ListOptions } from './api-server.js'
+export { Cluster } from './cluster.js'
 export type { KubeconfigSource } from './credentials.js'
 export {
   AdmissionDenied,

@@ -24,12 +24,6 @@ const PASSING = [
   UnknownKind,
 ]
 
-type ClusterHandler<Next extends string, Doc, Where> = (
-  doc: Readonly<Doc>,
-  step: Step<Next, Doc>,
-  cluster: Where,
-) => Promise<Outcome<Next, Doc>>
-
 /**
  * Makes an ordinary handler from one that works in a cluster.
  * @param resolve finds the cluster: a HeldCluster (`cluster.hold(doc, step, lifecycle)`), alone or with more (a region's settings). It
@@ -41,7 +35,7 @@ type ClusterHandler<Next extends string, Doc, Where> = (
  */
 export function onCluster<Next extends string, Doc, Where>(
   resolve: (doc: Readonly<Doc>, step: RunningStep) => Where | Promise<Where>,
-  handler: ClusterHandler<Next, Doc, Where>,
+  handler: (doc: Readonly<Doc>, step: Step<Next, Doc>, cluster: Where) => Promise<Outcome<Next, Doc>>,
 ): Handler<Next, Doc> {
   return async (doc, step) => {
     try {

@@ -74,7 +74,8 @@ export function ownerOf({
 
 /** The value of the label `phaselock.dev/document`: the id as a string if that is a legal value, else a hash of it. */
 export function documentLabel(id: unknown): string {
-  return labelValue(typeof id === 'string' ? id : idText(id), encodeId(id))
+  const hasText = typeof id === 'string' || typeof id === 'number' || id instanceof BSON.ObjectId
+  return labelValue(hasText ? String(id) : '', encodeId(id))
 }
 
 /** A string as it is if it may be a label's value, else a hash. */
@@ -86,8 +87,4 @@ export function labelValue(text: string, hashed = text): string {
 /** Wrapped in an object: a plain string isn't a document that Extended JSON could represent. */
 function encodeId(id: unknown): string {
   return BSON.EJSON.stringify({ _id: id }, { relaxed: false })
-}
-
-function idText(id: unknown): string {
-  return typeof id === 'number' || id instanceof BSON.ObjectId ? String(id) : ''
 }

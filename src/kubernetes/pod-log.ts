@@ -1,6 +1,4 @@
-import type { Cluster } from './cluster.js'
-
-const POD = { apiVersion: 'v1', kind: 'Pod' } as const
+import type { ApiServer } from './api-server.js'
 
 export interface PodLogOptions {
   readonly namespace: string
@@ -18,11 +16,8 @@ export interface PodLogOptions {
  * @throws Unavailable, also when the pod's node can't be asked
  * @throws InvalidResource when there is nothing to read yet: the container hasn't run
  */
-export async function podLog(cluster: Cluster, options: PodLogOptions): Promise<string | undefined> {
+export function podLog(cluster: ApiServer, options: PodLogOptions): Promise<string | undefined> {
   const { namespace, pod, container, lines, limitBytes, signal } = options
-  const query = { container, tailLines: lines, limitBytes }
-  const http = { method: 'GET', query } as const
-  const log = { verb: 'get', kind: POD, namespace, object: pod, subresource: 'log' }
-  const answer = await cluster.answerTo({ ...log, http, signal })
-  return answer.status === 404 ? undefined : answer.text
+  const ref = { apiVersion: 'v1', kind: 'Pod', metadata: { name: pod, namespace } }
+  return cluster.text(ref, 'log', { container, tailLines: lines, limitBytes }, { signal })
 }

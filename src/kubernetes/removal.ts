@@ -1,4 +1,4 @@
-import type { CallOptions, Cluster } from './cluster.js'
+import type { ApiServer, CallOptions } from './api-server.js'
 import { type KubernetesObject, nameOf, type ObjectRef } from './objects.js'
 
 /** What happens to the dependents of a removed object (a Deployment's pods): gone before it, after it, or kept. */
@@ -22,7 +22,7 @@ const DEPENDENTS = 'foregroundDeletion'
  * @throws KubernetesConflict when it was written since, or another one has its name now; what every request may throw (Cluster)
  */
 export async function deleteAsSeen(
-  cluster: Cluster,
+  cluster: ApiServer,
   seen: KubernetesObject,
   { propagation = 'Background', gracePeriodSeconds }: RemoveOptions = {},
   limits: CallOptions = {},
@@ -41,16 +41,17 @@ export async function deleteAsSeen(
 
 /** @param live the object under that name now */
 export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): Removal {
-  if (!live) return { gone: true }
+  return live ? { gone: false, reason: `${nameOf(ref)} ${whatHolds(live)}` } : { gone: true }
+}
+
+/** What an object that is being deleted waits for, in words that follow its name. */
+export function whatHolds(live: KubernetesObject): string {
   const { finalizers = [] } = live.metadata
-  if (finalizers.length === 1 && finalizers[0] === DEPENDENTS) {
-    return { gone: false, reason: `${nameOf(ref)} is still there until all that belongs to it is gone` }
-  }
-  const held =
-    finalizers.length === 0
-      ? ''
-      : `, held by the finalizer${finalizers.length > 1 ? 's' : ''} ${finalizers.join(' and ')}`
-  return { gone: false, reason: `${nameOf(ref)} is still there${held}${remaining(live)}` }
+  if (finalizers.length === 1 && finalizers[0] === DEPENDENTS)
+    return 'is still there until all that belongs to it is gone'
+  const noun = finalizers.length > 1 ? 'finalizers' : 'finalizer'
+  const held = finalizers.length === 0 ? '' : `, held by the ${noun} ${finalizers.join(' and ')}`
+  return `is still there${held}${remaining(live)}`
 }
 
 /** The reasons a namespace gives for not being gone yet. */

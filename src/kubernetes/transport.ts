@@ -40,11 +40,7 @@ export class Transport {
    * @throws the signal's reason once it has aborted
    */
   async send(request: HttpRequest): Promise<HttpAnswer> {
-    return this.exchange(request, async (response) => {
-      const chunks: Buffer[] = []
-      for await (const chunk of response) chunks.push(chunk as Buffer)
-      return answerOf(response, Buffer.concat(chunks).toString('utf8'))
-    })
+    return this.exchange(request, answerOf)
   }
 
   /**
@@ -53,21 +49,11 @@ export class Transport {
    * @throws NoReply
    */
   async open(request: HttpRequest): Promise<HttpAnswer | IncomingMessage> {
-    const keep = { response: undefined as IncomingMessage | undefined }
-    const answer = await this.exchange(
+    return this.exchange(
       request,
-      async (response) => {
-        if (response.statusCode === 200) {
-          keep.response = response
-          return undefined
-        }
-        const chunks: Buffer[] = []
-        for await (const chunk of response) chunks.push(chunk as Buffer)
-        return answerOf(response, Buffer.concat(chunks).toString('utf8'))
-      },
+      async (response) => (response.statusCode === 200 ? response : answerOf(response)),
       true,
     )
-    return answer ?? keep.response!
   }
 
   close(): void {
@@ -111,12 +97,10 @@ export class Transport {
       ...options.headers,
       accept: 'application/json',
       'user-agent': 'phaselock',
-      ...(body === undefined
-        ? {}
-        : {
-            'content-type': request.contentType ?? 'application/json',
-            'content-length': Buffer.byteLength(body),
-          }),
+      ...(body !== undefined && {
+        'content-type': request.contentType ?? 'application/json',
+        'content-length': Buffer.byteLength(body),
+      }),
     }
     const send = server.protocol === 'http:' ? requestHttp : requestHttps
     return new Promise((resolve, reject) => {
@@ -155,10 +139,12 @@ function queryOf({ query = {} }: HttpRequest): string {
   return parameters.size === 0 ? '' : `?${parameters}`
 }
 
-function answerOf(response: IncomingMessage, text: string): HttpAnswer {
+async function answerOf(response: IncomingMessage): Promise<HttpAnswer> {
+  const chunks: Buffer[] = []
+  for await (const chunk of response) chunks.push(chunk as Buffer)
   const seconds = Number(response.headers['retry-after'])
   const retryAfterMs = Number.isFinite(seconds) && seconds > 0 ? seconds * 1_000 : undefined
-  return { status: response.statusCode ?? 0, retryAfterMs, text }
+  return { status: response.statusCode ?? 0, retryAfterMs, text: Buffer.concat(chunks).toString('utf8') }
 }
 
 /** A refused connection to a name with several addresses is an AggregateError, whose own message is empty. */

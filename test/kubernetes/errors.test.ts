@@ -95,7 +95,7 @@ describeWithCluster('what a cluster refuses', (kubernetes) => {
   test('a reference without a namespace', async () => {
     const error = await thrownBy((await held()).ensure({ ...mapIn(''), metadata: { name: 'a' } }))
     expect(error).toBeInstanceOf(InvalidResource)
-    expect((error as Error).message).toBe("expected ConfigMap a to say its metadata.namespace, it doesn't")
+    expect((error as Error).message).toBe('expected ConfigMap a to have a metadata.namespace, got none')
   })
 
   test('a namespace that is not there, or is being deleted', async () => {
@@ -145,7 +145,7 @@ describeWithCluster('what a cluster refuses', (kubernetes) => {
   test('a kind that it does not know', async () => {
     const error = await thrownBy(cluster.get({ ...mapIn('default'), apiVersion: 'example.com/v1', kind: 'Widget' }))
     expect(error).toBeInstanceOf(UnknownKind)
-    expect((error as Error).message).toMatch("know the kind Widget of example.com/v1, it doesn't")
+    expect((error as Error).message).toMatch("know the kind Widget of example.com/v1, which it doesn't")
   })
 
   test('credentials that it does not take: the cluster is unavailable', async () => {
@@ -228,14 +228,16 @@ describe('a cluster that does not answer', () => {
     )
     const error = await thrownBy(cluster.get(mapIn('default')))
     expect(error).toBeInstanceOf(Unavailable)
-    expect((error as Error).message).toMatch(`is no API server (${status}: ${page('')}`)
+    expect((error as Error).message).toMatch(`isn't an API server (${status}: ${page('')}`)
   })
 
   test('has a kubeconfig that is no YAML: its words are not quoted', async () => {
     const broken = 'users:\n- name: u\n  user:\n    token: TOP-SECRET\n   x: [\n'
     const error = await thrownBy(Cluster.of({ name: 'eu-1', kubeconfig: broken }).get(mapIn('default')))
     expect(error).toBeInstanceOf(Unavailable)
-    expect((error as Error).message).toMatch('the kubeconfig is no YAML: bad indentation of a mapping entry, line 5')
+    expect((error as Error).message).toMatch(
+      "the kubeconfig isn't valid YAML: bad indentation of a mapping entry, line 5",
+    )
     expect(inspect(error, { depth: 9 })).not.toMatch('TOP-SECRET')
   })
 

@@ -1,4 +1,5 @@
 import type { Cluster } from '../cluster.js'
+import { resourceName } from '../discovery.js'
 import type { KindRef } from '../objects.js'
 
 /** A kind whose objects can be looked for. */
@@ -30,8 +31,7 @@ export async function sweptKinds(cluster: Cluster): Promise<{ kinds: SweptKind[]
   for (const apiVersion of ['v1', ...versions]) {
     try {
       for (const { name, kind, namespaced, verbs = [] } of await cluster.resourcesOf(apiVersion)) {
-        const group = apiVersion.includes('/') ? `.${apiVersion.slice(0, apiVersion.indexOf('/'))}` : ''
-        const resource = `${name}${group}`
+        const resource = resourceName({ apiVersion }, name)
         // Names with a slash are subresources.
         const isSwept = !name.includes('/') && verbs.includes('list') && verbs.includes('delete')
         if (isSwept && !kinds.has(resource)) kinds.set(resource, { apiVersion, kind, namespaced, resource })

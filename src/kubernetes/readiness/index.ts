@@ -1,3 +1,4 @@
+import { groupOf } from '../discovery.js'
 import { type KubernetesObject, nameOf } from '../objects.js'
 import { claim, conditionIs, custom, GENERAL, ingress, namespace, service } from './others.js'
 import { conditionOf, type Missing, type Readiness, type ReadyOptions, type Rule } from './verdict.js'
@@ -36,7 +37,7 @@ function missingOf(object: KubernetesObject, options: ReadyOptions): Missing {
   if (object.metadata.deletionTimestamp !== undefined) return 'is being deleted'
   if (options.condition !== undefined) return conditionIs(options.condition)(object, options)
   const { apiVersion, kind } = object
-  const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''
+  const group = groupOf(apiVersion)
   const rule = RULES[`${group}/${kind}`]
   if (rule) return rule(object, options)
   // Groups of Kubernetes itself have no dot, or this ending.

@@ -103,7 +103,7 @@ class EarlyRecovery {
         log.well()
       } catch (error) {
         if (signal.aborted) return
-        log.failed('others are not told of the own container', error)
+        log.failed('the container of this replica is not reported to others', error)
         pauseMs = RETRY_MS
       }
       await sleep(pauseMs, { signal, unref: true })
@@ -161,7 +161,7 @@ class Recoverer {
     for (const { replica, run } of ended) {
       if (replica === self) {
         logger.error(
-          `early recovery: pod ${run.pod} says that this container has ended, it goes on: not recorded any more`,
+          `early recovery: pod ${run.pod} reports that this container has ended, but it is still running: it is no longer recorded`,
         )
         await this.records.forget(self)
         continue
@@ -202,6 +202,6 @@ class OnceLog {
     if (this.isTold || (!isRefused && this.failures < 3)) return
     this.isTold = true
     const message = error instanceof Error ? error.message : String(error)
-    this.logger.warn(`early recovery: ${what}, so leases end by their lockTimeout: ${message}`)
+    this.logger.warn(`early recovery: ${what}, so leases end after their lockTimeout: ${message}`)
   }
 }

@@ -1,7 +1,7 @@
+import { readFile } from 'node:fs/promises'
 import { type Clock, sleep } from '../../time/index.js'
 import type { Cluster } from '../cluster.js'
 import { type ContainerRun, presentRun } from './container-run.js'
-import { firstProcessAgeMs } from './first-process.js'
 
 /** Where this process runs, by its configuration. */
 export interface OwnPlace {
@@ -14,6 +14,11 @@ export interface OwnPlace {
 /** Times of the API server are in whole seconds, and a runtime takes a moment between the two starts. */
 const SAME_START_MS = 3_000
 const LOOK_EVERY_MS = 1_000
+
+/** Ticks a second of the times in /proc, the same on all platforms that Node runs on. */
+const TICKS = 100
+/** The 22nd field of /proc/<pid>/stat; the second one may hold spaces and ends with the last bracket. */
+const STARTED_AT = 22 - 3
 
 /** It can't be determined which run of its container this process belongs to. */
 export class UnknownRun extends Error {
@@ -64,4 +69,19 @@ async function look(
   if (!run || ageMs === undefined) return undefined
   const beganMs = clock.now().getTime() - ageMs
   return Math.abs(Date.parse(run.startedAt) - beganMs) <= SAME_START_MS ? run : undefined
+}
+
+/**
+ * How long ago the first process of this container began, in milliseconds; undefined if that can't be determined. Processes that
+ * start later in the same container get the same answer.
+ */
+export async function firstProcessAgeMs(): Promise<number | undefined> {
+  try {
+    const [stat, uptime] = await Promise.all([readFile('/proc/1/stat', 'utf8'), readFile('/proc/uptime', 'utf8')])
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    const age = Number(uptime.split(' ')[0]) - Number(fields[STARTED_AT]) / TICKS
+    return Number.isFinite(age) && age >= 0 ? age * 1_000 : undefined
+  } catch {
+    return undefined
+  }
 }

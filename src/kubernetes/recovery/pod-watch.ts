@@ -1,5 +1,3 @@
-import { type Clock, systemClock } from '../../time/index.js'
-import type { Cluster } from '../cluster.js'
 import type { KubernetesObject } from '../objects.js'
 import { KindWatch, type KindWatchOptions } from '../watch/kind-watch.js'
 import { type PodRuns, runsOf } from './container-run.js'
@@ -7,20 +5,15 @@ import { type PodRuns, runsOf } from './container-run.js'
 const SILENCE_MS = 150_000
 const LONGEST_PAUSE_MS = 30_000
 
-export interface PodWatchOptions {
-  readonly cluster: Cluster
+export interface PodWatchOptions extends Pick<KindWatchOptions, 'cluster' | 'labels' | 'clock' | 'onHearing'> {
   readonly namespace: string
-  /** A label selector. Undefined: all pods. */
-  readonly labels: string | undefined
-  readonly clock?: Clock
   /** A container of this pod was restarted, or has ended. */
   readonly onEnd: (pod: PodRuns) => void
-  readonly onHearing: KindWatchOptions['onHearing']
 }
 
 /** Follows the pods of a namespace, until its signal aborts. A deleted pod reports nothing any more. */
 export async function watchPods(options: PodWatchOptions, signal: AbortSignal): Promise<void> {
-  const { cluster, namespace, labels, clock = systemClock, onEnd, onHearing } = options
+  const { cluster, namespace, labels, clock, onEnd, onHearing } = options
   const told = new Map<string, string>()
   let listed = new Set<string>()
   const saw = (pod: KubernetesObject) => {

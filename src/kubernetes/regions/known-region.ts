@@ -5,7 +5,7 @@ import type { Clock, Duration } from '../../time/index.js'
 import { Circuit } from '../circuit.js'
 import { Cluster } from '../cluster.js'
 import { KubernetesError } from '../errors.js'
-import { findKubeconfig, NoKubeconfig } from './kubeconfigs.js'
+import { findKubeconfig } from './kubeconfigs.js'
 import { type Region, RegionUnavailable, regionOf } from './region.js'
 import { REGION_COLLECTION, type RegionSpec, readRegion } from './region-document.js'
 
@@ -110,7 +110,9 @@ export class KnownRegion {
   private async findCluster(spec: RegionSpec, nowMs: number): Promise<string | undefined> {
     const reference = JSON.stringify(spec.cluster)
     try {
-      const { source, version } = await findKubeconfig(spec.cluster, this.context.home)
+      const found = await findKubeconfig(spec.cluster, this.context.home)
+      if ('problem' in found) return found.problem
+      const { source, version } = found
       this.kubeconfigReadMs = nowMs
       const kubeconfig = `${reference}\n${version}`
       if (this.cluster && kubeconfig === this.kubeconfig) return undefined
@@ -118,7 +120,6 @@ export class KnownRegion {
       this.kubeconfig = kubeconfig
       return undefined
     } catch (error) {
-      if (error instanceof NoKubeconfig) return error.message
       if (!(error instanceof Unavailable || error instanceof KubernetesError)) throw error
       if (this.cluster && this.kubeconfig?.startsWith(`${reference}\n`)) return undefined
       return `its kubeconfig can't be read: ${error.message}`

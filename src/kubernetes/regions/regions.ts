@@ -7,9 +7,6 @@ import { KnownRegion, type RegionContext } from './known-region.js'
 import { type Region, type RegionSource, type RegionStatus, RegionUnavailable } from './region.js'
 import { REGION_COLLECTION } from './region-document.js'
 
-const REQUEST_TIMEOUT: Duration = '5s'
-const REFRESH: Duration = '2s'
-
 export interface RegionsOptions {
   /** The database with the Region documents. */
   readonly db: Db
@@ -36,7 +33,7 @@ export class Regions implements RegionSource {
 
   /** @throws InvalidDuration */
   constructor(options: RegionsOptions) {
-    const { db, home, requestTimeout = REQUEST_TIMEOUT, refresh = REFRESH, clock = systemClock } = options
+    const { db, home, requestTimeout = '5s', refresh = '2s', clock = systemClock } = options
     this.byDefault = options.default
     this.context = {
       regions: protocolCollection(db, REGION_COLLECTION),
@@ -64,13 +61,8 @@ export class Regions implements RegionSource {
   }
 
   async usable(): Promise<Region[]> {
-    const regions = await Promise.all(
-      (await this.names()).map((name) =>
-        this.knownAs(name)
-          .get()
-          .catch(() => undefined),
-      ),
-    )
+    const known = (await this.names()).map((name) => this.knownAs(name))
+    const regions = await Promise.all(known.map((one) => one.get().catch(() => undefined)))
     return regions.filter((region) => region !== undefined)
   }
 

@@ -1,13 +1,11 @@
 import { Unavailable } from '../../phases/index.js'
 import { type Clock, sleep } from '../../time/index.js'
-import { errorOf } from '../answers.js'
 import type { Cluster } from '../cluster.js'
 import { KubernetesError } from '../errors.js'
 import type { KindRef, KubernetesObject } from '../objects.js'
 import { eventsOf, SilentStream } from './event-stream.js'
 import type { Change, Verdicts } from './verdicts.js'
 
-const PAGE = 500
 const FIRST_PAUSE_MS = 250
 /** A stream that ends sooner is no success: one that always did would be opened again without a pause. */
 const LEAST_STREAM_MS = 1_000
@@ -76,29 +74,18 @@ export class KindWatch {
   }
 
   private async list(signal: AbortSignal): Promise<void> {
-    const { verdicts, onChanges } = this.options
+    const { cluster, kind, namespace, labels, verdicts, onChanges } = this.options
     verdicts.beginList()
     let next: string | undefined
     let resourceVersion: string | undefined
     do {
-      const page = await this.page(next, signal)
+      const page = await cluster.page(kind, { namespace, labels, signal }, next)
       onChanges(page.items.map((item) => verdicts.saw(item)).filter((change) => change !== undefined))
       resourceVersion = page.metadata.resourceVersion
       next = page.metadata.continue
     } while (next)
     onChanges(verdicts.endList(resourceVersion))
     this.resourceVersion = resourceVersion
-  }
-
-  private async page(next: string | undefined, signal: AbortSignal): Promise<Page> {
-    const { cluster, kind, namespace, labels } = this.options
-    const query = { labelSelector: labels, limit: PAGE, continue: next }
-    const call = { verb: 'list', kind, namespace, signal, http: { method: 'GET', query } } as const
-    const answer = await cluster.answerTo(call)
-    if (answer.status !== 200) throw errorOf(await cluster.requestOf(call), answer)
-    const { metadata, items } = JSON.parse(answer.text) as Page
-    // Items of a list lack apiVersion and kind.
-    return { metadata, items: (items ?? []).map((item) => ({ ...item, ...kind })) }
   }
 
   private async follow(signal: AbortSignal): Promise<void> {
@@ -139,11 +126,6 @@ export class KindWatch {
     const change = type === 'DELETED' ? verdicts.lost(whole) : verdicts.saw(whole)
     return change ? [change] : []
   }
-}
-
-interface Page {
-  readonly metadata: { readonly resourceVersion?: string; readonly continue?: string }
-  readonly items: readonly KubernetesObject[]
 }
 
 interface StatusObject {

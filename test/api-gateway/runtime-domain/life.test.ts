@@ -157,7 +157,9 @@ describeWithCluster('a runtime domain', (cluster) => {
     await cluster().make({ ...INGRESS, metadata: { name: `domain-${id}`, namespace: world.namespace }, spec })
     await world.write(id, { state: 'Running' })
     await world.until(async () => expect(await world.domain(id)).toMatchObject({ lockedAt: PARKED_AT }))
-    expect((await world.domain(id))['progress'].error.message).toMatch(/Ingress domain-.* isn't of runtime-domain/)
+    expect((await world.domain(id))['progress'].error.message).toMatch(
+      /Ingress domain-.* doesn't belong to runtime-domain/,
+    )
     await world.write(id, { state: 'Deleted' })
     await world.until(async () => expect(await world.domain(id)).toEqual({}))
     const ingress = { ...INGRESS, metadata: { name: `domain-${id}`, namespace: world.namespace } }

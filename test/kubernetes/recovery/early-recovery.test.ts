@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { lifecycleOf, Replica } from '../../../src/index.js'
 import { Cluster, CONTAINERS_COLLECTION, earlyRecovery } from '../../../src/kubernetes/index.js'
-import { firstProcessAgeMs } from '../../../src/kubernetes/recovery/first-process.js'
+import { firstProcessAgeMs } from '../../../src/kubernetes/recovery/own-run.js'
 import { systemClock } from '../../../src/time/index.js'
 import { eventually, useDatabase } from '../../support/database.js'
 import { recordingLogger } from '../../support/thing.js'
@@ -152,7 +152,7 @@ describeWithCluster('early recovery', (kubernetes) => {
       logger.lines.filter(({ level, message }) => level === 'warn' && message.includes(what))
     await eventually(() => {
       expect(warned('the pods are not watched')).toHaveLength(1)
-      expect(warned('others are not told of the own container')).toHaveLength(1)
+      expect(warned('the container of this replica is not reported to others')).toHaveLength(1)
     })
     expect(warned('the right to list pods')[0]!.message).toMatch(`list pods in namespace ${namespace}`)
     await eventually(async () => (await phaseOf('Alive')) === 'Done')

@@ -59,7 +59,7 @@ describe('a Region document', () => {
         'cluster.kubeconfig: expected { secret: { namespace, name, key } }, got a text',
       ],
       [{ ...GOOD, cluster: { kubeconfigFile: 'users:\n- token: x' } }, 'the path of a file, got a text'],
-      [GOOD, "expected a kubeconfig in the file /nowhere/kubeconfig, it can't be read"],
+      [GOOD, "expected a kubeconfig in the file /nowhere/kubeconfig, which can't be read"],
     ]
     for (const [document, says] of wrong) expect(await troubleOf(document, 'eu-1')).toContain(says)
     expect(await troubleOf(undefined, 'eu-1')).toBe(

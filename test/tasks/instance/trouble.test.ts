@@ -145,7 +145,9 @@ describeWithCluster('an instance that does not start', (cluster) => {
     const id = await world.insert({ phase: 'Stopped', state: 'Stopped', ports: [{ port: 80 }] })
     await world.site.create(deploymentIn(world.site.namespace, `instance-${id}`))
     await world.write(id, { state: 'Running' })
-    expect(await world.untilParked(id)).toMatch(/Deployment instance-\S+ in namespace \S+ .* isn't of instance/)
+    expect(await world.untilParked(id)).toMatch(
+      /Deployment instance-\S+ in namespace \S+ .* doesn't belong to instance/,
+    )
     await world.write(id, { state: 'Deleted' })
     await world.untilPhase(id, undefined)
     expect(await world.left()).toEqual([`Deployment instance-${id}`])
