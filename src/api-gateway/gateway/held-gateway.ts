@@ -35,7 +35,7 @@ export class HeldGateway {
   get idProblem(): string | undefined {
     const id = this.gatewayId
     if (id !== null && !Array.isArray(id) && !(id instanceof RegExp)) return undefined
-    return `expected a gatewayId (or _id) that is no array, regular expression or null, got ${String(id)}`
+    return `expected a gatewayId (or _id) that isn't an array, a regular expression or null, got ${String(id)}`
   }
 
   /** The `_id` of the other gateway that has this gatewayId: the one that made its database document. */

@@ -73,8 +73,7 @@ async function setRoutes<P extends string>(
 /** An instance that couldn't be started is not started again by itself: what it reports has to be corrected first. */
 const awaitInstance: Kind<'Started'> = async (gateway, _doc, step) => {
   const instance = await gateway.collections.of('instance').findOne({ _id: gateway.gatewayId as never })
-  if (!instance)
-    return step.park('expected its Instance to be there, it was removed: delete the gateway and make it anew')
+  if (!instance) return step.park('expected its Instance, which was removed: delete the gateway and create it again')
   if (instance['phase'] === 'Started') return step.again({ step: 'domains' })
   return step.wait(troubleOf('Instance', instance))
 }

@@ -25,7 +25,7 @@ export function bringingUp(parts: DomainParts): Handler<Next, RuntimeDomain> {
       const stage = STAGES[step.name ?? '']
       const host = reservedFor(doc)
       const isPlaced = site !== undefined || !parts.regions
-      // The owner may have changed the name, or the document may not be placed yet: it begins anew.
+      // The owner may have changed the name, or the document may not be placed yet: it starts again.
       if (!stage || host === undefined || !isPlaced || !isReservedAsWanted(doc)) return reserve(parts, doc, step)
       return stage(parts, doc, step, host, site)
     },

@@ -32,7 +32,7 @@ export function runtimeDomainDefinition(given: RuntimeDomainSettings = {}) {
     },
     rules: [
       { when: 'Running', from: ['Stopped'], goTo: 'Creating' },
-      // Even one that is being made, waits for a certificate that never comes, or is parked: it begins anew with what is wanted now.
+      // Even one that is being made, waits for a certificate that never comes, or is parked: it starts again with what is wanted now.
       { when: 'Updating', from: ['Creating', 'Created', 'Updating'], goTo: 'Updating', setState: 'Running' },
       // A stopped one stays stopped; its next start applies what is wanted then.
       { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },

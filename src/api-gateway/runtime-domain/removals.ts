@@ -12,7 +12,7 @@ type Remaining = string | undefined
 /** Removes the Ingress; its host name is no longer served once it is gone. */
 export const removeIngress = (site: Site): Promise<Remaining> => removeAll(site, [ingressRef(site.placed)])
 
-/** Certificates go before their Secrets: otherwise cert-manager would issue them anew. */
+/** Certificates go before their Secrets: otherwise cert-manager would issue them again. */
 export async function removeCertificates(site: Site, names: readonly string[]): Promise<Remaining> {
   return removeAll(
     site,

@@ -45,7 +45,7 @@ export async function reserve(
     const asked = doc.region ?? doc.placed?.region ?? (await gateways.instanceOf(doc))?.region
     if (doc.placed && asked !== doc.placed.region) {
       return step.park(
-        `expected the region to stay ${doc.placed.region}, where the domain is, got ${asked}: delete it and make it anew there`,
+        `expected the region to stay ${doc.placed.region}, where the domain is, got ${asked}: delete it and create it again there`,
       )
     }
     set.placed = placementOf(await regions.of(asked), doc, host)

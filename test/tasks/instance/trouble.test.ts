@@ -82,7 +82,10 @@ describeWithCluster('an instance that does not start', (cluster) => {
     await cluster().untilNoPodMayBeMade(namespace)
     world.replica()
     const id = await world.insert({ state: 'Running' })
-    await world.untilWaiting(id, /^QuotaExceeded: its pods can't be made: .*exceeded quota: tight, requested: pods=1/)
+    await world.untilWaiting(
+      id,
+      /^QuotaExceeded: its pods can't be created: .*exceeded quota: tight, requested: pods=1/,
+    )
     await world.write(id, { state: 'Deleted' })
     await world.untilPhase(id, undefined)
     await world.site.patch(quota, { spec: { hard: { pods: null, 'count/deployments.apps': '0' } } })

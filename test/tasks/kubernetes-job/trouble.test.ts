@@ -17,7 +17,7 @@ describeWithCluster('a Kubernetes job in trouble', (cluster) => {
     await world.site.create({ ...quota, spec: { hard: { pods: '0' } } })
     await cluster().untilNoPodMayBeMade(namespace)
     const over = await world.insert({ logLines: 0 })
-    await world.untilWaiting(over, /^QuotaExceeded: its pods can't be made: .*exceeded quota: tight/)
+    await world.untilWaiting(over, /^QuotaExceeded: its pods can't be created: .*exceeded quota: tight/)
     await world.site.delete(quota)
     expect(await world.untilPhase(over, 'Succeeded')).toMatchObject({ trouble: null, result: { exitCode: 0 } })
   })
@@ -36,7 +36,7 @@ describeWithCluster('a Kubernetes job in trouble', (cluster) => {
     await world.onePod()
     await world.site.delete(world.site.ref('batch/v1', 'Job', `job-${id}-1`))
     const { result } = await world.untilPhase(id, 'Failed')
-    expect(result.reason).toBe(`there is no Job job-${id}-1 any more: it was removed before its end was seen`)
+    expect(result.reason).toBe(`Job job-${id}-1 no longer exists: it was removed before its end was seen`)
     expect(await world.jobs()).toEqual([])
   })
 

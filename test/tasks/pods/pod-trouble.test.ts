@@ -22,7 +22,7 @@ describe("a pod's trouble", () => {
     [
       'a missing Secret',
       waiting('CreateContainerConfigError', 'secret "shop" not found'),
-      `CreateContainerConfigError: pod a, container app: the container's configuration can't be made: secret "shop" not found`,
+      `CreateContainerConfigError: pod a, container app: the container's configuration can't be created: secret "shop" not found`,
     ],
     ['a word of its own', waiting('OutOfTea', 'none left'), 'OutOfTea: pod a, container app: none left'],
     [

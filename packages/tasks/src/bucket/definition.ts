@@ -7,7 +7,7 @@ export interface BucketSettings extends Omit<LifecycleSettingsSpec, 'fields' | '
   readonly keepFor?: Duration | undefined
   /**
    * How often a Created bucket goes through Updating by itself: its size is measured against its quota, and its policy is set
-   * anew. Default 10m if the quota is a measured one, else never.
+   * again. Default 10m if the quota is a measured one, else never.
    */
   readonly reviewEvery?: Duration | 'never' | undefined
 }
@@ -30,7 +30,7 @@ export function bucketDefinition({ keepFor = '1h', reviewEvery = '10m', ...setti
     },
     rules: [
       { when: 'Updating', from: ['Created', 'Updating'], goTo: 'Updating', setState: 'Available' },
-      // Creating begins anew, even if it was parked for something that its owner has corrected.
+      // Creating starts again, even if it was parked for something that its owner has corrected.
       { when: 'Updating', from: ['Creating'], goTo: 'Creating', setState: 'Available' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },
     ],

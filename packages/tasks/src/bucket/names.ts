@@ -22,8 +22,8 @@ export function nameProblem(name: unknown): string | undefined {
   if (typeof name !== 'string') return `${expected}, got ${JSON.stringify(name)}`
   const got = `${expected}, got '${name}'`
   if (name.length < SHORTEST || name.length > LONGEST || !CHARACTERS.test(name)) return got
-  if (/\.\.|\.-|-\./.test(name)) return `${got}: a dot stands between letters or digits`
-  if (IP_ADDRESS.test(name)) return `${got}: an IP address is no name`
+  if (/\.\.|\.-|-\./.test(name)) return `${got}: dots must be between letters or digits`
+  if (IP_ADDRESS.test(name)) return `${got}: an IP address isn't allowed`
   const taken =
     TAKEN_BEGINNINGS.find((text) => name.startsWith(text)) ?? TAKEN_ENDINGS.find((text) => name.endsWith(text))
   return taken ? `${got}: '${taken}' is reserved` : undefined

@@ -43,7 +43,7 @@ export function instanceDefinition(given: InstanceSettings = {}) {
       { when: 'Restarting', from: ['Started', 'Updating', 'Restarting'], goTo: 'Restarting', setState: 'Running' },
       { when: 'Restarting', from: ['Starting', 'Stopped'], goTo: 'Starting', setState: 'Running' },
       { when: 'Updating', from: ['Started', 'Updating', 'Restarting'], goTo: 'Updating', setState: 'Running' },
-      // A start that has failed or is parked begins anew with what is written now; a stopped instance stays stopped.
+      // A start that has failed or is parked starts again with what is written now; a stopped instance stays stopped.
       { when: 'Updating', from: ['Starting'], goTo: 'Starting', setState: 'Running' },
       { when: 'Updating', from: ['Stopped'], goTo: 'Stopped', setState: 'Stopped' },
       { when: 'Deleted', from: 'any', goTo: 'Deleting' },

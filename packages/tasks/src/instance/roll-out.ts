@@ -12,7 +12,7 @@ type RollOut = Outcome<'Started', Instance>
 
 /**
  * Makes the cluster run what the document says, and waits until it does: `deployment`, `service`, `ready`. If the owner writes
- * meanwhile, the next look notices it, and the rollout begins anew.
+ * meanwhile, the next look notices it, and the rollout starts again.
  */
 export async function rollOut(
   doc: Readonly<Instance>,

@@ -49,7 +49,7 @@ export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { 
   }
   const job = await cluster.get({ ...JOB, metadata: { name, namespace } })
   if (!job || !cluster.owner.owns(job))
-    return recorded(step, lost(`there is no Job ${name} any more: it was removed before its end was seen`))
+    return recorded(step, lost(`Job ${name} no longer exists: it was removed before its end was seen`))
   // One that ended before its removal still shows how, as long as it exists.
   const isLeaving = job.metadata.deletionTimestamp !== undefined
   if (isLeaving && !endOf(job)) return step.wait(`Job ${name} is being removed`)

@@ -61,7 +61,7 @@ export async function runJob(cluster: HeldCluster, step: JobStep, job: StepJob):
   }
   if (live.metadata.deletionTimestamp !== undefined || madeBefore(live, step.progress.since)) {
     const removal = await removeJobs(cluster, namespace, name)
-    return waiting(removal.gone ? `Job ${name} to be made anew` : removal.reason)
+    return waiting(removal.gone ? `Job ${name} to be created again` : removal.reason)
   }
   return lookAt(cluster, step, live, checked.spec.logLines)
 }

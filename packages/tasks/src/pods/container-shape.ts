@@ -55,7 +55,7 @@ const secretKey = z.strictObject(
   expecting('{ name, key } of a Secret'),
 )
 
-const ENV_VALUE = 'a text, a number, true, false or { secret: { name, key } }'
+const ENV_VALUE = 'a string, a number, true, false or { secret: { name, key } }'
 const envValue = z
   .union([
     text(ENV_VALUE).transform((value) => ({ value })),
@@ -67,8 +67,8 @@ const envValue = z
 /** The fields of {@link ContainerFields}; a document's other fields are not looked at. */
 export const containerShape = {
   image: matching(IMAGE, "an image such as 'registry.example.org/shop:1.2'", IMAGE_LENGTH),
-  command: z.array(text('a list of texts'), expecting('a list of texts')).max(1_000).optional(),
-  args: z.array(text('a list of texts'), expecting('a list of texts')).max(1_000).optional(),
+  command: z.array(text('a list of strings'), expecting('a list of strings')).max(1_000).optional(),
+  args: z.array(text('a list of strings'), expecting('a list of strings')).max(1_000).optional(),
   env: z
     .record(
       z.string().regex(VARIABLE, 'expected names of letters, digits and _, no digit first'),

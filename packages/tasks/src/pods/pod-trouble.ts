@@ -17,8 +17,8 @@ const WAITING: Readonly<Record<string, (status: ContainerStatus) => string>> = {
   ErrImageNeverPull: cantPull,
   RegistryUnavailable: cantPull,
   InvalidImageName: ({ image }) => `'${image ?? ''}' can't be an image's name`,
-  CreateContainerConfigError: () => "the container's configuration can't be made",
-  CreateContainerError: () => "the container can't be made",
+  CreateContainerConfigError: () => "the container's configuration can't be created",
+  CreateContainerError: () => "the container can't be created",
   RunContainerError: () => "the container can't be started",
 }
 
@@ -110,5 +110,5 @@ const shorten = (text: string) => (text.length > MESSAGE_LENGTH ? `${text.slice(
 /** A sentence for the message of a controller that may not create pods (quota, limits, pod security). */
 export function creationTrouble(message: string): Trouble {
   const reason = /exceeded quota/i.test(message) ? 'QuotaExceeded' : 'FailedCreate'
-  return { reason, message: shorten(`${reason}: its pods can't be made: ${message}`) }
+  return { reason, message: shorten(`${reason}: its pods can't be created: ${message}`) }
 }

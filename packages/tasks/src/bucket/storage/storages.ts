@@ -88,7 +88,7 @@ export class Storages {
     return spec
   }
 
-  /** The client of a region, created anew when its description or its keys have changed. */
+  /** The client of a region, created again when its description or its keys have changed. */
   private async clientOf(sdk: Sdk, region: string | undefined, label: string, spec: StorageSpecInCode) {
     const keys = await readKeys(spec.credentials, this.options.secrets).catch((cause) => {
       throw new Unavailable(`storage of ${label}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })

@@ -54,7 +54,7 @@ export function translate(thrown: unknown, request: StorageRequest): Error {
     return away(`${request.action}: ${said}`)
   if (status === 401 || status === 403) return new StorageForbidden(request, said)
   // A storage names what doesn't exist: a load balancer's page tells nothing about a bucket.
-  if (code === NO_CODE) return away(`what answers at its address is no storage (404)`)
+  if (code === NO_CODE) return away(`what answers at its address isn't a storage (404)`)
   return new StorageRefused(request, code, said)
 }
 
