@@ -15,7 +15,7 @@ function capacityFor(handlerMs: number, besideMs = 10, claims = 0): Capacity {
 describe('how much a replica holds', () => {
   test('a few at first; then what its handlers begin within a quarter of a second', () => {
     expect(new Capacity(32).places).toBe(40)
-    expect([0.1, 1, 100, 10_000].map((ms) => capacityFor(ms).places)).toEqual([2_000, 2_000, 112, 40])
+    expect([0.1, 1, 100, 10_000].map((ms) => capacityFor(ms).places)).toEqual([2_000, 2_000, 112, 35])
   })
 
   test('less where the line and the recording take long, down to a little more than its concurrency; more again when they do not', () => {
@@ -35,6 +35,14 @@ describe('how much a replica holds', () => {
     expect(capacity.room(2_000)).toBe(0)
     const slow = capacityFor(10_000)
     expect(slow.room(35)).toBe(0)
-    expect(slow.room(31)).toBe(9)
+    expect(slow.room(31)).toBe(4)
+  })
+
+  test('none ahead once it had to let some go, until a handler has ended', () => {
+    const capacity = capacityFor(0.1)
+    capacity.tooMany()
+    expect([capacity.places, capacity.room(31), capacity.room(32)]).toEqual([32, 1, 0])
+    capacity.ran(0.1)
+    expect(capacity.places).toBe(2_000)
   })
 })

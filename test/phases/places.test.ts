@@ -62,4 +62,15 @@ describe('places', () => {
     for (const kind of ['loop', 'thread', 'thread', 'thread', 'loop'] as const) places.giveBack(kind)
     expect(places.takenCount).toBe(0)
   })
+
+  test('send away those who have waited too long, of each kind', async () => {
+    const places = new Places(1, 1)
+    expect(places.take('loop')).toBeUndefined()
+    const turns = [places.take('loop', 1_000), places.take('thread', 1_500), places.take('loop', 2_000)]
+    places.sendAway(1_501)
+    expect(await Promise.all(turns.slice(0, 2))).toEqual([false, false])
+    expect([places.takenCount, places.waitingCount]).toEqual([1, 1])
+    places.giveBack('loop')
+    expect(await turns[2]).toBe(true)
+  })
 })

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, expect, test } from '@jest/globals'
 import { backDate as backDateAll } from '../../src/testing/index.js'
+import { sleep, systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, recordingObserver, replicaOf, ShiftedClock, thingOf, things, thingWith } from '../support/thing.js'
 
@@ -108,11 +109,12 @@ describe('what may be held beside what', () => {
     expect(seen.besideLast).toBe(0)
   })
 
-  test('what waits to be held alone is not kept from it by a stream of others', async () => {
+  /** A replica that a test ticks once a second, with a document that waits to be held alone beside a step that goes on. */
+  async function besideLong(claims: number) {
     const clock = new ShiftedClock()
     const blocked = gate()
     await put(1, 'last', 9)
-    await put(1, 'long', 0)
+    await put(1, 'long', claims)
     const done: string[] = []
     const replica = replicaOf(
       database.db,
@@ -128,18 +130,98 @@ describe('what may be held beside what', () => {
     await replica.tick()
     await eventually(() => expect(replica.status().running).toBe(1))
     await things(database.db).updateOne({ _id: 'last-0' }, { $set: { lockedAt: new Date(1_000) } })
-    for (let second = 0; second < 8; second += 1) {
-      await replica.tick()
-      clock.advance(1_000)
+    let second = 0
+    /** One second, in which a new document comes in; until a condition is met, at most a minute. */
+    const until = async (isMet: () => boolean) => {
+      for (; second < 60 && !isMet(); second += 1) {
+        await things(database.db).insertOne({ _id: `new-${second}`, phase: 'Creating' })
+        await replica.tick()
+        await eventually(() => replica.status().held === replica.status().running)
+        await eventually(() => replica.status().held <= 1)
+        clock.advance(1_000)
+      }
+      return second
     }
-    await things(database.db).insertOne({ _id: 'later', phase: 'Creating' })
-    await replica.tick()
-    expect(done).toEqual([])
-    blocked.open()
-    await eventually(() => expect(done).toHaveLength(2))
-    expect(done).toEqual(['long-0', 'last-0'])
+    return { done, until, end: () => blocked.open(), replica }
+  }
+
+  test('what waits to be held alone is not kept from it by a stream of others, nor by a step that goes on and that nobody suspects', async () => {
+    const { done, until, end, replica } = await besideLong(0)
+    expect(await until(() => done.includes('last-0'))).toBeLessThanOrEqual(8)
+    const before = done.indexOf('last-0')
+    await until(() => done.includes('new-9'))
+    // It came when nothing new had been claimed for a second; then the others were claimed again.
+    expect(done.slice(0, before)).toEqual(['new-0', 'new-1', 'new-2', 'new-3', 'new-4', 'new-5'].slice(0, before))
+    expect(done).not.toContain('long-0')
+    end()
     await replica.runOnce()
-    expect(done).toEqual(['long-0', 'last-0', 'later'])
+    expect(new Set(done).size).toBe(done.length)
+  })
+
+  test('it waits for a step that is suspect too, and others are claimed meanwhile', async () => {
+    const { done, until, end, replica } = await besideLong(1)
+    await until(() => done.length >= 20)
+    expect(done).not.toContain('last-0')
+    end()
+    await replica.runOnce()
+    expect(done).toContain('last-0')
+  })
+
+  test('a long step on its last claim is alone for 1.5 s, and then stops nobody', async () => {
+    const clock = new ShiftedClock()
+    const blocked = gate()
+    await put(1, 'last', 9)
+    const done: string[] = []
+    const replica = replicaOf(
+      database.db,
+      thingWith(async (doc, step) => {
+        if (doc._id === 'last-0') await blocked.wait
+        done.push(doc._id)
+        return step.moveTo('Created')
+      }),
+      { clock },
+    )
+    await replica.tick()
+    await eventually(() => expect(replica.status().running).toBe(1))
+    await put(3, 'new', 0)
+    await put(2, 'last-as-well', 9)
+    await put(2, 'second', 1)
+    await replica.tick()
+    await replica.tick()
+    expect(replica.status().held).toBe(1)
+    clock.advance(1_501)
+    await replica.tick()
+    await eventually(() => expect(done).toHaveLength(3))
+    expect(done).toEqual(expect.arrayContaining(['new-0', 'new-1', 'new-2']))
+    blocked.open()
+    await replica.runOnce()
+    expect(done).toHaveLength(8)
+  })
+
+  test('many in a row on their last claim leave half of the time to the others', async () => {
+    const times: { last: boolean; atMs: number }[] = []
+    await put(20, 'last', 9)
+    await put(400, 'new', 0)
+    const replica = replicaOf(
+      database.db,
+      thingWith(
+        async (doc, step) => {
+          const last = doc._id.startsWith('last')
+          await sleep(last ? 50 : 5)
+          times.push({ last, atMs: systemClock.monotonicMs() })
+          return step.moveTo('Created')
+        },
+        thingOf({ concurrency: 1 }),
+      ),
+    )
+    await replica.runOnce()
+    expect(times).toHaveLength(420)
+    const firstNew = times.findIndex(({ last }) => !last)
+    expect(firstNew).toBeLessThanOrEqual(2)
+    // Never two of them without others between, as long as there are others.
+    const lastNew = times.findLastIndex(({ last }) => !last)
+    const inARow = times.slice(0, lastNew).filter(({ last }, i) => last && times[i + 1]?.last)
+    expect(inARow).toEqual([])
   })
 })
 

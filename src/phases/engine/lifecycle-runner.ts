@@ -82,7 +82,7 @@ export class LifecycleRunner {
     const checkpoint: Checkpoint = (one, set) => this.outcomes.checkpoint(one, set)
     const activities = new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)]))
     this.steps = new StepRunner(env, { handlers, threads, activities, endings, capacities, checkpoint })
-    this.guard = new LeaseGuard(env, held, outage)
+    this.guard = new LeaseGuard(env, held, this.places, outage)
   }
 
   /** How many documents it holds; of these, those that wait for a place, and those whose steps run. */
@@ -116,22 +116,25 @@ export class LifecycleRunner {
    * Carries one document from its claim to the end of its lease: step after step, each recorded before the next. Never rejects: what goes
    * wrong with one document costs its own lease, and nobody else anything.
    *
-   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. A handler begins only under a lease
-   * with time left, and not once the replica stops. Whatever happens, its place is given back and it is let go.
+   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. It waits for 1.5 s at most (and a
+   * round of the guard), then others may have it. A handler begins only under a lease with time left, and not once the replica stops.
+   * Whatever happens, its place is given back and it is let go.
    */
   private async carry(held: Held): Promise<void> {
     try {
       let recorded: Ending | undefined
       do {
         // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
-        const turn = this.places.take(held.kind)
-        if (turn) await turn
+        const turn = this.places.take(held.kind, held.queuedAtMs)
+        const hasPlace = turn === undefined || (await turn)
+        const mayBegin = hasPlace && held.lease.leftMs() > 0 && !this.stopping
         let ending: Ending
         try {
-          const mayBegin = held.lease.leftMs() > 0 && !this.stopping
           ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)
         } finally {
-          this.places.giveBack(held.kind) // the next one begins while this one is recorded
+          if (hasPlace)
+            this.places.giveBack(held.kind) // the next one begins while this one is recorded
+          else this.capacities[held.kind].tooMany()
         }
         this.claimer.claimIfRoom()
         recorded = await this.outcomes.record(held, ending)
@@ -183,7 +186,7 @@ export class LifecycleRunner {
     if (this.stopping) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
     const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
-    return othersWait || this.parts.company.isClosing
+    return othersWait || this.parts.company.closedMs > 0
   }
 
   /** Resolves when nothing is held and nothing more is known to be due. */

@@ -55,6 +55,7 @@ export class Replica {
   private readonly threads: ThreadPool
   private readonly monitor: LoopMonitor
   private readonly alongside: AlongsideWorks
+  private readonly company: Company
   private prepared: Promise<void> | undefined
   private ticker: NodeJS.Timeout | undefined
   private ticking: Promise<TickCounts> | undefined
@@ -94,9 +95,10 @@ export class Replica {
     if (models.length > 0) this.threads.join()
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
+    this.company = new Company(clock)
     const parts: ReplicaParts = {
       ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
-      company: new Company(clock),
+      company: this.company,
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),
       ringOthers: (ring) => this.doorbell.ring(ring),
@@ -150,6 +152,7 @@ export class Replica {
         total.removed += removed
         total.due += due
         if (due + ruled + removed === 0) return total
+        if (this.company.againInMs > 0) await sleep(this.company.againInMs)
       }
     } finally {
       this.tellUntold()

@@ -8,14 +8,18 @@ export const MAX_BATCH = 1_000
 const MOST_HELD = 2_000
 /** How much work a replica takes ahead of its free places, in milliseconds of its handlers' own duration. */
 const AHEAD_MS = 250
+/** And at least what begins within this time, up to a quarter of them. */
+const AHEAD_LEAST_MS = 1_000
 /** How long a step may spend outside its handler (in the queue and being recorded) before a replica holds less. */
 const MOST_BESIDE_MS = 250
 const SMOOTHING = 0.05
 
 /**
- * How many documents a replica holds at once: its concurrency plus what its handlers can begin within a quarter of a second; at least a
- * quarter more than the concurrency, at most 2,000. With a concurrency of 32: handlers of 1 ms -> 2,000, of 100 ms -> 112, of 10 s -> 40.
- * So no replica hoards documents that others could begin.
+ * How many documents a replica holds at once: its concurrency plus what its handlers can begin within a quarter of a second; at least what
+ * they begin within a second, up to a quarter more than the concurrency; at most 2,000. With a concurrency of 32: handlers of 1 ms -> 2,000,
+ * of 100 ms -> 112, of 1 s -> 40, of 10 s -> 35. So no replica hoards documents that others could begin.
+ *
+ * Where documents had to be let go because no place became free, it takes none ahead until a handler has ended.
  *
  * Where a step spends more than a quarter of a second in the queue and being recorded (a slow database, a busy machine), it holds less
  * until that is over: what has come due waits behind all that is held. 900 documents a second -> 225, not 2,000.
@@ -24,17 +28,24 @@ export class Capacity {
   private meanMs: number | undefined
   private besideMs: number | undefined
   private most = MOST_HELD
+  private isStuck = false
 
   constructor(private readonly concurrency: number) {}
 
   /** How long a handler ran. */
   ran(ms: number): void {
+    this.isStuck = false
     this.meanMs = smoothed(this.meanMs, ms)
   }
 
   /** How long a step spent outside its handler, from entering the queue to being recorded. */
   recorded(besideMs: number): void {
     this.besideMs = smoothed(this.besideMs, besideMs)
+  }
+
+  /** What it held had to be let go: no place became free for it. */
+  tooMany(): void {
+    this.isStuck = true
   }
 
   /** Called once for each claim: holds less, or more again, depending on how long steps took since the previous claim. */
@@ -47,9 +58,12 @@ export class Capacity {
   }
 
   get places(): number {
-    if (this.meanMs === undefined) return this.least
-    const ahead = (this.concurrency * AHEAD_MS) / Math.max(this.meanMs, 0.1)
-    return Math.max(this.least, Math.round(Math.min(this.most, this.concurrency + ahead)))
+    const { concurrency, meanMs } = this
+    if (this.isStuck) return concurrency
+    if (meanMs === undefined) return this.least
+    const aheadIn = (ms: number) => (concurrency * ms) / Math.max(meanMs, 0.1)
+    const atLeast = Math.min(this.least, Math.round(concurrency + aheadIn(AHEAD_LEAST_MS)))
+    return Math.max(atLeast, Math.round(Math.min(this.most, concurrency + aheadIn(AHEAD_MS))))
   }
 
   /**

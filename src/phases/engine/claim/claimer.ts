@@ -251,7 +251,10 @@ export class Claimer {
     } finally {
       company.over(admission)
       // Something due could not be claimed together with what is held.
-      if (admission.passedOver > 0) company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
+      if (admission.passedOver > 0) {
+        company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
+        if (company.againInMs > 0) this.offerIn(phase, company.againInMs)
+      }
     }
   }
 

@@ -3,8 +3,14 @@ import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../definition/settings.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
 
-/** A document that has waited this long to be held alone gets its turn: nothing more is claimed until what is held has ended. */
+/** A document that has waited this long to be held alone gets its turn: nothing more is claimed, and chains yield. */
 const PATIENCE_MS = 5_000
+/** Then what is held has this long to end. What nobody suspects and still runs after it isn't waited for. */
+const DRAIN_MS = 1_000
+/** For this long at most nothing is claimed: a look a second falls into it. Another suspect that runs on is waited for with the door open. */
+const CLOSED_MOST_MS = 2_500
+/** So long a document is alone: then others may come, so that a long step on its last claim stops nobody. */
+const ALONE_MOST_MS = 1_500
 const ANY_NUMBER = Number.POSITIVE_INFINITY
 const ALONE = 0
 
@@ -13,8 +19,9 @@ const ALONE = 0
  * kill its process, and with it the claims of everything else that is held.
  *
  * Invariants: no more suspects are held at once than each of them allows: `concurrency` on its second claim, then a quarter of that with
- * each further one, at least one. On its last claim (`maxClaims`) a document is held alone: nothing else of this replica is held or being
- * claimed. So only real poison is parked: on a document's last claim only its own handler ran.
+ * each further one, at least one. On its last claim (`maxClaims`) a document begins alone: no other suspect of this replica is held or being
+ * claimed, nothing is claimed in its first 1.5 s, and what runs beside it is unsuspected and has run for more than 6 s. So only poison is
+ * parked. And it costs the others little: of the time, a half at least is theirs, and nothing else is claimed for 4 s at most.
  */
 export class Company {
   private readonly members: { readonly held: HeldDocuments; readonly settings: LifecycleSettings }[] = []
@@ -22,6 +29,8 @@ export class Company {
   private readonly waiting = new Map<string, () => void>()
   private wantedSinceMs: number | undefined
   private wantedAtMs = Number.NEGATIVE_INFINITY
+  private aloneSinceMs: number | undefined
+  private othersUntilMs = Number.NEGATIVE_INFINITY
 
   constructor(private readonly clock: Clock) {}
 
@@ -42,15 +51,24 @@ export class Company {
 
   /** Whether a document that nobody suspects may be claimed. */
   get isOpen(): boolean {
-    return !this.isClosing && this.present().least > ALONE
+    return this.closedMs === 0 && !this.present().isQuiet
   }
 
-  /** Nothing more is claimed, and chains yield: a document has waited too long to be held alone. */
-  get isClosing(): boolean {
+  /**
+   * For how long nothing more has been claimed, and chains yield, as a document has waited too long to be held alone; 0: that isn't so. By turns
+   * it isn't, while what it waits for is a suspect too.
+   */
+  get closedMs(): number {
     const now = this.clock.monotonicMs()
-    if (this.wantedSinceMs === undefined) return false
-    if (now - this.wantedAtMs > PATIENCE_MS) this.wantedSinceMs = undefined // another replica has it
-    return this.wantedSinceMs !== undefined && now - this.wantedSinceMs > PATIENCE_MS
+    if (now - this.wantedAtMs > PATIENCE_MS) return 0 // another replica has it
+    const wantedMs = now - (this.wantedSinceMs ?? now)
+    return Math.max(0, (wantedMs % (PATIENCE_MS + CLOSED_MOST_MS)) - PATIENCE_MS)
+  }
+
+  /** After how long what wasn't admitted is worth another try although nothing has been let go; 0: it isn't known. */
+  get againInMs(): number {
+    const quietUntilMs = (this.aloneSinceMs ?? Number.NEGATIVE_INFINITY) + ALONE_MOST_MS
+    return Math.max(0, Math.max(quietUntilMs, this.othersUntilMs) - this.clock.monotonicMs())
   }
 
   /** Calls `then` once when there may be room for documents of a phase that were not admitted. */
@@ -60,26 +78,43 @@ export class Company {
 
   /** To be called when something is no longer held. */
   left(): void {
-    if (this.waiting.size === 0) return
+    const { aloneSinceMs } = this
+    if (this.waiting.size === 0 && aloneSinceMs === undefined) return
     const { total, suspects, least } = this.present()
+    if (aloneSinceMs !== undefined && least > ALONE) {
+      // Of the time, one half at least is for all others: many in a row that have to be alone starve nobody.
+      const now = this.clock.monotonicMs()
+      this.othersUntilMs = now + Math.min(now - aloneSinceMs, ALONE_MOST_MS)
+      this.aloneSinceMs = undefined
+    }
     if (total > 0 && suspects > 0 && suspects * 2 > least) return
     const waiting = [...this.waiting.values()]
     this.waiting.clear()
     for (const then of waiting) then()
   }
 
-  /** A document that has to be held alone is, or waits for that. */
-  alone(isAlone: boolean): void {
-    this.wantedAtMs = this.clock.monotonicMs()
-    this.wantedSinceMs = isAlone ? undefined : (this.wantedSinceMs ?? this.wantedAtMs)
+  /** Whether a document on its last claim may be claimed, beside what is held. */
+  admitsAlone({ total, suspects, least }: Present): boolean {
+    if (least === ALONE) return false
+    const now = this.clock.monotonicMs()
+    const isDrained = suspects === 0 && this.closedMs >= DRAIN_MS
+    const isAdmitted = isDrained || (total === 0 && now >= this.othersUntilMs)
+    if (isAdmitted) {
+      this.wantedSinceMs = undefined
+      this.aloneSinceMs = now
+    } else if (this.wantedSinceMs === undefined || now - this.wantedAtMs > PATIENCE_MS) this.wantedSinceMs = now
+    this.wantedAtMs = now
+    return isAdmitted
   }
 
   /** All that is held or being claimed. */
   present(except?: Admission): Present {
-    const present = { total: 0, suspects: 0, least: ANY_NUMBER }
+    const present = nobody()
+    const quietSinceMs = this.clock.monotonicMs() - ALONE_MOST_MS
     for (const { held, settings } of this.members) {
-      for (const { document } of held.all()) {
-        count(present, mostBeside(settings, Number(document[settings.progress]?.claims ?? 1)))
+      for (const { document, claimedAtMs } of held.all()) {
+        const claims = Number(document[settings.progress]?.claims ?? 1)
+        count(present, mostBeside(settings, claims), claimedAtMs > quietSinceMs)
       }
     }
     for (const claim of this.claims) {
@@ -87,6 +122,7 @@ export class Company {
       present.total += claim.own.total
       present.suspects += claim.own.suspects
       present.least = Math.min(present.least, claim.own.least)
+      present.isQuiet ||= claim.own.isQuiet
     }
     return present
   }
@@ -96,11 +132,15 @@ interface Present {
   total: number
   suspects: number
   least: number
+  /** A document that has to be alone has just been claimed. */
+  isQuiet: boolean
 }
+
+const nobody = (): Present => ({ total: 0, suspects: 0, least: ANY_NUMBER, isQuiet: false })
 
 /** What one claim may take. */
 export class Admission {
-  readonly own: Present = { total: 0, suspects: 0, least: ANY_NUMBER }
+  readonly own = nobody()
   /** How many due documents it had to leave for now. */
   passedOver = 0
   private before: Present | undefined
@@ -115,30 +155,26 @@ export class Admission {
     this.before ??= this.company.present(this)
     const most = mostBeside(this.settings, 1 + (Number(document[this.settings.progress]?.claims) || 0))
     const allowed = this.allows(most)
-    if (allowed) count(this.own, most)
+    if (allowed) count(this.own, most, true)
     else this.passedOver += 1
     return allowed
   }
 
   private allows(most: number): boolean {
     const { before, own, company } = this
-    const least = Math.min(before!.least, own.least)
-    if (least === ALONE) return false
-    if (most === ALONE) {
-      const isAlone = before!.total + own.total === 0
-      company.alone(isAlone)
-      return isAlone
-    }
-    if (company.isClosing) return false
-    return most === ANY_NUMBER || before!.suspects + own.suspects < Math.min(least, most)
+    if (before!.isQuiet || own.isQuiet) return false
+    if (most === ALONE) return own.total === 0 && company.admitsAlone(before!)
+    if (company.closedMs > 0) return false
+    return most === ANY_NUMBER || before!.suspects + own.suspects < Math.min(before!.least, own.least, most)
   }
 }
 
-function count(present: Present, most: number): void {
+function count(present: Present, most: number, isNew: boolean): void {
   present.total += 1
   if (most === ANY_NUMBER) return
   present.suspects += 1
   present.least = Math.min(present.least, most)
+  if (most === ALONE && isNew) present.isQuiet = true
 }
 
 /** How many suspects may be held at once while one of them is on its nth claim without a recorded outcome. */

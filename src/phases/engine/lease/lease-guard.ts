@@ -2,8 +2,12 @@ import { type Lease, Renewals } from '../../../lock/index.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { reportLoss } from '../report/reports.js'
+import type { Places } from '../run/places.js'
 import { deadlineOf, type Held } from './held.js'
 import type { HeldDocuments } from './held-documents.js'
+
+/** What has been claimed and not begun for this long is let go: its places may hang, while another replica has room. */
+const QUEUED_MOST_MS = 1_500
 
 /**
  * Watches over what a replica holds of one lifecycle: renews its leases, and asks steps to stop that have run too long or whose lease is in
@@ -21,6 +25,7 @@ export class LeaseGuard {
   constructor(
     private readonly env: LifecycleEnvironment,
     private readonly held: HeldDocuments,
+    private readonly places: Places,
     private readonly outage: OutageLog,
   ) {
     this.renewals = new Renewals(env.renewalCollection, env.terms, env.clock)
@@ -46,6 +51,7 @@ export class LeaseGuard {
     const held = this.held.all()
     if (held.length === 0) return
     for (const one of held) this.check(one)
+    this.places.sendAway(this.env.clock.monotonicMs() - QUEUED_MOST_MS)
     void this.renewAging(held)
     this.watch()
   }

@@ -3,7 +3,9 @@ export type PlaceKind = 'loop' | 'thread'
 
 interface Waiting {
   readonly number: number
-  readonly begin: () => void
+  readonly sinceMs: number
+  /** Called with whether it has a place. */
+  readonly over: (hasPlace: boolean) => void
 }
 
 /**
@@ -34,19 +36,29 @@ export class Places {
     return this.waiting[kind].length > 0
   }
 
-  /** Resolves when its turn has come; undefined: it has come already, so that a step needn't pay for a promise. */
-  take(kind: PlaceKind): Promise<void> | undefined {
+  /**
+   * Resolves when its turn has come, to true, or to false: it has waited too long. undefined: its turn has come already, so that a step
+   * needn't pay for a promise.
+   */
+  take(kind: PlaceKind, sinceMs = 0): Promise<boolean> | undefined {
     if (this.isFree(kind)) {
       this.taken[kind] += 1
       return undefined
     }
     this.asked += 1
-    return new Promise((begin) => this.waiting[kind].push({ number: this.asked, begin }))
+    return new Promise((over) => this.waiting[kind].push({ number: this.asked, sinceMs, over }))
   }
 
   giveBack(kind: PlaceKind): void {
     this.taken[kind] -= 1
     this.letIn()
+  }
+
+  /** Sends away those who have waited since before a time, as each kind's places may hang for long. */
+  sendAway(beforeMs: number): void {
+    for (const waiting of Object.values(this.waiting)) {
+      while (waiting[0] && waiting[0].sinceMs < beforeMs) waiting.shift()!.over(false)
+    }
   }
 
   /** From now on there is a place for everybody: at a stop, when no handler begins any more. */
@@ -59,7 +71,7 @@ export class Places {
   private letIn(): void {
     for (let kind = this.nextKind(); kind; kind = this.nextKind()) {
       this.taken[kind] += 1
-      this.waiting[kind].shift()!.begin()
+      this.waiting[kind].shift()!.over(true)
     }
   }
 
