@@ -143,7 +143,10 @@ describe('a handler in a thread', () => {
       memory: { name: 'ThreadDied', message: expect.stringMatching(/ran out of memory: do less at once/) },
       function: { name: 'InvalidOutcome', message: "set: 'effects.0' is a function, which can't be stored" },
       nothing: { name: 'InvalidOutcome', message: expect.stringContaining('returned nothing') },
-      elsewhere: { name: 'InvalidOutcome', message: expect.stringContaining('expected one of Created, Deleting') },
+      elsewhere: {
+        name: 'InvalidOutcome',
+        message: expect.stringContaining('expected one of the phases in its next: Created, Deleting'),
+      },
     }
     const { db } = database
     await things(db).insertMany(Object.keys(errors).map((how) => ({ _id: how, phase: 'Creating', how })))
