@@ -1,5 +1,6 @@
 import type { Writable } from 'node:stream'
 import { BSON } from 'mongodb'
+import { isParked, isValid } from '../lock/index.js'
 
 /**
  * What commands print: results on standard output, errors on standard error. Nothing else writes to standard output,
@@ -56,3 +57,12 @@ const printable = (text: string): string =>
   text.replace(UNPRINTABLE, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about them
 const UNPRINTABLE = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g
+
+/** A stored value as people read it: anybody may have put anything into a document. */
+export function valueText(value: unknown): string {
+  if (typeof value === 'string') return value
+  if (value instanceof Date && !isValid(value)) return 'a date outside the range of JavaScript'
+  if (value instanceof Date) return isParked({ lockedAt: value }) ? '9999-12-31 (parked)' : value.toISOString()
+  if (value instanceof BSON.ObjectId) return `ObjectId("${value.toHexString()}")`
+  return BSON.EJSON.stringify(value as never, { relaxed: true })
+}

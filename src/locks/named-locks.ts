@@ -41,6 +41,7 @@ export class NamedLocks implements OperableLockProvider {
     } catch (error) {
       if (isOurs(error)) throw error
       this.abandoned.add(name, token)
+      if (isMistake(error)) throw error
       throw new LockProviderUnavailable(this.kind, locking, error, notKnown(lockAtMostForMs))
     }
   }
@@ -122,10 +123,14 @@ const notKnown = (lockAtMostForMs: number) =>
 
 const isOurs = (error: unknown) => error instanceof InvalidLockConfig || error instanceof InvalidLockProvider
 
+/** A mistake in the code, which says nothing about the server: trying again won't help. */
+const isMistake = (error: unknown) =>
+  [TypeError, RangeError, ReferenceError, SyntaxError].some((kind) => error instanceof kind)
+
 async function answered<T>(kind: string, action: string, ask: () => Promise<T>, consequence?: string): Promise<T> {
   try {
     return await ask()
   } catch (error) {
-    throw isOurs(error) ? error : new LockProviderUnavailable(kind, action, error, consequence)
+    throw isOurs(error) || isMistake(error) ? error : new LockProviderUnavailable(kind, action, error, consequence)
   }
 }

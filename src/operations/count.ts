@@ -4,6 +4,7 @@ import {
   dueRanges,
   dueWithin,
   isDue,
+  isValid,
   leaseStateExpression,
   leaseStateOf,
   notAfter,
@@ -176,6 +177,6 @@ function dueSince(document: Document, terms: Terms, now: Date): Date {
   if (state.kind === 'asleep' || state.kind === 'held') return now // it has come due since
   const { updatedAt, createdAt, _id } = document
   const known = [state.kind === 'due' ? state.since : undefined, updatedAt, createdAt]
-  const since = known.find((date): date is Date => date instanceof Date)
+  const since = known.find((date): date is Date => date instanceof Date && isValid(date))
   return since ?? (_id?._bsontype === 'ObjectId' ? _id.getTimestamp() : now)
 }

@@ -104,7 +104,7 @@ function parkedReason(progress: Progress, model: LifecycleModel): string {
 
 function why(progress: Progress, model: LifecycleModel, now: Date): string {
   if (progress.error?.message) {
-    return `, after error ${progress.attempts ?? 1} of ${model.settings.maxAttempts}: '${text(progress.error.message)}'`
+    return `, after error ${text(progress.attempts ?? 1)} of ${model.settings.maxAttempts}: '${text(progress.error.message)}'`
   }
   if (!progress.waitingFor) return ''
   const since = isReadable(progress.waitingSince) ? ` since ${age(progress.waitingSince, now)}` : ''
@@ -127,6 +127,7 @@ const age = (then: Date, now: Date) => formatMs(Math.max(0, now.getTime() - then
 const ago = (then: Date, now: Date) => `${age(then, now)} ago`
 
 function until(then: Date, now: Date): string {
+  if (!isValid(then)) return 'a date outside the range of JavaScript'
   const ms = then.getTime() - now.getTime()
   return `${then.toISOString()} (${ms >= 0 ? `in ${formatMs(ms)}` : `${formatMs(-ms)} ago`})`
 }

@@ -39,6 +39,19 @@ const MOST_ERRORS = 20
 const MOST_DAYS = 30
 
 /**
+ * A time that the server can take apart: its dates go beyond the years that it can print, and a query by type also matches arrays.
+ */
+const HAS_DUE_TIME: Document = {
+  $expr: {
+    $and: [
+      { $eq: [{ $type: '$scheduledFor' }, 'date'] },
+      { $gte: ['$scheduledFor', new Date(0)] },
+      { $lt: ['$scheduledFor', new Date('9999-12-31T00:00:00Z')] },
+    ],
+  },
+}
+
+/**
  * One aggregate over the schedule's stretch of the history index.
  * @throws UnknownTimeZone, TypeError
  */
@@ -115,11 +128,11 @@ function pipeline(schedule: string, since: Date | undefined, timezone: string): 
           { $project: { _id: 0, error: '$_id', count: 1, last: 1 } },
         ],
         hours: [
-          { $match: { phase: 'Failed', scheduledFor: { $type: 'date' } } },
+          { $match: { phase: 'Failed', ...HAS_DUE_TIME } },
           { $group: { _id: { $hour: { date: '$scheduledFor', timezone } }, count: { $sum: 1 } } },
         ],
         trend: [
-          { $match: { phase: 'Completed', scheduledFor: { $type: 'date' } } },
+          { $match: { phase: 'Completed', ...HAS_DUE_TIME } },
           {
             $project: { day, counter: { $concatArrays: [[{ k: '', v: 1 }], { $objectToArray: counters }] } },
           },

@@ -128,6 +128,24 @@ test('a grant that comes after its lockAtMostFor is none, and is freed', async (
   await eventually(async () => (await locks.find('late'))?.held === false)
 })
 
+test('a mistake in the code is told as it is, never as an absent server; what it may have taken is freed', async () => {
+  const store = new MemoryLockStore()
+  const take = store.take.bind(store)
+  const mistake = new TypeError('lockedBy.endsWith is not a function')
+  store.take = async (request) => {
+    await take(request)
+    throw mistake
+  }
+  store.list = async () => {
+    throw mistake
+  }
+  const locks = new NamedLocks(store, holderIdentity('mistaken'))
+  closing.push(() => locks.close())
+  await expect(locks.list()).rejects.toBe(mistake)
+  await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toBe(mistake)
+  await eventually(async () => (await locks.find('x'))?.held === false)
+})
+
 test('an acquisition that is still to be freed is freed before the name is asked for again', async () => {
   const store = new MemoryLockStore()
   const order: string[] = []

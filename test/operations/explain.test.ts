@@ -119,6 +119,25 @@ describe('what a document waits for, in one sentence', () => {
     expect(said(document)).toContain(`Its shape is broken: ${problem}`)
   })
 
+  test('progress of other types, and dates beyond JavaScript’s', () => {
+    const odd = {
+      attempts: {},
+      claims: -5,
+      error: { message: { a: 1 } },
+      step: 5,
+      waitingSince: 'x',
+      waitingFor: { b: 1 },
+    }
+    const since = new Date(8.64e15)
+    expect(said({ lockedAt: ago(-5), progress: { ...odd, since } })).toMatch(
+      /^Sleeps until .*, after error \{\} of \d+: '\{"a":1\}'; at its deadline, a date outside the range of JavaScript, it goes to Created\.$/,
+    )
+    expect(said({ phase: 'Started', lockedAt: ago(-5), lockedBy: 'x', progress: { ...odd, since } })).toMatch(
+      /^Held by x: /,
+    )
+    expect(said({ phase: 'Started', progress: { since } })).toContain('a date outside the range of JavaScript')
+  })
+
   test('is always one sentence', () => {
     for (const document of [{}, { phase: 'Created' }, { phase: 'x' }, { lockedAt: PARKED_AT }]) {
       expect(said(document)).toMatch(/^[A-Z].*[^.]\.$/)

@@ -3,6 +3,7 @@ import { type ListRuns, listRuns, UsageError } from '../../operations/index.js'
 import type { RunStatistics, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
+import { valueText } from '../output.js'
 import { limitFrom } from './command.js'
 import { endText, lookAtSchedules, timeText, withSchedules } from './schedules.js'
 
@@ -37,22 +38,23 @@ async function runs(context: CliContext, id: string, options: Options & ListRuns
       ['due', 'trigger', 'try', 'by', 'ended'],
       found.map((run) => [
         timeText(run.scheduledFor),
-        run.requestedBy ? `${run.trigger} (${run.requestedBy})` : run.trigger,
-        `${run.attempt ?? 1}${run.lost ? `+${run.lost} lost` : ''}`,
-        run.by ?? '-',
+        `${valueText(run.trigger)}${run.requestedBy ? ` (${valueText(run.requestedBy)})` : ''}`,
+        `${valueText(run.attempt ?? 1)}${run.lost ? `+${valueText(run.lost)} lost` : ''}`,
+        valueText(run.by ?? '-'),
         `${endText(run)}${countersText(run)}`,
       ]),
     )
   }
   if (options['lines']) {
-    for (const run of found)
-      for (const line of run.log ?? []) context.output.line(`${timeText(line.at)} ${line.message}`)
+    for (const { log } of found)
+      for (const line of Array.isArray(log) ? log : [])
+        context.output.line(`${timeText(line?.at)} ${valueText(line?.message ?? line)}`)
   }
   for (const line of statisticsLines(statistics)) context.output.line(line)
 }
 
 function countersText({ counters }: StoredRun): string {
-  const all = Object.entries(counters ?? {}).map(([name, value]) => `${name} ${value}`)
+  const all = Object.entries(counters ?? {}).map(([name, value]) => `${name} ${valueText(value)}`)
   return all.length > 0 ? ` (${all.join(', ')})` : ''
 }
 
@@ -66,7 +68,7 @@ function statisticsLines(statistics: RunStatistics): string[] {
   if (successRate !== null) lines.push(`success rate ${(successRate * 100).toFixed(1)} %`)
   if (meanMs !== null && p95Ms !== null) lines.push(`took ${formatMs(meanMs)} on average, p95 ${formatMs(p95Ms)}`)
   for (const { error, count: n, last } of failuresByError)
-    lines.push(`failed ${n} times: ${error}, last ${timeText(last)}`)
+    lines.push(`failed ${n} times: ${valueText(error)}, last ${timeText(last)}`)
   const hours = failuresByHour.flatMap((n, hour) => (n > 0 ? [`${String(hour).padStart(2, '0')}h ${n}`] : []))
   if (hours.length > 0) lines.push(`failures by hour: ${hours.join(', ')}`)
   for (const { day, runs, counters } of statistics.trend.slice(-DAYS_SHOWN)) {

@@ -12,6 +12,7 @@ import {
 import type { ListedSchedule, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
+import { valueText } from '../output.js'
 import { SCHEDULE_SETTINGS } from '../setting-options.js'
 import { byFrom, byOption, documentFrom, limitFrom, merged, print, withDatabase } from './command.js'
 
@@ -67,25 +68,27 @@ async function list(context: CliContext, options: Options & ListSchedules): Prom
   if (schedules.length === 0) return output.line(`no ${phase ? `${phase} ` : ''}schedules`)
   output.table(['id', 'task', 'when', 'phase', 'next run', 'last run', 'ended'], schedules.map(row))
   for (const schedule of schedules) {
-    if (schedule.broken) output.line(`${schedule._id} is broken: ${schedule.broken}`)
-    else if (schedule.paused) output.line(`${schedule._id} is paused${pauseText(schedule)}`)
+    const id = valueText(schedule._id)
+    if (schedule.broken) output.line(`${id} is broken: ${valueText(schedule.broken)}`)
+    else if (schedule.paused) output.line(`${id} is paused${pauseText(schedule)}`)
   }
-  if (more) output.line(`(the first ${limit}; --after '${schedules.at(-1)!._id}' shows more)`)
+  if (more) output.line(`(the first ${limit}; --after '${valueText(schedules.at(-1)!._id)}' shows more)`)
 }
 
 const row = (schedule: ListedSchedule): string[] => [
-  String(schedule._id),
-  String(schedule.task),
+  valueText(schedule._id),
+  valueText(schedule.task ?? '-'),
   whenOf(schedule),
-  schedule.phase ?? 'new',
+  valueText(schedule.phase ?? 'new'),
   timeText(schedule.nextRunAt),
   timeText(schedule.lastRun?.scheduledFor ?? schedule.lastRunAt),
   schedule.lastRun ? endText(schedule.lastRun, 80) : '-',
 ]
 
 function whenOf({ cron, timezone, interval, at }: ListedSchedule): string {
-  if (cron != null) return `${cron}${timezone ? ` ${timezone}` : ''}`
-  if (interval != null) return `every ${typeof interval === 'number' ? formatMs(interval * 1_000) : interval}`
+  if (cron != null) return `${valueText(cron)}${timezone ? ` ${valueText(timezone)}` : ''}`
+  if (interval != null)
+    return `every ${typeof interval === 'number' ? formatMs(interval * 1_000) : valueText(interval)}`
   return at == null ? '-' : `once ${timeText(at)}`
 }
 
@@ -94,13 +97,14 @@ export function endText(
   { phase, durationMs, reason, error }: Pick<StoredRun, 'phase' | 'durationMs' | 'reason' | 'error'>,
   length?: number,
 ): string {
-  const [why = ''] = (error?.message ?? reason ?? '').split('\n')
-  return `${phase}${durationMs === undefined ? '' : ` in ${formatMs(durationMs)}`}${why && `: ${why.slice(0, length)}`}`
+  const [why = ''] = valueText(error?.message ?? reason ?? '').split('\n')
+  const took = typeof durationMs === 'number' ? ` in ${formatMs(durationMs)}` : ''
+  return `${valueText(phase)}${took}${why && `: ${why.slice(0, length)}`}`
 }
 
 function pauseText({ paused }: ListedSchedule): string {
   const until = paused?.until ? ` until ${timeText(paused.until)}` : ''
-  return `${until}${paused?.by ? ` by ${paused.by}` : ''}${paused?.reason ? `: ${paused.reason}` : ''}`
+  return `${until}${paused?.by ? ` by ${valueText(paused.by)}` : ''}${paused?.reason ? `: ${valueText(paused.reason)}` : ''}`
 }
 
 export function timeText(time: unknown): string {

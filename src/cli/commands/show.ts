@@ -1,11 +1,10 @@
 import { type Command } from 'commander'
-import { BSON } from 'mongodb'
-import { isParked, isValid } from '../../lock/index.js'
+import { isValid } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
 import type { Progress } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
-import type { Output } from '../output.js'
+import { type Output, valueText } from '../output.js'
 import { onDocument, refOf, withDatabase } from './command.js'
 
 export function registerShow(program: Command, context: CliContext): void {
@@ -30,7 +29,7 @@ function printJson(output: Output, { lifecycle, condition, explanation, refusal,
   output.json({ lifecycle, condition, explanation, refusal, document, also: others })
 }
 
-const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${text(phase)}`
+const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${valueText(phase)}`
 
 function print(output: Output, shown: Shown, field: string): void {
   const { document, condition, explanation, refusal, also, now } = shown
@@ -58,7 +57,8 @@ function print(output: Output, shown: Shown, field: string): void {
 function printFields(output: Output, fields: readonly (readonly [string, unknown])[]): void {
   const width = Math.max(0, ...fields.map(([name]) => name.length))
   const indent = `\n${' '.repeat(width + 4)}`
-  for (const [name, value] of fields) output.line(`  ${name.padEnd(width)}  ${text(value).replaceAll('\n', indent)}`)
+  for (const [name, value] of fields)
+    output.line(`  ${name.padEnd(width)}  ${valueText(value).replaceAll('\n', indent)}`)
 }
 
 /** An error as it reads where it was thrown; any other stored value as it is. */
@@ -76,19 +76,11 @@ function printHistory(output: Output, history: NonNullable<Progress['history']>,
       entry.at instanceof Date && isValid(entry.at)
         ? `${entry.at.toISOString()} (${formatMs(now.getTime() - entry.at.getTime())} ago)`
         : '?',
-      text(entry.step ?? '-'),
-      `${text(entry.outcome ?? '?')}${entry.count > 1 ? ` x ${entry.count}` : ''}${entry.reason ? `: ${text(entry.reason)}` : ''}`,
-      entry.from === entry.to ? text(entry.from ?? '?') : `${text(entry.from)} -> ${text(entry.to)}`,
+      valueText(entry.step ?? '-'),
+      `${valueText(entry.outcome ?? '?')}${entry.count > 1 ? ` x ${entry.count}` : ''}${entry.reason ? `: ${valueText(entry.reason)}` : ''}`,
+      entry.from === entry.to ? valueText(entry.from ?? '?') : `${valueText(entry.from)} -> ${valueText(entry.to)}`,
       formatMs(Number(entry.ms ?? 0)),
-      text(entry.by ?? '?'),
+      valueText(entry.by ?? '?'),
     ]),
   )
-}
-
-function text(value: unknown): string {
-  if (typeof value === 'string') return value
-  if (value instanceof Date && !isValid(value)) return 'a date outside the range of JavaScript'
-  if (value instanceof Date) return isParked({ lockedAt: value }) ? '9999-12-31 (parked)' : value.toISOString()
-  if (value instanceof BSON.ObjectId) return `ObjectId("${value.toHexString()}")`
-  return BSON.EJSON.stringify(value as never, { relaxed: true })
 }

@@ -1,6 +1,6 @@
-import type { Collection, Db, Document, Filter, MongoServerError } from 'mongodb'
+import { BSON, type Collection, type Db, type Document, type Filter, type MongoServerError } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { claimFence, literal, termsOf } from '../../lock/index.js'
+import { claimFence, isValid, literal, readOwnFields, termsOf } from '../../lock/index.js'
 import { freedToken, isReleased, releasedToken } from '../acquisition.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
@@ -120,9 +120,9 @@ export class MongoLockStore implements LockStore {
   }
 
   private async records(filter: Document): Promise<LockRecord[]> {
-    const stored = await this.locks
-      .aggregate([{ $match: filter }, { $sort: { _id: 1 } }, { $limit: LIST_LIMIT }, { $addFields: { held: isHeld } }])
-      .toArray()
+    const fields = { lockedBy: 1, lockedAt: 1, lockUntil: 1, fence: 1, held: isHeld }
+    const pipeline = [{ $match: filter }, { $sort: { _id: 1 } }, { $limit: LIST_LIMIT }, { $project: fields }]
+    const stored = await readOwnFields((how) => this.locks.aggregate(pipeline, how).toArray())
     return stored.map(recordIn)
   }
 }
@@ -150,9 +150,9 @@ function isReentry({ reentrySuffix }: Request): Document {
   }
 }
 
-/** @param token null: a record without a `lockedBy` */
+/** @param token null: a record whose `lockedBy` is missing, or no string */
 const heldBy = (name: string, token: string | null) =>
-  ({ _id: name, lockedBy: token, $expr: isHeld }) as Filter<ShedLockDocument>
+  ({ _id: name, lockedBy: token ?? { $not: { $type: 'string' } }, $expr: isHeld }) as Filter<ShedLockDocument>
 
 const grantedIn = ({ lockedAt, lockUntil, fence }: ShedLockDocument): Granted => ({
   lockedAt,
@@ -160,15 +160,19 @@ const grantedIn = ({ lockedAt, lockUntil, fence }: ShedLockDocument): Granted =>
   fence: fence!,
 })
 
+/** Anybody may have written anything into a record: what can't be used counts as missing. */
 function recordIn(stored: Document): LockRecord {
   const { _id, lockedBy, lockedAt, lockUntil, fence, held } = stored
+  const token = typeof lockedBy === 'string' ? lockedBy : undefined
   return {
-    name: String(_id),
-    lockedBy: typeof lockedBy === 'string' ? lockedBy : undefined,
-    lockedAt: lockedAt instanceof Date ? lockedAt : undefined,
-    lockUntil: lockUntil instanceof Date ? lockUntil : undefined,
+    name: typeof _id === 'string' ? _id : BSON.EJSON.stringify(_id),
+    lockedBy: token,
+    lockedAt: dateIn(lockedAt),
+    lockUntil: dateIn(lockUntil),
     fence: typeof fence === 'number' ? fence : undefined,
     held: held === true,
-    released: isReleased(lockedBy),
+    released: isReleased(token),
   }
 }
+
+const dateIn = (value: unknown): Date | undefined => (value instanceof Date && isValid(value) ? value : undefined)

@@ -8,10 +8,12 @@ import {
   onClaimIndex,
   RefusingDocuments,
   RepairLook,
+  readOwnFields,
   redateLeases,
 } from '../../lock/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
 import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
+import { idText } from '../document-id.js'
 import { hasIndexForClaims } from './check-indexes.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 
@@ -40,6 +42,13 @@ const fieldsOf = (progress: string): readonly { field: string; sound: readonly s
   },
 ]
 
+/** Documents with a field of a type that it must not have. */
+interface OddField {
+  readonly _id: { readonly field: string; readonly type: string }
+  readonly count: number
+  readonly ids: readonly unknown[]
+}
+
 /** Finds documents with a field of a type that the protocol can't use. Reads the whole collection. */
 export async function checkShapes({ db, models }: Checked): Promise<CheckResult> {
   const findings: Finding[] = []
@@ -49,25 +58,23 @@ export async function checkShapes({ db, models }: Checked): Promise<CheckResult>
     const odd = fields.map(({ field, sound }) => ({
       $cond: [{ $in: [{ $type: `$${field}` }, [...sound]] }, null, { field, type: { $type: `$${field}` } }],
     }))
-    const rows = await db
-      .collection(name)
-      .aggregate<{ _id: { field: string; type: string }; count: number; ids: unknown[] }>([
-        {
-          $match: {
-            $expr: {
-              $or: fields.map(({ field, sound }) => ({ $not: [{ $in: [{ $type: `$${field}` }, [...sound]] }] })),
-            },
+    const pipeline = [
+      {
+        $match: {
+          $expr: {
+            $or: fields.map(({ field, sound }) => ({ $not: [{ $in: [{ $type: `$${field}` }, [...sound]] }] })),
           },
         },
-        { $limit: COUNT_LIMIT },
-        { $project: { odd: { $filter: { input: odd, as: 'one', cond: { $ne: ['$$one', null] } } } } },
-        { $unwind: '$odd' },
-        { $group: { _id: '$odd', count: { $sum: 1 }, ids: { $push: '$_id' } } },
-        { $project: { count: 1, ids: { $slice: ['$ids', SHOWN] } } },
-        { $sort: { _id: 1 } },
-      ])
-      .toArray()
-    for (const { _id, count, ids } of rows) {
+      },
+      { $limit: COUNT_LIMIT },
+      { $project: { odd: { $filter: { input: odd, as: 'one', cond: { $ne: ['$$one', null] } } } } },
+      { $unwind: '$odd' },
+      { $group: { _id: '$odd', count: { $sum: 1 }, ids: { $push: '$_id' } } },
+      { $project: { count: 1, ids: { $slice: ['$ids', SHOWN] } } },
+      { $sort: { _id: 1 } },
+    ]
+    const rows = await readOwnFields((how) => db.collection(name).aggregate(pipeline, how).toArray())
+    for (const { _id, count, ids } of rows as OddField[]) {
       // Those that never come due have a check of their own.
       if (_id.field === 'lockedAt' && NEVER_DUE_TYPES.includes(_id.type)) continue
       findings.push(
@@ -148,8 +155,9 @@ function read(
   filter: Filter<Document>,
   projection: Document,
 ): Promise<Document[]> {
+  const options = { projection, limit: COUNT_LIMIT }
   const find = (hint?: Document) =>
-    collection.find(filter, { projection, limit: COUNT_LIMIT, ...(hint && { hint }) }).toArray()
+    readOwnFields((how) => collection.find(filter, { ...options, ...how, ...(hint && { hint }) }).toArray())
   return isIndexed ? onClaimIndex(collection, find) : find()
 }
 
@@ -159,16 +167,19 @@ async function repairAll(look: RepairLook): Promise<void> {
 
 /** Finds documents in phases that none of their collection's lifecycles has, known here or registered by a replica. */
 export async function checkPhases({ db, models }: Checked): Promise<CheckResult> {
-  const registered = await db
-    .collection<{ _id: string; collection: string; phases?: string[] }>(LIFECYCLES_COLLECTION)
-    .find({}, { projection: { collection: 1, phases: 1 } })
-    .toArray()
+  const projection = { collection: 1, phases: 1 }
+  const registered = await readOwnFields((how) =>
+    db
+      .collection(LIFECYCLES_COLLECTION)
+      .find({}, { projection, ...how })
+      .toArray(),
+  )
   const findings: Finding[] = []
   for (const name of new Set(models.map((model) => model.collection))) {
     const own = models.filter((model) => model.collection === name)
     const known = new Set([
       ...own.flatMap(({ phases, renames }) => [...phases.keys(), ...renames.map((rename) => rename.from)]),
-      ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases),
+      ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases as string[]),
     ])
     for (const phase of await unknownPhases(db.collection(name), known)) {
       const count = await db.collection(name).countDocuments(inPhase(phase), { limit: COUNT_LIMIT })
@@ -191,6 +202,4 @@ export const counted = (count: number) => `${count}${count >= COUNT_LIMIT ? '+' 
 export const documents = (count: number) => (count === 1 ? '1 document' : `${counted(count)} documents`)
 
 export const listOf = (ids: readonly unknown[], count: number) =>
-  `${ids.slice(0, SHOWN).map(shown).join(', ')}${count > SHOWN ? ', ...' : ''}`
-
-const shown = (id: unknown) => (typeof id === 'object' && id !== null ? JSON.stringify(id) : String(id))
+  `${ids.slice(0, SHOWN).map(idText).join(', ')}${count > SHOWN ? ', ...' : ''}`

@@ -1,4 +1,4 @@
-import type { Db } from 'mongodb'
+import { BSON, type Db, type Document } from 'mongodb'
 import { DEFAULT_LOCK_TIMEOUT_MS } from '../../database/index.js'
 import {
   brokenLockTimeout,
@@ -6,11 +6,14 @@ import {
   isDue,
   LIFECYCLES_COLLECTION,
   lockTimeoutAt,
+  readOwnFields,
   termsOf,
+  typeName,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { COUNT_LIMIT } from '../count.js'
+import { idText } from '../document-id.js'
 import { counted } from './check-documents.js'
 import { type Checked, type CheckResult, type Finding, finding } from './finding.js'
 
@@ -21,8 +24,8 @@ interface Row {
   _id: string
   collection: string
   lockTimeout?: unknown
-  phases?: string[]
-  handledAt?: Date
+  phases?: unknown
+  handledAt?: unknown
   now: Date
 }
 
@@ -31,16 +34,31 @@ interface Row {
  * whichever looks first: it tells whether any of them runs, not which or how many.
  */
 export async function checkLifecycles({ db, models }: Checked): Promise<CheckResult> {
-  const rows = await db
-    .collection(LIFECYCLES_COLLECTION)
-    .aggregate<Row>([{ $addFields: { now: '$$NOW' } }])
-    .toArray()
+  const pipeline = [{ $addFields: { now: '$$NOW' } }]
+  const entries = await readOwnFields((how) => db.collection(LIFECYCLES_COLLECTION).aggregate(pipeline, how).toArray())
+  const rows = entries.filter(isNamed)
   const findings = [
+    ...entries.filter((entry) => !isNamed(entry)).map(foreignEntry),
     ...rows.flatMap(brokenEntry),
     ...(await Promise.all(rows.map((row) => unhandled(db, row)))).flat(),
     ...(await Promise.all(models.map((model) => neverRun(db, model, rows)))).flat(),
   ]
-  return { check: 'lifecycles', said: `${rows.length} registered`, findings }
+  return { check: 'lifecycles', said: `${entries.length} registered`, findings }
+}
+
+const isNonEmpty = (value: unknown): value is string => typeof value === 'string' && value !== ''
+
+/** Whether it says which lifecycle it is about, and in which collection. */
+const isNamed = (entry: Document): entry is Row => isNonEmpty(entry['_id']) && isNonEmpty(entry['collection'])
+
+/** No replica has written it like this: nothing can be looked up by it. */
+function foreignEntry({ _id, collection }: Document): Finding {
+  const [field, value] = isNonEmpty(_id) ? ['collection', collection] : ['_id', _id]
+  return finding(
+    `entry ${idText(_id)} in ${LIFECYCLES_COLLECTION}`,
+    `its ${field} is ${value === '' ? 'empty' : typeName(value)}, expected a string: it belongs to no lifecycle`,
+    `delete it; a replica that runs the lifecycle registers it again: db.getCollection('${LIFECYCLES_COLLECTION}').deleteOne({ _id: ${BSON.EJSON.stringify(_id)} })`,
+  )
 }
 
 function brokenEntry(row: Row): Finding[] {
