@@ -84,7 +84,7 @@ describe.each(['demo', 'faults', 'kubernetes'] as const)('the verdict of %s', (n
     expect(judge({ lost: 2 }, STARVED)).toMatchObject({
       verdict: 'not shown',
       off: [],
-      notShown: [expect.stringContaining('4.0 times as long for want of a processor'), 'lost: expected 0, got 2'],
+      notShown: [expect.stringContaining('4.0 times as long for lack of CPU time'), 'lost: expected 0, got 2'],
     })
   })
 
@@ -136,7 +136,7 @@ test('each verdict has a text of its own', () => {
   expect(verdictText({ verdict: 'shown', off: [], notShown: [], slow: [] }, ['All is well.'])).toEqual(['All is well.'])
   expect(verdictText({ verdict: 'off', off: ['a'], notShown: [], slow: [] }, [])).toEqual(['Off:', '  a'])
   expect(verdictText({ verdict: 'not shown', off: [], notShown: ['b'], slow: [] }, [])).toEqual([
-    'Could not be shown (which is no failure: run it again, on a less busy machine):',
+    'Could not be shown (which is not a failure: run it again, on a less busy machine):',
     '  b',
   ])
   expect(verdictText({ verdict: 'shown', off: [], notShown: [], slow: ['c'] }, ['All is well.'])).toEqual([
