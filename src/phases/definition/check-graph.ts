@@ -1,4 +1,5 @@
 import { meant } from '../../options/index.js'
+import { shown } from '../kept-text.js'
 
 /** A phase as the checks see it, whatever JavaScript passed. */
 export interface PhaseNode {
@@ -163,4 +164,3 @@ function unknownKeys(where: string, part: Record<string, unknown>, known: readon
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 const notAnObject = (where: string, value: unknown) => `${where} must be an object, got ${shown(value)}`
-const shown = (value: unknown) => JSON.stringify(value) ?? String(value)
