@@ -47,7 +47,8 @@ export class Claimer {
   private readonly noIndex: OutageLog
   private readonly claims: Claims
   private readonly wakeups: Wakeups
-  private underWay: Promise<void> | undefined
+  /** The claim under way, if any. */
+  current: Promise<void> | undefined
   private stopped = false
 
   constructor(
@@ -85,12 +86,7 @@ export class Claimer {
 
   /** Whether one more document of a phase could be claimed now: there is room, and no claim under way that takes it. */
   hasRoomFor(phase: string): boolean {
-    return !this.underWay && this.roomFor(phase) > 0
-  }
-
-  /** The claim under way, if any. */
-  get current(): Promise<void> | undefined {
-    return this.underWay
+    return !this.current && this.roomFor(phase) > 0
   }
 
   /** Whether the last claim of a phase found nothing that it could try for. */
@@ -120,7 +116,7 @@ export class Claimer {
     if (this.stopped) return
     const { company } = this.options
     const isFree =
-      !this.underWay && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length && company.isOpen
+      !this.current && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length && company.isOpen
     if (isFree) this.run(() => this.takeNamed(phase, ids))
     else {
       if (this.roomFor(phase) > 0) this.expectNamed(phase, ids)
@@ -130,12 +126,12 @@ export class Claimer {
 
   /** To be called whenever there may be more room than before. */
   claimIfRoom(): void {
-    if (!this.underWay && this.hasRoom()) this.run(() => this.claimWhileRoom())
+    if (!this.current && this.hasRoom()) this.run(() => this.claimWhileRoom())
   }
 
   private run(work: () => Promise<void>): void {
-    this.underWay = work().finally(() => {
-      this.underWay = undefined
+    this.current = work().finally(() => {
+      this.current = undefined
       this.claimIfRoom()
     })
   }
@@ -145,7 +141,7 @@ export class Claimer {
     this.stopped = true
     this.wakeups.stop()
     this.forget()
-    await this.underWay
+    await this.current
   }
 
   /** Forgets what is due: the next tick offers it again. */
