@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import type { Db, Document } from 'mongodb'
+import { type Db, type Document, MongoServerError } from 'mongodb'
 import { lifecycleOf, Replica } from '../../src/index.js'
 import {
   BadQueryPlan,
@@ -11,6 +11,7 @@ import {
   ServerClock,
   STATE_INDEX,
 } from '../../src/lock/index.js'
+import { problemsOf } from '../../src/lock/indexes/plan-check.js'
 import { boundedScanProblems } from '../../src/lock/indexes/plan-scans.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
@@ -135,6 +136,63 @@ describe('the self-check of query plans', () => {
   ]
   test.each(explains)('reads explains of other servers: %s', (_name, explained, problems) => {
     expect(boundedScanProblems(explained, CLAIM_INDEX)).toEqual(problems)
+  })
+})
+
+/** What MongoDB 5.0 says of the look for a rule's state, where both indexes would do: the embedded engine always takes the right one. */
+describe('a look whose index the server chooses', () => {
+  const plan = (inputStage: Document) => ({
+    queryPlanner: { winningPlan: { stage: 'LIMIT', limitAmount: 1, inputStage: { stage: 'FETCH', inputStage } } },
+  })
+  const byPhase = plan({
+    stage: 'IXSCAN',
+    keyPattern: CLAIM_INDEX,
+    indexName: 'phase_1_lockedAt_1_updatedAt_1',
+    indexBounds: {
+      phase: ['["Created", "Created"]', '["Creating", "Creating"]'],
+      lockedAt: ['[MinKey, MaxKey]'],
+      updatedAt: ['[MinKey, MaxKey]'],
+    },
+  })
+  const byState = plan({
+    stage: 'IXSCAN',
+    keyPattern: STATE_INDEX,
+    indexName: 'state_1_phase_1',
+    indexBounds: {
+      state: ['["Deleted", "Deleted"]'],
+      phase: ['["Created", "Created"]', '["Creating", "Creating"]'],
+    },
+  })
+  const examined = (totalKeysExamined: number, totalDocsExamined: number) => ({
+    executionStats: { executionSuccess: true, nReturned: 0, totalKeysExamined, totalDocsExamined },
+  })
+  const asked = (chosen: Document, hinted: () => Promise<Document>) =>
+    problemsOf({
+      query: { explain: async () => chosen },
+      hinted: { explain: hinted },
+      index: STATE_INDEX,
+      boundedFields: 2,
+    })
+  const OTHER = 'IXSCAN of phase_1_lockedAt_1_updatedAt_1'
+  const missing = async () => {
+    throw new MongoServerError({ message: 'hint provided does not correspond to an existing index', code: 2 })
+  }
+
+  test.each([
+    ['an empty collection', examined(0, 0)],
+    ['50,000 documents, all in other phases', examined(1, 0)],
+    ['one document, which both find at once', examined(1, 1)],
+    ['a cluster', { shards: { a: examined(0, 0), b: examined(1, 0) } }],
+  ])('where it reads nothing, its choice says nothing: %s', async (_name, stats) => {
+    expect(await asked({ ...byPhase, ...stats }, async () => byState)).toEqual([])
+  })
+
+  test('it is a finding where it reads, and where its own index can’t be used', async () => {
+    expect(await asked({ ...byPhase, ...examined(40_000, 40_000) }, async () => byState)).toEqual([OTHER])
+    expect(await asked({ ...byPhase, ...examined(0, 0) }, missing)).toEqual([OTHER])
+    // An index filter counts more than a hint.
+    expect(await asked({ ...byPhase, ...examined(0, 0) }, async () => byPhase)).toEqual([OTHER])
+    expect(await asked(byPhase, async () => byState)).toEqual([OTHER])
   })
 })
 

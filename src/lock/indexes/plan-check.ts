@@ -5,7 +5,7 @@ import type { LookRequest, Looks } from '../look/look.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 import type { ServerClock } from '../terms/server-clock.js'
 import { unusableLockIndexes } from './indexes.js'
-import { boundedScanProblems } from './plan-scans.js'
+import { boundedScanProblems, readByPlan } from './plan-scans.js'
 
 /** Something that makes claims or looks slower the more documents there are. */
 export interface PlanFinding {
@@ -37,6 +37,9 @@ export interface PlanCheckOptions {
 
 /** As many as the biggest claim asks for. */
 const LIMIT = 500
+/** Keys and documents: a plan that reads that few has nothing to lose against another. */
+const AS_GOOD_AS_NOTHING = 10
+const MAX_TIME_MS = 10_000
 
 /**
  * Explains the claims and looks, and reads which indexes there are. Empty: each is a bounded scan of the index
@@ -46,7 +49,7 @@ const LIMIT = 500
  */
 export async function checkPlans(options: PlanCheckOptions): Promise<PlanFinding[]> {
   // The look brings the server's time, without which the bounds that keep a multikey index cheap would be left out.
-  await options.looks.look(options.requests, { maxTimeMS: 10_000 })
+  await options.looks.look(options.requests, { maxTimeMS: MAX_TIME_MS })
   const collections = [...new Set(options.requests.map((request) => request.collection))]
   const found = await Promise.all([
     ...collections.map((name) => indexFindings(protocolCollection(options.db, name))),
@@ -75,10 +78,14 @@ async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
   }
 }
 
+type Explained = { explain(verbosity: 'queryPlanner' | 'executionStats'): Promise<Document> }
+
 /** A query whose plan is checked. */
 interface Check {
   readonly what: string
-  readonly query: { explain(verbosity: 'queryPlanner'): Promise<Document> }
+  readonly query: Explained
+  /** The same, told to use its index, where it leaves the choice to the server. */
+  readonly hinted?: Explained
   readonly index: Document
   readonly boundedFields: number
 }
@@ -100,10 +107,14 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
       chore: `${request.chores?.[index]?.name}`,
       rename: `documents of the former phase ${request.renames?.[index]?.from}`,
     }[kind]
+    const meant = kind === 'rule' ? STATE_INDEX : CLAIM_INDEX
+    const query = (how: { hint?: Document } = {}) =>
+      collection.aggregate([{ $match: match }, { $limit: 1 }], { ...how, maxTimeMS: MAX_TIME_MS })
     return {
       what: `look for ${about} in ${request.collection}`,
-      query: collection.aggregate([{ $match: match }, { $limit: 1 }]),
-      index: kind === 'rule' ? STATE_INDEX : CLAIM_INDEX,
+      query: query(),
+      hinted: query({ hint: meant }),
+      index: meant,
       // A rename also takes sleeping and parked documents: all of its phase.
       boundedFields: kind === 'rename' || kind === 'chore' ? 1 : 2,
     }
@@ -120,10 +131,29 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
   return findings
 }
 
-async function findingOf({ what, query, index, boundedFields }: Check): Promise<PlanFinding[]> {
-  const name = JSON.stringify(index)
+/**
+ * @returns what is bad about its plan. The server chooses by what the plans have read when the first of them is through: where that is
+ * nothing (an empty collection, none in these phases), the choice says nothing, and the plan counts that it has with a hint.
+ */
+export async function problemsOf({ query, hinted, index, boundedFields }: Omit<Check, 'what'>): Promise<string[]> {
+  const problems = boundedScanProblems(await query.explain('queryPlanner'), index, boundedFields)
+  if (problems.length === 0 || !hinted) return problems
   try {
-    const problems = boundedScanProblems(await query.explain('queryPlanner'), index, boundedFields)
+    const read = readByPlan(await query.explain('executionStats'))
+    if (read === undefined || read > AS_GOOD_AS_NOTHING) return problems
+    const meant = boundedScanProblems(await hinted.explain('queryPlanner'), index, boundedFields)
+    return meant.length === 0 ? [] : problems
+  } catch (error) {
+    // Its index isn't there or hidden, or the query took too long.
+    if (error instanceof MongoServerError) return problems
+    throw error
+  }
+}
+
+async function findingOf({ what, ...check }: Check): Promise<PlanFinding[]> {
+  const name = JSON.stringify(check.index)
+  try {
+    const problems = await problemsOf(check)
     const advice = `expected a bounded scan of ${name}: make sure that it exists and isn't hidden, and that no index filter or plan setting forbids it`
     return problems.length === 0 ? [] : [{ what, problem: problems.join(', '), advice }]
   } catch (error) {

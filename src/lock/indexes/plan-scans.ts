@@ -39,6 +39,15 @@ export function boundedScanProblems(explain: Document, index: Document, boundedF
   return problems
 }
 
+/** How many keys and documents the chosen plan read, by an explain with `executionStats`; undefined: it doesn't say. */
+export function readByPlan(explain: unknown): number | undefined {
+  if (typeof explain !== 'object' || explain === null) return undefined
+  const { totalKeysExamined: keys, totalDocsExamined: documents } = explain as Document
+  if (typeof keys === 'number' && typeof documents === 'number') return keys + documents
+  const below = Object.values(explain).flatMap((value) => readByPlan(value) ?? [])
+  return below.length > 0 ? below.reduce((sum, one) => sum + one, 0) : undefined
+}
+
 function scanProblem(scan: Document, index: Document, boundedFields: number): string | undefined {
   const name = `${scan['stage']} of ${scan['indexName'] ?? 'the whole collection'}`
   if (scan['stage'] === 'COLLSCAN') return name
