@@ -58,6 +58,7 @@ export {
   OverlappingLifecycles,
   OwnerClient,
   Replica,
+  ReplicaStopped,
   StepAborted,
   StepTimeout,
   silentLogger,

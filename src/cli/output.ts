@@ -29,7 +29,7 @@ export class Output {
   /** Columns aligned for people. */
   table(head: readonly string[], rows: readonly (readonly string[])[]): void {
     const shown = rows.map((row) => row.map((cell) => printable(cell).replaceAll('\n', '\\n')))
-    const widths = head.map((name, i) => Math.max(name.length, ...shown.map((row) => row[i]?.length ?? 0)))
+    const widths = head.map((name, i) => Math.max(name.length, ...shown.map((row) => narrow(row[i]))))
     const print = (cells: readonly string[]) =>
       this.line(
         cells
@@ -51,6 +51,10 @@ export class Output {
     this.err.write(shown.endsWith('\n') ? shown : `${shown}\n`)
   }
 }
+
+/** A cell that is wider stands out of its column instead of widening it: one odd value must not push all rows apart. */
+const WIDEST = 120
+const narrow = (cell = ''): number => (cell.length > WIDEST ? 0 : cell.length)
 
 /** Documents may hold anything: a character that would move a terminal's cursor, or colour text, is shown as its code. */
 const printable = (text: string): string =>

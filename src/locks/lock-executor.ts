@@ -31,7 +31,10 @@ export interface HeldLockContext {
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void>
 }
 
-/** Whether the task was run. `heldBy` and `until` are what the store said after the refusal; undefined if it couldn't. */
+/**
+ * Whether the task was run. `heldBy` and `until` are what the store said after the refusal; undefined if it couldn't, or if nobody has it:
+ * it was freed meanwhile, or was granted to us by an answer that took as long as lockAtMostFor.
+ */
 export type ExecutionResult<R> =
   | { readonly executed: true; readonly result: R }
   | { readonly executed: false; readonly heldBy: string | undefined; readonly until: Date | undefined }

@@ -35,7 +35,8 @@ export interface LockProvider {
   /** What is behind it, for messages: `'mongodb'`, `'postgres'`, `'redis'`, `'memory'`, or a name of your own. */
   readonly kind: string
   /**
-   * @returns undefined if somebody else has it
+   * @returns undefined if somebody else has it; also if it was granted, but its answer took as long as `lockAtMostFor`: then it is over already,
+   * whoever has it by now, and is freed in the background
    * @throws LockProviderUnavailable (the server is down: nothing is granted), InvalidLockConfig
    */
   lock(config: LockConfig): Promise<SimpleLock | undefined>

@@ -25,7 +25,10 @@ export const COUNT_LIMIT = 10_000
 /** What the documents of one phase are doing. Each number is at most {@link COUNT_LIMIT}. */
 export interface PhaseCount {
   readonly lifecycle: string
-  /** May be one that the lifecycle doesn't know; `(an array)`: documents whose `phase` is one, each counted once. */
+  /**
+   * May be one that the lifecycle doesn't know; `(an array)`: documents whose `phase` is one, each counted once; `(missing)`: without one,
+   * or null; `(not a string)`: of another type.
+   */
   readonly phase: string
   readonly kind: 'working' | 'resting' | 'final' | 'unknown'
   readonly documents: number
@@ -51,8 +54,13 @@ export interface Waiting {
 
 const ARRAY = '(an array)'
 const IS_ARRAY: Filter<Document> = { phase: { $type: 'array' } }
+const NOT_ARRAY = { $not: { $type: 'array' } } as const
+const NONE = '(missing)'
+const IS_NONE: Filter<Document> = { phase: { $eq: null, ...NOT_ARRAY } }
+const OTHER = '(not a string)'
+const IS_OTHER: Filter<Document> = { phase: { $ne: null, $not: { $type: ['string', 'array'] } } }
 /** A query for a value matches arrays that hold it too: such a document is in none of these phases. */
-export const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: phase, $not: { $type: 'array' } } })
+export const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: phase, ...NOT_ARRAY } })
 
 /**
  * How many documents are in each phase and what they do, in the order of the lifecycles and their phases.
@@ -63,8 +71,12 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
   const counts = await Promise.all(
     models.map(async (model) => {
       const collection = db.collection(model.collection)
-      const phases = [...model.phases.keys(), ...(await unknownPhases(collection, model.phases))]
+      const found = await phasesIn(collection)
+      const phases = [...model.phases.keys(), ...unknownAmong(found, model.phases)]
       const places = phases.map((phase): [string, Filter<Document>] => [phase, inPhase(phase)])
+      places.push([NONE, IS_NONE])
+      // This reads the whole index.
+      if (found.some((phase) => phase !== null && typeof phase !== 'string')) places.push([OTHER, IS_OTHER])
       if (await mayHoldArrays(collection)) places.push([ARRAY, IS_ARRAY])
       const all = places.map(([phase, where]) => countPhase(collection, model, inForce(model), phase, where))
       return (await Promise.all(all)).filter(({ kind, documents }) => kind !== 'unknown' || documents > 0)
@@ -75,9 +87,11 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
 
 /** The phases of documents that aren't among the known ones, including those found only in an array. */
 export async function unknownPhases(collection: Collection, known: { has(phase: string): boolean }): Promise<string[]> {
-  const found = await phasesIn(collection)
-  return found.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
+  return unknownAmong(await phasesIn(collection), known)
 }
+
+const unknownAmong = (phases: readonly unknown[], known: { has(phase: string): boolean }): string[] =>
+  phases.filter((phase): phase is string => typeof phase === 'string' && !known.has(phase))
 
 /** Whether any `phase` may be an array, by the claim index; where none can, none is looked for, as that reads the whole index. */
 const mayHoldArrays = (collection: Collection): Promise<boolean> =>

@@ -129,10 +129,13 @@ export interface Woken extends Done {
 export async function wakeDocument(system: System, ref: DocumentRef): Promise<Woken> {
   const found = await findDocument(system, ref)
   const verdict = await asOwner(system, found.lifecycle, (owner) => owner.wake(found.document['_id']))
-  // Neither parked nor asleep by its own fields: a legacy writer has it.
-  requireDone(system, verdict === 'notParked' ? 'held' : verdict, found, 'woken')
-  const was = found.condition.kind
-  return { ...doneTo(found), woken: was === 'sleeping', was }
+  const { condition } = found
+  const was = condition.kind
+  const neverDue = was === 'broken' && condition.field === 'lockedAt'
+  // Neither parked nor asleep by its own fields: a date beyond 9999 that can't be read here, or a legacy writer has it.
+  const unreadable = neverDue ? 'parked' : 'held'
+  requireDone(system, verdict === 'notParked' ? unreadable : verdict, found, 'woken')
+  return { ...doneTo(found), woken: was === 'sleeping' || neverDue, was }
 }
 
 export interface UnparkRequest {

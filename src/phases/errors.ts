@@ -85,6 +85,14 @@ export class InvalidReplicaOptions extends Error {
   }
 }
 
+/** `start()` of a replica that was stopped: its identity, threads and timers are gone for good. Nothing runs. */
+export class ReplicaStopped extends Error {
+  override readonly name = 'ReplicaStopped'
+  constructor(readonly identity: string) {
+    super(`expected a replica that was never stopped, but ${identity} was: make another one with new Replica({...})`)
+  }
+}
+
 /** Lifecycles that would work on the same documents: one database, one collection, a phase in common. Nothing was changed. */
 export class OverlappingLifecycles extends Error {
   override readonly name = 'OverlappingLifecycles'

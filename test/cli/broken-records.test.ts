@@ -67,6 +67,19 @@ describe('the CLI on records that others have broken', () => {
     expect(out).toMatch(/1 document held by leases that begin up to/)
   })
 
+  test('a phase of 5,000 characters does not push the other rows apart', async () => {
+    await collection('Thing').insertMany([
+      { _id: 'a', phase: 'x'.repeat(5_000) },
+      { _id: 'b', phase: 'Creating' },
+    ])
+    for (const args of [['list'], ['list', 'thing']]) {
+      const { code, out } = await run(...args)
+      expect(code).toBe(0)
+      const widths = out.split('\n').map((line) => line.length)
+      expect(widths.filter((width) => width > 200)).toHaveLength(1)
+    }
+  })
+
   test('schedules whose fields are of other types are listed as they are', async () => {
     await collection('schedules').insertMany([
       { _id: 'good', phase: 'Active', task: 't', cron: '0 0 * * *' },

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import type { Collection, Document } from 'mongodb'
+import { Binary, type Collection, type Document, MinKey, ObjectId } from 'mongodb'
 import { CLAIM_INDEX, PARKED_AT, STAND_IN_INDEX } from '../../src/lock/index.js'
 import { countPhases, countWaiting, type System } from '../../src/operations/index.js'
 import { useDatabase } from '../support/database.js'
@@ -59,6 +59,23 @@ describe('counts', () => {
     ])
     await things().dropIndex('phase_1_lockedAt_1_updatedAt_1')
     expect(await documentsBy()).toEqual({ ...known, '(an array)': 'unknown 2' })
+  })
+
+  test('a document without a phase, or with one that is no string, is counted once, as unknown', async () => {
+    await registered()
+    await things().insertMany([
+      { _id: 'fine', phase: 'Creating' },
+      { _id: 'missing' },
+      { _id: 'null', phase: null },
+      ...[5, 5.5, true, {}, new Date(), /x/, new MinKey(), new Binary(), new ObjectId()].map((phase, i) => ({
+        _id: `odd${i}`,
+        phase,
+      })),
+      { _id: 'array', phase: [null, 5] },
+    ] as never[])
+    const known = { Creating: 'working 1', Created: 'resting 0', Deleting: 'working 0', Deleted: 'final 0' }
+    const others = { '(missing)': 'unknown 2', '(not a string)': 'unknown 9', '(an array)': 'unknown 1' }
+    expect(await documentsBy()).toEqual({ ...known, ...others })
   })
 
   test('what waits: how long the oldest has, no array; also while the claim index is rebuilt', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { BSON, type Collection, type Document, ObjectId } from 'mongodb'
+import { BSON, type Collection, type Document, MaxKey, ObjectId } from 'mongodb'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
 import {
   addDocument,
@@ -106,6 +106,21 @@ describe('operations on documents', () => {
     expect(await failure('a', 'thng')).toMatchObject({
       obstacle: { reason: 'unknownLifecycle', lifecycle: 'thng', known: ['thing'] },
     })
+  })
+
+  test('wake of a document that never comes due: one after 9999 counts as parked, one of another type is woken', async () => {
+    const late = { phase: 'Creating', lockedAt: new Date(8.64e15), progress: { attempts: 20 } }
+    await things().insertMany([
+      { _id: 'late', ...late },
+      { _id: 'maxKey', phase: 'Creating', lockedAt: new MaxKey() },
+    ] as never[])
+    const error = await wakeDocument(system(), { id: 'late' }).catch((thrown) => thrown)
+    expect(error).toBeInstanceOf(Refused)
+    expect(error).toMatchObject({ obstacle: { reason: 'parked' } })
+    expect(await thingNow('late')).toMatchObject(late)
+    expect(await wakeDocument(system(), { id: 'maxKey' })).toMatchObject({ woken: true, was: 'broken' })
+    expect(await thingNow('maxKey')).toMatchObject({ lockedAt: TASK_LOCK_INIT_TIME })
+    expect(await unparkDocument(system(), { id: 'late' }, { by: 'me' })).toMatchObject({ _id: 'late' })
   })
 
   test('wake and unpark: what stands in the way is told with what to do', async () => {

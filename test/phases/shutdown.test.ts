@@ -31,6 +31,19 @@ describe('a replica that is stopped', () => {
     expect(replica.status()).toMatchObject({ held: 0, notReady: ['stopping'] })
   })
 
+  test('refuses to start again, and says what to do', async () => {
+    const replica = replicaOf(
+      database.db,
+      thingWith(async (_doc, step) => step.moveTo('Created'), lifecycle),
+    )
+    await replica.start()
+    await replica.stop()
+    await expect(replica.start()).rejects.toMatchObject({
+      name: 'ReplicaStopped',
+      message: expect.stringMatching(/^expected a replica that was never stopped, but .+ was: .*new Replica/),
+    })
+  })
+
   test('after grace the signals abort; a step that gives up then is unlocked without an attempt', async () => {
     const replica = replicaOf(
       database.db,

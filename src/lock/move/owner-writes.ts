@@ -41,7 +41,7 @@ export async function wake(
   options: OwnerWriteOptions = {},
 ): Promise<boolean> {
   const { matchedCount } = await documents.updateOne(
-    { _id: id as never, ...WITHOUT_TOKEN, lockedAt: { $ne: PARKED_AT }, ...notLegacyLease(terms) },
+    { _id: id as never, ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } }, ...notLegacyLease(terms) },
     woken(terms),
     options,
   )

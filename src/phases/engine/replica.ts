@@ -4,6 +4,7 @@ import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
+import { ReplicaStopped } from '../errors.js'
 import { silentLogger, sturdy } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
 import { checkOptions, type ReplicaSettings } from './check-options.js'
@@ -160,8 +161,12 @@ export class Replica {
     throw new Error(`something is still due after ${MAX_ROUNDS} rounds: does a phase move back and forth forever?`)
   }
 
-  /** Ticks once a second at an offset of its own, until `stop()`. */
+  /**
+   * Ticks once a second at an offset of its own, until `stop()`.
+   * @throws ReplicaStopped after that; what `prepare` throws
+   */
   async start(): Promise<void> {
+    if (this.stopping) throw new ReplicaStopped(this.identity)
     await this.prepare()
     this.wakeBetweenTicks()
     if (this.stopping) return
