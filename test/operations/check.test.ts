@@ -297,6 +297,13 @@ describe('phaselock check', () => {
     ])
   })
 
+  test('plans are sound, too, in a database in which no replica has registered yet', async () => {
+    await looked()
+    await documents().insertOne({ _id: 'array', phase: 'Created', lockedAt: [new Date(0), new Date('2200-01-01')] })
+    await database.db.collection(LIFECYCLES_COLLECTION).drop()
+    expect(findingsOf(await check(), 'query plans')).toEqual([])
+  })
+
   test('clocks: a difference counts only beyond what the round trips leave open', () => {
     const sample = (host: string, aheadMs: number, uncertainMs = 5) => ({ host, aheadMs, uncertainMs })
     expect(clockFindings([])).toEqual([])

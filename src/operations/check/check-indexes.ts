@@ -61,6 +61,8 @@ async function multikey(collection: Collection): Promise<Omit<Finding, 'repair'>
 /** Checks that claims and looks are bounded scans of them. */
 export async function checkQueryPlans({ db, models, termsOf }: Checked): Promise<CheckResult> {
   const serverClock = new ServerClock(systemClock)
+  // Where no replica has registered yet, the look brings no time: ours will do, as nothing is claimed by it.
+  serverClock.saw(systemClock.now(), systemClock.monotonicMs())
   const there = await Promise.all(models.map(({ collection }) => collectionExists(db.collection(collection))))
   const requests = models.filter((_, i) => there[i]).map((model) => lookRequestOf(model, termsOf(model)))
   const found = await checkPlans({ db, looks: new Looks(db, systemClock, serverClock), serverClock, requests })
