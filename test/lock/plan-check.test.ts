@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { type Db, type Document, MongoServerError } from 'mongodb'
+import { type Collection, type Db, type Document, MongoServerError } from 'mongodb'
 import { lifecycleOf, Replica } from '../../src/index.js'
 import {
   BadQueryPlan,
@@ -10,6 +10,7 @@ import {
   type PlanFinding,
   ServerClock,
   STATE_INDEX,
+  unusableLockIndexes,
 } from '../../src/lock/index.js'
 import { problemsOf } from '../../src/lock/indexes/plan-check.js'
 import { boundedScanProblems } from '../../src/lock/indexes/plan-scans.js'
@@ -194,6 +195,25 @@ describe('a look whose index the server chooses', () => {
     expect(await asked({ ...byPhase, ...examined(0, 0) }, async () => byPhase)).toEqual([OTHER])
     expect(await asked(byPhase, async () => byState)).toEqual([OTHER])
   })
+})
+
+test('a default collation is told once, with what works: no index can mend it', async () => {
+  const collation = { locale: 'en', caseLevel: false, strength: 2, version: '57.1' }
+  const index = (key: Document) => ({ v: 2, key, name: Object.keys(key).join(), collation })
+  const of = (indexes: Document[]) =>
+    unusableLockIndexes({ collectionName: 'Thing', indexes: async () => indexes } as never as Collection)
+  const told = [
+    {
+      key: CLAIM_INDEX,
+      what: 'collection Thing',
+      problem: expect.stringMatching(/^it has a default collation \(en, strength 2\)/),
+      command: expect.stringContaining("renameCollection('Thing', true)"),
+    },
+  ]
+  expect(await of([CLAIM_INDEX, STATE_INDEX, { _id: 1 }].map(index))).toEqual(told)
+  const simple = [CLAIM_INDEX, STATE_INDEX].map((key) => ({ v: 2, key, name: 'x' }))
+  expect(await of([...simple, index({ _id: 1 })])).toEqual(told)
+  expect(await of([...simple, { v: 2, key: { _id: 1 }, name: '_id_' }])).toEqual([])
 })
 
 describe('a replica that starts', () => {

@@ -42,6 +42,8 @@ export interface UnusableIndex {
  */
 export async function unusableLockIndexes(collection: Collection): Promise<UnusableIndex[]> {
   const indexes = (await indexesOf(collection)) ?? []
+  const collated = defaultCollation(collection.collectionName, indexes)
+  if (collated) return [collated]
   return LOCK_INDEXES.flatMap((key) => {
     const index = indexes.find(isOn(key))
     // Some servers name the simple collation, the one that we need; others leave it out.
@@ -56,6 +58,22 @@ export async function unusableLockIndexes(collection: Collection): Promise<Unusa
       command: `${index ? `${of}.dropIndex('${index['name']}'); ` : ''}${of}.createIndex(${name})`,
     }
   })
+}
+
+/**
+ * A default collation, which no index can mend: queries and new indexes inherit it, and an index with the simple one serves no query.
+ * The index of `_id` always has the collection's own.
+ */
+function defaultCollation(name: string, indexes: readonly Document[]): UnusableIndex | undefined {
+  const { locale, strength } = indexes.find(isOn({ _id: 1 }))?.['collation'] ?? {}
+  if (locale === undefined || locale === 'simple') return undefined
+  const fresh = `${name}.new`
+  return {
+    key: CLAIM_INDEX,
+    what: `collection ${name}`,
+    problem: `it has a default collation (${locale}, strength ${strength}), by which phases and states of different spelling may be equal; it can't be changed`,
+    command: `db.getCollection('${name}').aggregate([{ $out: '${fresh}' }]); db.getCollection('${fresh}').renameCollection('${name}', true) while nobody writes to it, then phaselock check --repair`,
+  }
 }
 
 export const hasIndex = async (collection: Collection, key: Document): Promise<boolean> =>
