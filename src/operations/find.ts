@@ -1,5 +1,6 @@
 import { BSON, type Document, type Filter } from 'mongodb'
-import { readOwnFields } from '../lock/index.js'
+import { PARKED, readOwnFields, whyNotClaimable } from '../lock/index.js'
+import { didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idsMeantBy } from './document-id.js'
@@ -81,4 +82,65 @@ export async function findDocument(
     { reason: 'ambiguousId', id, meant },
     `give it as one of: ${meant.map((one) => BSON.EJSON.stringify(one, { relaxed: true })).join(', ')}`,
   )
+}
+
+/** One document, as a person wants to see it. */
+export interface Shown extends Found {
+  /** Why the server lets no replica write it, though it is due; undefined: it does. */
+  readonly refusal: string | undefined
+  /** Those of other lifecycles with the same `_id`. */
+  readonly also: readonly Found[]
+}
+
+/**
+ * One document: what it waits for in one sentence, its fields and its history.
+ * @example (await showDocument(system, { id: 'shop' })).explanation // Sleeps until 2026-01-01T10:00:05.000Z (in 3 s), ...
+ * @throws NotFound, UsageError
+ */
+export async function showDocument(system: System, ref: DocumentRef): Promise<Shown> {
+  const found = await findDocument(system, ref)
+  return { ...found, refusal: found.condition.kind === 'due' ? await refusalOf(system, found) : undefined }
+}
+
+async function refusalOf(system: System, { lifecycle, document }: Found): Promise<string | undefined> {
+  const model = modelOf(system, lifecycle)
+  const terms = (await termsInForce(system.db, [model]))(model)
+  return whyNotClaimable(system.db, model.collection, terms, document['_id'])
+}
+
+export interface ListOptions {
+  readonly lifecycle: string
+  readonly phase?: string | undefined
+  /** What the owner wants. */
+  readonly state?: string | undefined
+  /** Only those that wait for a person. */
+  readonly parked?: boolean | undefined
+  /** At most this many. Default 50. */
+  readonly limit?: number | undefined
+}
+
+/**
+ * Documents of a lifecycle and what they do, in the order of the claim index; `more`: there are others.
+ * @example await listDocuments(system, { lifecycle: 'order', parked: true }) // { documents: [{ document, condition, ... }], more: false }
+ * @throws UsageError for an unknown lifecycle, or a phase that neither it nor any document has
+ */
+export async function listDocuments(
+  system: System,
+  { lifecycle, phase, state, parked = false, limit = 50 }: ListOptions,
+): Promise<{ readonly documents: readonly Found[]; readonly more: boolean }> {
+  const model = modelOf(system, lifecycle)
+  const known = [...model.phases.keys()]
+  const filter: Filter<Document> = {
+    ...(phase !== undefined ? { phase } : parked && { phase: { $in: known } }),
+    ...(state !== undefined && { state: { $eq: state, $not: { $type: 'array' } } }),
+    ...(parked && PARKED),
+  }
+  const found = await readDocuments(system, model, filter, limit + 1)
+  if (found.length === 0 && phase !== undefined && !known.includes(phase)) {
+    throw new UsageError(
+      `expected a phase of ${lifecycle} (${known.join(', ')}), got '${phase}'${didYouMean(phase, known)}`,
+      { reason: 'unknownPhase', got: phase, known },
+    )
+  }
+  return { documents: found.slice(0, limit), more: found.length > limit }
 }

@@ -104,22 +104,11 @@ export async function findOrphans(system: System, request: OrphansRequest = {}):
 }
 
 function stateOf({ ref, uid, owner, why, reason, ageMs, kept }: Orphan, region: string | null): OrphanState {
-  const { apiVersion, kind, metadata } = ref
-  const { name, namespace = null } = metadata
-  const of = { lifecycle: owner.model.name, _id: owner.id }
-  return {
-    region,
-    apiVersion,
-    kind,
-    namespace,
-    name,
-    uid,
-    ...of,
-    why,
-    reason,
-    ageMs: Number.isNaN(ageMs) ? null : ageMs,
-    kept: kept ?? null,
-  }
+  const { apiVersion, kind } = ref
+  const { name, namespace = null } = ref.metadata
+  const object = { region, apiVersion, kind, namespace, name, uid }
+  const ownedBy = { lifecycle: owner.model.name, _id: owner.id }
+  return { ...object, ...ownedBy, why, reason, ageMs: Number.isNaN(ageMs) ? null : ageMs, kept: kept ?? null }
 }
 
 function addTo(sums: Record<string, number>, counts: ReadonlyMap<string, number>): void {

@@ -138,22 +138,17 @@ export async function wakeDocument(system: System, ref: DocumentRef): Promise<Wo
   return { ...doneTo(found), woken: was === 'sleeping' || neverDue, was }
 }
 
-export interface UnparkRequest {
-  /** Who asks, for the document's history. */
-  readonly by: string
-  /** Also from a lease that is ahead of the server's clock: you vouch that its holder is gone. Default false. */
-  readonly force?: boolean | undefined
-}
-
 /**
  * Gives a parked document another go, with its attempts and claims at 0.
+ * @param by who asks, for the document's history
+ * @param force also from a lease that is ahead of the server's clock: you vouch that its holder is gone
  * @example await unparkDocument(system, { id: 'shop' }, { by: 'ticket-4711' }) // { lifecycle: 'order', _id: 'shop', by: 'ticket-4711' }
  * @throws NotFound, UsageError; Refused while it is held, or where it isn't parked
  */
 export async function unparkDocument(
   system: System,
   ref: DocumentRef,
-  { by, force = false }: UnparkRequest,
+  { by, force = false }: Force & { readonly by: string },
 ): Promise<Done & { readonly by: string }> {
   const found = await findDocument(system, ref)
   const verdict = await asOwner(system, found.lifecycle, (owner) => owner.unpark(found.document['_id'], { by, force }))

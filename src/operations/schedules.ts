@@ -1,13 +1,22 @@
-import { type ListedSchedule, type NewSchedule, NoSuchSchedule, Schedules } from '../schedules/index.js'
-import { NotFound } from './errors.js'
+import {
+  type Json,
+  type ListedSchedule,
+  type ListOptions,
+  type NewSchedule,
+  NoSuchSchedule,
+  type PauseOptions,
+  type RunStatistics,
+  type RunsOptions,
+  Schedules,
+  type StatisticsOptions,
+  type StoredRun,
+} from '../schedules/index.js'
+import { sleep, systemClock } from '../time/index.js'
+import { NotFound, Refused } from './errors.js'
 import type { System } from './system.js'
 
-export interface ListSchedules {
+export interface ListSchedules extends ListOptions {
   readonly phase?: 'Active' | 'Paused' | 'Finished' | 'Broken' | undefined
-  /** Only those after this id. */
-  readonly after?: string | undefined
-  /** At most this many. Default 100. */
-  readonly limit?: number | undefined
 }
 
 /**
@@ -38,20 +47,17 @@ export function setSchedule(
   return onSchedules(system, (schedules) => schedules.upsert(id, fields, { by }))
 }
 
-export interface PauseRequest {
-  readonly by: string
-  /** When it ends by itself. Default: when somebody resumes it. */
-  readonly until?: Date | undefined
-  readonly reason?: string | undefined
-}
-
 /**
  * Pauses a schedule, or without an id all: nothing of it runs until it is resumed, and missed runs aren't made up for.
  * @returns how many were paused
  * @example await pauseSchedules(system, 'sync', { by: 'anna', reason: 'it is moving' }) // 1
  * @throws NotFound, InvalidSchedule
  */
-export function pauseSchedules(system: System, id: string | undefined, pause: PauseRequest): Promise<number> {
+export function pauseSchedules(
+  system: System,
+  id: string | undefined,
+  pause: PauseOptions & { readonly by: string },
+): Promise<number> {
   return onSchedules(system, (schedules) =>
     id === undefined ? schedules.pauseAll(pause) : schedules.pause(id, pause).then(() => 1),
   )
@@ -80,8 +86,68 @@ export async function removeSchedule(system: System, id: string): Promise<void> 
   })
 }
 
+const LOOK_EVERY_MS = 200
+
+/** `timezone`: for the hours and days in the statistics. */
+export type ListRuns = RunsOptions & Pick<StatisticsOptions, 'timezone'>
+
+/**
+ * A schedule's runs, the latest first, and statistics over all that are kept.
+ * @example await listRuns(system, 'sync', { phase: 'Failed' }) // { statistics: { runs: 214, successRate: 0.99, ... }, runs: [...] }
+ * @throws NotFound, UnknownTimeZone
+ */
+export function listRuns(
+  system: System,
+  schedule: string,
+  { phase, limit, timezone }: ListRuns = {},
+): Promise<{ readonly statistics: RunStatistics; readonly runs: readonly StoredRun[] }> {
+  return onSchedules(system, async (schedules) => {
+    const [runs, statistics] = await Promise.all([
+      schedules.runs(schedule, { limit, phase }),
+      schedules.statistics(schedule, { timezone }),
+    ])
+    if (statistics.runs === 0 && !(await schedules.get(schedule))) throw noSchedule(schedule)
+    return { statistics, runs }
+  })
+}
+
+/**
+ * Runs a schedule once, now, on a replica that knows its task and under the same lock as its other runs.
+ * @param args instead of the schedule's own
+ * @returns the run's id
+ * @example await startRun(system, 'sync', { by: 'anna', args: { full: true } }) // 'sync@2026-01-01T10:12:03.417Z'
+ * @throws NotFound, InvalidSchedule
+ */
+export function startRun(
+  system: System,
+  schedule: string,
+  request: { readonly by: string; readonly args?: Json | undefined },
+): Promise<string> {
+  return onSchedules(system, (schedules) => schedules.run(schedule, request))
+}
+
+/** Whether a run has an outcome. */
+export const isOver = ({ phase }: StoredRun): boolean => phase !== 'Queued' && phase !== 'Running'
+
+/**
+ * A run, once it is over or this many milliseconds have passed.
+ * @example await waitForRun(system, 'sync@2026-01-01T10:12:03.417Z', 5_000) // { phase: 'Completed', durationMs: 4_200, ... }
+ * @throws Refused where somebody has deleted it
+ */
+export function waitForRun(system: System, name: string, atMostMs: number): Promise<StoredRun> {
+  const untilMs = systemClock.monotonicMs() + atMostMs
+  return onSchedules(system, async (schedules) => {
+    for (;;) {
+      const run = await schedules.findRun(name)
+      if (!run) throw new Refused(`${name} is gone: somebody deleted it`, { reason: 'noRun', name })
+      if (isOver(run) || systemClock.monotonicMs() >= untilMs) return run
+      await sleep(LOOK_EVERY_MS)
+    }
+  })
+}
+
 /** When it resolves, replicas have been notified. @throws NotFound instead of NoSuchSchedule */
-export async function onSchedules<T>(
+async function onSchedules<T>(
   { db, collections, doorbell }: System,
   act: (schedules: Schedules) => Promise<T>,
 ): Promise<T> {
@@ -95,5 +161,5 @@ export async function onSchedules<T>(
   }
 }
 
-export const noSchedule = (name: string): NotFound =>
+const noSchedule = (name: string): NotFound =>
   new NotFound(`there is no schedule '${name}'`, { reason: 'noSchedule', name }, 'see: phaselock schedules')
