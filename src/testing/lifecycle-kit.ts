@@ -195,7 +195,7 @@ export class LifecycleKit {
       database: this.db.databaseName,
       lifecycles: this.options.lifecycles,
       name: `kit-${this.replicas}`,
-      wrap: (_lifecycle, phase, handler) => this.dying(phase, handler),
+      wrap: (phase, handler) => this.dying(phase, handler),
       logger: this.options.logger,
       observer: this.options.observer,
     })

@@ -86,11 +86,9 @@ class Race<O extends Outside> {
     const database = `race_${randomBytes(8).toString('hex')}`
     const client = await new MongoClient(this.options.uri).connect()
     const outside = this.options.outside()
-    const [first, second] = [
-      await this.replica('first', outside, database),
-      await this.replica('second', outside, database),
-    ]
-    const { model } = this.lifecycle('second', outside)
+    const first = await this.replica('first', outside, database)
+    const second = await this.replica('second', outside, database)
+    const { model } = this.options.lifecycle(outside)
     try {
       const documents = client.db(database).collection(model.collection)
       const { insertedId } = await documents.insertOne({ ...this.options.document })
@@ -116,12 +114,9 @@ class Race<O extends Outside> {
     }
   }
 
-  private lifecycle(by: string, outside: O): RunnableLifecycle {
-    return this.options.lifecycle(this.watched(by, outside))
-  }
-
   private replica(name: string, outside: O, database: string): Promise<TestReplica> {
-    return TestReplica.open({ uri: this.options.uri, database, name, lifecycles: [this.lifecycle(name, outside)] })
+    const lifecycles = [this.options.lifecycle(this.watched(name, outside))]
+    return TestReplica.open({ uri: this.options.uri, database, name, lifecycles })
   }
 
   /** The outside world as one replica sees it: calls are counted, and are places where the first one may be interrupted. */

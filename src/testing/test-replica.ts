@@ -8,12 +8,12 @@ import {
   type RunnableLifecycle,
   standsFor,
 } from '../phases/index.js'
-import { type Clock, systemClock } from '../time/index.js'
+import { systemClock } from '../time/index.js'
 
-/** Wraps the handlers of a lifecycle: what a test puts between the engine and the user's code. */
-export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
+/** What a test puts between the engine and the user's code. */
+type WrapHandler = (phase: string, handler: AnyHandler) => AnyHandler
 
-export interface TestReplicaOptions {
+interface TestReplicaOptions {
   readonly uri: string
   readonly database: string
   readonly lifecycles: readonly RunnableLifecycle[]
@@ -38,17 +38,13 @@ export class TestReplica {
     private readonly client: MongoClient,
     private readonly renewals: MongoClient,
   ) {
-    const clock: Clock = {
-      now: () => systemClock.now(),
-      monotonicMs: () => systemClock.monotonicMs() + this.standstillMs,
-    }
-    const { wrap = (_lifecycle, _phase, handler) => handler } = options
+    const { wrap = (_phase, handler) => handler } = options
     this.replica = new Replica({
       db: client.db(options.database),
       renewalDb: renewals.db(options.database),
       lifecycles: options.lifecycles.map((lifecycle) => wrapped(lifecycle, wrap)),
       name: options.name,
-      clock,
+      clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + this.standstillMs },
       logger: options.logger,
       observer: options.observer,
       grace: '0s',
@@ -85,7 +81,7 @@ export class TestReplica {
 function wrapped(lifecycle: RunnableLifecycle, wrap: WrapHandler): RunnableLifecycle {
   const handlers = Object.entries(lifecycle.handlers).map(([phase, handler]) => [
     phase,
-    standsFor(wrap(lifecycle.model.name, phase, handler), () => handler),
+    standsFor(wrap(phase, handler), () => handler),
   ])
   return {
     model: lifecycle.model,
