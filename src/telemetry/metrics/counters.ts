@@ -9,37 +9,32 @@ const TICK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 /** Counts what a replica's observer is notified of. */
 export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
   const instruments = new Instruments(registry)
-  const steps = instruments.counter('steps_total', 'Steps that this replica recorded, by outcome', [
-    'lifecycle',
-    'phase',
-    'outcome',
-  ])
+  const labels = ['lifecycle', 'phase'] as const
+  const stepLabels = [...labels, 'outcome'] as const
+  const steps = instruments.counter('steps_total', 'Steps that this replica recorded, by outcome', stepLabels)
   const leaseLost = instruments.counter(
     'lease_lost_total',
     'Outcomes or leases of this replica that were lost to another holder, by how: refused, movedOn, renewal, abandoned, givenUp',
     ['lifecycle', 'how'],
   )
-  const claims = instruments.counter('claims_total', 'Documents that this replica claimed', ['lifecycle', 'phase'])
-  const lost = instruments.counter('candidates_lost_total', 'Candidates of a claim that went to another replica', [
-    'lifecycle',
-    'phase',
-  ])
+  const claims = instruments.counter('claims_total', 'Documents that this replica claimed', labels)
+  const lost = instruments.counter(
+    'candidates_lost_total',
+    'Candidates of a claim that went to another replica',
+    labels,
+  )
   const ruled = instruments.counter('documents_ruled_total', 'Documents that state rules moved', [
     'lifecycle',
     'state',
     'to',
   ])
-  const removed = instruments.counter('documents_removed_total', 'Final documents that were removed', [
-    'lifecycle',
-    'phase',
-  ])
+  const removed = instruments.counter('documents_removed_total', 'Final documents that were removed', labels)
   const broken = instruments.counter(
     'broken_documents_total',
     'Documents that are not in the form that Phaselock needs, by what is wrong (a field, or why writes are refused) and what was done: mended, leftAlone, putAside, skipped',
     ['lifecycle', 'reason', 'fate'],
   )
   const rings = instruments.counter('rings_heard_total', 'Rings that this replica acted on; many at once count as one')
-  rings.inc(0)
   const woken = instruments.counter(
     'documents_woken_total',
     'Sleeping documents that this replica woke because of news from outside',
@@ -54,14 +49,12 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
     'ticks_failed_total',
     'Ticks that failed, for example because the database did not answer',
   )
-  failedTicks.inc(0)
   const clockSteps = instruments.counter(
     'server_clock_steps_total',
     "Steps of the database server's clock that this replica saw or was told about, by direction: forward, back",
     ['direction'],
   )
   for (const direction of ['forward', 'back']) clockSteps.inc({ direction }, 0)
-  const labels = ['lifecycle', 'phase'] as const
   const stepSeconds = instruments.histogram('step_duration_seconds', 'How long handlers ran', labels, STEP_SECONDS)
   const tickSeconds = instruments.histogram(
     'tick_seconds',

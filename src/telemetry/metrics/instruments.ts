@@ -6,11 +6,7 @@ export type Row<L extends string> = readonly [labels: Readonly<Record<L, string>
 
 /** Makes metrics of one registry; all their names begin with `phaselock_`. */
 export class Instruments {
-  private readonly registers: Registry[]
-
-  constructor(registry: Registry) {
-    this.registers = [registry]
-  }
+  constructor(private readonly registry: Registry) {}
 
   /** @param collect called before each scrape */
   counter<L extends string>(name: string, help: string, labelNames: readonly L[] = [], collect = () => {}): Counter<L> {
@@ -45,7 +41,7 @@ export class Instruments {
   }
 
   private common<L extends string>(name: string, help: string, labelNames: readonly L[]) {
-    return { name: `phaselock_${name}`, help, labelNames: [...labelNames], registers: this.registers }
+    return { name: `phaselock_${name}`, help, labelNames: [...labelNames], registers: [this.registry] }
   }
 }
 

@@ -56,14 +56,7 @@ export function replicaMetrics(options: ReplicaMetricsOptions): ReplicaMetrics {
   if (options.processMetrics ?? true) collectDefaultMetrics({ register: registry })
   const documents = (options.documents ?? true) ? documentMetrics(registry, options) : undefined
   const locks = lockMetrics({ registry, names: options.lockNames })
-  let addTo: AddReports | undefined
-  const addRuns = (lifecycles: readonly MeasuredLifecycle[]) => {
-    for (const { reports } of lifecycles) {
-      if (!reports) continue
-      addTo ??= runMetrics(registry, locks.failuresOf(LOCKS_OF_RUNS))
-      addTo(reports)
-    }
-  }
+  const addRuns = addingReports(() => runMetrics(registry, locks.failuresOf(LOCKS_OF_RUNS)))
   addRuns(options.lifecycles)
   return {
     registry,
@@ -83,14 +76,10 @@ export function documentMetrics(
   options: Pick<ReplicaMetricsOptions, 'db' | 'lifecycles' | 'scheduleNames' | 'logger'>,
 ): { add(lifecycles: readonly MeasuredLifecycle[]): void } {
   const models: LifecycleModel[] = []
-  let addTo: AddReports | undefined
+  const addGauges = addingReports(() => scheduleGauges(registry, options))
   const add = (lifecycles: readonly MeasuredLifecycle[]) => {
-    for (const { model, reports } of lifecycles) {
-      if (!models.includes(model)) models.push(model)
-      if (!reports) continue
-      addTo ??= scheduleGauges(registry, options)
-      addTo(reports)
-    }
+    for (const { model } of lifecycles) if (!models.includes(model)) models.push(model)
+    addGauges(lifecycles)
   }
   add(options.lifecycles)
   const scrape = oncePerScrape(async () => {
@@ -103,6 +92,18 @@ export function documentMetrics(
   })
   documentGauges(registry, scrape)
   return { add }
+}
+
+/** Adds the schedules among some lifecycles; without any, none of their metrics is shown. */
+function addingReports(begin: () => AddReports): (lifecycles: readonly MeasuredLifecycle[]) => void {
+  let add: AddReports | undefined
+  return (lifecycles) => {
+    for (const { reports } of lifecycles) {
+      if (!reports) continue
+      add ??= begin()
+      add(reports)
+    }
+  }
 }
 
 function documentGauges(registry: Registry, scrape: () => Promise<Waiting[] | undefined>): void {

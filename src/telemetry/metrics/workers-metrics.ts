@@ -20,19 +20,9 @@ export interface WorkersMetrics {
 
 /** The workers' metrics, added up (for readiness the least counts), with the counts of documents and of workers themselves. */
 export function workersMetrics(options: WorkersMetricsOptions): WorkersMetrics {
+  const { counts } = options
   const registry = new Registry()
   documentMetrics(registry, options)
-  workerGauges(registry, options)
-  return {
-    async metrics() {
-      const told = (await options.ofWorkers()) as object[]
-      const added = AggregatorRegistry.aggregate(told)
-      return `${await registry.metrics()}\n${await added.metrics()}`
-    },
-  }
-}
-
-function workerGauges(registry: Registry, { counts }: WorkersMetricsOptions): void {
   const instruments = new Instruments(registry)
   instruments.gauge('workers', 'Worker processes: wanted, and working now', ['which'], () => {
     const { wanted, working } = counts()
@@ -48,4 +38,10 @@ function workerGauges(registry: Registry, { counts }: WorkersMetricsOptions): vo
     restarted.inc(restarts - told)
     told = restarts
   })
+  return {
+    async metrics() {
+      const added = AggregatorRegistry.aggregate((await options.ofWorkers()) as object[])
+      return `${await registry.metrics()}\n${await added.metrics()}`
+    },
+  }
 }
