@@ -66,12 +66,6 @@ const replicas: Provider = {
     orClose(opened, () => new ModuleReplicas(given, opened, lifecycles)),
 }
 
-const replica: Provider = {
-  provide: Replica,
-  inject: [ModuleReplicas],
-  useFactory: (all: ModuleReplicas) => all.of(),
-}
-
 const locks: Provider = {
   provide: MODULE_LOCKS,
   inject: [MODULE_SETTINGS, MODULE_DATABASE, DiscoveryService, ModulesContainer],
@@ -132,7 +126,7 @@ export class PhaselockModule {
     const { database: name } = parseFeatureOptions(options)
     const providers = [
       ...lifecycles.filter((lifecycle) => lifecycle?.model).map(lifecycleProvider),
-      ...(name === undefined ? [] : [replicaProvider(name)]),
+      ...(name === undefined ? [] : [replicaProvider(getReplicaToken(name), name)]),
     ]
     return {
       module: PhaselockModule,
@@ -147,7 +141,16 @@ function rootModule(options: Provider, imports: PhaselockModuleAsyncOptions['imp
   const core: DynamicModule = {
     module: PhaselockCoreModule,
     imports: [DiscoveryModule, ...imports],
-    providers: [options, settings, catalog, database, locks, executorOf(MODULE_LOCKS), replicas, replica],
+    providers: [
+      options,
+      settings,
+      catalog,
+      database,
+      locks,
+      executorOf(MODULE_LOCKS),
+      replicas,
+      replicaProvider(Replica),
+    ],
     exports: [MODULE_SETTINGS, MODULE_DATABASE, LockExecutor, LifecycleCatalog, ModuleReplicas, Replica],
   }
   return { module: PhaselockModule, imports: [core, DiscoveryModule], providers: [PhaselockRunner] }
@@ -170,6 +173,6 @@ function lifecycleProvider(lifecycle: FeatureLifecycle) {
   }
 }
 
-function replicaProvider(name: string) {
-  return { provide: getReplicaToken(name), inject: [ModuleReplicas], useFactory: (all: ModuleReplicas) => all.of(name) }
+function replicaProvider(provide: string | typeof Replica, name?: string) {
+  return { provide, inject: [ModuleReplicas], useFactory: (all: ModuleReplicas) => all.of(name) }
 }

@@ -11,15 +11,16 @@ export interface TelemetrySources {
 
 const TELEMETRY_SOURCES = Symbol.for('phaselock:telemetry-sources')
 
-/** For Kubernetes' probes. Liveness says only that the process answers: a database that is down is no reason to restart. */
+/** For Kubernetes' probes and Prometheus. */
 @Controller()
-class HealthController {
+class TelemetryController {
   constructor(
     @Inject(HealthCheckService) private readonly health: HealthCheckService,
     @Inject(HealthIndicatorService) private readonly indicators: HealthIndicatorService,
     @Inject(TELEMETRY_SOURCES) private readonly sources: TelemetrySources,
   ) {}
 
+  /** Says only that the process answers: a database that is down is no reason to restart. */
   @Get('livez')
   @Header('Cache-Control', 'no-store')
   livez(): Promise<HealthCheckResult> {
@@ -38,12 +39,6 @@ class HealthController {
       },
     ])
   }
-}
-
-/** For Prometheus. */
-@Controller()
-class MetricsController {
-  constructor(@Inject(TELEMETRY_SOURCES) private readonly sources: TelemetrySources) {}
 
   @Get('metrics')
   @Header('Content-Type', Registry.PROMETHEUS_CONTENT_TYPE)
@@ -60,7 +55,7 @@ export class TelemetryHttpModule {
     return {
       module: TelemetryHttpModule,
       imports: [TerminusModule.forRoot({ logger: false })],
-      controllers: [HealthController, MetricsController],
+      controllers: [TelemetryController],
       providers: [{ provide: TELEMETRY_SOURCES, useValue: sources }],
     }
   }

@@ -9,9 +9,8 @@ export {
   LockProviderUnavailable,
   memoryLocks,
 } from '../../locks/index.js'
-export type { SchedulerLockOptions } from './declaration.js'
-export { InvalidSchedulerLocks, LocksNotConfigured } from './errors.js'
-export type { LockDefaults, LockSettings } from './lock-scope.js'
+export { InvalidSchedulerLocks, LocksNotConfigured } from '../errors.js'
+export type { LockDefaults, LockSettings, SchedulerLockOptions } from './lock-scope.js'
 export { LocksModule } from './module.js'
 export type { LocksAsyncOptions, LocksOptions } from './options.js'
 export { SchedulerLock } from './scheduler-lock.js'

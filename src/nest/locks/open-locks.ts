@@ -10,17 +10,11 @@ import {
   type OperableLockProvider,
   openLockProvider,
 } from '../../locks/index.js'
+import type { Logger } from '../../phases/index.js'
+import { InvalidSchedulerLocks } from '../errors.js'
 import { orClose } from '../or-close.js'
-import { LOCKED, type LockDeclaration } from './declaration.js'
-import { InvalidSchedulerLocks } from './errors.js'
-import { bindScope, LockScope } from './lock-scope.js'
+import { bindScope, LOCKED, type LockDeclaration, LockScope } from './lock-scope.js'
 import { checkedLocksOptions, type LocksOptions } from './options.js'
-
-/** Where lock events are logged; any of Phaselock's loggers fits. */
-export interface LocksLog {
-  debug(message: string, fields?: object): void
-  warn(message: string, fields?: object): void
-}
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
@@ -42,7 +36,7 @@ export class OpenLocks {
   static async open(
     given: LocksOptions | undefined,
     discovery: DiscoveryService,
-    log: LocksLog,
+    log: Logger,
     more: { readonly fallback?: LockDb; readonly name?: string | undefined } = {},
   ): Promise<OpenLocks> {
     const { provider: asked, defaults = {}, settings, observer, ...options } = checkedLocksOptions(given)
@@ -108,7 +102,7 @@ export const executorOf = (locks: symbol): Provider => {
 const isProvider = (value: LocksOptions['provider']): value is LockProvider =>
   typeof value === 'object' && value !== null && typeof value.lock === 'function'
 
-const logging = (log: LocksLog): LockObserver => ({
+const logging = (log: Logger): LockObserver => ({
   lost: (event) => log.warn('a lock ended before its task: it expired, was freed, or could not be extended', event),
   failed({ name, action, error }) {
     const what = action === 'extend' ? 'extended; trying again' : 'unlocked; it expires by itself'

@@ -1,7 +1,7 @@
 import type { ModuleMetadata, Provider } from '@nestjs/common'
 import { type LockObserver, type LockProvider, type LockProviderOptions } from '../../locks/index.js'
 import { unknownOptions } from '../../options/index.js'
-import { InvalidSchedulerLocks } from './errors.js'
+import { InvalidSchedulerLocks } from '../errors.js'
 import type { LockDefaults, LockSettings } from './lock-scope.js'
 
 /** The locks of a Nest app: where they are kept, and the defaults of its methods with `@SchedulerLock`. */

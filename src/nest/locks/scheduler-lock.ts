@@ -1,7 +1,6 @@
 import { Need, needsModule, note } from '../../decorated/index.js'
-import { LOCKED, type LockDeclaration, type SchedulerLockOptions } from './declaration.js'
-import { InvalidSchedulerLocks, LocksNotConfigured } from './errors.js'
-import { scopeOf } from './lock-scope.js'
+import { InvalidSchedulerLocks, LocksNotConfigured } from '../errors.js'
+import { LOCKED, type LockDeclaration, type SchedulerLockOptions, scopeOf } from './lock-scope.js'
 
 /** A method that can be skipped: it promises nothing, or something that may be undefined. */
 type Skippable<M> = M extends (...args: never[]) => infer R
