@@ -1,10 +1,20 @@
-import type { Collection, IndexSpecification } from 'mongodb'
+import type { Collection, Document, IndexSpecification } from 'mongodb'
 import { buildIndex } from '../database/index.js'
 import type { Logger } from '../phases/index.js'
 
 /** A schedule's runs, the latest first: its history and its statistics. */
 const HISTORY_INDEX = { schedule: 1, scheduledFor: -1 } as const satisfies IndexSpecification
 export const HISTORY_INDEX_SORT = { scheduledFor: HISTORY_INDEX.scheduledFor } as const
+
+/** A `$lookup` of a schedule's runs, the latest first. */
+export const lookupRuns = (runs: string, as: string, pipeline: readonly Document[]): Document => ({
+  $lookup: {
+    from: runs,
+    let: { schedule: '$_id' },
+    pipeline: [{ $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } }, { $sort: HISTORY_INDEX_SORT }, ...pipeline],
+    as,
+  },
+})
 
 /** Without the right to create it only history and statistics are slower. */
 export async function ensureRunIndexes(runs: Collection, how: 'create' | 'check', logger: Logger): Promise<void> {

@@ -2,7 +2,7 @@ import type { Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { onClaimIndex, readLockTimeouts } from '../lock/index.js'
 import { SCHEDULE_PHASES, type SchedulePhase } from './decide.js'
-import { HISTORY_INDEX_SORT } from './indexes.js'
+import { lookupRuns } from './indexes.js'
 import { RUN_ENDS, type ScheduleObserver, type ScheduleObservers } from './observer.js'
 
 const MAX_TIME_MS = 5_000
@@ -93,13 +93,13 @@ export class ScheduleReports {
         [
           { $match: { _id: { $in: [...names] }, phase: 'Active' } },
           { $project: { _id: 1 } },
-          this.runsOf('latest', [
+          lookupRuns(this.names.runs, 'latest', [
             { $limit: LATEST_RUNS },
             { $match: { phase: 'Completed' } },
             { $limit: 1 },
             { $project: { _id: 0, at: '$completedAt' } },
           ]),
-          this.runsOf('any', [{ $limit: 1 }, { $project: { _id: 1 } }]),
+          lookupRuns(this.names.runs, 'any', [{ $limit: 1 }, { $project: { _id: 1 } }]),
         ],
         { maxTimeMS: MAX_TIME_MS },
       )
@@ -114,21 +114,6 @@ export class ScheduleReports {
       .find({}, { projection: { _id: 1 }, hint: { _id: 1 }, limit: most + 1, maxTimeMS: MAX_TIME_MS })
       .toArray()
     return found.length > most ? [] : found.map(({ _id }) => String(_id))
-  }
-
-  private runsOf(as: string, pipeline: object[]): object {
-    return {
-      $lookup: {
-        from: this.names.runs,
-        let: { schedule: '$_id' },
-        pipeline: [
-          { $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } },
-          { $sort: HISTORY_INDEX_SORT },
-          ...pipeline,
-        ],
-        as,
-      },
-    }
   }
 
   private async isRegistered(db: Db): Promise<boolean> {

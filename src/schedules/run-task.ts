@@ -37,12 +37,9 @@ export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tr
   void sleep(timeoutMs, { signal: over.signal, unref: true }).then(() => {
     if (!over.signal.aborted) stop.abort(new RunTimeout(timeoutMs, false))
   })
+  const { _id: id, schedule, scheduledFor, trigger, attempt = 1 } = run
   const taskRun = (found: Context): TaskRun<Context> => ({
-    id: run._id,
-    schedule: run.schedule,
-    scheduledFor: run.scheduledFor,
-    trigger: run.trigger,
-    attempt: run.attempt ?? 1,
+    ...{ id, schedule, scheduledFor, trigger, attempt },
     fence: lock.fence,
     signal: all,
     context: found,

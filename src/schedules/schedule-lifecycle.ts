@@ -1,7 +1,7 @@
 import { onClaimIndex } from '../lock/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
 import type { Duration } from '../time/index.js'
-import { decide, type NewRun, type SchedulePhase } from './decide.js'
+import { decide, type NewRun, SCHEDULE_PHASES, type SchedulePhase } from './decide.js'
 import { type ScheduleDocument, serverTime } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
 import { observedRun, type ScheduleObservers } from './observer.js'
@@ -94,10 +94,6 @@ export function scheduleLifecycle<Context>(workplace: Workplace<Context>): Bound
     const ms = Math.max(0, Math.ceil(wakeAt.getTime() - claimedAt.getTime() - spentMs))
     return step.wait(WAITS_FOR[phase], { for: `${ms}ms`, set })
   }
-  return definition.handle({
-    Active: plan as never,
-    Paused: plan as never,
-    Finished: plan as never,
-    Broken: plan as never,
-  }) as unknown as BoundLifecycle<ScheduleDocument>
+  const handlers = Object.fromEntries(SCHEDULE_PHASES.map((phase) => [phase, plan]))
+  return definition.handle(handlers as never) as unknown as BoundLifecycle<ScheduleDocument>
 }

@@ -2,7 +2,7 @@ import type { Collection, Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { asReadable } from '../lock/index.js'
 import { present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
-import { HISTORY_INDEX_SORT } from './indexes.js'
+import { HISTORY_INDEX_SORT, lookupRuns } from './indexes.js'
 import { type RunStatistics, type StatisticsOptions, statisticsOf } from './statistics.js'
 
 /** A schedule as it is stored, with the engine's own fields. */
@@ -64,19 +64,10 @@ export abstract class ScheduleReader {
       { $match: present({ _id: after === undefined ? undefined : { $gt: after }, phase }) },
       { $sort: { _id: 1 } },
       { $limit: limit },
-      {
-        $lookup: {
-          from: this.runDocuments.collectionName,
-          let: { schedule: '$_id' },
-          pipeline: [
-            { $match: { $expr: { $eq: ['$schedule', '$$schedule'] } } },
-            { $sort: { scheduledFor: -1 } },
-            { $limit: 1 },
-            { $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 } },
-          ],
-          as: 'lastRun',
-        },
-      },
+      lookupRuns(this.names.runs, 'lastRun', [
+        { $limit: 1 },
+        { $project: { phase: 1, scheduledFor: 1, completedAt: 1, durationMs: 1, reason: 1, 'error.message': 1 } },
+      ]),
       { $set: { lastRun: { $first: '$lastRun' } } },
     ]
     return asReadable((how) => this.schedules.aggregate<ListedSchedule>(pipeline, how).toArray())

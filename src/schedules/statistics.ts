@@ -1,7 +1,6 @@
 import type { Collection, Document } from 'mongodb'
 import { zoneOf } from './cron/index.js'
-import type { RunOutcome } from './documents.js'
-import { RUN_OUTCOMES } from './documents.js'
+import { RUN_OUTCOMES, type RunOutcome } from './documents.js'
 
 export interface StatisticsOptions {
   /** Runs that were due since then. Default: all that are kept; of more than 100,000 the latest. */

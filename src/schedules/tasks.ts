@@ -1,4 +1,4 @@
-import type { Json } from './definition/index.js'
+import { type Json, TASK_NAME } from './definition/index.js'
 import type { RunDocument } from './documents.js'
 import { InvalidTask } from './errors.js'
 
@@ -43,7 +43,6 @@ export interface TaskWithCallbacks<Context = unknown> {
 export type Task<Context = unknown> = TaskFunction<Context> | TaskWithCallbacks<Context>
 
 const CALLBACKS = ['onSuccess', 'onFailure', 'onMissed'] as const
-const NAME = /^[^\s$.\0][^\s\0]{0,199}$/
 
 /** The tasks that this process knows, by name. */
 export class TaskRegistry<Context = unknown> {
@@ -64,7 +63,7 @@ export class TaskRegistry<Context = unknown> {
 
   /** @throws InvalidTask for a name that is taken, or something that can't be run */
   add(name: string, task: Task<Context>): void {
-    if (!NAME.test(name)) {
+    if (!TASK_NAME.test(name)) {
       throw new InvalidTask(
         `task '${name}': expected a name of 1 to 200 characters, without spaces, that doesn't begin with '$' or '.'`,
       )

@@ -3,6 +3,8 @@ export {
   type CheckedSchedule,
   LONGEST_RUN_MS,
   readSchedule,
+  shown,
+  TASK_NAME,
   type Timing,
   YEAR_10000,
 } from './read-schedule.js'
@@ -12,6 +14,6 @@ export {
   type Retry,
   SCHEDULE_FIELDS,
   type ScheduleFields,
+  type Span,
   TIMING_FIELDS,
 } from './schedule-fields.js'
-export { type Span, shown } from './span.js'

@@ -1,7 +1,7 @@
 import { BSON } from 'mongodb'
+import { durationMs } from '../../time/index.js'
 import { type Cron, cronOf, zoneOf } from '../cron/index.js'
 import type { Json } from './schedule-fields.js'
-import { positiveSpanMs, shown, spanMs } from './span.js'
 
 /** When a schedule is due. */
 export type Timing =
@@ -33,10 +33,12 @@ export const YEAR_10000 = Date.UTC(10_000, 0)
 const DEFAULT_GRACE_MS = 300_000
 const DEFAULT_RETRY_MS = 10_000
 const DEFAULT_LONGEST_RETRY_MS = 600_000
+const LONGEST_SPAN_MS = 10 * 365 * 86_400_000
 const MOST_ARGS_BYTES = 256 * 1024
 /** A replica gives up a step after 24 h; a run's own timeout comes first. */
 export const LONGEST_RUN_MS = 23 * 3_600_000
-const NAME = /^[^\s$.\0][^\s\0]{0,199}$/
+/** What a task may be called. */
+export const TASK_NAME = /^[^\s$.\0][^\s\0]{0,199}$/
 const RETRY_FIELDS = ['attempts', 'backOff', 'longest']
 
 type Given = Readonly<Record<string, unknown>>
@@ -100,7 +102,7 @@ export function readSchedule(given: Given): { schedule: CheckedSchedule } | { pr
 // The types of the fields: what each makes of a value; they throw what was expected and what came.
 
 function taskName(value: unknown): string {
-  if (typeof value === 'string' && NAME.test(value)) return value
+  if (typeof value === 'string' && TASK_NAME.test(value)) return value
   const hint =
     typeof value === 'function' ? "; a function can't be stored: register it under a name, and give that name" : ''
   throw new Error(`expected the name of a registered task, got ${shown(value)}${hint}`)
@@ -160,18 +162,10 @@ function notJson(value: unknown, path: string, depth: number): string | undefine
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return undefined
   if (typeof value === 'number' && Number.isFinite(value)) return undefined
   if (depth > 50) return `${path}: expected JSON of at most 50 levels; is there a cycle?`
-  if (Array.isArray(value)) return firstProblem(value.entries(), path, depth)
   const isPlain = typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value))
-  if (isPlain) return firstProblem(Object.entries(value as object), path, depth)
-  return `${path}: expected JSON (null, true, false, numbers, strings, arrays, objects), got ${kindOf(value)}`
-}
-
-function firstProblem(
-  entries: Iterable<readonly [string | number, unknown]>,
-  path: string,
-  depth: number,
-): string | undefined {
-  for (const [key, inner] of entries) {
+  if (!isPlain && !Array.isArray(value))
+    return `${path}: expected JSON (null, true, false, numbers, strings, arrays, objects), got ${kindOf(value)}`
+  for (const [key, inner] of Array.isArray(value) ? value.entries() : Object.entries(value as object)) {
     const problem = notJson(inner, `${path}.${key}`, depth + 1)
     if (problem) return problem
   }
@@ -184,4 +178,34 @@ function kindOf(value: unknown): string {
     return bson ? `a ${bson} (${BSON.EJSON.stringify({ value })})` : `a ${value.constructor.name}`
   }
   return shown(value)
+}
+
+/**
+ * In milliseconds; 0 or more.
+ * @throws Error that says what was expected and what came, without the field's name
+ */
+const spanMs = (value: unknown): number => msOf(value, 0, '0 or more')
+
+/** The same, more than 0. */
+const positiveSpanMs = (value: unknown): number => msOf(value, 1, 'more than 0')
+
+function msOf(value: unknown, leastMs: number, bound: string): number {
+  const ms = typeof value === 'number' ? value * 1_000 : textMs(value)
+  if (ms >= leastMs && ms <= LONGEST_SPAN_MS) return Math.round(ms)
+  throw new Error(`expected seconds (300) or a duration ('5m'), ${bound} and at most 10 years, got ${shown(value)}`)
+}
+
+function textMs(value: unknown): number {
+  try {
+    return durationMs(value as string)
+  } catch {
+    return Number.NaN
+  }
+}
+
+export function shown(value: unknown): string {
+  if (typeof value === 'function') return `a function${value.name ? ` (${value.name})` : ''}`
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'an invalid date' : value.toISOString()
+  const text = JSON.stringify(value, (_, inner) => (typeof inner === 'bigint' ? `${inner}n` : inner))
+  return text === undefined ? String(value) : text.length > 80 ? `${text.slice(0, 80)}...` : text
 }
