@@ -35,11 +35,7 @@ function defineGateway({ keepFor = DEFAULT_KEEP_FOR, ...settings }: ApiGatewaySe
   })
 }
 
-function defineRuntimeDomain({ keepFor: _, ...settings }: ApiGatewaySettings) {
-  return runtimeDomainDefinition(settings)
-}
-
-function defineGatewayDatabase({ keepFor: _, ...settings }: ApiGatewaySettings) {
+function defineGatewayDatabase(settings: Omit<ApiGatewaySettings, 'keepFor'>) {
   return lifecycleOf<GatewayDatabase>().define({
     name: 'gateway-database',
     collection: COLLECTIONS.gatewayDatabase,
@@ -57,7 +53,7 @@ function defineGatewayDatabase({ keepFor: _, ...settings }: ApiGatewaySettings) 
 
 export interface ApiGatewayDefinitions {
   readonly gateway: ReturnType<typeof defineGateway>
-  readonly runtimeDomain: ReturnType<typeof defineRuntimeDomain>
+  readonly runtimeDomain: ReturnType<typeof runtimeDomainDefinition>
   readonly gatewayDatabase: ReturnType<typeof defineGatewayDatabase>
   /** All of them, for callers that only need names, collections and phases. */
   readonly all: readonly Pick<Lifecycle<unknown, unknown>, 'name' | 'model'>[]
@@ -68,8 +64,9 @@ export interface ApiGatewayDefinitions {
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function apiGatewayDefinitions(settings: ApiGatewaySettings = {}): ApiGatewayDefinitions {
+  const { keepFor: _, ...childSettings } = settings
   const gateway = defineGateway(settings)
-  const runtimeDomain = defineRuntimeDomain(settings)
-  const gatewayDatabase = defineGatewayDatabase(settings)
+  const runtimeDomain = runtimeDomainDefinition(childSettings)
+  const gatewayDatabase = defineGatewayDatabase(childSettings)
   return { gateway, runtimeDomain, gatewayDatabase, all: [gateway, runtimeDomain, gatewayDatabase] }
 }

@@ -10,8 +10,13 @@ export {
   type GatewayState,
   type Stage,
 } from './documents.js'
-export type { GatewayInstances, GatewayInstancesOptions } from './instances.js'
-export { type ApiGatewayLifecycles, type ApiGatewayOptions, apiGatewayLifecycles } from './lifecycles.js'
+export {
+  type ApiGatewayLifecycles,
+  type ApiGatewayOptions,
+  apiGatewayLifecycles,
+  type GatewayInstances,
+  type GatewayInstancesOptions,
+} from './lifecycles.js'
 export { databaseNameFor, InvalidHostName } from './names.js'
 export {
   type BackendService,

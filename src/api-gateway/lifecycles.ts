@@ -1,15 +1,31 @@
 import { type BindOptions, type Bound, bindLifecycle } from '../kinds/index.js'
 import { type RegionSource, regionWorks } from '../kubernetes/index.js'
-import { InvalidLifecycle, type RunnableLifecycle } from '../phases/index.js'
+import { InvalidLifecycle, type LifecycleSettingsSpec, type RunnableLifecycle } from '../phases/index.js'
+import type { Duration } from '../time/index.js'
 import { Collections } from './collections.js'
 import { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 import type { GatewayInstance } from './documents.js'
 import { creating, deleting, starting, stopping } from './gateway/index.js'
 import { databaseCreating, databaseDeleting } from './gateway-database.js'
 import { gatewaysOf, isOrphan } from './gateways.js'
-import type { GatewayInstances, GatewayInstancesOptions } from './instances.js'
 import { parseHostName } from './names.js'
 import { runtimeDomainLifecycles } from './runtime-domain/index.js'
+
+/** The lifecycle that runs the instances of gateways, in the collection `Instance`. */
+export interface GatewayInstances {
+  readonly instance: RunnableLifecycle
+  /** The name of the Service of the instance with this `_id`, also before it is placed. */
+  serviceNameFor(id: unknown): string
+}
+
+/** What a gateway's lifecycles tell the lifecycle of its instances. */
+export interface GatewayInstancesOptions extends Omit<LifecycleSettingsSpec, 'fields'>, BindOptions {
+  readonly regions: RegionSource
+  readonly keepFor: Duration
+  readonly watch?: boolean | undefined
+  /** Whether the gateway that made an instance is gone or going: the instance deletes itself then. */
+  isOrphan(instance: { readonly gateway?: unknown }): Promise<boolean>
+}
 
 /** Gateways' own databases are made on the server of `db`. */
 export interface ApiGatewayOptions extends ApiGatewaySettings, BindOptions {
@@ -56,7 +72,13 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
   const { keepFor: _, ...childSettings } = settings
   const definitions = apiGatewayDefinitions(settings)
   const collections = new Collections(db, regions !== undefined)
-  const made = regions && instancesOf(instances, { ...childSettings, db, regions, watch, wrap }, collections)
+  if (regions && !instances) {
+    throw new InvalidLifecycle('api-gateway', [
+      'instances: expected what runs the instances of gateways with regions, instanceLifecycles of the package phaselock-tasks, got undefined',
+    ])
+  }
+  const forInstances = { keepFor: '0s', isOrphan: (instance: object) => isOrphan(collections, instance) } as const
+  const made = regions && instances?.({ ...childSettings, ...forInstances, db, regions, watch, wrap })
   const gateway = bindLifecycle(
     definitions.gateway.handle({
       Creating: creating(collections, { baseDomain: parseHostName(baseDomain), regions, instance: defaults }),
@@ -84,17 +106,4 @@ export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLife
   )
   const all = [gateway, runtimeDomain, gatewayDatabase, ...(made ? [made.instance] : [])]
   return { gateway, runtimeDomain, gatewayDatabase, instance: made?.instance, all }
-}
-
-function instancesOf(
-  instances: ApiGatewayOptions['instances'],
-  options: Omit<GatewayInstancesOptions, 'keepFor' | 'isOrphan'>,
-  collections: Collections,
-): GatewayInstances {
-  if (!instances) {
-    throw new InvalidLifecycle('api-gateway', [
-      'instances: expected what runs the instances of gateways with regions, instanceLifecycles of the package phaselock-tasks, got undefined',
-    ])
-  }
-  return instances({ ...options, keepFor: '0s', isOrphan: (instance) => isOrphan(collections, instance) })
 }

@@ -1,16 +1,15 @@
+import type { Document } from 'mongodb'
 import { idText } from '../../kinds/index.js'
 import type { RegionSource } from '../../kubernetes/index.js'
-import type { Handler } from '../../phases/index.js'
-import { type Collections, collectionOf } from '../collections.js'
-import type { ApiGateway, GatewayInstance } from '../documents.js'
+import type { Handler, Step } from '../../phases/index.js'
+import { type ChildKind, type Collections, collectionOf } from '../collections.js'
+import type { ApiGateway, GatewayInstance, GatewayPlacement } from '../documents.js'
 import { databaseNameFor, hostNameFor } from '../names.js'
 import { reservedFor } from '../runtime-domain/index.js'
-import { troubleOf } from './child-trouble.js'
-import { HeldGateway } from './held-gateway.js'
-import { makeNamespace, place, readingAnswers } from './placing.js'
+import { type GatewayStep, type HeldGateway, inGateway, troubleOf } from './held-gateway.js'
+import { namespaceOf } from './placing.js'
 
-type Creating = Handler<'Created', ApiGateway>
-type Kind = (gateway: HeldGateway, ...args: Parameters<Creating>) => ReturnType<Creating>
+type Kind = GatewayStep<'Created'>
 
 const DEFAULT_STAGE = 'default'
 
@@ -23,123 +22,110 @@ export interface CreatingParts {
 }
 
 /** Makes a gateway's children, one kind per step, and waits until those with a lifecycle of their own are ready. */
-export function creating(collections: Collections, parts: CreatingParts): Creating {
+export function creating(collections: Collections, parts: CreatingParts): Handler<'Created', ApiGateway> {
   const { baseDomain, regions, instance } = parts
   const steps: Readonly<Record<string, Kind>> = {
-    stage: (gateway, doc, step) => createStage(gateway, doc, step, regions ? 'placement' : 'domain'),
-    domain: (gateway, doc, step) => createDomain(baseDomain, gateway, doc, step),
+    stage: createStage(regions ? 'placement' : 'domain'),
+    domain: createDomain(baseDomain),
     children: awaitChildren,
     ...(regions && {
-      placement: (gateway, doc, step) => settlePlacement(regions, gateway, doc, step),
-      namespace: (gateway, doc, step) => createNamespace(regions, gateway, doc, step),
-      instance: (gateway, doc, step) => createInstance(instance, gateway, doc, step),
-      domain: (gateway, doc, step) => createPlacedDomain(regions, gateway, doc, step),
+      placement: settlePlacement(regions),
+      namespace: createNamespace(regions),
+      instance: createInstance(instance),
+      domain: createPlacedDomain(regions),
     }),
   }
-  return readingAnswers(async (doc, step) => {
-    await collections.ensureIndexes()
-    const gateway = new HeldGateway(collections, doc, step)
-    const kind = steps[step.name ?? ''] ?? createDatabase
-    return kind(gateway, doc, step)
-  })
+  return inGateway(collections, (gateway, doc, step) => (steps[step.name ?? ''] ?? createDatabase)(gateway, doc, step))
 }
 
 /** The `_id` of its document is the gatewayId: it is made first and goes last, so nobody else has that gatewayId meanwhile. */
 const createDatabase: Kind = async (gateway, _doc, step) => {
   if (gateway.idProblem) return step.park(gateway.idProblem)
-  const creation = await gateway.create('gatewayDatabase', {
-    _id: gateway.gatewayId,
-    gateway: gateway.id,
-    phase: 'Creating',
-  })
+  const child = { _id: gateway.gatewayId, gateway: gateway.id, phase: 'Creating' }
+  const creation = await gateway.create('gatewayDatabase', child)
   const owner = await gateway.otherOwner()
   if (owner !== undefined)
     return step.park(`gatewayId ${idText(gateway.gatewayId)} belongs to ApiGateway ${idText(owner)}`)
-  if (typeof creation === 'object') return step.park(belongsTo('GatewayDatabase', gateway, creation))
+  if (typeof creation === 'object') return step.park(belongsTo('gatewayDatabase', gateway, creation))
   if (creation === 'leaving') return step.wait('the database of an earlier gateway to be gone')
   return step.again({ step: 'stage' })
 }
 
-async function createStage(
-  gateway: HeldGateway,
-  _doc: Readonly<ApiGateway>,
-  step: Parameters<Creating>[1],
-  next: string,
-): ReturnType<Creating> {
-  const { gatewayId } = gateway
-  await gateway.create('stage', { _id: { gatewayId, name: DEFAULT_STAGE }, name: DEFAULT_STAGE })
-  return step.again({ step: next })
+function createStage(next: string): Kind {
+  return async (gateway, _doc, step) => {
+    const { gatewayId } = gateway
+    await gateway.create('stage', { _id: { gatewayId, name: DEFAULT_STAGE }, name: DEFAULT_STAGE })
+    return step.again({ step: next })
+  }
 }
 
-async function settlePlacement(regions: RegionSource, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Creating> {
-  const placed = doc.placed ?? (await place(regions, gateway, doc))
-  return step.again({ step: placed.ownNamespace ? 'namespace' : 'instance', set: { placed } })
+/** Decides on the region and the namespace, before anything is made there. */
+function settlePlacement(regions: RegionSource): Kind {
+  return async ({ gatewayId }, doc, step) => {
+    let placed: GatewayPlacement | null | undefined = doc.placed
+    if (!placed) {
+      const region = await regions.of(doc.region)
+      const namespace = region.namespaceFor({ gatewayId })
+      placed = { region: region.name, namespace, ownNamespace: region.createNamespace }
+    }
+    return step.again({ step: placed.ownNamespace ? 'namespace' : 'instance', set: { placed } })
+  }
 }
 
-async function createNamespace(regions: RegionSource, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Creating> {
-  if (!doc.placed) return step.again({ step: 'placement' })
-  await makeNamespace(regions, gateway, doc, step)
-  return step.again({ step: 'instance' })
+function createNamespace(regions: RegionSource): Kind {
+  return async (gateway, doc, step) => {
+    if (!doc.placed) return step.again({ step: 'placement' })
+    const { cluster, ref } = await namespaceOf(regions, doc.placed, gateway, doc, step)
+    await cluster.ensure(ref)
+    return step.again({ step: 'instance' })
+  }
 }
 
 /** It rests until the gateway is started. */
-async function createInstance(
-  defaults: GatewayInstance,
-  ...[gateway, doc, step]: Parameters<Kind>
-): ReturnType<Creating> {
-  if (!doc.placed) return step.again({ step: 'placement' })
-  const creation = await gateway.create('instance', {
-    ...defaults,
-    ...doc.instance,
-    _id: gateway.gatewayId,
-    gateway: gateway.id,
-    region: doc.placed.region,
-    state: 'Stopped',
-    phase: 'Stopped',
-  })
-  if (creation === 'leaving') return step.wait('the instance of an earlier gateway to be gone')
-  if (creation !== 'there') return step.park(belongsTo('Instance', gateway, creation))
-  return step.again({ step: 'domain' })
+function createInstance(defaults: GatewayInstance): Kind {
+  return async (gateway, doc, step) => {
+    if (!doc.placed) return step.again({ step: 'placement' })
+    const { region } = doc.placed
+    const fields = { ...defaults, ...doc.instance, region, state: 'Stopped', phase: 'Stopped' }
+    return createOwn('instance', 'instance', fields, 'domain', gateway, step)
+  }
 }
 
 /** It reserves its name and requests its certificate at once, and is served when the gateway is started. */
-async function createPlacedDomain(
-  regions: RegionSource,
-  ...[gateway, doc, step]: Parameters<Kind>
-): ReturnType<Creating> {
-  if (!doc.placed) return step.again({ step: 'placement' })
-  const { domain } = (await regions.of(doc.placed.region)).gateway
-  const fields = {
-    host: hostNameFor(gateway.gatewayId, doc.name, domain),
-    ...(doc.customDomain != null && { customDomain: doc.customDomain }),
-    region: doc.placed.region,
-    state: 'Stopped',
+function createPlacedDomain(regions: RegionSource): Kind {
+  return async (gateway, doc, step) => {
+    if (!doc.placed) return step.again({ step: 'placement' })
+    const { region } = doc.placed
+    const host = hostNameFor(gateway.gatewayId, doc.name, (await regions.of(region)).gateway.domain)
+    const custom = doc.customDomain != null && { customDomain: doc.customDomain }
+    const fields = { host, ...custom, region, state: 'Stopped', phase: 'Creating' }
+    return createOwn('runtimeDomain', 'runtime domain', fields, 'children', gateway, step)
   }
-  return insertDomain(fields, gateway, doc, step)
 }
 
-function createDomain(baseDomain: string, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Creating> {
-  const host = doc.customDomain ?? hostNameFor(gateway.gatewayId, doc.name, baseDomain)
-  return insertDomain({ host }, gateway, doc, step)
+function createDomain(baseDomain: string): Kind {
+  return (gateway, doc, step) => {
+    const host = doc.customDomain ?? hostNameFor(gateway.gatewayId, doc.name, baseDomain)
+    return createOwn('runtimeDomain', 'runtime domain', { host, phase: 'Creating' }, 'children', gateway, step)
+  }
 }
 
-async function insertDomain(
-  fields: { readonly host: string },
-  ...[gateway, _doc, step]: Parameters<Kind>
-): ReturnType<Creating> {
-  const creation = await gateway.create('runtimeDomain', {
-    _id: gateway.gatewayId,
-    gateway: gateway.id,
-    ...fields,
-    phase: 'Creating',
-  })
-  if (creation === 'leaving') return step.wait('the runtime domain of an earlier gateway to be gone')
-  if (creation !== 'there') return step.park(belongsTo('RuntimeDomain', gateway, creation))
-  return step.again({ step: 'children' })
+/** Makes the child that has the gateway's own id, and goes on with the next kind. */
+async function createOwn(
+  kind: ChildKind,
+  what: string,
+  fields: Document,
+  next: string,
+  gateway: HeldGateway,
+  step: Step<'Created', ApiGateway>,
+): ReturnType<Kind> {
+  const creation = await gateway.create(kind, { ...fields, _id: gateway.gatewayId, gateway: gateway.id })
+  if (creation === 'leaving') return step.wait(`the ${what} of an earlier gateway to be gone`)
+  return creation === 'there' ? step.again({ step: next }) : step.park(belongsTo(kind, gateway, creation))
 }
 
-const belongsTo = (collection: string, gateway: HeldGateway, owner: { readonly belongsTo: unknown }): string =>
-  `${collection} ${idText(gateway.gatewayId)} belongs to the gateway ${idText(owner.belongsTo)}`
+const belongsTo = (kind: ChildKind, gateway: HeldGateway, owner: { readonly belongsTo: unknown }): string =>
+  `${collectionOf(kind)} ${idText(gateway.gatewayId)} belongs to the gateway ${idText(owner.belongsTo)}`
 
 /** The phases of children that are as they should be before the gateway is started. */
 const READY: Readonly<Record<'gatewayDatabase' | 'instance' | 'runtimeDomain', readonly string[]>> = {

@@ -1,12 +1,11 @@
-import type { RegionSource } from '../../kubernetes/index.js'
+import { NotOwned, type RegionSource } from '../../kubernetes/index.js'
 import type { Handler } from '../../phases/index.js'
 import type { ChildKind, Collections } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
-import { HeldGateway } from './held-gateway.js'
-import { isPlaced, readingAnswers, removeNamespace } from './placing.js'
+import { type GatewayStep, inGateway } from './held-gateway.js'
+import { isPlaced, namespaceOf } from './placing.js'
 
-type Deleting = Handler<'Deleted', ApiGateway>
-type Kind = (gateway: HeldGateway, ...args: Parameters<Deleting>) => ReturnType<Deleting>
+type Kind = GatewayStep<'Deleted'>
 
 /** In the order of removal. */
 const CHILD_KINDS = ['trigger', 'function', 'stage', 'runtimeDomain', 'gatewayDatabase'] as const satisfies ChildKind[]
@@ -16,25 +15,19 @@ const CHILD_KINDS = ['trigger', 'function', 'stage', 'runtimeDomain', 'gatewayDa
  * runtime domains, the instance, the database. Children with a lifecycle are told to go and waited for. It begins from any phase, and
  * takes what is there.
  */
-export function deleting(collections: Collections, regions: RegionSource | undefined): Deleting {
+export function deleting(collections: Collections, regions: RegionSource | undefined): Handler<'Deleted', ApiGateway> {
   const steps: Readonly<Record<string, Kind>> = {
     functions: (gateway, _doc, step) => gateway.delete('function').then(() => step.again({ step: 'stages' })),
     stages: (gateway, _doc, step) => gateway.delete('stage').then(() => step.again({ step: 'domains' })),
     domains: deleteDomains,
     database: deleteDatabase,
-    ...(regions && {
-      instance: deleteInstance,
-      namespace: (gateway, doc, step) => deleteNamespace(regions, gateway, doc, step),
-    }),
+    ...(regions && { instance: deleteInstance, namespace: deleteNamespace(regions) }),
   }
-  return readingAnswers(async (doc, step) => {
-    await collections.ensureIndexes()
+  return inGateway(collections, async (gateway, doc, step) => {
     isPlaced(doc, regions)
-    const gateway = new HeldGateway(collections, doc, step)
     // It never had children: its gatewayId is impossible, or another gateway's, and so are the children with it.
     if (gateway.idProblem || (await gateway.otherOwner()) !== undefined) return step.moveTo('Deleted')
-    const kind = steps[step.name ?? ''] ?? deleteTriggers
-    return kind(gateway, doc, step)
+    return (steps[step.name ?? ''] ?? deleteTriggers)(gateway, doc, step)
   })
 }
 
@@ -44,8 +37,7 @@ const deleteTriggers: Kind = async (gateway, _doc, step) => {
 }
 
 const deleteDomains: Kind = async (gateway, doc, step) => {
-  await gateway.tellToGo('runtimeDomain')
-  const remaining = await gateway.remaining('runtimeDomain')
+  const remaining = await gateway.tellToGo('runtimeDomain')
   if (remaining) return step.wait(remaining)
   // Each domain removes its own; these belong to domains that somebody has removed by hand.
   await gateway.delete('route')
@@ -53,20 +45,28 @@ const deleteDomains: Kind = async (gateway, doc, step) => {
 }
 
 const deleteInstance: Kind = async (gateway, doc, step) => {
-  await gateway.tellToGo('instance')
-  const remaining = await gateway.remaining('instance')
+  const remaining = await gateway.tellToGo('instance')
   if (remaining) return step.wait(remaining)
   return step.again({ step: doc.placed?.ownNamespace ? 'namespace' : 'database' })
 }
 
-async function deleteNamespace(regions: RegionSource, ...[gateway, doc, step]: Parameters<Kind>): ReturnType<Deleting> {
-  const remaining = doc.placed?.ownNamespace ? await removeNamespace(regions, gateway, doc, step) : undefined
-  return remaining === undefined ? step.again({ step: 'database' }) : step.wait(remaining)
+/** A namespace of that name that isn't the gateway's is left alone: nothing was made in it. */
+function deleteNamespace(regions: RegionSource): Kind {
+  return async (gateway, doc, step) => {
+    if (!doc.placed?.ownNamespace) return step.again({ step: 'database' })
+    const { cluster, ref } = await namespaceOf(regions, doc.placed, gateway, doc, step)
+    try {
+      const removal = await cluster.remove(ref)
+      if (!removal.gone) return step.wait(removal.reason)
+    } catch (error) {
+      if (!(error instanceof NotOwned)) throw error
+    }
+    return step.again({ step: 'database' })
+  }
 }
 
 const deleteDatabase: Kind = async (gateway, doc, step) => {
-  await gateway.tellToGo('gatewayDatabase')
-  const remaining = await gateway.remaining('gatewayDatabase')
+  const remaining = await gateway.tellToGo('gatewayDatabase')
   if (remaining) return step.wait(remaining)
   // Children that were written while others were being removed.
   const kinds = doc.placed ? [...CHILD_KINDS, 'instance' as const] : CHILD_KINDS

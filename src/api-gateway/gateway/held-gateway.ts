@@ -1,11 +1,13 @@
 import type { Document, Filter } from 'mongodb'
-import { idKey } from '../../lock/index.js'
-import { Holder, type Step } from '../../phases/index.js'
+import { idText } from '../../kinds/index.js'
+import { onCluster } from '../../kubernetes/index.js'
+import { idKey, isParked } from '../../lock/index.js'
+import { type Handler, Holder, type RunningStep } from '../../phases/index.js'
 import { BY_GATEWAY, BY_ID, type ChildKind, type Collections, collectionOf } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
-import { type ChildTrouble, troubleOf } from './child-trouble.js'
 
 const BATCH = 1_000
+const NOT_GONE = { phase: { $ne: 'Deleted' } }
 
 /** The result of `create`: `there`, or why the child can't be used. */
 export type Creation = 'there' | 'leaving' | { readonly belongsTo: unknown }
@@ -24,7 +26,7 @@ export class HeldGateway {
   constructor(
     readonly collections: Collections,
     gateway: Readonly<ApiGateway>,
-    step: Pick<Step<string, never>, 'fence' | 'signal' | 'leaseLeftMs'>,
+    step: RunningStep,
   ) {
     this.id = gateway._id
     this.gatewayId = gateway.gatewayId ?? gateway._id
@@ -55,10 +57,10 @@ export class HeldGateway {
     return isLeaving(found) ? 'leaving' : 'there'
   }
 
-  /** Sets fields of all children of a kind, and marks them with this step's fence. */
+  /** Sets fields (expressions too) of all children of a kind, and marks them with this step's fence. */
   write(kind: ChildKind, fields: Document): Promise<void> {
-    const set = { $set: { ...fields, gatewayFence: this.holder.fence } }
     const notYetWritten = { gatewayFence: { $not: { $gte: this.holder.fence } } }
+    const set = [{ $set: { ...fields, gatewayFence: this.holder.fence } }]
     return this.eachBatch(kind, notYetWritten, (filter) =>
       this.collections.of(kind).updateMany(filter, set, { hint: BY_ID }),
     )
@@ -69,42 +71,35 @@ export class HeldGateway {
   }
 
   /**
-   * Tells children with a lifecycle of their own what to do, and marks them with this step's fence; their own lifecycle does it. A child
+   * Tells children with a lifecycle of their own what to do; their own lifecycle does it. A child
    * that was told to go keeps that order, and so does one that is to apply changes before it runs.
    */
   tell(kind: ChildKind, state: 'Running' | 'Stopped'): Promise<void> {
     const kept = state === 'Running' ? ['Updating', 'Restarting', 'Deleted'] : ['Deleted']
-    const told = { $cond: [{ $in: ['$state', kept] }, '$state', state] }
-    const notYetWritten = { gatewayFence: { $not: { $gte: this.holder.fence } } }
-    return this.eachBatch(kind, notYetWritten, (filter) =>
-      this.collections
-        .of(kind)
-        .updateMany(filter, [{ $set: { state: told, gatewayFence: this.holder.fence } }], { hint: BY_ID }),
-    )
+    return this.write(kind, { state: { $cond: [{ $in: ['$state', kept] }, '$state', state] } })
   }
 
-  /** Tells children with a lifecycle of their own to go; their own lifecycle does it. */
-  tellToGo(kind: ChildKind): Promise<void> {
+  /**
+   * Tells children with a lifecycle of their own to go; their own lifecycle does it.
+   * @returns why a child of the kind isn't gone; undefined when all are
+   */
+  async tellToGo(kind: ChildKind): Promise<string | undefined> {
     const told = { $set: { state: 'Deleted' } }
-    return this.eachBatch(kind, { state: { $ne: 'Deleted' }, phase: { $ne: 'Deleted' } }, (filter) =>
+    await this.eachBatch(kind, { state: { $ne: 'Deleted' }, ...NOT_GONE }, (filter) =>
       this.collections.of(kind).updateMany(filter, told, { hint: BY_ID }),
     )
-  }
-
-  /** Why a child of a kind isn't gone; undefined when all are. */
-  remaining(kind: ChildKind): Promise<ChildTrouble | undefined> {
-    return this.unlike(kind, { phase: { $ne: 'Deleted' } })
+    return this.unlike(kind, NOT_GONE)
   }
 
   /** A child of a kind that is not yet as it should be, and why; undefined when there is none. */
-  async unlike(kind: ChildKind, which: Filter<Document>): Promise<ChildTrouble | undefined> {
+  async unlike(kind: ChildKind, which: Filter<Document>): Promise<string | undefined> {
     const child = await this.collections.of(kind).findOne({ ...this.own(), ...which }, { hint: BY_GATEWAY })
     return child ? troubleOf(collectionOf(kind), child) : undefined
   }
 
   /** Whether a child of a kind exists; one that its own lifecycle has ended doesn't count. */
   async has(kind: ChildKind): Promise<boolean> {
-    return (await this.remaining(kind)) !== undefined
+    return (await this.unlike(kind, NOT_GONE)) !== undefined
   }
 
   private own(): Filter<Document> {
@@ -135,3 +130,32 @@ export class HeldGateway {
 
 const isLeaving = (child: Document): boolean =>
   child['state'] === 'Deleted' || child['phase'] === 'Deleting' || child['phase'] === 'Deleted'
+
+/** One step of a gateway's handler. */
+export type GatewayStep<Next extends string> = (
+  gateway: HeldGateway,
+  ...args: Parameters<Handler<Next, ApiGateway>>
+) => ReturnType<Handler<Next, ApiGateway>>
+
+/** Errors of a cluster in a gateway's own step become outcomes, as they do for its children. */
+export function inGateway<Next extends string>(
+  collections: Collections,
+  handler: GatewayStep<Next>,
+): Handler<Next, ApiGateway> {
+  return onCluster<Next, ApiGateway, HeldGateway>(
+    async (doc, step) => {
+      await collections.ensureIndexes()
+      return new HeldGateway(collections, doc, step)
+    },
+    (doc, step, gateway) => handler(gateway, doc, step),
+  )
+}
+
+/** Why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
+export function troubleOf(collection: string, child: Document): string {
+  const name = `${collection} ${idText(child['_id'])}`
+  const { progress, stoppedBecause, trouble } = child
+  const message = progress?.error?.message ?? stoppedBecause ?? trouble ?? progress?.waitingFor
+  const because = typeof message === 'string' ? `: ${message}` : ''
+  return isParked(child) ? `${name} is parked${because}` : `${name} is in ${String(child['phase'])}${because}`
+}

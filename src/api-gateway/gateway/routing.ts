@@ -1,77 +1,65 @@
 import type { RegionSource } from '../../kubernetes/index.js'
 import { PARKED_AT } from '../../lock/index.js'
-import type { Handler } from '../../phases/index.js'
+import type { Handler, Step } from '../../phases/index.js'
 import type { Collections } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
-import { troubleOf } from './child-trouble.js'
-import { HeldGateway } from './held-gateway.js'
+import { type GatewayStep, type HeldGateway, inGateway, troubleOf } from './held-gateway.js'
 import { isPlaced } from './placing.js'
-
-type Kind<P extends string> = (
-  gateway: HeldGateway,
-  ...args: Parameters<Handler<P, ApiGateway>>
-) => ReturnType<Handler<P, ApiGateway>>
 
 /**
  * Starting: the instance and the domains in its region, if it has one; then domains are routed, then triggers resumed. Each child is marked
  * with the step's fence, so no late step undoes it.
  */
 export function starting(collections: Collections, regions: RegionSource | undefined): Handler<'Started', ApiGateway> {
-  const steps: Readonly<Record<string, Kind<'Started'>>> = {
-    'instance started': awaitInstance,
-    domains: async (gateway, _doc, step) => {
-      await gateway.tell('runtimeDomain', 'Running')
-      return step.again({ step: 'domain served' })
-    },
-    'domain served': awaitDomain,
-  }
-  return async (doc, step) => {
-    await collections.ensureIndexes()
-    const gateway = new HeldGateway(collections, doc, step)
-    switch (step.name) {
-      case 'triggers':
-        await gateway.write('trigger', { active: true })
-        return step.moveTo('Started')
-      case 'routes':
-        return setRoutes(gateway, true, step)
+  return inGateway(collections, async (gateway, doc, step) => {
+    if (step.name === 'triggers') {
+      await gateway.write('trigger', { active: true })
+      return step.moveTo('Started')
     }
-    if (!isPlaced(doc, regions)) return setRoutes(gateway, true, step)
-    const kind = steps[step.name ?? '']
-    if (kind) return kind(gateway, doc, step)
-    await gateway.tell('instance', 'Running')
-    return step.again({ step: 'instance started' })
-  }
+    if (step.name === 'routes' || !isPlaced(doc, regions)) return setRoutes(gateway, true, step)
+    switch (step.name) {
+      case 'instance started':
+        return awaitInstance(gateway, doc, step)
+      case 'domains':
+        await gateway.tell('runtimeDomain', 'Running')
+        return step.again({ step: 'domain served' })
+      case 'domain served':
+        return awaitDomain(gateway, doc, step)
+      default:
+        await gateway.tell('instance', 'Running')
+        return step.again({ step: 'instance started' })
+    }
+  })
 }
 
 /** Stopping: domains no longer routed, then triggers suspended; then, in its region, first the domains, then the instance stopped. */
 export function stopping(collections: Collections, regions: RegionSource | undefined): Handler<'Stopped', ApiGateway> {
-  const steps: Readonly<Record<string, Kind<'Stopped'>>> = {
-    domains: stopDomains,
-    instance: stopInstance,
-  }
-  return async (doc, step) => {
-    await collections.ensureIndexes()
-    const gateway = new HeldGateway(collections, doc, step)
-    if (step.name === 'triggers') {
-      await gateway.write('trigger', { active: false })
-      return isPlaced(doc, regions) ? step.again({ step: 'domains' }) : step.moveTo('Stopped')
+  return inGateway(collections, async (gateway, doc, step) => {
+    switch (step.name) {
+      case 'triggers':
+        await gateway.write('trigger', { active: false })
+        return isPlaced(doc, regions) ? step.again({ step: 'domains' }) : step.moveTo('Stopped')
+      case 'domains':
+        return stopDomains(gateway, doc, step)
+      case 'instance':
+        return stopInstance(gateway, doc, step)
+      default:
+        return setRoutes(gateway, false, step)
     }
-    const kind = steps[step.name ?? '']
-    return kind ? kind(gateway, doc, step) : setRoutes(gateway, false, step)
-  }
+  })
 }
 
 async function setRoutes<P extends string>(
   gateway: HeldGateway,
   active: boolean,
-  step: Parameters<Kind<P>>[2],
-): ReturnType<Handler<P, ApiGateway>> {
+  step: Step<P, ApiGateway>,
+): ReturnType<GatewayStep<P>> {
   await gateway.write('route', { active })
   return step.again({ step: 'triggers' })
 }
 
 /** An instance that couldn't be started is not started again by itself: what it reports has to be corrected first. */
-const awaitInstance: Kind<'Started'> = async (gateway, _doc, step) => {
+const awaitInstance: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   const instance = await gateway.collections.of('instance').findOne({ _id: gateway.gatewayId as never })
   if (!instance) return step.park('expected its Instance, which was removed: delete the gateway and create it again')
   if (instance['phase'] === 'Started') return step.again({ step: 'domains' })
@@ -79,7 +67,7 @@ const awaitInstance: Kind<'Started'> = async (gateway, _doc, step) => {
 }
 
 /** Waits only for the gateway's own domain: one added later that waits for its certificate holds up nobody else. */
-const awaitDomain: Kind<'Started'> = async (gateway, _doc, step) => {
+const awaitDomain: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   const own = await gateway.collections.of('runtimeDomain').findOne({ _id: gateway.gatewayId as never })
   if (own?.['phase'] === 'Stopped' && own['state'] !== 'Running') return step.again({ step: 'domains' })
   // Its owner may have removed it, and use others.
@@ -87,7 +75,7 @@ const awaitDomain: Kind<'Started'> = async (gateway, _doc, step) => {
   return step.wait(troubleOf('RuntimeDomain', own))
 }
 
-const stopDomains: Kind<'Stopped'> = async (gateway, _doc, step) => {
+const stopDomains: GatewayStep<'Stopped'> = async (gateway, _doc, step) => {
   await gateway.tell('runtimeDomain', 'Stopped')
   const served = { $or: [{ phase: { $in: ['Created', 'Updating', 'Stopping'] } }, BEING_CREATED] }
   const trouble = await gateway.unlike('runtimeDomain', served)
@@ -97,7 +85,7 @@ const stopDomains: Kind<'Stopped'> = async (gateway, _doc, step) => {
 /** A domain parked before it was served doesn't keep the gateway from stopping. */
 const BEING_CREATED = { phase: 'Creating', lockedAt: { $ne: PARKED_AT } }
 
-const stopInstance: Kind<'Stopped'> = async (gateway, _doc, step) => {
+const stopInstance: GatewayStep<'Stopped'> = async (gateway, _doc, step) => {
   await gateway.tell('instance', 'Stopped')
   const trouble = await gateway.unlike('instance', { phase: { $nin: ['Stopped', 'Deleted'] } })
   return trouble === undefined ? step.moveTo('Stopped') : step.wait(trouble)

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { objectNameFor } from '../../kinds/index.js'
-import type { GatewaySettings, KubernetesObject, ObjectRef, Owner } from '../../kubernetes/index.js'
+import type { GatewaySettings, KindRef, KubernetesObject, ObjectRef, Owner } from '../../kubernetes/index.js'
 import type { BackendService, Placement } from './documents.js'
 
 export const CERTIFICATE = { apiVersion: 'cert-manager.io/v1', kind: 'Certificate' } as const
@@ -31,18 +31,13 @@ export function needsCertificate(host: string, gateway: GatewaySettings): boolea
   return gateway.tls.enabled && !isUnderWildcard(host, gateway)
 }
 
-export const ingressRef = ({ namespace, ingress: name }: Placement): ObjectRef => ({
-  ...INGRESS,
+const refTo = (kind: KindRef, { namespace }: Placement, name: string): ObjectRef => ({
+  ...kind,
   metadata: { name, namespace },
 })
-export const certificateRef = ({ namespace }: Placement, name: string): ObjectRef => ({
-  ...CERTIFICATE,
-  metadata: { name, namespace },
-})
-export const secretRef = ({ namespace }: Placement, name: string): ObjectRef => ({
-  ...SECRET,
-  metadata: { name, namespace },
-})
+export const ingressRef = (placed: Placement) => refTo(INGRESS, placed, placed.ingress)
+export const certificateRef = (placed: Placement, name: string) => refTo(CERTIFICATE, placed, name)
+export const secretRef = (placed: Placement, name: string) => refTo(SECRET, placed, name)
 
 /** cert-manager leaves the Secret when its Certificate goes: so the Secret carries its owner's labels, and goes with the domain. */
 export function certificateOf(
@@ -81,11 +76,10 @@ export function ingressOf(
   const secretName = placed.certificate ?? (isUnderWildcard(host, gateway) ? tls.wildcardSecret : undefined)
   const hasTls = tls.enabled || placed.certificate !== null
   const backend = { service: { name: service.name, port: { number: service.port } } }
-  const { apiVersion, kind, metadata } = ingressRef(placed)
+  const ref = ingressRef(placed)
   return {
-    apiVersion,
-    kind,
-    metadata: { ...metadata, annotations },
+    ...ref,
+    metadata: { ...ref.metadata, annotations },
     spec: {
       ...(ingressClass !== undefined && { ingressClassName: ingressClass }),
       ...(hasTls && { tls: [{ hosts: [host], ...(secretName !== undefined && { secretName }) }] }),
