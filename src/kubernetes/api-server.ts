@@ -158,14 +158,8 @@ export class ApiServer {
    */
   async watchStream(kind: KindRef, options: WatchOptions): Promise<IncomingMessage> {
     const { namespace, labels, fields, signal, resourceVersion, timeoutSeconds } = options
-    const query = {
-      timeoutSeconds,
-      watch: 'true',
-      allowWatchBookmarks: 'true',
-      labelSelector: labels,
-      fieldSelector: fields,
-      resourceVersion,
-    }
+    const selected = { labelSelector: labels, fieldSelector: fields, resourceVersion, timeoutSeconds }
+    const query = { ...selected, watch: 'true', allowWatchBookmarks: 'true' }
     const call: Call = { verb: 'watch', kind, namespace, signal, http: { method: 'GET', query } }
     const { path, request } = await this.target(call)
     try {
@@ -188,10 +182,7 @@ export class ApiServer {
   /** Its API groups, without the core one. @internal */
   async apiGroups(): Promise<readonly ListedGroup[]> {
     const { request, answer } = await this.groups()
-    if (answer.status !== 200) throw errorOf(request, answer)
-    const list = asKind(answer, 'APIGroupList') as { groups?: ListedGroup[] } | undefined
-    if (!list) throw notAnApiServer(request, answer)
-    return list.groups ?? []
+    return (listOf(request, answer, 'APIGroupList') as { groups?: ListedGroup[] }).groups ?? []
   }
 
   /** The resources of a group version, such as `apps/v1`, as the server has them now. @internal */
@@ -235,15 +226,12 @@ export class ApiServer {
     const answer = await this.exchange(request, { method: 'GET', path, timeoutMs: this.requestTimeoutMs })
     // For a group that it doesn't know an API server answers in plain text, as anything else would.
     if (answer.status === 404 && (await this.isApiServer())) return undefined
-    if (answer.status !== 200) throw errorOf(request, answer)
-    const list = asKind(answer, 'APIResourceList') as { resources?: ListedResource[] } | undefined
-    if (!list) throw notAnApiServer(request, answer)
-    return list.resources
+    return (listOf(request, answer, 'APIResourceList') as { resources?: ListedResource[] }).resources
   }
 
   private async isApiServer(): Promise<boolean> {
     const { answer } = await this.groups()
-    return [asKind(answer, 'APIGroupList'), asKind(answer, 'Status')].some(Boolean)
+    return Boolean(asKind(answer, 'APIGroupList') ?? asKind(answer, 'Status'))
   }
 
   private async groups(): Promise<{ request: Request; answer: HttpAnswer }> {
@@ -277,6 +265,13 @@ export class ApiServer {
       entry?.ended('cancelled')
     }
   }
+}
+
+function listOf(request: Request, answer: HttpAnswer, kind: string): object {
+  if (answer.status !== 200) throw errorOf(request, answer)
+  const list = asKind(answer, kind)
+  if (!list) throw notAnApiServer(request, answer)
+  return list
 }
 
 function checked(request: Request, answer: HttpAnswer): HttpAnswer {

@@ -49,11 +49,8 @@ export class Transport {
    * @throws NoReply
    */
   async open(request: HttpRequest): Promise<HttpAnswer | IncomingMessage> {
-    return this.exchange(
-      request,
-      async (response) => (response.statusCode === 200 ? response : answerOf(response)),
-      true,
-    )
+    const read = async (response: IncomingMessage) => (response.statusCode === 200 ? response : answerOf(response))
+    return this.exchange(request, read, true)
   }
 
   close(): void {
@@ -104,18 +101,9 @@ export class Transport {
     }
     const send = server.protocol === 'http:' ? requestHttp : requestHttps
     return new Promise((resolve, reject) => {
-      const outgoing = send(
-        {
-          ...options,
-          host: server.hostname.replace(/^\[|\]$/g, ''),
-          port: server.port,
-          method: request.method,
-          path,
-          headers,
-          signal,
-        },
-        resolve,
-      )
+      const { port, hostname } = server
+      const host = hostname.replace(/^\[|\]$/g, '')
+      const outgoing = send({ ...options, host, port, method: request.method, path, headers, signal }, resolve)
       outgoing.on('error', reject)
       outgoing.end(body)
     })

@@ -6,7 +6,7 @@ import type { KubernetesObject, ObjectRef } from '../objects.js'
 import { FIELD_MANAGER, LABELS } from '../ownership.js'
 import { deleteAsSeen, removalOf } from '../removal.js'
 import { type NotLookedAt, type SweptKind, sweptKinds } from './kinds.js'
-import { type OwnerDocument, Owners, type Presence } from './owners.js'
+import { type OwnerDocument, Owners } from './owners.js'
 import { type OrphanVerdict, type SweepRules, verdictOn } from './verdict.js'
 
 const OURS = `${LABELS.lifecycle},${LABELS.managedBy}=${FIELD_MANAGER}`
@@ -114,10 +114,8 @@ export class Orphans {
       const own = objects.filter(({ owner }) => owner.model === model)
       if (own.length === 0) continue
       const rules = await this.rulesOf(model)
-      const presence: Presence = await this.owners.presence(
-        model,
-        own.map(({ owner }) => owner.id),
-      )
+      const ids = own.map(({ owner }) => owner.id)
+      const presence = await this.owners.presence(model, ids)
       for (const { object, owner } of own) {
         const verdict = verdictOn(object, owner, presence, rules)
         const { apiVersion, kind, metadata } = object

@@ -62,16 +62,13 @@ export class Owners {
         phases.set(idKey(_id), phase)
     }
     // This gives one row even for a collection that doesn't exist.
+    const facet = { $facet: { some: [{ $project: { _id: 1 } }] } }
+    const state = [{ $limit: 1 }, facet, { $project: { some: 1, now: '$$NOW' } }]
     const [row] = await documents
-      .aggregate<{ some: unknown[]; now: Date }>(
-        [{ $limit: 1 }, { $facet: { some: [{ $project: { _id: 1 } }] } }, { $project: { some: 1, now: '$$NOW' } }],
-        { readPreference: 'primary' },
-      )
+      .aggregate<{ some: unknown[]; now: Date }>(state, { readPreference: 'primary' })
       .toArray()
-    const registered = await protocolCollection<{ _id: string } & Document>(this.db, LIFECYCLES_COLLECTION).findOne(
-      { _id: model.name },
-      { projection: { collection: 1 } },
-    )
+    const lifecycles = protocolCollection<{ _id: string } & Document>(this.db, LIFECYCLES_COLLECTION)
+    const registered = await lifecycles.findOne({ _id: model.name }, { projection: { collection: 1 } })
     return { now: row!.now, phases, isEmpty: row!.some.length === 0, registeredIn: registered?.['collection'] }
   }
 

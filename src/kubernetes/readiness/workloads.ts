@@ -2,14 +2,15 @@ import type { KubernetesObject } from '../objects.js'
 import { BEHIND, conditionOf, countOf, isBehind, type Missing, type Rule, specOf, statusOf, whyOf } from './verdict.js'
 
 /** Every workload controller writes `observedGeneration`: without it, the controller hasn't looked yet. */
-const unseen = (object: KubernetesObject): boolean =>
-  isBehind(object, statusOf(object)['observedGeneration'] ?? Number.NEGATIVE_INFINITY)
+const onceSeen =
+  (rule: (object: KubernetesObject) => Missing): Rule =>
+  (object) =>
+    isBehind(object, statusOf(object)['observedGeneration'] ?? Number.NEGATIVE_INFINITY) ? BEHIND : rule(object)
 
 const ofAll = (count: number, all: number, what: string): string => `has ${count} of ${all} replicas ${what}`
 
 /** Every replica runs the latest spec and is available, and none with an older one is left. */
-export const deployment: Rule = (object) => {
-  if (unseen(object)) return BEHIND
+export const deployment = onceSeen((object) => {
   const status = statusOf(object)
   const wanted = countOf(specOf(object), 'replicas', 1)
   const failure = conditionOf(object, 'ReplicaFailure')
@@ -22,19 +23,17 @@ export const deployment: Rule = (object) => {
   if (available < wanted) return `${ofAll(available, wanted, 'available')}${trouble}`
   const there = countOf(status, 'replicas')
   return there > wanted ? `still has ${there} replicas instead of ${wanted}` : undefined
-}
+})
 
-export const replicaSet: Rule = (object) => {
-  if (unseen(object)) return BEHIND
+export const replicaSet = onceSeen((object) => {
   const wanted = countOf(specOf(object), 'replicas', 1)
   const available = countOf(statusOf(object), 'availableReplicas')
   if (available < wanted)
     return `${ofAll(available, wanted, 'available')}${whyOf(conditionOf(object, 'ReplicaFailure'))}`
   return undefined
-}
+})
 
-export const statefulSet: Rule = (object) => {
-  if (unseen(object)) return BEHIND
+export const statefulSet = onceSeen((object) => {
   const status = statusOf(object)
   const wanted = countOf(specOf(object), 'replicas', 1)
   const available = Math.min(countOf(status, 'readyReplicas'), countOf(status, 'availableReplicas'))
@@ -50,10 +49,9 @@ export const statefulSet: Rule = (object) => {
   }
   const there = countOf(status, 'replicas')
   return there > wanted ? `still has ${there} replicas instead of ${wanted}` : undefined
-}
+})
 
-export const daemonSet: Rule = (object) => {
-  if (unseen(object)) return BEHIND
+export const daemonSet = onceSeen((object) => {
   const status = statusOf(object)
   const wanted = countOf(status, 'desiredNumberScheduled')
   const updated = countOf(status, 'updatedNumberScheduled')
@@ -61,7 +59,7 @@ export const daemonSet: Rule = (object) => {
   if (type !== 'OnDelete' && updated < wanted) return `has ${updated} of ${wanted} pods of its last version`
   const available = countOf(status, 'numberAvailable')
   return available < wanted ? `has ${available} of ${wanted} pods available` : undefined
-}
+})
 
 /** Ready: it has completed. */
 export const job: Rule = (object) => {

@@ -17,17 +17,15 @@ interface ContainerState {
   readonly terminated?: { readonly startedAt?: string; readonly reason?: string }
 }
 
-interface ContainerStatus {
-  readonly name: string
-  readonly restartCount?: number
-  readonly state?: ContainerState
-  readonly lastState?: ContainerState
-}
-
 interface PodStatus {
   readonly phase?: string
   readonly reason?: string
-  readonly containerStatuses?: readonly ContainerStatus[]
+  readonly containerStatuses?: readonly {
+    readonly name: string
+    readonly restartCount?: number
+    readonly state?: ContainerState
+    readonly lastState?: ContainerState
+  }[]
 }
 
 /** The kubelet no longer finds the container, and doesn't know how it ended. */

@@ -83,10 +83,10 @@ class EarlyRecovery {
     void watchPods(
       {
         ...{ cluster, labels, clock, namespace: place.namespace },
-        onEnd: (pod) => {
-          for (const user of this.users) user.podChanged(pod)
-        },
         onHearing: (hearing) => (hearing.heard ? log.well() : log.failed('the pods are not watched', hearing.error)),
+      },
+      (pod) => {
+        for (const user of this.users) user.podChanged(pod)
       },
       this.watching.signal,
     )

@@ -5,15 +5,15 @@ import { type PodRuns, runsOf } from './container-run.js'
 const SILENCE_MS = 150_000
 const LONGEST_PAUSE_MS = 30_000
 
-export interface PodWatchOptions extends Pick<KindWatchOptions, 'cluster' | 'labels' | 'clock' | 'onHearing'> {
-  readonly namespace: string
-  /** A container of this pod was restarted, or has ended. */
-  readonly onEnd: (pod: PodRuns) => void
-}
-
-/** Follows the pods of a namespace, until its signal aborts. A deleted pod reports nothing any more. */
-export async function watchPods(options: PodWatchOptions, signal: AbortSignal): Promise<void> {
-  const { cluster, namespace, labels, clock, onEnd, onHearing } = options
+/**
+ * Follows the pods of a namespace, until its signal aborts. A deleted pod reports nothing any more.
+ * @param onEnd a container of this pod was restarted, or has ended
+ */
+export async function watchPods(
+  options: Pick<KindWatchOptions, 'cluster' | 'namespace' | 'labels' | 'clock' | 'onHearing'>,
+  onEnd: (pod: PodRuns) => void,
+  signal: AbortSignal,
+): Promise<void> {
   const told = new Map<string, string>()
   let listed = new Set<string>()
   const saw = (pod: KubernetesObject) => {
@@ -39,10 +39,10 @@ export async function watchPods(options: PodWatchOptions, signal: AbortSignal): 
     return []
   }
   const watch = new KindWatch({
-    ...{ cluster, kind: { apiVersion: 'v1', kind: 'Pod' }, namespace, labels },
+    ...options,
+    kind: { apiVersion: 'v1', kind: 'Pod' },
     verdicts: { saw, lost, beginList, endList },
-    ...{ silenceMs: SILENCE_MS, longestPauseMs: LONGEST_PAUSE_MS, clock, random: Math.random },
-    ...{ onChanges: () => undefined, onHearing },
+    ...{ silenceMs: SILENCE_MS, longestPauseMs: LONGEST_PAUSE_MS, random: Math.random, onChanges: () => undefined },
   })
   await watch.run(signal)
 }

@@ -1,13 +1,13 @@
-import type { Collection } from 'mongodb'
-import { BSON } from 'mongodb'
+import { readFile } from 'node:fs/promises'
+import { BSON, type Collection } from 'mongodb'
 import { Unavailable } from '../../phases/index.js'
 import type { Clock, Duration } from '../../time/index.js'
 import { Circuit } from '../circuit.js'
 import { Cluster } from '../cluster.js'
+import type { KubeconfigSource } from '../credentials.js'
 import { KubernetesError } from '../errors.js'
-import { findKubeconfig } from './kubeconfigs.js'
 import { type Region, RegionUnavailable, regionOf } from './region.js'
-import { REGION_COLLECTION, type RegionSpec, readRegion } from './region-document.js'
+import { type ClusterSource, REGION_COLLECTION, type RegionSpec, readRegion } from './region-document.js'
 
 /** What all regions of one process share. */
 export interface RegionContext {
@@ -126,10 +126,41 @@ export class KnownRegion {
     }
   }
 
-  private replace(kubeconfig: Parameters<typeof Cluster.of>[0]['kubeconfig']): void {
+  private replace(kubeconfig: KubeconfigSource): void {
     const old = this.cluster
     const { requestTimeout, clock } = this.context
     this.cluster = Cluster.of({ name: this.name, kubeconfig, requestTimeout, circuit: new Circuit(clock) })
     if (old) setTimeout(() => old.close(), old.requestTimeoutMs * CLOSE_AFTER_REQUESTS).unref()
   }
+}
+
+/** A kubeconfig as it is now, with a version that differs if what was found differs; or why there is none, for the documents that wait. */
+type Found = { readonly source: KubeconfigSource; readonly version: string } | { readonly problem: string }
+
+/**
+ * Reads the kubeconfig that a region refers to.
+ * @param home the cluster whose Secrets hold kubeconfigs
+ * @throws what a request to the home cluster may throw
+ */
+async function findKubeconfig(source: ClusterSource, home: () => Cluster): Promise<Found> {
+  if (source.inCluster) return { source: 'inCluster', version: 'inCluster' }
+  if (source.kubeconfigFile !== undefined) {
+    const file = source.kubeconfigFile
+    // By its path and not as a string: what it names relative to itself is found.
+    return readFile(file, 'utf8').then(
+      (version) => ({ source: { file }, version }),
+      ({ message }) => ({ problem: `expected a kubeconfig in the file ${file}, which can't be read: ${message}` }),
+    )
+  }
+  const { namespace, name, key } = source.kubeconfig!.secret
+  const secret = await home().get({ apiVersion: 'v1', kind: 'Secret', metadata: { namespace, name } })
+  if (!secret) return { problem: `expected the Secret ${namespace}/${name}, which doesn't exist` }
+  const data = (secret['data'] ?? {}) as Readonly<Record<string, string>>
+  const encoded = data[key]
+  if (encoded === undefined) {
+    const keys = Object.keys(data).join(', ') || 'none'
+    return { problem: `expected the Secret ${namespace}/${name} to have the key '${key}', got ${keys}` }
+  }
+  const text = Buffer.from(encoded, 'base64').toString('utf8')
+  return { source: text, version: text }
 }

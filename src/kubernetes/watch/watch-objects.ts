@@ -1,11 +1,67 @@
+import { z } from 'zod'
+import { aFunction, aName, duration, readOptions } from '../../options/index.js'
 import type { Alongside, AlongsideContext } from '../../phases/index.js'
-import { sleep } from '../../time/index.js'
+import { type Duration, sleep } from '../../time/index.js'
 import type { Cluster } from '../cluster.js'
+import type { KindRef, KubernetesObject } from '../objects.js'
 import { LABELS, labelValue } from '../ownership.js'
 import { HearingLog } from './hearing-log.js'
 import { KindWatch } from './kind-watch.js'
 import { type Change, Verdicts } from './verdicts.js'
-import { type WatchedKind, type WatchOptions, type WatchSettings, watchSettings } from './watch-options.js'
+
+/** A kind of objects that documents wait for. */
+export interface WatchedKind extends KindRef {
+  /**
+   * What a handler would find: the object's document is woken when this changes. Default: `ready` as `HeldCluster.ready`
+   * judges, `failed` if it never will be, else `waiting`. An object that was never seen counts as `waiting`.
+   */
+  readonly verdict?: ((object: KubernetesObject) => string) | undefined
+}
+
+export interface WatchOptions {
+  readonly kinds: readonly WatchedKind[]
+  /** Clusters may come and go. A cluster is the same as long as the object is; if this fails, what is watched stays. */
+  readonly clusters: () => Iterable<Cluster> | Promise<Iterable<Cluster>>
+  /** How often `clusters` is called, from 100ms. Default 5s. */
+  readonly refresh?: Duration | undefined
+  /** The only namespaces to watch in a cluster, where the account may not watch all of them. Default: undefined, all. */
+  readonly namespaces?: ((cluster: Cluster) => readonly string[] | undefined) | undefined
+  /** A watch that is silent for this long is opened again, from 1s; servers send something every minute. Default 150s. */
+  readonly silence?: Duration | undefined
+  /** The longest pause before what failed, or was refused, is tried again, from 250ms. Default 15s. */
+  readonly retryWithin?: Duration | undefined
+}
+
+/** Options of `watchObjects` that can't be used; lists every problem. */
+export class InvalidWatchOptions extends Error {
+  override readonly name = 'InvalidWatchOptions'
+  constructor(readonly problems: readonly string[]) {
+    super(`watchObjects: ${problems.join('; ')}`)
+  }
+}
+
+const watchOptions = z.strictObject({
+  kinds: z
+    .array(
+      z.strictObject({ apiVersion: aName, kind: aName, verdict: aFunction().optional() }),
+      "expected a list such as [{ apiVersion: 'apps/v1', kind: 'Deployment' }]",
+    )
+    .min(1, 'expected a kind at least'),
+  clusters: aFunction(),
+  namespaces: aFunction().optional(),
+  refresh: duration('100ms', '1h').default(5_000),
+  silence: duration('1s', '1h').default(150_000),
+  retryWithin: duration('250ms', '1h').default(15_000),
+})
+
+/** The same, checked, with milliseconds. @throws InvalidWatchOptions */
+function watchSettings(options: WatchOptions) {
+  const read = readOptions(watchOptions, options)
+  if ('problems' in read) throw new InvalidWatchOptions(read.problems)
+  const { refresh, silence, retryWithin } = read.options
+  const { kinds, clusters, namespaces } = options
+  return { kinds, clusters, namespaces, refreshMs: refresh, silenceMs: silence, longestPauseMs: retryWithin }
+}
 
 /**
  * Watches the objects that a lifecycle's documents own, and wakes a document when one of its objects becomes ready, fails, or is
@@ -18,7 +74,7 @@ export function watchObjects(options: WatchOptions): Alongside {
   return async (context) => {
     const watches = new Map<Cluster, Watches>()
     while (!context.signal.aborted) {
-      const wanted = await clustersOf(settings, context)
+      const wanted = await known('clusters', async () => new Set(await settings.clusters()), context)
       if (context.signal.aborted) break
       for (const [cluster, watched] of watches) {
         if (!wanted || wanted.has(cluster)) continue
@@ -28,7 +84,7 @@ export function watchObjects(options: WatchOptions): Alongside {
       for (const cluster of wanted ?? []) {
         const watched = watches.get(cluster) ?? new Watches(context, cluster, settings)
         watches.set(cluster, watched)
-        watched.callRoll()
+        await watched.callRoll()
       }
       await sleep(settings.refreshMs, { signal: context.signal, unref: true })
     }
@@ -37,15 +93,16 @@ export function watchObjects(options: WatchOptions): Alongside {
   }
 }
 
-/** Undefined: the clusters aren't known now, and what is watched stays. */
-async function clustersOf(
-  { clusters }: WatchSettings,
+/** Undefined: it isn't known now, and what is watched stays. */
+async function known<T>(
+  what: string,
+  read: () => T | Promise<T>,
   { logger, model }: AlongsideContext,
-): Promise<Set<Cluster> | undefined> {
+): Promise<T | undefined> {
   try {
-    return new Set(await clusters())
+    return await read()
   } catch (error) {
-    logger.debug(`${model.name}: the clusters to watch can't be told: ${String(error)}`)
+    logger.debug(`${model.name}: the ${what} to watch can't be told: ${String(error)}`)
     return undefined
   }
 }
@@ -59,18 +116,20 @@ class Watches {
   constructor(
     private readonly context: AlongsideContext,
     private readonly cluster: Cluster,
-    private readonly settings: WatchSettings,
+    private readonly settings: ReturnType<typeof watchSettings>,
   ) {
     this.source = `cluster ${cluster.name}`
     this.log = new HearingLog(context.model.name, cluster.name, context.logger)
   }
 
   /** Starts the missing watches, ends those no longer wanted. */
-  callRoll(): void {
-    const places = this.places()
+  async callRoll(): Promise<void> {
+    const { context, cluster, settings } = this
+    const everywhere: readonly (string | undefined)[] = [undefined]
+    const places = await known('namespaces', () => settings.namespaces?.(cluster) ?? everywhere, context)
     if (!places) return
     const wanted = new Map<string, { kind: WatchedKind; namespace: string | undefined }>(
-      this.settings.kinds.flatMap((kind) =>
+      settings.kinds.flatMap((kind) =>
         places.map((namespace) => [`${kind.apiVersion} ${kind.kind} ${namespace ?? ''}`, { kind, namespace }] as const),
       ),
     )
@@ -90,16 +149,6 @@ class Watches {
 
   get ended(): Promise<unknown> {
     return Promise.all([...this.running.values()].map(({ ended }) => ended))
-  }
-
-  /** Undefined: they aren't known now, and what is watched stays. */
-  private places(): readonly (string | undefined)[] | undefined {
-    try {
-      return this.settings.namespaces?.(this.cluster) ?? [undefined]
-    } catch (error) {
-      this.context.logger.debug(`${this.context.model.name}: the namespaces to watch can't be told: ${String(error)}`)
-      return undefined
-    }
   }
 
   private begin({ verdict, ...kind }: WatchedKind, namespace: string | undefined) {
