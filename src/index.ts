@@ -58,7 +58,6 @@ export {
   OverlappingLifecycles,
   OwnerClient,
   Replica,
-  ReplicaStopped,
   StepAborted,
   StepTimeout,
   silentLogger,
