@@ -1,12 +1,4 @@
-import {
-  type DynamicModule,
-  Global,
-  Inject,
-  Module,
-  type OnApplicationShutdown,
-  type OnModuleInit,
-  type Provider,
-} from '@nestjs/common'
+import { type DynamicModule, Global, Inject, Module, type OnApplicationShutdown, type Provider } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core'
 import { LockExecutor } from '../locks/index.js'
 import { type BoundLifecycle, Replica } from '../phases/index.js'
@@ -83,18 +75,11 @@ const locks: Provider = {
 /** What the app has once, for all of its modules. Being global it is shut down last: the database outlives the steps. @internal */
 @Global()
 @Module({})
-export class PhaselockCoreModule implements OnModuleInit, OnApplicationShutdown {
-  constructor(
-    @Inject(MODULE_DATABASE) private readonly opened: ModuleDatabase,
-    @Inject(MODULE_LOCKS) private readonly locks: OpenLocks,
-  ) {}
+export class PhaselockCoreModule implements OnApplicationShutdown {
+  constructor(@Inject(MODULE_DATABASE) private readonly opened: ModuleDatabase) {}
 
-  onModuleInit(): void {
-    this.locks.bindInstances()
-  }
-
+  /** Called after those of its providers: the locks are closed by then. */
   async onApplicationShutdown(): Promise<void> {
-    await this.locks.close()
     await this.opened.close()
   }
 }

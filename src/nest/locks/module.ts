@@ -1,12 +1,4 @@
-import {
-  type DynamicModule,
-  Global,
-  Inject,
-  Module,
-  type OnApplicationShutdown,
-  type OnModuleInit,
-  type Provider,
-} from '@nestjs/common'
+import { type DynamicModule, Global, Module, type Provider } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
 import { LockExecutor } from '../../locks/index.js'
 import { nestLogger } from '../nest-logger.js'
@@ -29,23 +21,14 @@ const opened: Provider = {
  */
 @Global()
 @Module({})
-export class LocksModule implements OnModuleInit, OnApplicationShutdown {
-  constructor(@Inject(OPEN_LOCKS) private readonly locks: OpenLocks) {}
-
+// biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class
+export class LocksModule {
   static forRoot(options: LocksOptions = {}): DynamicModule {
     return moduleWith({ provide: LOCKS_OPTIONS, useValue: options })
   }
 
   static forRootAsync({ imports = [], inject = [], useFactory }: LocksAsyncOptions): DynamicModule {
     return moduleWith({ provide: LOCKS_OPTIONS, inject, useFactory }, imports)
-  }
-
-  onModuleInit(): void {
-    this.locks.bindInstances()
-  }
-
-  async onApplicationShutdown(): Promise<void> {
-    await this.locks.close()
   }
 }
 

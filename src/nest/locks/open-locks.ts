@@ -1,4 +1,4 @@
-import type { Provider } from '@nestjs/common'
+import type { OnApplicationShutdown, OnModuleInit, Provider } from '@nestjs/common'
 import type { DiscoveryService } from '@nestjs/core'
 import { noted } from '../../decorated/index.js'
 import {
@@ -19,7 +19,7 @@ import { checkedLocksOptions, type LocksOptions } from './options.js'
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
 /** An app's locks, open and bound to its classes and objects with decorated methods. */
-export class OpenLocks {
+export class OpenLocks implements OnModuleInit, OnApplicationShutdown {
   private constructor(
     readonly executor: LockExecutor,
     private readonly scope: LockScope,
@@ -67,7 +67,7 @@ export class OpenLocks {
   }
 
   /** Two apps in one process may have the same classes; an instance belongs to one of them. */
-  bindInstances(): void {
+  onModuleInit(): void {
     for (const { instance } of this.wrappers()) {
       if (typeof instance === 'object' && noted(instance, LOCKED).length > 0) bindScope(instance, this.scope)
     }
@@ -76,6 +76,10 @@ export class OpenLocks {
   /** Closes what was opened here. */
   async close(): Promise<void> {
     await this.opened?.close()
+  }
+
+  onApplicationShutdown(): Promise<void> {
+    return this.close()
   }
 
   private wrappers(): Wrapper[] {
