@@ -1,9 +1,10 @@
+import { tellObservers } from '../observers/index.js'
 import { type Clock, sleep, systemClock } from '../time/index.js'
 import { ActiveLock, activeLocks } from './active-lock.js'
 import type { LockDuration } from './durations.js'
 import { InvalidLockConfig } from './errors.js'
 import { type CheckedLockConfig, checkedLockConfig, type LockConfig, msOf } from './lock-config.js'
-import { type LockEvent, type LockObserver, tellLockObservers } from './lock-observer.js'
+import { type LockEvent, type LockObserver, ofAllExecutors } from './lock-observer.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 
 /** What `executeWithLock` takes besides the lock's own configuration. */
@@ -82,18 +83,11 @@ export class LockExecutor {
   private async run<R>(
     task: (held: HeldLockContext) => R | Promise<R>,
     lock: SimpleLock,
-    checked: CheckedExecution,
+    { lockAtMostForMs, watchdogMs }: CheckedExecution,
     sentAtMs: number,
   ): Promise<R> {
     const { name, lockedBy } = lock
-    const active = new ActiveLock(
-      this.provider,
-      lock,
-      checked.lockAtMostForMs,
-      sentAtMs,
-      checked.watchdogMs,
-      this.clock,
-    )
+    const active = new ActiveLock(this.provider, lock, lockAtMostForMs, sentAtMs, watchdogMs, this.clock)
     const startedMs = this.clock.monotonicMs()
     let failed = true
     active.signal.addEventListener('abort', () => this.tell('lost', { name, lockedBy }), { once: true })
@@ -159,7 +153,8 @@ export class LockExecutor {
   }
 
   private tell<K extends keyof LockObserver>(what: K, event: LockEvent<K>): void {
-    tellLockObservers(this.observers, what, event)
+    // An observer's error is its own fault.
+    tellObservers([...this.observers, ...ofAllExecutors], what, event, () => undefined)
   }
 }
 

@@ -1,5 +1,3 @@
-import { tellObservers } from '../observers/index.js'
-
 /**
  * Observes what an executor does, for metrics and logs; what it throws or rejects with is ignored. Each call of `executeWithLock` that
  * asks for a lock ends in one of `acquired`, `notAcquired` and `unavailable`; each `acquired` is followed by one `finished`.
@@ -23,7 +21,8 @@ export interface LockObserver {
   failed?(event: { name: string; action: 'extend' | 'unlock'; error: unknown }): void
 }
 
-const ofAllExecutors = new Set<LockObserver>()
+/** Told by every executor in the process. */
+export const ofAllExecutors = new Set<LockObserver>()
 
 /**
  * Has this observer told by every executor in the process, whoever created it: for metrics of a whole process. If it is also an
@@ -36,12 +35,3 @@ export function observeLocks(observer: LockObserver): () => void {
 }
 
 export type LockEvent<K extends keyof LockObserver> = Parameters<NonNullable<LockObserver[K]>>[0]
-
-export function tellLockObservers<K extends keyof LockObserver>(
-  own: readonly LockObserver[],
-  what: K,
-  event: LockEvent<K>,
-): void {
-  // An observer's error is its own fault.
-  tellObservers([...own, ...ofAllExecutors], what, event, () => undefined)
-}
