@@ -1,5 +1,5 @@
-import { Cron as Croner } from 'croner'
-import { InvalidCron, MOST_LENGTH, problemOf } from './invalid-cron.js'
+import type { Cron as Croner } from 'croner'
+import { croner, InvalidCron, MOST_LENGTH, problemOf } from './invalid-cron.js'
 import { zoneOf } from './zone.js'
 
 /** At most this many wall times are skipped for one answer, in a zone whose clock was set back twice within two days. */
@@ -54,9 +54,6 @@ export class Cron {
     return undefined
   }
 }
-
-const croner = (expression: string, timezone: string) =>
-  new Croner(expression, { timezone, mode: '5-or-6-parts', paused: true })
 
 function isEveryHour(expression: string): boolean {
   const fields = expression.trim().split(/\s+/)

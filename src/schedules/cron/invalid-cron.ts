@@ -65,10 +65,13 @@ function hintFor(part: string, refused: string): string {
   return ''
 }
 
+export const croner = (expression: string, timezone: string) =>
+  new Croner(expression, { timezone, mode: '5-or-6-parts', paused: true })
+
 /** Why croner refuses it. */
 function refusalOf(expression: string): string | undefined {
   try {
-    new Croner(expression, { timezone: 'UTC', mode: '5-or-6-parts', paused: true })
+    croner(expression, 'UTC')
     return undefined
   } catch (error) {
     return (error as Error).message
