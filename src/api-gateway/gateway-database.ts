@@ -56,7 +56,7 @@ export function databaseDeleting(collections: Collections): Handler<'Deleted', G
     if (doc.gatewayId == null || typeof (await database.ownership()) === 'object') return step.moveTo('Deleted')
     // A drop can't be made conditional on the server: this is the last moment to check.
     await new Holder(collections.of('gatewayDatabase'), doc, step).assertHeld()
-    await database.drop()
+    await database.target.dropDatabase()
     return step.moveTo('Deleted')
   }
 }
@@ -64,7 +64,7 @@ export function databaseDeleting(collections: Collections): Handler<'Deleted', G
 /** The MongoDB database of one gateway. Its marker keeps two gateways, even of two Phaselock databases, from sharing one. */
 class OwnDatabase {
   readonly name: string
-  private readonly target: Db
+  readonly target: Db
 
   constructor(
     private readonly home: Db,
@@ -81,7 +81,11 @@ class OwnDatabase {
 
   async ownership(): Promise<Ownership> {
     const marker = await this.target.collection(FIRST_COLLECTION).findOne({ _id: MARKER_ID as never })
-    if (marker) return this.isOurs(marker) ? 'ours' : { whose: describe(marker) }
+    if (marker) {
+      const own = this.marker()
+      const isOurs = marker['database'] === own['database'] && idKey(marker['documentId']) === idKey(own['documentId'])
+      return isOurs ? 'ours' : { whose: describe(marker) }
+    }
     const others = (await this.target.listCollections({}, { nameOnly: true }).toArray())
       .map((collection) => collection.name)
       .filter((name) => name !== FIRST_COLLECTION && !name.startsWith('system.'))
@@ -97,15 +101,6 @@ class OwnDatabase {
       if (!(error instanceof MongoServerError) || error.code !== ALREADY_EXISTS) throw error
     }
     return true
-  }
-
-  async drop(): Promise<void> {
-    await this.target.dropDatabase()
-  }
-
-  private isOurs(marker: Document): boolean {
-    const { database, documentId } = this.marker()
-    return marker['database'] === database && idKey(marker['documentId']) === idKey(documentId)
   }
 }
 

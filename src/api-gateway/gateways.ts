@@ -36,16 +36,15 @@ export function gatewaysOf(collections: Collections, serviceNameFor?: (id: unkno
  */
 export async function isOrphan(collections: Collections, child: { readonly gateway?: unknown }): Promise<boolean> {
   if (child.gateway === undefined) return false
-  const gateway = await collections
-    .of('gateway')
-    .findOne({ _id: child.gateway as never }, { projection: { phase: 1 }, hint: BY_ID })
+  const gateway = await gatewayBy(child.gateway, collections)
   return !gateway || gateway['phase'] === 'Deleting' || gateway['phase'] === 'Deleted'
 }
 
 async function gatewayOf(collections: Collections, doc: Readonly<RuntimeDomain>): Promise<Document | null> {
-  const byId = (id: unknown) =>
-    collections.of('gateway').findOne({ _id: id as never }, { projection: { phase: 1, fence: 1 }, hint: BY_ID })
-  if (doc.gateway !== undefined) return byId(doc.gateway)
+  if (doc.gateway !== undefined) return gatewayBy(doc.gateway, collections)
   const database = await collections.of('gatewayDatabase').findOne({ _id: doc.gatewayId as never })
-  return database ? byId(database['gateway'] ?? doc.gatewayId) : null
+  return database ? gatewayBy(database['gateway'] ?? doc.gatewayId, collections) : null
 }
+
+const gatewayBy = (id: unknown, collections: Collections) =>
+  collections.of('gateway').findOne({ _id: id as never }, { projection: { phase: 1, fence: 1 }, hint: BY_ID })

@@ -61,10 +61,10 @@ const issued: Stage = async (_parts, doc, step, host, site) => {
 
 const ingress: Stage = async (parts, doc, step, host, site) => {
   if (!site) return step.again()
-  if (doc.state === 'Stopped' || (doc.state == null && (await parts.gateways.isAtRest(doc)))) {
+  if (doc.state === 'Stopped' || (doc.state == null && (await parts.gateways?.isAtRest(doc)))) {
     return step.moveTo('Stopping')
   }
-  const service = doc.service ?? (await parts.gateways.instanceOf(doc))?.service
+  const service = doc.service ?? (await parts.gateways?.instanceOf(doc))?.service
   if (!service) {
     return step.park(
       'expected a service { name, port } to send requests to: the domain names none, and has no gateway with an instance that has ports',

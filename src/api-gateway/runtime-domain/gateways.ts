@@ -17,11 +17,3 @@ export interface Gateways {
   /** The region and Service of its gateway's instance, for a domain that names none itself. */
   instanceOf(doc: Readonly<RuntimeDomain>): Promise<DomainBackend | undefined>
 }
-
-/** For domains without a gateway. */
-export const noGateways: Gateways = {
-  isOrphan: () => Promise.resolve(false),
-  servingFence: () => Promise.resolve(undefined),
-  isAtRest: () => Promise.resolve(false),
-  instanceOf: () => Promise.resolve(undefined),
-}

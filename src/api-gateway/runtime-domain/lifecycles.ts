@@ -4,7 +4,7 @@ import type { RunnableLifecycle } from '../../phases/index.js'
 import { bringingUp } from './bringing-up.js'
 import { type RuntimeDomainSettings, runtimeDomainDefinition } from './definition.js'
 import { DomainStore } from './domain-store.js'
-import { type Gateways, noGateways } from './gateways.js'
+import type { Gateways } from './gateways.js'
 import { CERTIFICATE, INGRESS } from './manifests.js'
 import { deleting, stopping } from './taking-down.js'
 
@@ -28,7 +28,7 @@ export interface RuntimeDomainLifecycles {
  * @throws InvalidLifecycle for unknown settings and those out of range
  */
 export function runtimeDomainLifecycles(options: RuntimeDomainOptions): RuntimeDomainLifecycles {
-  const { db, regions, gateways = noGateways, watch = true, wrap, ...settings } = options
+  const { db, regions, gateways, watch = true, wrap, ...settings } = options
   const parts = { store: new DomainStore(db), gateways, regions }
   const bound = runtimeDomainDefinition(settings).handle({
     Creating: bringingUp(parts),

@@ -7,7 +7,8 @@ import type { Gateways } from './gateways.js'
 /** What the handlers of runtime domains need besides the document. */
 export interface DomainParts {
   readonly store: DomainStore
-  readonly gateways: Gateways
+  /** Undefined: domains are independent. */
+  readonly gateways: Gateways | undefined
   /** Undefined: domains have no Certificate and no Ingress, only their name and their Route. */
   readonly regions: RegionSource | undefined
 }

@@ -14,10 +14,8 @@ export const removeIngress = (site: Site): Promise<Remaining> => removeAll(site,
 
 /** Certificates go before their Secrets: otherwise cert-manager would issue them again. */
 export async function removeCertificates(site: Site, names: readonly string[]): Promise<Remaining> {
-  return removeAll(
-    site,
-    names.map((name) => certificateRef(site.placed, name)),
-  )
+  const refs = names.map((name) => certificateRef(site.placed, name))
+  return removeAll(site, refs)
 }
 
 /**
@@ -32,10 +30,8 @@ export async function removeSecrets(
 ): Promise<Remaining> {
   const refs = names.map((name) => secretRef(site.placed, name))
   const found = await Promise.all(refs.map((ref) => site.cluster.get(ref)))
-  const remaining = await removeAll(
-    site,
-    refs.filter((_, n) => found[n]),
-  )
+  const there = refs.filter((_, n) => found[n])
+  const remaining = await removeAll(site, there)
   if (remaining !== undefined) return remaining
   const isSettled = found.every(Boolean) || step.waitedMs >= SETTLED_AFTER_MS
   return isSettled ? undefined : 'cert-manager to have let go of the Secret'

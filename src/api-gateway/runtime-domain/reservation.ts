@@ -28,7 +28,7 @@ export async function reserve(
   step: Step<'Created' | 'Stopping' | 'Deleting', RuntimeDomain>,
 ): Ended<'Deleting'> {
   const { store, gateways, regions } = parts
-  if (await gateways.isOrphan(doc)) return step.moveTo('Deleting')
+  if (await gateways?.isOrphan(doc)) return step.moveTo('Deleting')
   if (doc.gatewayId == null && !regions) return step.park('expected a gatewayId: whose domain is it?')
   let host: string
   try {
@@ -42,7 +42,7 @@ export async function reserve(
     reservedHost: names.length === 1 ? host : names,
   }
   if (regions) {
-    const asked = doc.region ?? doc.placed?.region ?? (await gateways.instanceOf(doc))?.region
+    const asked = doc.region ?? doc.placed?.region ?? (await gateways?.instanceOf(doc))?.region
     if (doc.placed && asked !== doc.placed.region) {
       return step.park(
         `expected the region to stay ${doc.placed.region}, where the domain is, got ${asked}: delete it and create it again there`,

@@ -17,11 +17,11 @@ export function writeRoute(holder: Holder, host: string, doc: Readonly<RuntimeDo
  */
 export async function activateRoute(
   store: DomainStore,
-  gateways: Gateways,
+  gateways: Gateways | undefined,
   host: string,
   doc: Readonly<RuntimeDomain>,
 ): Promise<void> {
-  const fence = await gateways.servingFence(doc)
+  const fence = await gateways?.servingFence(doc)
   if (fence === undefined) return
   await store.routes.updateOne(
     { _id: host as never, domainId: { $eq: doc._id }, gatewayFence: { $not: { $gt: fence } } },

@@ -74,13 +74,8 @@ export class InvalidRegion extends Error {
   }
 }
 
-type Settings = Pick<RegionDocument, 'namespace' | 'createNamespace' | 'gateway'>
-
-export function regionOf(
-  name: string,
-  cluster: Cluster,
-  { namespace, createNamespace, gateway }: Pick<RegionSpec, 'namespace' | 'createNamespace' | 'gateway'>,
-): Region {
+export function regionOf(name: string, cluster: Cluster, spec: RegionSpec): Region {
+  const { namespace, createNamespace, gateway } = spec
   return {
     name,
     cluster,
@@ -95,7 +90,11 @@ export function regionOf(
  * One region defined in code, for a deployment with a single cluster: no Region document is needed. Documents name it, or none.
  * @throws InvalidRegion
  */
-export function singleRegion(name: string, cluster: Cluster, settings: Settings): RegionSource {
+export function singleRegion(
+  name: string,
+  cluster: Cluster,
+  settings: Pick<RegionDocument, 'namespace' | 'createNamespace' | 'gateway'>,
+): RegionSource {
   const spec = readRegion({ _id: name, cluster: { inCluster: true }, ...settings })
   if ('problems' in spec) throw new InvalidRegion(name, spec.problems)
   const region = regionOf(name, cluster, spec)

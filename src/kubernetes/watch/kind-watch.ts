@@ -119,7 +119,7 @@ export class KindWatch {
   /** @throws the error that the server reports in the stream */
   private take({ type, object }: { type: string; object: KubernetesObject }): Change[] {
     const { verdicts, kind } = this.options
-    if (type === 'ERROR') throw new StreamError(object as unknown as StatusObject)
+    if (type === 'ERROR') throw new StreamError(object)
     this.resourceVersion = object.metadata.resourceVersion ?? this.resourceVersion
     if (type === 'BOOKMARK') return []
     const whole = { ...object, ...kind }
@@ -128,19 +128,14 @@ export class KindWatch {
   }
 }
 
-interface StatusObject {
-  readonly code?: number
-  readonly message?: string
-}
-
 const GONE = 410
 
 /** The server ended a stream with a Status. */
 class StreamError extends Error {
   override readonly name = 'StreamError'
-  readonly status: number | undefined
-  constructor({ code, message }: StatusObject) {
-    super(message ?? 'the server ended the stream with an error')
+  readonly status: unknown
+  constructor({ code, message }: Readonly<Record<string, unknown>>) {
+    super(typeof message === 'string' ? message : 'the server ended the stream with an error')
     this.status = code
   }
 }
