@@ -55,8 +55,8 @@ async function run(options: DemoOptions, atEnd: (cleanUp: CleanUp) => void): Pro
   const { owner, ledger, leases, config } = await setUp(options, atEnd)
   const fleet = new Fleet({ program: PROGRAM, config })
   atEnd(() => fleet.end())
-  const { concurrency, pace } = config
-  const scenario = new Scenario({ documents, concurrency, pace, fleet, owner, ledger, leases, screen })
+  const { pace } = config
+  const scenario = new Scenario({ documents, pace, fleet, owner, ledger, leases, screen })
   await watching({ fleet, screen, owner }, async () => {
     await scenario.run()
     screen.stage('waiting until all is done')
