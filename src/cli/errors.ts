@@ -11,11 +11,7 @@ export abstract class CliError extends Error {
 export class InvalidLifecyclesModule extends CliError {
   override readonly name = 'InvalidLifecyclesModule'
   override readonly exitCode = EXIT.usage
-  constructor(
-    readonly module: string,
-    problem: string,
-    options?: ErrorOptions,
-  ) {
+  constructor(module: string, problem: string, options?: ErrorOptions) {
     super(
       `--lifecycles ${module}: expected a module whose default export is an array of lifecycles (lifecycle.handle({...})), ` +
         `or a function of { db, client } that returns one; ${problem}`,
@@ -28,13 +24,10 @@ export class InvalidLifecyclesModule extends CliError {
 export class LifecyclesModuleFailed extends CliError {
   override readonly name = 'LifecyclesModuleFailed'
   override readonly exitCode = EXIT.failure
-  constructor(
-    readonly module: string,
-    override readonly cause: unknown,
-  ) {
+  constructor(module: string, cause: unknown) {
     const where = cause instanceof SyntaxError ? ` (node --check ${module} shows where)` : ''
     const thrown = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)
-    super(`--lifecycles ${module}: expected a module that can be loaded, but it throws${where}:\n${thrown}`)
+    super(`--lifecycles ${module}: expected a module that can be loaded, but it throws${where}:\n${thrown}`, { cause })
   }
 }
 
@@ -42,11 +35,7 @@ export class LifecyclesModuleFailed extends CliError {
 export class PortUnavailable extends CliError {
   override readonly name = 'PortUnavailable'
   override readonly exitCode = EXIT.failure
-  constructor(
-    readonly host: string,
-    readonly port: number,
-    readonly reason: string,
-  ) {
+  constructor(host: string, port: number, reason: string) {
     super(
       `expected to listen on ${host}:${port}, got ${reason}; choose another --http port (0: any free one) or --http-host`,
     )
@@ -57,10 +46,7 @@ export class PortUnavailable extends CliError {
 export class FindingsLeft extends CliError {
   override readonly name = 'FindingsLeft'
   override readonly exitCode = EXIT.found
-  constructor(
-    readonly left: number,
-    readonly repairable: number,
-  ) {
+  constructor(left: number, repairable: number) {
     super(
       `expected nothing to be found, got ${left} finding${left === 1 ? '' : 's'}${repairable > 0 ? `; phaselock check --repair repairs ${repairable}` : ''}`,
     )
@@ -71,10 +57,7 @@ export class FindingsLeft extends CliError {
 export class OrphansMissed extends CliError {
   override readonly name = 'OrphansMissed'
   override readonly exitCode = EXIT.failure
-  constructor(
-    readonly places: number,
-    readonly failed: number,
-  ) {
+  constructor(places: number, failed: number) {
     const problems = [
       places > 0 ? `${places} cluster${places === 1 ? '' : 's'} could not be asked` : '',
       failed > 0 ? `${failed} object${failed === 1 ? '' : 's'} could not be removed` : '',

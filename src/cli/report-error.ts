@@ -3,38 +3,6 @@ import { CliError, EXIT, type ExitCode } from './errors.js'
 import type { Output } from './output.js'
 
 /** Errors whose message is all the reader needs, by name: a user's module may bring its own copy of Phaselock. */
-const KNOWN = new Set([
-  'BadQueryPlan',
-  'EngineStartFailed',
-  'MissingIndexes',
-  'OverlappingLifecycles',
-  'DatabaseUnreachable',
-  'DataDirUnusable',
-  'InvalidDocument',
-  'InvalidDuration',
-  'InvalidHandlers',
-  'InvalidHostName',
-  'InvalidLifecycle',
-  'InvalidLockConfig',
-  'InvalidLockProvider',
-  'InvalidSchedulerLocks',
-  'LockProviderUnavailable',
-  'InvalidModuleOptions',
-  'InvalidMongoUri',
-  'InvalidSchedule',
-  'InvalidSchedulesOptions',
-  'InvalidSettings',
-  'InvalidTask',
-  'InvalidThread',
-  'KeeperStuck',
-  'MissingPackage',
-  'NoDatabase',
-  'NoScheduler',
-  'NotEnoughSpace',
-  'PodUnknown',
-  'ServerTooOld',
-  'UnknownTimeZone',
-])
 const USAGE = new Set([
   'InvalidDocument',
   'InvalidLockConfig',
@@ -44,6 +12,31 @@ const USAGE = new Set([
   'InvalidSettings',
   'PodUnknown',
   'UnknownTimeZone',
+])
+/** The others of that sort. */
+const FAILURES = new Set([
+  'BadQueryPlan',
+  'EngineStartFailed',
+  'MissingIndexes',
+  'OverlappingLifecycles',
+  'DatabaseUnreachable',
+  'DataDirUnusable',
+  'InvalidDuration',
+  'InvalidHandlers',
+  'InvalidHostName',
+  'InvalidLifecycle',
+  'InvalidSchedulerLocks',
+  'LockProviderUnavailable',
+  'InvalidModuleOptions',
+  'InvalidSchedulesOptions',
+  'InvalidTask',
+  'InvalidThread',
+  'KeeperStuck',
+  'MissingPackage',
+  'NoDatabase',
+  'NoScheduler',
+  'NotEnoughSpace',
+  'ServerTooOld',
 ])
 
 export interface ReportOptions {
@@ -73,10 +66,9 @@ export function exitCodeOf(error: unknown): ExitCode {
 /** Whether the message alone is all the reader needs. */
 export function isKnown(error: unknown): boolean {
   if (!(error instanceof Error)) return false
+  if (error instanceof CliError || error instanceof OperationError) return true
   // The driver's errors name the server's answer; a stack inside the driver helps nobody.
-  return (
-    error instanceof CliError || error instanceof OperationError || KNOWN.has(error.name) || /^Mongo/.test(error.name)
-  )
+  return USAGE.has(error.name) || FAILURES.has(error.name) || error.name.startsWith('Mongo')
 }
 
 function withStack(error: unknown): string {

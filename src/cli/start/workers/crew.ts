@@ -10,10 +10,7 @@ import { type WorkerConfig, WorkerLink } from './worker-link.js'
 export class WorkerFailed extends CliError {
   override readonly name = 'WorkerFailed'
   override readonly exitCode: ExitCode
-  constructor(
-    readonly worker: string,
-    { message, exitCode }: Pick<Failed, 'message' | 'exitCode'>,
-  ) {
+  constructor(worker: string, { message, exitCode }: Pick<Failed, 'message' | 'exitCode'>) {
     super(`worker ${worker} could not start: ${message}`)
     this.exitCode = exitCode as ExitCode
   }
