@@ -51,12 +51,11 @@ const broken: Run = async ({ lockTimeout: lockTimeoutMs, ledger: ledgerFile, ...
 /** Without a choice it runs faults, then Kubernetes. Resolves to the exit code of the first that isn't shown. */
 async function chaos(flags: Flags): Promise<number> {
   const { json = false } = flags
-  const about = { name: 'chaos', json }
-  if (flags.break) return show(about, (...given) => broken(flags, ...given))
+  if (flags.break) return show('chaos', json, (...given) => broken(flags, ...given))
   const both = !flags.faults && !flags.kubernetes
-  const code = flags.faults || both ? await show(about, (...given) => faults(flags, ...given)) : 0
+  const code = flags.faults || both ? await show('chaos', json, (...given) => faults(flags, ...given)) : 0
   if (code !== 0 || !(flags.kubernetes || both)) return code
-  return show({ ...about, things: 'documents' }, (...given) => kubernetes(flags, ...given))
+  return show('chaos', json, (...given) => kubernetes(flags, ...given), 'documents')
 }
 
 function positive(text: string): number {

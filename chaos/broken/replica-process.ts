@@ -1,6 +1,5 @@
 /** A replica without one protection of the lock protocol. */
-import { gatewayReplica } from '../../dist/cli/demo/gateway-replica.js'
-import type { ReplicaConfig } from '../../dist/cli/demo/replica-messages.js'
+import { gatewayReplica, type ReplicaConfig } from '../../dist/cli/demo/gateway-replica.js'
 import { systemClock } from '../../dist/time/index.js'
 import { type Breakable, brokenProtocol, clockAhead } from './broken-protocols.ts'
 

@@ -1,11 +1,11 @@
 import { fileURLToPath } from 'node:url'
 import { type CleanUp, withCleanUps } from '../../dist/cli/demo/clean-ups.js'
-import type { DemoReplica } from '../../dist/cli/demo/demo-replica.js'
 import { figuresOf } from '../../dist/cli/demo/figures.js'
-import { Fleet } from '../../dist/cli/demo/fleet.js'
+import { type DemoReplica, Fleet } from '../../dist/cli/demo/fleet.js'
 import { figureLines, type Judgement, judge, verdictText } from '../../dist/cli/demo/judgement.js'
 import type { LedgerEntry, StepEntry } from '../../dist/cli/demo/ledger.js'
-import { type DemoOptions, type Stage, setUp, watching } from '../../dist/cli/demo/run-demo.js'
+import { type DemoOptions, setUp, watching } from '../../dist/cli/demo/run-demo.js'
+import type { Stage } from '../../dist/cli/demo/scenario.js'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { BREAKABLE, type Breakable } from './broken-protocols.ts'
 import type { BrokenReplicaConfig } from './replica-process.ts'
@@ -59,9 +59,9 @@ async function run(options: BrokenOptions, atEnd: (cleanUp: CleanUp) => void): P
   const { owner } = stage
   const pace = { ...stage.config.pace, ...PACE }
   const config: Omit<BrokenReplicaConfig, 'name'> = { ...stage.config, pace, broken, clockAheadMs: 0 }
-  const fleet = new Fleet({ program: PROGRAM, config })
+  const fleet = new Fleet(PROGRAM, config)
   atEnd(() => fleet.end())
-  await watching({ fleet, screen, owner }, async () => {
+  await watching(fleet, screen, owner, async () => {
     const clockAheadMs = broken === 'client-clock' ? 2 * lockTimeoutMs : 0
     const [paused] = await Promise.all([fleet.start('a'), fleet.start('b', { clockAheadMs }), fleet.start('c')])
     for (let round = 1; round <= MOST_ROUNDS && !(await isUnsafe(stage)); round += 1) {

@@ -1,6 +1,5 @@
 /** A replica whose handlers misbehave when a document asks for it. */
-import { gatewayReplica } from '../../dist/cli/demo/gateway-replica.js'
-import type { ReplicaConfig } from '../../dist/cli/demo/replica-messages.js'
+import { gatewayReplica, type ReplicaConfig } from '../../dist/cli/demo/gateway-replica.js'
 import { faultyHandlers } from './faulty-handlers.ts'
 import { roundStepNumber } from './round-order.ts'
 

@@ -97,7 +97,7 @@ async function run(
     ledgerUri: uri,
     stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs,
   }
-  const fleet = new Fleet({ program: PROGRAM, config })
+  const fleet = new Fleet(PROGRAM, config)
   atEnd(() => fleet.end())
   const staff = new Staff(fleet)
   const busy = { over: false }

@@ -1,5 +1,4 @@
-import type { DemoReplica } from '../../dist/cli/demo/demo-replica.js'
-import type { Fleet } from '../../dist/cli/demo/fleet.js'
+import type { DemoReplica, Fleet } from '../../dist/cli/demo/fleet.js'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
 

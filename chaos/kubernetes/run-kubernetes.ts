@@ -79,13 +79,9 @@ async function run(
     lockTimeoutMs: LOCK_TIMEOUT_MS,
     watches: true,
   }
-  const fleet = new Fleet({
-    program: PROGRAM,
-    config,
-    onNews: (news) => {
-      if (news.kind !== 'moved' || news.lifecycle !== 'runtime-domain' || news.to !== 'Created') return
-      createdMs.set(news.id, systemClock.monotonicMs())
-    },
+  const fleet = new Fleet(PROGRAM, config, (news) => {
+    if (news.kind !== 'moved' || news.lifecycle !== 'runtime-domain' || news.to !== 'Created') return
+    createdMs.set(news.id, systemClock.monotonicMs())
   })
   atEnd(() => fleet.end())
 
@@ -137,7 +133,8 @@ async function run(
 
   screen.stage(`${TIMED} domains whose certificates take a while are timed, with watches`)
   const withWatches = await timing.run('with')
-  await fleet.rest()
+  for (const replica of fleet.living) replica.stop()
+  await Promise.all(fleet.replicas.map((replica) => replica.ended))
   screen.stage(`and ${TIMED} without`)
   await Promise.all(['e', 'f'].map((replica) => fleet.start(replica, { watches: false })))
   const withoutWatches = await timing.run('without')

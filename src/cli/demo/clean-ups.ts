@@ -24,25 +24,15 @@ export async function withCleanUps<T>(
     cleanUp().catch(() => undefined) // registered after the end: nothing else would close it
     throw new Interrupted()
   })
-  const [done] = await Promise.allSettled([untilAborted(signal, working)])
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  const interrupt = () => reject(new Interrupted())
+  signal.addEventListener('abort', interrupt, { once: true })
+  if (signal.aborted) interrupt()
+  const [done] = await Promise.allSettled([Promise.race([working, aborted])])
   isOver = true
   const ends: PromiseSettledResult<unknown>[] = [done]
   for (const cleanUp of cleanUps.reverse()) ends.push(...(await Promise.allSettled([cleanUp()])))
   const failed = ends.find((end) => end.status === 'rejected')
   if (failed) throw failed.reason
   return (done as PromiseFulfilledResult<T>).value
-}
-
-async function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  work.catch(() => undefined)
-  const { promise: aborted, reject } = Promise.withResolvers<never>()
-  aborted.catch(() => undefined)
-  const interrupt = () => reject(new Interrupted())
-  signal.addEventListener('abort', interrupt, { once: true })
-  if (signal.aborted) interrupt()
-  try {
-    return await Promise.race([work, aborted])
-  } finally {
-    signal.removeEventListener('abort', interrupt)
-  }
 }

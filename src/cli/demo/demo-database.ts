@@ -2,22 +2,15 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { connectDatabase, type DatabaseConnection } from '../../database/index.js'
+import { connectDatabase } from '../../database/index.js'
 
 /** The run's own database on MONGODB_URI or on a local server with its data in a temporary folder. */
-export interface DemoDatabase {
-  readonly connection: DatabaseConnection
-  readonly name: string
-  /** Whether the server keeps running after the demo, so that what was made there must be dropped. */
-  readonly serverGoesOn: boolean
-  close(): Promise<void>
-}
-
-export async function openDemoDatabase(note: (text: string) => void): Promise<DemoDatabase> {
+export async function openDemoDatabase(note: (text: string) => void) {
   const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-demo-'))
   const name = `phaselock_demo_${randomBytes(4).toString('hex')}`
   try {
     const connection = await connectDatabase({ database: name, dataDir, temporary: true, log: note })
+    /** The server keeps running after the demo, so what was made there must be dropped. */
     const serverGoesOn = connection.source === 'uri'
     if (serverGoesOn) await rm(dataDir, { recursive: true, force: true })
     const close = async () => {

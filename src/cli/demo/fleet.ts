@@ -1,16 +1,66 @@
-import { DemoReplica } from './demo-replica.js'
+import { described, ReplicaFailed, ReplicaProcess } from '../processes/replica-process.js'
 import { slowness } from './judgement.js'
-import type { DemoNews } from './replica-messages.js'
+import type { DemoNews, ToReplica } from './replica-life.js'
 
+const LINES = 100
 const LINES_EACH = 10
 
-export interface FleetOptions<Config extends object> {
-  /** The replicas' program. */
-  readonly program: string
-  /** The configuration they share, except for their names. */
-  readonly config: Config
-  /** Called with each of their messages. */
-  readonly onNews?: (news: DemoNews) => void
+/** A replica of a demo, and what it has reported so far. It is killed when the demo exits. */
+export class DemoReplica extends ReplicaProcess<DemoNews, ToReplica> {
+  /** Outcomes of this replica that came late and changed nothing. */
+  refusedLateWrites = 0
+  /** What else it lost, counted by kind: see LeaseLoss. */
+  readonly otherLosses = new Map<string, number>()
+  /** Warnings and errors of its log, the first hundred. */
+  readonly said: string[] = []
+  /** How many times longer things take there for lack of CPU. */
+  slowness = 1
+  /** It was told to end, so its end is no failure. */
+  isDismissed = false
+  private endedEarly: string | undefined
+
+  constructor(
+    readonly name: string,
+    program: string,
+    config: object,
+    private readonly onNews: (news: DemoNews) => void,
+  ) {
+    super(program, { output: 'ignore', diesWithUs: true })
+    this.tell({ kind: 'configure', config: { ...config, name } })
+    void this.ended.then((end) => {
+      if (!this.isDismissed) this.endedEarly = `it ended by itself with ${described(end)}`
+    })
+  }
+
+  /** Resolves when it ticks. @throws ReplicaFailed */
+  async ready(): Promise<void> {
+    await this.settled
+    if (this.identity === undefined) throw new ReplicaFailed(this.name, this.failure ?? 'it was ended')
+  }
+
+  /** Why it could not continue, or how it ended without being told to. */
+  override get failure(): string | undefined {
+    return super.failure ?? this.endedEarly
+  }
+
+  override stop(): void {
+    this.isDismissed = true
+    super.stop()
+  }
+  override kill(): void {
+    this.isDismissed = true
+    super.kill()
+  }
+
+  protected override heard(news: DemoNews): void {
+    if (news.kind === 'log' && this.said.length < LINES) this.said.push(`${news.level}: ${news.message}`)
+    if (news.kind === 'slowness') this.slowness = news.times
+    if (news.kind === 'leaseLost') {
+      if (news.how === 'refused') this.refusedLateWrites += 1
+      else this.otherLosses.set(news.how, 1 + (this.otherLosses.get(news.how) ?? 0))
+    }
+    this.onNews(news)
+  }
 }
 
 /** All replicas of a run. However the demo ends, none of its processes outlives it: see also replica-life.ts. */
@@ -18,13 +68,21 @@ export class Fleet<Config extends object = object> {
   readonly replicas: DemoReplica[] = []
   private hasEnded = false
 
-  constructor(private readonly options: FleetOptions<Config>) {}
+  /**
+   * @param program the replicas' program
+   * @param config the configuration they share, except for their names
+   * @param onNews called with each of their messages
+   */
+  constructor(
+    private readonly program: string,
+    private readonly config: Config,
+    private readonly onNews: (news: DemoNews) => void = () => undefined,
+  ) {}
 
   /** Starts a replica; resolves when it ticks. @throws ReplicaFailed */
   async start(name: string, more: Partial<Config> = {}): Promise<DemoReplica> {
     if (this.hasEnded) throw new Error('the demo has ended: no more replicas')
-    const { program, config, onNews = () => undefined } = this.options
-    const replica = new DemoReplica(name, program, { ...config, ...more }, onNews)
+    const replica = new DemoReplica(name, this.program, { ...this.config, ...more }, this.onNews)
     this.replicas.push(replica)
     this.tellSiblings()
     await replica.ready()
@@ -57,19 +115,9 @@ export class Fleet<Config extends object = object> {
     ])
   }
 
-  /** SIGTERM to all; resolves when they are gone. */
-  async rest(): Promise<void> {
-    for (const replica of this.living) replica.stop()
-    await this.gone()
-  }
-
   async end(): Promise<void> {
     this.hasEnded = true
     for (const replica of this.living) replica.kill()
-    await this.gone()
-  }
-
-  private async gone(): Promise<void> {
     await Promise.all(this.replicas.map((replica) => replica.ended))
   }
 

@@ -6,13 +6,23 @@ import type { ReplicaOptions } from '../../phases/index.js'
 import type { Duration } from '../../time/index.js'
 import { observedHandlers, type Pace, StepLedger, type StepNumber } from './observed-handlers.js'
 import { ReplicaLife } from './replica-life.js'
-import type { ReplicaConfig } from './replica-messages.js'
 import { stepNumber } from './step-order.js'
 
 /** After a SIGTERM the steps under way go on for this long, within the grace. */
 const LAST_STEPS_MS = 1_000
 /** Far more than a connection takes: a busy machine needs time for it. */
 const CONNECTED_WITHIN = '1m'
+
+/** A replica process's configuration, sent once over its channel: a connection string may hold a password. */
+export interface ReplicaConfig {
+  readonly name: string
+  readonly uri: string
+  readonly database: string
+  readonly lockTimeoutMs: number
+  readonly concurrency: number
+  readonly graceMs: number
+  readonly pace: Pace
+}
 
 /** What differs in the replicas of another run. */
 export interface Variation {

@@ -35,7 +35,7 @@ async function demo(flags: DemoFlags): Promise<number> {
     )
   }
   const { documents = DEFAULT_DOCUMENTS, lockTimeout: lockTimeoutMs, ledger: ledgerFile, json = false } = flags
-  return show({ name: 'phaselock demo', json }, async (screen, signal) => {
+  return show('phaselock demo', json, async (screen, signal) => {
     // Loaded when asked for: the rest of the CLI needs none of it.
     const [{ runDemo }, { reportText }] = await Promise.all([import('./run-demo.js'), import('./verdict.js')])
     const report = await runDemo({ documents, lockTimeoutMs, screen, signal, ledgerFile })

@@ -2,7 +2,7 @@ import type { Db } from 'mongodb'
 import { apiGatewayDefinitions } from '../../api-gateway/index.js'
 import { CLAIM_INDEX } from '../../lock/index.js'
 import { countPhases } from '../../operations/index.js'
-import type { DemoReplica } from './demo-replica.js'
+import type { DemoReplica } from './fleet.js'
 import { type DocumentKey, documentKey, type HeldDocument, type Ledger } from './ledger.js'
 
 /** What replicas hold, so that the demo knows when to strike. */

@@ -1,8 +1,25 @@
 import { type Logger, Replica, type ReplicaOptions } from '../../phases/index.js'
 import { cpuSlowdown } from '../../time/index.js'
-import type { DemoNews, ToReplica } from './replica-messages.js'
+import type { Said } from '../processes/replica-process.js'
+import type { Pace } from './observed-handlers.js'
 
 const SLOWNESS_EVERY_MS = 1_000
+
+export type ToReplica<Config = object> =
+  | { readonly kind: 'configure'; readonly config: Config }
+  | { readonly kind: 'pace'; readonly pace: Pick<Pace, 'leastMs' | 'mostMs'> }
+  /** The other replicas' processes: the first to find the demo dead ends them too, as a paused one can't end by itself. */
+  | { readonly kind: 'siblings'; readonly pids: readonly number[] }
+
+/** What the process of any demo's replica reports to the demo. */
+export type DemoNews =
+  | Said
+  | { readonly kind: 'log'; readonly level: 'warn' | 'error'; readonly message: string }
+  /** How many times longer things have taken so far for lack of CPU, once a second. */
+  | { readonly kind: 'slowness'; readonly times: number }
+  | { readonly kind: 'leaseLost'; readonly how: string }
+  /** A document has moved to a phase; sent by replicas of the Kubernetes demo. */
+  | { readonly kind: 'moved'; readonly lifecycle: string; readonly id: string; readonly to: string }
 
 /** A replica's own side of its process: the messages that it gets and sends, and its end. */
 export class ReplicaLife<Config> {

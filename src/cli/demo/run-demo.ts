@@ -7,8 +7,7 @@ import { Fleet } from './fleet.js'
 import { GatewayOwner } from './gateway-owner.js'
 import { Leases } from './leases.js'
 import { Ledger } from './ledger.js'
-import type { ReplicaConfig } from './replica-messages.js'
-import { Scenario } from './scenario.js'
+import { Scenario, type Stage } from './scenario.js'
 import type { Screen } from './screen.js'
 import { type DemoReport, judgeDemo } from './verdict.js'
 import { waitFor } from './wait-for.js'
@@ -35,14 +34,6 @@ export interface DemoOptions {
   readonly signal: AbortSignal
 }
 
-/** The run's own database with its ledger, an owner of gateways, and the configuration of replicas of gateways. */
-export interface Stage {
-  readonly owner: GatewayOwner
-  readonly ledger: Ledger
-  readonly leases: Leases
-  readonly config: Omit<ReplicaConfig, 'name'>
-}
-
 /**
  * Runs the whole demo in a database of its own, and leaves nothing behind: no process, no data.
  * @throws DemoNotSetUp when a fault didn't hit what it was meant to hit; ReplicaFailed; Interrupted; what connectDatabase throws
@@ -52,12 +43,12 @@ export const runDemo = (options: DemoOptions): Promise<DemoReport> =>
 
 async function run(options: DemoOptions, atEnd: (cleanUp: CleanUp) => void): Promise<DemoReport> {
   const { documents, lockTimeoutMs, screen } = options
-  const { owner, ledger, leases, config } = await setUp(options, atEnd)
-  const fleet = new Fleet({ program: PROGRAM, config })
+  const stage = await setUp(options, atEnd)
+  const { owner, ledger, leases, config } = stage
+  const fleet = new Fleet(PROGRAM, config)
   atEnd(() => fleet.end())
-  const { pace } = config
-  const scenario = new Scenario({ documents, pace, fleet, owner, ledger, leases, screen })
-  await watching({ fleet, screen, owner }, async () => {
+  const scenario = new Scenario({ ...stage, documents, fleet, screen })
+  await watching(fleet, screen, owner, async () => {
     await scenario.run()
     screen.stage('waiting until all is done')
     const isDone = async () => (await owner.arrived()) === owner.count && (await leases.working()) === 0
@@ -98,14 +89,13 @@ export async function setUp(
   return { owner, ledger, leases: new Leases(connection.db, ledger), config }
 }
 
-interface Watched {
-  readonly fleet: Fleet
-  readonly screen: Screen
-  readonly owner: GatewayOwner
-}
-
 /** Keeps the bar up to date while work goes on. @throws ReplicaFailed as soon as a replica fails where it must not */
-export async function watching({ fleet, screen, owner }: Watched, work: () => Promise<void>): Promise<void> {
+export async function watching(
+  fleet: Fleet,
+  screen: Screen,
+  owner: GatewayOwner,
+  work: () => Promise<void>,
+): Promise<void> {
   let isOver = false
   const look = async () => {
     screen.progress(await owner.arrived().catch(() => 0), owner.count)

@@ -1,10 +1,9 @@
 import { sleep } from '../../time/index.js'
-import type { DemoReplica } from './demo-replica.js'
-import type { Fleet } from './fleet.js'
+import type { DemoReplica, Fleet } from './fleet.js'
 import type { GatewayOwner } from './gateway-owner.js'
+import type { ReplicaConfig } from './gateway-replica.js'
 import type { Leases } from './leases.js'
 import type { HeldDocument, Ledger } from './ledger.js'
-import type { Pace } from './observed-handlers.js'
 import type { Screen } from './screen.js'
 import { waitFor } from './wait-for.js'
 
@@ -40,15 +39,12 @@ export class DemoNotSetUp extends Error {
   }
 }
 
-export interface ScenarioParts {
-  readonly documents: number
-  /** The usual pace. */
-  readonly pace: Pace
-  readonly fleet: Fleet
+/** The run's own database with its ledger, an owner of gateways, and the configuration of replicas of gateways. */
+export interface Stage {
   readonly owner: GatewayOwner
   readonly ledger: Ledger
   readonly leases: Leases
-  readonly screen: Screen
+  readonly config: Omit<ReplicaConfig, 'name'>
 }
 
 /** The faults, one after another, while the replicas work. Each waits for a state, as long as there is progress. */
@@ -56,7 +52,7 @@ export class Scenario {
   /** The replica that was paused. */
   pausedReplica: DemoReplica | undefined
 
-  constructor(private readonly parts: ScenarioParts) {}
+  constructor(private readonly parts: Stage & { documents: number; fleet: Fleet; screen: Screen }) {}
 
   async run(): Promise<void> {
     const { fleet, owner, screen } = this.parts
@@ -105,7 +101,7 @@ export class Scenario {
   }
 
   private async pauseAndContinue(replica: DemoReplica): Promise<void> {
-    const { ledger, leases, screen, fleet, pace } = this.parts
+    const { ledger, leases, screen, fleet, config } = this.parts
     const gateways = await this.standingStill(replica, 'gateways in an early step', () => this.inEarlyStep(replica))
     await ledger.fault('pause', replica.name, await leases.heldBy(replica))
     this.pausedReplica = replica
@@ -120,7 +116,7 @@ export class Scenario {
     replica.resume()
     screen.stage(`resumed replica ${replica.name}: others have continued with its gateways`)
     await this.until(() => replica.refusedLateWrites > 0)
-    for (const each of fleet.living) each.tell({ kind: 'pace', pace })
+    for (const each of fleet.living) each.tell({ kind: 'pace', pace: config.pace })
   }
 
   /** Waits as long as steps begin or end anywhere. */

@@ -15,19 +15,17 @@ export interface Shown {
   readonly evidence?: readonly string[]
 }
 
-export interface ShowOptions {
-  /** The command, for messages. */
-  readonly name: string
-  /** One JSON object instead of the text. */
-  readonly json: boolean
-  /** What the bar counts. Default 'gateways'. */
-  readonly things?: string
-}
-
-/** Runs a demo until it is over or a signal comes, and prints its report. Resolves to its exit code. */
+/**
+ * Runs a demo until it is over or a signal comes, and prints its report. Resolves to its exit code.
+ * @param name the command, for messages
+ * @param json one JSON object instead of the text
+ * @param things what the bar counts
+ */
 export async function show(
-  { name, json, things }: ShowOptions,
+  name: string,
+  json: boolean,
   run: (screen: Screen, signal: AbortSignal) => Promise<Shown>,
+  things = 'gateways',
 ): Promise<number> {
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()
