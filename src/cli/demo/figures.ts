@@ -29,13 +29,9 @@ export interface Figures {
 const EXAMPLES = 3
 
 export function figuresOf(entries: readonly LedgerEntry[], expected: ExpectedEnds, lockTimeoutMs: number): Figures {
-  const byDocument = new Map<DocumentKey, StepEntry[]>([...expected.keys()].map((document) => [document, []]))
-  for (const entry of entries) {
-    if (entry.kind === 'fault') continue
-    const steps = byDocument.get(entry.document)
-    if (steps) steps.push(entry)
-    else byDocument.set(entry.document, [entry])
-  }
+  const steps = entries.filter((entry) => entry.kind !== 'fault')
+  const none = [...expected.keys()].map((document) => [document, [] as StepEntry[]] as const)
+  const byDocument = new Map<DocumentKey, StepEntry[]>([...none, ...Map.groupBy(steps, ({ document }) => document)])
   for (const steps of byDocument.values()) steps.sort((a, b) => a.at.getTime() - b.at.getTime())
   const all = [...byDocument]
   const lost = all.filter(([document, steps]) => isLost(steps, expected.get(document)))

@@ -1,7 +1,7 @@
 import { type Collection, type Db, type Document, MongoClient, ObjectId } from 'mongodb'
 import { COLLECTIONS, databaseNameFor } from '../../api-gateway/index.js'
 import type { ExpectedEnds } from './figures.js'
-import { type DocumentKey, documentKey } from './ledger.js'
+import { documentKey } from './ledger.js'
 
 /** One gateway in this many has a step that takes longer than the lock timeout. */
 const ONE_IN = 25
@@ -57,24 +57,17 @@ export class GatewayOwner {
     this.inserted.push(...ids)
   }
 
-  /** From now on every second gateway is to be deleted, however far it has come. */
-  async deleteHalf(): Promise<void> {
+  /** From now on every second gateway is to be deleted, however far it has come. Resolves to how many. */
+  async deleteHalf(): Promise<number> {
     const chosen = this.inserted.filter((_, i) => i % 2 === 1)
     await this.gateways.updateMany({ _id: { $in: chosen } }, { $set: { state: 'Deleted' } }, { hint: { _id: 1 } })
     for (const id of chosen) this.deleted.add(id)
-  }
-
-  get deletedCount(): number {
-    return this.deleted.size
+    return chosen.length
   }
 
   /** How the last step of each gateway must end. */
   expectedEnds(): ExpectedEnds {
-    const ends = new Map<DocumentKey, string>()
-    for (const id of this.inserted) {
-      ends.set(documentKey('api-gateway', id), this.deleted.has(id) ? 'moveTo Deleted' : 'moveTo Started')
-    }
-    return ends
+    return new Map(this.inserted.map((id) => [documentKey('api-gateway', id), `moveTo ${this.wanted(id)}`]))
   }
 
   /** How many gateways are where their owner wants them. */
@@ -82,9 +75,12 @@ export class GatewayOwner {
     const phases = new Map<string, string>()
     const found = this.gateways.find({ _id: { $in: this.inserted } }, { projection: { phase: 1 }, hint: { _id: 1 } })
     for await (const { _id, phase } of found) phases.set(String(_id), phase)
-    return this.inserted.filter(
-      (id) => (phases.get(String(id)) ?? 'Deleted') === (this.deleted.has(id) ? 'Deleted' : 'Started'),
-    ).length
+    return this.inserted.filter((id) => (phases.get(String(id)) ?? 'Deleted') === this.wanted(id)).length
+  }
+
+  /** Where a gateway's owner wants it. */
+  private wanted(id: ObjectId): 'Deleted' | 'Started' {
+    return this.deleted.has(id) ? 'Deleted' : 'Started'
   }
 
   /** Drops the databases that the gateways were given, on a server that keeps running. */

@@ -3,7 +3,9 @@ import { apiGatewayDefinitions } from '../../api-gateway/index.js'
 import { CLAIM_INDEX } from '../../lock/index.js'
 import { countPhases } from '../../operations/index.js'
 import type { DemoReplica } from './fleet.js'
-import { type DocumentKey, documentKey, type HeldDocument, type Ledger } from './ledger.js'
+import { documentKey, type HeldDocument, type Ledger } from './ledger.js'
+
+export const isSameLease = (a: HeldDocument, b: HeldDocument) => a.document === b.document && a.fence === b.fence
 
 /** What replicas hold, so that the demo knows when to strike. */
 export class Leases {
@@ -27,18 +29,16 @@ export class Leases {
   /** Those of them whose step under this lease has not begun. */
   async notBegun(held: readonly HeldDocument[]): Promise<HeldDocument[]> {
     const begins = await this.ledger.begins(held.map(({ document }) => document))
-    const begun = new Set(begins.map(({ document, fence }) => `${document} ${fence}`))
-    return held.filter(({ document, fence }) => !begun.has(`${document} ${fence}`))
+    return held.filter((lease) => !begins.some((step) => isSameLease(step, lease)))
   }
 
   /** Those of them that have since begun at least this many steps. */
   async goneOn(held: readonly HeldDocument[], steps = 1): Promise<HeldDocument[]> {
     const begins = await this.ledger.begins(held.map(({ document }) => document))
-    const fences = new Map<DocumentKey, number[]>(held.map(({ document }) => [document, []]))
-    for (const { document, fence } of begins) fences.get(document)?.push(fence)
-    return held.filter(
-      ({ document, fence }) => (fences.get(document) ?? []).filter((later) => later > fence).length >= steps,
-    )
+    return held.filter(({ document, fence }) => {
+      const later = begins.filter((step) => step.document === document && step.fence > fence)
+      return later.length >= steps
+    })
   }
 
   /** Gateways that no replica has had a place for yet. */

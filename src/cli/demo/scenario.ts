@@ -2,7 +2,7 @@ import { sleep } from '../../time/index.js'
 import type { DemoReplica, Fleet } from './fleet.js'
 import type { GatewayOwner } from './gateway-owner.js'
 import type { ReplicaConfig } from './gateway-replica.js'
-import type { Leases } from './leases.js'
+import { isSameLease, type Leases } from './leases.js'
 import type { HeldDocument, Ledger } from './ledger.js'
 import type { Screen } from './screen.js'
 import { waitFor } from './wait-for.js'
@@ -47,6 +47,8 @@ export interface Stage {
   readonly config: Omit<ReplicaConfig, 'name'>
 }
 
+type Look = () => Promise<HeldDocument[]>
+
 /** The faults, one after another, while the replicas work. Each waits for a state, as long as there is progress. */
 export class Scenario {
   /** The replica that was paused. */
@@ -66,8 +68,7 @@ export class Scenario {
     c.tell({ kind: 'pace', pace: SLOWED_DOWN })
     await this.insertUpTo(1)
     await this.pauseAndContinue(c)
-    await owner.deleteHalf()
-    screen.stage(`set ${owner.deletedCount} gateways to Deleted`)
+    screen.stage(`set ${await owner.deleteHalf()} gateways to Deleted`)
   }
 
   private async insertUpTo(share: number): Promise<void> {
@@ -125,11 +126,7 @@ export class Scenario {
   }
 
   /** Pauses a replica once it holds enough for a fault to show something; resolves to what it holds. */
-  private async standingStill(
-    replica: DemoReplica,
-    what: string,
-    look: () => Promise<HeldDocument[]>,
-  ): Promise<HeldDocument[]> {
+  private async standingStill(replica: DemoReplica, what: string, look: Look): Promise<HeldDocument[]> {
     for (;;) {
       await this.enough(replica, what, look)
       replica.pause()
@@ -140,12 +137,7 @@ export class Scenario {
   }
 
   /** Waits until a replica holds this many. */
-  private async enough(
-    replica: DemoReplica,
-    what: string,
-    look: () => Promise<HeldDocument[]>,
-    count = STRIKE_AT,
-  ): Promise<HeldDocument[]> {
+  private async enough(replica: DemoReplica, what: string, look: Look, count = STRIKE_AT): Promise<HeldDocument[]> {
     let most = 0
     const found = await this.until(async () => {
       const held = await look()
@@ -187,7 +179,7 @@ export class Scenario {
 }
 
 /** What a paused replica holds, once everything it had sent has taken effect. */
-async function arrived(look: () => Promise<HeldDocument[]>): Promise<HeldDocument[]> {
+async function arrived(look: Look): Promise<HeldDocument[]> {
   for (let before = await look(); ; ) {
     await sleep(IN_FLIGHT_MS)
     const now = await look()
@@ -198,8 +190,7 @@ async function arrived(look: () => Promise<HeldDocument[]>): Promise<HeldDocumen
 
 /** What is held in both under the same fence. */
 function intersection(before: readonly HeldDocument[], now: readonly HeldDocument[]): HeldDocument[] {
-  const fences = new Map(before.map(({ document, fence }) => [document, fence]))
-  return now.filter(({ document, fence }) => fences.get(document) === fence)
+  return now.filter((lease) => before.some((other) => isSameLease(lease, other)))
 }
 
 const isGateway = ({ document }: HeldDocument) => document.startsWith('api-gateway/')
