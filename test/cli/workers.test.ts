@@ -1,7 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import type { ProcessEnd } from '../../src/cli/processes/replica-process.js'
-import { Crew } from '../../src/cli/start/workers/crew.js'
-import { RestartPause } from '../../src/cli/start/workers/restart-pause.js'
+import { Crew, RestartPause } from '../../src/cli/start/workers/crew.js'
 import { WorkerLink } from '../../src/cli/start/workers/worker-link.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { isAlive } from '../support/database-local.js'

@@ -9,12 +9,6 @@ export interface ProcessEnd {
   readonly failure: Failed | undefined
 }
 
-export interface Ready {
-  readonly kind: 'ready'
-  /** Its identity in `lockedBy`. */
-  readonly identity: string
-}
-
 /** It can't start or continue. */
 export interface Failed {
   readonly kind: 'failed'
@@ -23,8 +17,8 @@ export interface Failed {
   readonly exitCode: number
 }
 
-/** The messages of every replica's process over its channel; each kind of replica adds more. */
-export type Said = Ready | Failed
+/** The messages of every replica's process over its channel; each kind of replica adds more. `identity` is that in `lockedBy`. */
+export type Said = { readonly kind: 'ready'; readonly identity: string } | Failed
 
 export interface Launch {
   readonly args?: readonly string[]
@@ -72,10 +66,10 @@ export class ReplicaProcess<More extends object = never, Order extends object = 
     this.child = child
     const said = Promise.withResolvers<void>()
     child.on('message', (message: Said | More) => {
-      const { kind } = message as Said
-      if (kind === 'ready') this.identity = (message as Ready).identity
-      if (kind === 'failed') this.failed = message as Failed
-      if (kind === 'ready' || kind === 'failed') said.resolve()
+      const known = message as Said
+      if (known.kind === 'ready') this.identity = known.identity
+      if (known.kind === 'failed') this.failed = known
+      if (known.kind === 'ready' || known.kind === 'failed') said.resolve()
       this.heard(message)
     })
     this.ended = new Promise((done) => {

@@ -4,22 +4,16 @@ import type { Workspace } from '../workspace.js'
 import type { StartOptions } from './options.js'
 import { pasteLines, shellQuoted } from './paste-lines.js'
 
-/** What has started: a replica in this process, or workers. */
-export interface Started {
-  /** Of the replica in this process. */
-  readonly identity?: string
-  /** The replicas in processes of their own. */
-  readonly workers?: readonly string[]
-  /** `http://host:port` when the web server runs. */
-  readonly http: string | undefined
-}
-
-/** Prints where everything is, and lines to paste that show it at work. */
+/**
+ * Prints where everything is, and lines to paste that show it at work.
+ * @param started the replica in this process or the workers in theirs, and the web server's `http://host:port` if it runs
+ */
 export async function printBanner(
   { output, settings, json }: StartOptions,
   { connection, lifecycles }: Workspace,
-  { identity, workers, http }: Started,
+  started: { identity?: string; workers?: readonly string[]; http: string | undefined },
 ): Promise<void> {
+  const { identity, workers, http } = started
   const version = await packageVersion()
   const models = lifecycles.map(({ model }) => model)
   const lines = pasteLines(connection, models[0]!)

@@ -32,10 +32,7 @@ export async function replicaOptions(settings: Settings) {
   } satisfies Partial<ReplicaOptions>
 }
 
-/**
- * What runs alongside each lifecycle of a replica, from the settings.
- * @throws PodUnknown
- */
+/** What runs alongside each lifecycle of a replica, from the settings. @throws PodUnknown */
 export async function besideLifecycles(settings: Settings): Promise<readonly Alongside[]> {
   if (settings.earlyRecovery === 'off') return []
   const { earlyRecovery } = await import('../../kubernetes/index.js')

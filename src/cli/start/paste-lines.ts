@@ -1,25 +1,14 @@
-import type { DatabaseConnection } from '../../database/index.js'
-import { redactUri } from '../../database/index.js'
+import { type DatabaseConnection, redactUri } from '../../database/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 
-/** Lines to paste that insert a document and watch it until it rests. */
-export interface PasteLines {
-  /** For a shell: opens mongosh. */
-  readonly mongosh: string
-  /** For mongosh. */
-  readonly inMongosh: readonly string[]
-  /** For a shell, in a folder where `mongodb` is installed. */
-  readonly node: string
-}
-
 /**
- * The lines for a lifecycle's first entry phase. A connection string with a password isn't printed: the lines then take it
+ * Lines to paste that insert a document in a lifecycle's first entry phase and watch it until it rests. A connection string with a password isn't printed: the lines then take it
  * from MONGODB_URI.
  */
-export function pasteLines(connection: Pick<DatabaseConnection, 'uri' | 'db'>, model: LifecycleModel): PasteLines {
+export function pasteLines(connection: Pick<DatabaseConnection, 'uri' | 'db'>, model: LifecycleModel) {
   const { uri } = connection
   const isSecret = redactUri(uri) !== uri
-  const names = `${JSON.stringify(connection.db.databaseName)}`
+  const names = JSON.stringify(connection.db.databaseName)
   const collection = JSON.stringify(model.collection)
   const phase = JSON.stringify(model.entries[0])
   const working = JSON.stringify(
@@ -36,11 +25,13 @@ export function pasteLines(connection: Pick<DatabaseConnection, 'uri' | 'db'>, m
     'await client.close()',
   ].join('; ')
   return {
+    /** For a shell: opens mongosh. */
     mongosh: isSecret ? 'mongosh "$MONGODB_URI"' : `mongosh ${shellQuoted(uri)}`,
     inMongosh: [
       `documents = db.getSiblingDB(${names}).getCollection(${collection}); id = documents.insertOne({ phase: ${phase} }).insertedId`,
       watch('print', 'documents.findOne({ _id: id })', 'sleep(500)'),
     ],
+    /** For a shell, in a folder where `mongodb` is installed. */
     node: `node --input-type=module -e ${shellQuoted(program)}`,
   }
 }

@@ -2,9 +2,13 @@ import type { Logger } from '../../../phases/index.js'
 import { type Clock, formatMs, sleep, systemClock } from '../../../time/index.js'
 import { CliError, type ExitCode } from '../../errors.js'
 import { described, type Failed } from '../../processes/replica-process.js'
-import { RestartPause } from './restart-pause.js'
 import { isSilent, SignsOfLife } from './signs-of-life.js'
 import { type WorkerConfig, WorkerLink } from './worker-link.js'
+
+const FIRST_PAUSE_MS = 1_000
+const LONGEST_PAUSE_MS = 30_000
+/** A worker that has run for this long did not fail to start. */
+const STEADY_MS = 60_000
 
 /** A worker couldn't start when the command began. */
 export class WorkerFailed extends CliError {
@@ -30,6 +34,30 @@ interface Worker {
   readonly config: WorkerConfig
   readonly pause: RestartPause
   link: WorkerLink | undefined
+}
+
+/** How long to wait before a worker that has ended is restarted: 1 s, 2 s, 4 s ... 30 s; 1 s again once it was up for a minute. */
+export class RestartPause {
+  /** The pause after its latest end. */
+  ms = FIRST_PAUSE_MS
+  private nextMs = FIRST_PAUSE_MS
+  private startedAtMs: number
+
+  constructor(private readonly clock: Clock) {
+    this.startedAtMs = clock.monotonicMs()
+  }
+
+  started(): void {
+    this.startedAtMs = this.clock.monotonicMs()
+  }
+
+  /** The worker has ended. @returns milliseconds until the next start */
+  ended(): number {
+    if (this.clock.monotonicMs() - this.startedAtMs >= STEADY_MS) this.nextMs = FIRST_PAUSE_MS
+    this.ms = this.nextMs
+    this.nextMs = Math.min(LONGEST_PAUSE_MS, this.ms * 2)
+    return this.ms
+  }
 }
 
 /** The workers of one supervisor: started, killed when they hang, restarted when they have ended, stopped together. */

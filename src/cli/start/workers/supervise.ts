@@ -1,6 +1,6 @@
 import { availableParallelism, hostname } from 'node:os'
 import type { Settings } from '../../../config/index.js'
-import { type WorkersMetrics, workersMetrics } from '../../../telemetry/index.js'
+import { workersMetrics } from '../../../telemetry/index.js'
 import { openWorkspace, type Workspace } from '../../workspace.js'
 import { printBanner } from '../banner.js'
 import type { StartOptions } from '../options.js'
@@ -29,10 +29,13 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
   const workspace = await patiently(settings, logger, (own) => openWorkspace({ ...options, settings: own }))
   const crew = new Crew({ workers: workersOf(options), env: options.env, logger })
   const closing: (() => Promise<void>)[] = [() => workspace.connection.close()]
+  const end = async (mostMs: number) => {
+    await crew.stop(mostMs)
+    for (const close of closing.toReversed()) await close()
+  }
   const supervisor: Supervisor = {
     async stop() {
-      await crew.stop(settings.grace + CLOSING_MS)
-      for (const close of closing.toReversed()) await close()
+      await end(settings.grace + CLOSING_MS)
       logger.info('stopped')
     },
     kill: () => crew.kill(),
@@ -47,8 +50,7 @@ export async function supervise(options: StartOptions, onCrew: (crew: Supervisor
     return supervisor
   } catch (error) {
     crew.kill()
-    await crew.stop(CLOSING_MS)
-    for (const close of closing.toReversed()) await close()
+    await end(CLOSING_MS)
     throw error
   }
 }
@@ -67,7 +69,7 @@ function workersOf({ settings, cwd }: StartOptions): { name: string; config: Wor
 
 async function serve({ connection, lifecycles }: Workspace, { settings, logger }: StartOptions, crew: Crew) {
   const { serveTelemetry } = await import('../app.js')
-  const metrics: WorkersMetrics = workersMetrics({
+  const metrics = workersMetrics({
     db: connection.db,
     lifecycles,
     logger,
