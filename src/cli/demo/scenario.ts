@@ -1,4 +1,4 @@
-import { sleep } from '../../time/index.js'
+import { sleep, systemClock } from '../../time/index.js'
 import type { DemoReplica, Fleet } from './fleet.js'
 import type { GatewayOwner } from './gateway-owner.js'
 import type { ReplicaConfig } from './gateway-replica.js'
@@ -21,6 +21,8 @@ const HANGING = { leastMs: 240_000, mostMs: 240_000 }
 const FIRST_SHARE = 1 / 3
 /** So many that the replica to be stopped gets its share whatever the others take. */
 const SECOND_SHARE = 5 / 6
+/** For this long the SIGTERM waits until others have free places: what waits for one is given back after 1.5 s. */
+const MOST_WAIT_MS = 900
 const FEED = 20
 const MOST_FED = 1.5
 /** What a replica sent before it was paused has arrived when two checks, this far apart, agree. */
@@ -53,6 +55,7 @@ type Look = () => Promise<HeldDocument[]>
 export class Scenario {
   /** The replica that was paused. */
   pausedReplica: DemoReplica | undefined
+  private waitingSinceMs: number | undefined
 
   constructor(private readonly parts: Stage & { documents: number; fleet: Fleet; screen: Screen }) {}
 
@@ -155,10 +158,21 @@ export class Scenario {
   private async waitingFor(replica: DemoReplica): Promise<HeldDocument[]> {
     const { leases } = this.parts
     const first = await leases.notBegun(await leases.heldBy(replica))
+    if (first.length >= LEAST_HIT) this.waitingSinceMs ??= systemClock.monotonicMs()
+    const waitedMs = systemClock.monotonicMs() - (this.waitingSinceMs ?? Number.POSITIVE_INFINITY)
+    if (waitedMs < MOST_WAIT_MS && (await this.areBusy(replica))) return []
     await sleep(BETWEEN_LOOKS_MS)
     const still = await leases.notBegun(intersection(first, await leases.heldBy(replica)))
     if (still.length < LEAST_HIT) await this.feed()
     return still
+  }
+
+  /** Whether another replica has so much to do that the handover would show that. */
+  private async areBusy(replica: DemoReplica): Promise<boolean> {
+    const { fleet, leases, config } = this.parts
+    const others = fleet.living.filter((other) => other !== replica)
+    const held = await Promise.all(others.map((other) => leases.heldBy(other)))
+    return held.some((documents) => documents.filter(isGateway).length > config.concurrency / 2)
   }
 
   /** Gateways that a replica has in a step with more to follow; more come in until there are enough. */
