@@ -81,7 +81,7 @@ describe('an entry in phaselock.lifecycles that a person has broken', () => {
     expect(errors[0]!.message).toMatch(
       /this replica keeps using 45 s; to fix it: phaselock set-lock-timeout thing 45s$/,
     )
-    expect((await findings()).map((one) => one.problem)).toEqual([expect.stringMatching(/replicas go on with 45 s$/)])
+    expect((await findings()).map((one) => one.problem)).toEqual([expect.stringMatching(/replicas keep to 45 s$/)])
 
     // One that starts now goes by the same, whatever its own setting is.
     const other = replicaOf(db, handled(thingOf({ lockTimeout: '10s' })), { clock })
