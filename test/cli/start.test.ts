@@ -107,7 +107,7 @@ describe('phaselock start on a server', () => {
       return replica.child.exitCode !== null
     })
     expect(await replica.exited).toBe(130)
-    expect(replica.err).toMatch(/second SIGINT: exit at once/)
+    expect(replica.err).toMatch(/second SIGINT: exiting at once/)
     expect(replica.out).not.toMatch(/^stopped$/m)
   })
 

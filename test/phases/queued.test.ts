@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { eventually, useDatabase } from '../support/database.js'
-import { gate, replicaOf, ShiftedClock, thingOf, things, thingWith } from '../support/thing.js'
+import { gate, replicaOf, SteppedClock, thingOf, things, thingWith } from '../support/thing.js'
 
 describe('what a replica has claimed and can not begin, as all of its places hang', () => {
   const database = useDatabase()
@@ -8,7 +8,7 @@ describe('what a replica has claimed and can not begin, as all of its places han
 
   test('is let go after 1.5 s and not claimed again, so that another replica runs it; it counts as no claim', async () => {
     const hangs = gate()
-    const clock = new ShiftedClock()
+    const clock = new SteppedClock()
     const ids = Array.from({ length: 5 }, (_, i) => `thing-${i}`)
     await things(database.db).insertMany(ids.map((_id) => ({ _id, phase: 'Creating' })))
     const stuck = replicaOf(

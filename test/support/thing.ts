@@ -84,3 +84,13 @@ export function gate<T = void>(): { wait: Promise<T>; open: (value: T) => void }
   const { promise, resolve } = Promise.withResolvers<T>()
   return { wait: promise, open: resolve }
 }
+
+/** A clock on which time passes only when a test says so, however slow the machine is. */
+export class SteppedClock implements Clock {
+  private ms = 1_000
+  now = () => systemClock.now()
+  monotonicMs = () => this.ms
+  advance(ms: number): void {
+    this.ms += ms
+  }
+}
