@@ -21,7 +21,7 @@ test('where something else than a storage answers 404, no bucket is gone for tha
   await eventually(
     async () => {
       await replica.runOnce()
-      const waitingFor = expect.stringContaining('no storage (404)')
+      const waitingFor = expect.stringContaining("isn't a storage (404)")
       expect(await buckets.findOne()).toMatchObject({ phase: 'Deleting', ...made, progress: { waitingFor } })
     },
     { timeoutMs: 100_000 },
