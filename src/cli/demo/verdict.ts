@@ -4,7 +4,8 @@ import { LEAST_HIT } from './scenario.js'
 
 /** A recovery may take this long beyond the lock timeout: a tick, and the time until a place is free. */
 const RECOVERY_SLACK_S = 2
-const HANDOVER_S = 1
+/** Below the lock timeout of 4 s; others that have enough of their own take a stopped one's share within 2.5 s. */
+const HANDOVER_S = 3
 const LEAST_LONG_STEPS = 5
 
 /** What the lock protocol guarantees. */
