@@ -2,6 +2,7 @@ import type { Db } from 'mongodb'
 import { apiGatewayDefinitions } from '../../dist/api-gateway/index.js'
 import { type DocumentKey, documentKey, type Ledger } from '../../dist/cli/demo/ledger.js'
 import { idKey } from '../../dist/lock/index.js'
+import { workingPhases } from '../../dist/phases/index.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
 import type { RestlessOwner } from './restless-owner.ts'
 
@@ -58,9 +59,8 @@ async function unsettled(db: Db, owner: RestlessOwner): Promise<Unsettled[]> {
   const notArrived = new Set((await owner.notArrived()).map(idKey))
   const found = await Promise.all(
     apiGatewayDefinitions().all.map(async ({ name, model }) => {
-      const working = [...model.phases.values()].filter(({ kind }) => kind === 'working').map((phase) => phase.name)
       const isGateway = name === 'api-gateway'
-      const filter = isGateway ? {} : { phase: { $in: working } }
+      const filter = isGateway ? {} : { phase: { $in: workingPhases(model) } }
       const documents = await db
         .collection(model.collection)
         .find(filter, { projection: { phase: 1, state: 1, lockedAt: 1, lockedBy: 1, progress: 1 } })

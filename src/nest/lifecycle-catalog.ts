@@ -6,6 +6,7 @@ import {
   type RunnableLifecycle,
   standsFor,
   Unavailable,
+  workingPhases,
 } from '../phases/index.js'
 import { InvalidHandlers } from './errors.js'
 import type { HandlerMethod } from './handler-methods.js'
@@ -144,9 +145,6 @@ function entryOf(model: LifecycleModel, database: string | undefined): Entry {
 
 const isRunnable = (lifecycle: FeatureLifecycle): lifecycle is FeatureLifecycle & RunnableLifecycle =>
   'handlers' in lifecycle
-
-const workingPhases = (model: LifecycleModel): string[] =>
-  [...model.phases.values()].filter((phase) => phase.kind === 'working').map((phase) => phase.name)
 
 /** A lifecycle's name as a variable would be called: 'api-gateway' -> 'apiGateway'. For advice only. */
 const camel = (name: string): string =>

@@ -1,5 +1,5 @@
 import { type DatabaseConnection, redactUri } from '../../database/index.js'
-import type { LifecycleModel } from '../../phases/index.js'
+import { type LifecycleModel, workingPhases } from '../../phases/index.js'
 
 /**
  * Lines to paste that insert a document in a lifecycle's first entry phase and watch it until it rests. A connection string with a password isn't printed: the lines then take it
@@ -11,9 +11,7 @@ export function pasteLines(connection: Pick<DatabaseConnection, 'uri' | 'db'>, m
   const names = JSON.stringify(connection.db.databaseName)
   const collection = JSON.stringify(model.collection)
   const phase = JSON.stringify(model.entries[0])
-  const working = JSON.stringify(
-    [...model.phases.values()].filter(({ kind }) => kind === 'working').map(({ name }) => name),
-  )
+  const working = JSON.stringify(workingPhases(model))
   const watch = (print: string, find: string, pause: string) =>
     `for (let d, i = 0; i < 60 && (!d || ${working}.includes(d.phase)); i++) { ${pause}; d = ${find}; ${print}(d._id, d.phase, d.progress?.waitingFor ?? "") }`
   const client = isSecret ? 'process.env.MONGODB_URI' : JSON.stringify(uri)

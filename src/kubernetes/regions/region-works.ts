@@ -1,6 +1,6 @@
 import { protocolCollection } from '../../database/index.js'
 import { WITHOUT_TOKEN } from '../../lock/index.js'
-import type { Alongside, AlongsideContext } from '../../phases/index.js'
+import { type Alongside, type AlongsideContext, workingPhases } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
 import { type WatchedKind, watchObjects } from '../watch/index.js'
 import type { Region, RegionSource } from './region.js'
@@ -56,11 +56,10 @@ function wakingRecovered(regions: RegionSource): Alongside {
 
 /** Finds them by the reasons that are written when a region or its cluster fails. */
 async function wakeWaitingFor(name: string, { db, model, logger, wake }: AlongsideContext): Promise<void> {
-  const working = [...model.phases.values()].filter(({ kind }) => kind === 'working').map((phase) => phase.name)
   const because = new RegExp(`^(region|cluster) ${name.replace(/[^\w-]/g, '\\$&')} `)
   const found = await protocolCollection(db, model.collection)
     .find(
-      { phase: { $in: working }, [`${model.settings.progress}.waitingFor`]: because, ...WITHOUT_TOKEN },
+      { phase: { $in: workingPhases(model) }, [`${model.settings.progress}.waitingFor`]: because, ...WITHOUT_TOKEN },
       { projection: { _id: 1 }, limit: MOST_WOKEN },
     )
     .toArray()

@@ -60,7 +60,9 @@ export class Claimer {
     this.noIndex = new OutageLog(`${model.name}: claiming`, clock, logger)
     this.wakeups = new Wakeups(clock, (phase) => this.offer([phase]))
     this.claims = new Claims({
-      ...{ ...env, claimant, workSplit },
+      ...env,
+      claimant,
+      workSplit,
       projection: readProjection(model.settings),
       maxTimeMS: 10_000,
       onRetry: (error) => outage.failed(error),
@@ -249,7 +251,8 @@ export class Claimer {
       // Something due could not be claimed together with what is held.
       if (admission.passedOver > 0) {
         company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
-        if (company.againInMs > 0) this.offerIn(phase, company.againInMs)
+        const { againInMs } = company
+        if (againInMs > 0) this.offerIn(phase, againInMs)
       }
     }
   }
