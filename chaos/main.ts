@@ -1,5 +1,5 @@
 /**
- * `npm run chaos -- [--faults] [--kubernetes] [--break <protection>] [options]`: what proves Phaselock, and is not part of it.
+ * `npm run chaos -- [--faults | --replica-set] [--kubernetes] [--break <protection>] [options]`: what proves Phaselock, and is not part of it.
  * docs/chaos.md says what happens in each, and what the figures mean.
  */
 import { randomInt } from 'node:crypto'
@@ -12,6 +12,7 @@ import { BREAKABLE, type Breakable } from './broken/broken-protocols.ts'
 interface Flags extends SharedFlags {
   readonly faults?: boolean
   readonly kubernetes?: boolean
+  readonly replicaSet?: boolean
   readonly break?: Breakable
   readonly minutes: number
   readonly seed?: number
@@ -28,8 +29,14 @@ const faults: Run = async (flags, screen, signal) => {
     import('./faults/run-faults.ts'),
     import('./faults/faults-report.ts'),
   ])
-  const { minutes, seed = randomInt(2 ** 32), lockTimeout: lockTimeoutMs, ledger: ledgerFile } = flags
-  const report = await runFaults({ minutes, seed, lockTimeoutMs, screen, signal, ledgerFile })
+  const {
+    replicaSet = false,
+    minutes,
+    seed = randomInt(2 ** 32),
+    lockTimeout: lockTimeoutMs,
+    ledger: ledgerFile,
+  } = flags
+  const report = await runFaults({ replicaSet, minutes, seed, lockTimeoutMs, screen, signal, ledgerFile })
   return { ...report, text: faultsReportText(report) }
 }
 
@@ -52,8 +59,9 @@ const broken: Run = async ({ lockTimeout: lockTimeoutMs, ledger: ledgerFile, ...
 async function chaos(flags: Flags): Promise<number> {
   const { json = false } = flags
   if (flags.break) return show('chaos', json, (...given) => broken(flags, ...given))
-  const both = !flags.faults && !flags.kubernetes
-  const code = flags.faults || both ? await show('chaos', json, (...given) => faults(flags, ...given)) : 0
+  const onlyFaults = flags.faults || flags.replicaSet
+  const both = !onlyFaults && !flags.kubernetes
+  const code = onlyFaults || both ? await show('chaos', json, (...given) => faults(flags, ...given)) : 0
   if (code !== 0 || !(flags.kubernetes || both)) return code
   return show('chaos', json, (...given) => kubernetes(flags, ...given), 'documents')
 }
@@ -73,15 +81,21 @@ function whole(text: string): number {
 const program = new Command('chaos')
   .description('Replicas at work, and everything else against them: is anything lost, repeated, overlapping or stuck?')
   .addOption(new Option('--faults', 'a random fault every second'))
+  .addOption(
+    new Option('--replica-set', 'the faults on a replica set of three: elections, kills, pauses, restarts, a resync'),
+  )
   .addOption(new Option('--kubernetes', 'domains and instances in a real Kubernetes control plane').conflicts('ledger'))
   .addOption(
     new Option('--break <protection>', 'turn off one protection of the lock protocol and see what goes wrong')
       .choices(Object.keys(BREAKABLE))
-      .conflicts(['faults', 'kubernetes']),
+      .conflicts(['faults', 'kubernetes', 'replicaSet']),
   )
   .addOption(new Option('--minutes <n>', 'of faults: how long they come').argParser(positive).default(5))
   .addOption(new Option('--seed <n>', 'of faults: which come, printed by each run').argParser(whole))
-  .addHelpText('after', '\nWithout --faults, --kubernetes and --break: faults, then Kubernetes. More: docs/chaos.md')
+  .addHelpText(
+    'after',
+    '\nWithout --faults, --replica-set, --kubernetes and --break: faults, then Kubernetes. More: docs/chaos.md',
+  )
   .showHelpAfterError('(see --help)')
   .exitOverride()
 for (const option of sharedOptions()) program.addOption(option)

@@ -2,26 +2,123 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { type Db, MongoClient } from 'mongodb'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { connectDatabase, type DatabaseConnection } from '../../dist/database/index.js'
-import { DatabaseProxy } from './database-proxy.ts'
+import { sleep } from '../../dist/time/index.js'
+import { ReplicaSet } from '../replica-set/replica-set.ts'
+import { DatabaseProxy, type ProxyMode } from './database-proxy.ts'
+import { FAULT_KINDS, type FaultKind, type PlannedFault, REPLICA_SET_FAULT_KINDS } from './plan.ts'
 
 const KEEPER_ENDS_WITHIN_MS = 15_000
+const ELECTED_WITHIN_MS = 30_000
 
-/** The run's own local database, because it is killed, and a connection to it that can be disturbed. */
+/** Each resolves when it is over: true if it struck, false if there was nothing to hit. */
+export type Faults = Partial<Record<FaultKind, (fault: PlannedFault) => Promise<boolean>>>
+
+/** The run's own database, because it is killed, and what can happen to it. */
 export interface FaultsDatabase {
-  /** Directly to the server. */
-  readonly connection: DatabaseConnection
-  readonly name: string
-  readonly proxy: DatabaseProxy
-  /** The same database through the proxy. */
+  /** Not disturbed by anything but the end of the server itself. */
+  readonly db: Db
+  readonly uri: string
+  /** For replicas: the same database, through whatever disturbs it. */
   readonly disturbedUri: string
-  /** kill -9 of the engine; its keeper restarts it on the same port. False: it isn't running. */
-  killEngine(): Promise<boolean>
+  readonly ledger: { readonly db: Db; readonly uri: string }
+  readonly faults: Faults
+  /** The faults that can strike on it, the others included. */
+  readonly kinds: readonly FaultKind[]
   close(): Promise<void>
 }
 
-export async function openFaultsDatabase(note: (text: string, fields?: object) => void): Promise<FaultsDatabase> {
+type Note = (text: string, fields?: object) => void
+/** A local database of its own, with the folder of its data. */
+interface OwnServer {
+  readonly connection: DatabaseConnection
+  readonly dataDir: string
+  close(): Promise<void>
+}
+
+const SLOW_MS = 250
+
+/** A local database, which its keeper restarts when it is killed, and a proxy before it. */
+export async function openLocalDatabase(note: Note): Promise<FaultsDatabase> {
+  const { connection, dataDir, close } = await ownServer(note)
+  const { db, uri } = connection
+  const port = Number(new URL(uri).port)
+  const proxy = await DatabaseProxy.start(port)
+  const disturb =
+    (mode: ProxyMode) =>
+    async ({ forMs }: PlannedFault) => {
+      proxy.set(mode)
+      await sleep(forMs, { unref: true })
+      proxy.set({ kind: 'pass' })
+      return true
+    }
+  return {
+    db,
+    uri,
+    disturbedUri: uri.replace(`:${port}/`, `:${proxy.port}/`),
+    ledger: { db, uri },
+    faults: {
+      databaseKilled: () => killEngine(dataDir),
+      databaseBlackholed: disturb({ kind: 'blackhole' }),
+      databaseSlow: disturb({ kind: 'slow', ms: SLOW_MS }),
+      databaseNotPrimary: disturb({ kind: 'notPrimary' }),
+    },
+    kinds: FAULT_KINDS,
+    close: async () => {
+      await proxy.close()
+      await close()
+    },
+  }
+}
+
+/** A replica set of three, with the ledger on a server of its own. @throws NoMongod */
+export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
+  const set = await ReplicaSet.start()
+  const ledger = await ownServer(note).catch(async (error) => {
+    await set.close()
+    throw error
+  })
+  const { db: ledgerDb, uri: ledgerUri } = ledger.connection
+  const name = ledgerDb.databaseName
+  const client = await new MongoClient(set.uri, {
+    journal: true,
+    serverSelectionTimeoutMS: ELECTED_WITHIN_MS,
+  }).connect()
+  let struck = false
+  /** One after the other, and each on a whole set. */
+  const alone =
+    (fault: (forMs: number) => Promise<void>) =>
+    async ({ forMs }: PlannedFault) => {
+      if (struck || !(await set.isWhole()) || struck) return false
+      struck = true
+      await fault(forMs).finally(() => (struck = false))
+      return true
+    }
+  return {
+    db: client.db(name),
+    uri: set.uri,
+    disturbedUri: set.uri,
+    ledger: { db: ledgerDb, uri: ledgerUri },
+    faults: {
+      primaryStepsDown: alone(() => set.stepDown()),
+      primaryKilled: alone((forMs) => set.killPrimary(forMs)),
+      primaryPaused: alone((forMs) => set.pausePrimary(forMs)),
+      majorityKilled: alone((forMs) => set.killMajority(forMs)),
+      secondarySlow: alone((forMs) => set.slowSecondary(forMs)),
+      secondaryResynced: alone(() => set.resyncSecondary()),
+      membersRestarted: alone(() => set.restartAll()),
+    },
+    kinds: REPLICA_SET_FAULT_KINDS,
+    close: async () => {
+      await client.close()
+      await Promise.all([set.close(), ledger.close()])
+    },
+  }
+}
+
+async function ownServer(note: Note): Promise<OwnServer> {
   const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-faults-'))
   const name = `phaselock_faults_${randomBytes(4).toString('hex')}`
   try {
@@ -29,16 +126,10 @@ export async function openFaultsDatabase(note: (text: string, fields?: object) =
     const env = { ...process.env }
     delete env['MONGODB_URI']
     const connection = await connectDatabase({ database: name, dataDir, log: note, env })
-    const port = Number(new URL(connection.uri).port)
-    const proxy = await DatabaseProxy.start(port)
     return {
       connection,
-      name,
-      proxy,
-      disturbedUri: connection.uri.replace(`:${port}/`, `:${proxy.port}/`),
-      killEngine: () => killEngine(dataDir),
+      dataDir,
       close: async () => {
-        await proxy.close()
         await connection.close()
         await waitFor(async () => !(await engineState(dataDir))?.keeper, { forMs: KEEPER_ENDS_WITHIN_MS, everyMs: 100 })
         await rm(dataDir, { recursive: true, force: true, maxRetries: 10 })

@@ -1,4 +1,5 @@
 import { figureLines, verdictText } from '../../dist/cli/demo/judgement.js'
+import type { FaultKind } from './plan.ts'
 import type { FaultsReport, FaultsResult } from './run-faults.ts'
 
 const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = [
@@ -15,13 +16,19 @@ const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = 
   ['seconds', 'seconds: all of it'],
 ]
 
+const inSeconds = (ms: number) => (ms / 1_000).toFixed(1)
+
 /** The report for people. */
 export function faultsReportText({ result, evidence }: FaultsReport): string {
-  const faults = Object.entries(result.faults).map(([kind, count]) => `   ${String(count).padStart(8)}  ${kind}`)
+  const faults = Object.entries(result.faults).map(([kind, count]) => {
+    const still = result.stoodStillMs[kind as FaultKind]
+    const seconds = still && `: no step began for ${inSeconds(still.p50)} s (p50), at most ${inSeconds(still.most)} s`
+    return `   ${String(count).padStart(8)}  ${kind}${seconds ?? ''}`
+  })
   const verdict = verdictText(result, [
     'Every recorded step happened once, in its order, under one holder at a time, and nothing is stuck.',
   ])
-  const again = `This run again: npm run chaos -- --faults --minutes ${result.minutes} --seed ${result.seed}`
+  const again = `This run again: npm run chaos -- --${result.replicaSet ? 'replica-set' : 'faults'} --minutes ${result.minutes} --seed ${result.seed}`
   return [
     ...figureLines(LINES, result),
     '',

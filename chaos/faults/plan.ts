@@ -1,7 +1,7 @@
 import { oneOf, type Random, randomOf, wholeBetween } from './random.ts'
 
-/** What can go wrong; the report's `faults` uses the same names. */
-export const FAULT_KINDS = [
+/** What can go wrong with documents, handlers and replicas; the report's `faults` uses the same names. */
+const ON_ANY_DATABASE = [
   'badDocument',
   'handlerThrows',
   'handlerAlwaysThrows',
@@ -12,17 +12,32 @@ export const FAULT_KINDS = [
   'replicaKilled',
   'replicaPaused',
   'replicaTerminated',
-  'databaseKilled',
-  'databaseBlackholed',
-  'databaseSlow',
-  'databaseNotPrimary',
   'lockTimeoutChanged',
   'ownerEdits',
   'ownerWakes',
   'ownerDeletes',
 ] as const
 
-export type FaultKind = (typeof FAULT_KINDS)[number]
+/** And with a local database of one server. */
+const DATABASE = ['databaseKilled', 'databaseBlackholed', 'databaseSlow', 'databaseNotPrimary'] as const
+
+/** And with a replica set of three: see chaos/replica-set. */
+const REPLICA_SET = [
+  'primaryStepsDown',
+  'primaryKilled',
+  'primaryPaused',
+  'majorityKilled',
+  'secondarySlow',
+  'secondaryResynced',
+  'membersRestarted',
+] as const
+
+export type FaultKind = (typeof ON_ANY_DATABASE)[number] | (typeof DATABASE)[number] | (typeof REPLICA_SET)[number]
+
+export const FAULT_KINDS: readonly FaultKind[] = [...ON_ANY_DATABASE, ...DATABASE]
+export const REPLICA_SET_FAULT_KINDS: readonly FaultKind[] = [...ON_ANY_DATABASE, ...REPLICA_SET]
+/** What strikes the database; how soon work goes on after it is measured. */
+export const DATABASE_FAULT_KINDS: ReadonlySet<FaultKind> = new Set([...DATABASE, ...REPLICA_SET])
 
 export interface PlannedFault {
   readonly kind: FaultKind
@@ -40,21 +55,28 @@ const EXCLUSIVE: Partial<Record<FaultKind, { group: string; leastMs: number; mos
   databaseBlackholed: { group: 'database', leastMs: 1_000, mostMs: 8_000, restMs: 5_000 },
   databaseSlow: { group: 'database', leastMs: 2_000, mostMs: 6_000, restMs: 3_000 },
   databaseNotPrimary: { group: 'database', leastMs: 1_000, mostMs: 4_000, restMs: 4_000 },
+  primaryStepsDown: { group: 'database', leastMs: 3_000, mostMs: 3_000, restMs: 5_000 },
+  primaryKilled: { group: 'database', leastMs: 1_000, mostMs: 6_000, restMs: 8_000 },
+  primaryPaused: { group: 'database', leastMs: 4_000, mostMs: 9_000, restMs: 8_000 },
+  majorityKilled: { group: 'database', leastMs: 2_000, mostMs: 6_000, restMs: 10_000 },
+  secondarySlow: { group: 'database', leastMs: 4_000, mostMs: 9_000, restMs: 2_000 },
+  secondaryResynced: { group: 'database', leastMs: 5_000, mostMs: 5_000, restMs: 5_000 },
+  membersRestarted: { group: 'database', leastMs: 20_000, mostMs: 20_000, restMs: 5_000 },
   replicaPaused: { group: 'pause', leastMs: 9_000, mostMs: 14_000, restMs: 2_000 },
   handlerBlocksLoop: { group: 'block', leastMs: 0, mostMs: 0, restMs: 10_000 },
   handlerIgnoresSignal: { group: 'places', leastMs: 0, mostMs: 0, restMs: 4_000 },
 }
 
-/** One fault a second. The same seed and length give the same plan. */
-export function planFaults(seed: number, seconds: number): PlannedFault[] {
+/** One fault a second. The same seed, length and kinds give the same plan. */
+export function planFaults(seed: number, seconds: number, kinds = FAULT_KINDS): PlannedFault[] {
   const random = randomOf(seed)
   const freeFrom = new Map<string, number>()
   const planned: PlannedFault[] = []
   // The first round strikes each kind once, as far as time allows: a short run shows as many kinds as it can.
-  let unseen = shuffled(random, FAULT_KINDS)
+  let unseen = shuffled(random, kinds)
   for (let atMs = 1_000; atMs <= seconds * 1_000; atMs += 1_000) {
     const possible = (kind: FaultKind) => (freeFrom.get(EXCLUSIVE[kind]?.group ?? '') ?? 0) <= atMs
-    const kind = unseen.find(possible) ?? oneOf(random, FAULT_KINDS.filter(possible))!
+    const kind = unseen.find(possible) ?? oneOf(random, kinds.filter(possible))!
     unseen = unseen.filter((other) => other !== kind)
     const lasting = EXCLUSIVE[kind]
     const forMs = lasting ? wholeBetween(random, lasting.leastMs, lasting.mostMs) : 0

@@ -7,13 +7,14 @@ import { Ledger } from '../../dist/cli/demo/ledger.js'
 import { DemoNotSetUp } from '../../dist/cli/demo/scenario.js'
 import type { Screen } from '../../dist/cli/demo/screen.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
-import { openFaultsDatabase } from './faults-database.ts'
+import { openLocalDatabase, openReplicaSet } from './faults-database.ts'
 import { type FaultKind, planFaults } from './plan.ts'
 import { randomOf } from './random.ts'
 import type { FaultsReplicaConfig } from './replica-process.ts'
 import { RestlessOwner } from './restless-owner.ts'
 import { type StuckDocument, settle } from './settling.ts'
 import { STAFF_SIZE, Staff } from './staff.ts'
+import { type StandStills, type Struck, standStills } from './stand-stills.ts'
 import { Striker } from './striker.ts'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
@@ -28,6 +29,8 @@ const PATIENCE_IN_LOCK_TIMEOUTS = 3 * 1.5
 const EVIDENCE = 10
 
 export interface FaultsOptions {
+  /** On a replica set of three instead of a local database. */
+  readonly replicaSet: boolean
   readonly minutes: number
   readonly seed: number
   readonly lockTimeoutMs: number
@@ -51,10 +54,13 @@ export interface FaultsResult extends Judgement {
   readonly refusedLateWrites: number
   /** How often each fault struck. */
   readonly faults: Readonly<Partial<Record<FaultKind, number>>>
+  /** The longest time without a step that began, for each fault of the database. */
+  readonly stoodStillMs: StandStills
   readonly stepsBegun: number
   readonly settledInSeconds: number
   readonly lockTimeoutSeconds: number
   readonly seconds: number
+  readonly replicaSet: boolean
   readonly minutes: number
   readonly seed: number
 }
@@ -66,35 +72,34 @@ export interface FaultsReport {
 
 /**
  * Replicas work on gateways that are never left alone, and every second a random fault strikes; then everything settles. Leaves no
- * process and no data behind. Always on a local database of its own, because it is killed.
- * @throws Interrupted; what connectDatabase throws
+ * process and no data behind. Always on a database of its own, because it is killed.
+ * @throws Interrupted; NoMongod; what connectDatabase throws
  */
 export const runFaults = (options: FaultsOptions): Promise<FaultsReport> =>
   withCleanUps(options.signal, (atEnd) => run(options, atEnd))
 
 async function run(
-  { minutes, seed, lockTimeoutMs, screen, signal, ledgerFile }: FaultsOptions,
+  { replicaSet, minutes, seed, lockTimeoutMs, screen, signal, ledgerFile }: FaultsOptions,
   atEnd: (cleanUp: CleanUp) => void,
 ): Promise<FaultsReport> {
   screen.note(`faults for ${minutes} minutes, seed ${seed}`)
-  const database = await openFaultsDatabase((text, fields) =>
-    screen.note(fields ? `${text} ${JSON.stringify(fields)}` : text),
-  )
+  const open = replicaSet ? openReplicaSet : openLocalDatabase
+  const database = await open((text, fields) => screen.note(fields ? `${text} ${JSON.stringify(fields)}` : text))
   atEnd(() => database.close())
-  const { db, uri } = database.connection
-  const ledger = new Ledger(db)
+  const { db, uri } = database
+  const ledger = new Ledger(database.ledger.db)
   await ledger.prepare()
   if (ledgerFile !== undefined) atEnd(() => ledger.writeTo(ledgerFile))
-  const owner = await RestlessOwner.connect(uri, database.name, randomOf(seed + 1))
+  const owner = await RestlessOwner.connect(uri, db.databaseName, randomOf(seed + 1))
   atEnd(() => owner.close())
   const config: Omit<FaultsReplicaConfig, 'name'> = {
     uri: database.disturbedUri,
-    database: database.name,
+    database: db.databaseName,
     lockTimeoutMs,
     concurrency: CONCURRENCY,
     graceMs: GRACE_MS,
     pace: PACE,
-    ledgerUri: uri,
+    ledgerUri: database.ledger.uri,
     stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs,
   }
   const fleet = new Fleet(PROGRAM, config)
@@ -111,20 +116,20 @@ async function run(
   if (stopped()) throw new Interrupted()
   if (atFirst < STAFF_SIZE) throw new DemoNotSetUp(`${STAFF_SIZE} replicas at work`, `${atFirst}`)
   const striker = new Striker({ staff, owner, database, lockTimeoutMs })
-  const faults: Partial<Record<FaultKind, number>> = {}
+  const struck: Struck[] = []
   const work = keepBusy(owner, busy)
   work.catch(() => undefined)
   const under: Promise<void>[] = []
   const beginMs = systemClock.monotonicMs()
-  for (const fault of planFaults(seed, minutes * 60)) {
+  for (const fault of planFaults(seed, minutes * 60, database.kinds)) {
     await sleep(Math.max(0, beginMs + fault.atMs - systemClock.monotonicMs()))
     if (signal.aborted) throw new Interrupted()
     screen.note(fault.forMs > 0 ? `${fault.kind} for ${fault.forMs / 1_000} s` : fault.kind)
-    const struck = striker.strike(fault).then((hit) => {
-      if (hit) faults[fault.kind] = 1 + (faults[fault.kind] ?? 0)
+    const striking = striker.strike(fault).then((times) => {
+      if (times) struck.push({ kind: fault.kind, ...times })
     })
-    struck.catch(() => undefined)
-    under.push(struck)
+    striking.catch(() => undefined)
+    under.push(striking)
   }
   screen.stage('no more faults: waiting until all is at rest')
   await Promise.all(under)
@@ -144,7 +149,7 @@ async function run(
   const settledInSeconds = Math.round((systemClock.monotonicMs() - settleMs) / 100) / 10
   screen.stage('reading the ledger')
   const crashed = staff.crashed()
-  const { figures, examples } = await readLedger(ledger, owner, lockTimeoutMs)
+  const { figures, examples } = await readLedger(ledger, owner, { lockTimeoutMs, struck })
   const measured = {
     documents: owner.count,
     ...figures,
@@ -152,10 +157,11 @@ async function run(
     crashed: crashed.length,
     broken: await owner.broken(),
     refusedLateWrites: fleet.refusedLateWrites(),
-    faults,
+    faults: countsOf(struck),
     settledInSeconds,
     lockTimeoutSeconds: lockTimeoutMs / 1_000,
     seconds: screen.seconds,
+    replicaSet,
     minutes,
     seed,
   }
@@ -184,7 +190,11 @@ export function judgeFaults(measured: Judged, slow: number = slowness()): Judgem
 }
 
 /** Order and overlaps for all documents; lost ones only where an end can be expected. */
-async function readLedger(ledger: Ledger, owner: RestlessOwner, lockTimeoutMs: number) {
+async function readLedger(
+  ledger: Ledger,
+  owner: RestlessOwner,
+  { lockTimeoutMs, struck }: { lockTimeoutMs: number; struck: readonly Struck[] },
+) {
   const entries = await ledger.all()
   const exempt = owner.exempt()
   const expected = owner.expectedEnds()
@@ -199,7 +209,14 @@ async function readLedger(ledger: Ledger, owner: RestlessOwner, lockTimeoutMs: n
     ...sound.examples.filter((line) => line.startsWith('lost')),
     ...all.examples.filter((line) => !line.startsWith('lost')),
   ]
-  return { figures: { lost: sound.lost, repeated, overlapping, stepsBegun }, examples }
+  const stoodStillMs = standStills(struck, entries)
+  return { figures: { lost: sound.lost, repeated, overlapping, stepsBegun, stoodStillMs }, examples }
+}
+
+function countsOf(struck: readonly Struck[]): FaultsResult['faults'] {
+  const counts: Partial<Record<FaultKind, number>> = {}
+  for (const { kind } of struck) counts[kind] = 1 + (counts[kind] ?? 0)
+  return counts
 }
 
 /** Gateways come, start, stop and go until it is over. */

@@ -1,14 +1,13 @@
-import type { Db } from 'mongodb'
 import { apiGatewayDefinitions } from '../../dist/api-gateway/index.js'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { changeLockTimeout } from '../../dist/lock/index.js'
-import { sleep } from '../../dist/time/index.js'
+import { systemClock } from '../../dist/time/index.js'
 import { BAD_DOCUMENT_VARIANTS } from './bad-documents.ts'
-import type { ProxyMode } from './database-proxy.ts'
-import type { FaultsDatabase } from './faults-database.ts'
-import type { FaultKind, PlannedFault } from './plan.ts'
+import type { Faults, FaultsDatabase } from './faults-database.ts'
+import type { PlannedFault } from './plan.ts'
 import type { RestlessOwner } from './restless-owner.ts'
 import type { Staff } from './staff.ts'
+import type { Struck } from './stand-stills.ts'
 
 export interface StrikerOptions {
   readonly staff: Staff
@@ -17,7 +16,6 @@ export interface StrikerOptions {
   readonly lockTimeoutMs: number
 }
 
-const SLOW_MS = 250
 const LOOK_EVERY_MS = 200
 /** The other lock timeout: this many times the first. */
 const TIMES_LONGER = 1.5
@@ -31,12 +29,20 @@ export class Striker {
     this.options = options
   }
 
-  /** Waits for something to hit; resolves when that is over: true if it struck, false if there was nothing for a minute. */
-  async strike(fault: PlannedFault): Promise<boolean> {
-    return (await waitFor(() => this.faults[fault.kind](fault), { everyMs: LOOK_EVERY_MS })) ?? false
+  /** Waits for something to hit; resolves when that is over: to when it was, or undefined if there was nothing for a minute. */
+  async strike(fault: PlannedFault): Promise<Pick<Struck, 'fromMs' | 'toMs'> | undefined> {
+    const strike = this.options.database.faults[fault.kind] ?? this.faults[fault.kind]
+    const now = () => systemClock.now().getTime()
+    return await waitFor(
+      async () => {
+        const fromMs = now()
+        return (await strike?.(fault)) && { fromMs, toMs: now() }
+      },
+      { everyMs: LOOK_EVERY_MS },
+    )
   }
 
-  private readonly faults: Record<FaultKind, (fault: PlannedFault) => Promise<boolean>> = {
+  private readonly faults: Faults = {
     badDocument: ({ which }) => this.byOwner((owner) => owner.insertBad(Math.floor(which * BAD_DOCUMENT_VARIANTS))),
     handlerThrows: () => this.byOwner((owner) => owner.insert('throws')),
     handlerAlwaysThrows: () => this.byOwner((owner) => owner.insert('alwaysThrows')),
@@ -47,10 +53,6 @@ export class Striker {
     replicaKilled: async ({ which }) => this.options.staff.kill(which),
     replicaTerminated: async ({ which }) => this.options.staff.terminate(which),
     replicaPaused: ({ which, forMs }) => this.options.staff.pause(which, forMs),
-    databaseKilled: () => this.options.database.killEngine(),
-    databaseBlackholed: ({ forMs }) => this.disturb({ kind: 'blackhole' }, forMs),
-    databaseSlow: ({ forMs }) => this.disturb({ kind: 'slow', ms: SLOW_MS }, forMs),
-    databaseNotPrimary: ({ forMs }) => this.disturb({ kind: 'notPrimary' }, forMs),
     lockTimeoutChanged: () => this.changeLockTimeouts(),
     ownerEdits: () => this.byOwner((owner) => owner.edit()),
     ownerWakes: () => this.byOwner((owner) => owner.wake()),
@@ -62,17 +64,9 @@ export class Striker {
     return true
   }
 
-  private async disturb(mode: ProxyMode, forMs: number): Promise<boolean> {
-    const { proxy } = this.options.database
-    proxy.set(mode)
-    await sleep(forMs, { unref: true })
-    proxy.set({ kind: 'pass' })
-    return true
-  }
-
   /** To the longer one or back. False while an earlier change isn't over, or the database is away. */
   private async changeLockTimeouts(): Promise<boolean> {
-    const db: Db = this.options.database.connection.db
+    const { db } = this.options.database
     const ms = this.options.lockTimeoutMs * (this.longer ? 1 : TIMES_LONGER)
     try {
       const changes = await Promise.all(

@@ -42,6 +42,8 @@ const faults = {
   seconds: 60,
   minutes: 1,
   seed: 1,
+  stoodStillMs: {},
+  replicaSet: false,
   atWork: 3,
 }
 const latency = { count: 1, p50: 1, p95: 2 }

@@ -1,0 +1,115 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, readFile, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { type Document, MongoClient } from 'mongodb'
+import { waitFor } from '../../dist/cli/demo/wait-for.js'
+import { sleep } from '../../dist/time/index.js'
+
+const ANSWERS_WITHIN_MS = 2_000
+const SHUTS_DOWN_WITHIN_S = 2
+const STARTS_WITHIN_MS = 60_000
+const CACHE_GB = '0.25'
+
+/** A `mongod` of a replica set: a process that can be killed, paused and started again on its port, with its data or without. */
+export class Member {
+  private child: ChildProcess | undefined
+  private readonly mongod: string
+  private readonly dir: string
+  readonly port: number
+  readonly host: string
+
+  private constructor(mongod: string, dir: string, port: number) {
+    this.mongod = mongod
+    this.dir = dir
+    this.port = port
+    this.host = `127.0.0.1:${port}`
+  }
+
+  /** @param dir its own folder, made here. @throws Error if it doesn't answer within a minute */
+  static async start(mongod: string, dir: string): Promise<Member> {
+    const member = new Member(mongod, dir, await freePort())
+    try {
+      await member.start()
+      return member
+    } catch (error) {
+      await member.kill()
+      throw error
+    }
+  }
+
+  get isUp(): boolean {
+    return this.child !== undefined && this.child.exitCode === null && this.child.signalCode === null
+  }
+
+  async start(): Promise<void> {
+    const data = join(this.dir, 'data')
+    await mkdir(data, { recursive: true })
+    const args = ['--port', String(this.port), '--bind_ip', '127.0.0.1', '--replSet', 'chaos', '--dbpath', data]
+    const log = ['--logpath', join(this.dir, 'log'), '--logappend', '--wiredTigerCacheSizeGB', CACHE_GB]
+    const child = spawn(this.mongod, [...args, ...log], { stdio: 'ignore' })
+    child.once('error', () => undefined) // it then never answers
+    this.child = child
+    const answers = async () => !this.isUp || (await this.command({ ping: 1 }).catch(() => false)) !== false
+    const answered = await waitFor(answers, { forMs: STARTS_WITHIN_MS, everyMs: 100 })
+    if (answered && this.isUp) return
+    const last = (await readFile(join(this.dir, 'log'), 'utf8').catch(String)).trimEnd().split('\n').at(-1)
+    throw new Error(
+      `expected a mongod to answer on ${this.host} within a minute, got ${this.isUp ? 'none' : 'its end'}: ${last}`,
+    )
+  }
+
+  /** A command of `admin`, to this member whatever its state. @throws what the driver throws, within two seconds */
+  async command(command: Document): Promise<Document> {
+    // A client of its own: one that couldn't connect at first stays closed.
+    const client = new MongoClient(`mongodb://${this.host}/?directConnection=true`, {
+      serverSelectionTimeoutMS: ANSWERS_WITHIN_MS,
+      socketTimeoutMS: ANSWERS_WITHIN_MS,
+    })
+    try {
+      return await client.db('admin').command(command)
+    } finally {
+      await client.close()
+    }
+  }
+
+  /** `kill -9`. Resolves when the process is gone. */
+  async kill(): Promise<void> {
+    if (!this.child || !this.isUp) return
+    const gone = once(this.child, 'exit')
+    this.child.kill('SIGKILL')
+    await gone
+  }
+
+  /** In order: a primary hands over first. On SIGTERM a server of 5.0 and later would stay for another 15 s. */
+  async shutDown(): Promise<void> {
+    if (!this.child || !this.isUp) return
+    const gone = once(this.child, 'exit')
+    // The connection ends before the answer.
+    await this.command({ shutdown: 1, timeoutSecs: SHUTS_DOWN_WITHIN_S, force: true }).catch(() => undefined)
+    await Promise.race([gone, sleep(2 * SHUTS_DOWN_WITHIN_S * 1_000, { unref: true })])
+    await this.kill()
+  }
+
+  pause(): void {
+    this.child?.kill('SIGSTOP')
+  }
+
+  resume(): void {
+    this.child?.kill('SIGCONT')
+  }
+
+  /** Its data, so that it fetches all anew from the others when it starts. Only while it is down. */
+  async wipe(): Promise<void> {
+    await rm(join(this.dir, 'data'), { recursive: true, force: true })
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as { port: number }
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

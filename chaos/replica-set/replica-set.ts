@@ -1,0 +1,162 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { waitFor } from '../../dist/cli/demo/wait-for.js'
+import { sleep } from '../../dist/time/index.js'
+import { Member } from './member.ts'
+import { mongodPath } from './mongod.ts'
+
+const MEMBERS = ['a', 'b', 'c']
+/** MongoDB's default is 10 s: with 2 s a round takes seconds, and a primary that is paused for 4 s has a successor. */
+const ELECTION_TIMEOUT_MS = 2_000
+const HEARTBEAT_MS = 500
+const STEPS_DOWN_FOR_S = 5
+const WHOLE_WITHIN_MS = 60_000
+/** A slow member gets this part of the time. */
+const SLOW = { stoppedMs: 180, runningMs: 20 }
+const HEALTHY = new Set([1, 2]) // PRIMARY, SECONDARY
+
+/**
+ * Three members on this machine, and what can happen to them. Each method returns when the fault is over and its member is back; whether the
+ * set has elected a primary by then is the business of {@link isWhole}.
+ */
+export class ReplicaSet {
+  private readonly members: readonly Member[]
+  private readonly dir: string
+
+  private constructor(members: readonly Member[], dir: string) {
+    this.members = members
+    this.dir = dir
+  }
+
+  /** @throws NoMongod */
+  static async start(): Promise<ReplicaSet> {
+    const mongod = await mongodPath()
+    const dir = await mkdtemp(join(tmpdir(), 'phaselock-replica-set-'))
+    const starting = await Promise.allSettled(MEMBERS.map((name) => Member.start(mongod, join(dir, name))))
+    const members = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+    const set = new ReplicaSet(members, dir)
+    try {
+      for (const one of starting) if (one.status === 'rejected') throw one.reason
+      await set.initiate()
+      return set
+    } catch (error) {
+      await set.close()
+      throw error
+    }
+  }
+
+  /** For any client; the driver finds the primary. What it has acknowledged survives an election: before 5.0 that isn't a server's default. */
+  get uri(): string {
+    return `mongodb://${this.members.map(({ host }) => host).join(',')}/?replicaSet=chaos&w=majority`
+  }
+
+  /** All members answer, one as the primary, the others as its secondaries. */
+  async isWhole(): Promise<boolean> {
+    try {
+      const primary = await this.primary()
+      const { members } = (await primary?.command({ replSetGetStatus: 1 })) ?? { members: [] }
+      return members.length === MEMBERS.length && members.every(({ state }: { state: number }) => HEALTHY.has(state))
+    } catch {
+      return false
+    }
+  }
+
+  async stepDown(): Promise<void> {
+    const primary = await this.primary()
+    // Its answer may be lost with the connection.
+    await primary?.command({ replSetStepDown: STEPS_DOWN_FOR_S, force: true }).catch(() => undefined)
+  }
+
+  async killPrimary(forMs: number): Promise<void> {
+    await this.down([await this.primary()], forMs)
+  }
+
+  /** The primary and another: no majority is left, so nothing is accepted. */
+  async killMajority(forMs: number): Promise<void> {
+    const primary = await this.primary()
+    const [other] = this.members.filter((member) => member !== primary)
+    await this.down([primary, other], forMs)
+  }
+
+  /** SIGSTOP beyond the election timeout, then SIGCONT: it believes to be the primary until it hears of its successor. */
+  async pausePrimary(forMs: number): Promise<void> {
+    const primary = await this.primary()
+    primary?.pause()
+    await sleep(forMs)
+    primary?.resume()
+  }
+
+  /** A secondary that gets a tenth of the time. */
+  async slowSecondary(forMs: number): Promise<void> {
+    const secondary = await this.secondary()
+    for (let leftMs = forMs; leftMs > 0 && secondary; leftMs -= SLOW.stoppedMs + SLOW.runningMs) {
+      secondary.pause()
+      await sleep(SLOW.stoppedMs)
+      secondary.resume()
+      await sleep(SLOW.runningMs)
+    }
+  }
+
+  /** As an upgrade does it: each secondary, then the primary, which hands over first. */
+  async restartAll(): Promise<void> {
+    const primary = await this.primary()
+    const order = [...this.members.filter((member) => member !== primary), ...(primary ? [primary] : [])]
+    for (const member of order) {
+      await member.shutDown()
+      await member.start()
+      await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 200 })
+    }
+  }
+
+  /** A secondary loses its data, and fetches all from the others. */
+  async resyncSecondary(): Promise<void> {
+    const secondary = await this.secondary()
+    await secondary?.kill()
+    await secondary?.wipe()
+    await secondary?.start()
+  }
+
+  /** The member that says so of itself, unless a newer one has been elected. */
+  private async primary(): Promise<Member | undefined> {
+    const hellos = await Promise.all(
+      this.members.map(async (member) => ({
+        member,
+        hello: await member.command({ hello: 1 }).catch(() => undefined),
+      })),
+    )
+    const [latest] = hellos
+      .filter(({ hello }) => hello?.['isWritablePrimary'])
+      .sort((a, b) => String(b.hello?.['electionId']).localeCompare(String(a.hello?.['electionId'])))
+    return latest?.member
+  }
+
+  private async secondary(): Promise<Member | undefined> {
+    const primary = await this.primary()
+    return this.members.find((member) => member !== primary)
+  }
+
+  private async down(members: readonly (Member | undefined)[], forMs: number): Promise<void> {
+    const hit = members.filter((member) => member !== undefined)
+    await Promise.all(hit.map((member) => member.kill()))
+    await sleep(forMs)
+    await Promise.all(hit.map((member) => member.start()))
+  }
+
+  private async initiate(): Promise<void> {
+    await this.members[0]!.command({
+      replSetInitiate: {
+        _id: 'chaos',
+        members: this.members.map(({ host }, _id) => ({ _id, host })),
+        settings: { electionTimeoutMillis: ELECTION_TIMEOUT_MS, heartbeatIntervalMillis: HEARTBEAT_MS },
+      },
+    })
+    if (await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 100 })) return
+    throw new Error('expected a replica set of three with a primary within a minute, got none')
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.members.map((member) => member.kill()))
+    await rm(this.dir, { recursive: true, force: true, maxRetries: 10 })
+  }
+}
