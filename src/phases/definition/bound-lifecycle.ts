@@ -3,24 +3,14 @@ import { meant } from '../../options/index.js'
 import type { Alongside } from '../engine/wake/alongside.js'
 import { InvalidLifecycle, NotAttached } from '../errors.js'
 import { OwnerClient } from '../owner/owner-client.js'
-import type {
-  EntryOf,
-  IdOf,
-  NewDocument,
-  OwnerClientOptions,
-  OwnerOptions,
-  OwnerVerdict,
-  StateOf,
-  StoredDocument,
-  UnparkOptions,
-} from '../owner/owner-types.js'
+import type { EntryOf, OwnerClientOptions } from '../owner/owner-types.js'
 import type { Handler } from '../step.js'
 import { type LifecycleModel, workingPhases } from './model.js'
 
 /** A handler as the engine calls it; what it returned is checked at run time. */
 export type AnyHandler = Handler<string, Record<string, unknown>>
 
-type PhaseOf<G> = keyof G & string
+type Owner<Doc, G> = OwnerClient<Doc, EntryOf<G>, keyof G & string>
 
 /**
  * A lifecycle with its handlers: what a replica runs, and what an owner of its documents calls. The owner's methods are those
@@ -31,7 +21,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly name: string
   /** Background work on each replica that works. */
   readonly alongside: Alongside[] = []
-  private client: OwnerClient<Doc, EntryOf<G>, PhaseOf<G>> | undefined
+  private client: Owner<Doc, G> | undefined
 
   constructor(
     readonly model: LifecycleModel,
@@ -56,49 +46,21 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
 
   /**
    * All that an owner may do with documents of this lifecycle, as an object of its own.
-   * @throws NotAttached before a database was given, as all methods below
+   * @throws NotAttached before a database was given, as the methods below do
    */
-  owner(): OwnerClient<Doc, EntryOf<G>, PhaseOf<G>> {
+  owner(): Owner<Doc, G> {
     if (!this.client) throw new NotAttached(this.name)
     return this.client
   }
 
-  /**
-   * Inserts a document in an entry phase; returns its `_id`.
-   * @throws InvalidDocument for an unknown phase, or a value that can't be stored as it is; nothing is inserted then
-   */
-  insert(doc: NewDocument<Doc, EntryOf<G>>, options?: OwnerOptions): Promise<IdOf<Doc>> {
-    return this.owner().insert(doc, options)
-  }
-
-  /** @throws InvalidDocument as `insert` does; then none of them is inserted */
-  insertMany(docs: readonly NewDocument<Doc, EntryOf<G>>[], options?: OwnerOptions): Promise<IdOf<Doc>[]> {
-    return this.owner().insertMany(docs, options)
-  }
-
-  find(id: IdOf<Doc>, options?: OwnerOptions): Promise<StoredDocument<Doc, PhaseOf<G>> | null> {
-    return this.owner().find(id, options)
-  }
-
-  /** Sets what the owner wants; a state rule moves the document when nobody holds it. */
-  setState(id: IdOf<Doc>, state: StateOf<Doc>, options?: OwnerOptions): Promise<OwnerVerdict> {
-    return this.owner().setState(id, state, options)
-  }
-
-  /** Ends a sleep: due at once. */
-  wake(id: IdOf<Doc>, options?: OwnerOptions): Promise<OwnerVerdict> {
-    return this.owner().wake(id, options)
-  }
-
-  /** Gives a parked document another go. */
-  unpark(id: IdOf<Doc>, options?: UnparkOptions): Promise<OwnerVerdict> {
-    return this.owner().unpark(id, options)
-  }
-
-  /** Deletes a document outright, whoever holds it. */
-  remove(id: IdOf<Doc>, options?: OwnerOptions): Promise<OwnerVerdict> {
-    return this.owner().remove(id, options)
-  }
+  // The owner's methods, as `OwnerClient` describes them.
+  readonly insert: Owner<Doc, G>['insert'] = (doc, options) => this.owner().insert(doc, options)
+  readonly insertMany: Owner<Doc, G>['insertMany'] = (docs, options) => this.owner().insertMany(docs, options)
+  readonly find: Owner<Doc, G>['find'] = (id, options) => this.owner().find(id, options)
+  readonly setState: Owner<Doc, G>['setState'] = (id, state, options) => this.owner().setState(id, state, options)
+  readonly wake: Owner<Doc, G>['wake'] = (id, options) => this.owner().wake(id, options)
+  readonly unpark: Owner<Doc, G>['unpark'] = (id, options) => this.owner().unpark(id, options)
+  readonly remove: Owner<Doc, G>['remove'] = (id, options) => this.owner().remove(id, options)
 }
 
 function handlerProblems(model: LifecycleModel, handlers: Readonly<Record<string, AnyHandler>>): string[] {
