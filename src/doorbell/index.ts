@@ -2,5 +2,5 @@ export { DOORBELL_BYTES, DOORBELL_COLLECTION, DoorbellUnavailable } from './coll
 export { Doorbell, type DoorbellOptions, kindBy } from './doorbell.js'
 export type { Hearing, Listener } from './listener.js'
 export { type Ring, type RingEntry, ringFor } from './ring.js'
-export { type RingOnly, ringerOf, SILENT } from './ringer.js'
+export { type Ringer, ringerOf } from './ringer.js'
 export type { DoorbellKind } from './sources.js'

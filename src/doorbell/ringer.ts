@@ -92,16 +92,10 @@ export class Ringer {
   }
 }
 
-/** What an owner needs from a doorbell. */
-export type RingOnly = Pick<Ringer, 'ring' | 'flush'>
-
-/** Rings nobody. */
-export const SILENT: RingOnly = { ring: () => undefined, flush: async () => undefined }
-
 const ringers = new WeakMap<object, Map<string, Ringer>>()
 
 /** This process's ringer for a database on a client: all its owners together ring at most 20 times a second. */
-export function ringerOf(db: Db): RingOnly {
+export function ringerOf(db: Db): Ringer {
   const client: object = (db as { client?: object }).client ?? db
   const known = ringers.get(client) ?? new Map<string, Ringer>()
   ringers.set(client, known)

@@ -1,3 +1,4 @@
+import type { Ring } from '../../doorbell/index.js'
 import type { RecordedOutcome } from '../../lock/index.js'
 import { tellObservers } from '../../observers/index.js'
 import type { BoundedLog } from '../bounded-log.js'
@@ -88,14 +89,7 @@ export interface LoopBlocked {
 }
 
 /** Somebody has rung, once or often since the last time. */
-export interface Rung {
-  /** The lifecycles to look at; empty: all, as after a time without listening. */
-  readonly lifecycles: readonly string[]
-  /** Working phases in which something is said to be due; absent: everything is looked at. */
-  readonly phases?: readonly string[] | undefined
-  /** The `_id`s of all that is said to be due in the one phase named. */
-  readonly ids?: readonly unknown[] | undefined
-}
+export type Rung = Ring
 
 /** Something outside that a lifecycle's documents wait for is watched, or can't be. */
 export interface Watched {

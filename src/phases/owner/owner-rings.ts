@@ -1,5 +1,5 @@
 import type { Db, Document } from 'mongodb'
-import { type Ring, type RingOnly, ringerOf, ringFor, SILENT } from '../../doorbell/index.js'
+import { type Ring, type Ringer, ringerOf, ringFor } from '../../doorbell/index.js'
 import { oddFields } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/model.js'
@@ -10,14 +10,14 @@ const RINGS_AGAIN_AFTER_MS = 40
 
 /** Rings for those of an owner's writes that give a replica something to do. Nobody waits for a ring. */
 export class OwnerRings {
-  private readonly ringer: RingOnly
+  private readonly ringer: Ringer | undefined
 
   constructor(
     db: Db,
     private readonly model: LifecycleModel,
     { doorbell = 'auto' }: OwnerClientOptions,
   ) {
-    this.ringer = doorbell === 'off' ? SILENT : ringerOf(db)
+    this.ringer = doorbell === 'off' ? undefined : ringerOf(db)
   }
 
   /**
@@ -58,16 +58,16 @@ export class OwnerRings {
     this.ring({ lifecycles: [this.model.name] }, options)
   }
 
-  flush(): Promise<void> {
-    return this.ringer.flush()
+  async flush(): Promise<void> {
+    await this.ringer?.flush()
   }
 
   /** What a transaction writes is visible only after its end: so this rings again when the session ends. */
   private ring(ring: Ring, { session }: OwnerOptions): void {
-    this.ringer.ring(ring)
+    this.ringer?.ring(ring)
     if (session?.inTransaction()) {
       const { once } = session as { once?(event: 'ended', listener: () => void): unknown }
-      once?.call(session, 'ended', () => this.ringer.ring(ring))
+      once?.call(session, 'ended', () => this.ringer?.ring(ring))
     }
   }
 
