@@ -18,6 +18,8 @@ import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
 const MOST_REFUSED = 100
 const FIRST_RETRY_MS = 50
 const LAST_RETRY_MS = 500
+/** The server's time limit for a claim's commands. */
+const LIMITS = { maxTimeMS: 10_000 }
 
 /** A document that this replica holds, as it was when claimed. */
 export interface Claimed {
@@ -71,8 +73,6 @@ export interface ClaimWriterOptions {
   readonly clock: Clock
   /** What is read of a document that was claimed. Default: all of it. */
   readonly projection?: Document | undefined
-  /** Server time limit of a claim's commands. */
-  readonly maxTimeMS?: number | undefined
   /** Called once per failed command of a claim that is then read back, so that an outage can be logged with a bound. */
   readonly onRetry?: ((error: unknown) => void) | undefined
   /** Whether claiming is over: a claim that is being read back is then left to expire. */
@@ -85,12 +85,9 @@ export interface ClaimWriterOptions {
  */
 export class ClaimWriter {
   private readonly reading: { projection?: Document }
-  private readonly limits: { maxTimeMS?: number }
 
   constructor(private readonly options: ClaimWriterOptions) {
-    const { projection, maxTimeMS } = options
-    this.reading = projection ? { projection } : {}
-    this.limits = maxTimeMS === undefined ? {} : { maxTimeMS }
+    this.reading = options.projection ? { projection: options.projection } : {}
   }
 
   /**
@@ -130,7 +127,7 @@ export class ClaimWriter {
       {
         together: (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
         apart: (some) => this.claimApart(terms, phase, some, taken),
-        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, this.limits),
+        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, LIMITS),
       },
       MOST_REFUSED,
     )
@@ -151,7 +148,7 @@ export class ClaimWriter {
     const update = areNew ? firstClaimUpdate(terms, token) : claimUpdate(terms, token)
     await this.win(sending, async () => {
       try {
-        const options = { hint: ID_INDEX, ...this.limits }
+        const options = { hint: ID_INDEX, ...LIMITS }
         return { matched: (await this.options.collection.updateMany(filter, update, options)).matchedCount }
       } catch (error) {
         if (isDefiniteRefusal(error)) return { matched: 0, refusal: error }
@@ -168,7 +165,7 @@ export class ClaimWriter {
       filter: { _id: id as never, ...dueIn(terms, phase) },
       update: claimUpdate(terms, sending.claims[i]!.token),
     }))
-    return this.win(sending, () => updateApart(this.options.collection, updates, this.limits))
+    return this.win(sending, () => updateApart(this.options.collection, updates, LIMITS))
   }
 
   private begin(terms: Terms, ids: readonly unknown[], taken: Taken, claims = 1): Sending {
@@ -211,7 +208,7 @@ export class ClaimWriter {
   ): Promise<Taken> {
     const sending = this.begin(terms, ids, taken)
     const claim = sending.claims[0]!
-    const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...this.limits }
+    const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...LIMITS }
     try {
       const update = claimUpdate(terms, claim.token)
       const document = await this.options.collection.findOneAndUpdate(filter, update, options)
@@ -232,7 +229,7 @@ export class ClaimWriter {
     taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
   }
 
-  private wonOf({ terms, ids, claims }: Sending, how: FindOptions = this.limits): Promise<ReadEach> {
+  private wonOf({ terms, ids, claims }: Sending, how: FindOptions = LIMITS): Promise<ReadEach> {
     const lockedBy = { $in: claims.map(({ token }) => token) }
     return readEach(
       this.options.collection,

@@ -64,7 +64,6 @@ export class Claimer {
       claimant,
       workSplit,
       projection: readProjection(model.settings),
-      maxTimeMS: 10_000,
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
     })
