@@ -36,11 +36,6 @@ export class WriteGrouper {
     private readonly isLoaded: () => boolean,
   ) {}
 
-  /** Ends that wait or are in flight. */
-  get open(): number {
-    return this.waiting.length + this.flushing
-  }
-
   record(end: StepEnd): Promise<Verdict> {
     const before = this.last.get(end.lease)
     const verdict = before ? this.after(before.verdict, end) : this.send(end)
