@@ -41,16 +41,7 @@ export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.j
 export { candidateCursor } from './look/candidates.js'
 export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
-export {
-  DUE_AND_NOBODYS,
-  freeFromTheFuture,
-  removeUnlessHeld,
-  setState,
-  unpark,
-  wake,
-  wakeSleepers,
-  whyUnwritten,
-} from './move/owner-writes.js'
+export * from './move/owner-writes.js'
 export { removeFinal } from './move/removal.js'
 export { type Rename, renameLook, renameUpdate } from './move/rename.js'
 export { ruleLook, ruleUpdate, type StateRule } from './move/rule-update.js'
@@ -59,27 +50,8 @@ export { RepairLook } from './repair/repair-look.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
 export { type Standing, WorkSplit } from './select/work-split.js'
 export { type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'
-export {
-  CLAIM_INDEX,
-  HISTORY_LIMIT,
-  ID_INDEX,
-  PARKED_AT,
-  STATE_INDEX,
-  TASK_LOCK_INIT_TIME,
-} from './terms/constants.js'
-export {
-  brokenLockTimeout,
-  changeLockTimeout,
-  encodeSleepsAnew,
-  isLockTimeout,
-  KNOWN_FOR_MS,
-  LIFECYCLES_COLLECTION,
-  type LockTimeoutChange,
-  type LockTimeoutInForce,
-  lockTimeoutAt,
-  readLockTimeouts,
-  standInForLockTimeout,
-} from './terms/lock-timeout.js'
+export * from './terms/constants.js'
+export * from './terms/lock-timeout.js'
 export { PRESENT_EVERY_MS, sayGone, sayPresent } from './terms/presence.js'
 export { type Protocol, SAFE_PROTOCOL } from './terms/protocol.js'
 export { type DeadlineHold, ServerClock } from './terms/server-clock.js'

@@ -13,10 +13,10 @@ import { literal, perDocument, type Terms } from '../terms/terms.js'
  */
 
 /** Inside a transaction of the caller's, or without one. */
-export type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
+type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
 
 /** Why an owner's write changed nothing. */
-export type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
+type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 
 /** Due at once, whoever holds it: for an update by which an owner changes what is to be done. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
@@ -49,7 +49,7 @@ export async function wake(
 }
 
 /** A document that was seen asleep. */
-export interface Sleeper {
+interface Sleeper {
   readonly id: unknown
   readonly fence: unknown
 }
