@@ -16,10 +16,8 @@ export interface RemovalRequest {
   readonly limit: number
   readonly dueBound: Date
   readonly random: () => number
-  /** Documents that refuse writes, which are left out. */
+  /** Documents that refuse writes, which are left out; those that refuse the write that arms them are added. */
   readonly refusing?: RefusingDocuments | undefined
-  /** Called with each document that refuses the write that arms it. */
-  readonly onRefused?: ((refused: Refused) => void) | undefined
 }
 
 export interface RemovalResult {
@@ -31,6 +29,7 @@ export interface RemovalResult {
   readonly armed: number
   /** Those of them that were put aside. */
   readonly putAside: readonly PutAside[]
+  readonly refused: readonly Refused[]
 }
 
 /**
@@ -42,48 +41,40 @@ export interface RemovalResult {
 export async function removeFinal(
   collection: Collection,
   terms: Terms,
-  { phase, keepForMs, limit, dueBound, random, refusing, onRefused }: RemovalRequest,
+  { phase, keepForMs, limit, dueBound, random, refusing }: RemovalRequest,
 ): Promise<RemovalResult> {
   const policies = refusing ? [refusing] : []
   const extent = extentFor(policies, phase, limit)
   const { lists } = await lookForCandidates(collection, terms, { phase, extent, dueBound })
   const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
-  if (ids.length === 0) return { removed: 0, armed: 0, putAside: [] }
+  if (ids.length === 0) return { removed: 0, armed: 0, putAside: [], refused: [] }
   const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
   const gone = await collection.deleteMany(
     { ...due(ids), $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } },
     { hint: ID_INDEX },
   )
-  if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [] }
+  if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [], refused: [] }
   const { refused, matched: kept } = await updateAround(collection, ids, due, armed(terms, keepForMs))
-  for (const one of refused) onRefused?.(one)
+  for (const { id } of refused) refusing?.add(id)
   const putAside = kept > 0 ? await putAsideAmong(collection, terms, ids) : []
-  return { removed: gone.deletedCount, armed: kept, putAside }
+  return { removed: gone.deletedCount, armed: kept, putAside, refused }
 }
 
 function hasBeenKept(terms: Terms, keepForMs: number): Document {
   if (keepForMs === 0) return isDue(terms)
   const since = inProgress(terms, 'since')
   const heldMs = terms.hold?.ms ?? 0
-  return {
-    $and: [
-      isDue(terms),
-      isPastDate(terms, since),
-      { $lte: [{ $add: [since, keepForMs + heldMs] }, terms.protocol.now()] },
-    ],
-  }
+  const isOver = { $lte: [{ $add: [since, keepForMs + heldMs] }, terms.protocol.now()] }
+  return { $and: [isDue(terms), isPastDate(terms, since), isOver] }
 }
 
 function armed(terms: Terms, keepForMs: number): Document[] {
   const entered = enteredAt(terms)
   const resumeAt = { $add: [entered, keepForMs] }
-  return [
-    {
-      $set: {
-        lockedAt: { $cond: [hasOurShape(terms), { $subtract: [resumeAt, terms.lockTimeoutMs] }, PARKED_AT] },
-        lockedBy: '$$REMOVE',
-        ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { since: entered, resumeAt }] }),
-      },
-    },
-  ]
+  const asleep = {
+    lockedAt: { $cond: [hasOurShape(terms), { $subtract: [resumeAt, terms.lockTimeoutMs] }, PARKED_AT] },
+    lockedBy: '$$REMOVE',
+    ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { since: entered, resumeAt }] }),
+  }
+  return [{ $set: asleep }]
 }

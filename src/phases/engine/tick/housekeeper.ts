@@ -1,12 +1,4 @@
-import {
-  type Chore,
-  type LookResult,
-  phasesIn,
-  type Refused,
-  RepairLook,
-  removeFinal,
-  typeName,
-} from '../../../lock/index.js'
+import { type Chore, type LookResult, phasesIn, RepairLook, removeFinal, typeName } from '../../../lock/index.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
@@ -119,13 +111,9 @@ export class Housekeeper {
     const { collection, terms, serverClock, random, refusing, broken } = this.env
     const dueBound = serverClock.dueBound(terms().lockTimeoutMs)
     if (!dueBound) return 0
-    const onRefused = (refused: Refused) => {
-      refusing.add(refused.id)
-      broken.refused(refused)
-    }
-    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing, onRefused }
-    const { removed, putAside } = await removeFinal(collection, terms(), request)
-    broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [] })
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing }
+    const { removed, putAside, refused } = await removeFinal(collection, terms(), request)
+    broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [...refused] })
     return removed
   }
 }
