@@ -16,18 +16,15 @@ export function claimUpdate(terms: Terms, token: string): Document[] {
   const ours = hasOurShape(terms)
   const now = terms.protocol.now()
   const onlyOurs = (value: unknown, otherwise: unknown) => ({ $cond: [ours, value, otherwise] })
-  return [
-    {
-      $set: {
-        lockedAt: onlyOurs(now, PARKED_AT),
-        lockedBy: onlyOurs(literal(token), '$$REMOVE'),
-        fence: onlyOurs(claimFence(terms), '$fence'),
-        createdAt: onlyOurs({ $ifNull: ['$createdAt', now] }, '$createdAt'),
-        updatedAt: onlyOurs({ $ifNull: ['$updatedAt', now] }, '$updatedAt'),
-        ...progressIfOurs(terms, claimedProgress(terms)),
-      },
-    },
-  ]
+  const leased = {
+    lockedAt: onlyOurs(now, PARKED_AT),
+    lockedBy: onlyOurs(literal(token), '$$REMOVE'),
+    fence: onlyOurs(claimFence(terms), '$fence'),
+    createdAt: onlyOurs({ $ifNull: ['$createdAt', now] }, '$createdAt'),
+    updatedAt: onlyOurs({ $ifNull: ['$updatedAt', now] }, '$updatedAt'),
+    ...progressIfOurs(terms, claimedProgress(terms)),
+  }
+  return [{ $set: leased }]
 }
 
 /**
@@ -37,18 +34,15 @@ export function claimUpdate(terms: Terms, token: string): Document[] {
  */
 export function firstClaimUpdate(terms: Terms, token: string): Document[] {
   const now = terms.protocol.now()
-  return [
-    {
-      $set: {
-        lockedAt: now,
-        lockedBy: literal(token),
-        fence: firstFence(terms),
-        createdAt: { $ifNull: ['$createdAt', now] },
-        updatedAt: { $ifNull: ['$updatedAt', now] },
-        [terms.progress]: { since: now, claims: 1, attempts: 0, ...leaseMark(terms, now) },
-      },
-    },
-  ]
+  const leased = {
+    lockedAt: now,
+    lockedBy: literal(token),
+    fence: firstFence(terms),
+    createdAt: { $ifNull: ['$createdAt', now] },
+    updatedAt: { $ifNull: ['$updatedAt', now] },
+    [terms.progress]: { since: now, claims: 1, attempts: 0, ...leaseMark(terms, now) },
+  }
+  return [{ $set: leased }]
 }
 
 /** Documents in which a claim has nothing to keep but the owner's fields. */
@@ -58,14 +52,12 @@ export const neverClaimed = (terms: Terms, phase: string): Filter<Document> => (
   [terms.progress]: { $exists: false },
 })
 
-const claimedProgress = (terms: Terms): Document => ({
-  $mergeObjects: [
-    `$${terms.progress}`,
-    {
-      since: enteredAt(terms),
-      claims: { $add: [countAt(inProgress(terms, 'claims')), 1] },
-      attempts: countAt(inProgress(terms, 'attempts')),
-      ...leaseMark(terms, terms.protocol.now()),
-    },
-  ],
-})
+function claimedProgress(terms: Terms): Document {
+  const changed = {
+    since: enteredAt(terms),
+    claims: { $add: [countAt(inProgress(terms, 'claims')), 1] },
+    attempts: countAt(inProgress(terms, 'attempts')),
+    ...leaseMark(terms, terms.protocol.now()),
+  }
+  return { $mergeObjects: [`$${terms.progress}`, changed] }
+}

@@ -26,34 +26,17 @@ export function errorPauseMs(attempt: number, random: number, rule: BackOffRule 
  * the future; 0 if none is. A wait touches none of the three: otherwise its back-off would never grow.
  */
 export function waitedMs(terms: Terms): Document {
-  const now = terms.protocol.now()
-  const newest = {
-    $max: {
-      $filter: {
-        input: ['$updatedAt', inProgress(terms, 'at'), inProgress(terms, 'since')],
-        as: 'date',
-        cond: isPastDate(terms, '$$date'),
-      },
-    },
-  }
-  return {
-    $let: { vars: { from: newest }, in: { $cond: [isDate('$$from'), { $subtract: [now, '$$from'] }, 0] } },
-  }
+  const dates = ['$updatedAt', inProgress(terms, 'at'), inProgress(terms, 'since')]
+  const newest = { $max: { $filter: { input: dates, as: 'date', cond: isPastDate(terms, '$$date') } } }
+  const sinceThen = { $subtract: [terms.protocol.now(), '$$from'] }
+  return { $let: { vars: { from: newest }, in: { $cond: [isDate('$$from'), sinceThen, 0] } } }
 }
 
 /** {@link pauseMs} of {@link waitedMs}, on the server, and never less than the least pause. */
 export function serverPauseMs(terms: Terms): Document {
-  const { share, patienceMs } = terms.backOff
-  return {
-    $let: {
-      vars: { waited: waitedMs(terms) },
-      in: {
-        $cond: [
-          { $lte: ['$$waited', patienceMs] },
-          { $max: [LEAST_PAUSE_MS, { $min: [{ $toLong: { $multiply: ['$$waited', share] } }, terms.lockTimeoutMs] }] },
-          terms.lockTimeoutMs,
-        ],
-      },
-    },
-  }
+  const { lockTimeoutMs, backOff } = terms
+  const share = { $toLong: { $multiply: ['$$waited', backOff.share] } }
+  const growing = { $max: [LEAST_PAUSE_MS, { $min: [share, lockTimeoutMs] }] }
+  const pause = { $cond: [{ $lte: ['$$waited', backOff.patienceMs] }, growing, lockTimeoutMs] }
+  return { $let: { vars: { waited: waitedMs(terms) }, in: pause } }
 }

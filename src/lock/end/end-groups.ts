@@ -5,8 +5,7 @@ import type { EndKind, StepEnd } from './step-end.js'
 const MAX_MEMBERS = 1_000
 
 /** Whether a lease goes on after this end, under the next token. */
-export const keepsLease = ({ end }: StepEnd): boolean =>
-  end.kind === 'checkpoint' || (end.kind === 'again' && end.keepsLease)
+const keepsLease = ({ end }: StepEnd): boolean => end.kind === 'checkpoint' || (end.kind === 'again' && end.keepsLease)
 
 /**
  * Groups the ends that one command may write: same token, kind and content. One token only: `lockedBy: { $in: [...] }`
@@ -37,10 +36,6 @@ const isText = (end: EndKind): boolean =>
 
 function groupOf(members: readonly StepEnd[]): EndGroup {
   const first = members[0]!
-  return {
-    token: first.lease.token,
-    end: first.end,
-    members,
-    nextToken: keepsLease(first) ? first.lease.claim.nextToken() : null,
-  }
+  const { end, lease } = first
+  return { token: lease.token, end, members, nextToken: keepsLease(first) ? lease.claim.nextToken() : null }
 }

@@ -64,13 +64,9 @@ export function historyWith(
     ms,
     count: 1,
   }
+  const kept = { $cond: [{ $isArray: field }, { $slice: [field, -HISTORY_LIMIT] }, []] }
   const appended = { $slice: [{ $concatArrays: ['$$kept', [added]] }, -HISTORY_LIMIT] }
-  return {
-    $let: {
-      vars: { kept: { $cond: [{ $isArray: field }, { $slice: [field, -HISTORY_LIMIT] }, []] } },
-      in: FOLDED.has(outcome) ? folded(added, appended) : appended,
-    },
-  }
+  return { $let: { vars: { kept }, in: FOLDED.has(outcome) ? folded(added, appended) : appended } }
 }
 
 function folded(added: Document, appended: Document): Document {
@@ -82,10 +78,6 @@ function folded(added: Document, appended: Document): Document {
   const again = { $mergeObjects: ['$$last', { at, by, ms, count }] }
   // $slice with a third argument of 0 is an error (28729), so a list of one entry has its own branch.
   const before = { $cond: [{ $lte: ['$$size', 1] }, [], { $slice: ['$$kept', { $subtract: ['$$size', 1] }] }] }
-  return {
-    $let: {
-      vars: { last: { $last: '$$kept' }, size: { $size: '$$kept' } },
-      in: { $cond: [isAlike, { $concatArrays: [before, [again]] }, appended] },
-    },
-  }
+  const vars = { last: { $last: '$$kept' }, size: { $size: '$$kept' } }
+  return { $let: { vars, in: { $cond: [isAlike, { $concatArrays: [before, [again]] }, appended] } } }
 }

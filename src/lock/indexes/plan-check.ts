@@ -60,21 +60,13 @@ export async function checkPlans(options: PlanCheckOptions): Promise<PlanFinding
 
 async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
   try {
-    return (await unusableLockIndexes(collection)).map(({ what, problem, command }) => ({
-      what,
-      problem,
-      advice: `run ${command}`,
-    }))
+    const unusable = await unusableLockIndexes(collection)
+    return unusable.map(({ what, problem, command }) => ({ what, problem, advice: `run ${command}` }))
   } catch (error) {
     if (!(error instanceof MongoServerError)) throw error
+    const what = `indexes of ${collection.collectionName}`
     const problem = `the server doesn't list them (${error.code}): ${error.message}`
-    return [
-      {
-        what: `indexes of ${collection.collectionName}`,
-        problem,
-        advice: 'grant the user the listIndexes action on it',
-      },
-    ]
+    return [{ what, problem, advice: 'grant the user the listIndexes action on it' }]
   }
 }
 

@@ -17,12 +17,8 @@ const isSane = {
  * the next would make the fence go backwards.
  */
 export function claimFence(terms: Terms): Document {
-  return {
-    $let: {
-      vars: { now: firstFence(terms), old: oldFence },
-      in: { $cond: [isSane, { $max: ['$$now', { $add: ['$$old', 1] }] }, '$$now'] },
-    },
-  }
+  const fence = { $cond: [isSane, { $max: ['$$now', { $add: ['$$old', 1] }] }, '$$now'] }
+  return { $let: { vars: { now: firstFence(terms), old: oldFence }, in: fence } }
 }
 
 /** The same for a document that has no fence yet. */

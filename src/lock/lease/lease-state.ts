@@ -139,13 +139,8 @@ export function isNotHeld(terms: Terms): Filter<Document> {
 /** Whether `lockedAt` is the encoding of a sleep until `progress.resumeAt`. */
 export function sleepsFor(terms: Terms, lockTimeoutMs: number): Document {
   const resumeAt = inProgress(terms, 'resumeAt')
-  return {
-    $cond: [
-      { $and: [isDate('$lockedAt'), isDate(resumeAt)] },
-      { $eq: [resumeAt, { $add: ['$lockedAt', lockTimeoutMs] }] },
-      false,
-    ],
-  }
+  const areDates = { $and: [isDate('$lockedAt'), isDate(resumeAt)] }
+  return { $cond: [areDates, { $eq: [resumeAt, { $add: ['$lockedAt', lockTimeoutMs] }] }, false] }
 }
 
 /** The types that sort after dates, as the server and {@link typeName} call them. */

@@ -58,12 +58,8 @@ export function dueWithin(
   { others = {}, ...options }: FindOptions & { readonly limit: number; readonly others?: Filter<Document> },
 ): FindCursor<Document> {
   // With all of the index's fields, as `min` and `max` need.
-  const firstAt = ({ lockedAt, updatedAt = new MinKey() }: Place) => ({
-    phase,
-    lockedAt,
-    updatedAt,
-    ...('_id' in index && { _id: new MinKey() }),
-  })
+  const last = '_id' in index && { _id: new MinKey() }
+  const firstAt = ({ lockedAt, updatedAt = new MinKey() }: Place) => ({ phase, lockedAt, updatedAt, ...last })
   return collection
     .find({ ...dueIn(terms, phase), ...others }, { ...AS_IT_STANDS, ...options })
     .hint(index)

@@ -116,22 +116,14 @@ async function giveAnotherGo(
   why: { readonly reason: string; readonly by: string },
   options: OwnerWriteOptions,
 ): Promise<boolean> {
-  const { progress } = terms
+  const progress = `$${terms.progress}`
   const history = historyWith(terms, { outcome: 'owner', ...why })
+  const begunAnew = { $mergeObjects: [progress, { attempts: 0, claims: 0, history }] }
   // A query by $type also matches the elements of an array.
-  const isOf = (field: string, type: string) => ({ $eq: [{ $type: `$${field}` }, type] })
-  const isOurs = { $and: [isOf(progress, 'object'), isOf('phase', 'string')] }
+  const isOurs = { $and: [{ $eq: [{ $type: progress }, 'object'] }, { $eq: [{ $type: '$phase' }, 'string'] }] }
   const { matchedCount } = await documents.updateOne(
     { $and: [{ _id: id as never, $expr: isOurs }, where] },
-    [
-      {
-        $set: {
-          ...DUE_AND_NOBODYS,
-          [progress]: { $mergeObjects: [`$${progress}`, { attempts: 0, claims: 0, history }] },
-        },
-      },
-      { $unset: `${progress}.error` },
-    ],
+    [{ $set: { ...DUE_AND_NOBODYS, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }],
     options,
   )
   return matchedCount > 0

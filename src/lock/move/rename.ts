@@ -23,16 +23,10 @@ export function renameLook(terms: Terms, rename: Rename): Filter<Document> {
 export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown[]): [Filter<Document>, Document[]] {
   const reason = `${rename.from} is called ${rename.to} now`
   const history = historyWith(terms, { outcome: 'rule', reason, by: 'renamed', to: rename.to })
-  return [
-    { $and: [withIds(ids), renameLook(terms, rename)] },
-    [
-      {
-        $set: {
-          phase: literal(rename.to),
-          lockedBy: '$$REMOVE',
-          ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { history }] }),
-        },
-      },
-    ],
-  ]
+  const moved = {
+    phase: literal(rename.to),
+    lockedBy: '$$REMOVE',
+    ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { history }] }),
+  }
+  return [{ $and: [withIds(ids), renameLook(terms, rename)] }, [{ $set: moved }]]
 }

@@ -36,19 +36,13 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
   const reason = `owner wants ${rule.when}`
   const history = historyWith(terms, { outcome: 'rule', reason, by: 'rule', to: rule.goTo })
   const progress = { since: now, attempts: 0, claims: 0, history }
-  return [
-    { $and: [withIds(ids), ruleLook(terms, rule)] },
-    [
-      {
-        $set: {
-          phase: literal(rule.goTo),
-          lockedAt: TASK_LOCK_INIT_TIME,
-          lockedBy: '$$REMOVE',
-          updatedAt: now,
-          ...(rule.setState === undefined ? {} : { state: literal(rule.setState) }),
-          ...progressIfOurs(terms, { $mergeObjects: [progressAcrossPhases(terms), progress] }),
-        },
-      },
-    ],
-  ]
+  const moved = {
+    phase: literal(rule.goTo),
+    lockedAt: TASK_LOCK_INIT_TIME,
+    lockedBy: '$$REMOVE',
+    updatedAt: now,
+    ...(rule.setState === undefined ? {} : { state: literal(rule.setState) }),
+    ...progressIfOurs(terms, { $mergeObjects: [progressAcrossPhases(terms), progress] }),
+  }
+  return [{ $and: [withIds(ids), ruleLook(terms, rule)] }, [{ $set: moved }]]
 }

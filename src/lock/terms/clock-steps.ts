@@ -61,18 +61,15 @@ export class ClockSteps {
     this.watchingSinceMs ??= sentAtMs
     const least = now.getTime() - gotAtMs
     const most = now.getTime() - sentAtMs
-    const driftMs = before ? (gotAtMs - before.sentAtMs) * MOST_DRIFT : 0
-    const aheadMs = before ? least - before.most - driftMs : 0
-    const behindMs = before ? before.least - driftMs - most : 0
-    if (!before || Math.max(aheadMs, behindMs) > 0) this.offset = { least, most, sentAtMs }
-    else {
-      this.offset = {
-        least: Math.max(least, before.least - driftMs),
-        most: Math.min(most, before.most + driftMs),
-        sentAtMs,
-      }
-    }
+    this.offset = { least, most, sentAtMs }
     if (!before) return
+    const driftMs = (gotAtMs - before.sentAtMs) * MOST_DRIFT
+    const aheadMs = least - before.most - driftMs
+    const behindMs = before.least - driftMs - most
+    if (aheadMs <= 0 && behindMs <= 0) {
+      const [lower, upper] = [before.least - driftMs, before.most + driftMs]
+      this.offset = { least: Math.max(least, lower), most: Math.min(most, upper), sentAtMs }
+    }
     if (aheadMs > STEP_SLACK_MS) this.steppedForward(now, most - before.least, gotAtMs - before.sentAtMs)
     else if (behindMs > STEP_SLACK_MS) this.steppedBack(now, before.most - least)
   }

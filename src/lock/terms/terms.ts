@@ -115,19 +115,14 @@ export const withoutClaim = (terms: Terms): Document => ({
 })
 
 /** The part of `progress` that outlives a change of phase: everything that doesn't belong to the phase being left. */
-export const progressAcrossPhases = (terms: Terms): Document => ({
-  $arrayToObject: {
-    $filter: {
-      input: { $objectToArray: { $ifNull: [`$${terms.progress}`, {}] } },
-      as: 'field',
-      cond: { $not: { $in: ['$$field.k', PHASE_FIELDS] } },
-    },
-  },
-})
+export function progressAcrossPhases(terms: Terms): Document {
+  const fields = { $objectToArray: { $ifNull: [`$${terms.progress}`, {}] } }
+  const staysOn = { $not: { $in: ['$$field.k', PHASE_FIELDS] } }
+  return { $arrayToObject: { $filter: { input: fields, as: 'field', cond: staysOn } } }
+}
 
-/** Fields of `progress` that say why a document waits or failed; removed as soon as it moves on. */
-const WAITING_FIELDS = ['waitingFor', 'waitingSince', 'resumeAt', 'error'] as const
-const PHASE_FIELDS = ['step', ...WAITING_FIELDS]
+/** Fields of `progress` that name a step, or say why a document waits or failed; removed as soon as it moves on. */
+const PHASE_FIELDS = ['step', 'waitingFor', 'waitingSince', 'resumeAt', 'error']
 
 /**
  * One value for each document of a grouped write. The list of ids must be the filter's own: an id that isn't in it would

@@ -24,33 +24,30 @@ export interface MoveResult {
   readonly refused: readonly Refused[]
 }
 
-interface Move {
-  readonly look: Filter<Document>
-  readonly hint: typeof CLAIM_INDEX | typeof STATE_INDEX
-  readonly update: (ids: readonly unknown[]) => [Filter<Document>, Document[]]
-}
-
 type MoveEnvironment = Pick<LifecycleEnvironment, 'collection' | 'terms' | 'refusing'>
 
 /** Moves the documents that a state rule is about. */
 export function applyRule(env: MoveEnvironment, rule: StateRule): Promise<MoveResult> {
   const terms = env.terms()
-  const update: Move['update'] = (ids) => ruleUpdate(terms, rule, ids)
-  return moveAll(env, { look: ruleLook(terms, rule), hint: STATE_INDEX, update })
+  return moveAll(env, STATE_INDEX, ruleLook(terms, rule), (ids) => ruleUpdate(terms, rule, ids))
 }
 
 /** Moves the documents that are in a phase of an older version. */
 export function applyRename(env: MoveEnvironment, rename: Rename): Promise<MoveResult> {
   const terms = env.terms()
-  const update: Move['update'] = (ids) => renameUpdate(terms, rename, ids)
-  return moveAll(env, { look: renameLook(terms, rename), hint: CLAIM_INDEX, update })
+  return moveAll(env, CLAIM_INDEX, renameLook(terms, rename), (ids) => renameUpdate(terms, rename, ids))
 }
 
 /**
  * Moves documents in bounded bulk writes, each judged again by the server: a holder is never touched. Those that refuse are
  * left alone for a while.
  */
-async function moveAll({ collection, refusing }: MoveEnvironment, { look, hint, update }: Move): Promise<MoveResult> {
+async function moveAll(
+  { collection, refusing }: MoveEnvironment,
+  hint: typeof CLAIM_INDEX | typeof STATE_INDEX,
+  look: Filter<Document>,
+  update: (ids: readonly unknown[]) => [Filter<Document>, Document[]],
+): Promise<MoveResult> {
   const refused: Refused[] = []
   let moved = 0
   for (;;) {
