@@ -14,6 +14,7 @@ import {
   type Terms,
   termsOf,
   type Verdict,
+  type WorkSplit,
 } from '../../src/lock/index.js'
 import { replicaIdentity } from '../../src/options/index.js'
 import { type Clock, systemClock } from '../../src/time/index.js'
@@ -191,4 +192,11 @@ export function interrupted(
       }
     },
   })
+}
+
+/** What a share takes of lists of due documents, each list oldest first. */
+export function partOf(share: WorkSplit, lists: readonly (readonly Document[])[], places: number) {
+  const candidates = { lists: lists.map((documents) => ({ least: 0, documents })), retries: [] }
+  const { lists: chosen, left = 0, againInMs = 0 } = share.choose(PHASE, candidates, places)
+  return { takes: chosen.map(({ documents }) => documents), left, againInMs }
 }

@@ -3,7 +3,19 @@ import type { Collection, Document } from 'mongodb'
 import { Claimant, Claims, idKey } from '../../src/lock/index.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { useDatabase } from '../support/database.js'
-import { ago, claimer, endOf, lockedCollection, ManualClock, PHASE, put, TERMS, unlock, writer } from './fixture.js'
+import {
+  ago,
+  claimer,
+  endOf,
+  lockedCollection,
+  ManualClock,
+  PHASE,
+  partOf,
+  put,
+  TERMS,
+  unlock,
+  writer,
+} from './fixture.js'
 
 /** Any due document runs within so long of its turn, while a live replica that handles its phase has room (lock protocol, point 2). */
 const BOUND_MS = 5_000
@@ -148,7 +160,7 @@ describe('a preference that ends', () => {
     const own = idsOf(A, replicas, 8, 'own').map((_id) => ({ _id }))
     const takes = (share: WorkSplit, self: string) => {
       const full = self === A ? own : idsOf(B, replicas, 8, 'own').map((_id) => ({ _id }))
-      return share.part(PHASE, [[{ _id: left }, ...full]], 8).takes[0]![0]!['_id'] === left
+      return partOf(share, [[{ _id: left }, ...full]], 8).takes[0]![0]!['_id'] === left
     }
     const shares = [A, B].map((self) => [self, shareOf(self, replicas, clock)] as const)
     const whoTakes = () => shares.filter(([self, share]) => takes(share, self)).map(([self]) => self)
@@ -164,7 +176,7 @@ describe('a preference that ends', () => {
     const share = shareOf(A, [A, B], clock)
     const own = idsOf(A, [A, B], 8, 'own').map((_id) => ({ _id }))
     const [theirs] = idsOf(B, [A, B], 1, 'b')
-    const looked = (...due: Document[]) => share.part(PHASE, [[...due, ...own]], 8).takes[0]!.length
+    const looked = (...due: Document[]) => partOf(share, [[...due, ...own]], 8).takes[0]!.length
     share.leave(PHASE, [idKey(theirs)])
     expect(looked()).toBe(8)
     clock.advance(2_000)
@@ -178,7 +190,7 @@ describe('a preference that ends', () => {
     const share = shareOf(A, [A, B], clock)
     const own = idsOf(A, [A, B], 8, 'own').map((_id) => ({ _id }))
     const [theirs] = idsOf(B, [A, B], 1, 'b')
-    const takes = (fence: number) => share.part(PHASE, [[{ _id: theirs, fence }, ...own]], 8).takes[0]!.length === 9
+    const takes = (fence: number) => partOf(share, [[{ _id: theirs, fence }, ...own]], 8).takes[0]!.length === 9
     expect(takes(1)).toBe(false)
     clock.advance(2_000)
     expect(takes(2)).toBe(false)

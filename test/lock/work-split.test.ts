@@ -6,7 +6,7 @@ import { choose, extentFor } from '../../src/lock/select/selection.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
-import { ago, claimer, lockedCollection, ManualClock, PHASE, put, TERMS } from './fixture.js'
+import { ago, claimer, lockedCollection, ManualClock, PHASE, partOf, put, TERMS } from './fixture.js'
 
 const NAMES = ['api-1~a', 'api-2~b', 'api-3~c', 'api-4~d']
 const documents = (n: number): Document[] => Array.from({ length: n }, (_, i) => ({ _id: `gateway-${i}` }))
@@ -21,7 +21,7 @@ describe('the share of a replica', () => {
     const all = documents(1_000)
     const parts = NAMES.map((self, i) => {
       const replicas = [...NAMES.slice(i), ...NAMES.slice(0, i)]
-      return idsOf(shareOf(self, replicas).share.part(PHASE, [all], 500).takes)
+      return idsOf(partOf(shareOf(self, replicas).share, [all], 500).takes)
     })
     expect(parts.flat().sort()).toEqual(idsOf([all]).sort())
     for (const part of parts) {
@@ -34,27 +34,27 @@ describe('the share of a replica', () => {
 
   test('who does not know of the newest replica yet disagrees about that one’s share only', () => {
     const all = documents(1_000)
-    const before = new Set(idsOf(shareOf(NAMES[0]!, NAMES.slice(0, 3)).share.part(PHASE, [all], 500).takes))
-    const after = idsOf(shareOf(NAMES[0]!, NAMES).share.part(PHASE, [all], 500).takes)
+    const before = new Set(idsOf(partOf(shareOf(NAMES[0]!, NAMES.slice(0, 3)).share, [all], 500).takes))
+    const after = idsOf(partOf(shareOf(NAMES[0]!, NAMES).share, [all], 500).takes)
     expect(after.every((id) => before.has(id))).toBe(true)
     expect(before.size - after.length).toBeLessThan(150)
   })
 
   test('alone: everything, and nothing is left to others', () => {
     const all = documents(10)
-    expect(shareOf('a', ['a']).share.part(PHASE, [all], 5)).toMatchObject({ takes: [all], left: 0 })
+    expect(partOf(shareOf('a', ['a']).share, [all], 5)).toMatchObject({ takes: [all], left: 0 })
   })
 
   test('what falls to another is left to it, and taken over when it still lies there a moment later', () => {
     const { share, clock } = shareOf(NAMES[0]!, NAMES)
     const others = documents(40).filter(
-      ({ _id }) => !idsOf(shareOf(NAMES[0]!, NAMES).share.part(PHASE, [[{ _id }]], 1).takes).length,
+      ({ _id }) => !idsOf(partOf(shareOf(NAMES[0]!, NAMES).share, [[{ _id }]], 1).takes).length,
     )
-    const first = share.part(PHASE, [others], 40)
+    const first = partOf(share, [others], 40)
     expect(first).toMatchObject({ takes: [[]], left: others.length })
     expect(first.againInMs).toBeGreaterThan(0)
     clock.advance(first.againInMs)
-    const second = share.part(PHASE, [others], 40)
+    const second = partOf(share, [others], 40)
     // The last ones, as their own replica begins with the first.
     expect(idsOf(second.takes)).toEqual(idsOf([others]).reverse().slice(0, 16))
     expect(second.left).toBe(others.length - 16)
@@ -65,7 +65,7 @@ describe('the share of a replica', () => {
     const others = documents(40).filter(({ _id }) => !share.isOwn(idKey(_id)))
     const waitedFor = others[3]!['_id']
     share.waitedFor(PHASE, idKey(waitedFor))
-    const parted = share.part(PHASE, [others], 40)
+    const parted = partOf(share, [others], 40)
     expect(idsOf(parted.takes)).toEqual([waitedFor])
     expect(parted.left).toBe(others.length - 1)
   })
@@ -74,15 +74,15 @@ describe('the share of a replica', () => {
     const { share, clock } = shareOf(NAMES[0]!, NAMES)
     const all = documents(400)
     const others = all.filter(
-      (document) => idsOf(shareOf(NAMES[0]!, NAMES).share.part(PHASE, [[document]], 1).takes).length === 0,
+      (document) => idsOf(partOf(shareOf(NAMES[0]!, NAMES).share, [[document]], 1).takes).length === 0,
     )
-    const { againInMs } = share.part(PHASE, [others], 400)
+    const { againInMs } = partOf(share, [others], 400)
     share.tookOver(16, 16)
-    expect(share.part(PHASE, [others], 400).againInMs).toBe(2 * againInMs)
+    expect(partOf(share, [others], 400).againInMs).toBe(2 * againInMs)
     share.tookOver(16, 0)
     share.tookOver(32, 0)
     clock.advance(againInMs)
-    expect(share.part(PHASE, [others], 400).takes.flat()).toHaveLength(64)
+    expect(partOf(share, [others], 400).takes.flat()).toHaveLength(64)
   })
 })
 

@@ -1,7 +1,7 @@
-import { type Document, Long } from 'mongodb'
+import { Long } from 'mongodb'
 import type { Clock } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
-import type { Attempt, Candidates, Choice, Reach, SelectionPolicy } from './selection.js'
+import { type Attempt, type Candidates, type Choice, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
 /** A lifecycle's live replicas, as known to one of them. */
 export interface Standing {
@@ -65,10 +65,40 @@ export class WorkSplit implements SelectionPolicy {
     return { times: this.of }
   }
 
-  choose(phase: string, { lists, retries }: Candidates, places: number): Choice {
-    const documents = lists.map((list) => list.documents)
-    const { takes, ...others } = this.part(phase, documents, places)
-    return { lists: lists.map((list, i) => ({ ...list, documents: takes[i]! })), retries, ...others }
+  choose(phase: string, candidates: Candidates, places: number): Choice {
+    this.late = NONE
+    if (this.of === 1) {
+      this.seen.delete(phase)
+      return candidates
+    }
+    const now = this.clock.monotonicMs()
+    const seen = this.seenIn(phase)
+    const others = new Map<string, number>()
+    const own = eachList(candidates, (documents) =>
+      documents.filter((document) => {
+        const key = idKey(document['_id'])
+        const rank = this.rankOf(key)
+        if (rank === 0) return true
+        const since = seen.see(key, document['fence'], now)
+        if (since <= now - (rank === 1 ? NEXTS_AFTER_MS : ALLS_AFTER_MS)) return true
+        others.set(key, since)
+        return false
+      }),
+    )
+    seen.looked()
+    if (others.size === 0) return own
+    const againInMs = this.patienceMs(others.size)
+    const hasEnough = own.lists.reduce((sum, { documents }) => sum + documents.length, 0) >= places * ENOUGH
+    if (hasEnough) return { ...own, left: others.size, againInMs }
+    const isLate = ([, since]: [string, number]) => since <= now - againInMs
+    const late = new Set([...others].filter(isLate).map(([key]) => key))
+    const taken = new Set([...late].slice(-this.takeOver))
+    this.late = taken
+    const lists = candidates.lists.map(({ least, documents }, i) => {
+      const takenOver = documents.filter((document) => taken.has(idKey(document['_id']))).reverse()
+      return { least, documents: [...own.lists[i]!.documents, ...takenOver] }
+    })
+    return { ...own, lists, left: others.size - taken.size, againInMs: late.size > taken.size ? 0 : againInMs }
   }
 
   learn(_phase: string, { tried, missed }: Attempt): void {
@@ -81,48 +111,6 @@ export class WorkSplit implements SelectionPolicy {
     const wentWell = lost <= tried / 20
     this.doubled = wentWell ? Math.max(1, this.doubled / 2) : Math.min(MOST_DOUBLED, this.doubled * 2)
     this.takeOver = wentWell ? Math.min(MOST_TAKEN_OVER, this.takeOver * 2) : FIRST_TAKEN_OVER
-  }
-
-  /**
-   * @param lists due documents of a phase, each list oldest first
-   * @param places how many are to be claimed
-   * @returns `takes`: those of each list to try for, in that order; `left`: how many are left to others for now; `againInMs`: after how
-   *   long it is worth looking whether they are still there
-   */
-  part(phase: string, lists: readonly (readonly Document[])[], places: number) {
-    this.late = NONE
-    if (this.of === 1) {
-      this.seen.delete(phase)
-      return { takes: lists, left: 0, againInMs: 0 }
-    }
-    const now = this.clock.monotonicMs()
-    const seen = this.seenIn(phase)
-    const others = new Map<string, number>()
-    const own = lists.map((list) =>
-      list.filter((document) => {
-        const key = idKey(document['_id'])
-        const rank = this.rankOf(key)
-        if (rank === 0) return true
-        const since = seen.see(key, document['fence'], now)
-        if (since <= now - (rank === 1 ? NEXTS_AFTER_MS : ALLS_AFTER_MS)) return true
-        others.set(key, since)
-        return false
-      }),
-    )
-    seen.looked()
-    if (others.size === 0) return { takes: own, left: 0, againInMs: 0 }
-    const againInMs = this.patienceMs(others.size)
-    if (own.reduce((sum, list) => sum + list.length, 0) >= places * ENOUGH)
-      return { takes: own, left: others.size, againInMs }
-    const isLate = ([, since]: [string, number]) => since <= now - againInMs
-    const late = new Set([...others].filter(isLate).map(([key]) => key))
-    const taken = new Set([...late].slice(-this.takeOver))
-    this.late = taken
-    const takes = lists.map((list, i) => [
-      ...own[i]!,
-      ...list.filter((document) => taken.has(idKey(document['_id']))).reverse(),
-    ])
-    return { takes, left: others.size - taken.size, againInMs: late.size > taken.size ? 0 : againInMs }
   }
 
   /**

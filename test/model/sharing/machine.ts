@@ -66,9 +66,10 @@ export class SharingMachine implements Machine<SharingWorld> {
     const share = copyOf(world.share)
     const places = PLACES - world.running.length
     const released = world.due.map((_id) => ({ _id }))
-    const { takes } = share.part(PHASE, [[], released, []], places)
-    const claimed = takes
-      .flat()
+    const candidates = { lists: [{ least: 0, documents: released }], retries: [] }
+    const claimed = share
+      .choose(PHASE, candidates, places)
+      .lists.flatMap(({ documents }) => documents)
       .map(({ _id }) => String(_id))
       .slice(0, places)
     const late = world.due.some((id) => !this.own.has(id) && !claimed.includes(id)) && world.ms > BOUND_MS
