@@ -29,6 +29,8 @@ const SYSTEM = [
   'phases/legacy-race.test.ts',
   // A database that is killed, cut off or downloaded.
   'faults/**',
+  // A replica set of real `mongod`s.
+  'replica-set/**',
   'local-database/{local-engine,glibc,sources}.test.ts',
   'database/local-database.test.ts',
   // What computes for long: the explorer of the protocol's states, generated documents, the whole import graph, pages whose code is compiled and run.

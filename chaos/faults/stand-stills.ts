@@ -15,20 +15,24 @@ export type StandStills = Readonly<
 /** A primary is elected within this time after a fault is over. */
 const AFTERWARDS_MS = 15_000
 
-/** The longest time without a step that began, in milliseconds, from when a fault of the database struck until 15 s after it was over. */
+/**
+ * The longest time without a step that began, in milliseconds, from when a fault of the database struck until 15 s after it was over, or
+ * until the next one; all of that if none began.
+ */
 export function standStills(struck: readonly Struck[], entries: readonly LedgerEntry[]): StandStills {
   const begins = entries
     .filter(({ kind }) => kind === 'begin')
     .map(({ at }) => at.getTime())
     .sort((a, b) => a - b)
+  const ofDatabase = struck.filter(({ kind }) => DATABASE_FAULT_KINDS.has(kind))
   const longest = ({ fromMs, toMs }: Struck) => {
-    const times = [fromMs, ...begins.filter((at) => at > fromMs && at < toMs + AFTERWARDS_MS)]
-    return Math.max(0, ...times.slice(1).map((at, i) => at - times[i]!))
+    const next = ofDatabase.map((other) => other.fromMs).filter((at) => at > fromMs)
+    const untilMs = Math.min(toMs + AFTERWARDS_MS, ...next)
+    const within = begins.filter((at) => at > fromMs && at < untilMs)
+    const times = [fromMs, ...(within.length > 0 ? within : [untilMs])]
+    return Math.max(...times.slice(1).map((at, i) => at - times[i]!))
   }
-  const byKind = Map.groupBy(
-    struck.filter(({ kind }) => DATABASE_FAULT_KINDS.has(kind)),
-    ({ kind }) => kind,
-  )
+  const byKind = Map.groupBy(ofDatabase, ({ kind }) => kind)
   return Object.fromEntries(
     [...byKind].map(([kind, those]) => {
       const sorted = those.map(longest).sort((a, b) => a - b)
