@@ -6,7 +6,6 @@ import { onClaimIndex } from '../indexes/on-index.js'
 import { dueIn, notAfter, onlyIn } from '../lease/lease-state.js'
 import { lookForCandidates, type Seen } from '../look/candidates.js'
 import { type OddField, oddFields } from '../repair/odd-fields.js'
-import { Admission, type Admits } from '../select/admission.js'
 import { Contention } from '../select/contention.js'
 import { RefusingDocuments } from '../select/refusing-documents.js'
 import { type Chosen, choose, type Extent, extentFor, type SelectionPolicy } from '../select/selection.js'
@@ -91,7 +90,6 @@ const idOf = (document: Document): unknown => document['_id']
 export class Claims {
   private readonly refusing: RefusingDocuments
   private readonly workSplit: WorkSplit
-  private readonly admission = new Admission()
   private readonly contention: Contention
   private readonly random: () => number
   private readonly pace: ClaimPace
@@ -121,8 +119,14 @@ export class Claims {
    * the token what was won; more than 500 in two commands at once ({@link claimCommands}). A document that refuses a claim because of
    * its content (its size, the owner's validator) costs a few more round trips, but never another document's claim.
    * @param won called with what each command has won as soon as it is known; the result has all of it
+   * @param callers a policy of the caller's for this claim
    */
-  async claimBatch(phase: string, limit: number, won: Won = () => undefined, admits?: Admits): Promise<ClaimResult> {
+  async claimBatch(
+    phase: string,
+    limit: number,
+    won: Won = () => undefined,
+    callers?: SelectionPolicy,
+  ): Promise<ClaimResult> {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
     if (!dueBound) {
@@ -130,8 +134,7 @@ export class Claims {
       won(result.claimed)
       return result
     }
-    this.admission.admits = admits
-    const policies = this.policiesFor(terms, phase)
+    const policies = this.policiesFor(terms, phase, callers)
     const extent = extentFor(policies, phase, Math.min(limit, this.pace.most(phase)))
     const { lists, more } = await this.look(terms, phase, extent, dueBound)
     const chosen = choose(policies, phase, lists, extent, this.random)
@@ -162,9 +165,9 @@ export class Claims {
   }
 
   /** The order matters: each chooses among what those before it have left. */
-  private policiesFor(terms: Terms, phase: string): SelectionPolicy[] {
-    const { refusing, workSplit, admission, contention } = this
-    return [refusing, ...(isShared(terms, phase) ? [workSplit] : []), admission, contention]
+  private policiesFor(terms: Terms, phase: string, callers: SelectionPolicy | undefined): SelectionPolicy[] {
+    const { refusing, workSplit, contention } = this
+    return [refusing, isShared(terms, phase) ? workSplit : [], callers ?? [], contention].flat()
   }
 
   private async look(terms: Terms, phase: string, extent: Extent, dueBound: Date): Promise<Seen> {

@@ -45,6 +45,8 @@ export class Claimer {
   private readonly failed = new Set<string>()
   /** The outage of a missing claim index: over only when a query for candidates succeeds, whatever else works meanwhile. */
   private readonly noIndex: OutageLog
+  /** How many documents the last claim that looked for candidates had to leave. */
+  private passedOver = 0
   private readonly claims: Claims
   private readonly wakeups: Wakeups
   /** The claim under way, if any. */
@@ -202,9 +204,7 @@ export class Claimer {
       const limit = this.roomFor(phase)
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
-      const result = await this.claim(phase, (admission, won) =>
-        this.claims.claimBatch(phase, limit, won, (document) => admission.admits(document)),
-      )
+      const result = await this.claim(phase, (admission, won) => this.claims.claimBatch(phase, limit, won, admission))
       if (!result) {
         this.failed.add(phase) // other phases go first next time: this one's documents may be the cause
         continue
@@ -233,7 +233,7 @@ export class Claimer {
   ): Promise<Result | undefined> {
     const { company, outage, onWon } = this.options
     const { model, keepTermsFresh } = this.env
-    const admission = company.admission(model.settings)
+    const admission = company.admission(model.settings, this.passedOver)
     try {
       await keepTermsFresh()
       const result = await send(admission, (claimed) => onWon(phase, claimed))
@@ -247,8 +247,9 @@ export class Claimer {
       return undefined
     } finally {
       company.over(admission)
+      this.passedOver = admission.passedOver ?? this.passedOver
       // Something due could not be claimed together with what is held.
-      if (admission.passedOver > 0) {
+      if (admission.passedOver) {
         company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
         const { againInMs } = company
         if (againInMs > 0) this.offerIn(phase, againInMs)

@@ -1,4 +1,5 @@
 import type { Document } from 'mongodb'
+import { type Candidates, eachList, type Reach, type SelectionPolicy } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../definition/settings.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
@@ -11,6 +12,8 @@ const DRAIN_MS = 1_000
 const CLOSED_MOST_MS = 2_500
 /** So long a document is alone: then others may come, so that a long step on its last claim stops nobody. */
 const ALONE_MOST_MS = 1_500
+/** A look reads at most this many more to make up for those that aren't to be held now. */
+const MOST_PASSED_OVER = 5_000
 const ANY_NUMBER = Number.POSITIVE_INFINITY
 const ALONE = 0
 
@@ -38,9 +41,9 @@ export class Company {
     this.members.push({ held, settings })
   }
 
-  /** For one claim of a lifecycle, to be ended with `over`. */
-  admission(settings: LifecycleSettings): Admission {
-    const admission = new Admission(this, settings)
+  /** For one claim of a lifecycle, to be ended with `over`; `passedBefore`: how many the claim before it had to leave. */
+  admission(settings: LifecycleSettings, passedBefore: number): Admission {
+    const admission = new Admission(this, settings, passedBefore)
     this.claims.add(admission)
     return admission
   }
@@ -138,25 +141,36 @@ interface Present {
 
 const nobody = (): Present => ({ total: 0, suspects: 0, least: ANY_NUMBER, isQuiet: false })
 
-/** What one claim may take. */
-export class Admission {
+/** What one claim may take; the look reads beyond what the claim before it had to leave. */
+export class Admission implements SelectionPolicy {
   readonly own = nobody()
-  /** How many due documents it had to leave for now. */
-  passedOver = 0
+  /** How many due documents it had to leave for now; undefined: it hasn't chosen. */
+  passedOver: number | undefined
   private before: Present | undefined
 
   constructor(
     private readonly company: Company,
     private readonly settings: LifecycleSettings,
+    private readonly passedBefore: number,
   ) {}
 
+  reach(): Reach {
+    return { spare: Math.min(MOST_PASSED_OVER, 2 * this.passedBefore) }
+  }
+
+  choose(_phase: string, candidates: Candidates): Candidates {
+    this.passedOver = 0
+    const admitted = (documents: readonly Document[]) => documents.filter((document) => this.admits(document))
+    return { ...eachList(candidates, admitted), retries: admitted(candidates.retries) }
+  }
+
   /** Whether a candidate may be held together with all else; if so it counts as held until the claim is over. */
-  admits(document: Document): boolean {
+  private admits(document: Document): boolean {
     this.before ??= this.company.present(this)
     const most = mostBeside(this.settings, 1 + (Number(document[this.settings.progress]?.claims) || 0))
     const allowed = this.allows(most)
     if (allowed) count(this.own, most, true)
-    else this.passedOver += 1
+    else this.passedOver! += 1
     return allowed
   }
 
