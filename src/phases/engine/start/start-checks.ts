@@ -26,10 +26,7 @@ export interface StartChecksOptions {
   readonly requests: () => readonly LookRequest[]
 }
 
-/**
- * What a start does before it works: checks the server, creates the indexes (or looks for them), registers the lifecycles.
- * @throws ServerTooOld, MissingIndexes, OverlappingLifecycles, BadQueryPlan, InvalidLifecycle for a thread's module
- */
+/** What `Replica.prepare` does, and throws. */
 export async function checkAtStart(env: Environment, options: StartChecksOptions): Promise<void> {
   const { registry } = options
   const { db, lifecycles, indexes } = options.replica
