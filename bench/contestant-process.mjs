@@ -6,6 +6,7 @@ import { connectDatabase, renewalClient } from '../dist/database/index.js'
 import { Replica } from '../dist/index.js'
 import { runFloor } from './hand-written.mjs'
 import { LIFECYCLES } from './lifecycles.mjs'
+import { monotonicMs } from './probes.mjs'
 
 const TELL_EVERY_MS = 10
 
@@ -98,7 +99,12 @@ async function run(job) {
 function used(cpuBefore, startedMs) {
   const seconds = (performance.now() - startedMs) / 1_000
   const { user, system } = process.cpuUsage(cpuBefore)
-  return { seconds, cpuSeconds: (user + system) / 1e6, rssMb: Math.round(process.memoryUsage.rss() / 2 ** 20) }
+  return {
+    endedMs: monotonicMs(),
+    seconds,
+    cpuSeconds: (user + system) / 1e6,
+    rssMb: Math.round(process.memoryUsage.rss() / 2 ** 20),
+  }
 }
 
 let working = Promise.resolve()

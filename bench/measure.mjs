@@ -1,5 +1,6 @@
 import { contestant } from './contestant.mjs'
 import { LIFECYCLES } from './lifecycles.mjs'
+import { monotonicMs } from './probes.mjs'
 import { alternating } from './rounds.mjs'
 import { rounded } from './statistics.mjs'
 import { countWrong, fill, insertAll, newDocuments, prepareCollection } from './workload.mjs'
@@ -71,17 +72,17 @@ export function measured(server, process, job, count, tally) {
 const worked = (process, job) => process.run(job)
 
 /**
- * The seconds from the first insert to the last document done, by the clock of this process, which is the owner: it
+ * The seconds from the first insert to the last document done, by the machine's monotonic clock. This process is the owner: it
  * inserts beside the contestant, the engine's documents by the owner's API, the floor's by the driver.
  */
 async function flowed(process, job, db, documents) {
   await prepareCollection(db)
   const { done } = await process.begin({ ...job, until: documents.length })
   const owner = job.kind === 'engine' ? LIFECYCLES[job.lifecycle].attach(db) : undefined
-  const startedMs = performance.now()
+  const startedMs = monotonicMs()
   await insertAll(db, documents, { owner })
-  const said = await done
-  return { ...said, seconds: (performance.now() - startedMs) / 1_000 }
+  const said = await done // once its replica has stopped
+  return { ...said, seconds: (said.endedMs - startedMs) / 1_000 }
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { Document } from 'mongodb'
 import { answered } from '../database/index.js'
 import { type Clock, sleep } from '../time/index.js'
 import { EVERYTHING, heardIn, type Ring } from './ring.js'
@@ -37,6 +38,7 @@ export class Listener {
   private readonly running: Promise<void>
   private readonly turns = new Turns(RING_PACE)
   private source: RingSource | undefined
+  private stopWaiting: (() => void) | undefined
   private isListening = false
 
   constructor(private readonly options: ListenerOptions) {
@@ -45,6 +47,7 @@ export class Listener {
 
   async stop(): Promise<void> {
     this.stopped.abort()
+    this.stopWaiting?.()
     await this.source?.close()
     await answered(this.running, STOP_WITHIN_MS).catch(() => undefined)
   }
@@ -65,7 +68,7 @@ export class Listener {
         await this.turn()
         await onRing(EVERYTHING)
         while (!this.isStopped) {
-          const ring = heardIn(await this.source.next(), names, self)
+          const ring = heardIn(await this.entries(this.source), names, self)
           pauseMs = FIRST_RETRY_MS
           if (!ring) continue
           await this.turn()
@@ -82,6 +85,14 @@ export class Listener {
     }
     await this.source?.close()
     this.tell({ listening: false })
+  }
+
+  /** The next ones, none once it is stopped: a server may go on waiting for half a minute although its cursor was closed. */
+  private entries(source: RingSource): Promise<Document[]> {
+    const { promise, resolve, reject } = Promise.withResolvers<Document[]>()
+    this.stopWaiting = () => resolve([])
+    source.next().then(resolve, reject)
+    return promise
   }
 
   private async turn(): Promise<void> {

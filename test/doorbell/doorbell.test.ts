@@ -101,6 +101,15 @@ describe.each<[DoorbellKind, string]>([
     ears.push(ear)
   })
 
+  test('stops at once although the server goes on waiting after its cursor was closed', async () => {
+    const waiting = ear.proxy.hold('getMore')
+    const listening = ear.listen()
+    await ear.hears()
+    await waiting
+    await listening.stop()
+    expect(ear.hearings.at(-1)).toEqual({ listening: false })
+  })
+
   test('hears what is rung from now on, not what is old, not its own, not what concerns others', async () => {
     const { db } = ear
     const own = ear.bell()
