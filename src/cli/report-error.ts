@@ -36,6 +36,7 @@ const FAILURES = new Set([
   'NoDatabase',
   'NoScheduler',
   'NotEnoughSpace',
+  'NotMongoDB',
   'ServerTooOld',
 ])
 

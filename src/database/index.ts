@@ -21,6 +21,7 @@ export {
   protocolClientOptions,
   protocolCollection,
 } from './protocol-options.js'
+export { requireServerSemantics } from './server-semantics.js'
 export { OLDEST_SERVER_VERSION, requireServerVersion, ServerTooOld } from './server-version.js'
 export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'
 export { InvalidMongoUri, redactUri, withoutProtocolOptions } from './uri.js'

@@ -1,5 +1,5 @@
 import type { Db } from 'mongodb'
-import { requireServerVersion } from '../../../database/index.js'
+import { protocolCollection, requireServerSemantics, requireServerVersion } from '../../../database/index.js'
 import {
   BadQueryPlan,
   checkPlans,
@@ -36,6 +36,8 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   await provideIndexes(db, collections, indexes, env.logger)
   await registry.requireNoOverlap()
   await registry.register()
+  const [registered] = lifecycles
+  if (registered) await requireServerSemantics(protocolCollection(db, LIFECYCLES_COLLECTION), registered.model.name)
   for (const lifecycle of lifecycles) await lifecycle.prepare?.(db, indexes)
   await checkQueryPlans(env, options)
 }
