@@ -1,3 +1,4 @@
+import { accessSync, constants, statSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { BENCHMARKS } from './benchmarks.mjs'
 
@@ -7,9 +8,20 @@ const OPTIONS = {
   documents: { type: 'string', about: 'documents a round' },
   rounds: { type: 'string', about: 'rounds of each contestant' },
   minutes: { type: 'string', about: 'how long it is under load' },
+  server: {
+    type: 'string',
+    value: '<path or URI>',
+    about: 'the server: a mongod to start, or one that runs (a mongodb:// URI)',
+  },
+  'replica-set': {
+    type: 'boolean',
+    about: 'on three members of that mongod, or of the one that is found, on this machine',
+  },
   help: { type: 'boolean', short: 'h', about: 'this text' },
 }
 const FOR_ALL = ['json', 'quick', 'help']
+const WITH_SERVER = ['server', 'replica-set']
+const IS_URI = /^mongodb(\+srv)?:\/\//
 const MOST = 9_999_999
 
 /** Thrown for arguments that can't be used; its message is for the caller. */
@@ -36,7 +48,8 @@ export function readArguments(args) {
   if (command !== 'report' && more.length > 0) {
     throw new UsageError(`expected one name, got '${positionals.join(' ')}'`)
   }
-  const takes = [...FOR_ALL, ...(BENCHMARKS[command]?.takes ?? [])]
+  const { takes: own = [], server: hasServer = true } = BENCHMARKS[command] ?? {}
+  const takes = [...FOR_ALL, ...own, ...(hasServer ? WITH_SERVER : [])]
   for (const option of Object.keys(values)) {
     if (!takes.includes(option)) throw new UsageError(`${command} takes no --${option}`)
   }
@@ -45,6 +58,7 @@ export function readArguments(args) {
     names,
     json: values.json ?? false,
     quick: values.quick ?? false,
+    ...serverGiven(values),
     ...given(values, 'documents', /^[1-9]\d*$/, 'a whole number from 1'),
     ...given(values, 'rounds', /^[1-9]\d*$/, 'a whole number from 1'),
     ...given(values, 'minutes', /^(?!0*\.?0*$)\d+(\.\d+)?$/, 'a number above 0'),
@@ -65,6 +79,25 @@ function reportNames(names) {
   throw new UsageError(`expected names of benchmarks (${Object.keys(BENCHMARKS).join(', ')}), got '${unknown}'`)
 }
 
+function serverGiven({ server, 'replica-set': replicaSet = false }) {
+  const uri = server !== undefined && IS_URI.test(server) ? server : undefined
+  if (uri && replicaSet)
+    throw new UsageError('--replica-set starts one: expected the path of a mongod with it, got a URI')
+  if (server !== undefined && !uri && !isProgram(server)) {
+    throw new UsageError(`--server: expected the path of a mongod, or a mongodb:// URI, got '${server}'`)
+  }
+  return { on: { uri, mongod: uri ? undefined : server, replicaSet } }
+}
+
+function isProgram(path) {
+  try {
+    accessSync(path, constants.X_OK)
+    return statSync(path).isFile()
+  } catch {
+    return false
+  }
+}
+
 function given(values, option, pattern, expected) {
   const text = values[option]
   if (text === undefined) return {}
@@ -75,7 +108,7 @@ function given(values, option, pattern, expected) {
 export const USAGE = 'usage: npm run bench -- <name> [--json] [--quick] (names and all options: --help)'
 
 export function helpText() {
-  const name = (text) => `  ${text.padEnd(22)}`
+  const name = (text) => `  ${text.padEnd(26)}`
   const takes = ({ takes: own }) => (own.length > 0 ? ` (${own.map((option) => `--${option} <n>`).join(', ')})` : '')
   return [
     'usage: npm run bench -- <name> [options]',
@@ -85,7 +118,7 @@ export function helpText() {
     `${name('')}README.md and chart.svg; a run of some names renews their part`,
     '',
     ...Object.entries(OPTIONS).map(
-      ([each, { type, about }]) => `${name(`--${each}${type === 'string' ? ' <n>' : ''}`)}${about}`,
+      ([each, { type, value = '<n>', about }]) => `${name(`--${each}${type === 'string' ? ` ${value}` : ''}`)}${about}`,
     ),
     '',
     'README.md says how each figure is taken. Exit code 1: something was not as it should be (wrong); 2: usage.',

@@ -19,10 +19,10 @@ else if (options.command === 'report') {
   process.exitCode = (await report(options)) ? 0 : EXIT_WRONG
 } else await one(options)
 
-async function one({ command, json, ...given }) {
+async function one({ command, json, on, ...given }) {
   const { module, server: needsServer = true } = BENCHMARKS[command]
   const benchmark = await import(module)
-  const server = needsServer ? await privateServer() : undefined
+  const server = needsServer ? await privateServer(on) : undefined
   try {
     const progress = (line) => console.error(line)
     const figures = await benchmark.run(server, { ...given, progress })

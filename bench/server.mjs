@@ -1,22 +1,32 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { ReplicaSet } from '../chaos/replica-set/replica-set.ts'
 import { connectDatabase } from '../dist/database/index.js'
 
 /**
- * A server of the benchmark's own, its data in a temporary folder that goes with it; with MONGODB_URI set, that server.
- * Each `database()` is a new, empty one; `close` drops those that were made.
+ * A server of the benchmark's own, its data in a temporary folder that goes with it; with a URI given or MONGODB_URI set, that
+ * server. Each `database()` is a new, empty one; `close` drops those that were made.
+ * @param on `mongod`: the path of the server to start; `replicaSet`: three of them
  */
-export async function privateServer() {
+export async function privateServer({ uri, mongod, replicaSet = false } = {}) {
+  const env = { ...process.env, ...(mongod && { MONGODB_URI: '', MONGOMS_SYSTEM_BINARY: mongod }) }
+  const set = replicaSet ? await ReplicaSet.start(env) : undefined
   const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-bench-'))
-  const connection = await connectDatabase({ dataDir, temporary: true, log: () => undefined })
+  const connection = await connectDatabase({
+    uri: set?.uri ?? uri,
+    dataDir,
+    temporary: true,
+    log: () => undefined,
+    env,
+  })
   const run = `bench_${process.pid}_${Math.floor(Math.random() * 1e6)}`
   const { version } = await connection.db.admin().serverInfo()
   const made = []
   return {
     uri: connection.uri,
     /** What it is, for the report: which source of connectDatabase, and the version. */
-    description: `${connection.source} ${version}`,
+    description: `${set ? 'three members of mongod' : connection.source} ${version}`,
     database() {
       const db = connection.client.db(`${run}_${made.length}`)
       made.push(db)
@@ -39,6 +49,7 @@ export async function privateServer() {
     async close() {
       for (const db of made) await db.dropDatabase()
       await connection.close()
+      await set?.close()
       await rm(dataDir, { recursive: true, force: true })
     },
   }

@@ -8,10 +8,15 @@ import { promisify } from 'node:util'
 import { BENCHMARKS } from '../benchmarks.mjs'
 import { claimsTable } from '../claims/table.mjs'
 import { chart } from './chart.mjs'
-import { chartOf, peersTable, provenance, targetsTable } from './published.mjs'
+import { chartOf, peersTable, provenance, serversTable, targetsTable } from './published.mjs'
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url))
-const RESULTS = here('../results.json')
+/** By the server that they were taken on, in the words of the page. */
+const RESULTS = {
+  embedded: { title: 'embedded engine', file: here('../results.json') },
+  mongod: { title: '`mongod`, standalone', file: here('../results-mongod.json') },
+  replicaSet: { title: '`mongod`, three members on one machine', file: here('../results-replica-set.json') },
+}
 const README = here('../README.md')
 /** Has the table of `claims`. */
 const CHOOSING = here('../../docs/choosing.md')
@@ -27,22 +32,25 @@ const CLOSES_WITHIN_MS = 5_000
  * Runs benchmarks one after the other, each in a process of its own, and renews their part of what is published; after
  * each of them, so that a run that is broken off has published what it has. It always ends, without anybody who watches it.
  * @param names those to run, in full; none: all but soak, memory for half a minute instead of ten
+ * @param on the server; what isn't taken on the embedded engine has results of its own, beside those
  * @returns whether all of them ran and had nothing wrong
  */
-export async function report({ names, quick }) {
+export async function report({ names, quick, on: { uri, mongod, replicaSet } }) {
+  const server = [...(uri || mongod ? ['--server', uri ?? mongod] : []), ...(replicaSet ? ['--replica-set'] : [])]
+  const { file } = RESULTS[replicaSet ? 'replicaSet' : server.length > 0 ? 'mongod' : 'embedded']
   const all = Object.keys(BENCHMARKS).filter((name) => !LEFT_OUT.includes(name))
   let sound = true
   for (const name of names.length > 0 ? names : all) {
     console.error(`\n=== ${name}`)
     const flags = [...(quick ? ['--quick'] : []), ...(names.length === 0 && !quick ? (SHORTER[name] ?? []) : [])]
-    const { result, code } = await run(name, flags)
+    const { result, code } = await run(name, BENCHMARKS[name].server === false ? flags : [...flags, ...server])
     if (code !== 0 || !result) {
       console.error(
         `${name}: exit code ${code}; ${result ? 'its figures are published' : 'nothing of it is published'}`,
       )
       sound = false
     }
-    if (result) await publish(name, result)
+    if (result) await publish(name, result, file)
   }
   return sound
 }
@@ -72,19 +80,22 @@ async function run(name, flags) {
   }
 }
 
-async function publish(name, { bench: _bench, targets: _targets, ...figures }) {
-  const results = JSON.parse(await readFile(RESULTS, 'utf8').catch(() => '{}'))
+async function publish(name, { bench: _bench, targets: _targets, ...figures }, file) {
+  const results = await read(file)
   results[name] = { takenAt: new Date().toISOString().slice(0, 16), ...figures }
   const inOrder = Object.keys(BENCHMARKS).filter((each) => results[each])
   await writeFile(
-    RESULTS,
+    file,
     `${JSON.stringify(Object.fromEntries(inOrder.map((each) => [each, results[each]])), null, 2)}\n`,
   )
-  await formatted(RESULTS)
-  await writeTables(results)
-  const drawn = chartOf(results)
+  await formatted(file)
+  const embedded = await read(RESULTS.embedded.file)
+  await writeTables(embedded)
+  const drawn = chartOf(embedded)
   if (drawn) await writeFile(CHART, chart(drawn))
 }
+
+const read = async (file) => JSON.parse(await readFile(file, 'utf8').catch(() => '{}'))
 
 /** As the project's formatter has it; without it the figures are the same. */
 const formatted = (file) =>
@@ -93,6 +104,8 @@ const formatted = (file) =>
 async function writeTables(results) {
   let text = await readFile(README, 'utf8')
   text = between(text, 'targets', `${provenance(results)}\n\n${targetsTable(results)}`)
+  const runs = await Promise.all(Object.values(RESULTS).map(async ({ title, file }) => [title, await read(file)]))
+  text = between(text, 'servers', serversTable(Object.fromEntries(runs)))
   text = between(text, 'peers', peersTable(results) || 'Not taken yet.')
   await writeFile(README, text)
   if (results.claims) {

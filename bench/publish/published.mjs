@@ -132,6 +132,30 @@ export function targetsTable(results) {
   return markdown(['figure', 'at least', 'aim', 'last full run', ''], rows)
 }
 
+const ON_SERVERS = {
+  floor: ['floorStepsPerSecond', 'floorDocumentsPerSecond'],
+  steps: ['stepsPerSecond', 'bareStepsPerSecond', 'floorStepsPerSecond', 'floorShare', 'floorShareWithData'],
+  noop: ['documentsPerSecond', 'floorShareOfDocuments', 'backlogDocumentsPerSecond', 'floorBacklogDocumentsPerSecond'],
+  latency: ['doorbellP50Ms', 'doorbellP95Ms', 'doorbellP50MsUnderLoad', 'doorbellP95MsUnderLoad', 'recordP95Ms'],
+  replicas: ['twoReplicas', 'fourReplicas', 'lostShare'],
+  memory: ['rssIdleMb', 'rssLoadedMb'],
+}
+
+/** The figures that a server decides, beside each other. @param runs by a name for people: the results on that server */
+export function serversTable(runs) {
+  const rows = Object.entries(ON_SERVERS).flatMap(([bench, figures]) =>
+    figures.map((figure) => [
+      `\`${bench}\``,
+      `\`${figure}\``,
+      ...Object.values(runs).map((results) => {
+        const value = results[bench]?.[figure]
+        return typeof value === 'number' ? numberText(value) : '-'
+      }),
+    ]),
+  )
+  return markdown(['', 'figure', ...Object.keys(runs)], rows)
+}
+
 /** When and on what: a line for each machine and kind of run. */
 export function provenance(results) {
   const runs = Map.groupBy(Object.entries(results), ([, { machine, quick }]) =>

@@ -30,8 +30,8 @@ export class ReplicaSet {
   }
 
   /** @throws NoMongod */
-  static async start(): Promise<ReplicaSet> {
-    const mongod = await mongodPath()
+  static async start(env: NodeJS.ProcessEnv = process.env): Promise<ReplicaSet> {
+    const mongod = await mongodPath(env)
     const dir = await mkdtemp(join(tmpdir(), 'phaselock-replica-set-'))
     const starting = await Promise.allSettled(MEMBERS.map((name) => Member.start(mongod, join(dir, name))))
     const members = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))

@@ -21,6 +21,15 @@ describe('npm run bench', () => {
     expect(figures['floorDocumentsPerSecond']).toBeGreaterThan(0)
   }, 400_000)
 
+  test('--server names the server by its URI', async () => {
+    const { stdout } = await run(
+      process.execPath,
+      ['bench/main.mjs', 'floor', '--json', '--documents', '300', '--rounds', '1', '--server', testServerUri()],
+      { env: { ...process.env, MONGODB_URI: '' } },
+    )
+    expect(JSON.parse(stdout)).toMatchObject({ wrong: 0, machine: { engine: expect.stringContaining('uri ') } })
+  }, 400_000)
+
   test('steps --quick --json: every document has its six history entries, none lost, none repeated', async () => {
     const figures = await bench('steps', '--quick', '--json')
     expect(figures).toMatchObject({ bench: 'steps', quick: true, wrong: 0 })
@@ -29,13 +38,18 @@ describe('npm run bench', () => {
     }
   }, 400_000)
 
-  test.each([[[]], [['stepz']], [['floor', '--fast']], [['floor', '--rounds', '0']]])(
-    '%j is refused with the usage',
-    async (args) => {
-      await expect(run(process.execPath, ['bench/main.mjs', ...args])).rejects.toMatchObject({
-        code: 2,
-        stderr: expect.stringContaining('usage: npm run bench'),
-      })
-    },
-  )
+  test.each([
+    [[]],
+    [['stepz']],
+    [['floor', '--fast']],
+    [['floor', '--rounds', '0']],
+    [['floor', '--server', '/nowhere/mongod']],
+    [['floor', '--server', 'mongodb://127.0.0.1', '--replica-set']],
+    [['soak', '--server', 'mongodb://127.0.0.1']],
+  ])('%j is refused with the usage', async (args) => {
+    await expect(run(process.execPath, ['bench/main.mjs', ...args])).rejects.toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('usage: npm run bench'),
+    })
+  })
 })

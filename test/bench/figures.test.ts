@@ -47,6 +47,7 @@ describe('arguments', () => {
     expect(readArguments(['steps', '--json', '--rounds', '2'])).toEqual({
       command: 'steps',
       names: [],
+      on: { replicaSet: false },
       json: true,
       quick: false,
       rounds: 2,
@@ -102,6 +103,14 @@ describe('what is published', () => {
     expect(peersTable(results)).toContain('| other | best | 22,000 |')
     expect(peersTable(results)).toContain('| phaselock | defaults | 18,000 | - | 4 | - | 30.1 |')
     expect(peersTable({})).toBe('')
+  })
+
+  test('the figures of each server stand beside each other, and say where one was not taken', async () => {
+    const { serversTable } = await load('publish/published.mjs')
+    const table = serversTable({ 'embedded engine': results, mongod: { steps: { stepsPerSecond: 22_800 } } })
+    expect(table).toContain('| figure | embedded engine | mongod |')
+    expect(table).toContain('| `steps` | `stepsPerSecond` | 17,913 | 22,800 |')
+    expect(table).toContain('| `steps` | `bareStepsPerSecond` | 24,100 | - |')
   })
 
   test('each target has its figure in the last full run', async () => {
