@@ -123,8 +123,7 @@ export async function idsOf(
   filter: Filter<Document>,
   limits: { maxTimeMS?: number } = {},
 ): Promise<unknown[]> {
-  const found = await collection
-    .find(filter, { projection: { _id: 1 }, hint: ID_INDEX, ...limits, ...AS_IT_STANDS })
-    .toArray()
+  const reading = { projection: { _id: 1 }, hint: ID_INDEX, ...limits, ...AS_IT_STANDS }
+  const found = await collection.find(filter, reading).toArray()
   return found.map((document) => document['_id'] as unknown)
 }

@@ -143,16 +143,10 @@ export async function readLockTimeouts(
   )
 }
 
-async function readRecords(db: Db, lifecycles: readonly string[], options: { maxTimeMS?: number } = {}) {
-  const pipeline = [
-    { $match: { _id: { $in: [...lifecycles] } } },
-    { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } },
-  ]
-  const records = await readOwnFields((how) =>
-    lifecyclesOf(db)
-      .aggregate(pipeline, { ...options, ...how })
-      .toArray(),
-  )
+async function readRecords(db: Db, ids: readonly string[], options: { maxTimeMS?: number } = {}) {
+  const pipeline = [{ $match: { _id: { $in: [...ids] } } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }]
+  const lifecycles = lifecyclesOf(db)
+  const records = await readOwnFields((how) => lifecycles.aggregate(pipeline, { ...options, ...how }).toArray())
   return records as (LockTimeoutRecord & { _id: string; now: Date })[]
 }
 

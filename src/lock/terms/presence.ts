@@ -22,22 +22,16 @@ export const PRESENT_REPLICAS: Document = {
 /** When any of them was last seen, or last looked; in the future if the server's clock has stepped back since. */
 export const LAST_SEEN: Document = { $max: ['$handledAt', { $max: { $map: { input: known, in: '$$this.seenAt' } } }] }
 
+type Lifecycles = Collection<Document & { _id: string }>
+
 /** Reports that a replica looks after these lifecycles, and forgets those that haven't reported for long. */
-export async function sayPresent(
-  lifecycles: Collection<Document & { _id: string }>,
-  ids: readonly string[],
-  name: string,
-): Promise<void> {
+export async function sayPresent(lifecycles: Lifecycles, ids: readonly string[], name: string): Promise<void> {
   const others = { $filter: { input: known, cond: { $and: [isRecent, { $ne: ['$$this.name', { $literal: name }] }] } } }
   const replicas = { $concatArrays: [others, [{ name: { $literal: name }, seenAt: '$$NOW' }]] }
   await lifecycles.updateMany({ _id: { $in: [...ids] } }, [{ $set: { handledAt: '$$NOW', replicas } }])
 }
 
 /** Reports that it no longer does, so that its share goes to the others at once. */
-export async function sayGone(
-  lifecycles: Collection<Document & { _id: string }>,
-  ids: readonly string[],
-  name: string,
-): Promise<void> {
+export async function sayGone(lifecycles: Lifecycles, ids: readonly string[], name: string): Promise<void> {
   await lifecycles.updateMany({ _id: { $in: [...ids] } }, { $pull: { replicas: { name } } } as Document)
 }
