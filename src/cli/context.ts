@@ -38,27 +38,22 @@ export async function settle(
   return { settings, logger: await pinoLogger({ format, level: settings.logLevel ?? defaultLevel }) }
 }
 
-type OnSystem = <T>(context: CliContext, options: Options, ask: (system: System) => Promise<T>) => Promise<T>
+const withSystem =
+  (onlyJoin: boolean) =>
+  async <T>(context: CliContext, options: Options, ask: (system: System) => Promise<T>): Promise<T> => {
+    const { settings, logger } = await settle(context, options, 'warn')
+    const { connection, lifecycles } = await openWorkspace({ ...context, settings, logger, onlyJoin })
+    const { schedulesCollection: schedules, runsCollection: runs, doorbell } = settings
+    const models = lifecycles.map(({ model }) => model)
+    try {
+      return await ask({ db: connection.db, models, doorbell, collections: { schedules, runs } })
+    } finally {
+      await connection.close()
+    }
+  }
 
 /** Runs `ask` against the system that the command's settings name; the connection is closed at the end, whatever happens. */
-export const onSystem: OnSystem = (context, options, ask) => withSystem(context, options, false, ask)
+export const onSystem = withSystem(false)
 
 /** The same for a command that only reads: no local database is started for it. */
-export const lookAtSystem: OnSystem = (context, options, ask) => withSystem(context, options, true, ask)
-
-async function withSystem<T>(
-  context: CliContext,
-  options: Options,
-  onlyJoin: boolean,
-  ask: (system: System) => Promise<T>,
-): Promise<T> {
-  const { settings, logger } = await settle(context, options, 'warn')
-  const { connection, lifecycles } = await openWorkspace({ ...context, settings, logger, onlyJoin })
-  const { schedulesCollection: schedules, runsCollection: runs, doorbell } = settings
-  const models = lifecycles.map(({ model }) => model)
-  try {
-    return await ask({ db: connection.db, models, doorbell, collections: { schedules, runs } })
-  } finally {
-    await connection.close()
-  }
-}
+export const lookAtSystem = withSystem(true)

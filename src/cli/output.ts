@@ -30,15 +30,10 @@ export class Output {
   table(head: readonly string[], rows: readonly (readonly string[])[]): void {
     const shown = rows.map((row) => row.map((cell) => printable(cell).replaceAll('\n', '\\n')))
     const widths = head.map((name, i) => Math.max(name.length, ...shown.map((row) => narrow(row[i]))))
-    const print = (cells: readonly string[]) =>
-      this.line(
-        cells
-          .map((cell, i) => cell.padEnd(widths[i]!))
-          .join('  ')
-          .trimEnd(),
-      )
-    print(head.map((name) => name.toUpperCase()))
-    for (const row of shown) print(row)
+    for (const cells of [head.map((name) => name.toUpperCase()), ...shown]) {
+      const padded = cells.map((cell, i) => cell.padEnd(widths[i]!))
+      this.line(padded.join('  ').trimEnd())
+    }
   }
 
   /** Text as it is, such as a help page. */

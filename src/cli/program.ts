@@ -1,20 +1,17 @@
 import { Command } from 'commander'
-import { registerAdd } from './commands/add.js'
 import { registerCheck } from './commands/check.js'
 import { registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
 import { registerOrphans } from './commands/orphans.js'
-import { registerRemove, registerSetState, registerUnpark, registerWake } from './commands/owner.js'
+import { registerAdd, registerRemove, registerSetState, registerUnpark, registerWake } from './commands/owner.js'
 import { registerRegions } from './commands/regions.js'
-import { registerRun } from './commands/run.js'
-import { registerRuns } from './commands/runs.js'
+import { registerRun, registerRuns } from './commands/runs.js'
 import { registerSchedules } from './commands/schedules.js'
 import { registerSetLockTimeout } from './commands/set-lock-timeout.js'
 import { registerShow } from './commands/show.js'
 import { registerStart } from './commands/start.js'
 import type { CliContext } from './context.js'
 import { registerDemo } from './demo/index.js'
-import type { Output } from './output.js'
 import { packageVersion } from './package-version.js'
 
 const EXIT_CODES = `
@@ -40,7 +37,11 @@ export async function buildProgram(context: CliContext): Promise<Command> {
     .addHelpText('after', EXIT_CODES)
     .showHelpAfterError('(see --help)')
     .exitOverride()
-    .configureOutput(printingBy(context.output))
+    .configureOutput({
+      // Help and errors go where everything else goes.
+      writeOut: (text) => context.output.raw(text),
+      writeErr: (text) => context.output.problem(text),
+    })
   registerStart(program, context)
   registerAdd(program, context)
   registerList(program, context)
@@ -59,9 +60,4 @@ export async function buildProgram(context: CliContext): Promise<Command> {
   registerOrphans(program, context)
   registerDemo(program)
   return program
-}
-
-/** `configureOutput` for commander: help and errors go where everything else goes. */
-function printingBy(output: Output) {
-  return { writeOut: (text: string) => output.raw(text), writeErr: (text: string) => output.problem(text) }
 }

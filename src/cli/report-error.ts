@@ -40,15 +40,12 @@ const FAILURES = new Set([
   'ServerTooOld',
 ])
 
-export interface ReportOptions {
-  /** With the stack, for known errors too (--log-level debug). */
-  readonly stack: boolean
-  /** As one JSON object (--json). */
-  readonly json: boolean
-}
-
-/** Prints an error and returns the exit code: known errors as their message, unknown ones with their stack. */
-export function reportError(error: unknown, output: Output, { stack, json }: ReportOptions): ExitCode {
+/**
+ * Prints an error and returns the exit code: known errors as their message, unknown ones with their stack.
+ * @param json as one JSON object (--json)
+ * @param stack with the stack, for known errors too (--log-level debug)
+ */
+export function reportError(error: unknown, output: Output, json: boolean, stack: boolean): ExitCode {
   const code = exitCodeOf(error)
   const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) }
   if (json) output.problem(JSON.stringify({ error: { name, message, exitCode: code } }))

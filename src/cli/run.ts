@@ -24,7 +24,7 @@ export async function runCli(argv: readonly string[], given: Partial<CliContext>
   } catch (error) {
     // Commander has already printed its message, or the requested help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
-    return reportError(error, context.output, { json: argv.includes('--json'), stack: wantsStacks(argv, context.env) })
+    return reportError(error, context.output, argv.includes('--json'), wantsStacks(argv, context.env))
   }
 }
 

@@ -1,5 +1,5 @@
 import { type Command } from 'commander'
-import { type CheckResult, checkDatabase, type Finding } from '../../operations/index.js'
+import { type CheckResult, checkDatabase } from '../../operations/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { FindingsLeft } from '../errors.js'
 import type { Output } from '../output.js'
@@ -28,11 +28,9 @@ function print(output: Output, results: readonly CheckResult[]): void {
   const width = Math.max(...results.map(({ check }) => check.length))
   for (const { check, said, findings } of results) {
     if (findings.length === 0) output.line(`ok  ${check.padEnd(width)}  ${said}`)
-    for (const finding of findings) printFinding(output, check.padEnd(width), finding)
+    for (const { about, problem, advice, repair } of findings) {
+      output.line(`${repair === 'done' ? 'ok ' : '!! '} ${check.padEnd(width)}  ${about}: ${problem}`)
+      output.line(`    ${' '.repeat(width)}  ${repair === 'done' ? 'repaired' : `-> ${advice}`}`)
+    }
   }
-}
-
-function printFinding(output: Output, check: string, { about, problem, advice, repair }: Finding): void {
-  output.line(`${repair === 'done' ? 'ok ' : '!! '} ${check}  ${about}: ${problem}`)
-  output.line(`    ${' '.repeat(check.length)}  ${repair === 'done' ? 'repaired' : `-> ${advice}`}`)
 }

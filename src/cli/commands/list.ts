@@ -3,7 +3,6 @@ import { typeName } from '../../lock/index.js'
 import {
   type Condition,
   countPhases,
-  type Found,
   idText,
   listDocuments,
   type PhaseCount,
@@ -85,12 +84,14 @@ async function list({ output }: CliContext, system: System, lifecycle: string, o
   const { documents, more } = await listDocuments(system, { ...options, lifecycle })
   if (options.json) return output.json(documents.map(({ condition, document }) => ({ lifecycle, condition, document })))
   if (documents.length === 0) return output.line(`no such documents of ${lifecycle}`)
-  output.table(['id', 'phase', 'state', 'condition'], documents.map(documentRow))
+  const rows = documents.map(({ document: { _id, phase, state }, condition, now }) => [
+    idText(_id),
+    textOf(phase),
+    textOf(state),
+    conditionText(condition, now),
+  ])
+  output.table(['id', 'phase', 'state', 'condition'], rows)
   if (more) output.line(`(the first ${options.limit}; --limit shows more)`)
-}
-
-function documentRow({ document: { _id, phase, state }, condition, now }: Found): string[] {
-  return [idText(_id), textOf(phase), textOf(state), conditionText(condition, now)]
 }
 
 const textOf = (value: unknown): string =>

@@ -128,53 +128,45 @@ function registerSet(schedules: Command, context: CliContext): void {
 }
 
 function registerPause(schedules: Command, context: CliContext): void {
-  registerOneOrAll(schedules, context, {
-    name: 'pause',
-    done: 'paused',
-    description: 'pause a schedule: it does not run until it is resumed, and what it misses is not made up for',
-    all: 'all schedules',
-    act: (system, id, options) => {
-      const { until, reason } = options as { until?: Date; reason?: string }
-      return pauseSchedules(system, id, { until, reason, by: byFrom(options) })
-    },
+  const command = schedules
+    .command('pause')
+    .description('pause a schedule: it does not run until it is resumed, and what it misses is not made up for')
+  onOneOrAll(command, 'all schedules', context, (system, id, options) => {
+    const { until, reason } = options as { until?: Date; reason?: string }
+    return pauseSchedules(system, id, { until, reason, by: byFrom(options) })
   })
     .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
     .option('--reason <text>', 'why, for others to read')
 }
 
 function registerResume(schedules: Command, context: CliContext): void {
-  registerOneOrAll(schedules, context, {
-    name: 'resume',
-    done: 'resumed',
-    description: 'resume a schedule from now on; one that was deactivated becomes active again',
-    all: 'all that are paused',
-    act: (system, id, options) => resumeSchedules(system, id, byFrom(options)),
-  })
-}
-
-interface OneOrAll {
-  readonly name: string
-  /** What happened to them: `paused`. */
-  readonly done: string
-  readonly description: string
-  /** Which ones `--all` means. */
-  readonly all: string
-  /** Acts on one, or without an id on all; resolves to how many. */
-  readonly act: (system: System, id: string | undefined, options: Options) => Promise<number>
-}
-
-/** A command on one schedule, or with `--all` on all. */
-function registerOneOrAll(schedules: Command, context: CliContext, of: OneOrAll): Command {
   const command = schedules
-    .command(of.name)
-    .description(of.description)
+    .command('resume')
+    .description('resume a schedule from now on; one that was deactivated becomes active again')
+  onOneOrAll(command, 'all that are paused', context, (system, id, options) =>
+    resumeSchedules(system, id, byFrom(options)),
+  )
+}
+
+/**
+ * A command on one schedule, or with `--all` on all.
+ * @param act acts on one, or without an id on all; resolves to how many
+ */
+function onOneOrAll(
+  command: Command,
+  all: string,
+  context: CliContext,
+  act: (system: System, id: string | undefined, options: Options) => Promise<number>,
+): Command {
+  const done = `${command.name()}d`
+  command
     .argument('[id]', "the schedule's id")
-    .option('--all', of.all)
+    .option('--all', all)
     .action(async (id: string | undefined, _options: Options, sub: Command) => {
       const options = merged(sub)
       if ((id === undefined) === (options['all'] === undefined)) throw new UsageError('expected a schedule or --all')
-      const count = await onSchedules(context, options, (system) => of.act(system, id, options))
-      print(context, options, { [of.done]: count }, `${id ?? `${count} schedules`} ${of.done}`)
+      const count = await onSchedules(context, options, (system) => act(system, id, options))
+      print(context, options, { [done]: count }, `${id ?? `${count} schedules`} ${done}`)
     })
   withSchedules(byOption(command))
   return command
