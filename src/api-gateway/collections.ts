@@ -1,7 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { COLLECTIONS, INSTANCE_COLLECTION } from './documents.js'
-import { DomainStore } from './runtime-domain/index.js'
+import { DomainStore } from './runtime-domain/domain-store.js'
 
 /** The index by which children are looked up. Queries name it: if two could serve, the planner may choose the worse. */
 export const BY_GATEWAY = { gatewayId: 1 } as const

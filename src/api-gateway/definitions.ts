@@ -1,7 +1,7 @@
 import { type Lifecycle, type LifecycleSettingsSpec, lifecycleOf } from '../phases/index.js'
 import type { Duration } from '../time/index.js'
 import { type ApiGateway, COLLECTIONS, type GatewayDatabase } from './documents.js'
-import { runtimeDomainDefinition } from './runtime-domain/index.js'
+import { runtimeDomainDefinition } from './runtime-domain/definition.js'
 
 /** Settings of the three lifecycles, the same for each. Defaults are those of every lifecycle. */
 export interface ApiGatewaySettings extends Omit<LifecycleSettingsSpec, 'fields'> {

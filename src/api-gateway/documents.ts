@@ -1,4 +1,4 @@
-import { DOMAIN_COLLECTIONS } from './runtime-domain/index.js'
+import { DOMAIN_COLLECTIONS } from './runtime-domain/documents.js'
 
 /** The collections of this task kind. Gateways with regions have an instance too. */
 export const COLLECTIONS = {

@@ -1,6 +1,7 @@
 import type { Document } from 'mongodb'
 import { BY_ID, type Collections } from './collections.js'
-import type { Gateways, RuntimeDomain } from './runtime-domain/index.js'
+import type { RuntimeDomain } from './runtime-domain/documents.js'
+import type { Gateways } from './runtime-domain/gateways.js'
 
 const SERVED_PHASES = ['Starting', 'Started']
 

@@ -18,17 +18,11 @@ export {
   type GatewayInstancesOptions,
 } from './lifecycles.js'
 export { databaseNameFor, InvalidHostName } from './names.js'
+export { type RuntimeDomainSettings, runtimeDomainDefinition } from './runtime-domain/definition.js'
+export type { BackendService, DomainState, Placement, Route, RuntimeDomain } from './runtime-domain/documents.js'
+export type { DomainBackend, Gateways } from './runtime-domain/gateways.js'
 export {
-  type BackendService,
-  type DomainBackend,
-  type DomainState,
-  type Gateways,
-  type Placement,
-  type Route,
-  type RuntimeDomain,
   type RuntimeDomainLifecycles,
   type RuntimeDomainOptions,
-  type RuntimeDomainSettings,
-  runtimeDomainDefinition,
   runtimeDomainLifecycles,
-} from './runtime-domain/index.js'
+} from './runtime-domain/lifecycles.js'

@@ -5,11 +5,13 @@ import type { Duration } from '../time/index.js'
 import { Collections } from './collections.js'
 import { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 import type { GatewayInstance } from './documents.js'
-import { creating, deleting, starting, stopping } from './gateway/index.js'
+import { creating } from './gateway/creating.js'
+import { deleting } from './gateway/deleting.js'
+import { starting, stopping } from './gateway/routing.js'
 import { databaseCreating, databaseDeleting } from './gateway-database.js'
 import { gatewaysOf, isOrphan } from './gateways.js'
 import { parseHostName } from './names.js'
-import { runtimeDomainLifecycles } from './runtime-domain/index.js'
+import { runtimeDomainLifecycles } from './runtime-domain/lifecycles.js'
 
 /** The lifecycle that runs the instances of gateways, in the collection `Instance`. */
 export interface GatewayInstances {

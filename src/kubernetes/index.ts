@@ -26,14 +26,8 @@ export {
   type ObjectRef,
 } from './objects.js'
 export { onCluster } from './on-cluster.js'
-export {
-  type FoundOrphans,
-  type NotLookedAt,
-  type Orphan,
-  Orphans,
-  type OrphansOptions,
-  type Swept,
-} from './orphans/index.js'
+export type { NotLookedAt } from './orphans/kinds.js'
+export { type FoundOrphans, type Orphan, Orphans, type OrphansOptions, type Swept } from './orphans/orphans.js'
 export {
   ANNOTATIONS,
   documentLabel,
@@ -47,27 +41,19 @@ export {
 } from './ownership.js'
 export { type PodLogOptions, podLog } from './pod-log.js'
 export { type Readiness, type ReadyOptions, readinessOf } from './readiness/index.js'
-export { CONTAINERS_COLLECTION, type EarlyRecoveryOptions, earlyRecovery, PodUnknown } from './recovery/index.js'
+export { type EarlyRecoveryOptions, earlyRecovery, PodUnknown } from './recovery/early-recovery.js'
+export { CONTAINERS_COLLECTION } from './recovery/run-records.js'
 export {
-  type GatewaySettings,
   InvalidRegion,
-  REGION_COLLECTION,
   type Region,
-  type RegionDocument,
   type RegionSource,
   type RegionStatus,
-  Regions,
-  type RegionsOptions,
   RegionUnavailable,
-  regionWorks,
   singleRegion,
-} from './regions/index.js'
+} from './regions/region.js'
+export { type GatewaySettings, REGION_COLLECTION, type RegionDocument } from './regions/region-document.js'
+export { regionWorks } from './regions/region-works.js'
+export { Regions, type RegionsOptions } from './regions/regions.js'
 export { type Propagation, type Removal, type RemoveOptions, removalOf } from './removal.js'
-export {
-  InvalidWatchOptions,
-  type Verdict,
-  verdictOf,
-  type WatchedKind,
-  type WatchOptions,
-  watchObjects,
-} from './watch/index.js'
+export { type Verdict, verdictOf } from './watch/verdicts.js'
+export { InvalidWatchOptions, type WatchedKind, type WatchOptions, watchObjects } from './watch/watch-objects.js'

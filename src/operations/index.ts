@@ -1,5 +1,7 @@
 export { type Done, nameOf } from './as-owner.js'
-export { type CheckResult, checkDatabase, clockFindings, type Finding } from './check/index.js'
+export { checkDatabase } from './check/check.js'
+export { clockFindings } from './check/check-clocks.js'
+export type { CheckResult, Finding } from './check/finding.js'
 export { type Condition, conditionOf } from './condition.js'
 export { COUNT_LIMIT, countPhases, countWaiting, type PhaseCount, type Waiting } from './count.js'
 export { idsMeantBy, idText } from './document-id.js'

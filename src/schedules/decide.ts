@@ -1,13 +1,7 @@
 import { BSON } from 'mongodb'
-import {
-  type CheckedSchedule,
-  nearMisses,
-  readSchedule,
-  SCHEDULE_FIELDS,
-  shown,
-  TIMING_FIELDS,
-  YEAR_10000,
-} from './definition/index.js'
+import { nearMisses } from './definition/near-misses.js'
+import { type CheckedSchedule, readSchedule, shown, YEAR_10000 } from './definition/read-schedule.js'
+import { SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
 import { type Edit, present, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { dueTimes, jitterOf, nextDue } from './due.js'
 

@@ -1,4 +1,4 @@
-import type { Json, ScheduleFields } from './definition/index.js'
+import type { Json, ScheduleFields } from './definition/schedule-fields.js'
 
 /** Who changed what in a schedule; without `by` it was done in the database. */
 export interface Edit {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { CheckedSchedule } from './definition/index.js'
+import type { CheckedSchedule } from './definition/read-schedule.js'
 
 /** If more due times than this were missed, only the latest ones are listed one by one. */
 export const MOST_DUE = 300

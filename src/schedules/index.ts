@@ -1,5 +1,7 @@
-export { Cron, InvalidCron, UnknownTimeZone } from './cron/index.js'
-export type { Json, Retry, ScheduleFields, Span } from './definition/index.js'
+export { Cron } from './cron/cron.js'
+export { InvalidCron } from './cron/invalid-cron.js'
+export { UnknownTimeZone } from './cron/zone.js'
+export type { Json, Retry, ScheduleFields, Span } from './definition/schedule-fields.js'
 export type {
   Edit,
   Overlap,

@@ -1,5 +1,5 @@
 import { BSON } from 'mongodb'
-import type { Json } from './definition/index.js'
+import type { Json } from './definition/schedule-fields.js'
 import { present, type RunDocument, type RunError, type RunLine } from './documents.js'
 
 const FIRST_LINES = 50

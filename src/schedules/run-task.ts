@@ -1,5 +1,5 @@
 import { sleep } from '../time/index.js'
-import { LONGEST_RUN_MS } from './definition/index.js'
+import { LONGEST_RUN_MS } from './definition/read-schedule.js'
 import type { RunDocument } from './documents.js'
 import { RunLockLost, RunTimeout } from './errors.js'
 import type { RunLock } from './run-lock.js'

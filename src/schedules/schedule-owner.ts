@@ -2,14 +2,14 @@ import type { Document } from 'mongodb'
 import { DUE_AND_NOBODYS } from '../lock/index.js'
 import { unknownOptions } from '../options/index.js'
 import { changedFields, changesBetween, fieldsOf, MOST_EDITS, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
+import { readSchedule } from './definition/read-schedule.js'
 import {
   type Json,
   OWNERS_FIELDS,
-  readSchedule,
   SCHEDULE_FIELDS,
   type ScheduleFields,
   TIMING_FIELDS,
-} from './definition/index.js'
+} from './definition/schedule-fields.js'
 import { type Edit, present, type ScheduleDocument } from './documents.js'
 import { InvalidSchedule, NoSuchSchedule } from './errors.js'
 import { ScheduleReader, type StoredSchedule } from './schedule-reader.js'

@@ -1,5 +1,5 @@
 import type { Collection, Document } from 'mongodb'
-import { zoneOf } from './cron/index.js'
+import { zoneOf } from './cron/zone.js'
 import { RUN_OUTCOMES, type RunOutcome } from './documents.js'
 
 export interface StatisticsOptions {

@@ -1,4 +1,5 @@
-import { type Json, TASK_NAME } from './definition/index.js'
+import { TASK_NAME } from './definition/read-schedule.js'
+import type { Json } from './definition/schedule-fields.js'
 import type { RunDocument } from './documents.js'
 import { InvalidTask } from './errors.js'
 

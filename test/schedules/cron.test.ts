@@ -1,5 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { cronOf, zoneOf } from '../../src/schedules/cron/index.js'
+import { cronOf } from '../../src/schedules/cron/cron.js'
+import { zoneOf } from '../../src/schedules/cron/zone.js'
 import { Cron, InvalidCron, UnknownTimeZone } from '../../src/schedules/index.js'
 
 /** The next times after `after`, in UTC. */

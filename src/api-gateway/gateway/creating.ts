@@ -5,7 +5,7 @@ import type { Handler, Step } from '../../phases/index.js'
 import { type ChildKind, type Collections, collectionOf } from '../collections.js'
 import type { ApiGateway, GatewayInstance, GatewayPlacement } from '../documents.js'
 import { databaseNameFor, hostNameFor } from '../names.js'
-import { reservedFor } from '../runtime-domain/index.js'
+import { reservedFor } from '../runtime-domain/documents.js'
 import { type GatewayStep, type HeldGateway, inGateway, troubleOf } from './held-gateway.js'
 import { namespaceOf } from './placing.js'
 

@@ -2,7 +2,7 @@ import { protocolCollection } from '../../database/index.js'
 import { WITHOUT_TOKEN } from '../../lock/index.js'
 import { type Alongside, type AlongsideContext, workingPhases } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
-import { type WatchedKind, watchObjects } from '../watch/index.js'
+import { type WatchedKind, watchObjects } from '../watch/watch-objects.js'
 import type { Region, RegionSource } from './region.js'
 
 const LOOK_EVERY_MS = 2_000

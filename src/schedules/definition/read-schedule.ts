@@ -1,6 +1,7 @@
 import { BSON } from 'mongodb'
 import { durationMs } from '../../time/index.js'
-import { type Cron, cronOf, zoneOf } from '../cron/index.js'
+import { type Cron, cronOf } from '../cron/cron.js'
+import { zoneOf } from '../cron/zone.js'
 import type { Json } from './schedule-fields.js'
 
 /** When a schedule is due. */

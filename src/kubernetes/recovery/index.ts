@@ -1,2 +1,0 @@
-export { type EarlyRecoveryOptions, earlyRecovery, PodUnknown } from './early-recovery.js'
-export { CONTAINERS_COLLECTION } from './run-records.js'
