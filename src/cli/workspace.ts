@@ -6,7 +6,7 @@ import type { Settings } from '../config/index.js'
 import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
 import type { Logger, RunnableLifecycle } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
-import { InvalidLifecyclesModule, LifecyclesModuleFailed } from './errors.js'
+import { CliError, EXIT, InvalidLifecyclesModule } from './errors.js'
 import { isKnown } from './report-error.js'
 
 const NOTICE_MS = 3_000
@@ -84,11 +84,16 @@ async function lifecyclesFactory(module: string | undefined, cwd: string): Promi
   }
 }
 
+/** The module, or the function that it exports, may throw. Its own error is the cause, with its stack. */
 async function theirs<T>(module: string, run: () => Promise<T>): Promise<T> {
   try {
     return await run()
-  } catch (error) {
-    throw isKnown(error) ? error : new LifecyclesModuleFailed(module, error)
+  } catch (cause) {
+    if (isKnown(cause)) throw cause
+    const where = cause instanceof SyntaxError ? ` (node --check ${module} shows where)` : ''
+    const thrown = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)
+    const message = `--lifecycles ${module}: expected a module that can be loaded, but it throws${where}:\n${thrown}`
+    throw new CliError('LifecyclesModuleFailed', EXIT.failure, message, { cause })
   }
 }
 

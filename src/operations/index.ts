@@ -18,7 +18,7 @@ export {
 } from './find.js'
 export { type LockTimeoutSet, setLockTimeout } from './lock-timeout.js'
 export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './locks.js'
-export { findOrphans, type OrphanState, type OrphansReport } from './orphans.js'
+export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
 export { addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
 export {

@@ -1,7 +1,7 @@
 import { type Command } from 'commander'
 import { type CheckResult, checkDatabase } from '../../operations/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
-import { FindingsLeft } from '../errors.js'
+import { CliError, EXIT } from '../errors.js'
 import type { Output } from '../output.js'
 import { withDatabase } from './command.js'
 
@@ -18,7 +18,11 @@ export function registerCheck(program: Command, context: CliContext): void {
         const left = findings.filter(({ repair }) => repair !== 'done').length
         if (options.json) context.output.json({ checks, found: findings.length, left })
         else print(context.output, checks)
-        if (left > 0) throw new FindingsLeft(left, findings.filter(({ repair }) => repair === 'possible').length)
+        if (left === 0) return
+        const repairable = findings.filter(({ repair }) => repair === 'possible').length
+        const found = `expected nothing to be found, got ${left} finding${left === 1 ? '' : 's'}`
+        const advice = repairable > 0 ? `; phaselock check --repair repairs ${repairable}` : ''
+        throw new CliError('FindingsLeft', EXIT.found, `${found}${advice}`)
       })
     })
   withDatabase(command, ['check', 'check --json', 'check --repair'])

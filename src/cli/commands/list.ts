@@ -4,6 +4,7 @@ import {
   type Condition,
   countPhases,
   idText,
+  type ListOptions,
   listDocuments,
   type PhaseCount,
   type System,
@@ -13,12 +14,7 @@ import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { limitFrom, withDatabase } from './command.js'
 
-interface ListOptions extends Options {
-  readonly phase?: string
-  readonly state?: string
-  readonly parked?: true
-  readonly limit: number
-}
+type Filters = Options & Omit<ListOptions, 'lifecycle'>
 
 export function registerList(program: Command, context: CliContext): void {
   const command = program
@@ -31,7 +27,7 @@ export function registerList(program: Command, context: CliContext): void {
     .option('--state <state>', 'only those whose owner wants this state')
     .option('--parked', 'only those waiting for a person')
     .option('--limit <n>', 'at most this many documents, 1 to 10000', limitFrom, 50)
-    .action((lifecycle: string | undefined, options: ListOptions) => {
+    .action((lifecycle: string | undefined, options: Filters) => {
       if (lifecycle === undefined) requireNoFilter(options)
       return lookAtSystem(context, options, (system) =>
         lifecycle === undefined ? listCounts(context, system, options) : list(context, system, lifecycle, options),
@@ -45,7 +41,7 @@ export function registerList(program: Command, context: CliContext): void {
   ])
 }
 
-function requireNoFilter(options: ListOptions): void {
+function requireNoFilter(options: Filters): void {
   const filter = ['phase', 'state', 'parked'].find((option) => options[option] !== undefined)
   if (filter === undefined) return
   const value = options[filter] === true ? '' : ` ${options[filter]}`
@@ -80,7 +76,7 @@ function countRow(count: PhaseCount): string[] {
   ]
 }
 
-async function list({ output }: CliContext, system: System, lifecycle: string, options: ListOptions): Promise<void> {
+async function list({ output }: CliContext, system: System, lifecycle: string, options: Filters): Promise<void> {
   const { documents, more } = await listDocuments(system, { ...options, lifecycle })
   if (options.json) return output.json(documents.map(({ condition, document }) => ({ lifecycle, condition, document })))
   if (documents.length === 0) return output.line(`no such documents of ${lifecycle}`)

@@ -1,8 +1,14 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { findOrphans, nameOf, type OrphanState, type OrphansReport } from '../../operations/index.js'
+import {
+  findOrphans,
+  nameOf,
+  type OrphanState,
+  type OrphansReport,
+  type OrphansRequest,
+} from '../../operations/index.js'
 import { durationMs, formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
-import { OrphansMissed } from '../errors.js'
+import { CliError, EXIT } from '../errors.js'
 import { withDatabase } from './command.js'
 
 export function registerOrphans(program: Command, context: CliContext): void {
@@ -19,14 +25,20 @@ export function registerOrphans(program: Command, context: CliContext): void {
       '--kubeconfig <file>',
       "for the cluster whose Secrets hold the regions' kubeconfigs; without Region documents, for the cluster to look in (default: as kubectl finds it)",
     )
-    .action((options: OrphansOptions) =>
+    .action((options: Options & OrphansRequest & { region?: string[]; namespace?: string[] }) =>
       (options.remove ? onSystem : lookAtSystem)(context, options, async (system) => {
         const { region: regions, namespace: namespaces } = options
         const { asked, failed, ...report } = await findOrphans(system, { ...options, regions, namespaces })
         if (options.json) context.output.json(report)
         else print(context, { asked, ...report }, options.remove === true)
         const missed = report.notLookedAt.filter(({ what }) => what === null).length
-        if (missed + failed > 0) throw new OrphansMissed(missed, failed)
+        const problems = [
+          missed > 0 ? `${missed} cluster${missed === 1 ? '' : 's'} could not be asked` : '',
+          failed > 0 ? `${failed} object${failed === 1 ? '' : 's'} could not be removed` : '',
+        ].filter(Boolean)
+        if (problems.length === 0) return
+        const expected = 'expected to look everywhere and to remove what was found'
+        throw new CliError('OrphansMissed', EXIT.failure, `${expected}: ${problems.join(', ')}`)
       }),
     )
   withDatabase(command, [
@@ -34,15 +46,6 @@ export function registerOrphans(program: Command, context: CliContext): void {
     'orphans --lifecycles ./lifecycles.js --region eu-1 --json',
     'orphans --lifecycles ./lifecycles.js --remove --older-than 1h',
   ])
-}
-
-interface OrphansOptions extends Options {
-  readonly remove?: true
-  readonly olderThan: string
-  readonly ended?: true
-  readonly empty?: true
-  readonly region?: string[]
-  readonly namespace?: string[]
 }
 
 function olderThan(text: string): string {

@@ -6,7 +6,7 @@ import type { Settings } from '../../config/index.js'
 import { loadTelemetryHttp, PhaselockModule, type TelemetrySources } from '../../nest/index.js'
 import { type Logger, Replica } from '../../phases/index.js'
 import { replicaMetrics } from '../../telemetry/index.js'
-import { PortUnavailable } from '../errors.js'
+import { CliError, EXIT } from '../errors.js'
 import type { Workspace } from '../workspace.js'
 import { nestLog } from './console-lines.js'
 import { type RunningReplica, replicaOptions } from './options.js'
@@ -15,7 +15,7 @@ class ReplicaApp {}
 
 /**
  * Boots the Nest application that runs one replica and its web server.
- * @throws PortUnavailable, MissingPackage and what PhaselockModule throws
+ * @throws CliError when the port is taken, MissingPackage and what PhaselockModule throws
  */
 export async function bootApp(
   { connection, lifecycles }: Workspace,
@@ -44,7 +44,7 @@ export async function bootApp(
 
 /**
  * The web server alone, for replicas that run in other processes.
- * @throws PortUnavailable, MissingPackage
+ * @throws CliError when the port is taken, MissingPackage
  */
 export async function serveTelemetry(
   sources: TelemetrySources,
@@ -69,7 +69,10 @@ async function listen(app: INestApplication, { http: port = 0, httpHost }: Setti
   } catch (error) {
     await app.close()
     const { code, message } = error as NodeJS.ErrnoException
-    throw new PortUnavailable(httpHost, port, code === 'EADDRINUSE' ? 'a port that is in use' : message)
+    const reason = code === 'EADDRINUSE' ? 'a port that is in use' : message
+    const problem = `expected to listen on ${httpHost}:${port}, got ${reason}`
+    const advice = 'choose another --http port (0: any free one) or --http-host'
+    throw new CliError('PortUnavailable', EXIT.failure, `${problem}; ${advice}`)
   }
   const address = app.getHttpServer().address() as AddressInfo
   const host = ['0.0.0.0', '::'].includes(address.address) ? 'localhost' : address.address

@@ -1,7 +1,7 @@
 import type { Logger } from '../../../phases/index.js'
 import { type Clock, formatMs, sleep, systemClock } from '../../../time/index.js'
 import { CliError, type ExitCode } from '../../errors.js'
-import { described, type Failed } from '../../processes/replica-process.js'
+import { described } from '../../processes/replica-process.js'
 import { isSilent, SignsOfLife } from './signs-of-life.js'
 import { type WorkerConfig, WorkerLink } from './worker-link.js'
 
@@ -9,16 +9,6 @@ const FIRST_PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 30_000
 /** A worker that has run for this long did not fail to start. */
 const STEADY_MS = 60_000
-
-/** A worker couldn't start when the command began. */
-export class WorkerFailed extends CliError {
-  override readonly name = 'WorkerFailed'
-  override readonly exitCode: ExitCode
-  constructor(worker: string, { message, exitCode }: Pick<Failed, 'message' | 'exitCode'>) {
-    super(`worker ${worker} could not start: ${message}`)
-    this.exitCode = exitCode as ExitCode
-  }
-}
 
 export interface CrewOptions {
   readonly workers: readonly { readonly name: string; readonly config: WorkerConfig }[]
@@ -78,7 +68,7 @@ export class Crew {
   /**
    * Starts all workers; resolves to true when all work, to false when stopped before that. The first one starts alone: what keeps
    * it from starting would keep all, and is reported once; what it creates (indexes) is there for the others.
-   * @throws WorkerFailed
+   * @throws CliError when a worker can't start, with its exit code
    */
   async start(): Promise<boolean> {
     this.watched.push(this.signsOfLife.watch(this.stopping.signal))
@@ -147,7 +137,8 @@ export class Crew {
     else {
       const end = await link.ended
       if (this.stopping.signal.aborted) return
-      throw new WorkerFailed(worker.name, end.failure ?? { message: `it ended with ${described(end)}`, exitCode: 1 })
+      const { message, exitCode } = end.failure ?? { message: `it ended with ${described(end)}`, exitCode: 1 }
+      throw new CliError('WorkerFailed', exitCode as ExitCode, `worker ${worker.name} could not start: ${message}`)
     }
   }
 

@@ -22,7 +22,7 @@ export interface Supervisor {
  * Starts `settings.workers` processes and watches over them. This process works on no documents: it holds the local
  * database open, serves `--http` for all of them, and passes signals on.
  * @param onCrew called with the crew before it works, so that a stop meanwhile reaches it
- * @throws WorkerFailed, PortUnavailable and what a workspace throws
+ * @throws CliError when a worker can't start or the port is taken; what a workspace throws
  */
 export async function supervise(options: StartOptions, onCrew: (crew: Supervisor) => void): Promise<Supervisor> {
   const { settings, logger } = options
