@@ -7,14 +7,6 @@ import type { KubeConfig } from '@kubernetes/client-node'
  */
 export type KubeconfigSource = string | { readonly file: string } | 'inCluster' | 'default'
 
-/** What a request to the server needs besides its path. */
-export interface Access {
-  /** The server's base address. */
-  readonly server: URL
-  /** TLS and headers; tokens are read anew by their own rules. */
-  readonly options: RequestOptions
-}
-
 /**
  * Reads a kubeconfig with the official client, which is loaded when first needed, and gives each request its credentials:
  * token files are read again every minute, exec plugins are asked again when their credentials have expired.
@@ -26,7 +18,8 @@ export class Credentials {
 
   constructor(private readonly source: KubeconfigSource) {}
 
-  async access(): Promise<Access> {
+  /** The server's base address, and TLS and headers for a request to it; tokens are read anew by their own rules. */
+  async access(): Promise<{ readonly server: URL; readonly options: RequestOptions }> {
     this.loading ??= load(this.source).catch((error) => {
       this.loading = undefined
       throw error

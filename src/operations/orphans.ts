@@ -1,13 +1,15 @@
 import type { Cluster, Orphan } from '../kubernetes/index.js'
 import { Unavailable } from '../phases/index.js'
 import { durationMs } from '../time/index.js'
-import { type HomeCluster, withRegions } from './regions.js'
+import { withRegions } from './regions.js'
 import type { System } from './system.js'
 
 /** No step waits for these requests. */
 const REQUEST_TIMEOUT = '30s'
 
-export interface OrphansRequest extends HomeCluster {
+export interface OrphansRequest {
+  /** A file, for the cluster whose Secrets hold the regions' kubeconfigs. Default: as kubectl finds it. */
+  readonly kubeconfig?: string | undefined
   /** Removes those that may be removed, each after reading its document again. Default false: nothing is changed. */
   readonly remove?: boolean | undefined
   /** Nothing younger is removed: a duration, at least a lease and 5 s. Default `10m`. */
@@ -121,7 +123,7 @@ async function inEachRegion(
   request: OrphansRequest,
   act: (cluster: Cluster, region: string | null, namespace: string | undefined) => Promise<void>,
 ): Promise<OrphansReport['notLookedAt']> {
-  return await withRegions(system, request, async (regions, home) => {
+  return await withRegions(system, request.kubeconfig, async (regions, home) => {
     const missed: OrphansReport['notLookedAt'][number][] = []
     const names = request.regions ?? (await regions.names())
     for (const name of names.length > 0 ? names : [null]) {

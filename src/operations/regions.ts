@@ -6,12 +6,6 @@ import type { Force } from './as-owner.js'
 import { NotFound, Refused } from './errors.js'
 import type { System } from './system.js'
 
-/** Which cluster's Secrets hold the regions' kubeconfigs. */
-export interface HomeCluster {
-  /** A file. Default: as kubectl finds it. */
-  readonly kubeconfig?: string | undefined
-}
-
 /** A Region document, and whether it can be used and its cluster answers. */
 export interface RegionState {
   readonly name: string
@@ -31,10 +25,11 @@ export interface RegionUse {
 
 /**
  * All regions, each asked whether it answers: 5 s at most, all together.
+ * @param home.kubeconfig a file, for the cluster whose Secrets hold the regions' kubeconfigs. Default: as kubectl finds it
  * @example await listRegions(system) // [{ name: 'eu-1', usable: true, trouble: undefined }]
  */
-export function listRegions(system: System, home: HomeCluster = {}): Promise<RegionState[]> {
-  return withRegions(system, home, async (regions) =>
+export function listRegions(system: System, home: { kubeconfig?: string | undefined } = {}): Promise<RegionState[]> {
+  return withRegions(system, home.kubeconfig, async (regions) =>
     (await regions.list()).map(({ name, trouble }) => ({ name, usable: trouble === undefined, trouble })),
   )
 }
@@ -42,7 +37,7 @@ export function listRegions(system: System, home: HomeCluster = {}): Promise<Reg
 /** Kubernetes code is loaded only here. */
 export async function withRegions<T>(
   { db }: System,
-  { kubeconfig }: HomeCluster,
+  kubeconfig: string | undefined,
   act: (regions: Regions, home: Cluster) => Promise<T>,
 ): Promise<T> {
   const kubernetes = await import('../kubernetes/index.js')

@@ -40,12 +40,6 @@ export interface RaceReport {
   readonly unfinished: readonly string[]
 }
 
-/** Where a run is interrupted: the nth place, a place being before or after a call. */
-interface Interruption {
-  readonly fault: Fault
-  readonly point: number
-}
-
 const NEVER = new Promise<never>(() => {})
 const LONGER_THAN_A_LEASE = 3
 
@@ -79,7 +73,8 @@ class Race<O extends Outside> {
 
   constructor(
     private readonly options: RaceOptions<O>,
-    private readonly interruption: Interruption | undefined,
+    /** At the nth place, a place being before or after a call; undefined: nowhere. */
+    private readonly interruption: { readonly fault: Fault; readonly point: number } | undefined,
   ) {}
 
   async run(): Promise<{ points: number; at: string; finished: boolean; counts: Map<string, number> }> {

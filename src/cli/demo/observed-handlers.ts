@@ -58,14 +58,6 @@ export interface LedgerStep extends Pick<StepEntry, 'document' | 'number' | 'ste
   leaseLeftMs(): number
 }
 
-/** Thrown instead of running a handler whose lease was over before its begin had been written. */
-class NotBegun extends Error {
-  override readonly name = 'NotBegun'
-  constructor(step: LedgerStep) {
-    super(`${step.step} of ${step.document} has not begun: its lease was over before that was in the ledger`)
-  }
-}
-
 /**
  * A replica's side of the ledger.
  *
@@ -84,7 +76,7 @@ export class StepLedger {
     this.entries = ledgerCollection(db)
   }
 
-  /** @throws NotBegun when the lease is over; the handler must not run then */
+  /** @throws when the lease is over: the handler must not run then */
   async begin(step: LedgerStep): Promise<void> {
     const _id = this.nextId()
     try {
@@ -95,7 +87,7 @@ export class StepLedger {
     }
     if (step.leaseLeftMs() > 0) return
     await this.amend(_id, { kind: 'late', leaseLeftMs: 0 })
-    throw new NotBegun(step)
+    throw new Error(`${step.step} of ${step.document} has not begun: its lease was over before that was in the ledger`)
   }
 
   async end(step: LedgerStep, outcome: string): Promise<void> {
