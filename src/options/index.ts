@@ -14,6 +14,7 @@ export {
   fromText,
   having,
   matching,
+  msOf,
   oneOf,
   text,
   whole,

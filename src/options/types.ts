@@ -58,7 +58,8 @@ export const durationText = (least: Duration, most: Duration) => {
 /** A duration with its unit, converted to milliseconds. */
 export const duration = (least: Duration, most: Duration) => durationText(least, most).transform(msOf)
 
-function msOf(value: unknown): number {
+/** A duration in milliseconds; NaN: it is none. */
+export function msOf(value: unknown): number {
   try {
     return durationMs(value as string)
   } catch {

@@ -4,7 +4,7 @@ import type { Alongside, AlongsideContext, Logger } from '../../phases/index.js'
 import { type Duration, durationMs, sleep } from '../../time/index.js'
 import { Cluster } from '../cluster.js'
 import { KubernetesError } from '../errors.js'
-import { type ContainerRun, hasEnded, type PodRuns } from './container-run.js'
+import { hasEnded, type PodRuns } from './container-run.js'
 import { type OwnPlace, ownRun, UnknownRun } from './own-run.js'
 import { watchPods } from './pod-watch.js'
 import { RunRecords, SAID_EVERY_MS } from './run-records.js'
@@ -93,13 +93,13 @@ class EarlyRecovery {
   }
 
   /** Lets others know which run of which container this replica is in, until the signal aborts. */
-  private async sayWhere(user: Recoverer, { signal, clock, logger }: AlongsideContext): Promise<void> {
+  private async sayWhere({ records }: Recoverer, { signal, clock, logger, replica }: AlongsideContext): Promise<void> {
     const log = new OnceLog(logger)
     const { cluster, place, settleMs } = this
     while (!signal.aborted) {
       let pauseMs = SAID_EVERY_MS
       try {
-        await user.say(await ownRun(cluster, place, { settleMs, clock, signal }))
+        await records.say(replica, await ownRun(cluster, place, { settleMs, clock, signal }))
         log.well()
       } catch (error) {
         if (signal.aborted) return
@@ -113,7 +113,7 @@ class EarlyRecovery {
 
 /** The part of one lifecycle. */
 class Recoverer {
-  private readonly records: RunRecords
+  readonly records: RunRecords
   private readonly following = new Map<string, AbortController>()
   private readonly running = new Set<Promise<void>>()
 
@@ -123,10 +123,6 @@ class Recoverer {
       for (const stop of this.following.values()) stop.abort()
     }
     context.signal.addEventListener('abort', stopAll, { once: true })
-  }
-
-  say(run: ContainerRun): Promise<void> {
-    return this.records.say(this.context.replica, run)
   }
 
   podChanged(pod: PodRuns): void {

@@ -58,9 +58,8 @@ const watchOptions = z.strictObject({
 function watchSettings(options: WatchOptions) {
   const read = readOptions(watchOptions, options)
   if ('problems' in read) throw new InvalidWatchOptions(read.problems)
-  const { refresh, silence, retryWithin } = read.options
-  const { kinds, clusters, namespaces } = options
-  return { kinds, clusters, namespaces, refreshMs: refresh, silenceMs: silence, longestPauseMs: retryWithin }
+  const { refresh: refreshMs, silence: silenceMs, retryWithin: longestPauseMs } = read.options
+  return { ...options, refreshMs, silenceMs, longestPauseMs }
 }
 
 /**

@@ -73,8 +73,9 @@ async function checkMembers(db: Db): Promise<Omit<CheckResult, 'check'>> {
     const advice = 'make sure that it is running and that this machine can connect to it'
     return [finding(host, `its clock can't be read: ${String(one.reason)}`, advice)]
   })
+  const [first, last] = extremes(samples)
   return {
-    said: `${samples.length} servers within ${formatMs(spread(samples))}`,
+    said: `${samples.length} servers within ${formatMs((last?.aheadMs ?? 0) - (first?.aheadMs ?? 0))}`,
     findings: [...clockFindings(samples), ...unreachable],
   }
 }
@@ -97,11 +98,6 @@ export function clockFindings(samples: readonly ClockSample[]): Finding[] {
 function extremes(samples: readonly ClockSample[]): (ClockSample | undefined)[] {
   const sorted = [...samples].sort((a, b) => a.aheadMs - b.aheadMs)
   return [sorted[0], sorted.at(-1)]
-}
-
-const spread = (samples: readonly ClockSample[]): number => {
-  const [first, last] = extremes(samples)
-  return first && last ? last.aheadMs - first.aheadMs : 0
 }
 
 async function sampleOf(db: Db, host: string): Promise<ClockSample> {

@@ -1,5 +1,5 @@
 import { BSON } from 'mongodb'
-import { durationMs } from '../../time/index.js'
+import { msOf } from '../../options/index.js'
 import { type Cron, cronOf } from '../cron/cron.js'
 import { zoneOf } from '../cron/zone.js'
 import type { Json } from './schedule-fields.js'
@@ -185,23 +185,15 @@ function kindOf(value: unknown): string {
  * In milliseconds; 0 or more.
  * @throws Error that says what was expected and what came, without the field's name
  */
-const spanMs = (value: unknown): number => msOf(value, 0, '0 or more')
+const spanMs = (value: unknown): number => msWithin(value, 0, '0 or more')
 
 /** The same, more than 0. */
-const positiveSpanMs = (value: unknown): number => msOf(value, 1, 'more than 0')
+const positiveSpanMs = (value: unknown): number => msWithin(value, 1, 'more than 0')
 
-function msOf(value: unknown, leastMs: number, bound: string): number {
-  const ms = typeof value === 'number' ? value * 1_000 : textMs(value)
+function msWithin(value: unknown, leastMs: number, bound: string): number {
+  const ms = typeof value === 'number' ? value * 1_000 : msOf(value)
   if (ms >= leastMs && ms <= LONGEST_SPAN_MS) return Math.round(ms)
   throw new Error(`expected seconds (300) or a duration ('5m'), ${bound} and at most 10 years, got ${shown(value)}`)
-}
-
-function textMs(value: unknown): number {
-  try {
-    return durationMs(value as string)
-  } catch {
-    return Number.NaN
-  }
 }
 
 export function shown(value: unknown): string {
