@@ -10,19 +10,9 @@ export {
   type GatewayState,
   type Stage,
 } from './documents.js'
-export {
-  type ApiGatewayLifecycles,
-  type ApiGatewayOptions,
-  apiGatewayLifecycles,
-  type GatewayInstances,
-  type GatewayInstancesOptions,
-} from './lifecycles.js'
+export * from './lifecycles.js'
 export { databaseNameFor, InvalidHostName } from './names.js'
 export { type RuntimeDomainSettings, runtimeDomainDefinition } from './runtime-domain/definition.js'
 export type { BackendService, DomainState, Placement, Route, RuntimeDomain } from './runtime-domain/documents.js'
 export type { DomainBackend, Gateways } from './runtime-domain/gateways.js'
-export {
-  type RuntimeDomainLifecycles,
-  type RuntimeDomainOptions,
-  runtimeDomainLifecycles,
-} from './runtime-domain/lifecycles.js'
+export * from './runtime-domain/lifecycles.js'

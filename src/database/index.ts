@@ -14,13 +14,7 @@ export { buildIndex, type IndexBuild, NotEnoughSpace } from './index-build.js'
 export { ALPHA_NOTICE, type LocalSource } from './local-database.js'
 export { type Attempt, NoDatabase } from './no-database.js'
 export { protocolClient } from './protocol-client.js'
-export {
-  awaitMsOf,
-  DEFAULT_LOCK_TIMEOUT_MS,
-  LISTENING,
-  protocolClientOptions,
-  protocolCollection,
-} from './protocol-options.js'
+export * from './protocol-options.js'
 export { requireServerSemantics } from './server-semantics.js'
 export { OLDEST_SERVER_VERSION, requireServerVersion, ServerTooOld } from './server-version.js'
 export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'

@@ -1,44 +1,13 @@
 export type { ApiServer, CallOptions, ClusterOptions, ListOptions } from './api-server.js'
 export { Cluster } from './cluster.js'
 export type { KubeconfigSource } from './credentials.js'
-export {
-  AdmissionDenied,
-  BeingDeleted,
-  InvalidResource,
-  KubernetesConflict,
-  KubernetesError,
-  KubernetesForbidden,
-  NamespaceMissing,
-  NamespaceTerminating,
-  NotOwned,
-  QuotaExceeded,
-  type Request,
-  StaleFence,
-  UnknownKind,
-} from './errors.js'
+export * from './errors.js'
 export { HeldCluster } from './held-cluster.js'
-export {
-  fullNameOf,
-  type KindRef,
-  type KubernetesObject,
-  nameOf,
-  type ObjectMeta,
-  type ObjectRef,
-} from './objects.js'
+export * from './objects.js'
 export { onCluster } from './on-cluster.js'
 export type { NotLookedAt } from './orphans/kinds.js'
 export { type FoundOrphans, type Orphan, Orphans, type OrphansOptions, type Swept } from './orphans/orphans.js'
-export {
-  ANNOTATIONS,
-  documentLabel,
-  FIELD_MANAGER,
-  fenceOf,
-  LABELS,
-  labelValue,
-  Owner,
-  type OwnerLifecycle,
-  ownerOf,
-} from './ownership.js'
+export * from './ownership.js'
 export { type PodLogOptions, podLog } from './pod-log.js'
 export { type Readiness, type ReadyOptions, readinessOf } from './readiness/index.js'
 export { type EarlyRecoveryOptions, earlyRecovery, PodUnknown } from './recovery/early-recovery.js'

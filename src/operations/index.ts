@@ -21,17 +21,5 @@ export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock 
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
 export { addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
-export {
-  isOver,
-  type ListRuns,
-  type ListSchedules,
-  listRuns,
-  listSchedules,
-  pauseSchedules,
-  removeSchedule,
-  resumeSchedules,
-  setSchedule,
-  startRun,
-  waitForRun,
-} from './schedules.js'
+export * from './schedules.js'
 export { modelOf, type System } from './system.js'

@@ -12,15 +12,7 @@ export type {
   RunOutcome,
   ScheduleDocument,
 } from './documents.js'
-export {
-  InvalidSchedule,
-  InvalidSchedulesOptions,
-  InvalidTask,
-  NoSuchSchedule,
-  ReplicasLost,
-  RunLockLost,
-  RunTimeout,
-} from './errors.js'
+export * from './errors.js'
 export type { ObservedRun, RunEndReason, ScheduleObserver } from './observer.js'
 export type { SchedulesOptions } from './options.js'
 export type { LastSuccess, ScheduleCounts, ScheduleReports } from './reports.js'

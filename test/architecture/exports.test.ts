@@ -48,3 +48,25 @@ test('the main entry has what an app defines, runs and owns its documents with, 
     'thread',
   ])
 })
+
+test.each([
+  [
+    'api-gateway',
+    'COLLECTIONS InvalidHostName apiGatewayDefinitions apiGatewayLifecycles databaseNameFor runtimeDomainDefinition runtimeDomainLifecycles',
+  ],
+  [
+    'kubernetes',
+    'ANNOTATIONS AdmissionDenied BeingDeleted CONTAINERS_COLLECTION Cluster FIELD_MANAGER HeldCluster InvalidRegion InvalidResource InvalidWatchOptions KubernetesConflict KubernetesError KubernetesForbidden LABELS NamespaceMissing NamespaceTerminating NotOwned Orphans Owner PodUnknown QuotaExceeded REGION_COLLECTION RegionUnavailable Regions StaleFence UnknownKind documentLabel earlyRecovery fenceOf fullNameOf labelValue nameOf onCluster ownerOf podLog readinessOf regionWorks removalOf singleRegion verdictOf watchObjects',
+  ],
+  [
+    'locks',
+    'ActiveLock InvalidLockConfig InvalidLockDuration InvalidLockProvider LockAssert LockExecutor LockExtender LockLost LockProviderUnavailable NotLocked PROVIDER_KINDS StaleLockHandle checkedExecution checkedLockConfig holderIdentity lockDurationMs memoryLocks mongoLockProvider observeLocks openLockProvider',
+  ],
+  [
+    'schedules',
+    'Cron InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone lockNameOf',
+  ],
+])('the entry %s, whose index passes on whole files, has these names', async (entry, names) => {
+  const found = await import(`../../src/${entry}/index.js`)
+  expect(Object.keys(found).sort().join(' ')).toBe(names)
+})
