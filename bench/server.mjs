@@ -11,7 +11,7 @@ import { connectDatabase } from '../dist/database/index.js'
  */
 export async function privateServer({ uri, mongod, replicaSet = false } = {}) {
   const env = { ...process.env, ...(mongod && { MONGODB_URI: '', MONGOMS_SYSTEM_BINARY: mongod }) }
-  const set = replicaSet ? await ReplicaSet.start(env) : undefined
+  const set = replicaSet ? await ReplicaSet.start({ env }) : undefined
   const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-bench-'))
   const connection = await connectDatabase({
     uri: set?.uri ?? uri,

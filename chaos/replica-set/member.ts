@@ -17,19 +17,21 @@ export class Member {
   private child: ChildProcess | undefined
   private readonly mongod: string
   private readonly dir: string
+  private readonly args: readonly string[]
   readonly port: number
   readonly host: string
 
-  private constructor(mongod: string, dir: string, port: number) {
+  private constructor(mongod: string, dir: string, args: readonly string[], port: number) {
     this.mongod = mongod
     this.dir = dir
+    this.args = args
     this.port = port
     this.host = `127.0.0.1:${port}`
   }
 
-  /** @param dir its own folder, made here. @throws Error if it doesn't answer within a minute */
-  static async start(mongod: string, dir: string): Promise<Member> {
-    const member = new Member(mongod, dir, await freePort())
+  /** @param dir its own folder, made here. @param args besides its own. @throws Error if it doesn't answer within a minute */
+  static async start(mongod: string, dir: string, args: readonly string[] = []): Promise<Member> {
+    const member = new Member(mongod, dir, args, await freePort())
     try {
       await member.start()
       return member
@@ -48,7 +50,7 @@ export class Member {
     await mkdir(data, { recursive: true })
     const args = ['--port', String(this.port), '--bind_ip', '127.0.0.1', '--replSet', 'chaos', '--dbpath', data]
     const log = ['--logpath', join(this.dir, 'log'), '--logappend', '--wiredTigerCacheSizeGB', CACHE_GB]
-    const child = spawn(this.mongod, [...args, ...log], { stdio: 'ignore' })
+    const child = spawn(this.mongod, [...args, ...log, ...this.args], { stdio: 'ignore' })
     child.once('error', () => undefined) // it then never answers
     this.child = child
     const answers = async () => !this.isUp || (await this.command({ ping: 1 }).catch(() => false)) !== false

@@ -6,7 +6,6 @@ import { sleep } from '../../dist/time/index.js'
 import { Member } from './member.ts'
 import { mongodPath } from './mongod.ts'
 
-const MEMBERS = ['a', 'b', 'c']
 /** MongoDB's default is 10 s: with 2 s a round takes seconds, and a primary that is paused for 4 s has a successor. */
 const ELECTION_TIMEOUT_MS = 2_000
 const HEARTBEAT_MS = 500
@@ -16,8 +15,16 @@ const WHOLE_WITHIN_MS = 60_000
 const SLOW = { stoppedMs: 180, runningMs: 20 }
 const HEALTHY = new Set([1, 2]) // PRIMARY, SECONDARY
 
+export interface ReplicaSetOptions {
+  /** Default 3. One is enough where no election matters, and much lighter. */
+  readonly members?: number
+  /** More arguments for each `mongod`. */
+  readonly args?: readonly string[]
+  readonly env?: NodeJS.ProcessEnv
+}
+
 /**
- * Three members on this machine, and what can happen to them. Each method returns when the fault is over and its member is back; whether the
+ * Members on this machine, and what can happen to them. Each method returns when the fault is over and its member is back; whether the
  * set has elected a primary by then is the business of {@link isWhole}.
  */
 export class ReplicaSet {
@@ -30,10 +37,11 @@ export class ReplicaSet {
   }
 
   /** @throws NoMongod */
-  static async start(env: NodeJS.ProcessEnv = process.env): Promise<ReplicaSet> {
+  static async start({ members: count = 3, args = [], env }: ReplicaSetOptions = {}): Promise<ReplicaSet> {
     const mongod = await mongodPath(env)
     const dir = await mkdtemp(join(tmpdir(), 'phaselock-replica-set-'))
-    const starting = await Promise.allSettled(MEMBERS.map((name) => Member.start(mongod, join(dir, name))))
+    const dirs = Array.from({ length: count }, (_, i) => join(dir, String(i)))
+    const starting = await Promise.allSettled(dirs.map((own) => Member.start(mongod, own, args)))
     const members = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
     const set = new ReplicaSet(members, dir)
     try {
@@ -56,7 +64,9 @@ export class ReplicaSet {
     try {
       const primary = await this.primary()
       const { members } = (await primary?.command({ replSetGetStatus: 1 })) ?? { members: [] }
-      return members.length === MEMBERS.length && members.every(({ state }: { state: number }) => HEALTHY.has(state))
+      return (
+        members.length === this.members.length && members.every(({ state }: { state: number }) => HEALTHY.has(state))
+      )
     } catch {
       return false
     }
@@ -152,7 +162,7 @@ export class ReplicaSet {
       },
     })
     if (await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 100 })) return
-    throw new Error('expected a replica set of three with a primary within a minute, got none')
+    throw new Error('expected a replica set with a primary within a minute, got none')
   }
 
   async close(): Promise<void> {

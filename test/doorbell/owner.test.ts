@@ -149,19 +149,38 @@ describe('an owner rings', () => {
     expect(await rung()).toEqual([])
   })
 
-  test('again when the session of a transaction ends, as nobody sees before what was written', async () => {
+  test('after the commit of a transaction, as nobody sees before what was written, and not if it aborts', async () => {
     const rings = new OwnerRings(database.db, order.model, {})
     const session = database.client.startSession()
-    session.startTransaction()
-    const stored = rings.inserting([{ _id: 'a', phase: 'Taking' }], { session })
+    const insertIn = async (_id: string) => {
+      session.startTransaction()
+      rings.inserting([{ _id, phase: 'Taking' }], { session })()
+      await rings.flush()
+    }
+    await insertIn('aborted')
+    await session.abortTransaction()
+    await insertIn('a')
+    expect(await rung()).toEqual([])
+    await session.commitTransaction()
     await rings.flush()
-    expect(await rung()).toHaveLength(0)
-    stored()
+    const named = (_id: string) => ({ lifecycles: ['order'], phases: ['Taking'], ids: [_id] })
+    expect(await rung()).toEqual([named('a')])
+    // The same session, a commit that fails: it may have been executed, and is tried again.
+    await insertIn('b')
+    const { transaction } = session as unknown as { transaction: { transition(to: string): void } }
+    const { transition } = transaction
+    transaction.transition = () => {
+      throw new Error('no answer')
+    }
+    await expect(session.commitTransaction()).rejects.toThrow('no answer')
     await rings.flush()
-    expect(await rung()).toHaveLength(1)
+    transaction.transition = transition
+    await session.commitTransaction()
+    await rings.flush()
+    expect(await rung()).toEqual([named('a'), named('b'), named('b')])
     await session.endSession()
     await rings.flush()
-    expect(await rung()).toHaveLength(2)
+    expect(await rung()).toHaveLength(3)
   })
 })
 

@@ -36,10 +36,10 @@ export function withDatabase(uri: string, name: string): string {
   return `${server}/${name}${options.length > 0 ? `?${options.join('&')}` : ''}`
 }
 
-/** An empty database with a name of its own, on the run's server. Whoever takes one drops it: see `useDatabase`. */
-export async function testDatabase(): Promise<TestDatabase> {
+/** An empty database with a name of its own. Whoever takes one drops it: see `useDatabase`. */
+export async function testDatabase(serverUri = testServerUri()): Promise<TestDatabase> {
   const name = `t_${randomBytes(8).toString('hex')}`
-  const uri = withDatabase(testServerUri(), name)
+  const uri = withDatabase(serverUri, name)
   const client = await new MongoClient(uri, { serverSelectionTimeoutMS: 20_000 }).connect()
   const db = client.db(name)
   const drop = async () => {
@@ -51,16 +51,16 @@ export async function testDatabase(): Promise<TestDatabase> {
 
 /**
  * Gives each test of the enclosing `describe` (or file) an empty database: `const test = useDatabase()`, then `test.db` inside the
- * tests.
+ * tests. On the run's server, unless the file has one of its own.
  */
-export function useDatabase(): TestDatabase {
+export function useDatabase(serverUri = testServerUri): TestDatabase {
   let current: TestDatabase | undefined
   const now = () => {
     if (!current) throw new Error('the database exists inside tests and hooks only')
     return current
   }
   beforeEach(async () => {
-    current = await testDatabase()
+    current = await testDatabase(serverUri())
   })
   afterEach(async () => {
     await current?.drop()

@@ -3,6 +3,7 @@ import { type Ring, type Ringer, ringerOf, ringFor } from '../../doorbell/index.
 import { oddFields } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/model.js'
+import { afterCommit } from './after-commit.js'
 import type { InsertOptions, OwnerClientOptions, OwnerOptions } from './owner-types.js'
 
 /** A replica that doesn't find a document looks again 50 to 100 ms later. */
@@ -62,13 +63,9 @@ export class OwnerRings {
     await this.ringer?.flush()
   }
 
-  /** What a transaction writes is visible only after its end: so this rings again when the session ends. */
   private ring(ring: Ring, { session }: OwnerOptions): void {
-    this.ringer?.ring(ring)
-    if (session?.inTransaction()) {
-      const { once } = session as { once?(event: 'ended', listener: () => void): unknown }
-      once?.call(session, 'ended', () => this.ringer?.ring(ring))
-    }
+    if (session?.inTransaction()) afterCommit(session, () => this.ringer?.ring(ring))
+    else this.ringer?.ring(ring)
   }
 
   /** Whether a rule moves documents with this state: in a phase, or in any. */

@@ -5,6 +5,8 @@ import type { Progress } from '../step.js'
 export interface OwnerSession {
   readonly hasEnded: boolean
   inTransaction(): boolean
+  commitTransaction(): Promise<void>
+  abortTransaction(): Promise<void>
   endSession(): Promise<void>
 }
 
