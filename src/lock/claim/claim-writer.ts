@@ -3,9 +3,9 @@ import { type Clock, sleep } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
 import { type ReadEach, readEach, type Unreadable } from '../documents/read-each.js'
 import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
-import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
+import { isDatabaseError, isDefiniteRefusal, isOverTime } from '../documents/write-error.js'
 import { Lease } from '../lease/lease.js'
-import { dueIn } from '../lease/lease-state.js'
+import { dueIn, isDue } from '../lease/lease-state.js'
 import { leaseUnmoved } from '../lease/legacy-writers.js'
 import type { Claimant, ClaimTokens } from '../lease/token.js'
 import { putAsideAmong } from '../repair/put-aside.js'
@@ -18,8 +18,11 @@ import { claimUpdate, firstClaimUpdate, neverClaimed } from './claim-update.js'
 const MOST_REFUSED = 100
 const FIRST_RETRY_MS = 50
 const LAST_RETRY_MS = 500
-/** The server's time limit for a claim's commands. */
-const LIMITS = { maxTimeMS: 10_000 }
+
+/** The server's time limit: less than a client waits, which is a third of the lease, as the server's answer tells what a claim was stuck at. */
+const limitOf = ({ leaseMs }: Terms) => ({ maxTimeMS: Math.min(9_000, Math.max(1_500, leaseMs * 0.3)) })
+/** Those that a claim was stuck at are tried apart: they don't hold up the others for as long again. */
+const limitApart = (terms: Terms) => ({ maxTimeMS: limitOf(terms).maxTimeMS / 3 })
 
 /** A document that this replica holds, as it was when claimed. */
 export interface Claimed {
@@ -75,6 +78,8 @@ export interface ClaimWriterOptions {
   readonly projection?: Document | undefined
   /** Called once per failed command of a claim that is then read back, so that an outage can be logged with a bound. */
   readonly onRetry?: ((error: unknown) => void) | undefined
+  /** Called with the document at which a command ran out of time: something has locked it, such as an open transaction of its owner. */
+  readonly onStuck?: ((id: unknown) => void) | undefined
   /** Whether claiming is over: a claim that is being read back is then left to expire. */
   readonly isOver?: (() => boolean) | undefined
 }
@@ -127,7 +132,7 @@ export class ClaimWriter {
       {
         together: (some) => this.claimThese(terms, phase, { ids: some, areNew }, taken),
         apart: (some) => this.claimApart(terms, phase, some, taken),
-        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, LIMITS),
+        leftOf: (some) => idsOf(collection, { _id: { $in: some as never[] }, ...dueIn(terms, phase) }, limitOf(terms)),
       },
       MOST_REFUSED,
     )
@@ -148,7 +153,7 @@ export class ClaimWriter {
     const update = areNew ? firstClaimUpdate(terms, token) : claimUpdate(terms, token)
     await this.win(sending, async () => {
       try {
-        const options = { hint: ID_INDEX, ...LIMITS }
+        const options = { hint: ID_INDEX, ...limitOf(terms) }
         return { matched: (await this.options.collection.updateMany(filter, update, options)).matchedCount }
       } catch (error) {
         if (isDefiniteRefusal(error)) return { matched: 0, refusal: error }
@@ -165,7 +170,7 @@ export class ClaimWriter {
       filter: { _id: id as never, ...dueIn(terms, phase) },
       update: claimUpdate(terms, sending.claims[i]!.token),
     }))
-    return this.win(sending, () => updateApart(this.options.collection, updates, LIMITS))
+    return this.win(sending, () => updateApart(this.options.collection, updates, limitApart(terms)))
   }
 
   private begin(terms: Terms, ids: readonly unknown[], taken: Taken, claims = 1): Sending {
@@ -208,7 +213,7 @@ export class ClaimWriter {
   ): Promise<Taken> {
     const sending = this.begin(terms, ids, taken)
     const claim = sending.claims[0]!
-    const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...LIMITS }
+    const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...limitOf(terms) }
     try {
       const update = claimUpdate(terms, claim.token)
       const document = await this.options.collection.findOneAndUpdate(filter, update, options)
@@ -229,7 +234,7 @@ export class ClaimWriter {
     taken.broken.push(...aside.filter((id) => !known.has(idKey(id))))
   }
 
-  private wonOf({ terms, ids, claims }: Sending, how: FindOptions = LIMITS): Promise<ReadEach> {
+  private wonOf({ terms, ids, claims }: Sending, how: FindOptions = limitOf(terms)): Promise<ReadEach> {
     const lockedBy = { $in: claims.map(({ token }) => token) }
     return readEach(
       this.options.collection,
@@ -272,8 +277,18 @@ export class ClaimWriter {
         atOnce = Math.ceil(atOnce / 2)
       }
     }
+    if (isOverTime(unknownOutcome)) await this.tellStuck(sending)
     if (documents.length + unreadable.length === 0) throw unknownOutcome
     return { documents, unreadable }
+  }
+
+  /** A command writes one document after the other: in the order of `_id`, or as they are named. It stopped at the first that is left. */
+  private async tellStuck({ terms, ids, claims }: Sending): Promise<void> {
+    const { collection, onStuck } = this.options
+    const due = isDue({ ...terms, validUntil: undefined }) // only a question: these terms may be too old to write by
+    const left = await idsOf(collection, { _id: { $in: ids as never[] }, $expr: due }, limitOf(terms))
+    const keys = new Set(left.map(idKey))
+    if (left.length > 0) onStuck?.(claims.length === 1 ? left[0] : ids.find((id) => keys.has(idKey(id))))
   }
 
   /** Adds what was won, including what can't be read, so that it can be put aside under its token. */

@@ -111,7 +111,7 @@ export class Claims {
       this.pace.failed()
       options.onRetry?.(error)
     }
-    this.writer = new ClaimWriter({ ...options, onRetry })
+    this.writer = new ClaimWriter({ ...options, onRetry, onStuck: (id) => this.refusing.stuckAt(id) })
   }
 
   /**

@@ -28,6 +28,12 @@ export function isDefiniteRefusal(error: unknown): error is Error {
   return typeof refusal.code === 'number' && OWN_SAKE_CODES.has(refusal.code)
 }
 
+const OVER_TIME = 50
+
+/** Whether the server ended a command for its `maxTimeMS` while it wrote, not while it waited for the other members. */
+export const isOverTime = (error: unknown): boolean =>
+  isA(error, 'MongoServerError') && !isA(error, 'MongoWriteConcernError') && (error as MongoError).code === OVER_TIME
+
 /** Whether it is the database's fault, not a document's or this program's. */
 export const isDatabaseError = (error: unknown): error is MongoError => isA(error, 'MongoError')
 

@@ -74,6 +74,12 @@ export class RefusingDocuments implements SelectionPolicy {
     if (refused.length > 0 && !this.met.has(phase)) this.met.set(phase, { newestFirst: false })
   }
 
+  /** A claim ran out of time at it, because it is locked or the server is slow: it is tried apart, and left alone if that is no better. */
+  stuckAt(id: unknown): void {
+    if (this.isSuspect(id)) this.add(id)
+    else this.remember(id, { refusals: 0, untilMs: 0 })
+  }
+
   get size(): number {
     return this.byKey.size
   }
@@ -102,15 +108,19 @@ export class RefusingDocuments implements SelectionPolicy {
     return this.byKey.size > 0 && this.byKey.has(idKey(id))
   }
 
-  /** It has refused a write (once more). A full list takes no more: the document is then tried again at the next look. */
+  /** It has refused a write (once more). */
   add(id: unknown): void {
-    const key = idKey(id)
-    const known = this.byKey.get(key)
-    if (!known && this.byKey.size >= MOST && !this.forgetOldest()) return
-    const refusals = (known?.refusals ?? 0) + 1
+    const refusals = (this.byKey.get(idKey(id))?.refusals ?? 0) + 1
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (refusals - 1), LAST_PAUSE_MS)
+    this.remember(id, { refusals, untilMs: this.clock.monotonicMs() + pauseMs })
+  }
+
+  /** A full list takes no more: the document is then tried again at the next look. */
+  private remember(id: unknown, refusing: Refusing): void {
+    const key = idKey(id)
+    if (!this.byKey.has(key) && this.byKey.size >= MOST && !this.forgetOldest()) return
     this.byKey.delete(key) // to the end: the first is the one whose last refusal is the oldest
-    this.byKey.set(key, { refusals, untilMs: this.clock.monotonicMs() + pauseMs })
+    this.byKey.set(key, refusing)
     if (!this.named.has(key)) this.name(key, id)
   }
 
