@@ -6,7 +6,6 @@ const DATABASE_PREFIX = 'gw_'
 /** MongoDB accepts fewer than 64 bytes. */
 const DATABASE_LENGTH = 63
 
-/** Not a valid host name. */
 export class InvalidHostName extends Error {
   override readonly name = 'InvalidHostName'
   constructor(readonly value: unknown) {

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises'
 
-/** This package's version. */
 export async function packageVersion(): Promise<string> {
   const text = await readFile(new URL('../../package.json', import.meta.url), 'utf8')
   return (JSON.parse(text) as { version: string }).version

@@ -12,9 +12,7 @@ export const DATABASE_SETTINGS: readonly SettingKey[] = [
   'log',
   'logLevel',
 ]
-/** Settings of commands on named locks. */
 export const LOCK_SETTINGS: readonly SettingKey[] = ['locks', 'locksUrl', 'mode']
-/** Settings of commands on schedules and runs. */
 export const SCHEDULE_SETTINGS: readonly SettingKey[] = ['schedulesCollection', 'runsCollection']
 export const START_SETTINGS: readonly SettingKey[] = [
   ...DATABASE_SETTINGS,

@@ -44,7 +44,6 @@ export interface ConnectOptions {
 const INTERNAL = ['firstStartBytes']
 const OPTIONS = ['uri', 'dataDir', 'database', 'env', 'log', 'timeout', 'lockTimeout', 'onlyJoin', 'temporary']
 
-/** Where the server came from. */
 export type DatabaseSource = 'uri' | LocalSource
 
 export interface DatabaseConnection {

@@ -8,7 +8,6 @@ const PACKAGE = 'phaselock-local-database'
 
 export type Log = (message: string, fields?: object) => void
 
-/** Which local server runs. */
 export type LocalSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
 
 /** A server on 127.0.0.1. It runs as long as anybody uses it. */

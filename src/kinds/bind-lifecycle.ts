@@ -11,7 +11,6 @@ export type Bound<Definition> = Definition extends { handle(handlers: never): in
 export interface BindOptions {
   /** The database of the lifecycles' documents. */
   readonly db: Db
-  /** Wraps each handler. */
   readonly wrap?: WrapHandler | undefined
 }
 

@@ -19,7 +19,6 @@ const REQUEST_TIMEOUT: Duration = '10s'
 /** How many objects of a list one request gets. */
 const PAGE = 500
 
-/** One page of a list. */
 interface Page {
   readonly items: readonly KubernetesObject[]
   readonly metadata: { readonly resourceVersion?: string; readonly continue?: string }
@@ -54,7 +53,6 @@ export interface WatchOptions extends ListOptions {
   readonly timeoutSeconds?: number | undefined
 }
 
-/** Limits of one call. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined
   /** Not longer than the cluster's own `requestTimeout`. */

@@ -6,7 +6,6 @@ export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 /** Whether other processes use the same locks. `auto`: what the environment says. */
 export type LockMode = 'auto' | 'single' | 'distributed'
 
-/** What decides where locks are kept. */
 export interface ProviderChoice {
   readonly provider?: ProviderKind | 'auto' | undefined
   readonly mode?: LockMode | undefined

@@ -33,7 +33,6 @@ export interface Hooks {
 
 export const HOOKS = ['onTransition', 'onParked', 'onLeaseLost'] as const satisfies (keyof Hooks)[]
 
-/** The hooks as an observer. */
 export function hooksObserver(hooks: Hooks, logger: Logger): ReplicaObserver {
   const tell = async <E>(name: keyof Hooks, hook: ((event: E) => unknown) | undefined, event: E) => {
     try {

@@ -8,7 +8,6 @@ import { NotFound, UsageError } from './errors.js'
 import { explain } from './explain.js'
 import { modelOf, type System, termsInForce } from './system.js'
 
-/** Which document is meant. */
 export interface DocumentRef {
   /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
   readonly id: string

@@ -39,7 +39,6 @@ export interface ScheduleObserver {
   lockFailed?(event: { readonly lock: string; readonly action: 'extend' | 'unlock'; readonly error: unknown }): void
 }
 
-/** Tells several observers. */
 export class ScheduleObservers {
   private readonly all = new Set<ScheduleObserver>()
 

@@ -31,7 +31,6 @@ export interface RunsOptions {
   readonly phase?: StoredRun['phase'] | undefined
 }
 
-/** A schedule with its latest run. */
 export interface ListedSchedule extends StoredSchedule {
   readonly lastRun?: Pick<
     StoredRun,

@@ -32,7 +32,6 @@ export interface DoubledEffect {
 }
 
 export interface RaceReport {
-  /** How many runs were made. */
   readonly runs: number
   /** Effects that happened more than once, with the fault that caused it. Empty: the handlers withstand all faults. */
   readonly twice: readonly DoubledEffect[]

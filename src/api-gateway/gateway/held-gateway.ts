@@ -131,7 +131,6 @@ export class HeldGateway {
 const isLeaving = (child: Document): boolean =>
   child['state'] === 'Deleted' || child['phase'] === 'Deleting' || child['phase'] === 'Deleted'
 
-/** One step of a gateway's handler. */
 export type GatewayStep<Next extends string> = (
   gateway: HeldGateway,
   ...args: Parameters<Handler<Next, ApiGateway>>

@@ -1,4 +1,3 @@
-/** The collections of this task kind. */
 export const DOMAIN_COLLECTIONS = { runtimeDomain: 'RuntimeDomain', route: 'Route' } as const
 
 /**
@@ -77,7 +76,6 @@ export function formerHosts(doc: Pick<RuntimeDomain, 'reservedHost'>): readonly 
   return namesOf(doc).slice(1)
 }
 
-/** All names that it has. */
 export function namesOf({ reservedHost }: Pick<RuntimeDomain, 'reservedHost'>): readonly string[] {
   if (typeof reservedHost === 'string') return [reservedHost]
   return Array.isArray(reservedHost) ? reservedHost.filter((name) => typeof name === 'string') : []

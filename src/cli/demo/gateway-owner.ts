@@ -78,7 +78,6 @@ export class GatewayOwner {
     return this.inserted.filter((id) => (phases.get(String(id)) ?? 'Deleted') === this.wanted(id)).length
   }
 
-  /** Where a gateway's owner wants it. */
   private wanted(id: ObjectId): 'Deleted' | 'Started' {
     return this.deleted.has(id) ? 'Deleted' : 'Started'
   }

@@ -67,7 +67,6 @@ export class Ledger {
     await stamp(this.entries, { _id: `fault ${fault}`, kind: 'fault', fault, replica, held: [...held] })
   }
 
-  /** The begins of these documents. */
   async begins(documents: readonly DocumentKey[]): Promise<StepEntry[]> {
     const found = await this.entries
       .find({ document: { $in: [...documents] }, kind: 'begin' } as never, { hint: BY_DOCUMENT })

@@ -53,7 +53,6 @@ type Look = () => Promise<HeldDocument[]>
 
 /** The faults, one after another, while the replicas work. Each waits for a state, as long as there is progress. */
 export class Scenario {
-  /** The replica that was paused. */
   pausedReplica: DemoReplica | undefined
   private waitingSinceMs: number | undefined
 

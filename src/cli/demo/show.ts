@@ -7,7 +7,6 @@ const EXIT_OF = { shown: 0, off: 1, 'not shown': 3 } as const satisfies Record<V
 const EXIT_INTERRUPTED = 130
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** What a run reports. */
 export interface Shown {
   readonly result: Judgement
   readonly text: string

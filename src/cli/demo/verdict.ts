@@ -84,7 +84,6 @@ const LINES: readonly (readonly [figure: keyof DemoResult, text: string])[] = [
   ['seconds', 'seconds: the whole demo'],
 ]
 
-/** The report for people. */
 export function reportText({ result, evidence }: DemoReport): string {
   const verdict = verdictText(result, ['Every recorded step happened once, in its order, under one holder at a time.'])
   return [...figureLines(LINES, result), '', ...verdict, ...evidence.map((line) => `    ${line}`), ''].join('\n')

@@ -24,7 +24,6 @@ export interface OrphanVerdict {
   readonly kept: string | undefined
 }
 
-/** What may be removed. */
 export interface SweepRules {
   /** Nothing that is younger is removed. */
   readonly olderThanMs: number

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 
-/** Where Region documents are. */
 export const REGION_COLLECTION = 'Region'
 
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/

@@ -30,7 +30,6 @@ export interface Region {
   namespaceFor(doc: { readonly _id?: unknown; readonly gatewayId?: unknown }): string
 }
 
-/** Finds regions by name. */
 export interface RegionSource {
   /**
    * @param name as given in a document; none: the default region

@@ -12,7 +12,6 @@ const LEAST_STREAM_MS = 1_000
 /** The server ends a stream after a time between these, so that not all end together; the next one goes on where it ended. */
 const STREAM_SECONDS = [240, 360] as const
 
-/** What one watch listens to. */
 export interface KindWatchOptions {
   readonly cluster: Cluster
   readonly kind: KindRef

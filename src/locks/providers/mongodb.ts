@@ -15,7 +15,6 @@ interface ShedLockDocument extends Document {
   fence?: number
 }
 
-/** ShedLock's own collection. */
 export const SHEDLOCK_COLLECTION = 'shedLock'
 
 const DUPLICATE_KEY = 11000

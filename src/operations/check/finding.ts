@@ -2,7 +2,6 @@ import type { Db } from 'mongodb'
 import type { Terms } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 
-/** What is checked. */
 export interface Checked {
   readonly db: Db
   readonly models: readonly LifecycleModel[]
@@ -22,7 +21,6 @@ export interface Finding {
   readonly repair: 'none' | 'possible' | 'done'
 }
 
-/** One check and what it found. */
 export interface CheckResult {
   readonly check: string
   /** In a few words, even where nothing was found: "2 indexes on each of 3 collections". */

@@ -68,7 +68,6 @@ function hintFor(part: string, refused: string): string {
 export const croner = (expression: string, timezone: string) =>
   new Croner(expression, { timezone, mode: '5-or-6-parts', paused: true })
 
-/** Why croner refuses it. */
 function refusalOf(expression: string): string | undefined {
   try {
     croner(expression, 'UTC')

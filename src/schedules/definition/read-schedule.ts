@@ -4,7 +4,6 @@ import { type Cron, cronOf } from '../cron/cron.js'
 import { zoneOf } from '../cron/zone.js'
 import type { Json } from './schedule-fields.js'
 
-/** When a schedule is due. */
 export type Timing =
   | { readonly kind: 'cron'; readonly cron: Cron }
   | { readonly kind: 'interval'; readonly everyMs: number }
@@ -38,7 +37,6 @@ const LONGEST_SPAN_MS = 10 * 365 * 86_400_000
 const MOST_ARGS_BYTES = 256 * 1024
 /** A replica gives up a step after 24 h; a run's own timeout comes first. */
 export const LONGEST_RUN_MS = 23 * 3_600_000
-/** What a task may be called. */
 export const TASK_NAME = /^[^\s$.\0][^\s\0]{0,199}$/
 const RETRY_FIELDS = ['attempts', 'backOff', 'longest']
 

@@ -3,7 +3,6 @@ import type { Duration } from '../../time/index.js'
 /** A length of time in a schedule: a number of seconds (`300`), or with a unit (`'5m'`). */
 export type Span = number | Duration
 
-/** What JSON can hold. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 
 /** How failed runs are tried again. */

@@ -21,7 +21,6 @@ export interface LockMetricsOptions {
   readonly names?: LockNames | undefined
 }
 
-/** Metrics of named locks. */
 export interface LockMetrics {
   readonly registry: Registry
   /** For `new LockExecutor(provider, { observer })`, the Nest modules' `locks: { observer }`, or `observeLocks(observer)`. */
