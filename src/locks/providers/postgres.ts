@@ -1,5 +1,5 @@
 import { freedToken, isReleased, releasedToken } from '../acquisition.js'
-import { ANSWER_WITHIN_MS, bounded } from '../bounded.js'
+import { bounded } from '../bounded.js'
 import { InvalidLockConfig, InvalidLockProvider } from '../errors.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
@@ -120,15 +120,11 @@ export class PostgresLockStore implements LockStore {
   async migrate(): Promise<void> {
     // One simple query is one transaction; the advisory lock keeps two of them from racing for the catalog.
     const sql = `SELECT pg_advisory_xact_lock(hashtext('phaselock:${this.table}')); ${migration(this.table)}`
-    await bounded(this.pool.query(sql), this.withinMs)
+    await bounded(this.pool.query(sql), this.options.answerWithinMs)
   }
 
   private get select(): string {
     return `SELECT name, locked_by, ${RETURNING}, lock_until > ${NOW} AS held FROM ${this.table}`
-  }
-
-  private get withinMs(): number {
-    return this.options.answerWithinMs ?? ANSWER_WITHIN_MS
   }
 
   /** A serialization error means that two wanted it at the same moment and the other has it. */
@@ -176,7 +172,7 @@ export class PostgresLockStore implements LockStore {
   }
 
   private async ask(sql: string, values: unknown[]): Promise<Row[]> {
-    return (await bounded(this.pool.query(sql, values), this.withinMs)).rows as Row[]
+    return (await bounded(this.pool.query(sql, values), this.options.answerWithinMs)).rows as Row[]
   }
 }
 

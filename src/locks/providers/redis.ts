@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { isReleased, releasedToken } from '../acquisition.js'
-import { ANSWER_WITHIN_MS, bounded } from '../bounded.js'
+import { bounded } from '../bounded.js'
 import { InvalidLockProvider } from '../errors.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
@@ -121,7 +121,7 @@ export class RedisLockStore implements LockStore {
   }
 
   private ask(args: string[]): Promise<unknown> {
-    return bounded(this.send(args), this.options.answerWithinMs ?? ANSWER_WITHIN_MS)
+    return bounded(this.send(args), this.options.answerWithinMs)
   }
 }
 

@@ -49,7 +49,8 @@ const leftover = (name: string) => ({
 })
 
 async function multikey(collection: Collection): Promise<Omit<Finding, 'repair'> | undefined> {
-  if (!(await hasClaimIndex(collection)) || !(await multikeyFields(collection)).includes('lockedAt')) return undefined
+  if ((await claimIndexProblem(collection)) !== undefined) return undefined
+  if (!(await multikeyFields(collection)).includes('lockedAt')) return undefined
   return {
     about: `claim index of ${collection.collectionName}`,
     problem:
@@ -83,9 +84,6 @@ async function unusable(collection: Collection, repair: boolean): Promise<Findin
     }),
   )
 }
-
-const hasClaimIndex = async (collection: Collection): Promise<boolean> =>
-  (await claimIndexProblem(collection)) === undefined
 
 /** Whether `onClaimIndex` has an index to read by: the claim index, or its stand-in while that is rebuilt. */
 export async function hasIndexForClaims(collection: Collection): Promise<boolean> {
