@@ -283,6 +283,4 @@ function checked(request: Request, answer: HttpAnswer): HttpAnswer {
 const withSubresource = (of: string, name: string | undefined) => (name === undefined ? of : `${of}/${name}`)
 
 /** A 404 that names an object is about the object; without one the path itself isn't known. */
-function isAboutObject(answer: HttpAnswer): boolean {
-  return statusOf(answer).details?.name !== undefined
-}
+const isAboutObject = (answer: HttpAnswer): boolean => statusOf(answer).details?.name !== undefined

@@ -57,9 +57,8 @@ export class Discovery {
 }
 
 /** `v1` -> `/api/v1`, `apps/v1` -> `/apis/apps/v1`. */
-export function groupPath(apiVersion: string): string {
-  return apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
-}
+export const groupPath = (apiVersion: string): string =>
+  apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
 
 /** For messages, in kubectl's notation: `certificates.cert-manager.io`, `pods`. */
 export function resourceName({ apiVersion }: Pick<KindRef, 'apiVersion'>, plural: string): string {
@@ -68,6 +67,5 @@ export function resourceName({ apiVersion }: Pick<KindRef, 'apiVersion'>, plural
 }
 
 /** `apps/v1` -> `apps`; the core group of `v1` has no name. */
-export function groupOf(apiVersion: string): string {
-  return apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''
-}
+export const groupOf = (apiVersion: string): string =>
+  apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''

@@ -34,9 +34,7 @@ export interface ObjectRef extends KindRef {
 }
 
 /** For messages: `Certificate web`. */
-export function nameOf(ref: ObjectRef): string {
-  return `${ref.kind} ${ref.metadata.name}`
-}
+export const nameOf = (ref: ObjectRef): string => `${ref.kind} ${ref.metadata.name}`
 
 /** For messages that must name one object of a cluster: `Certificate web in namespace gw-7`. */
 export function fullNameOf(ref: ObjectRef): string {

@@ -85,6 +85,4 @@ export function labelValue(text: string, hashed = text): string {
 }
 
 /** Wrapped in an object: a plain string isn't a document that Extended JSON could represent. */
-function encodeId(id: unknown): string {
-  return BSON.EJSON.stringify({ _id: id }, { relaxed: false })
-}
+const encodeId = (id: unknown): string => BSON.EJSON.stringify({ _id: id }, { relaxed: false })

@@ -59,9 +59,8 @@ export class RunRecord {
 }
 
 /** What a task returned, if it is JSON of at most 64 KB. */
-export function resultOf(value: unknown): Json | undefined {
-  return value === undefined ? undefined : asJson(value, MOST_RESULT_BYTES)
-}
+export const resultOf = (value: unknown): Json | undefined =>
+  value === undefined ? undefined : asJson(value, MOST_RESULT_BYTES)
 
 export function runErrorOf(thrown: unknown): RunError {
   const { name, message, stack } = errorOf(thrown)

@@ -33,6 +33,5 @@ export function requirePackages(feature: string, packages: readonly string[], is
 const here = createRequire(import.meta.url)
 
 /** Looks for its folder, as resolving its package.json fails where a package doesn't export it. */
-function isInstalled(name: string): boolean {
-  return (here.resolve.paths(name) ?? []).some((folder) => existsSync(join(folder, name, 'package.json')))
-}
+const isInstalled = (name: string): boolean =>
+  (here.resolve.paths(name) ?? []).some((folder) => existsSync(join(folder, name, 'package.json')))

@@ -73,6 +73,5 @@ async function prettyStream(target: { write(line: string): unknown }): Promise<u
 }
 
 /** Colours only where a person looks: our own standard error on a terminal. */
-function isTerminal(target: unknown): boolean {
-  return (target as { fd?: unknown }).fd === 2 && process.stderr.isTTY === true && !process.env['NO_COLOR']
-}
+const isTerminal = (target: unknown): boolean =>
+  (target as { fd?: unknown }).fd === 2 && process.stderr.isTTY === true && !process.env['NO_COLOR']

@@ -67,14 +67,10 @@ export interface Route {
 export const wantedHost = (doc: Pick<RuntimeDomain, 'host' | 'customDomain'>): string => doc.customDomain ?? doc.host
 
 /** The host name that it is being set up for, if it has reserved one. */
-export function reservedFor(doc: Pick<RuntimeDomain, 'reservedHost'>): string | undefined {
-  return namesOf(doc)[0]
-}
+export const reservedFor = (doc: Pick<RuntimeDomain, 'reservedHost'>): string | undefined => namesOf(doc)[0]
 
 /** Former names that it has yet to give up. */
-export function formerHosts(doc: Pick<RuntimeDomain, 'reservedHost'>): readonly string[] {
-  return namesOf(doc).slice(1)
-}
+export const formerHosts = (doc: Pick<RuntimeDomain, 'reservedHost'>): readonly string[] => namesOf(doc).slice(1)
 
 export function namesOf({ reservedHost }: Pick<RuntimeDomain, 'reservedHost'>): readonly string[] {
   if (typeof reservedHost === 'string') return [reservedHost]

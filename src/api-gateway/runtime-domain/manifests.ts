@@ -22,14 +22,12 @@ export function certificateNameFor(id: unknown, host: string): string {
 }
 
 /** Whether the region's wildcard certificate covers this host: the wildcard stands for exactly one label. */
-function isUnderWildcard(host: string, { domain }: Pick<GatewaySettings, 'domain'>): boolean {
-  return host.endsWith(`.${domain}`) && !host.slice(0, -domain.length - 1).includes('.')
-}
+const isUnderWildcard = (host: string, { domain }: Pick<GatewaySettings, 'domain'>): boolean =>
+  host.endsWith(`.${domain}`) && !host.slice(0, -domain.length - 1).includes('.')
 
 /** A custom domain has a certificate of its own, if the region has TLS. */
-export function needsCertificate(host: string, gateway: GatewaySettings): boolean {
-  return gateway.tls.enabled && !isUnderWildcard(host, gateway)
-}
+export const needsCertificate = (host: string, gateway: GatewaySettings): boolean =>
+  gateway.tls.enabled && !isUnderWildcard(host, gateway)
 
 const refTo = (kind: KindRef, { namespace }: Placement, name: string): ObjectRef => ({
   ...kind,

@@ -202,8 +202,7 @@ async function arrived(look: Look): Promise<HeldDocument[]> {
 }
 
 /** What is held in both under the same fence. */
-function intersection(before: readonly HeldDocument[], now: readonly HeldDocument[]): HeldDocument[] {
-  return now.filter((lease) => before.some((other) => isSameLease(lease, other)))
-}
+const intersection = (before: readonly HeldDocument[], now: readonly HeldDocument[]): HeldDocument[] =>
+  now.filter((lease) => before.some((other) => isSameLease(lease, other)))
 
 const isGateway = ({ document }: HeldDocument) => document.startsWith('api-gateway/')

@@ -153,9 +153,8 @@ function anObject(value: unknown): Given {
 }
 
 /** A string with its zone: without one it would mean another time on each machine. */
-function isoDate(text: string): Date | undefined {
-  return /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$/.test(text) ? new Date(text) : undefined
-}
+const isoDate = (text: string): Date | undefined =>
+  /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$/.test(text) ? new Date(text) : undefined
 
 function notJson(value: unknown, path: string, depth: number): string | undefined {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return undefined

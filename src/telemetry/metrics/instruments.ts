@@ -49,9 +49,7 @@ export class Instruments {
 const LONGEST_MS = 7_000
 
 /** @throws NoAnswer in time for the scrape, whatever the client's own limits are */
-export function withinScrape<T>(count: Promise<T>): Promise<T> {
-  return answered(count, LONGEST_MS)
-}
+export const withinScrape = <T>(count: Promise<T>): Promise<T> => answered(count, LONGEST_MS)
 
 /** The gauges of one scrape are collected at the same time and share one count. */
 export function oncePerScrape<T>(count: () => Promise<T>): () => Promise<T> {
