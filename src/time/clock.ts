@@ -1,5 +1,3 @@
-import { setTimeout } from 'node:timers/promises'
-
 /**
  * Tells the time. Phaselock decides nothing by a replica's wall clock: the database's `$$NOW` decides. A replica's monotonic
  * clock may only make it stop sooner (see docs/lock-protocol.md), and its wall clock is for log lines.
@@ -24,7 +22,18 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /**
  * Resolves after `ms` (or 24.8 days, if that is sooner), or as soon as `signal` aborts (it doesn't reject: the caller checks the signal).
- * With `unref` the timer doesn't keep the process alive.
+ * With `unref` the timer doesn't keep the process alive. It is the global timer, which fake timers replace; that of node:timers/promises isn't.
  */
-export const sleep = (ms: number, { signal, unref }: { signal?: AbortSignal; unref?: boolean } = {}): Promise<void> =>
-  setTimeout(Math.min(ms, LONGEST_TIMER_MS), undefined, { signal, ref: !unref }).catch(() => undefined)
+export function sleep(ms: number, options: { signal?: AbortSignal; unref?: boolean } = {}): Promise<void> {
+  return new Promise((resolve) => {
+    if (options.signal?.aborted) return resolve()
+    const done = () => {
+      clearTimeout(timer)
+      options.signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, Math.min(ms, LONGEST_TIMER_MS))
+    if (options.unref) timer.unref()
+    options.signal?.addEventListener('abort', done, { once: true })
+  })
+}
