@@ -5,6 +5,7 @@ const OP_MSG = 2013
 const HEADER_BYTES = 16
 const FIRST_FIELD_NAME_AT = 26
 const HANDSHAKES = new Set(['hello', 'ismaster', 'isMaster', 'ping'])
+const HOST_INFO = Buffer.from('\x02hostInfo\0', 'latin1')
 const NOT_PRIMARY = BSON.serialize({
   ok: 0,
   code: 10107,
@@ -21,9 +22,14 @@ export type ProxyMode =
   /** Every command except handshakes is refused as a secondary would. */
   | { readonly kind: 'notPrimary' }
 
-/** A proxy between the replicas and the demo's own database, which produces the database's faults. Not for TLS. */
+const PASS: ProxyMode = { kind: 'pass' }
+
+/** Who opened a connection: a member of a replica set by the port that it listens on (`:27018`), all others by their address. */
+export type Peer = string
+
+/** A proxy between a server of the run and its clients, which produces the database's faults. Not for TLS. */
 export class DatabaseProxy {
-  private mode: ProxyMode = { kind: 'pass' }
+  private modeOf: (peer: Peer) => ProxyMode = () => PASS
   private readonly pipes = new Set<Pipe>()
   private readonly server: Server
   readonly port: number
@@ -41,7 +47,7 @@ export class DatabaseProxy {
       const pipe = new Pipe(
         client,
         connect(targetPort, '127.0.0.1'),
-        () => proxy.mode,
+        (peer) => proxy.modeOf(peer),
         () => proxy.pipes.delete(pipe),
       )
       proxy.pipes.add(pipe)
@@ -50,7 +56,12 @@ export class DatabaseProxy {
   }
 
   set(mode: ProxyMode): void {
-    this.mode = mode
+    this.setEach(() => mode)
+  }
+
+  /** For those whom it concerns; a new connection counts as any other client's until it has said who it is. */
+  setEach(modeOf: (peer: Peer) => ProxyMode): void {
+    this.modeOf = modeOf
     for (const pipe of this.pipes) pipe.flow()
   }
 
@@ -60,7 +71,7 @@ export class DatabaseProxy {
   }
 }
 
-/** A replica's connection, and the connection to the server that belongs to it. */
+/** A client's connection, and the connection to the server that belongs to it. */
 class Pipe {
   private up: Buffer[] = []
   private down: Buffer[] = []
@@ -69,12 +80,15 @@ class Pipe {
   private delayMs = 0
   private readonly client: Socket
   private readonly server: Socket
-  private readonly mode: () => ProxyMode
+  private readonly modeOf: (peer: Peer) => ProxyMode
+  private peer: Peer
+  private isFirst = true
 
-  constructor(client: Socket, server: Socket, mode: () => ProxyMode, gone: () => void) {
+  constructor(client: Socket, server: Socket, modeOf: (peer: Peer) => ProxyMode, gone: () => void) {
     this.client = client
     this.server = server
-    this.mode = mode
+    this.modeOf = modeOf
+    this.peer = client.remoteAddress ?? ''
     for (const socket of [client, server]) {
       socket.setNoDelay(true)
       socket.on('error', () => undefined) // 'close' follows
@@ -95,7 +109,7 @@ class Pipe {
   }
 
   flow(): void {
-    const { kind } = this.mode()
+    const { kind } = this.modeOf(this.peer)
     if (kind === 'blackhole') return
     for (const message of this.up.splice(0)) {
       if (kind === 'notPrimary' && isCommand(message)) this.client.write(notPrimary(message))
@@ -106,7 +120,7 @@ class Pipe {
 
   /** In the order of arrival, even if a slow period has just ended. */
   private later(arrive: () => void): void {
-    const mode = this.mode()
+    const mode = this.modeOf(this.peer)
     const now = () => {
       this.delayed -= 1
       arrive()
@@ -127,8 +141,22 @@ class Pipe {
       whole.push(this.rest.subarray(0, length))
       this.rest = this.rest.subarray(length)
     }
+    const [first] = whole
+    if (this.isFirst && first) {
+      this.isFirst = false
+      this.peer = memberOf(first) ?? this.peer
+    }
     return whole
   }
+}
+
+/** By the handshake's `hostInfo`, which a server sends where its test commands are enabled (MongoDB's own mongobridge needs it as well). */
+function memberOf(handshake: Buffer): Peer | undefined {
+  const field = handshake.indexOf(HOST_INFO)
+  if (field < 0) return undefined
+  const at = field + HOST_INFO.length
+  const host = handshake.toString('latin1', at + 4, at + 4 + handshake.readInt32LE(at) - 1)
+  return host.slice(host.lastIndexOf(':'))
 }
 
 function isCommand(message: Buffer): boolean {

@@ -7,7 +7,7 @@ import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { connectDatabase, type DatabaseConnection } from '../../dist/database/index.js'
 import { sleep } from '../../dist/time/index.js'
 import { ReplicaSet } from '../replica-set/replica-set.ts'
-import { DatabaseProxy, type ProxyMode } from './database-proxy.ts'
+import { DatabaseProxy, type Peer, type ProxyMode } from './database-proxy.ts'
 import { FAULT_KINDS, type FaultKind, type PlannedFault, REPLICA_SET_FAULT_KINDS } from './plan.ts'
 
 const KEEPER_ENDS_WITHIN_MS = 15_000
@@ -21,8 +21,8 @@ export interface FaultsDatabase {
   /** Not disturbed by anything but the end of the server itself. */
   readonly db: Db
   readonly uri: string
-  /** For replicas: the same database, through whatever disturbs it. */
-  readonly disturbedUri: string
+  /** For the replica of this name: the same database, through whatever disturbs it. */
+  readonly disturbedUri: (replica: string) => string
   readonly ledger: { readonly db: Db; readonly uri: string }
   readonly faults: Faults
   /** The faults that can strike on it, the others included. */
@@ -57,7 +57,7 @@ export async function openLocalDatabase(note: Note): Promise<FaultsDatabase> {
   return {
     db,
     uri,
-    disturbedUri: uri.replace(`:${port}/`, `:${proxy.port}/`),
+    disturbedUri: () => uri.replace(`:${port}/`, `:${proxy.port}/`),
     ledger: { db, uri },
     faults: {
       databaseKilled: () => killEngine(dataDir),
@@ -75,7 +75,7 @@ export async function openLocalDatabase(note: Note): Promise<FaultsDatabase> {
 
 /** A replica set of three, with the ledger on a server of its own. @throws NoMongod */
 export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
-  const set = await ReplicaSet.start()
+  const set = await ReplicaSet.start({ hasProxy: true })
   const ledger = await ownServer(note).catch(async (error) => {
     await set.close()
     throw error
@@ -88,25 +88,24 @@ export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
   }).connect()
   let struck = false
   /** One after the other, and each on a whole set. */
-  const alone =
-    (fault: (forMs: number) => Promise<void>) =>
-    async ({ forMs }: PlannedFault) => {
-      if (struck || !(await set.isWhole()) || struck) return false
-      struck = true
-      await fault(forMs).finally(() => (struck = false))
-      return true
-    }
+  const alone = (fault: (planned: PlannedFault) => Promise<void>) => async (planned: PlannedFault) => {
+    if (struck || !(await set.isWhole()) || struck) return false
+    struck = true
+    await fault(planned).finally(() => (struck = false))
+    return true
+  }
   return {
     db: client.db(name),
     uri: set.uri,
-    disturbedUri: set.uri,
+    disturbedUri: (replica) => (addressOf(replica) ? `${set.uri}&localAddress=${addressOf(replica)}` : set.uri),
     ledger: { db: ledgerDb, uri: ledgerUri },
     faults: {
       primaryStepsDown: alone(() => set.stepDown()),
-      primaryKilled: alone((forMs) => set.killPrimary(forMs)),
-      primaryPaused: alone((forMs) => set.pausePrimary(forMs)),
-      majorityKilled: alone((forMs) => set.killMajority(forMs)),
-      secondarySlow: alone((forMs) => set.slowSecondary(forMs)),
+      primaryKilled: alone(({ forMs }) => set.killPrimary(forMs)),
+      primaryPaused: alone(({ forMs }) => set.pausePrimary(forMs)),
+      primaryPartitioned: alone(({ which, forMs }) => set.partitionPrimary(isBeside(which), forMs)),
+      majorityKilled: alone(({ forMs }) => set.killMajority(forMs)),
+      secondarySlow: alone(({ forMs }) => set.slowSecondary(forMs)),
       secondaryResynced: alone(() => set.resyncSecondary()),
       membersRestarted: alone(() => set.restartAll()),
     },
@@ -117,6 +116,21 @@ export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
     },
   }
 }
+
+/**
+ * The address that a replica connects from, so that a partition can tell replicas apart; undefined where a machine has but one of its own, as
+ * anywhere but on Linux.
+ */
+function addressOf(replica: string): Peer | undefined {
+  const number = Number(/\d+$/.exec(replica)?.[0] ?? 0)
+  return process.platform === 'linux'
+    ? `127.0.${1 + (Math.floor(number / 250) % 250)}.${1 + (number % 250)}`
+    : undefined
+}
+
+/** Which replicas stay with a partitioned primary: one or two of three or, a quarter of the time, none. The run's own clients never do. */
+const isBeside = (which: number) => (address: Peer) =>
+  address !== '127.0.0.1' && Number(address.split('.').at(-1)) % 3 === Math.floor(which * 4)
 
 async function ownServer(note: Note): Promise<OwnServer> {
   const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-faults-'))

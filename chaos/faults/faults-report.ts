@@ -8,10 +8,12 @@ const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = 
   ['lost', 'documents whose last step never ended'],
   ['repeated', 'steps that began after a later step of their document'],
   ['overlapping', 'entries within a lease, but after the next holder had begun'],
+  ['outOfOrder', 'effects that a receiver which refuses older fences accepted after those of a later step'],
   ['stuck', 'sound documents that stay where they are'],
   ['crashed', 'replicas that ended or failed by themselves'],
   ['broken', 'bad documents that did not come to rest like the others'],
   ['refusedLateWrites', 'outcomes that came late and changed nothing'],
+  ['refusedByFence', 'effects that it refused'],
   ['settledInSeconds', 'seconds from the last fault until all was at rest'],
   ['seconds', 'seconds: all of it'],
 ]

@@ -10,6 +10,7 @@ import { sleep, systemClock } from '../../dist/time/index.js'
 import { openLocalDatabase, openReplicaSet } from './faults-database.ts'
 import { type FaultKind, planFaults } from './plan.ts'
 import { randomOf } from './random.ts'
+import { Receiver } from './receiver.ts'
 import type { FaultsReplicaConfig } from './replica-process.ts'
 import { RestlessOwner } from './restless-owner.ts'
 import { type StuckDocument, settle } from './settling.ts'
@@ -52,6 +53,10 @@ export interface FaultsResult extends Judgement {
   /** Among the documents that aren't sound: those that didn't come to rest like sound ones. */
   readonly broken: number
   readonly refusedLateWrites: number
+  /** Effects that the receiver accepted after those of a later step: their fences weren't older. */
+  readonly outOfOrder: number
+  /** Effects that the receiver refused. */
+  readonly refusedByFence: number
   /** How often each fault struck. */
   readonly faults: Readonly<Partial<Record<FaultKind, number>>>
   /** The longest time without a step that began, for each fault of the database. */
@@ -92,8 +97,7 @@ async function run(
   if (ledgerFile !== undefined) atEnd(() => ledger.writeTo(ledgerFile))
   const owner = await RestlessOwner.connect(uri, db.databaseName, randomOf(seed + 1))
   atEnd(() => owner.close())
-  const config: Omit<FaultsReplicaConfig, 'name'> = {
-    uri: database.disturbedUri,
+  const config: Omit<FaultsReplicaConfig, 'name' | 'uri'> = {
     database: db.databaseName,
     lockTimeoutMs,
     concurrency: CONCURRENCY,
@@ -102,9 +106,9 @@ async function run(
     ledgerUri: database.ledger.uri,
     stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs,
   }
-  const fleet = new Fleet(PROGRAM, config)
+  const fleet = new Fleet<Partial<FaultsReplicaConfig>>(PROGRAM, config)
   atEnd(() => fleet.end())
-  const staff = new Staff(fleet)
+  const staff = new Staff(fleet, database.disturbedUri)
   const busy = { over: false }
   atEnd(async () => {
     busy.over = true
@@ -150,13 +154,16 @@ async function run(
   screen.stage('reading the ledger')
   const crashed = staff.crashed()
   const { figures, examples } = await readLedger(ledger, owner, { lockTimeoutMs, struck })
+  const { outOfOrder, refused: refusedByFence } = await new Receiver(database.ledger.db).totals()
   const measured = {
     documents: owner.count,
     ...figures,
+    outOfOrder,
     stuck: stuck.length,
     crashed: crashed.length,
     broken: await owner.broken(),
     refusedLateWrites: fleet.refusedLateWrites(),
+    refusedByFence,
     faults: countsOf(struck),
     settledInSeconds,
     lockTimeoutSeconds: lockTimeoutMs / 1_000,
@@ -170,9 +177,9 @@ async function run(
   return { result: { ...measured, ...judgement }, evidence: judgement.verdict === 'shown' ? [] : evidence }
 }
 
-const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'stuck', 'crashed'] as const
+const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'outOfOrder', 'stuck', 'crashed'] as const
 /** The other figures may also mean that no replica was there, or had the time. */
-const SAFETY = ['repeated', 'overlapping', 'crashed']
+const SAFETY = ['repeated', 'overlapping', 'outOfOrder', 'crashed']
 
 type Judged = Omit<FaultsResult, keyof Judgement> & { readonly atWork: number }
 

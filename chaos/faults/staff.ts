@@ -1,19 +1,22 @@
 import type { DemoReplica, Fleet } from '../../dist/cli/demo/fleet.js'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
+import type { FaultsReplicaConfig } from './replica-process.ts'
 
 export const STAFF_SIZE = 3
 const WATCHED_EVERY_MS = 300
 
 /** Keeps this many replicas at work, however often they are ended; checks that none ends by itself. */
 export class Staff {
-  private readonly fleet: Fleet
+  private readonly fleet: Fleet<Partial<FaultsReplicaConfig>>
+  private readonly uriOf: (name: string) => string
   private hired = 0
   private isOver = false
   private paused: DemoReplica | undefined
 
-  constructor(fleet: Fleet) {
+  constructor(fleet: Fleet<Partial<FaultsReplicaConfig>>, uriOf: (name: string) => string) {
     this.fleet = fleet
+    this.uriOf = uriOf
   }
 
   start(): void {
@@ -85,7 +88,7 @@ export class Staff {
     this.hired += 1
     const name = `r${this.hired}`
     try {
-      await this.fleet.start(name)
+      await this.fleet.start(name, { uri: this.uriOf(name) })
     } catch {
       this.fleet.replicas.find((one) => one.name === name)?.kill()
     }

@@ -6,11 +6,21 @@ import { join } from 'node:path'
 import { type Document, MongoClient } from 'mongodb'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
+import { DatabaseProxy, type Peer } from '../faults/database-proxy.ts'
 
 const ANSWERS_WITHIN_MS = 2_000
 const SHUTS_DOWN_WITHIN_S = 2
 const STARTS_WITHIN_MS = 60_000
 const CACHE_GB = '0.25'
+/** To the other members' proxies, when it connects to them. */
+const SAYS_WHO_IT_IS = ['--setParameter', 'enableTestCommands=1']
+
+export interface MemberOptions {
+  /** More arguments for the `mongod`. */
+  readonly args?: readonly string[] | undefined
+  /** Whether its clients and the other members reach it through a proxy. Default false: a proxy costs time. */
+  readonly hasProxy?: boolean | undefined
+}
 
 /** A `mongod` of a replica set: a process that can be killed, paused and started again on its port, with its data or without. */
 export class Member {
@@ -18,27 +28,39 @@ export class Member {
   private readonly mongod: string
   private readonly dir: string
   private readonly args: readonly string[]
-  readonly port: number
-  readonly host: string
+  private readonly port: number
+  readonly proxy: DatabaseProxy | undefined
 
-  private constructor(mongod: string, dir: string, args: readonly string[], port: number) {
+  private constructor(mongod: string, dir: string, args: readonly string[], port: number, proxy?: DatabaseProxy) {
     this.mongod = mongod
     this.dir = dir
     this.args = args
     this.port = port
-    this.host = `127.0.0.1:${port}`
+    this.proxy = proxy
   }
 
-  /** @param dir its own folder, made here. @param args besides its own. @throws Error if it doesn't answer within a minute */
-  static async start(mongod: string, dir: string, args: readonly string[] = []): Promise<Member> {
-    const member = new Member(mongod, dir, args, await freePort())
+  /** @param dir its own folder, made here. @throws Error if it doesn't answer within a minute */
+  static async start(mongod: string, dir: string, { args = [], hasProxy }: MemberOptions = {}): Promise<Member> {
+    const port = await freePort()
+    const proxy = hasProxy ? await DatabaseProxy.start(port) : undefined
+    const member = new Member(mongod, dir, proxy ? [...args, ...SAYS_WHO_IT_IS] : args, port, proxy)
     try {
       await member.start()
       return member
     } catch (error) {
-      await member.kill()
+      await member.close()
       throw error
     }
+  }
+
+  /** Where clients and members find it. */
+  get host(): string {
+    return `127.0.0.1:${this.proxy?.port ?? this.port}`
+  }
+
+  /** As whom the proxies of other members know it. */
+  get peer(): Peer {
+    return `:${this.port}`
   }
 
   get isUp(): boolean {
@@ -58,14 +80,14 @@ export class Member {
     if (answered && this.isUp) return
     const last = (await readFile(join(this.dir, 'log'), 'utf8').catch(String)).trimEnd().split('\n').at(-1)
     throw new Error(
-      `expected a mongod to answer on ${this.host} within a minute, got ${this.isUp ? 'none' : 'its end'}: ${last}`,
+      `expected a mongod to answer on port ${this.port} within a minute, got ${this.isUp ? 'none' : 'its end'}: ${last}`,
     )
   }
 
-  /** A command of `admin`, to this member whatever its state. @throws what the driver throws, within two seconds */
+  /** A command of `admin`, past its proxy, to this member whatever its state. @throws what the driver throws, within two seconds */
   async command(command: Document): Promise<Document> {
     // A client of its own: one that couldn't connect at first stays closed.
-    const client = new MongoClient(`mongodb://${this.host}/?directConnection=true`, {
+    const client = new MongoClient(`mongodb://127.0.0.1:${this.port}/?directConnection=true`, {
       serverSelectionTimeoutMS: ANSWERS_WITHIN_MS,
       socketTimeoutMS: ANSWERS_WITHIN_MS,
     })
@@ -100,6 +122,10 @@ export class Member {
 
   resume(): void {
     this.child?.kill('SIGCONT')
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.kill(), this.proxy?.close()])
   }
 
   /** Its data, so that it fetches all anew from the others when it starts. Only while it is down. */

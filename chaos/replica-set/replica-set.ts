@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
-import { Member } from './member.ts'
+import type { Peer } from '../faults/database-proxy.ts'
+import { Member, type MemberOptions } from './member.ts'
 import { mongodPath } from './mongod.ts'
 
 /** MongoDB's default is 10 s: with 2 s a round takes seconds, and a primary that is paused for 4 s has a successor. */
@@ -15,11 +16,9 @@ const WHOLE_WITHIN_MS = 60_000
 const SLOW = { stoppedMs: 180, runningMs: 20 }
 const HEALTHY = new Set([1, 2]) // PRIMARY, SECONDARY
 
-export interface ReplicaSetOptions {
+export interface ReplicaSetOptions extends MemberOptions {
   /** Default 3. One is enough where no election matters, and much lighter. */
   readonly members?: number
-  /** More arguments for each `mongod`. */
-  readonly args?: readonly string[]
   readonly env?: NodeJS.ProcessEnv
 }
 
@@ -36,12 +35,12 @@ export class ReplicaSet {
     this.dir = dir
   }
 
-  /** @throws NoMongod */
-  static async start({ members: count = 3, args = [], env }: ReplicaSetOptions = {}): Promise<ReplicaSet> {
+  /** Without `hasProxy` there are no partitions. @throws NoMongod */
+  static async start({ members: count = 3, env, ...options }: ReplicaSetOptions = {}): Promise<ReplicaSet> {
     const mongod = await mongodPath(env)
     const dir = await mkdtemp(join(tmpdir(), 'phaselock-replica-set-'))
     const dirs = Array.from({ length: count }, (_, i) => join(dir, String(i)))
-    const starting = await Promise.allSettled(dirs.map((own) => Member.start(mongod, own, args)))
+    const starting = await Promise.allSettled(dirs.map((own) => Member.start(mongod, own, options)))
     const members = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
     const set = new ReplicaSet(members, dir)
     try {
@@ -95,6 +94,22 @@ export class ReplicaSet {
     primary?.pause()
     await sleep(forMs)
     primary?.resume()
+  }
+
+  /**
+   * The primary and some clients on one side, the others on theirs: nothing passes between them, and nothing is closed. What was on its way
+   * arrives afterwards. The old primary stays one until it has missed the others for the election timeout.
+   * @param isBeside whether the client with this address is on the primary's side
+   */
+  async partitionPrimary(isBeside: (address: Peer) => boolean, forMs: number): Promise<void> {
+    const primary = await this.primary()
+    const isHere = (peer: Peer) => (peer.startsWith(':') ? peer === primary?.peer : isBeside(peer))
+    for (const member of this.members) {
+      const side = member === primary
+      member.proxy?.setEach((peer) => ({ kind: isHere(peer) === side ? 'pass' : 'blackhole' }))
+    }
+    await sleep(forMs)
+    for (const member of this.members) member.proxy?.set({ kind: 'pass' })
   }
 
   /** A secondary that gets a tenth of the time. */
@@ -166,7 +181,7 @@ export class ReplicaSet {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.members.map((member) => member.kill()))
+    await Promise.all(this.members.map((member) => member.close()))
     await rm(this.dir, { recursive: true, force: true, maxRetries: 10 })
   }
 }

@@ -15,6 +15,7 @@ describe('chaos --faults', () => {
       lost: 0,
       repeated: 0,
       overlapping: 0,
+      outOfOrder: 0,
       stuck: 0,
       crashed: 0,
       seed: 1,

@@ -35,6 +35,8 @@ const faults = {
   crashed: 0,
   broken: 0,
   refusedLateWrites: 0,
+  outOfOrder: 0,
+  refusedByFence: 0,
   faults: { replicaKilled: 1 },
   stepsBegun: 100,
   settledInSeconds: 1,

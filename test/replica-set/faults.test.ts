@@ -4,11 +4,11 @@ import type { FaultsResult } from '../../chaos/faults/run-faults.ts'
 import { chaos } from '../chaos/chaos.js'
 import { describeWithMongod } from './mongod.js'
 
-/** With this seed each fault of the replica set has struck once after 64 s. */
-const PLAN = ['--minutes', '1.3', '--seed', '206']
+/** With this seed each fault of the replica set has struck once after 80 s. */
+const PLAN = ['--minutes', '1.6', '--seed', '335']
 
 describeWithMongod('chaos --replica-set', () => {
-  test('elections, kills, pauses, restarts and a resync: nothing is lost, repeated, overlapping or stuck', async () => {
+  test('elections, kills, pauses, partitions, restarts and a resync: nothing is lost, repeated, overlapping or stuck', async () => {
     const { code, out, err } = await chaos(['--replica-set', ...PLAN, '--json'])
     expect(out === '' ? err : '').toBe('')
     const result = JSON.parse(out) as FaultsResult
@@ -18,6 +18,7 @@ describeWithMongod('chaos --replica-set', () => {
       lost: 0,
       repeated: 0,
       overlapping: 0,
+      outOfOrder: 0,
       stuck: 0,
       crashed: 0,
       replicaSet: true,
