@@ -73,7 +73,8 @@ export class Striker {
         apiGatewayDefinitions().all.map(({ name }) => changeLockTimeout(db, name, Math.round(ms))),
       )
       const changed = changes.some(({ kind }) => kind === 'changed')
-      if (changed) this.longer = !this.longer
+      // All unchanged: they were changed by a try whose answer was lost.
+      if (changed || changes.every(({ kind }) => kind === 'unchanged')) this.longer = !this.longer
       return changed
     } catch {
       return false
