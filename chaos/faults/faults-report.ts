@@ -5,10 +5,13 @@ import type { FaultsReport, FaultsResult } from './run-faults.ts'
 const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = [
   ['documents', 'gateways, started, stopped and deleted all the time'],
   ['stepsBegun', 'steps begun on them and on their databases and domains'],
+  ['sections', 'sections under named locks'],
+  ['runs', 'runs of schedules'],
   ['lost', 'documents whose last step never ended'],
   ['repeated', 'steps that began after a later step of their document'],
   ['overlapping', 'entries within a lease, but after the next holder had begun'],
   ['outOfOrder', 'effects that a receiver which refuses older fences accepted after those of a later step'],
+  ['wrongTimed', 'sections under named locks or runs of schedules that are not as they must be'],
   ['stuck', 'sound documents that stay where they are'],
   ['crashed', 'replicas that ended or failed by themselves'],
   ['broken', 'bad documents that did not come to rest like the others'],

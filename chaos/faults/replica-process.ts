@@ -4,13 +4,18 @@ import { gatewayReplica, type ReplicaConfig } from '../../dist/cli/demo/gateway-
 import { faultyHandlers } from './faulty-handlers.ts'
 import { Receiver, receivedHandlers } from './receiver.ts'
 import { roundStepNumber } from './round-order.ts'
+import { doTimedWork } from './timed-work.ts'
 
 export interface FaultsReplicaConfig extends ReplicaConfig {
   readonly ledgerUri: string
   readonly stepTimeoutMs: number
+  /** Whether it has named locks and schedules to work on as well. */
+  readonly timedWork: boolean
 }
 
-gatewayReplica<FaultsReplicaConfig>(({ lockTimeoutMs, ledgerUri, database, stepTimeoutMs }) => {
+gatewayReplica<FaultsReplicaConfig>((config) => {
+  const { lockTimeoutMs, ledgerUri, database, stepTimeoutMs } = config
+  if (config.timedWork) void doTimedWork(config)
   const received = receivedHandlers(new Receiver(new MongoClient(ledgerUri).db(database)), roundStepNumber)
   return {
     ledgerUri,

@@ -17,6 +17,8 @@ import { type StuckDocument, settle } from './settling.ts'
 import { STAFF_SIZE, Staff } from './staff.ts'
 import { type StandStills, type Struck, standStills } from './stand-stills.ts'
 import { Striker } from './striker.ts'
+import { TimedRecord, wrongRuns, wrongSections } from './timed-record.ts'
+import { SCHEDULE_EVERY_MS, TimedOwner } from './timed-work.ts'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
 const CONCURRENCY = 32
@@ -46,6 +48,11 @@ export interface FaultsResult extends Judgement {
   readonly lost: number
   readonly repeated: number
   readonly overlapping: number
+  /** Sections under named locks, and runs of schedules; only on a replica set. */
+  readonly sections: number
+  readonly runs: number
+  /** Of these: two at once, a fence that didn't grow, a due time without a run, a run that didn't end or was tried without need. */
+  readonly wrongTimed: number
   /** Sound documents that don't get to where they should be: see settling.ts. */
   readonly stuck: number
   /** Replicas that ended or failed without being told to. */
@@ -105,7 +112,10 @@ async function run(
     pace: PACE,
     ledgerUri: database.ledger.uri,
     stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs,
+    timedWork: replicaSet,
   }
+  const timed = new TimedOwner(db)
+  if (replicaSet) await timed.begin()
   const fleet = new Fleet<Partial<FaultsReplicaConfig>>(PROGRAM, config)
   atEnd(() => fleet.end())
   const staff = new Staff(fleet, database.disturbedUri)
@@ -151,14 +161,21 @@ async function run(
   })
   if (signal.aborted) throw new Interrupted()
   const settledInSeconds = Math.round((systemClock.monotonicMs() - settleMs) / 100) / 10
+  const runs = replicaSet ? await timed.end() : []
   screen.stage('reading the ledger')
   const crashed = staff.crashed()
   const { figures, examples } = await readLedger(ledger, owner, { lockTimeoutMs, struck })
   const { outOfOrder, refused: refusedByFence } = await new Receiver(database.ledger.db).totals()
+  const record = new TimedRecord(database.ledger.db)
+  const sections = await record.allSections()
+  const wrongTimed = [...wrongSections(sections), ...wrongRuns(runs, await record.triesByRun(), SCHEDULE_EVERY_MS)]
   const measured = {
     documents: owner.count,
     ...figures,
     outOfOrder,
+    sections: sections.length,
+    runs: runs.length,
+    wrongTimed: wrongTimed.length,
     stuck: stuck.length,
     crashed: crashed.length,
     broken: await owner.broken(),
@@ -173,11 +190,17 @@ async function run(
     seed,
   }
   const judgement = judgeFaults({ ...measured, atWork }, fleet.slowness())
-  const evidence = [...examples, ...stuck.slice(0, EVIDENCE).map(describe), ...crashed, ...fleet.lastWords()]
+  const evidence = [
+    ...examples,
+    ...wrongTimed.slice(0, EVIDENCE),
+    ...stuck.slice(0, EVIDENCE).map(describe),
+    ...crashed,
+    ...fleet.lastWords(),
+  ]
   return { result: { ...measured, ...judgement }, evidence: judgement.verdict === 'shown' ? [] : evidence }
 }
 
-const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'outOfOrder', 'stuck', 'crashed'] as const
+const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'outOfOrder', 'wrongTimed', 'stuck', 'crashed'] as const
 /** The other figures may also mean that no replica was there, or had the time. */
 const SAFETY = ['repeated', 'overlapping', 'outOfOrder', 'crashed']
 

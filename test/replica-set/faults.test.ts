@@ -19,11 +19,14 @@ describeWithMongod('chaos --replica-set', () => {
       repeated: 0,
       overlapping: 0,
       outOfOrder: 0,
+      wrongTimed: 0,
       stuck: 0,
       crashed: 0,
       replicaSet: true,
     })
     expect(code).toBe(0)
+    expect(result.sections).toBeGreaterThan(100)
+    expect(result.runs).toBeGreaterThan(50)
     const ofTheSet = REPLICA_SET_FAULT_KINDS.filter((kind) => DATABASE_FAULT_KINDS.has(kind))
     expect(Object.keys(result.faults)).toEqual(expect.arrayContaining(ofTheSet))
     expect(Object.keys(result.stoodStillMs).sort()).toEqual([...ofTheSet].sort())
