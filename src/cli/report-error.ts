@@ -33,6 +33,7 @@ const FAILURES = new Set([
   'InvalidThread',
   'KeeperStuck',
   'MissingPackage',
+  'MissingRights',
   'NoDatabase',
   'NoScheduler',
   'NotEnoughSpace',

@@ -9,6 +9,7 @@ export {
 } from './connect.js'
 export { NotEnoughSpace } from './index-build.js'
 export { type Attempt, NoDatabase } from './no-database.js'
+export { MissingRights, type Rights } from './rights.js'
 export { NotMongoDB } from './server-semantics.js'
 export { ServerTooOld } from './server-version.js'
 export { DatabaseUnreachable, type UnreachableReason } from './unreachable.js'

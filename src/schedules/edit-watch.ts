@@ -9,7 +9,7 @@ import type { SchedulesSettings } from './options.js'
 import type { Workplace } from './workplace.js'
 
 const WATCH_ID = 'edits'
-const watchNameOf = ({ collections }: SchedulesSettings): string => `${collections.schedules}.watch`
+export const watchNameOf = ({ collections }: SchedulesSettings): string => `${collections.schedules}.watch`
 
 /** The position of the walk over the schedules. One document: one replica walks at a time. */
 export interface WatchDocument {

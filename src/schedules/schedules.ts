@@ -5,7 +5,7 @@ import { type LockProvider, mongoLockProvider } from '../locks/index.js'
 import { type LifecycleModel, NotAttached, OwnerClient, type RunnableLifecycle, silentLogger } from '../phases/index.js'
 import { systemClock } from '../time/index.js'
 import type { NewRun } from './decide.js'
-import { editWatch, startWatch } from './edit-watch.js'
+import { editWatch, startWatch, watchNameOf } from './edit-watch.js'
 import { InvalidSchedule } from './errors.js'
 import { ensureRunIndexes } from './indexes.js'
 import { insertRuns, RunStore } from './insert-runs.js'
@@ -20,6 +20,9 @@ import { type Task, TaskRegistry } from './tasks.js'
 import type { Workplace } from './workplace.js'
 
 type Attach = RunnableLifecycle['attach']
+
+/** Where runs are locked unless other locks are given: ShedLock's own collection. */
+const LOCKS = 'shedLock'
 /** A lifecycle by itself, with its name for those who register it. */
 export type ScheduleLifecycle = RunnableLifecycle & {
   readonly name: string
@@ -113,7 +116,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     const { observers } = this
     const name = options.name ?? (process.env['POD_NAME'] || `${hostname()}-${process.pid}`)
     const provider = () => {
-      this.provider ??= mongoLockProvider(this.ours(), { name })
+      this.provider ??= mongoLockProvider(this.ours(), { name, collection: LOCKS })
       return this.provider
     }
     const workplace: Workplace<Context> = {
@@ -137,6 +140,10 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
         ...partsOf(schedules),
         reports: this.reports,
         attach,
+        rights: [
+          { collection: collections.runs, actions: ['find', 'insert'] },
+          ...(options.locks ? [] : [{ collection: LOCKS, actions: ['find', 'insert', 'update'] }]),
+        ],
         prepare: async (db) => {
           this.replicaDb = db
           this.runOwner = undefined
@@ -147,9 +154,15 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
         attach,
         // Runs of other tasks are left to replicas that know them.
         only: () => ({ phases: ['Queued', 'Running'], where: { task: { $in: this.registry.names } } }),
+        rights: [{ collection: collections.runs, actions: ['remove'] }],
         prepare: (db, indexes) => ensureRunIndexes(db.collection(collections.runs), indexes, logger),
       },
-      { ...partsOf(editWatch(workplace)), attach, prepare: (db) => startWatch(db, settings) },
+      {
+        ...partsOf(editWatch(workplace)),
+        attach,
+        rights: [{ collection: watchNameOf(settings), actions: ['insert'] }],
+        prepare: (db) => startWatch(db, settings),
+      },
     ]
   }
 }

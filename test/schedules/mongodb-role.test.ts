@@ -122,7 +122,8 @@ interface Row {
   readonly rights: readonly string[]
 }
 
-const section = async () => (await readFile('docs/mongodb-role.md', 'utf8')).split('\n## Schedules\n')[1]!
+const section = async () =>
+  (await readFile('docs/mongodb-role.md', 'utf8')).split('\n## Schedules\n')[1]!.split('\n## ')[0]!
 const listIn = (text: string) => [...text.matchAll(/[`']([\w.]+)[`']/g)].map(([, one]) => one!)
 
 async function documented(kind: Kind): Promise<Row[]> {

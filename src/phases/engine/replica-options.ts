@@ -1,4 +1,5 @@
 import type { Db } from 'mongodb'
+import type { Rights } from '../../database/index.js'
 import type { DoorbellKind } from '../../doorbell/index.js'
 import type { Only, Protocol } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
@@ -20,6 +21,8 @@ export interface RunnableLifecycle {
   only?(): Only | undefined
   /** Called once at a replica's start, when the collections and their indexes exist: for indexes and documents of its own. */
   prepare?(db: Db, indexes: 'create' | 'check'): Promise<void>
+  /** What it does with collections besides claims and moves, so that a start says what its user lacks. Default: removes what is final. */
+  readonly rights?: readonly Rights[]
   /** Background work on each replica that works between its ticks (`start()`; not `runOnce()`), until the replica stops. */
   readonly alongside?: readonly Alongside[]
 }

@@ -1,5 +1,12 @@
 import type { Db } from 'mongodb'
-import { protocolCollection, requireServerSemantics, requireServerVersion } from '../../../database/index.js'
+import {
+  missingRights,
+  protocolCollection,
+  type Rights,
+  requireServerSemantics,
+  requireServerVersion,
+} from '../../../database/index.js'
+import { DOORBELL_COLLECTION } from '../../../doorbell/index.js'
 import {
   BadQueryPlan,
   checkPlans,
@@ -32,6 +39,7 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   const { db, lifecycles, indexes } = options.replica
   await requireThreads(options)
   await requireServerVersion(db)
+  await requireRights(env, options.replica)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
   await provideIndexes(db, collections, indexes, env.logger)
   await registry.requireNoOverlap()
@@ -54,6 +62,24 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
     )
     if (found.flat().length > 0) throw new InvalidLifecycle(model.name, found.flat())
   }
+}
+
+/** Without the doorbell's documents wait for the tick; without any other something would fail at each tick. */
+async function requireRights({ logger }: Environment, { db, lifecycles, indexes, doorbell }: ReplicaSettings) {
+  const creates = indexes === 'create'
+  const needed = lifecycles.flatMap(({ model, rights }): Rights[] => {
+    const removes = [...model.phases.values()].some(({ kind }) => kind === 'final')
+    const actions = ['find', 'listIndexes', 'update', ...(creates ? ['createIndex'] : [])]
+    const others = rights ?? [{ collection: model.collection, actions: removes ? ['remove'] : [] }]
+    return [{ collection: model.collection, actions }, ...others]
+  })
+  const onLifecycles = ['find', 'insert', 'update', ...(creates ? [] : ['listIndexes'])]
+  const missing = await missingRights(db, [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }])
+  if (missing) throw missing
+  if (doorbell === 'off') return
+  const onDoorbell = ['find', 'insert', creates ? 'convertToCapped' : 'listIndexes']
+  const deaf = await missingRights(db, [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }])
+  if (deaf) logger.warn(`the doorbell lacks rights, so new documents may wait for the next tick: ${deaf.message}`)
 }
 
 /**

@@ -1,0 +1,54 @@
+import { type Db, MongoServerError } from 'mongodb'
+
+/** What may be done with a collection, in the words of MongoDB's roles: `find`, `createIndex`, ... */
+export interface Rights {
+  readonly collection: string
+  readonly actions: readonly string[]
+}
+
+/** The user lacks rights without which a replica would fail again and again. */
+export class MissingRights extends Error {
+  override readonly name = 'MissingRights'
+  constructor(
+    readonly user: { readonly user: string; readonly db: string },
+    readonly database: string,
+    readonly missing: readonly Rights[],
+  ) {
+    const privileges = missing.map(({ collection, actions }) => ({ resource: { db: database, collection }, actions }))
+    const role = JSON.stringify({ role: 'phaselock-more', privileges, roles: [] })
+    const grant = `db.getSiblingDB('${user.db}').grantRolesToUser('${user.user}', [{ role: 'phaselock-more', db: '${database}' }])`
+    super(
+      `expected the user '${user.user}' to have a replica's rights in the database '${database}' (docs/mongodb-role.md), but these are missing:\n` +
+        `${missing.map(({ collection, actions }) => `  - ${actions.join(', ')} on ${collection}`).join('\n')}\n` +
+        `add them to its role or run in mongosh, as a user who may:\n  use ${database}\n  db.createRole(${role})\n  ${grant}`,
+    )
+  }
+}
+
+interface Privilege {
+  readonly resource: { readonly db?: string; readonly collection?: string; readonly anyResource?: boolean }
+  readonly actions: readonly string[]
+}
+
+/** @returns what is missing; undefined for nothing, and where nobody is logged in or the server doesn't tell */
+export async function missingRights(db: Db, needed: readonly Rights[]): Promise<MissingRights | undefined> {
+  const status = await db.command({ connectionStatus: 1, showPrivileges: true }).catch((error: unknown) => {
+    if (error instanceof MongoServerError) return undefined
+    throw error
+  })
+  const { authenticatedUsers: [user] = [], authenticatedUserPrivileges: privileges = [] } = status?.['authInfo'] ?? {}
+  if (!user) return undefined
+  const has = (collection: string, action: string) =>
+    (privileges as Privilege[]).some(
+      ({ resource, actions }) => actions.includes(action) && isFor(resource, db.databaseName, collection),
+    )
+  const missing = needed.flatMap(({ collection, actions }) => {
+    const lacking = [...new Set(actions)].filter((action) => !has(collection, action)).sort()
+    return lacking.length > 0 ? [{ collection, actions: lacking }] : []
+  })
+  return missing.length > 0 ? new MissingRights(user, db.databaseName, missing) : undefined
+}
+
+/** An empty name means all of them. */
+const isFor = ({ db, collection, anyResource }: Privilege['resource'], database: string, name: string): boolean =>
+  anyResource === true || ((db === '' || db === database) && (collection === '' || collection === name))

@@ -1,0 +1,327 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals'
+import { type Collection, type CommandFailedEvent, type Document, MongoClient } from 'mongodb'
+import { ReplicaSet } from '../../chaos/replica-set/replica-set.ts'
+import { MissingRights } from '../../src/database/index.js'
+import { lifecycleOf, OwnerClient, Replica, type ReplicaOptions } from '../../src/index.js'
+import { mongoLockProvider } from '../../src/locks/index.js'
+import { Schedules } from '../../src/schedules/index.js'
+import { backDate } from '../../src/testing/index.js'
+import { THINGS, useCliFolder } from '../cli/cli-process.js'
+import { eventually, withDatabase } from '../support/database.js'
+import { gate, recordingLogger } from '../support/thing.js'
+import { describeWithMongod } from './mongod.js'
+
+interface Thing {
+  _id: string
+  state?: 'Wanted' | 'Deleted'
+  n?: number
+}
+
+const thing = lifecycleOf<Thing>().define({
+  name: 'thing',
+  collection: 'Thing',
+  phases: {
+    Creating: { next: ['Created'], deadline: { after: '1h', goTo: 'Deleting', setState: 'Deleted' } },
+    Created: { rest: true },
+    Deleting: { next: ['Gone', 'Archived'] },
+    Gone: { final: true },
+    Archived: { final: true, keepFor: '1h' },
+  },
+  rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+  lockTimeout: '1s',
+})
+
+interface Privilege {
+  readonly resource: { readonly db: string; readonly collection: string }
+  readonly actions: readonly string[]
+}
+
+/** The roles of docs/mongodb-role.md, in the order in which they stand there; the page's database and collection are the test's. */
+async function documentedRoles(database: string): Promise<{ role: string; privileges: Privilege[] }[]> {
+  const roles: { role: string; privileges: Privilege[] }[] = []
+  const db = {
+    createRole: (role: (typeof roles)[0]) => roles.push(role),
+    createUser: () => 0,
+    grantRolesToUser: () => 0,
+  }
+  for (const [, code] of (await readFile('docs/mongodb-role.md', 'utf8')).matchAll(/```js\nuse shop\n([\s\S]+?)```/g)) {
+    const here = code!.replaceAll("'shop'", `'${database}'`).replaceAll("'Order'", "'Thing'")
+    new Function('db', 'passwordPrompt', here)(db, () => '')
+  }
+  return roles
+}
+
+const DOORBELL = 'phaselock.doorbell'
+
+describeWithMongod('with access control, by the roles of docs/mongodb-role.md', () => {
+  let set: ReplicaSet
+  let dir: string
+  let admin: MongoClient
+  let name: string
+  let count = 0
+  const refused: string[] = []
+  const closing: (() => Promise<unknown>)[] = []
+  const folder = useCliFolder()
+
+  beforeAll(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'phaselock-access-'))
+    const keyFile = join(dir, 'key')
+    await writeFile(keyFile, 'aKeyThatTheMembersShare', { mode: 0o600 })
+    set = await ReplicaSet.start({ members: 1, args: ['--keyFile', keyFile] })
+    // As long as there is no user, somebody on the server's own machine may create the first one.
+    const first = await new MongoClient(set.uri).connect()
+    await first.db('admin').command({ createUser: 'admin', pwd: 'admin', roles: ['root'] })
+    await first.close()
+    admin = await new MongoClient(set.uri, { auth: { username: 'admin', password: 'admin' } }).connect()
+  })
+  afterAll(async () => {
+    await admin?.close()
+    await set?.close()
+    await rm(dir, { recursive: true, force: true })
+  })
+  beforeEach(() => {
+    count += 1
+    name = `access_${count}`
+    refused.length = 0
+  })
+  afterEach(async () => {
+    for (const close of closing.splice(0).reverse()) await close()
+    await admin.db(name).dropDatabase()
+  })
+
+  /** A user with these rights and no others; the name of a second one of the same test differs. */
+  async function user(privileges: readonly Privilege[], user = 'replica'): Promise<string> {
+    await admin.db(name).command({ createRole: user, privileges, roles: [] })
+    await admin.db(name).command({ createUser: user, pwd: 'secret', roles: [user] })
+    return withDatabase(set.uri, name).replace('//', `//${user}:secret@`)
+  }
+
+  /** A connection whose commands that were refused for want of a right are noted. */
+  async function connected(uri: string) {
+    const client = new MongoClient(uri, { monitorCommands: true, authSource: name })
+    client.on('commandFailed', ({ commandName, failure }: CommandFailedEvent) => {
+      if ((failure as { code?: unknown }).code === 13) refused.push(`${commandName}: ${failure.message}`)
+    })
+    await client.connect()
+    closing.push(() => client.close())
+    return client.db(name)
+  }
+
+  const privilegesOf = async (...roles: string[]) =>
+    (await documentedRoles(name)).filter(({ role }) => roles.includes(role)).flatMap(({ privileges }) => privileges)
+  const things = () => admin.db(name).collection('Thing')
+  const raw = () => things() as unknown as Collection<Document & { _id: string }>
+
+  /** Its handlers wait, throw, park, store and take long, by the name of the document. */
+  function replicaFor(db: Awaited<ReturnType<typeof connected>>, options: Partial<ReplicaOptions> = {}) {
+    const longer = gate()
+    const bound = thing.handle({
+      async Creating(doc, step) {
+        if (doc._id === 'park') return step.park('no')
+        if (doc._id === 'throw') throw new Error('no')
+        if (doc._id === 'wait') return step.wait('a van', { for: '2s' })
+        if (doc._id === 'long') await longer.wait
+        await step.checkpoint({ n: 1 })
+        return step.name === 'again' ? step.moveTo('Created') : step.again({ step: 'again', set: { n: 2 } })
+      },
+      Deleting: async (doc, step) => step.moveTo(doc._id === 'keep' ? 'Archived' : 'Gone'),
+    })
+    const logger = recordingLogger()
+    const replica = new Replica({ db, lifecycles: [bound], logger, ...options })
+    closing.push(() => replica.stop())
+    return { replica, logger, longer }
+  }
+
+  test.each([
+    ['create', 'changeStream'],
+    ['create', 'capped'],
+    ['check', 'changeStream'],
+  ] as const)("a replica with indexes: '%s' and a doorbell by %s does all that it does", async (indexes, doorbell) => {
+    const [create, check] = (await documentedRoles(name)).filter(({ role }) => role === 'phaselock')
+    const { privileges } = indexes === 'create' ? create! : check!
+    // What the page says of change streams.
+    const more = { resource: { db: name, collection: DOORBELL }, actions: ['changeStream'] }
+    const db = await connected(await user(doorbell === 'changeStream' ? [...privileges, more] : privileges))
+    if (indexes === 'check') {
+      await replicaFor(admin.db(name)).replica.prepare()
+      await admin.db(name).createCollection(DOORBELL, { capped: true, size: 65_536 })
+    }
+    const { replica, logger, longer } = replicaFor(db, { indexes, doorbell })
+    await replica.prepare()
+    const ids = ['park', 'throw', 'wait', 'long', 'keep', 'gone', 'late']
+    await raw().insertMany(ids.map((_id) => ({ _id, phase: 'Creating' })))
+    await replica.tick()
+    const held = await raw().findOne({ _id: 'long' })
+    await eventually(async () => expect(await raw().findOne({ _id: 'long' })).not.toEqual(held)) // renewed
+    longer.open()
+    await replica.runOnce()
+    for (const ms of [3_700_000, 3_700_000]) {
+      await backDate(things(), ms, { filter: { $expr: { $in: ['$_id', ['wait', 'keep']] } } })
+      await raw().updateMany({ _id: { $in: ['keep', 'gone'] } }, { $set: { state: 'Deleted' } })
+      await replica.runOnce()
+    }
+    await backDate(things(), 3_700_000, { filter: { phase: 'Archived' } })
+    await replica.runOnce()
+    expect(await raw().distinct('_id', { phase: { $ne: 'Created' } })).toEqual(['park', 'throw'])
+    replica.wakeBetweenTicks()
+    await eventually(() => expect(replica.status().doorbell).toBe(doorbell))
+    await raw().insertOne({ _id: 'rung', phase: 'Creating' })
+    await admin
+      .db(name)
+      .collection(DOORBELL)
+      .insertOne({ lifecycles: ['thing'], phases: ['Creating'], ids: ['rung'] })
+    await eventually(async () => expect(await raw().findOne({ _id: 'rung' })).toMatchObject({ phase: 'Created' }))
+    await replica.stop()
+    expect(refused).toEqual([])
+    expect(logger.lines.filter(({ message }) => /not authorized|rights/.test(message))).toEqual([])
+  })
+
+  test('an owner, named locks, and schedules with their replica', async () => {
+    await replicaFor(admin.db(name)).replica.prepare()
+    await admin.db(name).createCollection(DOORBELL, { capped: true, size: 65_536 })
+    await admin.db(name).collection(DOORBELL).insertOne({ lifecycles: [] })
+    const owner = new OwnerClient<Thing>(
+      await connected(await user(await privilegesOf('phaselock-owner'), 'owner')),
+      thing.model,
+    )
+    await owner.insert({ _id: 'a' })
+    await owner.find('a')
+    await owner.setState('a', 'Wanted')
+    await owner.wake('a')
+    await owner.unpark('a')
+    await owner.remove('a')
+    await owner.flush()
+    expect(await admin.db(name).collection(DOORBELL).countDocuments({ ids: 'a' })).toBeGreaterThan(0)
+
+    const locks = mongoLockProvider(await connected(await user(await privilegesOf('phaselock-locks'), 'locks')))
+    const lock = await locks.lock({ name: 'report', lockAtMostFor: '1h' })
+    const longer = await lock!.extend('2h')
+    expect(await locks.list()).toHaveLength(1)
+    expect(await longer!.unlock()).toBe(true)
+
+    const [forReplicas] = (await documentedRoles(name)).filter(({ role }) => role === 'phaselock')
+    const both = [...forReplicas!.privileges, ...(await privilegesOf('phaselock-schedules'))]
+    const db = await connected(await user(both, 'scheduler'))
+    const runs: string[] = []
+    const schedules = new Schedules({ db, tasks: { work: async () => void runs.push('s') } })
+    const replica = new Replica({ db, lifecycles: schedules.lifecycles, doorbell: 'off' })
+    closing.push(() => replica.stop())
+    await replica.prepare()
+    await schedules.upsert('s', { task: 'work', cron: '0 0 1 1 *' })
+    await schedules.run('s')
+    await replica.runOnce()
+    expect(runs).toEqual(['s'])
+    await schedules.list()
+    await schedules.runs('s')
+    await schedules.statistics('s')
+    await schedules.remove('s')
+    await replica.runOnce()
+    await replica.stop()
+    expect(refused).toEqual([])
+  })
+
+  const lacking = (privileges: readonly Privilege[], collection: string, action: string) =>
+    privileges.map((one) =>
+      one.resource.collection === collection
+        ? { ...one, actions: one.actions.filter((other) => other !== action) }
+        : one,
+    )
+
+  test.each(['create', 'check'] as const)(
+    "indexes: '%s': a role that lacks any right is refused at the start, with its name and what to do",
+    async (indexes) => {
+      await replicaFor(admin.db(name)).replica.prepare()
+      const [create, check] = (await documentedRoles(name)).filter(({ role }) => role === 'phaselock')
+      const { privileges } = indexes === 'create' ? create! : check!
+      const db = await connected(await user(privileges))
+      const told: string[] = []
+      for (const { resource, actions } of privileges) {
+        for (const action of actions) {
+          const { collection } = resource
+          await admin.db(name).command({ updateRole: 'replica', privileges: lacking(privileges, collection, action) })
+          const { replica, logger } = replicaFor(db, { indexes })
+          const error = await replica.prepare().catch((thrown: unknown) => thrown)
+          await replica.stop()
+          const text = error instanceof Error ? error.message : logger.lines.map(({ message }) => message).join()
+          if (text === '') told.push(`nothing: ${action} on ${collection}`)
+          else expect(text).toContain(`are missing:\n  - ${action} on ${collection}\n`)
+          if (collection !== DOORBELL) {
+            expect(error).toBeInstanceOf(MissingRights)
+            expect(text).toContain(`"actions":["${action}"]`)
+            expect(text).toContain(`db.getSiblingDB('${name}').grantRolesToUser('replica'`)
+          } else expect(error).toBeUndefined()
+        }
+      }
+      // Needed only where the collection is there and isn't capped.
+      expect(told).toEqual(indexes === 'create' ? [`nothing: dropCollection on ${DOORBELL}`] : [])
+      expect(refused).toEqual([])
+    },
+  )
+
+  test('the same for replicas with schedules', async () => {
+    const [forReplicas] = (await documentedRoles(name)).filter(({ role }) => role === 'phaselock')
+    const own = await privilegesOf('phaselock-schedules')
+    const db = await connected(await user([...forReplicas!.privileges, ...own]))
+    const start = async () => {
+      const schedules = new Schedules({ db, tasks: { work: async () => undefined } })
+      const replica = new Replica({ db, lifecycles: schedules.lifecycles, doorbell: 'off' })
+      return await replica.prepare().then(
+        () => replica.stop(),
+        (error: Error) => error.message,
+      )
+    }
+    expect(await start()).toBeUndefined()
+    const ofOwners = ['insert on schedules', 'remove on schedules']
+    for (const { resource, actions } of own) {
+      for (const action of actions) {
+        const what = `${action} on ${resource.collection}`
+        const privileges = [...forReplicas!.privileges, ...lacking(own, resource.collection, action)]
+        await admin.db(name).command({ updateRole: 'replica', privileges })
+        if (ofOwners.includes(what)) expect([what, await start()]).toEqual([what, undefined])
+        else expect(await start()).toContain(`are missing:\n  - ${what}\n`)
+      }
+    }
+  })
+
+  test('the command line, and what it says without a right', async () => {
+    await replicaFor(admin.db(name)).replica.prepare()
+    const privileges = await privilegesOf('phaselock-operator')
+    const uri = `${await user(privileges, 'operator')}&authSource=${name}`
+    const run = (...args: string[]) => folder().run(args, { MONGODB_URI: uri, PHASELOCK_LIFECYCLES: THINGS })
+    await mongoLockProvider(admin.db(name)).lock({ name: 'report', lockAtMostFor: '1h' })
+    // An array makes the claim index multikey for good: the repair builds it anew.
+    await raw().insertOne({ _id: 'odd', phase: 'Creating', lockedAt: [new Date(0), new Date()] })
+    await raw().deleteOne({ _id: 'odd' })
+    const commands = [
+      ['add', 'thing', '{"_id":"a"}'],
+      ['list'],
+      ['list', 'thing'],
+      ['show', 'a'],
+      ['wake', 'a'],
+      ['unpark', 'a'],
+      ['set-state', 'a', 'Deleted'],
+      ['set-lock-timeout', 'thing', '40s'],
+      ['check'],
+      ['check', '--repair'],
+      ['locks'],
+      ['locks', 'release', 'report', '--yes'],
+      ['schedules'],
+      ['runs'],
+      ['remove', 'a', '--yes'],
+    ]
+    const failed: unknown[] = []
+    for (const args of commands) {
+      const { code, err, out } = await run(...args)
+      if (/not authorized|requires authentication/i.test(err + out)) failed.push({ args, code, err, out })
+    }
+    expect(failed).toEqual([])
+    await admin.db(name).command({ updateRole: 'operator', privileges: lacking(privileges, 'Thing', 'find') })
+    const { code, err } = await run('list')
+    expect(code).toBe(1)
+    expect(err).toMatch(/not authorized on access_\d+ to execute command \{ aggregate: "Thing"/)
+    expect(err).not.toMatch(/\n +at /)
+  })
+})
