@@ -321,7 +321,7 @@ describeWithMongod('with access control, by the roles of docs/mongodb-role.md', 
     await admin.db(name).command({ updateRole: 'operator', privileges: lacking(privileges, 'Thing', 'find') })
     const { code, err } = await run('list')
     expect(code).toBe(1)
-    expect(err).toMatch(/not authorized on access_\d+ to execute command \{ aggregate: "Thing"/)
+    expect(err).toMatch(/not authorized on access_\d+ to execute command \{ distinct: "Thing"/)
     expect(err).not.toMatch(/\n +at /)
   })
 })
