@@ -5,13 +5,14 @@ import { join } from 'node:path'
 import { type Db, MongoClient } from 'mongodb'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { connectDatabase, type DatabaseConnection } from '../../dist/database/index.js'
-import { sleep } from '../../dist/time/index.js'
-import { ReplicaSet } from '../replica-set/replica-set.ts'
+import { sleep, systemClock } from '../../dist/time/index.js'
+import { NoPrimary, ReplicaSet } from '../replica-set/replica-set.ts'
 import { DatabaseProxy, type Peer, type ProxyMode } from './database-proxy.ts'
 import { FAULT_KINDS, type FaultKind, type PlannedFault, REPLICA_SET_FAULT_KINDS } from './plan.ts'
 
 const KEEPER_ENDS_WITHIN_MS = 15_000
 const ELECTED_WITHIN_MS = 30_000
+const RESTS_MS = 4_000
 
 /** Each resolves when it is over: true if it struck, false if there was nothing to hit. */
 export type Faults = Partial<Record<FaultKind, (fault: PlannedFault) => Promise<boolean>>>
@@ -86,13 +87,23 @@ export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
     journal: true,
     serverSelectionTimeoutMS: ELECTED_WITHIN_MS,
   }).connect()
-  let struck = false
-  /** One after the other, and each on a whole set. */
+  let isStruck = false
+  let restsUntilMs = 0
+  /** One after the other, each on a whole set, and with time for work to go on in between. */
   const alone = (fault: (planned: PlannedFault) => Promise<void>) => async (planned: PlannedFault) => {
-    if (struck || !(await set.isWhole()) || struck) return false
-    struck = true
-    await fault(planned).finally(() => (struck = false))
-    return true
+    const mayStrike = () => !isStruck && systemClock.monotonicMs() >= restsUntilMs
+    if (!mayStrike() || !(await set.isWhole()) || !mayStrike()) return false
+    isStruck = true
+    try {
+      await fault(planned)
+      return true
+    } catch (error) {
+      if (error instanceof NoPrimary) return false
+      throw error
+    } finally {
+      isStruck = false
+      restsUntilMs = systemClock.monotonicMs() + RESTS_MS
+    }
   }
   return {
     db: client.db(name),

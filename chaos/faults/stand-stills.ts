@@ -16,8 +16,8 @@ export type StandStills = Readonly<
 const AFTERWARDS_MS = 15_000
 
 /**
- * The longest time without a step that began, in milliseconds, from when a fault of the database struck until 15 s after it was over, or
- * until the next one; all of that if none began.
+ * The longest time without a step that began, in milliseconds, from when a fault of the database struck until 15 s after it was over, until
+ * the next one, or until the last step of all.
  */
 export function standStills(struck: readonly Struck[], entries: readonly LedgerEntry[]): StandStills {
   const begins = entries
@@ -27,9 +27,9 @@ export function standStills(struck: readonly Struck[], entries: readonly LedgerE
   const ofDatabase = struck.filter(({ kind }) => DATABASE_FAULT_KINDS.has(kind))
   const longest = ({ fromMs, toMs }: Struck) => {
     const next = ofDatabase.map((other) => other.fromMs).filter((at) => at > fromMs)
-    const untilMs = Math.min(toMs + AFTERWARDS_MS, ...next)
-    const within = begins.filter((at) => at > fromMs && at < untilMs)
-    const times = [fromMs, ...(within.length > 0 ? within : [untilMs])]
+    const last = begins.at(-1) ?? fromMs
+    const untilMs = Math.min(toMs + AFTERWARDS_MS, ...next, ...(last > fromMs ? [last] : []))
+    const times = [fromMs, ...begins.filter((at) => at > fromMs && at < untilMs), untilMs]
     return Math.max(...times.slice(1).map((at, i) => at - times[i]!))
   }
   const byKind = Map.groupBy(ofDatabase, ({ kind }) => kind)

@@ -7,6 +7,7 @@ import { type Document, MongoClient } from 'mongodb'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
 import { DatabaseProxy, type Peer } from '../faults/database-proxy.ts'
+import { aheadBy } from './fake-clock.ts'
 
 const ANSWERS_WITHIN_MS = 2_000
 const SHUTS_DOWN_WITHIN_S = 2
@@ -20,6 +21,8 @@ export interface MemberOptions {
   readonly args?: readonly string[] | undefined
   /** Whether its clients and the other members reach it through a proxy. Default false: a proxy costs time. */
   readonly hasProxy?: boolean | undefined
+  /** How far its clock is ahead of this machine's, in seconds; needs libfaketime. Default 0. */
+  readonly aheadSeconds?: number | undefined
 }
 
 /** A `mongod` of a replica set: a process that can be killed, paused and started again on its port, with its data or without. */
@@ -29,21 +32,29 @@ export class Member {
   private readonly dir: string
   private readonly args: readonly string[]
   private readonly port: number
+  private readonly aheadSeconds: number
   readonly proxy: DatabaseProxy | undefined
 
-  private constructor(mongod: string, dir: string, args: readonly string[], port: number, proxy?: DatabaseProxy) {
+  private constructor(
+    mongod: string,
+    dir: string,
+    port: number,
+    { args = [], aheadSeconds = 0 }: MemberOptions,
+    proxy: DatabaseProxy | undefined,
+  ) {
     this.mongod = mongod
     this.dir = dir
-    this.args = args
+    this.args = proxy ? [...args, ...SAYS_WHO_IT_IS] : args
+    this.aheadSeconds = aheadSeconds
     this.port = port
     this.proxy = proxy
   }
 
   /** @param dir its own folder, made here. @throws Error if it doesn't answer within a minute */
-  static async start(mongod: string, dir: string, { args = [], hasProxy }: MemberOptions = {}): Promise<Member> {
+  static async start(mongod: string, dir: string, options: MemberOptions = {}): Promise<Member> {
     const port = await freePort()
-    const proxy = hasProxy ? await DatabaseProxy.start(port) : undefined
-    const member = new Member(mongod, dir, proxy ? [...args, ...SAYS_WHO_IT_IS] : args, port, proxy)
+    const proxy = options.hasProxy ? await DatabaseProxy.start(port) : undefined
+    const member = new Member(mongod, dir, port, options, proxy)
     try {
       await member.start()
       return member
@@ -72,7 +83,8 @@ export class Member {
     await mkdir(data, { recursive: true })
     const args = ['--port', String(this.port), '--bind_ip', '127.0.0.1', '--replSet', 'chaos', '--dbpath', data]
     const log = ['--logpath', join(this.dir, 'log'), '--logappend', '--wiredTigerCacheSizeGB', CACHE_GB]
-    const child = spawn(this.mongod, [...args, ...log, ...this.args], { stdio: 'ignore' })
+    const env = this.aheadSeconds === 0 ? process.env : await aheadBy(this.aheadSeconds)
+    const child = spawn(this.mongod, [...args, ...log, ...this.args], { stdio: 'ignore', env })
     child.once('error', () => undefined) // it then never answers
     this.child = child
     const answers = async () => !this.isUp || (await this.command({ ping: 1 }).catch(() => false)) !== false
@@ -84,12 +96,12 @@ export class Member {
     )
   }
 
-  /** A command of `admin`, past its proxy, to this member whatever its state. @throws what the driver throws, within two seconds */
-  async command(command: Document): Promise<Document> {
+  /** A command of `admin`, past its proxy, to this member whatever its state. @throws what the driver throws, within two seconds or that time */
+  async command(command: Document, withinMs = ANSWERS_WITHIN_MS): Promise<Document> {
     // A client of its own: one that couldn't connect at first stays closed.
     const client = new MongoClient(`mongodb://127.0.0.1:${this.port}/?directConnection=true`, {
-      serverSelectionTimeoutMS: ANSWERS_WITHIN_MS,
-      socketTimeoutMS: ANSWERS_WITHIN_MS,
+      serverSelectionTimeoutMS: withinMs,
+      socketTimeoutMS: withinMs,
     })
     try {
       return await client.db('admin').command(command)

@@ -16,15 +16,25 @@ const WHOLE_WITHIN_MS = 60_000
 const SLOW = { stoppedMs: 180, runningMs: 20 }
 const HEALTHY = new Set([1, 2]) // PRIMARY, SECONDARY
 
-export interface ReplicaSetOptions extends MemberOptions {
+export interface ReplicaSetOptions extends Omit<MemberOptions, 'aheadSeconds'> {
   /** Default 3. One is enough where no election matters, and much lighter. */
   readonly members?: number
   readonly env?: NodeJS.ProcessEnv
+  /** How far each member's clock is ahead. Default: not at all. */
+  readonly aheadSeconds?: readonly number[]
+}
+
+/** Thrown by a fault that found no primary: it has hit nothing. */
+export class NoPrimary extends Error {
+  override readonly name = 'NoPrimary'
+  constructor() {
+    super('expected a primary that answers, found none')
+  }
 }
 
 /**
  * Members on this machine, and what can happen to them. Each method returns when the fault is over and its member is back; whether the
- * set has elected a primary by then is the business of {@link isWhole}.
+ * set has elected a primary by then is the business of {@link isWhole}. @throws NoPrimary
  */
 export class ReplicaSet {
   private readonly members: readonly Member[]
@@ -36,11 +46,18 @@ export class ReplicaSet {
   }
 
   /** Without `hasProxy` there are no partitions. @throws NoMongod */
-  static async start({ members: count = 3, env, ...options }: ReplicaSetOptions = {}): Promise<ReplicaSet> {
+  static async start({
+    members: count = 3,
+    env,
+    aheadSeconds = [],
+    ...options
+  }: ReplicaSetOptions = {}): Promise<ReplicaSet> {
     const mongod = await mongodPath(env)
     const dir = await mkdtemp(join(tmpdir(), 'phaselock-replica-set-'))
     const dirs = Array.from({ length: count }, (_, i) => join(dir, String(i)))
-    const starting = await Promise.allSettled(dirs.map((own) => Member.start(mongod, own, options)))
+    const starting = await Promise.allSettled(
+      dirs.map((own, i) => Member.start(mongod, own, { ...options, aheadSeconds: aheadSeconds[i] })),
+    )
     const members = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
     const set = new ReplicaSet(members, dir)
     try {
@@ -62,7 +79,7 @@ export class ReplicaSet {
   async isWhole(): Promise<boolean> {
     try {
       const primary = await this.primary()
-      const { members } = (await primary?.command({ replSetGetStatus: 1 })) ?? { members: [] }
+      const { members } = await primary.command({ replSetGetStatus: 1 })
       return (
         members.length === this.members.length && members.every(({ state }: { state: number }) => HEALTHY.has(state))
       )
@@ -74,7 +91,18 @@ export class ReplicaSet {
   async stepDown(): Promise<void> {
     const primary = await this.primary()
     // Its answer may be lost with the connection.
-    await primary?.command({ replSetStepDown: STEPS_DOWN_FOR_S, force: true }).catch(() => undefined)
+    await primary.command({ replSetStepDown: STEPS_DOWN_FOR_S, force: true }).catch(() => undefined)
+  }
+
+  /** Resolves when this member is the primary. */
+  async elect(index: number): Promise<void> {
+    const member = this.members[index]!
+    const isElected = async () => {
+      await member.command({ replSetStepUp: 1 }).catch(() => undefined) // refused while it lags
+      return (await this.primary().catch(() => undefined)) === member
+    }
+    if (await waitFor(isElected, { forMs: WHOLE_WITHIN_MS, everyMs: 200 })) return
+    throw new Error(`expected ${member.host} to be elected within a minute, it wasn't`)
   }
 
   async killPrimary(forMs: number): Promise<void> {
@@ -84,16 +112,16 @@ export class ReplicaSet {
   /** The primary and another: no majority is left, so nothing is accepted. */
   async killMajority(forMs: number): Promise<void> {
     const primary = await this.primary()
-    const [other] = this.members.filter((member) => member !== primary)
+    const other = await this.secondary()
     await this.down([primary, other], forMs)
   }
 
   /** SIGSTOP beyond the election timeout, then SIGCONT: it believes to be the primary until it hears of its successor. */
   async pausePrimary(forMs: number): Promise<void> {
     const primary = await this.primary()
-    primary?.pause()
+    primary.pause()
     await sleep(forMs)
-    primary?.resume()
+    primary.resume()
   }
 
   /**
@@ -103,7 +131,7 @@ export class ReplicaSet {
    */
   async partitionPrimary(isBeside: (address: Peer) => boolean, forMs: number): Promise<void> {
     const primary = await this.primary()
-    const isHere = (peer: Peer) => (peer.startsWith(':') ? peer === primary?.peer : isBeside(peer))
+    const isHere = (peer: Peer) => (peer.startsWith(':') ? peer === primary.peer : isBeside(peer))
     for (const member of this.members) {
       const side = member === primary
       member.proxy?.setEach((peer) => ({ kind: isHere(peer) === side ? 'pass' : 'blackhole' }))
@@ -115,7 +143,7 @@ export class ReplicaSet {
   /** A secondary that gets a tenth of the time. */
   async slowSecondary(forMs: number): Promise<void> {
     const secondary = await this.secondary()
-    for (let leftMs = forMs; leftMs > 0 && secondary; leftMs -= SLOW.stoppedMs + SLOW.runningMs) {
+    for (let leftMs = forMs; leftMs > 0; leftMs -= SLOW.stoppedMs + SLOW.runningMs) {
       secondary.pause()
       await sleep(SLOW.stoppedMs)
       secondary.resume()
@@ -126,7 +154,7 @@ export class ReplicaSet {
   /** As an upgrade does it: each secondary, then the primary, which hands over first. */
   async restartAll(): Promise<void> {
     const primary = await this.primary()
-    const order = [...this.members.filter((member) => member !== primary), ...(primary ? [primary] : [])]
+    const order = [...this.members.filter((member) => member !== primary), primary]
     for (const member of order) {
       await member.shutDown()
       await member.start()
@@ -137,13 +165,13 @@ export class ReplicaSet {
   /** A secondary loses its data, and fetches all from the others. */
   async resyncSecondary(): Promise<void> {
     const secondary = await this.secondary()
-    await secondary?.kill()
-    await secondary?.wipe()
-    await secondary?.start()
+    await secondary.kill()
+    await secondary.wipe()
+    await secondary.start()
   }
 
   /** The member that says so of itself, unless a newer one has been elected. */
-  private async primary(): Promise<Member | undefined> {
+  private async primary(): Promise<Member> {
     const hellos = await Promise.all(
       this.members.map(async (member) => ({
         member,
@@ -153,29 +181,28 @@ export class ReplicaSet {
     const [latest] = hellos
       .filter(({ hello }) => hello?.['isWritablePrimary'])
       .sort((a, b) => String(b.hello?.['electionId']).localeCompare(String(a.hello?.['electionId'])))
-    return latest?.member
+    if (!latest) throw new NoPrimary()
+    return latest.member
   }
 
-  private async secondary(): Promise<Member | undefined> {
+  private async secondary(): Promise<Member> {
     const primary = await this.primary()
-    return this.members.find((member) => member !== primary)
+    return this.members.find((member) => member !== primary)!
   }
 
-  private async down(members: readonly (Member | undefined)[], forMs: number): Promise<void> {
-    const hit = members.filter((member) => member !== undefined)
-    await Promise.all(hit.map((member) => member.kill()))
+  private async down(members: readonly Member[], forMs: number): Promise<void> {
+    await Promise.all(members.map((member) => member.kill()))
     await sleep(forMs)
-    await Promise.all(hit.map((member) => member.start()))
+    await Promise.all(members.map((member) => member.start()))
   }
 
   private async initiate(): Promise<void> {
-    await this.members[0]!.command({
-      replSetInitiate: {
-        _id: 'chaos',
-        members: this.members.map(({ host }, _id) => ({ _id, host })),
-        settings: { electionTimeoutMillis: ELECTION_TIMEOUT_MS, heartbeatIntervalMillis: HEARTBEAT_MS },
-      },
-    })
+    const config = {
+      _id: 'chaos',
+      members: this.members.map(({ host }, _id) => ({ _id, host })),
+      settings: { electionTimeoutMillis: ELECTION_TIMEOUT_MS, heartbeatIntervalMillis: HEARTBEAT_MS },
+    }
+    await this.members[0]!.command({ replSetInitiate: config }, WHOLE_WITHIN_MS)
     if (await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 100 })) return
     throw new Error('expected a replica set with a primary within a minute, got none')
   }

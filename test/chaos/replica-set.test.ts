@@ -52,25 +52,33 @@ describe('how long nothing went on', () => {
     })
   })
 
+  test('counts what has not gone on by then, but not that all work was done', () => {
+    const paused = [struck('primaryPaused', 1_000, 4_000)]
+    expect(standStills(paused, begins(1_100, 30_000))).toMatchObject({ primaryPaused: { most: 17_900 } })
+    expect(standStills(paused, begins(1_100, 5_000))).toMatchObject({ primaryPaused: { most: 3_900 } })
+  })
+
   test('ends with the next fault of the database, and with no other', () => {
     const next = [struck('replicaKilled', 2_500, 2_600), struck('secondarySlow', 9_000, 9_500)]
-    expect(standStills([struck('primaryKilled', 1_000, 2_000), ...next], begins(3_000, 20_000))).toMatchObject({
-      primaryKilled: { most: 2_000 },
+    expect(standStills([struck('primaryKilled', 1_000, 2_000), ...next], begins(7_000, 20_000))).toMatchObject({
+      primaryKilled: { most: 6_000 },
       secondarySlow: { most: 11_000 },
     })
   })
 
   test('is all of that time if no step began', () => {
-    expect(standStills([struck('primaryPaused', 1_000, 2_000)], begins(500, 17_500))).toEqual({
-      primaryPaused: { count: 1, p50: 16_000, p95: 16_000, most: 16_000 },
-    })
+    for (const entries of [begins(500, 17_500), begins(500), []])
+      expect(standStills([struck('primaryPaused', 1_000, 2_000)], entries)).toEqual({
+        primaryPaused: { count: 1, p50: 16_000, p95: 16_000, most: 16_000 },
+      })
   })
 
   test('is told for each kind of the database, in percentiles', () => {
-    const entries = begins(...[1_010, 101_020, 201_030, 301_400])
-    const four = [1_000, 101_000, 201_000, 301_000].map((at) => struck('primaryStepsDown', at, at))
+    const steadyAfter = (atMs: number) => Array.from({ length: 40 }, (_, i) => atMs + i * 500)
+    const entries = begins(...[1_000, 102_000, 203_000, 309_000].flatMap(steadyAfter))
+    const four = [0, 100_000, 200_000, 300_000].map((at) => struck('primaryStepsDown', at, at + 10))
     expect(standStills([...four, struck('replicaKilled', 0, 1)], entries)).toEqual({
-      primaryStepsDown: { count: 4, p50: 20, p95: 400, most: 400 },
+      primaryStepsDown: { count: 4, p50: 2_000, p95: 9_000, most: 9_000 },
     })
   })
 })
