@@ -17,6 +17,8 @@ export interface StrikerOptions {
 }
 
 const LOOK_EVERY_MS = 200
+/** On a busy machine those that strike one at a time wait for each other. */
+const GIVES_UP_AFTER_MS = 180_000
 /** The other lock timeout: this many times the first. */
 const TIMES_LONGER = 1.5
 
@@ -29,7 +31,7 @@ export class Striker {
     this.options = options
   }
 
-  /** Waits for something to hit; resolves when that is over: to when it was, or undefined if there was nothing for a minute. */
+  /** Waits for something to hit; resolves when that is over: to when it was, or undefined if there was nothing for three minutes. */
   async strike(fault: PlannedFault): Promise<Pick<Struck, 'fromMs' | 'toMs'> | undefined> {
     const strike = this.options.database.faults[fault.kind] ?? this.faults[fault.kind]
     const now = () => systemClock.now().getTime()
@@ -38,7 +40,7 @@ export class Striker {
         const fromMs = now()
         return (await strike?.(fault)) && { fromMs, toMs: now() }
       },
-      { everyMs: LOOK_EVERY_MS },
+      { everyMs: LOOK_EVERY_MS, forMs: GIVES_UP_AFTER_MS },
     )
   }
 
