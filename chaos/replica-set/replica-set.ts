@@ -140,6 +140,28 @@ export class ReplicaSet {
     for (const member of this.members) member.proxy?.set({ kind: 'pass' })
   }
 
+  /**
+   * What `work` writes to the primary is undone: the others are down meanwhile, elect another of them while it stands still, and it follows
+   * that one then. It steps down by itself after the election timeout.
+   * @param work gets the primary's address
+   */
+  async undone(work: (host: string) => Promise<void>): Promise<void> {
+    const primary = await this.primary()
+    const others = this.members.filter((member) => member !== primary)
+    // Not paused: what the primary has sent would wait in their sockets.
+    await Promise.all(others.map((member) => member.kill()))
+    try {
+      await work(primary!.host)
+    } finally {
+      primary?.pause()
+      await Promise.all(others.map((member) => member.start()))
+      const isElected = async () => others.includes((await this.primary()) as Member)
+      await waitFor(isElected, { forMs: WHOLE_WITHIN_MS, everyMs: 200 })
+      primary?.resume()
+    }
+    await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 200 })
+  }
+
   /** A secondary that gets a tenth of the time. */
   async slowSecondary(forMs: number): Promise<void> {
     const secondary = await this.secondary()

@@ -56,7 +56,7 @@ export function awaitMsOf(db: Db): number {
 
 /**
  * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client say. The
- * read concern is the server's own; a read-back after an unknown outcome passes `majority` with the command.
+ * read concern is `local`; what a decision rests on passes `majority` with the command (docs/replica-sets.md).
  * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch.
  * Each of its commands (and `toArray`) ends, at the latest with NoAnswer well after the client's socket timeout.
  */

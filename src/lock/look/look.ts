@@ -1,11 +1,12 @@
-import type { Db, Document } from 'mongodb'
+import type { AggregateOptions, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import type { Clock } from '../../time/index.js'
-import { type OwnReading, readOwnFields } from '../documents/read-each.js'
+import { readOwnFields } from '../documents/read-each.js'
 import { isDue, notAfter, onlyIn } from '../lease/lease-state.js'
 import { type Rename, renameLook } from '../move/rename.js'
 import { ruleLook, type StateRule } from '../move/rule-update.js'
 import {
+  COMMITTED,
   LIFECYCLES_COLLECTION,
   LOCK_TIMEOUT_FIELDS,
   type LockTimeoutInForce,
@@ -84,7 +85,7 @@ export class Looks {
 
   async look(requests: readonly LookRequest[], options: { maxTimeMS?: number } = {}): Promise<LookResult> {
     const sentAtMs = this.clock.monotonicMs()
-    const rows = await readOwnFields((how) => this.cursor(requests, { ...options, ...how }).toArray())
+    const rows = await readOwnFields((how) => this.cursor(requests, { ...options, ...how, ...COMMITTED }).toArray())
     const lifecycles = rows.filter(({ kind }) => kind === 'lifecycle')
     for (const { now } of lifecycles) if (now instanceof Date) this.serverClock.saw(now, sentAtMs)
     const found = <T>(kind: LookQuery['kind'], asked: (request: LookRequest) => readonly T[] | undefined) => {
@@ -114,7 +115,7 @@ export class Looks {
   }
 
   /** The look's command as a cursor, so that a self-test can explain exactly what each tick runs. */
-  cursor(requests: readonly LookRequest[], options: { maxTimeMS?: number } & Partial<OwnReading> = {}) {
+  cursor(requests: readonly LookRequest[], options: AggregateOptions = {}) {
     const entries = {
       kind: 'lifecycle',
       now: requests[0]?.terms.protocol.now() ?? '$$NOW',

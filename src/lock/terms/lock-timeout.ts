@@ -143,10 +143,14 @@ export async function readLockTimeouts(
   )
 }
 
+/** A lockTimeout that only a deposed primary has is undone: a lease that lasted as long would be stolen. */
+export const COMMITTED = { readConcern: { level: 'majority' } } as const
+
 async function readRecords(db: Db, ids: readonly string[], options: { maxTimeMS?: number } = {}) {
   const pipeline = [{ $match: { _id: { $in: [...ids] } } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }]
   const lifecycles = lifecyclesOf(db)
-  const records = await readOwnFields((how) => lifecycles.aggregate(pipeline, { ...options, ...how }).toArray())
+  const reading = { ...options, ...COMMITTED }
+  const records = await readOwnFields((how) => lifecycles.aggregate(pipeline, { ...reading, ...how }).toArray())
   return records as (LockTimeoutRecord & { _id: string; now: Date })[]
 }
 
