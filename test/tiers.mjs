@@ -31,6 +31,8 @@ const SYSTEM = [
   'faults/**',
   // A replica set of real `mongod`s.
   'replica-set/**',
+  // A sharded cluster of real `mongod`s behind `mongos`.
+  'sharded/**',
   'local-database/{local-engine,glibc,sources}.test.ts',
   'database/local-database.test.ts',
   // What computes for long: the explorer of the protocol's states, generated documents, the whole import graph, pages whose code is compiled and run.

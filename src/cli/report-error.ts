@@ -39,6 +39,7 @@ const FAILURES = new Set([
   'NotEnoughSpace',
   'NotMongoDB',
   'ServerTooOld',
+  'ShardedCollections',
 ])
 
 /**

@@ -1,9 +1,11 @@
 import type { Collection } from 'mongodb'
+import { shardedAmong } from '../../database/index.js'
 import {
   checkPlans,
   collectionExists,
   ensureLockIndexes,
   hasIndex,
+  LIFECYCLES_COLLECTION,
   Looks,
   ServerClock,
   STAND_IN_INDEX,
@@ -16,13 +18,20 @@ import { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
 
 const MISSING = 'it is missing'
 
-/** Checks that each collection has its two indexes, of the right kind. */
+/** Checks that each collection has its two indexes, of the right kind, on one shard. */
 export async function checkIndexes({
   db,
   collections,
   repair,
 }: Omit<Checked, 'models' | 'termsOf'>): Promise<CheckResult> {
-  const findings: Finding[] = []
+  const sharded = await shardedAmong(db, [...collections, LIFECYCLES_COLLECTION])
+  const findings = sharded.map((name) =>
+    finding(
+      `collection ${name}`,
+      'it is sharded: a claim or an outcome may be lost unseen when a chunk migrates, and no replica starts',
+      'keep it on one shard, and spread the load over several databases (docs/replica-sets.md)',
+    ),
+  )
   for (const name of collections) {
     const collection = db.collection(name)
     if (await collectionExists(collection)) findings.push(...(await unusable(collection, repair)))
