@@ -82,7 +82,7 @@ const program = new Command('chaos')
   .description('Replicas at work, and everything else against them: is anything lost, repeated, overlapping or stuck?')
   .addOption(new Option('--faults', 'a random fault every second'))
   .addOption(
-    new Option('--replica-set', 'the faults on a replica set of three: elections, kills, pauses, restarts, a resync'),
+    new Option('--replica-set', 'the faults on a replica set of three: elections, kills, pauses, partitions, restarts'),
   )
   .addOption(new Option('--kubernetes', 'domains and instances in a real Kubernetes control plane').conflicts('ledger'))
   .addOption(
