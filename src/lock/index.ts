@@ -19,22 +19,7 @@ export { endLeasesOf, heldByReplica } from './lease/ended-process.js'
 export { claimFence } from './lease/fence.js'
 export { futureLeases, redateLeases } from './lease/future-leases.js'
 export { Lease } from './lease/lease.js'
-export {
-  dueBoundAt,
-  hasToken,
-  isDue,
-  isParked,
-  LEASE_FIELDS,
-  type LeaseState,
-  leaseStateExpression,
-  leaseStateOf,
-  NEVER_DUE,
-  NEVER_DUE_TYPES,
-  notAfter,
-  PARKED,
-  WITHOUT_TOKEN,
-  wasPutToSleep,
-} from './lease/lease-state.js'
+export * from './lease/lease-state.js'
 export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-writers.js'
 export { Renewals, uncountClaims } from './lease/renewal.js'
 export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.js'

@@ -1,23 +1,14 @@
-export {
-  InvalidHandlers,
-  InvalidModuleOptions,
-  ModuleConfiguredTwice,
-  ModuleMissing,
-  ModuleNotConfigured,
-  NoScheduler,
-} from './errors.js'
+export * from './errors.js'
 export type { Hooks, Parked, Transition } from './hooks.js'
 export type { FeatureLifecycle } from './lifecycle-catalog.js'
 export { loadTelemetryHttp } from './load-telemetry-http.js'
 export {
-  InvalidSchedulerLocks,
   LockAssert,
   LockExecutor,
   LockExtender,
   LockProviderUnavailable,
   type LocksAsyncOptions,
   LocksModule,
-  LocksNotConfigured,
   type LocksOptions,
   SchedulerLock,
   type SchedulerLockOptions,
