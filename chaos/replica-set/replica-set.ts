@@ -151,13 +151,13 @@ export class ReplicaSet {
     // Not paused: what the primary has sent would wait in their sockets.
     await Promise.all(others.map((member) => member.kill()))
     try {
-      await work(primary!.host)
+      await work(primary.host)
     } finally {
-      primary?.pause()
+      primary.pause()
       await Promise.all(others.map((member) => member.start()))
-      const isElected = async () => others.includes((await this.primary()) as Member)
+      const isElected = async () => others.includes(await this.primary().catch(() => primary))
       await waitFor(isElected, { forMs: WHOLE_WITHIN_MS, everyMs: 200 })
-      primary?.resume()
+      primary.resume()
     }
     await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 200 })
   }
