@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, readFile, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { type Document, MongoClient } from 'mongodb'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
+import { freePort } from '../../tools/servers/free-port.mjs'
 import { DatabaseProxy, type Peer } from '../faults/database-proxy.ts'
 import { aheadBy } from './fake-clock.ts'
 
@@ -144,12 +144,4 @@ export class Member {
   async wipe(): Promise<void> {
     await rm(join(this.dir, 'data'), { recursive: true, force: true })
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as { port: number }
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }

@@ -1,19 +1,11 @@
-import { createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
 import { Redis } from 'ioredis'
 import { RedisLockStore } from '../../src/locks/providers/redis.js'
 import { keyBeside } from '../../src/locks/providers/redis-slot.js'
 import { sleep } from '../../src/time/index.js'
+import { freePort } from '../../tools/servers/free-port.mjs'
 import { type RedisServer, startRedis } from '../../tools/servers/redis.mjs'
 import { eventually } from '../support/database.js'
-
-async function freePort(): Promise<number> {
-  const probe = createServer()
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve))
-  const { port } = probe.address() as { port: number }
-  await new Promise((resolve) => probe.close(resolve))
-  return port
-}
 
 let server: RedisServer
 let client: Redis

@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { access, constants, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type Document, MongoClient } from 'mongodb'
 import { mongodPath, NoMongod } from '../../chaos/replica-set/mongod.ts'
 import { sleep, systemClock } from '../../dist/time/index.js'
+import { freePort } from '../../tools/servers/free-port.mjs'
 import { RouterClocks } from './router-clocks.ts'
 
 const STARTS_WITHIN_MS = 120_000
@@ -162,12 +162,4 @@ async function kill({ child }: Process): Promise<void> {
   const gone = once(child, 'exit')
   child.kill('SIGKILL')
   await gone
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as { port: number }
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }

@@ -2,10 +2,10 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
 import { chown, mkdtemp, readdir, readFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { freePort } from './free-port.mjs'
 import { guardFolder } from './guard.mjs'
 import { ServerFailed } from './server-missing.mjs'
 
@@ -136,13 +136,4 @@ function killQuietly(pid) {
   } catch {
     // It ended by itself.
   }
-}
-
-async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address()
-  probe.close()
-  await once(probe, 'close')
-  return port
 }

@@ -8,7 +8,7 @@ import {
   PutObjectCommand,
   S3Client,
 } from '@aws-sdk/client-s3'
-import { afterAll, afterEach, beforeAll, describe, expect, jest } from '@jest/globals'
+import { afterAll, afterEach, beforeAll, expect, jest } from '@jest/globals'
 import { type Collection, type Document, ObjectId } from 'mongodb'
 import {
   BUCKET_COLLECTIONS,
@@ -20,6 +20,7 @@ import type { Replica, ReplicaOptions } from '../../../src/index.js'
 import { buildS3, type S3Server, startS3 } from '../../../tools/servers/s3.mjs'
 import { ServerMissing } from '../../../tools/servers/server-missing.mjs'
 import { bePatient, useDatabase } from '../../support/database.js'
+import { describeWith } from '../../support/describe-with.js'
 import { historyOf, TaskWorld } from '../../support/task-world.js'
 
 // The storage is a process of its own, and a busy machine's.
@@ -29,15 +30,8 @@ bePatient(120_000)
 type Options = Partial<BucketOptions>
 type Stored = Document & { _id: ObjectId | string }
 
-/** Whether the S3 server can be built here; without Go the tests are skipped, but not in CI. */
-const missing = await buildS3().then(
-  () => undefined,
-  (error: unknown) => error,
-)
-if (missing && (process.env['CI'] || !(missing instanceof ServerMissing))) throw missing
-if (missing) process.stderr.write(`skipped, no S3 server: ${String(missing)}\n`)
-
-export const describeWithS3 = missing ? describe.skip : describe
+/** `describe`, for tests that need the S3 server, which is built with Go. */
+export const describeWithS3 = await describeWith('S3 server', buildS3, ServerMissing)
 
 /** What this server's users need: once a bucket has a policy, an account that is no administrator has just what it says. */
 export const FOR_TENANT = { Effect: 'Allow', Principal: { AWS: ['tenant'] }, Action: 's3:*' }
