@@ -30,23 +30,25 @@ interface Privilege {
   readonly actions: readonly string[]
 }
 
-/** @returns what is missing; undefined for nothing, and where nobody is logged in or the server doesn't tell */
-export async function missingRights(db: Db, needed: readonly Rights[]): Promise<MissingRights | undefined> {
+/** @returns for each list what is missing of it; undefined for nothing, and where nobody is logged in or the server doesn't tell */
+export async function missingRights(db: Db, ...lists: (readonly Rights[])[]): Promise<(MissingRights | undefined)[]> {
   const status = await db.command({ connectionStatus: 1, showPrivileges: true }).catch((error: unknown) => {
     if (error instanceof MongoServerError) return undefined
     throw error
   })
   const { authenticatedUsers: [user] = [], authenticatedUserPrivileges: privileges = [] } = status?.['authInfo'] ?? {}
-  if (!user) return undefined
+  if (!user) return []
   const has = (collection: string, action: string) =>
     (privileges as Privilege[]).some(
       ({ resource, actions }) => actions.includes(action) && isFor(resource, db.databaseName, collection),
     )
-  const missing = needed.flatMap(({ collection, actions }) => {
-    const lacking = [...new Set(actions)].filter((action) => !has(collection, action)).sort()
-    return lacking.length > 0 ? [{ collection, actions: lacking }] : []
+  return lists.map((needed) => {
+    const missing = needed.flatMap(({ collection, actions }) => {
+      const lacking = [...new Set(actions)].filter((action) => !has(collection, action)).sort()
+      return lacking.length > 0 ? [{ collection, actions: lacking }] : []
+    })
+    return missing.length > 0 ? new MissingRights(user, db.databaseName, missing) : undefined
   })
-  return missing.length > 0 ? new MissingRights(user, db.databaseName, missing) : undefined
 }
 
 /** An empty name means all of them. */

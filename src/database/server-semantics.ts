@@ -15,6 +15,7 @@ export class NotMongoDB extends Error {
   }
 }
 
+type Entries = Collection<Document & { _id: string }>
 const DAY_MS = 86_400_000
 const NO_SUCH_INDEX = 'phaselock_no_such_index'
 /** BadValue, FailedToParse, CommandNotFound, CommandNotSupported, NotImplemented. */
@@ -25,10 +26,7 @@ const UNKNOWN_TO_SERVER: ReadonlySet<unknown> = new Set([2, 9, 59, 115, 238])
  * without an error. Leaves a field `probe` in it; several may do so at once.
  * @throws NotMongoDB, and what the driver throws
  */
-export async function requireServerSemantics(
-  collection: Collection<Document & { _id: string }>,
-  id: string,
-): Promise<void> {
+export async function requireServerSemantics(collection: Entries, id: string): Promise<void> {
   const problem = await failing(collection, id).catch((error: unknown) => {
     if (!(error instanceof MongoServerError) || !UNKNOWN_TO_SERVER.has(error.code)) throw error
     throw new NotMongoDB(`one of the lock protocol's commands is refused (${error.message})`, { cause: error })
@@ -36,7 +34,7 @@ export async function requireServerSemantics(
   if (problem !== undefined) throw new NotMongoDB(problem)
 }
 
-async function failing(collection: Collection<Document & { _id: string }>, _id: string): Promise<string | undefined> {
+async function failing(collection: Entries, _id: string): Promise<string | undefined> {
   const updated = await collection.findOneAndUpdate(
     { _id },
     [{ $set: { probe: { at: '$$NOW', n: 1 } } }, { $set: { 'probe.n': 2, 'probe.was': '$probe.n' } }],

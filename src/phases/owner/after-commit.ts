@@ -22,11 +22,9 @@ function wrap(session: OwnerSession, acts: Set<() => void>): void {
   session.commitTransaction = async (...args) => {
     try {
       await commitTransaction.apply(session, args)
-    } catch (error) {
+    } finally {
       for (const act of acts) act()
-      throw error
     }
-    for (const act of acts) act()
     acts.clear()
   }
   session.abortTransaction = (...args) => {

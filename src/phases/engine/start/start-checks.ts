@@ -76,11 +76,13 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
     return [{ collection: model.collection, actions }, ...others]
   })
   const onLifecycles = ['find', 'insert', 'update', ...(creates ? [] : ['listIndexes'])]
-  const missing = await missingRights(db, [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }])
-  if (missing) throw missing
-  if (doorbell === 'off') return
   const onDoorbell = ['find', 'insert', creates ? 'convertToCapped' : 'listIndexes']
-  const deaf = await missingRights(db, [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }])
+  const [missing, deaf] = await missingRights(
+    db,
+    [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }],
+    doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
+  )
+  if (missing) throw missing
   if (deaf) logger.warn(`the doorbell lacks rights, so new documents may wait for the next tick: ${deaf.message}`)
 }
 
