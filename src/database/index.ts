@@ -9,6 +9,7 @@ export {
   doorbellClient,
   renewalClient,
 } from './connect.js'
+export { isDuplicateKey } from './duplicate-key.js'
 export { durableOn } from './durable.js'
 export { buildIndex, type IndexBuild, NotEnoughSpace } from './index-build.js'
 export { ALPHA_NOTICE, type LocalSource } from './local-database.js'

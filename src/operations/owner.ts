@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { protocolCollection } from '../database/index.js'
+import { isDuplicateKey, protocolCollection } from '../database/index.js'
 import { removeUnlessHeld } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
@@ -8,8 +8,6 @@ import type { ConditionKind } from './condition.js'
 import { Refused, UsageError } from './errors.js'
 import { type DocumentRef, findDocument, readDocuments } from './find.js'
 import { modelOf, type System, termsInForce } from './system.js'
-
-const DUPLICATE_KEY = 11_000
 
 /**
  * Inserts a document; without a phase it starts in the first entry phase.
@@ -31,10 +29,9 @@ export async function addDocument(
     const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document))
     return { lifecycle, _id, phase: document['phase'] }
   } catch (error) {
-    const { code, message } = error as { code?: number; message?: string }
-    if (code !== DUPLICATE_KEY) throw error
+    if (!isDuplicateKey(error)) throw error
     throw new Refused(
-      `${nameOf({ lifecycle, _id: document['_id'] })} was not added: it already exists, or a unique field is taken (${message})`,
+      `${nameOf({ lifecycle, _id: document['_id'] })} was not added: it already exists, or a unique field is taken (${(error as Error).message})`,
       { reason: 'exists', lifecycle, id: document['_id'] },
     )
   }

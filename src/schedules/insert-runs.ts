@@ -1,9 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
 import { MongoBulkWriteError, type WriteError } from 'mongodb'
+import { isDuplicateKey } from '../database/index.js'
 import type { OwnerClient } from '../phases/index.js'
 import type { NewRun } from './decide.js'
-
-const DUPLICATE_KEY = 11000
 
 interface Batch {
   readonly runs: NewRun[]
@@ -68,7 +67,7 @@ async function newOnes(count: number, insert: () => Promise<void>): Promise<numb
   } catch (error) {
     if (!(error instanceof MongoBulkWriteError)) throw error
     const errors = [error.writeErrors as WriteError | WriteError[]].flat()
-    if (errors.length === 0 || errors.some(({ code }) => code !== DUPLICATE_KEY)) throw error
+    if (errors.length === 0 || !errors.every(isDuplicateKey)) throw error
     return count - errors.length
   }
 }

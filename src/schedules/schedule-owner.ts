@@ -1,4 +1,5 @@
 import type { Document } from 'mongodb'
+import { isDuplicateKey } from '../database/index.js'
 import { DUE_AND_NOBODYS } from '../lock/index.js'
 import { unknownOptions } from '../options/index.js'
 import { changedFields, changesBetween, fieldsOf, MOST_EDITS, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
@@ -34,7 +35,6 @@ export interface TriggerOptions extends By {
 }
 
 const MOST_UPSERTS = 10
-const DUPLICATE_KEY = 11000
 /** Includes `paused: true`, written by hand: whatever `pauseOf` takes for a pause. */
 const PAUSED = { paused: { $nin: [null, false, 0, ''] } }
 const isPlanned = { $eq: [{ $type: '$known' }, 'object'] }
@@ -94,7 +94,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
       const { matchedCount, upsertedCount } = await this.schedules.updateOne(filter, update, { upsert: !before })
       if (matchedCount + upsertedCount === 0) return undefined
     } catch (error) {
-      if (onlyAsRead && (error as { code?: unknown }).code === DUPLICATE_KEY) return undefined
+      if (onlyAsRead && isDuplicateKey(error)) return undefined
       throw error
     }
     return before ? 'replaced' : 'created'

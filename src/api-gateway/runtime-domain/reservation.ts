@@ -1,13 +1,11 @@
-import { type Document, MongoServerError } from 'mongodb'
-import { idText } from '../../kinds/index.js'
+import type { Document } from 'mongodb'
+import { idText, isDuplicateKey } from '../../kinds/index.js'
 import type { Region } from '../../kubernetes/index.js'
 import type { Step } from '../../phases/index.js'
 import { InvalidHostName, parseHostName } from '../names.js'
 import { namesOf, type Placement, type RuntimeDomain, reservedFor, wantedHost } from './documents.js'
 import { certificateNameFor, ingressNameFor, needsCertificate } from './manifests.js'
 import { type Doc, type DomainParts, type Ended, holderOf } from './parts.js'
-
-const DUPLICATE_KEY = 11000
 
 /** Whether the domain has reserved the name that its owner wants now. */
 export function isReservedAsWanted(doc: Doc): boolean {
@@ -53,7 +51,7 @@ export async function reserve(
   try {
     await holderOf(parts, doc, step).set(set as Document)
   } catch (error) {
-    if (!(error instanceof MongoServerError) || error.code !== DUPLICATE_KEY) throw error
+    if (!isDuplicateKey(error)) throw error
     const owner = await store.domains.findOne({ reservedHost: host })
     if (!owner) return step.wait(`host name '${host}' to be free`)
     const whose = `RuntimeDomain ${idText(owner['_id'])} of the gateway ${idText(owner['gatewayId'])}`

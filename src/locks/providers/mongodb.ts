@@ -1,5 +1,5 @@
-import { BSON, type Collection, type Db, type Document, type Filter, type MongoServerError } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import { BSON, type Collection, type Db, type Document, type Filter } from 'mongodb'
+import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import { claimFence, isValid, literal, readOwnFields, termsOf } from '../../lock/index.js'
 import { freedToken, isReleased, releasedToken } from '../acquisition.js'
 import type { LockRecord } from '../lock-provider.js'
@@ -17,7 +17,6 @@ interface ShedLockDocument extends Document {
 
 export const SHEDLOCK_COLLECTION = 'shedLock'
 
-const DUPLICATE_KEY = 11000
 const LIST_LIMIT = 10_000
 
 /** Exact opposites. A lock is also free if it has no lockUntil, or one of a type that sorts before dates. */
@@ -73,7 +72,7 @@ export class MongoLockStore implements LockStore {
       return stored?.['lockedBy'] === request.token ? grantedIn(stored) : undefined
     } catch (error) {
       // Two processes inserted it at the same time, and the other was first.
-      if ((error as MongoServerError).code === DUPLICATE_KEY) return undefined
+      if (isDuplicateKey(error)) return undefined
       throw error
     }
   }

@@ -1,14 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { MongoServerError } from 'mongodb'
 import type { Handler, Outcome, Step } from 'phaselock'
-import { idText } from 'phaselock/kinds'
+import { idText, isDuplicateKey } from 'phaselock/kinds'
 import { configure, whyNotOurs } from './configure.js'
 import type { Bucket } from './documents.js'
 import type { Ownership } from './held-bucket.js'
 import { StorageForbidden } from './storage/index.js'
 import { type BucketWork, type Claim, claimOf, NO_CLAIM, parkRefused } from './work.js'
-
-const DUPLICATE_KEY = 11000
 
 type Creating = Outcome<'Created', Bucket>
 type CreatingStep = Step<'Created', Bucket>
@@ -33,7 +30,7 @@ async function reserve(work: BucketWork, doc: Readonly<Bucket>, step: CreatingSt
   try {
     await work.holder(doc, step).set({ reserved })
   } catch (error) {
-    if (!(error instanceof MongoServerError) || error.code !== DUPLICATE_KEY) throw error
+    if (!isDuplicateKey(error)) throw error
     return reservedByAnother(work, step, reserved, name)
   }
   // Recorded before anything is created: a bucket with this mark can only be this document's.
