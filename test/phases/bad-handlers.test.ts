@@ -111,7 +111,7 @@ describe('a handler that misbehaves', () => {
     expect(Object.keys(found).sort()).toEqual(
       ['_id', 'createdAt', 'fence', 'lockedAt', 'phase', 'progress', 'updatedAt'].sort(),
     )
-    expect(lines('warn')).toHaveLength(1)
+    expect(lines('error')).toHaveLength(1)
   })
 
   test('stores as they are: `$` and dots deep in a value, undefined as null, texts with NUL', async () => {

@@ -87,7 +87,8 @@ describe('how a step may end', () => {
     )
     expect(found).toMatchObject({ phase: 'Creating', n: 1, lockedAt: PARKED_AT })
     expect(found['progress'].error.message).toBe('the host name belongs to gw-7')
-    expect(logger.lines.map((line) => line.message)).toContain('parked: the host name belongs to gw-7')
+    const [line] = logger.lines.filter(({ message }) => message.startsWith('parked'))
+    expect(line).toMatchObject({ level: 'warn', message: 'parked: the host name belongs to gw-7' })
     await replica.runOnce()
     expect((await read())['phase']).toBe('Creating')
     const owner = thingWith(async (_d, s) => s.again()) as never as { attach(db: unknown): { owner(): any } }
@@ -125,6 +126,7 @@ describe('how a step may end', () => {
     const parked = await read()
     expect(parked['lockedAt']).toEqual(PARKED_AT)
     expect(parked['progress'].history.at(-1).reason).toBe('3 errors in a row, the last: no such bucket')
+    expect(logger.lines.find((line) => line.message.startsWith('parked'))?.level).toBe('error')
     expect(observer.steps.map((step) => step.outcome)).toEqual(['error', 'error', 'park'])
   })
 
@@ -180,8 +182,9 @@ describe('how a step may end', () => {
   test.each(bad)(
     'a handler that returns %s: an error on the document, nothing else of it changed',
     async (_name, make, message) => {
-      const { found } = await once((async (_doc: unknown, step: unknown) => make(step)) as never)
+      const { found, logger } = await once((async (_doc: unknown, step: unknown) => make(step)) as never)
       expect(found['phase']).toBe('Creating')
+      expect(logger.lines.find((line) => line.message.startsWith('a step failed'))?.level).toBe('error')
       expect(found['progress'].error.name).toBe('InvalidOutcome')
       expect(found['progress'].error.message).toMatch(message)
       expect(found['progress'].attempts).toBe(1)

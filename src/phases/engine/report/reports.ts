@@ -1,10 +1,14 @@
 import type { EndKind, RecordedOutcome } from '../../../lock/index.js'
+import { InvalidOutcome } from '../../errors.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
 import type { LeaseLoss } from '../observer.js'
 import type { Ending } from '../run/ending-rules.js'
 
-/** Reports how each step ended: to the observer and, where a person should know, to the log, which is bounded. */
+/**
+ * Reports how each step ended: to the observer and, where a person should know, to the log, which is bounded. An error there is a bug in
+ * code, or a document that nobody goes on with; what a handler decided, or will try again, is a warning.
+ */
 export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending): void {
   const { end, ms } = ending
   const { lines, model, observer } = env
@@ -14,9 +18,13 @@ export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending)
   const about = { lifecycle: model.name, id: held.lease.id, phase, step: end.step }
   if (end.kind === 'error') {
     const { error } = end
-    lines.warn({ kind: 'a step failed', phase, name: error.name }, `a step failed: ${reason}`, { ...about, error })
+    const level = error.name === InvalidOutcome.name ? 'error' : 'warn'
+    lines[level]({ kind: 'a step failed', phase, name: error.name }, `a step failed: ${reason}`, { ...about, error })
   }
-  if (outcome === 'park') lines.error({ kind: 'parked', phase }, `parked: ${reason}`, about)
+  if (outcome === 'park') {
+    const level = end.kind === 'park' && end.error === null ? 'warn' : 'error'
+    lines[level]({ kind: 'parked', phase }, `parked: ${reason}`, about)
+  }
   if (outcome === 'deadline') lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
   observer.stepEnded({ ...about, to: end.kind === 'moveTo' ? end.to : phase, outcome, reason, ms })
 }

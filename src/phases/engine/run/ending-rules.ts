@@ -35,7 +35,8 @@ export class EndingRules {
     const claims = countOf(held.document[this.progress]?.claims)
     if (claims > this.env.model.settings.maxClaims) {
       const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
-      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error: null }, 0)
+      const error = { name: 'Poison', message: reason }
+      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, 0)
     }
     const deadline = this.deadlineOf(held)
     if (deadline && deadline <= this.env.serverNow()) return this.ending(held, this.deadlineMove(held), 0)
