@@ -84,7 +84,7 @@ export const settingsSchema = z.strictObject({
     value: 'how',
     meaning: 'how replicas learn of new documents between ticks, and whether commands notify them',
     unit: '`auto`, `capped`, `changeStream` or `off`',
-    fallback: '`auto`: a change stream where the deployment supports them, else a capped collection',
+    fallback: '`auto`: a capped collection, on every deployment',
     special: '`off`: new documents wait for the next tick',
   }),
   grace: about(processOptions.grace, {

@@ -1,5 +1,4 @@
-import type { Db, Document } from 'mongodb'
-import { answered } from '../database/index.js'
+import type { Db } from 'mongodb'
 import type { DoorbellMode } from '../options/index.js'
 import { type Clock, systemClock } from '../time/index.js'
 import { type Hearing, Listener } from './listener.js'
@@ -40,22 +39,14 @@ export class Doorbell extends Ringer {
     const options = { db: listeningDb, create, by: self }
     let tried: DoorbellKind | undefined
     const open = async (lastError: unknown): Promise<RingSource> => {
-      const chosen = mode === 'auto' ? kindBy(await answered(listeningDb.command({ hello: 1 }))) : mode
-      // What a change stream needs may be missing for good (rights, an old storage engine): the next attempt does without one.
+      // What a change stream needs may be missing for good (rights, a replica set): the next attempt does without one.
       const isRefused = tried === 'changeStream' && isServersRefusal(lastError)
-      tried = chosen === 'changeStream' && !isRefused ? chosen : 'capped'
+      tried = mode === 'changeStream' && !isRefused ? mode : 'capped'
       return tried === 'capped' ? openCapped(options) : openChangeStream(options)
     }
     return new Listener({ names, self, open, onRing, onHearing, clock })
   }
 }
-
-/**
- * What a deployment offers, by its answer to `hello`: members of replica sets (`setName`) and routers of sharded clusters
- * (`msg: 'isdbgrid'`) have change streams, a standalone server doesn't.
- */
-export const kindBy = (hello: Document): DoorbellKind =>
-  typeof hello['setName'] === 'string' || hello['msg'] === 'isdbgrid' ? 'changeStream' : 'capped'
 
 /** Whether the server answered, and refused. */
 const isServersRefusal = (error: unknown): boolean =>

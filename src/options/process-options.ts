@@ -1,8 +1,8 @@
 import { duration, matching, oneOf, whole } from './types.js'
 
 /**
- * Whether rings are heard, and how: `auto` chooses by the kind of server; `off` neither rings nor listens.
- * If a change stream isn't available, a capped collection's cursor is tried, even if a change stream was asked for.
+ * Whether rings are heard, and how: `auto` is `capped`, `off` neither rings nor listens. Where a change stream isn't available, a
+ * capped collection's cursor takes its place.
  */
 export const DOORBELL_MODES = ['auto', 'capped', 'changeStream', 'off'] as const
 export type DoorbellMode = (typeof DOORBELL_MODES)[number]

@@ -69,17 +69,20 @@ describeWithMongod('the doorbell on a replica set of three', () => {
     process.stderr.write(`${kind}: from the answer to an insert to its handler: p50 ${p50} ms, p95 ${p95} ms\n`)
   })
 
-  test('a change stream goes on after an election, and what is rung for meanwhile waits for a tick at most', async () => {
-    const replica = await listening({ doorbell: 'changeStream' }, 'changeStream')
-    await replicaSet.set.stepDown()
-    const meanwhile = Array.from({ length: 5 }, (_, n) => `meanwhile ${n}`)
-    for (const _id of meanwhile) await owner.insert({ _id })
-    await eventually(async () => expect(await replicaSet.set.isWhole()).toBe(true))
-    await replica.tick()
-    await eventually(() => expect([...begun.keys()]).toEqual(expect.arrayContaining(meanwhile)))
-    await eventually(() => expect(replica.status().doorbell).toBe('changeStream'))
-    await picksUp('after')
-  })
+  test.each(KINDS)(
+    '%s: goes on after an election, and what is rung for meanwhile waits for a tick at most',
+    async (kind) => {
+      const replica = await listening({ doorbell: kind }, kind)
+      await replicaSet.set.stepDown()
+      const meanwhile = Array.from({ length: 5 }, (_, n) => `meanwhile ${n}`)
+      for (const _id of meanwhile) await owner.insert({ _id })
+      await eventually(async () => expect(await replicaSet.set.isWhole()).toBe(true))
+      await replica.tick()
+      await eventually(() => expect([...begun.keys()]).toEqual(expect.arrayContaining(meanwhile)))
+      await eventually(() => expect(replica.status().doorbell).toBe(kind))
+      await picksUp('after')
+    },
+  )
 
   test('a listener whose place in the oplog is gone hears again, and has looked at everything', async () => {
     const proxy = await TcpProxy.start(await primaryUri(database.db))

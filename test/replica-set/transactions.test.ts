@@ -40,7 +40,7 @@ describeWithMongod("an owner's transactions on a replica set", () => {
   /** It hears rings, and nobody ticks it: what isn't rung for stays. */
   async function listens(): Promise<void> {
     replica.wakeBetweenTicks()
-    await eventually(() => expect(replica.status().doorbell).toBe('changeStream'))
+    await eventually(() => expect(replica.status().doorbell).toBe('capped'))
     // The first ring that is heard shows that its look at the beginning is over.
     await owner.insert({ _id: 'first' })
     await eventually(() => expect(made).toEqual(['first']))

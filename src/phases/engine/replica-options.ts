@@ -41,7 +41,7 @@ export interface ReplicaOptions {
   readonly ownerDb?: Db | undefined
   /**
    * Whether it listens for new documents between its ticks and rings for other replicas, and how (docs/doorbell.md). Default
-   * 'auto': by a change stream where the deployment has them, else by a capped collection.
+   * 'auto': by a tailable cursor on a capped collection, the quickest on every deployment.
    */
   readonly doorbell?: DoorbellMode | undefined
   /**
