@@ -6,6 +6,7 @@ export type { Deadline, LifecycleSettingsSpec, PhaseSpec, RuleSpec } from './def
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
 export { type LifecycleModel, type Phase, workingPhases } from './definition/model.js'
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
+export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { LifecycleSettings } from './definition/settings.js'
 export { sharedOptions } from './engine/check-options.js'
 export type * from './engine/observer.js'

@@ -12,9 +12,11 @@ import {
 } from '../../../lock/index.js'
 import { type Clock, formatMs } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/model.js'
+import { registeredFields } from '../../definition/registered.js'
 import type { Logger } from '../../logger.js'
 import { requireDisjointFrom, type Territory, territoryOf } from './overlaps.js'
 
+/** With the fields of {@link registeredFields}, where the replica that started last is of a version that stores them. */
 interface Registered {
   _id: string
   collection: string
@@ -99,7 +101,8 @@ export class LifecycleRegistry {
   /** Registers what isn't there yet, and makes entries that a person broke state what is used instead. */
   async register(): Promise<void> {
     for (const model of this.models) {
-      const entry = { collection: model.collection, phases: territoryOf(model).phases as string[] }
+      const { collection } = model
+      const entry = { collection, phases: territoryOf(model).phases as string[], ...registeredFields(model) }
       const update = { $set: entry, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
       await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
     }

@@ -1,0 +1,84 @@
+import type { Document } from 'mongodb'
+import { z } from 'zod'
+import type { LifecycleModel, Phase } from './model.js'
+import { type LifecycleSettings, parseSettings } from './settings.js'
+
+/** A field that a person has broken counts as absent. */
+const sound = <T extends z.ZodType>(field: T) => field.optional().catch(undefined)
+
+/**
+ * The fields of an entry in `phaselock.lifecycles` that say what a lifecycle is, besides its name and collection, for programs that
+ * don't have its code. Each is a field of its own, so that a version that doesn't know one leaves it alone.
+ */
+const FIELDS = z.object({
+  graph: sound(
+    z.array(
+      z.object({
+        name: z.string(),
+        kind: z.enum(['working', 'resting', 'final']),
+        next: z.array(z.string()),
+        entry: z.boolean(),
+        deadline: z.object({ afterMs: z.number(), goTo: z.string(), setState: z.string().optional() }).optional(),
+        keepForMs: z.number(),
+      }),
+    ),
+  ),
+  rules: sound(
+    z.array(
+      z.object({ when: z.string(), from: z.array(z.string()), goTo: z.string(), setState: z.string().optional() }),
+    ),
+  ),
+  renames: sound(z.array(z.object({ from: z.string(), to: z.string() }))),
+  progress: sound(z.string().min(1)),
+  legacyWriters: sound(z.boolean()),
+  maxAttempts: sound(z.number()),
+  maxClaims: sound(z.number()),
+  /** That of the definition; `lockTimeout` is the one in force. */
+  definedLockTimeout: sound(z.number()),
+  /** The names of the phases and of those renamed: all that older versions store. */
+  phases: sound(z.array(z.string())),
+})
+
+export type RegisteredFields = Omit<Required<z.infer<typeof FIELDS>>, 'phases'>
+
+/** What a replica registers of a lifecycle. */
+export function registeredFields({ phases, entries, rules, renames, settings }: LifecycleModel): RegisteredFields {
+  const { progress, legacyWriters, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
+  const graph = [...phases.values()].map((one) => ({ ...one, entry: entries.includes(one.name) }))
+  const fields = { graph, rules, renames, progress, legacyWriters, maxAttempts, maxClaims, definedLockTimeout }
+  return JSON.parse(JSON.stringify(fields)) // without what is undefined: the driver would store null
+}
+
+/** A lifecycle as its entry in `phaselock.lifecycles` describes it. */
+export interface RegisteredModel {
+  readonly model: LifecycleModel
+  /**
+   * Phases of which only the name is known, and taken to be working: all of them where the replica that registered the lifecycle was of a
+   * version that didn't store more; those that such a replica added later.
+   */
+  readonly onlyNamed: readonly string[]
+}
+
+/** Reads an entry. Undefined: it names no collection. */
+export function modelRegistered(entry: Document): RegisteredModel | undefined {
+  const { _id: name, collection } = entry
+  if (typeof name !== 'string' || typeof collection !== 'string' || name === '' || collection === '') return undefined
+  const { graph = [], rules = [], renames = [], phases: listed = [], definedLockTimeout, ...rest } = FIELDS.parse(entry)
+  const isKnown = (phase: string) =>
+    graph.some((one) => one.name === phase) || renames.some((one) => one.from === phase)
+  const onlyNamed = listed.filter((phase) => !isKnown(phase))
+  const phases: Phase[] = [
+    ...graph.map(({ entry: _, deadline, ...one }) => ({
+      ...one,
+      deadline: deadline && { setState: undefined, ...deadline },
+    })),
+    ...onlyNamed.map((one) => ({ name: one, kind: 'working', next: [], deadline: undefined, keepForMs: 0 }) as const),
+  ]
+  const entries = graph.length > 0 ? graph.filter((one) => one.entry).map((one) => one.name) : listed.slice(0, 1)
+  const given = Object.entries(rest).filter(([, value]) => value !== undefined)
+  const defaults = parseSettings({}, [])!
+  const lockTimeoutMs = definedLockTimeout ?? defaults.lockTimeoutMs
+  const settings: LifecycleSettings = { ...defaults, ...Object.fromEntries(given), lockTimeoutMs }
+  const byName = new Map(phases.map((one) => [one.name, one]))
+  return { model: { name, collection, phases: byName, entries, rules, renames, settings }, onlyNamed }
+}
