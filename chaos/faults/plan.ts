@@ -1,4 +1,4 @@
-import { oneOf, type Random, randomOf, wholeBetween } from './random.ts'
+import { oneOf, randomOf, wholeBetween } from './random.ts'
 
 /** What can go wrong with documents, handlers and replicas; the report's `faults` uses the same names. */
 const ON_ANY_DATABASE = [
@@ -69,17 +69,24 @@ const EXCLUSIVE: Partial<Record<FaultKind, { group: string; leastMs: number; mos
   handlerIgnoresSignal: { group: 'places', leastMs: 0, mostMs: 0, restMs: 4_000 },
 }
 
-/** One fault a second. The same seed, length and kinds give the same plan. */
+/**
+ * One fault a second: of those that may strike, one of those planned least so far, so that all have as many rounds as time allows, and a short
+ * run as many kinds as it can. The same seed, length and kinds give the same plan.
+ */
 export function planFaults(seed: number, seconds: number, kinds = FAULT_KINDS): PlannedFault[] {
   const random = randomOf(seed)
   const freeFrom = new Map<string, number>()
+  const rounds = new Map(kinds.map((kind) => [kind, 0]))
   const planned: PlannedFault[] = []
-  // The first round strikes each kind once, as far as time allows: a short run shows as many kinds as it can.
-  let unseen = shuffled(random, kinds)
   for (let atMs = 1_000; atMs <= seconds * 1_000; atMs += 1_000) {
-    const possible = (kind: FaultKind) => (freeFrom.get(EXCLUSIVE[kind]?.group ?? '') ?? 0) <= atMs
-    const kind = unseen.find(possible) ?? oneOf(random, kinds.filter(possible))!
-    unseen = unseen.filter((other) => other !== kind)
+    const possible = kinds.filter((kind) => (freeFrom.get(EXCLUSIVE[kind]?.group ?? '') ?? 0) <= atMs)
+    const fewest = Math.min(...possible.map((kind) => rounds.get(kind)!))
+    const kind = oneOf(
+      random,
+      possible.filter((one) => rounds.get(one) === fewest),
+    )
+    if (!kind) continue
+    rounds.set(kind, fewest + 1)
     const lasting = EXCLUSIVE[kind]
     const forMs = lasting ? wholeBetween(random, lasting.leastMs, lasting.mostMs) : 0
     if (lasting) freeFrom.set(lasting.group, atMs + forMs + lasting.restMs)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { FAULT_KINDS, planFaults } from '../../chaos/faults/plan.ts'
+import { DATABASE_FAULT_KINDS, FAULT_KINDS, planFaults, REPLICA_SET_FAULT_KINDS } from '../../chaos/faults/plan.ts'
 import { OffTheWay, roundStepNumber } from '../../chaos/faults/round-order.ts'
 import type { FaultsResult } from '../../chaos/faults/run-faults.ts'
 import { chaos } from './chaos.js'
@@ -46,6 +46,14 @@ describe('the plan of faults', () => {
     expect(planFaults(1, 60)).toEqual(planFaults(1, 60))
     expect(planFaults(2, 60)).not.toEqual(planFaults(1, 60))
     expect(new Set(planFaults(1, 60).map(({ kind }) => kind))).toEqual(new Set(FAULT_KINDS))
+  })
+
+  test('has as many rounds of each kind of the replica set as of any other', () => {
+    const kinds = planFaults(3, 900, REPLICA_SET_FAULT_KINDS).map(({ kind }) => kind)
+    const ofTheSet = REPLICA_SET_FAULT_KINDS.filter((kind) => DATABASE_FAULT_KINDS.has(kind))
+    const rounds = ofTheSet.map((kind) => kinds.filter((one) => one === kind).length)
+    expect(Math.min(...rounds)).toBeGreaterThanOrEqual(7)
+    expect(Math.max(...rounds) - Math.min(...rounds)).toBeLessThanOrEqual(1)
   })
 
   test('never has the database disturbed twice at once, nor without a pause', () => {
