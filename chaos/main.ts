@@ -8,6 +8,7 @@ import { type SharedFlags, sharedOptions } from '../dist/cli/demo/index.js'
 import type { Screen } from '../dist/cli/demo/screen.js'
 import { type Shown, show } from '../dist/cli/demo/show.js'
 import { BREAKABLE, type Breakable } from './broken/broken-protocols.ts'
+import { FAULT_KINDS, type FaultKind, REPLICA_SET_FAULT_KINDS } from './faults/plan.ts'
 
 interface Flags extends SharedFlags {
   readonly faults?: boolean
@@ -16,6 +17,7 @@ interface Flags extends SharedFlags {
   readonly break?: Breakable
   readonly minutes: number
   readonly seed?: number
+  readonly only?: readonly FaultKind[]
 }
 type Run = (flags: Flags, screen: Screen, signal: AbortSignal) => Promise<Shown>
 
@@ -33,10 +35,11 @@ const faults: Run = async (flags, screen, signal) => {
     replicaSet = false,
     minutes,
     seed = randomInt(2 ** 32),
+    only,
     lockTimeout: lockTimeoutMs,
     ledger: ledgerFile,
   } = flags
-  const report = await runFaults({ replicaSet, minutes, seed, lockTimeoutMs, screen, signal, ledgerFile })
+  const report = await runFaults({ replicaSet, minutes, seed, only, lockTimeoutMs, screen, signal, ledgerFile })
   return { ...report, text: faultsReportText(report) }
 }
 
@@ -92,6 +95,11 @@ const program = new Command('chaos')
   )
   .addOption(new Option('--minutes <n>', 'of faults: how long they come').argParser(positive).default(5))
   .addOption(new Option('--seed <n>', 'of faults: which come, printed by each run').argParser(whole))
+  .addOption(
+    new Option('--only <fault...>', 'of faults: these instead of all').choices([
+      ...new Set([...FAULT_KINDS, ...REPLICA_SET_FAULT_KINDS]),
+    ]),
+  )
   .addHelpText(
     'after',
     '\nWithout --faults, --replica-set, --kubernetes and --break: faults, then Kubernetes. More: docs/chaos.md',

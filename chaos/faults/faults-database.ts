@@ -7,12 +7,15 @@ import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { connectDatabase, type DatabaseConnection } from '../../dist/database/index.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
 import { NoPrimary, ReplicaSet } from '../replica-set/replica-set.ts'
+import { NoSmallDisk } from '../replica-set/small-disk.ts'
 import { DatabaseProxy, type Peer, type ProxyMode } from './database-proxy.ts'
 import { FAULT_KINDS, type FaultKind, type PlannedFault, REPLICA_SET_FAULT_KINDS } from './plan.ts'
 
 const KEEPER_ENDS_WITHIN_MS = 15_000
 const ELECTED_WITHIN_MS = 30_000
 const RESTS_MS = 4_000
+/** In memory, for each of three members. */
+const DISK_MB = 400
 
 /** Each resolves when it is over: true if it struck, false if there was nothing to hit. */
 export type Faults = Partial<Record<FaultKind, (fault: PlannedFault) => Promise<boolean>>>
@@ -28,6 +31,8 @@ export interface FaultsDatabase {
   readonly faults: Faults
   /** The faults that can strike on it, the others included. */
   readonly kinds: readonly FaultKind[]
+  /** The others that are for such a database, and why this machine can't have them. */
+  readonly leftOut: Readonly<Partial<Record<FaultKind, string>>>
   close(): Promise<void>
 }
 
@@ -67,6 +72,7 @@ export async function openLocalDatabase(note: Note): Promise<FaultsDatabase> {
       databaseNotPrimary: disturb({ kind: 'notPrimary' }),
     },
     kinds: FAULT_KINDS,
+    leftOut: {},
     close: async () => {
       await proxy.close()
       await close()
@@ -76,7 +82,7 @@ export async function openLocalDatabase(note: Note): Promise<FaultsDatabase> {
 
 /** A replica set of three, with the ledger on a server of its own. @throws NoMongod */
 export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
-  const set = await ReplicaSet.start({ hasProxy: true })
+  const { set, noSmallDisk } = await startReplicaSet()
   const ledger = await ownServer(note).catch(async (error) => {
     await set.close()
     throw error
@@ -115,16 +121,28 @@ export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
       primaryKilled: alone(({ forMs }) => set.killPrimary(forMs)),
       primaryPaused: alone(({ forMs }) => set.pausePrimary(forMs)),
       primaryPartitioned: alone(({ which, forMs }) => set.partitionPrimary(isBeside(which), forMs)),
+      primaryDiskFull: alone(async ({ forMs }) => void (await set.fillPrimarysDisk(forMs))),
       majorityKilled: alone(({ forMs }) => set.killMajority(forMs)),
       secondarySlow: alone(({ forMs }) => set.slowSecondary(forMs)),
       secondaryResynced: alone(() => set.resyncSecondary()),
       membersRestarted: alone(() => set.restartAll()),
     },
-    kinds: REPLICA_SET_FAULT_KINDS,
+    kinds: REPLICA_SET_FAULT_KINDS.filter((kind) => !noSmallDisk || kind !== 'primaryDiskFull'),
+    leftOut: noSmallDisk ? { primaryDiskFull: noSmallDisk.message } : {},
     close: async () => {
       await client.close()
       await Promise.all([set.close(), ledger.close()])
     },
+  }
+}
+
+/** With disks that can be filled where that is possible. */
+async function startReplicaSet(): Promise<{ set: ReplicaSet; noSmallDisk?: NoSmallDisk }> {
+  try {
+    return { set: await ReplicaSet.start({ hasProxy: true, smallDisk: { megabytes: DISK_MB } }) }
+  } catch (error) {
+    if (!(error instanceof NoSmallDisk)) throw error
+    return { set: await ReplicaSet.start({ hasProxy: true }), noSmallDisk: error }
   }
 }
 

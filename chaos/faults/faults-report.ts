@@ -30,6 +30,7 @@ export function faultsReportText({ result, evidence }: FaultsReport): string {
     const seconds = still && `: no step began for ${inSeconds(still.p50)} s (p50), at most ${inSeconds(still.most)} s`
     return `   ${String(count).padStart(8)}  ${kind}${seconds ?? ''}`
   })
+  const leftOut = Object.entries(result.leftOut).map(([kind, reason]) => `  left out  ${kind}: ${reason}`)
   const verdict = verdictText(result, [
     'Every recorded step happened once, in its order, under one holder at a time, and nothing is stuck.',
   ])
@@ -38,6 +39,7 @@ export function faultsReportText({ result, evidence }: FaultsReport): string {
     ...figureLines(LINES, result),
     '',
     ...faults,
+    ...leftOut,
     '',
     ...verdict,
     again,

@@ -27,6 +27,7 @@ const REPLICA_SET = [
   'primaryKilled',
   'primaryPaused',
   'primaryPartitioned',
+  'primaryDiskFull',
   'majorityKilled',
   'secondarySlow',
   'secondaryResynced',
@@ -60,6 +61,7 @@ const EXCLUSIVE: Partial<Record<FaultKind, { group: string; leastMs: number; mos
   primaryKilled: { group: 'database', leastMs: 1_000, mostMs: 6_000, restMs: 8_000 },
   primaryPaused: { group: 'database', leastMs: 4_000, mostMs: 9_000, restMs: 8_000 },
   primaryPartitioned: { group: 'database', leastMs: 3_000, mostMs: 9_000, restMs: 8_000 },
+  primaryDiskFull: { group: 'database', leastMs: 1_000, mostMs: 6_000, restMs: 10_000 },
   majorityKilled: { group: 'database', leastMs: 2_000, mostMs: 6_000, restMs: 10_000 },
   secondarySlow: { group: 'database', leastMs: 4_000, mostMs: 9_000, restMs: 2_000 },
   secondaryResynced: { group: 'database', leastMs: 5_000, mostMs: 5_000, restMs: 5_000 },
@@ -93,11 +95,4 @@ export function planFaults(seed: number, seconds: number, kinds = FAULT_KINDS): 
     planned.push({ kind, atMs, forMs, which: random() })
   }
   return planned
-}
-
-function shuffled<T>(random: Random, all: readonly T[]): T[] {
-  return all
-    .map((one) => ({ one, order: random() }))
-    .sort((a, b) => a.order - b.order)
-    .map(({ one }) => one)
 }

@@ -7,7 +7,7 @@ import { Ledger } from '../../dist/cli/demo/ledger.js'
 import { DemoNotSetUp } from '../../dist/cli/demo/scenario.js'
 import type { Screen } from '../../dist/cli/demo/screen.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
-import { openLocalDatabase, openReplicaSet } from './faults-database.ts'
+import { type FaultsDatabase, openLocalDatabase, openReplicaSet } from './faults-database.ts'
 import { type FaultKind, planFaults } from './plan.ts'
 import { randomOf } from './random.ts'
 import { Receiver } from './receiver.ts'
@@ -36,6 +36,8 @@ export interface FaultsOptions {
   readonly replicaSet: boolean
   readonly minutes: number
   readonly seed: number
+  /** The faults that strike. Default: all. */
+  readonly only?: readonly FaultKind[] | undefined
   readonly lockTimeoutMs: number
   readonly screen: Screen
   readonly ledgerFile?: string | undefined
@@ -66,6 +68,8 @@ export interface FaultsResult extends Judgement {
   readonly refusedByFence: number
   /** How often each fault struck. */
   readonly faults: Readonly<Partial<Record<FaultKind, number>>>
+  /** Faults that this machine can't have, and why. */
+  readonly leftOut: FaultsDatabase['leftOut']
   /** The longest time without a step that began, for each fault of the database. */
   readonly stoodStillMs: StandStills
   readonly stepsBegun: number
@@ -91,14 +95,16 @@ export const runFaults = (options: FaultsOptions): Promise<FaultsReport> =>
   withCleanUps(options.signal, (atEnd) => run(options, atEnd))
 
 async function run(
-  { replicaSet, minutes, seed, lockTimeoutMs, screen, signal, ledgerFile }: FaultsOptions,
+  { replicaSet, minutes, seed, only, lockTimeoutMs, screen, signal, ledgerFile }: FaultsOptions,
   atEnd: (cleanUp: CleanUp) => void,
 ): Promise<FaultsReport> {
   screen.note(`faults for ${minutes} minutes, seed ${seed}`)
   const open = replicaSet ? openReplicaSet : openLocalDatabase
   const database = await open((text, fields) => screen.note(fields ? `${text} ${JSON.stringify(fields)}` : text))
   atEnd(() => database.close())
-  const { db, uri } = database
+  const { db, uri, leftOut } = database
+  for (const [kind, reason] of Object.entries(leftOut)) screen.note(`${kind} is left out: ${reason}`)
+  const kinds = database.kinds.filter((kind) => only?.includes(kind) ?? true)
   const ledger = new Ledger(database.ledger.db)
   await ledger.prepare()
   if (ledgerFile !== undefined) atEnd(() => ledger.writeTo(ledgerFile))
@@ -135,7 +141,7 @@ async function run(
   work.catch(() => undefined)
   const under: Promise<void>[] = []
   const beginMs = systemClock.monotonicMs()
-  for (const fault of planFaults(seed, minutes * 60, database.kinds)) {
+  for (const fault of planFaults(seed, minutes * 60, kinds)) {
     await sleep(Math.max(0, beginMs + fault.atMs - systemClock.monotonicMs()))
     if (signal.aborted) throw new Interrupted()
     screen.note(fault.forMs > 0 ? `${fault.kind} for ${fault.forMs / 1_000} s` : fault.kind)
@@ -182,6 +188,7 @@ async function run(
     refusedLateWrites: fleet.refusedLateWrites(),
     refusedByFence,
     faults: countsOf(struck),
+    leftOut,
     settledInSeconds,
     lockTimeoutSeconds: lockTimeoutMs / 1_000,
     seconds: screen.seconds,

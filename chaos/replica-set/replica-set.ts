@@ -14,6 +14,8 @@ const STEPS_DOWN_FOR_S = 5
 const WHOLE_WITHIN_MS = 60_000
 /** A slow member gets this part of the time. */
 const SLOW = { stoppedMs: 180, runningMs: 20 }
+/** For a primary to notice that its disk is full: it writes something every second. */
+const ENDS_WITHIN_MS = 60_000
 const HEALTHY = new Set([1, 2]) // PRIMARY, SECONDARY
 
 export interface ReplicaSetOptions extends Omit<MemberOptions, 'aheadSeconds'> {
@@ -45,7 +47,7 @@ export class ReplicaSet {
     this.dir = dir
   }
 
-  /** Without `hasProxy` there are no partitions. @throws NoMongod */
+  /** Without `hasProxy` there are no partitions, without `smallDisk` no full one. @throws NoMongod; NoSmallDisk */
   static async start({
     members: count = 3,
     env,
@@ -114,6 +116,21 @@ export class ReplicaSet {
     const primary = await this.primary()
     const other = await this.secondary()
     await this.down([primary, other], forMs)
+  }
+
+  /**
+   * Nothing more fits on the primary's disk, or that of its journal: it ends by itself at the next write that must reach it. There is room again after so long,
+   * and it starts. Resolves to whether it had ended.
+   */
+  async fillPrimarysDisk(forMs: number): Promise<boolean> {
+    const primary = await this.primary()
+    if (!primary.disk) throw new Error("expected members on small disks, got the folder's")
+    await primary.disk.fill()
+    const hasEnded = await waitFor(() => !primary.isUp, { forMs: ENDS_WITHIN_MS })
+    await sleep(forMs)
+    await primary.disk.free()
+    if (hasEnded) await primary.start()
+    return hasEnded === true
   }
 
   /** SIGSTOP beyond the election timeout, then SIGCONT: it believes to be the primary until it hears of its successor. */

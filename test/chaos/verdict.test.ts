@@ -41,6 +41,7 @@ const faults = {
   wrongTimed: 0,
   refusedByFence: 0,
   faults: { replicaKilled: 1 },
+  leftOut: {},
   stepsBegun: 100,
   settledInSeconds: 1,
   lockTimeoutSeconds: 4,
