@@ -1,5 +1,7 @@
 import type { Db } from 'mongodb'
-import { type Alongside, type AnyHandler, BoundLifecycle } from '../phases/index.js'
+import { z } from 'zod'
+import { checkOptions } from '../options/index.js'
+import { type Alongside, type AnyHandler, BoundLifecycle, runnableLifecycles } from '../phases/index.js'
 
 /** Wraps a handler, for example in a ledger, a failure or a delay. It gets the handler and returns the one to run. */
 export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
@@ -14,12 +16,16 @@ export interface BindOptions {
   readonly wrap?: WrapHandler | undefined
 }
 
+const toBind = z.strictObject({ lifecycles: runnableLifecycles })
+
 /** The lifecycle that `handle` has just returned, with its owner's database, what runs alongside it, and its handlers wrapped. */
 export function bindLifecycle<Doc, G>(
-  { model, handlers }: BoundLifecycle<Doc, G>,
+  lifecycle: BoundLifecycle<Doc, G>,
   { db, wrap = (_lifecycle, _phase, handler) => handler }: BindOptions,
   alongside: readonly Alongside[] = [],
 ): BoundLifecycle<Doc, G> {
+  checkOptions('bindLifecycle', toBind, { lifecycles: [lifecycle] })
+  const { model, handlers } = lifecycle
   const wrapped = Object.entries(handlers).map(([phase, handler]) => [phase, wrap(model.name, phase, handler)])
   const bound = new BoundLifecycle<Doc, G>(model, Object.fromEntries(wrapped))
   for (const work of alongside) bound.runAlongside(work)

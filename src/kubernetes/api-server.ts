@@ -1,4 +1,6 @@
 import type { IncomingMessage } from 'node:http'
+import { z } from 'zod'
+import { aName, anything, checkOptions, durationText, expecting } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { asKind, errorOf, notAnApiServer, statusOf, unavailable } from './answers.js'
 import type { Circuit } from './circuit.js'
@@ -33,6 +35,18 @@ export interface ClusterOptions {
   /** Refuses requests while the server doesn't answer. Default: every request is sent. */
   readonly circuit?: Circuit | undefined
 }
+
+const kubeconfig = z.custom<KubeconfigSource>(
+  (value) => typeof value === 'string' || typeof (value as { file?: unknown } | null)?.file === 'string',
+  expecting("a kubeconfig ('default', 'inCluster', its text, or { file: '...' })"),
+)
+
+const clusterOptions = z.strictObject({
+  name: aName,
+  kubeconfig,
+  requestTimeout: durationText('1ms', '1d').default(REQUEST_TIMEOUT),
+  circuit: anything as z.ZodType<Circuit | undefined>,
+} satisfies { readonly [option in keyof Required<ClusterOptions>]: z.ZodType })
 
 export interface ListOptions {
   /** Default: all namespaces. */
@@ -83,7 +97,7 @@ export class ApiServer {
   private readonly discovery: Discovery
 
   protected constructor(protected readonly options: ClusterOptions) {
-    const { name, kubeconfig, requestTimeout = REQUEST_TIMEOUT, circuit } = options
+    const { name, kubeconfig, requestTimeout, circuit } = checkOptions('a Cluster', clusterOptions, options)
     this.name = name
     this.circuit = circuit
     this.requestTimeoutMs = durationMs(requestTimeout)

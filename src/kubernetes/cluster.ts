@@ -6,7 +6,7 @@ import type { OwnerLifecycle } from './ownership.js'
 
 /** An API server in whose cluster a lifecycle's documents own objects. */
 export class Cluster extends ApiServer {
-  /** @throws InvalidDuration */
+  /** @throws InvalidOptions */
   static of(options: ClusterOptions): Cluster {
     return new Cluster(options)
   }

@@ -1,6 +1,7 @@
 import { type DynamicModule, Global, Inject, Module, type OnApplicationShutdown, type Provider } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core'
 import { LockExecutor } from '../locks/index.js'
+import { shown } from '../options/index.js'
 import { type BoundLifecycle, Replica } from '../phases/index.js'
 import { InvalidHandlers, InvalidModuleOptions, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
 import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'
@@ -108,6 +109,8 @@ export class PhaselockModule {
    * @throws InvalidModuleOptions
    */
   static forFeature(lifecycles: readonly FeatureLifecycle[], options: FeatureOptions = {}): DynamicModule {
+    if (!Array.isArray(lifecycles))
+      throw new InvalidHandlers([`forFeature: expected a list of lifecycles, got ${shown(lifecycles)}`])
     const { database: name } = parseFeatureOptions(options)
     const providers = [
       ...lifecycles.filter((lifecycle) => lifecycle?.model).map(lifecycleProvider),

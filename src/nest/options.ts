@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { requireNode } from '../config/index.js'
 import { aFunction, aName, flag, having, readOptions, text } from '../options/index.js'
-import { type ReplicaOptions, type RunnableLifecycle, sharedOptions } from '../phases/index.js'
+import { type ReplicaOptions, type RunnableLifecycle, runnableLifecycles, sharedOptions } from '../phases/index.js'
 import { InvalidModuleOptions } from './errors.js'
 import { HOOKS, type Hooks } from './hooks.js'
 import type { AsyncOptions, LocksOptions } from './locks/options.js'
@@ -77,7 +77,7 @@ const moduleOptions = z.strictObject({
   database: aName.optional(),
   db: having(['collection', 'command'], 'a Db of the mongodb driver').optional(),
   connection: connection.optional(),
-  lifecycles: z.array(having(['attach'], 'a lifecycle with handlers: lifecycle.handle({...})')).optional(),
+  lifecycles: runnableLifecycles.optional(),
   ...sharedOptions,
   tick: flag.optional(),
   locks: having([], 'an object with the options of named locks').optional(),

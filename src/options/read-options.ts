@@ -13,6 +13,25 @@ export interface OptionNames {
   readonly renamed?: Readonly<Record<string, string>>
 }
 
+/** What was called with options that it can't use: says which, what was expected and what was given. */
+export class InvalidOptions extends Error {
+  override readonly name = 'InvalidOptions'
+  constructor(
+    /** What was called: `new Cluster`. */
+    readonly called: string,
+    readonly problems: readonly string[],
+  ) {
+    super(`${called}: ${problems.join('; ')}`)
+  }
+}
+
+/** @throws InvalidOptions with everything that is wrong with them */
+export function checkOptions<T extends z.ZodObject>(called: string, types: T, given: unknown): z.output<T> {
+  const read = readOptions(types, given)
+  if ('problems' in read) throw new InvalidOptions(called, read.problems)
+  return read.options
+}
+
 /** The options, checked by type and with their defaults; or everything that is wrong with them. */
 export function readOptions<T extends z.ZodObject>(
   types: T,

@@ -1,3 +1,4 @@
+import type { Db } from 'mongodb'
 import { z } from 'zod'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
 import { shown } from './shown.js'
@@ -26,6 +27,8 @@ export const having = <T = object>(methods: readonly string[], what: string) =>
       typeof value === 'object' && value !== null && methods.every((m) => typeof Reflect.get(value, m) === 'function'),
     expecting(what),
   )
+
+export const aDatabase = having<Db>(['collection'], "a database from the driver (client.db('shop'))")
 
 export const whole = (least: number, most: number, more = '') =>
   z.custom<number>(

@@ -8,7 +8,7 @@ export { type LifecycleModel, type Phase, workingPhases } from './definition/mod
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { LifecycleSettings } from './definition/settings.js'
-export { sharedOptions } from './engine/check-options.js'
+export { runnableLifecycles, sharedOptions } from './engine/check-options.js'
 export type * from './engine/observer.js'
 export { Replica } from './engine/replica.js'
 export type { ReplicaOptions, ReplicaStatus, RunnableLifecycle } from './engine/replica-options.js'

@@ -3,15 +3,19 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { BSON, type Collection, type Db, type Document } from 'mongodb'
+import { z } from 'zod'
 import { connectDatabase, type DatabaseConnection } from '../database/index.js'
 import type { HistoryEntry, RecordedOutcome } from '../lock/index.js'
-import type {
-  AnyHandler,
-  LifecycleModel,
-  Logger,
-  ReplicaObserver,
-  RunnableLifecycle,
-  TickCounts,
+import { checkOptions, having, text } from '../options/index.js'
+import {
+  type AnyHandler,
+  type LifecycleModel,
+  type Logger,
+  type ReplicaObserver,
+  type RunnableLifecycle,
+  runnableLifecycles,
+  sharedOptions,
+  type TickCounts,
 } from '../phases/index.js'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
 import { backDate } from './back-date.js'
@@ -25,6 +29,13 @@ export interface LifecycleKitOptions {
   readonly logger?: Logger | undefined
   readonly observer?: ReplicaObserver | undefined
 }
+
+const kitOptions = z.strictObject({
+  lifecycles: runnableLifecycles,
+  uri: text.optional(),
+  logger: sharedOptions.logger,
+  observer: having<ReplicaObserver>([], "an object with an observer's methods").optional(),
+} satisfies { readonly [option in keyof Required<LifecycleKitOptions>]: z.ZodType })
 
 /** What a test expects of the newest entries of a history: only the fields that it names are compared. */
 export type ExpectedEntry = Partial<Pick<HistoryEntry, 'from' | 'to' | 'step' | 'reason'>> & {
@@ -72,7 +83,9 @@ export class LifecycleKit {
     readonly db: Db,
   ) {}
 
-  static async open(options: LifecycleKitOptions): Promise<LifecycleKit> {
+  /** @throws InvalidOptions; NoDatabase and what else connecting throws */
+  static async open(given: LifecycleKitOptions): Promise<LifecycleKit> {
+    const options = checkOptions('LifecycleKit.open', kitOptions, given)
     const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
     // CI may run tests in a pod: what is started for them ends with them.
     const env = { ...process.env, KUBERNETES_SERVICE_HOST: '' }

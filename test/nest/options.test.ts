@@ -37,7 +37,7 @@ test('each wrong value is named, with what was expected and what came', async ()
   expect(message).toContain('logger: expected an object with debug, info, warn and error, got an object with info')
   expect(message).toContain("onParked: expected a function, got 'me'")
   expect(message).toContain(
-    'lifecycles.0: expected a lifecycle with handlers: lifecycle.handle({...}), got an object with name',
+    'lifecycles.0: expected a lifecycle with its handlers (`lifecycle.handle({ ... })`), got an object with name',
   )
 })
 

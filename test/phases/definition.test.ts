@@ -178,4 +178,16 @@ describe('a lifecycle is checked when it is defined', () => {
       "OnPhase('Creatin'): expected a working phase (Creating) (did you mean 'Creating'?)",
     ])
   })
+
+  test('called without what they take', () => {
+    const expected = 'expected an object with name, collection and phases, got'
+    expect(problemsOf(() => lifecycleOf().define(undefined as never))).toEqual([`${expected} undefined`])
+    expect(problemsOf(() => lifecycleOf().define(5 as never))).toEqual([`${expected} 5`])
+    expect(problemsOf(() => define({}).handle(undefined as never))).toEqual([
+      'handle: expected an object with handlers by phase, got undefined',
+    ])
+    expect(problemsOf(() => define({}).OnPhase(undefined as never)({}, 'a'))).toEqual([
+      'OnPhase(undefined): expected a working phase (A)',
+    ])
+  })
 })

@@ -33,6 +33,22 @@ const bind = () =>
     Returning: async (_doc, step) => step.moveTo('Gone'),
   })
 
+test.each<[string, () => unknown, string]>([
+  [
+    'no database',
+    () => bind().attach(undefined as never),
+    "db: expected a database from the driver (client.db('shop')), got undefined",
+  ],
+  [
+    'a definition',
+    () => new OwnerClient({ collection() {} } as never, parcel as never),
+    "model: expected a lifecycle's model (`lifecycle.model`), got an object with name",
+  ],
+])('an owner of %s is refused', (_name, make, problem) => {
+  expect(make).toThrow(expect.objectContaining({ name: 'InvalidOptions' }))
+  expect(make).toThrow(`an OwnerClient: ${problem}`)
+})
+
 describe("an owner's calls, typed by the lifecycle", () => {
   const database = useDatabase()
   const running = () => {

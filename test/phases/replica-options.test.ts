@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { Replica, type ReplicaOptions } from '../../src/index.js'
 import { useDatabase } from '../support/database.js'
-import { thingWith } from '../support/thing.js'
+import { thingOf, thingWith } from '../support/thing.js'
 
 describe('new Replica', () => {
   const database = useDatabase()
@@ -24,12 +24,24 @@ describe('new Replica', () => {
     [{ doorbell: 'on' }, "doorbell: expected one of auto, capped, changeStream, off, got 'on'"],
     [{ doorbellDb: 'shop' }, "doorbellDb: expected a database from the driver (client.db('shop')), got 'shop'"],
     [{ lifecycles: undefined }, 'lifecycles: expected a list of lifecycles with their handlers'],
+    [
+      { lifecycles: [thingOf({})] },
+      "lifecycles.0: expected a lifecycle with its handlers, got the definition of 'thing': call its handle({ ... })",
+    ],
+    [
+      { lifecycles: [null] },
+      'lifecycles.0: expected a lifecycle with its handlers (`lifecycle.handle({ ... })`), got null',
+    ],
     [{ graceMs: 100 }, "option 'graceMs' is now called 'grace'"],
     [{ graze: '1s' }, "unknown option 'graze' (did you mean 'grace'?); known: db, lifecycles, name,"],
     [{ toString: 1 }, "unknown option 'toString'"],
   ])('refuses %j', (more, problem) => {
     expect(made(more)).toThrow(expect.objectContaining({ name: 'InvalidReplicaOptions' }))
     expect(made(more)).toThrow(problem)
+  })
+
+  test('refuses to be made of nothing', () => {
+    expect(() => new Replica(undefined as never)).toThrow('expected an object, got undefined')
   })
 
   test('takes undefined for what is left out', () => {

@@ -36,6 +36,18 @@ describe('the metrics of a replica', () => {
     return { db, replica, metrics, things: db.collection<{ _id: string } & Document>('Thing') }
   }
 
+  test.each<[unknown, string]>([
+    [undefined, 'replicaMetrics: expected an object, got undefined'],
+    [
+      {},
+      "replicaMetrics: db: expected a database from the driver (client.db('shop')), got undefined; lifecycles: expected a list of lifecycles",
+    ],
+    [{ db: { collection() {} }, lifecycles: [5] }, 'replicaMetrics: lifecycles.0: expected a lifecycle, got 5'],
+  ])('refuse %j', (given, problem) => {
+    expect(() => replicaMetrics(given as never)).toThrow(expect.objectContaining({ name: 'InvalidOptions' }))
+    expect(() => replicaMetrics(given as never)).toThrow(problem)
+  })
+
   test('count steps by outcome, claims, ticks, and what is due, parked and held', async () => {
     const { replica, metrics, things } = replicaWithMetrics()
     await replica.prepare()

@@ -21,6 +21,13 @@ describe('the kit for lifecycle tests', () => {
   })
   afterEach(() => kit.close())
 
+  test('refuses a definition', async () => {
+    const opened = LifecycleKit.open({ lifecycles: [thingOf({})] } as never)
+    await expect(opened).rejects.toThrow(
+      "LifecycleKit.open: lifecycles.0: expected a lifecycle with its handlers, got the definition of 'thing'",
+    )
+  })
+
   test('ticks by hand, lets time pass, and says what it finds', async () => {
     await kit.untilIdle()
     await kit.expectHistory('thing', 'a', [

@@ -1,10 +1,11 @@
 import type { Db, Document } from 'mongodb'
-import { meant } from '../../options/index.js'
+import { meant, shown } from '../../options/index.js'
 import type { Alongside } from '../engine/wake/alongside.js'
 import { InvalidLifecycle, NotAttached } from '../errors.js'
 import { OwnerClient } from '../owner/owner-client.js'
 import type { EntryOf, OwnerClientOptions } from '../owner/owner-types.js'
 import type { Handler } from '../step.js'
+import { isObject } from './check-graph.js'
 import { type LifecycleModel, workingPhases } from './model.js'
 
 /** A handler as the engine calls it; what it returned is checked at run time. */
@@ -69,6 +70,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
 }
 
 function handlerProblems(model: LifecycleModel, handlers: Readonly<Record<string, AnyHandler>>): string[] {
+  if (!isObject(handlers)) return [`handle: expected an object with handlers by phase, got ${shown(handlers)}`]
   const working = workingPhases(model)
   const missing = working.filter((name) => typeof handlers[name] !== 'function')
   const unknown = Object.keys(handlers).filter((name) => !working.includes(name))

@@ -161,6 +161,6 @@ function unknownKeys(where: string, part: Record<string, unknown>, known: readon
     .map((key) => `${where} has an unknown key '${key}'${meant(key, known)}; known: ${known.join(', ')}`)
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
+export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 const notAnObject = (where: string, value: unknown) => `${where} must be an object, got ${shown(value)}`

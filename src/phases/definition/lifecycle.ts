@@ -1,9 +1,18 @@
 import { durationMs, InvalidDuration } from '../../time/index.js'
 import { InvalidLifecycle } from '../errors.js'
+import { shown } from '../kept-text.js'
 import type { StateOf } from '../owner/owner-types.js'
 import type { Handler, Step } from '../step.js'
 import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
-import { entryPhases, graphProblems, type PhaseNode, type Phases, type RuleNode, ruleSources } from './check-graph.js'
+import {
+  entryPhases,
+  graphProblems,
+  isObject,
+  type PhaseNode,
+  type Phases,
+  type RuleNode,
+  ruleSources,
+} from './check-graph.js'
 import type { Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { onPhase } from './on-phase.js'
@@ -85,6 +94,8 @@ export function lifecycleOf<Doc extends OwnerOf<Doc>>(): {
 }
 
 function modelOf(spec: object): LifecycleModel {
+  if (!isObject(spec))
+    throw new InvalidLifecycle('?', [`expected an object with name, collection and phases, got ${shown(spec)}`])
   const { name, collection, phases, rules = [], renamed = {}, ...settings } = spec as Record<string, unknown>
   const problems: string[] = []
   for (const [field, value] of Object.entries({ name, collection })) {
@@ -95,7 +106,8 @@ function modelOf(spec: object): LifecycleModel {
   problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
   const parsed = parseSettings(settings, problems)
   const built = problems.length === 0 && buildPhases(nodes, problems)
-  if (!parsed || !built || problems.length > 0) throw new InvalidLifecycle(String(name), problems)
+  if (!parsed || !built || problems.length > 0)
+    throw new InvalidLifecycle(typeof name === 'string' ? name : '?', problems)
   return {
     name: name as string,
     collection: collection as string,

@@ -1,5 +1,5 @@
 import { Need, needsModule, note, noted } from '../../decorated/index.js'
-import { meant } from '../../options/index.js'
+import { meant, shown } from '../../options/index.js'
 import { InvalidLifecycle } from '../errors.js'
 import { type LifecycleModel, workingPhases } from './model.js'
 
@@ -24,7 +24,7 @@ export function onPhase(model: LifecycleModel, phase: string) {
     const working = workingPhases(model)
     if (!working.includes(phase)) {
       throw new InvalidLifecycle(model.name, [
-        `OnPhase('${phase}'): expected a working phase (${working.join(', ')})${meant(phase, working)}`,
+        `OnPhase(${shown(phase)}): expected a working phase (${working.join(', ')})${meant(String(phase), working)}`,
       ])
     }
     needsModule(proto, key, HANDLERS_NEED)

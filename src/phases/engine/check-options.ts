@@ -1,8 +1,17 @@
-import type { Db } from 'mongodb'
 import { z } from 'zod'
 import { requireNode } from '../../config/index.js'
 import type { Protocol } from '../../lock/index.js'
-import { aFunction, anything, expecting, having, oneOf, processOptions, readOptions } from '../../options/index.js'
+import {
+  aDatabase,
+  aFunction,
+  anything,
+  expecting,
+  having,
+  oneOf,
+  processOptions,
+  readOptions,
+  shown,
+} from '../../options/index.js'
 import type { Clock } from '../../time/index.js'
 import { InvalidReplicaOptions } from '../errors.js'
 import type { Logger } from '../logger.js'
@@ -11,11 +20,18 @@ import type { ReplicaObserver } from './observer.js'
 import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
 import type { Alongside } from './wake/alongside.js'
 
-const aDatabase = having<Db>(['collection'], "a database from the driver (client.db('shop'))")
-
-const aLifecycle = z.custom<RunnableLifecycle>(
-  (value) => typeof (value as { model?: unknown } | null)?.model === 'object',
-  expecting('a lifecycle with its handlers (`lifecycle.handle({ ... })`)'),
+/** What replicas run. A definition is easily taken for it. */
+export const runnableLifecycles = z.array(
+  z.custom<RunnableLifecycle>(
+    (value) => typeof value === 'object' && value !== null && 'attach' in value && 'handlers' in value,
+    {
+      error: ({ input }) =>
+        typeof (input as { handle?: unknown } | null)?.handle === 'function'
+          ? `expected a lifecycle with its handlers, got the definition of '${(input as { name?: unknown }).name}': call its handle({ ... }) and give what that returns`
+          : `expected a lifecycle with its handlers (\`lifecycle.handle({ ... })\`), got ${shown(input)}`,
+    },
+  ),
+  expecting('a list of lifecycles with their handlers (`lifecycle.handle({ ... })`)'),
 )
 
 /** What `new Replica` and `PhaselockModule.forRoot` both take. */
@@ -34,7 +50,7 @@ export const sharedOptions = {
 
 const replicaOptions = z.strictObject({
   db: aDatabase,
-  lifecycles: z.array(aLifecycle, expecting('a list of lifecycles with their handlers (`lifecycle.handle({ ... })`)')),
+  lifecycles: runnableLifecycles,
   ...sharedOptions,
   renewalDb: aDatabase.optional(),
   ownerDb: aDatabase.optional(),

@@ -1,4 +1,5 @@
 import { type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
+import { z } from 'zod'
 import { protocolCollection } from '../../database/index.js'
 import {
   asReadable,
@@ -11,6 +12,8 @@ import {
   wake,
   whyUnwritten,
 } from '../../lock/index.js'
+import { aDatabase, checkOptions, expecting } from '../../options/index.js'
+import { isObject } from '../definition/check-graph.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { InvalidDocument } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
@@ -26,6 +29,14 @@ import type {
   StoredDocument,
   UnparkOptions,
 } from './owner-types.js'
+
+const ownerParts = z.strictObject({
+  db: aDatabase,
+  model: z.custom(
+    (value) => isObject(value) && value['phases'] instanceof Map,
+    expecting("a lifecycle's model (`lifecycle.model`)"),
+  ),
+})
 
 /**
  * What an owner (a person, or a program besides the replicas) does with documents of one lifecycle. Each method is one conditional update
@@ -45,6 +56,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     readonly model: LifecycleModel,
     options: OwnerClientOptions = {},
   ) {
+    checkOptions('an OwnerClient', ownerParts, { db, model })
     this.rings = new OwnerRings(db, model, options)
     this.documents = protocolCollection(db, model.collection)
     this.terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })

@@ -1,8 +1,10 @@
 import type { Db } from 'mongodb'
 import { collectDefaultMetrics, Registry } from 'prom-client'
+import { z } from 'zod'
 import type { LockObserver } from '../../locks/index.js'
 import { COUNT_LIMIT, countWaiting, type Waiting } from '../../operations/index.js'
-import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus } from '../../phases/index.js'
+import { aDatabase, anything, checkOptions, expecting, flag, having, text } from '../../options/index.js'
+import { type LifecycleModel, type Logger, type ReplicaObserver, type ReplicaStatus } from '../../phases/index.js'
 import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
@@ -30,6 +32,24 @@ export interface ReplicaMetricsOptions {
   readonly logger?: Logger | undefined
 }
 
+const measuredLifecycles = z.array(
+  having<MeasuredLifecycle>([], 'a lifecycle').refine(
+    (one) => one.model?.phases instanceof Map,
+    'expected a lifecycle',
+  ),
+  expecting('a list of lifecycles'),
+)
+
+const metricsOptions = z.strictObject({
+  db: aDatabase,
+  lifecycles: measuredLifecycles,
+  documents: flag.optional(),
+  processMetrics: flag.optional(),
+  lockNames: anything as z.ZodType<LockNames | undefined>,
+  scheduleNames: z.array(text, expecting('a list of names')).optional(),
+  logger: having<Logger>(['warn'], 'a logger').optional(),
+} satisfies { readonly [option in keyof Required<ReplicaMetricsOptions>]: z.ZodType })
+
 /** The label of all locks that runs of schedules take: a name for each schedule would be too many. */
 const LOCKS_OF_RUNS = 'scheduler_lock'
 
@@ -50,8 +70,10 @@ export interface ReplicaMetrics {
  * Metrics for Prometheus. Counters and durations come from the replica's observer; what is due and parked is counted in the
  * database at each scrape, on the claim index and up to a limit. When the database doesn't answer, a scrape still works:
  * `phaselock_database_up` is 0 then, and those counts are left out.
+ * @throws InvalidOptions
  */
-export function replicaMetrics(options: ReplicaMetricsOptions): ReplicaMetrics {
+export function replicaMetrics(given: ReplicaMetricsOptions): ReplicaMetrics {
+  const options: ReplicaMetricsOptions = checkOptions('replicaMetrics', metricsOptions, given)
   const registry = new Registry()
   if (options.processMetrics ?? true) collectDefaultMetrics({ register: registry })
   const documents = (options.documents ?? true) ? documentMetrics(registry, options) : undefined
