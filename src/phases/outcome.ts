@@ -1,4 +1,7 @@
+import { meant } from '../options/index.js'
 import type { Duration } from '../time/index.js'
+import { InvalidOutcome } from './errors.js'
+import { cut, shown } from './kept-text.js'
 
 /** The names that belong to Phaselock, and the owner's `state`: an outcome's `set` may not hold them. */
 export const RESERVED_FIELDS = [
@@ -39,9 +42,33 @@ const MADE_BY = Symbol('phaselock:made-by')
 export const isMadeBy = (run: object, outcome: { readonly [MADE_BY]?: object }): boolean =>
   outcome[MADE_BY] === undefined || outcome[MADE_BY] === run
 
+/** Made by a handler itself, or in a thread: its keys are still to be checked. */
+export const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean => outcome[MADE_BY] === undefined
+
+/** What an outcome takes besides its first argument. */
+const OPTIONS = { again: ['step', 'set'], wait: ['for', 'set'], moveTo: ['set'], park: ['set'] } as const
+
+/**
+ * What was silently ignored would make an endless loop of an `again('next')`, and lose the fields of a `{ sets: ... }`.
+ * @param arguments_ what it has besides its options
+ * @throws InvalidOutcome
+ */
+export function requireOptions(kind: keyof typeof OPTIONS, also: unknown, arguments_: readonly string[] = []): void {
+  const known: readonly string[] = OPTIONS[kind]
+  if (typeof also !== 'object' || also === null || Array.isArray(also)) {
+    const [name] = known
+    const hint = typeof also === 'string' && name !== 'set' ? `, as in { ${name}: ${shown(also)} }` : ''
+    throw new InvalidOutcome(`${kind}: expected an object with ${known.join(', ')}${hint}, got ${shown(also)}`)
+  }
+  const unknown = Object.keys(also).find((key) => !known.includes(key) && !arguments_.includes(key))
+  if (unknown === undefined) return
+  const name = cut(unknown, 'stepName')
+  throw new InvalidOutcome(`${kind}: unknown option '${name}'${meant(name, known)}; known: ${known.join(', ')}`)
+}
+
 type AnyDoc = Record<string, unknown>
 
-/** The part of a step that makes outcomes. */
+/** The part of a step that makes outcomes. @throws InvalidOutcome for options that it doesn't know */
 export class Outcomes {
   readonly #run: object
 
@@ -50,19 +77,20 @@ export class Outcomes {
   }
 
   again(also?: { step?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.#made({ kind: 'again', ...also })
+    return this.#made({ kind: 'again' }, also)
   }
   wait(reason: string, also?: { for?: Duration } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.#made({ kind: 'wait', reason, ...also })
+    return this.#made({ kind: 'wait', reason }, also)
   }
   moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
-    return this.#made({ kind: 'moveTo', phase, ...also })
+    return this.#made({ kind: 'moveTo', phase }, also)
   }
   park(reason: string, also?: WithSet<AnyDoc>): Outcome<never, AnyDoc> {
-    return this.#made({ kind: 'park', reason, ...also })
+    return this.#made({ kind: 'park', reason }, also)
   }
 
-  #made<T extends object>(outcome: T): T {
-    return Object.assign(outcome, { [MADE_BY]: this.#run })
+  #made<T extends { readonly kind: keyof typeof OPTIONS }, A extends object>(outcome: T, also: A | undefined): T & A {
+    if (also !== undefined) requireOptions(outcome.kind, also)
+    return Object.assign(outcome, also, { [MADE_BY]: this.#run })
   }
 }

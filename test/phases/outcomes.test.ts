@@ -175,6 +175,45 @@ describe('how a step may end', () => {
     ],
     ['a wait without a reason', (step) => step.wait(), /wait: expected a reason/],
     ['a wait without a unit', (step) => step.wait('x', { for: '10' }), /wait: for: expected a duration/],
+    [
+      'the name of the next step where its options belong',
+      (step) => step.again('next'),
+      /^again: expected an object with step, set, as in \{ step: "next" \}, got "next"$/,
+    ],
+    ['a number for options', (step) => step.moveTo('Created', 5), /^moveTo: expected an object with set, got 5$/],
+    ['null for options', (step) => step.park('x', null), /^park: expected an object with set, got null$/],
+    [
+      'a pause where the options of a wait belong',
+      (step) => step.wait('x', '5s'),
+      /^wait: expected an object with for, set, as in \{ for: "5s" \}, got "5s"$/,
+    ],
+    [
+      'an unknown option of moveTo',
+      (step) => step.moveTo('Created', { sets: { n: 1 } }),
+      /^moveTo: unknown option 'sets' \(did you mean 'set'\?\); known: set$/,
+    ],
+    [
+      'an unknown option of again',
+      (step) => step.again({ steps: 'x' }),
+      /^again: unknown option 'steps' \(did you mean 'step'\?\); known: step, set$/,
+    ],
+    [
+      'an unknown option of wait',
+      (step) => step.wait('x', { fro: '5s' }),
+      /^wait: unknown option 'fro' \(did you mean 'for'/,
+    ],
+    ['an unknown option of park', (step) => step.park('x', { for: '5s' }), /^park: unknown option 'for'; known: set$/],
+    ['a reason twice', (step) => step.wait('x', { reason: 'y' }), /^wait: unknown option 'reason'/],
+    [
+      'an outcome of its own with an unknown option',
+      () => ({ kind: 'again', sets: {} }),
+      /^again: unknown option 'sets'/,
+    ],
+    [
+      'a method without calling it',
+      (step) => step.again,
+      /'Creating' returned the function again without calling it; exp/,
+    ],
     ['a reserved field', (step) => step.again({ set: { phase: 'Created' } }), /set: 'phase' is written by Phaselock/],
     ['a dotted field', (step) => step.again({ set: { 'a.b': 1 } }), /set: 'a.b' can't be a field name/],
     ['a $ field', (step) => step.again({ set: { $inc: 1 } }), /set: '\$inc' can't be a field name/],
@@ -190,6 +229,11 @@ describe('how a step may end', () => {
       expect(found['progress'].attempts).toBe(1)
     },
   )
+
+  test('an outcome of its own that is sound counts', async () => {
+    const { found } = await once((async () => ({ kind: 'moveTo', phase: 'Created', set: { n: 1 } })) as never)
+    expect(found).toMatchObject({ phase: 'Created', n: 1 })
+  })
 
   test('an outcome of another step is refused', async () => {
     let first: unknown

@@ -50,6 +50,18 @@ site.handle({
     step.wait('later', { for: 5 })
     // @ts-expect-error a step's name is a text
     step.again({ step: 2 })
+    // @ts-expect-error the next step's name is an option
+    step.again('pages')
+    // @ts-expect-error a pause is an option
+    step.wait('x', '5s')
+    // @ts-expect-error unknown options
+    step.again({ steps: 'pages' })
+    // @ts-expect-error unknown options
+    step.wait('x', { form: '5s' })
+    // @ts-expect-error unknown options
+    step.moveTo('Created', { sets: { pages: 1 } })
+    // @ts-expect-error unknown options
+    step.park('x', { for: '5s' })
     // @ts-expect-error the owner's state isn't the handler's to write
     step.park('broken', { set: { state: 'Deleted' } })
     // @ts-expect-error retryAfter has a unit

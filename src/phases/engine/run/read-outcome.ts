@@ -3,7 +3,7 @@ import { type Duration, durationMs } from '../../../time/index.js'
 import type { Phase } from '../../definition/model.js'
 import { InvalidOutcome } from '../../errors.js'
 import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
-import { isMadeBy, RESERVED_FIELDS } from '../../outcome.js'
+import { isMadeBy, isUnmarked, RESERVED_FIELDS, requireOptions } from '../../outcome.js'
 import { withSet } from '../../storable.js'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -16,6 +16,7 @@ export type ReadOutcome =
   | { readonly kind: 'park'; readonly reason: string; readonly set: Fields | undefined }
 
 const EXPECTED = 'expected the result of step.again(), step.wait(), step.moveTo() or step.park()'
+const ARGUMENTS = { again: ['kind'], wait: ['kind', 'reason'], moveTo: ['kind', 'phase'], park: ['kind', 'reason'] }
 const DOCUMENT_LIMIT = 16 * 1024 * 1024
 
 /**
@@ -25,11 +26,15 @@ const DOCUMENT_LIMIT = 16 * 1024 * 1024
 export function readOutcome(value: unknown, run: object, phase: Phase, progressField: string): ReadOutcome {
   const notAnOutcome = (what: string) =>
     new InvalidOutcome(`the handler of phase '${phase.name}' returned ${what}; ${EXPECTED}`)
+  if (typeof value === 'function')
+    throw notAnOutcome(`the function ${cut(value.name, 'stepName') || 'without a name'} without calling it`)
   if (typeof value !== 'object' || value === null) throw notAnOutcome(cut(textOf(value, 'nothing'), 'reason'))
   const outcome = value as Record<string, unknown>
   const { kind } = outcome
   if (!isMadeBy(run, outcome)) throw notAnOutcome('an outcome of another step')
   const set = readSet(outcome['set'], progressField)
+  if (isUnmarked(outcome) && typeof kind === 'string' && Object.hasOwn(ARGUMENTS, kind))
+    requireOptions(kind as keyof typeof ARGUMENTS, outcome, ARGUMENTS[kind as keyof typeof ARGUMENTS])
   switch (kind) {
     case 'again':
       return { kind, step: readName(outcome['step']), set }
