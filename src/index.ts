@@ -1,5 +1,5 @@
 // The entry `phaselock`: what an app needs to define, run and own its documents. The engine's parts aren't exported.
-export { UnsupportedNode } from './config/index.js'
+export { MissingPackage, UnsupportedNode } from './config/index.js'
 export { BadQueryPlan, TASK_LOCK_INIT_TIME } from './lock/index.js'
 export { type DoorbellMode, InvalidOptions } from './options/index.js'
 export type {

@@ -1,4 +1,4 @@
-import { HTTP_PACKAGES, requirePackages } from '../telemetry/index.js'
+import { HTTP_PACKAGES, requirePackages } from '../config/index.js'
 
 /**
  * The Nest module with `/livez`, `/readyz` and `/metrics`. It, terminus and the web server are loaded by this call only.

@@ -7,5 +7,4 @@ export {
   replicaMetrics,
 } from './metrics/replica-metrics.js'
 export { type WorkersMetrics, type WorkersMetricsOptions, workersMetrics } from './metrics/workers-metrics.js'
-export { HTTP_PACKAGES, MissingPackage, requirePackages } from './missing-package.js'
 export { type LogFormat, type LogLevel, type PinoLoggerOptions, pinoLogger } from './pino-logger.js'

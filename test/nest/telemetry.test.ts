@@ -5,7 +5,7 @@ import type { INestApplication } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { Registry } from 'prom-client'
 import { loadTelemetryHttp } from '../../src/nest/index.js'
-import { MissingPackage, requirePackages } from '../../src/telemetry/index.js'
+import { MissingPackage, requirePackages } from '../../src/config/index.js'
 
 describe('/livez, /readyz, /metrics', () => {
   let app: INestApplication | undefined

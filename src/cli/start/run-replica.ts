@@ -2,7 +2,6 @@ import type { Settings } from '../../config/index.js'
 import { doorbellClient, renewalClient } from '../../database/index.js'
 import { observeLocks } from '../../locks/index.js'
 import { type Logger, Replica } from '../../phases/index.js'
-import { replicaMetrics } from '../../telemetry/index.js'
 import type { Workspace } from '../workspace.js'
 import { optimiseWhenBusy } from './lean-heap.js'
 import { type RunningReplica, replicaOptions } from './options.js'
@@ -51,7 +50,9 @@ async function runAlone(
   measured: boolean,
 ): Promise<RunningReplica> {
   const { db } = connection
-  const metrics = measured ? replicaMetrics({ db, lifecycles, logger, documents: false }) : undefined
+  const metrics = measured
+    ? (await import('../../telemetry/index.js')).replicaMetrics({ db, lifecycles, logger, documents: false })
+    : undefined
   const shortest = `${Math.min(...lifecycles.map(({ model }) => model.settings.lockTimeoutMs))}ms` as const
   const renewals = await renewalClient(connection, shortest)
   const listening = settings.doorbell === 'off' ? undefined : await doorbellClient(connection, shortest)

@@ -1,4 +1,4 @@
-import { HTTP_PACKAGES, requirePackages } from '../../telemetry/index.js'
+import { HTTP_PACKAGES, requirePackages } from '../../config/index.js'
 import { openWorkspace } from '../workspace.js'
 import { printBanner } from './banner.js'
 import { consoleToLog, rejectionsToLog } from './console-lines.js'

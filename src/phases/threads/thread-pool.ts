@@ -4,6 +4,7 @@ import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { BSON } from 'mongodb'
 import type { Piscina } from 'piscina'
+import { MissingPackage, requirePackages } from '../../config/index.js'
 import { formatMs } from '../../time/index.js'
 import { type Logger, silentLogger, sturdy } from '../logger.js'
 import type { Step } from '../step.js'
@@ -67,7 +68,10 @@ export class ThreadPool {
     await pool?.destroy()
   }
 
-  /** What is wrong with a declaration, found by loading its module in a thread; undefined: nothing. */
+  /**
+   * What is wrong with a declaration, found by loading its module in a thread; undefined: nothing.
+   * @throws MissingPackage when there can't be threads
+   */
   async problem(declaration: ThreadDeclaration): Promise<string | undefined> {
     const failed = new AbortController()
     const cantBegin = (error: Error) => failed.abort(error)
@@ -82,6 +86,7 @@ export class ThreadPool {
       const problem: string | undefined = await pool.run(declaration, { name: 'check', signal: failed.signal })
       return problem === undefined ? undefined : `${described(declaration)}: ${problem}`
     } catch (error) {
+      if (error instanceof MissingPackage) throw error
       const why = failed.signal.aborted ? failed.signal.reason : error
       return `${described(declaration)}: its thread ended while it loaded the module: ${String(why)}`
     } finally {
@@ -144,6 +149,7 @@ export class ThreadPool {
   }
 
   private async start(): Promise<Piscina> {
+    requirePackages('a handler in a thread', ['piscina'])
     const { Piscina } = await import('piscina')
     const { memoryMb } = this.options
     const pool = new Piscina({

@@ -1,6 +1,5 @@
 import { availableParallelism, hostname } from 'node:os'
 import type { Settings } from '../../../config/index.js'
-import { workersMetrics } from '../../../telemetry/index.js'
 import { openWorkspace, type Workspace } from '../../workspace.js'
 import { printBanner } from '../banner.js'
 import type { StartOptions } from '../options.js'
@@ -68,7 +67,10 @@ function workersOf({ settings, cwd }: StartOptions): { name: string; config: Wor
 }
 
 async function serve({ connection, lifecycles }: Workspace, { settings, logger }: StartOptions, crew: Crew) {
-  const { serveTelemetry } = await import('../app.js')
+  const [{ serveTelemetry }, { workersMetrics }] = await Promise.all([
+    import('../app.js'),
+    import('../../../telemetry/index.js'),
+  ])
   const metrics = workersMetrics({
     db: connection.db,
     lifecycles,

@@ -8,6 +8,7 @@ export const HTTP_PACKAGES: readonly string[] = [
   '@nestjs/core',
   '@nestjs/platform-express',
   '@nestjs/terminus',
+  'prom-client',
   'reflect-metadata',
   'rxjs',
 ]
