@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { readSettings, type Settings } from '../config/index.js'
 import type { System } from '../operations/index.js'
 import type { Logger } from '../phases/index.js'
-import { pinoLogger } from '../telemetry/index.js'
+import { lineLogger } from './line-logger.js'
 import type { Output } from './output.js'
 import { settingFlags } from './setting-options.js'
 import { openWorkspace } from './workspace.js'
@@ -35,7 +35,7 @@ export async function settle(
 ): Promise<{ settings: Settings; logger: Logger }> {
   const settings = readSettings(context.env, settingFlags(options))
   const format = settings.log ?? (process.stderr.isTTY ? 'pretty' : 'json')
-  return { settings, logger: await pinoLogger({ format, level: settings.logLevel ?? defaultLevel }) }
+  return { settings, logger: lineLogger({ format, level: settings.logLevel ?? defaultLevel }) }
 }
 
 const withSystem =

@@ -1,4 +1,4 @@
-/** Where Phaselock's log lines go: pino, Nest's logger, or the user's own. */
+/** Where Phaselock's log lines go: Nest's logger, the command line's, or the user's own (pino, say). */
 export interface Logger {
   debug(message: string, fields?: object): void
   info(message: string, fields?: object): void

@@ -7,4 +7,3 @@ export {
   replicaMetrics,
 } from './metrics/replica-metrics.js'
 export { type WorkersMetrics, type WorkersMetricsOptions, workersMetrics } from './metrics/workers-metrics.js'
-export { type LogFormat, type LogLevel, type PinoLoggerOptions, pinoLogger } from './pino-logger.js'

@@ -4,8 +4,8 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import type { INestApplication } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { Registry } from 'prom-client'
-import { loadTelemetryHttp } from '../../src/nest/index.js'
 import { MissingPackage, requirePackages } from '../../src/config/index.js'
+import { loadTelemetryHttp } from '../../src/nest/index.js'
 
 describe('/livez, /readyz, /metrics', () => {
   let app: INestApplication | undefined

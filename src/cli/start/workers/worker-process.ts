@@ -1,6 +1,6 @@
 /** One worker of `phaselock start --workers`: configured by its supervisor, and stops in order when that is gone. */
 import { withFields } from '../../../phases/index.js'
-import { pinoLogger } from '../../../telemetry/index.js'
+import { lineLogger } from '../../line-logger.js'
 import { exitCodeOf } from '../../report-error.js'
 import { openWorkspace } from '../../workspace.js'
 import { consoleToLog, rejectionsToLog } from '../console-lines.js'
@@ -39,8 +39,8 @@ async function answer({ ask, about }: Extract<ToWorker, { kind: 'ask' }>): Promi
 
 async function work(config: WorkerConfig): Promise<void> {
   const { settings, cwd } = config
-  const pino = await pinoLogger({ format: config.logFormat, level: settings.logLevel ?? 'info' })
-  const logger = withFields(pino, { worker: settings.name })
+  const lines = lineLogger({ format: config.logFormat, level: settings.logLevel ?? 'info' })
+  const logger = withFields(lines, { worker: settings.name })
   consoleToLog(logger)
   rejectionsToLog(logger)
   try {
