@@ -32,6 +32,18 @@ describe('ends that are written together', () => {
     }
   })
 
+  test('some set the same fields, some others: each document gets exactly what it set', async () => {
+    const collection = await lockedCollection(database.db)
+    const leases = await held(collection, Array(12).fill({ mine: { kept: 1 }, other: 'kept' }))
+    const sets: Document[] = [{ mine: { n: 1 } }, { mine: '$other' }, { other: 2, mine: 3 }, { a: 1, b: 2, c: 3 }]
+    const ends = leases.map((lease, n) => endOf(lease, again(), { set: sets[n % 4], ms: n === 7 ? 70 : 1 }))
+    expect(new Set(await verdictsOf(collection, ends))).toEqual(new Set(['recorded']))
+    const stored = await Promise.all(leases.map(({ id }) => read(collection, id)))
+    const owners = ({ mine, other, a, b, c }: Document) => JSON.parse(JSON.stringify({ mine, other, a, b, c }))
+    expect(stored.map(owners)).toEqual(leases.map((_, n) => ({ mine: { kept: 1 }, other: 'kept', ...sets[n % 4] })))
+    expect(stored.map((one) => one['progress'].history.at(-1).ms)).toEqual(leases.map((_, n) => (n === 7 ? 70 : 1)))
+  })
+
   test('some lost: the verdicts say exactly which, and the lost ones are not touched', async () => {
     const collection = await lockedCollection(database.db)
     const leases = await held(collection, blank(10))

@@ -3,6 +3,8 @@ import type { EndKind, StepEnd } from './step-end.js'
 
 /** More in one command is hardly faster (1,000: +5 % over 500, measured) and holds up others for longer. */
 const MAX_MEMBERS = 1_000
+/** The server looks for each document's own value in a list of all: 250 cost 10 % less than 500 (28 us of its CPU a document, 31). */
+const MAX_WITH_DATA = 250
 
 /** Whether a lease goes on after this end, under the next token. */
 const keepsLease = ({ end }: StepEnd): boolean => end.kind === 'checkpoint' || (end.kind === 'again' && end.keepsLease)
@@ -14,7 +16,8 @@ const keepsLease = ({ end }: StepEnd): boolean => end.kind === 'checkpoint' || (
 export function groupEnds(ends: readonly StepEnd[]): EndGroup[] {
   return [...Map.groupBy(ends, keyOf).values()].flatMap((alike) => {
     const groups: EndGroup[] = []
-    for (let i = 0; i < alike.length; i += MAX_MEMBERS) groups.push(groupOf(alike.slice(i, i + MAX_MEMBERS)))
+    const most = alike[0]?.set ? MAX_WITH_DATA : MAX_MEMBERS
+    for (let i = 0; i < alike.length; i += most) groups.push(groupOf(alike.slice(i, i + most)))
     return groups
   })
 }

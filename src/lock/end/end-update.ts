@@ -41,15 +41,27 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const each = (value: (member: StepEnd) => unknown) => perDocument(ids, group.members.map(value))
   const change = changeOf(terms, group, each)
   const progress = change.progress && { [terms.progress]: { $mergeObjects: [`$${terms.progress}`, change.progress] } }
-  const stages: Document[] = [{ $set: { ...change.top, ...progress } }]
-  if (group.members.some((member) => member.set)) {
-    // $mergeObjects at the top replaces an owner's nested object; $set would merge into the old one.
-    stages.push({ $replaceWith: { $mergeObjects: ['$$ROOT', each((member) => member.set ?? {})] } })
-  }
+  const alike = fieldsSetByAll(group)
+  const own = Object.fromEntries((alike ?? []).map((name) => [name, each((member) => member.set?.[name])]))
+  const stages: Document[] = [{ $set: { ...change.top, ...progress, ...own } }]
+  // $mergeObjects at the top replaces an owner's nested object, as a literal does; $set of an object would merge into the old one.
+  if (!alike) stages.push({ $replaceWith: { $mergeObjects: ['$$ROOT', each((member) => member.set ?? {})] } })
   const stale = group.members[0]?.stale ?? []
   if (stale.length > 0) stages.push({ $unset: stale.map((field) => `${terms.progress}.${field}`) })
   return stages
 }
+
+/**
+ * The owner's fields, where all members set the same few: each field is looked up by itself, which is cheaper (31 us of the
+ * server's CPU a document instead of 35 to 40) up to about two.
+ */
+function fieldsSetByAll({ members }: EndGroup): readonly string[] | undefined {
+  const [first = [], ...others] = members.map(({ set }) => Object.keys(set ?? {}))
+  const isSame = (names: readonly string[]) =>
+    names.length === first.length && names.every((name, i) => name === first[i])
+  return first.length <= MOST_ONE_BY_ONE && others.every(isSame) ? first : undefined
+}
+const MOST_ONE_BY_ONE = 2
 
 type Each = (value: (member: StepEnd) => unknown) => Document
 
