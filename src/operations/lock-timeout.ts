@@ -1,3 +1,4 @@
+import { learnSharding } from '../database/index.js'
 import { changeLockTimeout, encodeSleepsAnew, isLockTimeout, type LockTimeoutChange, termsOf } from '../lock/index.js'
 import { durationMs, formatMs, InvalidDuration } from '../time/index.js'
 import { NotFound, Refused, UsageError } from './errors.js'
@@ -38,10 +39,12 @@ export async function setLockTimeout(system: System, lifecycle: string, lockTime
   const wasShorter = change.kind === 'changed' && ms > change.wasMs
   const { progress, legacyWriters } = model.settings
   const terms = termsOf(ms, { progress, legacyWriters })
-  const documents = system.db.collection(model.collection)
-  const sleepsEncodedAnew = wasShorter
-    ? await encodeSleepsAnew(documents, terms, [...model.phases.keys()], change.wasMs)
-    : 0
+  let sleepsEncodedAnew = 0
+  if (wasShorter) {
+    await learnSharding(system.db, [model.collection])
+    const documents = system.db.collection(model.collection)
+    sleepsEncodedAnew = await encodeSleepsAnew(documents, terms, [...model.phases.keys()], change.wasMs)
+  }
   return { lifecycle, lockTimeoutMs: ms, ...change, sleepsEncodedAnew }
 }
 

@@ -1,6 +1,6 @@
 import { type Collection, type Db, type Document, MinKey } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { onClaimIndex, PARKED_AT, TASK_LOCK_INIT_TIME, WITHOUT_TOKEN } from '../lock/index.js'
+import { onClaimIndex, PARKED_AT, perUpdate, TASK_LOCK_INIT_TIME, updateNamed, WITHOUT_TOKEN } from '../lock/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
 import { SCHEDULE_PHASES } from './decide.js'
 import { OWNERS_FIELDS } from './definition/schedule-fields.js'
@@ -102,11 +102,12 @@ export async function noticeEdits(
   const found = [...walked.edited, ...unplanned]
   if (found.length > 0) {
     // Never one that is held: its holder is looking at it, and if it saw it before the edit the next walk finds it again.
-    await schedules.updateMany(
-      { _id: { $in: found }, ...WITHOUT_TOKEN } as object,
-      [{ $set: { isMisnamed } }, { $set: LOOKED_AT }, { $unset: 'isMisnamed' }],
-      { hint: { _id: 1 } },
-    )
+    const update = [{ $set: { isMisnamed } }, { $set: LOOKED_AT }, { $unset: 'isMisnamed' }]
+    const documents = schedules as unknown as Collection
+    const updates = perUpdate(documents, found).map((ids) => {
+      return { ids, filter: { _id: { $in: ids as never[] }, ...WITHOUT_TOKEN }, update }
+    })
+    await updateNamed(documents, updates)
   }
   return { last: walked.last, seen: walked.seen, noticed: found.length }
 }

@@ -1,6 +1,6 @@
-import type { Document } from 'mongodb'
-import { isDuplicateKey } from '../database/index.js'
-import { DUE_AND_NOBODYS } from '../lock/index.js'
+import type { Collection, Document } from 'mongodb'
+import { isDuplicateKey, learnSharding } from '../database/index.js'
+import { DUE_AND_NOBODYS, updateMatching } from '../lock/index.js'
 import { unknownOptions } from '../options/index.js'
 import { changedFields, changesBetween, fieldsOf, MOST_EDITS, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
 import { readSchedule } from './definition/read-schedule.js'
@@ -123,7 +123,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   async pauseAll(options: PauseOptions = {}): Promise<number> {
     const running = { phase: { $nin: ['Finished', 'Broken'] }, $nor: [PAUSED], ...stillToCome(options) } as object
     // Not looked at now: each is when it comes due; looking at a million at once would be work for nothing.
-    return (await this.schedules.updateMany(running, pausing('(all)', options, false))).modifiedCount
+    return this.updateAll(running, pausing('(all)', options, false))
   }
 
   /** Plans it from now on; one that was deactivated is active again. @throws NoSuchSchedule */
@@ -145,7 +145,13 @@ export abstract class ScheduleOwner extends ScheduleReader {
   /** Resumes what was paused; what was deactivated stays deactivated. */
   async resumeAll({ by }: By = {}): Promise<number> {
     const update = [anew({ by, edit: { action: 'resume' } }), { $unset: ['paused'] }]
-    return (await this.schedules.updateMany(PAUSED as object, update)).modifiedCount
+    return this.updateAll(PAUSED, update)
+  }
+
+  private async updateAll(which: Document, update: Document[]): Promise<number> {
+    const schedules = this.schedules as unknown as Collection
+    await learnSharding(this.db, [schedules.collectionName])
+    return updateMatching(schedules, which, update)
   }
 
   /**

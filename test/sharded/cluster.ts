@@ -11,7 +11,7 @@ import { RouterClocks } from './router-clocks.ts'
 
 const STARTS_WITHIN_MS = 120_000
 const CACHE_GB = '0.25'
-const SHARDS = ['shard0', 'shard1'] as const
+export const SHARDS = ['shard0', 'shard1'] as const
 
 /**
  * The paths of a `mongod` and of the `mongos` beside it.
@@ -34,10 +34,14 @@ interface Process {
   readonly host: string
 }
 
-/**
- * Two shards and the config server, of one member each, behind two routers.
- * With `clocksAheadMs` each router's `$$NOW` is ahead by that much (see router-clocks.ts); without it no proxy is in between.
- */
+export interface ClusterOptions {
+  /** By how much each router's `$$NOW` is ahead (see router-clocks.ts); without it no proxy is in between. */
+  readonly clocksAheadMs?: readonly [number, number] | undefined
+  /** Server parameters of the shards. */
+  readonly shardParameters?: Readonly<Record<string, string | number>>
+}
+
+/** Two shards and the config server, of one member each, behind two routers. Chunks move only when they are told to. */
 export class ShardedCluster {
   private readonly processes: Process[] = []
   private readonly routers: Process[] = []
@@ -49,11 +53,11 @@ export class ShardedCluster {
   }
 
   /** @throws NoMongod */
-  static async start({ clocksAheadMs }: { clocksAheadMs?: readonly [number, number] } = {}): Promise<ShardedCluster> {
+  static async start(options: ClusterOptions = {}): Promise<ShardedCluster> {
     const programs = await shardingPrograms()
     const cluster = new ShardedCluster(await mkdtemp(join(tmpdir(), 'phaselock-sharded-')))
     try {
-      await cluster.assemble(programs, clocksAheadMs)
+      await cluster.assemble(programs, options)
       return cluster
     } catch (error) {
       await cluster.close()
@@ -87,10 +91,19 @@ export class ShardedCluster {
     await rm(this.dir, { recursive: true, force: true, maxRetries: 10 })
   }
 
-  private async assemble(programs: { mongod: string; mongos: string }, clocksAheadMs?: readonly [number, number]) {
+  private async assemble(
+    programs: { mongod: string; mongos: string },
+    { clocksAheadMs, shardParameters = {} }: ClusterOptions,
+  ) {
     const config = await this.member(programs.mongod, 'config', ['--configsvr'])
     await initiate('config', config.host, config.host, { configsvr: true })
-    const shards = await Promise.all(SHARDS.map((name) => this.member(programs.mongod, name, ['--shardsvr'])))
+    const parameters = Object.entries(shardParameters).flatMap(([name, value]) => [
+      '--setParameter',
+      `${name}=${value}`,
+    ])
+    const shards = await Promise.all(
+      SHARDS.map((name) => this.member(programs.mongod, name, ['--shardsvr', ...parameters])),
+    )
     const ports = [await freePort(), await freePort()]
     const aheadMs = new Map(ports.map((port, n) => [port, clocksAheadMs?.[n as 0 | 1] ?? 0]))
     const addresses: string[] = []
@@ -110,6 +123,7 @@ export class ShardedCluster {
     try {
       for (const [n, name] of SHARDS.entries())
         await client.db('admin').command({ addShard: `${name}/${addresses[n]}`, name })
+      await client.db('admin').command({ balancerStop: 1 })
     } finally {
       await client.close()
     }

@@ -2,6 +2,7 @@ import type { Collection, Document, Filter, FindOneAndUpdateOptions, FindOptions
 import { type Clock, sleep } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
 import { type ReadEach, readEach, type Unreadable } from '../documents/read-each.js'
+import { mostPerUpdate, perUpdate, updateNamed } from '../documents/update-named.js'
 import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
 import { isDatabaseError, isDefiniteRefusal, isOverTime } from '../documents/write-error.js'
 import { Lease } from '../lease/lease.js'
@@ -148,13 +149,15 @@ export class ClaimWriter {
     }
     const sending = this.begin(terms, ids, taken)
     const { token } = sending.claims[0]!
-    const isDue = { _id: { $in: ids as never[] }, ...dueIn(terms, phase) }
-    const filter = areNew ? { ...isDue, ...neverClaimed(terms, phase) } : isDue
+    const isDue = areNew ? { ...dueIn(terms, phase), ...neverClaimed(terms, phase) } : dueIn(terms, phase)
     const update = areNew ? firstClaimUpdate(terms, token) : claimUpdate(terms, token)
+    const { collection } = this.options
+    const updates = perUpdate(collection, ids).map((some) => {
+      return { ids: some, filter: { _id: { $in: some as never[] }, ...isDue }, update }
+    })
     await this.win(sending, async () => {
       try {
-        const options = { hint: ID_INDEX, ...limitOf(terms) }
-        return { matched: (await this.options.collection.updateMany(filter, update, options)).matchedCount }
+        return { matched: (await updateNamed(collection, updates, limitOf(terms))).matchedCount }
       } catch (error) {
         if (isDefiniteRefusal(error)) return { matched: 0, refusal: error }
         throw error
@@ -282,13 +285,14 @@ export class ClaimWriter {
     return { documents, unreadable }
   }
 
-  /** A command writes one document after the other: in the order of `_id`, or as they are named. It stopped at the first that is left. */
+  /** A command writes one document after the other: in the order of `_id`, or as its updates name them. It stopped at the first that is left. */
   private async tellStuck({ terms, ids, claims }: Sending): Promise<void> {
     const { collection, onStuck } = this.options
     const due = isDue({ ...terms, validUntil: undefined }) // only a question: these terms may be too old to write by
     const left = await idsOf(collection, { _id: { $in: ids as never[] }, $expr: due }, limitOf(terms))
     const keys = new Set(left.map(idKey))
-    if (left.length > 0) onStuck?.(claims.length === 1 ? left[0] : ids.find((id) => keys.has(idKey(id))))
+    const isOneUpdate = claims.length === 1 && ids.length <= mostPerUpdate(collection)
+    if (left.length > 0) onStuck?.(isOneUpdate ? left[0] : ids.find((id) => keys.has(idKey(id))))
   }
 
   /** Adds what was won, including what can't be read, so that it can be put aside under its token. */

@@ -1,4 +1,5 @@
 import type { Document, Filter } from 'mongodb'
+import { isSharded } from '../../database/index.js'
 import { idBytes, idKey } from '../documents/id-key.js'
 import type { Refused } from '../documents/write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
@@ -239,6 +240,14 @@ export class Claims {
     const skipped = this.refusing.ids()
     if (skipped.length > 0) filter['_id'] = { $nin: skipped as never[] }
     const sort = { lockedAt: 1, updatedAt: 1 } as const
+    const first = () =>
+      onClaimIndex(collection, (hint) =>
+        collection
+          .find(filter, { projection: { _id: 1 }, sort, hint, limit: 1 })
+          .map(idOf)
+          .toArray(),
+      )
+    if (isSharded(collection)) return this.claimThose(terms, phase, await first(), () => undefined)
     try {
       return await onClaimIndex(collection, async (hint) => {
         const { claimed, broken } = await this.writer.claimFirst(terms, filter, { sort, hint })
@@ -247,10 +256,7 @@ export class Claims {
     } catch (error) {
       if (!isDefiniteRefusal(error) || !isDatabaseError(error)) throw error
       // The error doesn't say which document it was: read the first one.
-      const first = await onClaimIndex(collection, (hint) =>
-        collection.find(filter, { projection: { _id: 1 }, sort, hint, limit: 1 }).toArray(),
-      )
-      const refused = first.map((document) => ({ id: idOf(document), error }))
+      const refused = (await first()).map((id) => ({ id, error }))
       for (const { id } of refused) this.refusing.add(id)
       return { ...NOTHING, candidates: refused.length, refused }
     }
@@ -275,12 +281,15 @@ export class Claims {
     )
     const againInMs = others.length > 0 ? this.workSplit.leave(phase, others.map(idKey)) : 0
     const unsuspected = { ...terms, only: { phases: [phase], where: unsuspectedIn(terms, phase) } }
-    const together = own.length > 0 ? [{ ids: own, areNew: false }] : []
-    const { claimed, broken, refused } = await this.writer.claim(unsuspected, phase, { together, apart: [] }, won)
+    const result = await this.claimThose(unsuspected, phase, own, won)
+    return { ...result, left: others.length, againInMs, notFound: own.length - result.candidates }
+  }
+
+  private async claimThose(terms: Terms, phase: string, ids: readonly unknown[], won: Won): Promise<ClaimResult> {
+    const together = ids.length > 0 ? [{ ids, areNew: false }] : []
+    const { claimed, broken, refused } = await this.writer.claim(terms, phase, { together, apart: [] }, won)
     for (const { id } of refused) this.refusing.add(id)
-    const candidates = claimed.length + broken.length + refused.length
-    const notFound = own.length - candidates
-    return { ...NOTHING, claimed, broken, refused, candidates, left: others.length, againInMs, notFound }
+    return { ...NOTHING, claimed, broken, refused, candidates: claimed.length + broken.length + refused.length }
   }
 }
 

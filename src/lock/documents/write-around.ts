@@ -1,6 +1,7 @@
 import { type Collection, type Document, type Filter, type MongoBulkWriteError, MongoServerError } from 'mongodb'
 import { ID_INDEX } from '../terms/constants.js'
 import { AS_IT_STANDS } from './read-each.js'
+import { exactly, perUpdate, updateNamed } from './update-named.js'
 import { isDefiniteRefusal } from './write-error.js'
 
 /** A document that the server refuses to write because of its own content: its size, the owner's validator, a unique index, a type. */
@@ -77,7 +78,8 @@ export async function updateAround(
   let matched = 0
   const written = await writeAround(ids, {
     together: async (some) => {
-      matched += (await collection.updateMany(matching(some), update, { hint: ID_INDEX })).matchedCount
+      const updates = perUpdate(collection, some).map((ids) => ({ ids, filter: matching(ids), update }))
+      matched += (await updateNamed(collection, updates)).matchedCount
     },
     apart: async (some) => {
       const each = some.map((id) => ({ id, filter: matching([id]), update }))
@@ -100,7 +102,9 @@ export async function updateApart(
   updates: readonly { readonly id: unknown; readonly filter: Filter<Document>; readonly update: Document[] }[],
   limits: { maxTimeMS?: number } = {},
 ): Promise<{ refused: Refused[]; matched: number }> {
-  const operations = updates.map(({ filter, update }) => ({ updateOne: { filter, update, hint: ID_INDEX } }))
+  const operations = updates.map(({ id, filter, update }) => ({
+    updateOne: { filter: exactly(collection, id, filter), update, hint: ID_INDEX },
+  }))
   if (operations.length === 0) return { refused: [], matched: 0 }
   try {
     const { matchedCount } = await collection.bulkWrite(operations, { ordered: false, ...limits })

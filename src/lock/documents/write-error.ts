@@ -24,8 +24,11 @@ export function isDefiniteRefusal(error: unknown): error is Error {
   if (!isA(error, 'MongoServerError') || isA(error, 'MongoWriteConcernError')) return false
   const refusal = error as MongoError
   if (refusal.hasErrorLabel('RetryableWriteError') || refusal.hasErrorLabel('PoolRequestedRetry')) return false
-  if (isA(error, 'MongoBulkWriteError') && (error as MongoBulkWriteError).result.getWriteConcernError()) return false
-  return typeof refusal.code === 'number' && OWN_SAKE_CODES.has(refusal.code)
+  const result = isA(error, 'MongoBulkWriteError') ? (error as MongoBulkWriteError).result : undefined
+  if (result?.getWriteConcernError()) return false
+  // Of a bulk that goes on after an error, the first may be a document's and another one not.
+  const errors = result?.hasWriteErrors() ? result.getWriteErrors() : [refusal]
+  return errors.every(({ code }) => OWN_SAKE_CODES.has(code as number))
 }
 
 const OVER_TIME = 50

@@ -12,12 +12,13 @@ const keepsLease = ({ end }: StepEnd): boolean => end.kind === 'checkpoint' || (
 /**
  * Groups the ends that one command may write: same token, kind and content. One token only: `lockedBy: { $in: [...] }`
  * with several would match a document under another document's token.
+ * @param most how many documents one update may be about
  */
-export function groupEnds(ends: readonly StepEnd[]): EndGroup[] {
+export function groupEnds(ends: readonly StepEnd[], most = Number.POSITIVE_INFINITY): EndGroup[] {
   return [...Map.groupBy(ends, keyOf).values()].flatMap((alike) => {
     const groups: EndGroup[] = []
-    const most = alike[0]?.set ? MAX_WITH_DATA : MAX_MEMBERS
-    for (let i = 0; i < alike.length; i += most) groups.push(groupOf(alike.slice(i, i + most)))
+    const size = Math.min(most, alike[0]?.set ? MAX_WITH_DATA : MAX_MEMBERS)
+    for (let i = 0; i < alike.length; i += size) groups.push(groupOf(alike.slice(i, i + size)))
     return groups
   })
 }

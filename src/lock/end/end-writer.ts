@@ -1,7 +1,6 @@
-import type { AnyBulkWriteOperation, Document } from 'mongodb'
+import { mostPerUpdate, type NamedUpdate, updateNamed } from '../documents/update-named.js'
 import { isDefiniteRefusal } from '../documents/write-error.js'
 import { leaseUnmoved } from '../lease/legacy-writers.js'
-import { ID_INDEX } from '../terms/constants.js'
 import { groupEnds } from './end-groups.js'
 import { EndRetries, type EndWriterOptions, type Sent, Verdicts } from './end-retries.js'
 import { type EndGroup, endUpdate, putsToSleep } from './end-update.js'
@@ -32,7 +31,7 @@ export class EndWriter {
   /** A verdict for each end; ends' leases are passed to their next step, or ended, accordingly. */
   async write(ends: readonly StepEnd[], progress: EndProgress = {}): Promise<Map<StepEnd, Verdict>> {
     if (ends.length === 0) return new Map()
-    const groups = groupEnds(ends)
+    const groups = groupEnds(ends, mostPerUpdate(this.options.collection))
     const verdicts = new Verdicts(ends.length)
     const sent = await this.send(groups)
     if (sent.kind === 'allMatched') {
@@ -58,22 +57,12 @@ export class EndWriter {
   }
 
   private async update(groups: readonly EndGroup[]): Promise<number> {
-    const { collection } = this.options
     const terms = this.options.terms()
-    const operations = groups.map((group) => ({
-      filter: {
-        _id: { $in: group.members.map((member) => member.lease.id) as never[] },
-        ...terms.protocol.heldBy(group.token),
-        ...leaseUnmoved(terms),
-      },
-      update: endUpdate(terms, group),
-      hint: ID_INDEX,
-    }))
-    const [first, ...more] = operations
-    if (first && more.length === 0) {
-      return (await collection.updateMany(first.filter, first.update, { hint: ID_INDEX })).matchedCount
-    }
-    const bulk: AnyBulkWriteOperation<Document>[] = operations.map((updateMany) => ({ updateMany }))
-    return (await collection.bulkWrite(bulk, { ordered: false })).matchedCount
+    const updates = groups.map((group): NamedUpdate => {
+      const ids = group.members.map((member) => member.lease.id)
+      const filter = { _id: { $in: ids as never[] }, ...terms.protocol.heldBy(group.token), ...leaseUnmoved(terms) }
+      return { ids, filter, update: endUpdate(terms, group) }
+    })
+    return (await updateNamed(this.options.collection, updates)).matchedCount
   }
 }

@@ -1,4 +1,5 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
+import { updateMatching } from '../documents/update-named.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { readLockTimeouts } from '../terms/lock-timeout.js'
@@ -49,8 +50,7 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   const held = { ...heldByReplica(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
   // A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would
   // then match again, and the next pass would take the lease for the dead process's.
-  const unmarked = terms.legacyWriters && { $unset: { [`${terms.progress}.lockedAt`]: '' as const } }
-  const due = { $set: { lockedAt: TASK_LOCK_INIT_TIME }, ...unmarked }
-  const { modifiedCount } = await onClaimIndex(collection, (hint) => collection.updateMany(held, due, { hint }))
-  return modifiedCount
+  const unmarked = terms.legacyWriters ? [{ $unset: `${terms.progress}.lockedAt` }] : []
+  const due = [{ $set: { lockedAt: TASK_LOCK_INIT_TIME } }, ...unmarked]
+  return onClaimIndex(collection, (hint) => updateMatching(collection, held, due, { hint }))
 }

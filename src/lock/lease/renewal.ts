@@ -2,6 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import type { Clock } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
 import { AS_IT_STANDS } from '../documents/read-each.js'
+import { perUpdate, updateNamed } from '../documents/update-named.js'
 import { ID_INDEX } from '../terms/constants.js'
 import { isValidYet, type Terms, withoutClaim } from '../terms/terms.js'
 import type { Lease } from './lease.js'
@@ -48,11 +49,14 @@ export class Renewals {
       for (const lease of leases) lease.renewed(sentAtMs, terms.leaseMs)
       return []
     }
-    const ours = { $or: claimsOf(terms, leases), ...leaseUnmoved(terms) }
+    const ours = (some: readonly Lease[]) => ({ $or: claimsOf(terms, some), ...leaseUnmoved(terms) })
     const valid = isValidYet(terms)
-    const inTime = valid ? { ...ours, $and: [{ $expr: valid }] } : ours
-    const { matchedCount } = await this.collection.updateMany(inTime, renewUpdate(terms), { hint: ID_INDEX })
-    const lost = matchedCount === leases.length ? [] : await this.notIn(ours, leases)
+    const inTime = valid && { $and: [{ $expr: valid }] }
+    const updates = perUpdate(this.collection, leases).map((some) => {
+      return { ids: some.map(({ id }) => id), filter: { ...ours(some), ...inTime }, update: renewUpdate(terms) }
+    })
+    const { matchedCount } = await updateNamed(this.collection, updates)
+    const lost = matchedCount === leases.length ? [] : await this.notIn(ours(leases), leases)
     // All share one time limit: if nothing matched but some are still ours, it came too late for all.
     const cameLate = matchedCount === 0 && lost.length < leases.length
     const isLost = new Set(lost)

@@ -1,5 +1,6 @@
 import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
 import { readOwnFields } from '../documents/read-each.js'
+import { perUpdate, updateNamed } from '../documents/update-named.js'
 import { historyWith } from '../end/history.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
@@ -66,19 +67,20 @@ export async function wakeSleepers(
   sleepers: readonly Sleeper[],
   heard?: { readonly source: string; readonly version: number },
 ): Promise<number> {
-  const ids = sleepers.map(({ id }) => id)
-  const fences = sleepers.map(({ fence }) => fence ?? null)
-  const noStepSince = { $eq: [{ $ifNull: ['$fence', null] }, perDocument(ids, fences)] }
-  const { modifiedCount } = await documents.updateMany(
-    {
+  const told = heard && { [`${terms.progress}.heard`]: { ...heard, source: literal(heard.source), at: '$$NOW' } }
+  const updates = perUpdate(documents, sleepers).map((some) => {
+    const ids = some.map(({ id }) => id)
+    const fences = some.map(({ fence }) => fence ?? null)
+    const noStepSince = { $eq: [{ $ifNull: ['$fence', null] }, perDocument(ids, fences)] }
+    const filter = {
       ...{ _id: { $in: ids as never[] }, phase: { $in: [...phases] }, ...PUT_TO_SLEEP },
       $and: [{ $expr: noStepSince }, notLegacyLease(terms)],
       // A dotted $set would destroy an owner's own field of this name.
       ...(heard && { [terms.progress]: { $type: 'object' } }),
-    },
-    woken(terms, heard && { [`${terms.progress}.heard`]: { ...heard, source: literal(heard.source), at: '$$NOW' } }),
-  )
-  return modifiedCount
+    }
+    return { ids, filter, update: woken(terms, told) }
+  })
+  return (await updateNamed(documents, updates)).modifiedCount
 }
 
 /** Gives a parked document another go, with its attempts and claims at 0. `by`: who did it, for the history. */

@@ -1,12 +1,13 @@
 import type { Collection, Document } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
+import { deleteNamed } from '../documents/update-named.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { isDue } from '../lease/lease-state.js'
 import { lookForCandidates } from '../look/candidates.js'
 import { type PutAside, putAsideAmong } from '../repair/put-aside.js'
 import type { RefusingDocuments } from '../select/refusing-documents.js'
 import { choose, extentFor } from '../select/selection.js'
-import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { PARKED_AT } from '../terms/constants.js'
 import { enteredAt, hasOurShape, inProgress, isPastDate, progressIfOurs, type Terms } from '../terms/terms.js'
 
 export interface RemovalRequest {
@@ -49,15 +50,13 @@ export async function removeFinal(
   const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [], refused: [] }
   const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
-  const gone = await collection.deleteMany(
-    { ...due(ids), $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } },
-    { hint: ID_INDEX },
-  )
-  if (gone.deletedCount === ids.length) return { removed: gone.deletedCount, armed: 0, putAside: [], refused: [] }
-  const { refused, matched: kept } = await updateAround(collection, ids, due, armed(terms, keepForMs))
+  const over = { ...due(ids), $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } }
+  const removed = await deleteNamed(collection, ids, over)
+  if (removed === ids.length) return { removed, armed: 0, putAside: [], refused: [] }
+  const { refused, matched } = await updateAround(collection, ids, due, armed(terms, keepForMs))
   for (const { id } of refused) refusing?.add(id)
-  const putAside = kept > 0 ? await putAsideAmong(collection, terms, ids) : []
-  return { removed: gone.deletedCount, armed: kept, putAside, refused }
+  const putAside = matched > 0 ? await putAsideAmong(collection, terms, ids) : []
+  return { removed, armed: matched, putAside, refused }
 }
 
 function hasBeenKept(terms: Terms, keepForMs: number): Document {

@@ -2,6 +2,7 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isValid, typeName } from '../documents/type-name.js'
+import { updateMatching } from '../documents/update-named.js'
 import { PUT_TO_SLEEP, sleepsFor } from '../lease/lease-state.js'
 import { inProgress, type Terms } from './terms.js'
 
@@ -224,9 +225,6 @@ export async function encodeSleepsAnew(
   wasMs: number,
 ): Promise<number> {
   const resumeAt = inProgress(terms, 'resumeAt')
-  const { modifiedCount } = await collection.updateMany(
-    { phase: { $in: [...phases] }, ...PUT_TO_SLEEP, $expr: sleepsFor(terms, wasMs) },
-    [{ $set: { lockedAt: { $subtract: [resumeAt, terms.lockTimeoutMs] } } }],
-  )
-  return modifiedCount
+  const asleep = { phase: { $in: [...phases] }, ...PUT_TO_SLEEP, $expr: sleepsFor(terms, wasMs) }
+  return updateMatching(collection, asleep, [{ $set: { lockedAt: { $subtract: [resumeAt, terms.lockTimeoutMs] } } }])
 }

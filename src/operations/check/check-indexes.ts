@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import { shardedAmong } from '../../database/index.js'
+import { unsafelySharded } from '../../database/index.js'
 import {
   checkPlans,
   collectionExists,
@@ -18,18 +18,20 @@ import { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
 
 const MISSING = 'it is missing'
 
-/** Checks that each collection has its two indexes, of the right kind, on one shard. */
+/** Checks that each collection has its two indexes, of the right kind, and is on one shard or sharded by `_id`. */
 export async function checkIndexes({
   db,
   collections,
   repair,
 }: Omit<Checked, 'models' | 'termsOf'>): Promise<CheckResult> {
-  const sharded = await shardedAmong(db, [...collections, LIFECYCLES_COLLECTION])
-  const findings = sharded.map((name) =>
+  const unsafe = await unsafelySharded(db, collections, [LIFECYCLES_COLLECTION])
+  const findings = unsafe.map((name) =>
     finding(
       `collection ${name}`,
-      'it is sharded: a claim or an outcome may be lost unseen when a chunk migrates, and no replica starts',
-      'keep it on one shard, and spread the load over several databases (docs/replica-sets.md)',
+      name === LIFECYCLES_COLLECTION
+        ? 'it is sharded: no replica starts'
+        : 'it is sharded by something else than _id: a claim or an outcome may be lost unseen when a chunk migrates, and no replica starts',
+      "keep it on one shard, or shard it by { _id: 'hashed' } if its documents are yours (docs/replica-sets.md)",
     ),
   )
   for (const name of collections) {

@@ -3,9 +3,9 @@ import {
   missingRights,
   protocolCollection,
   type Rights,
+  requireSafeSharding,
   requireServerSemantics,
   requireServerVersion,
-  requireUnsharded,
 } from '../../../database/index.js'
 import { DOORBELL_COLLECTION } from '../../../doorbell/index.js'
 import {
@@ -42,7 +42,7 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   await requireServerVersion(db)
   await requireRights(env, options.replica)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
-  await requireUnsharded(db, [...collections, LIFECYCLES_COLLECTION])
+  await requireSafeSharding(db, collections, [LIFECYCLES_COLLECTION])
   await provideIndexes(db, collections, indexes, env.logger)
   await registry.requireNoOverlap()
   await registry.register()

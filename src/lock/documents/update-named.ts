@@ -1,0 +1,76 @@
+import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
+import { isSharded } from '../../database/index.js'
+import { ID_INDEX } from '../terms/constants.js'
+import { AS_IT_STANDS } from './read-each.js'
+
+/*
+ * Writes to several documents. In a sharded collection each of them is written by itself, named by its `_id`: a router sends such a write
+ * to one shard, which executes it once, and not before it knows that the document is its own. A write of several documents goes to all
+ * shards, whatever they own: while a chunk migrates it may change the copy that is left behind instead of the document, or count both.
+ */
+
+/** An update of the documents with these `_id`s that match. */
+export interface NamedUpdate {
+  readonly ids: readonly unknown[]
+  readonly filter: Filter<Document>
+  readonly update: Document[]
+}
+
+/** How many documents one update may be about. */
+export const mostPerUpdate = (collection: Collection): number => (isSharded(collection) ? 1 : Number.POSITIVE_INFINITY)
+
+/** What one update each may be about: all of these, or in a sharded collection each by itself. */
+export const perUpdate = <T>(collection: Collection, all: readonly T[]): (readonly T[])[] =>
+  isSharded(collection) ? all.map((one) => [one]) : [all]
+
+/** A filter that a router sends to the one shard that owns the document. One whose `_id` the driver can't name isn't matched. */
+export const exactly = (collection: Collection, id: unknown, filter: Filter<Document>): Filter<Document> =>
+  isSharded(collection) ? { $and: [{ _id: id as never }, filter] } : filter
+
+/** All in one command; an update that is refused doesn't stop the others of several. */
+export async function updateNamed(
+  collection: Collection,
+  updates: readonly NamedUpdate[],
+  limits: Pick<UpdateOptions, 'maxTimeMS'> = {},
+): Promise<{ readonly matchedCount: number; readonly modifiedCount: number }> {
+  const isEachAlone = isSharded(collection)
+  const [first, ...more] = updates
+  if (first && more.length === 0 && !isEachAlone) {
+    return collection.updateMany(first.filter, first.update, { hint: ID_INDEX, ...limits })
+  }
+  const operations = updates.map(({ ids, filter, update }) =>
+    isEachAlone
+      ? { updateOne: { filter: exactly(collection, ids[0], filter), update, hint: ID_INDEX } }
+      : { updateMany: { filter, update, hint: ID_INDEX } },
+  )
+  return collection.bulkWrite(operations, { ordered: false, ...limits })
+}
+
+/** Rare updates of whatever matches, many documents perhaps; each is judged again by the update itself. */
+export async function updateMatching(
+  collection: Collection,
+  filter: Filter<Document>,
+  update: Document[],
+  options: Pick<UpdateOptions, 'hint'> = {},
+): Promise<number> {
+  if (!isSharded(collection)) return (await collection.updateMany(filter, update, options)).modifiedCount
+  let modified = 0
+  const found = await collection.find(filter, { projection: { _id: 1 }, ...options, ...AS_IT_STANDS }).toArray()
+  for (let at = 0; at < found.length; at += 1_000) {
+    const updates = found.slice(at, at + 1_000).map(({ _id }) => ({ ids: [_id], filter, update }))
+    modified += (await updateNamed(collection, updates)).modifiedCount
+  }
+  return modified
+}
+
+/** Deletes the documents with these `_id`s that match. */
+export async function deleteNamed(
+  collection: Collection,
+  ids: readonly unknown[],
+  filter: Filter<Document>,
+): Promise<number> {
+  const hint = { hint: ID_INDEX }
+  if (!isSharded(collection)) return (await collection.deleteMany(filter, hint)).deletedCount
+  const operations = ids.map((id) => ({ deleteOne: { filter: exactly(collection, id, filter), ...hint } }))
+  return (await collection.bulkWrite(operations, { ordered: false })).deletedCount
+}
