@@ -1,6 +1,6 @@
 // The entry `phaselock`: what an app needs to define, run and own its documents. The engine's parts aren't exported.
 export { MissingPackage, UnsupportedNode } from './config/index.js'
-export { BadQueryPlan, TASK_LOCK_INIT_TIME } from './lock/index.js'
+export { BadQueryPlan, type RecordedError, TASK_LOCK_INIT_TIME } from './lock/index.js'
 export { type DoorbellMode, InvalidOptions } from './options/index.js'
 export type {
   Alongside,

@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import { isValid, oddFields, parseToken, typeName } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
-import type { LifecycleModel, Progress } from '../phases/index.js'
+import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
 
@@ -104,7 +104,7 @@ function parkedReason(progress: Progress, model: LifecycleModel): string {
 
 function why(progress: Progress, model: LifecycleModel, now: Date): string {
   if (progress.error?.message) {
-    return `, after error ${text(progress.attempts ?? 1)} of ${model.settings.maxAttempts}: '${text(progress.error.message)}'`
+    return `, after error ${text(progress.attempts ?? 1)} of ${model.settings.maxAttempts}: '${text(progress.error.message)}'${causesText(progress.error)}`
   }
   if (!progress.waitingFor) return ''
   const since = isReadable(progress.waitingSince) ? ` since ${age(progress.waitingSince, now)}` : ''

@@ -6,6 +6,7 @@ export const MOST_CHARACTERS = {
   errorName: 200,
   errorMessage: 2_000,
   errorStack: 4_000,
+  causeMessage: 500,
 } as const
 
 export const cut = (text: string, kind: keyof typeof MOST_CHARACTERS): string => text.slice(0, MOST_CHARACTERS[kind])

@@ -1,4 +1,4 @@
-import type { HistoryEntry } from '../lock/index.js'
+import type { HistoryEntry, RecordedError } from '../lock/index.js'
 import type { Duration } from '../time/index.js'
 import type { Logger } from './logger.js'
 import type { Outcome, OwnFields, WithSet } from './outcome.js'
@@ -21,7 +21,7 @@ export interface Progress {
   readonly waitingSince?: Date
   /** The latest news from outside that it was woken for. */
   readonly heard?: { readonly source: string; readonly version: number; readonly at: Date }
-  readonly error?: { readonly name: string; readonly message: string; readonly stack?: string }
+  readonly error?: RecordedError
   readonly history?: readonly HistoryEntry[]
 }
 

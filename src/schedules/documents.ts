@@ -1,3 +1,4 @@
+import type { RecordedError } from '../phases/index.js'
 import type { Json, ScheduleFields } from './definition/schedule-fields.js'
 
 /** Who changed what in a schedule; without `by` it was done in the database. */
@@ -48,6 +49,8 @@ export interface RunError {
   readonly name: string
   readonly message: string
   readonly stack?: string
+  readonly code?: string | number
+  readonly causes?: NonNullable<RecordedError['causes']>
 }
 
 /** The run that is in the way of another. */

@@ -1,4 +1,5 @@
 import { BSON } from 'mongodb'
+import { recordedError } from '../phases/index.js'
 import type { Json } from './definition/schedule-fields.js'
 import { present, type RunDocument, type RunError, type RunLine } from './documents.js'
 
@@ -64,10 +65,13 @@ export const resultOf = (value: unknown): Json | undefined =>
 
 export function runErrorOf(thrown: unknown): RunError {
   const { name, message, stack } = errorOf(thrown)
+  const { code, causes } = recordedError(thrown)
   return present({
     name: name.slice(0, 200),
     message: message.slice(0, 2_000),
     stack: stack?.slice(0, 4_000) || undefined,
+    code,
+    causes,
   })
 }
 

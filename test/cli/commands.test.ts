@@ -83,10 +83,11 @@ describe('the commands on documents', () => {
     const at = new Date(Date.now() - 5_000)
     const entry = { at, from: 'Creating', to: 'Creating', step: 's1', outcome: 'wait', reason: 'rain', by: 't', ms: 12 }
     const error = { name: 'Error', message: 'kaput', stack: 'Error: kaput\n    at creating (my.js:3:4)' }
+    const causes = [{ name: 'Error', message: 'connect', code: 'ECONNREFUSED' }]
     const progress = { ...ASLEEP.progress, history: [{ ...entry, count: 3 }] }
     await things().insertMany([
       { _id: id, phase: 'Creating', ...ASLEEP, progress, size: 3 },
-      { _id: 42, phase: 'Creatng', progress: { error } },
+      { _id: 42, phase: 'Creatng', progress: { error: { ...error, causes } } },
       { _id: '43', phase: 'Creating', progress: 'mine' },
     ])
     for (const text of [`${id}`, `ObjectId("${id}")`, `{"$oid": "${id}"}`]) {
@@ -103,7 +104,9 @@ describe('the commands on documents', () => {
     expect(unknown.out).toContain(
       "Its phase 'Creatng' is unknown to thing; did you mean 'Creating': it is never claimed",
     )
-    expect(unknown.out).toMatch(/^ {2}progress\.error +Error: kaput\n {10,}at creating \(my\.js:3:4\)$/m)
+    expect(unknown.out).toMatch(
+      /^ {2}progress\.error +Error: kaput\n {10,}at creating \(my\.js:3:4\)\n {10,}caused by Error ECONNREFUSED: connect$/m,
+    )
     const broken = await run(['show', '43', '--lifecycle', 'thing'])
     expect(broken.out).toContain("Its shape is broken: 'progress' is a string")
     expect(broken.out).toMatch(/^ {2}progress {2}mine$/m)

@@ -66,6 +66,10 @@ describe('what a document waits for, in one sentence', () => {
     expect(said({ lockedAt: ago(25), progress: { attempts: 3, error: { message: 'no route' } } })).toMatch(
       /, after error 3 of 20: 'no route'\.$/,
     )
+    const causes = [{ name: 'Error', message: 'connect', code: 'ECONNREFUSED' }, 'odd']
+    expect(said({ lockedAt: ago(25), progress: { error: { message: 'fetch failed', causes } } })).toMatch(
+      /: 'fetch failed' \(caused by Error ECONNREFUSED: connect\)\.$/,
+    )
     expect(said({ lockedAt: ago(25), progress: { since: ago(60) } })).toMatch(
       /; at its deadline, 2026-01-01T10:04:00.000Z \(in 4 min\), it goes to Created\.$/,
     )

@@ -76,8 +76,70 @@ describe('a handler that misbehaves', () => {
     expect(resumeAt.getTime() - history[0].at.getTime()).toBe(600_000)
     expect(found).not.toHaveProperty('lockedBy')
     expect(BSON.calculateObjectSize(found)).toBeLessThan(20_000)
-    expect(lines('warn')).toEqual([`a step failed: ${error.message}`])
+    const causes = error.causes ? ' (caused by Error: inner)' : ''
+    expect(lines('warn')).toEqual([`a step failed: ${error.message}${causes}`])
     expect(observer.steps.filter((step) => step.id === 'a')).toMatchObject([{ outcome: 'error' }])
+  })
+
+  test('throws an error with causes: stored as a bounded list with their codes, logged, without the frames of Phaselock', async () => {
+    const refused = (address: string) =>
+      Object.assign(new Error(`connect ECONNREFUSED ${address}:1`), { code: 'ECONNREFUSED' })
+    const every = Object.assign(new AggregateError([refused('::1'), refused('127.0.0.1')], ''), {
+      code: 'ECONNREFUSED',
+    })
+    const { found, lines, logger } = await run(async () => {
+      throw Object.assign(new TypeError('fetch failed', { cause: every }), { code: 7 })
+    })
+    const { error } = found['progress']
+    expect(error).toMatchObject({ name: 'TypeError', message: 'fetch failed', code: 7 })
+    expect(error.causes).toEqual([
+      { name: 'AggregateError', message: '', code: 'ECONNREFUSED' },
+      { name: 'Error', message: 'connect ECONNREFUSED ::1:1', code: 'ECONNREFUSED' },
+      { name: 'Error', message: 'connect ECONNREFUSED 127.0.0.1:1', code: 'ECONNREFUSED' },
+    ])
+    expect(lines('warn')).toEqual([
+      'a step failed: fetch failed (caused by AggregateError ECONNREFUSED; Error: connect ECONNREFUSED ::1:1; Error: connect ECONNREFUSED 127.0.0.1:1)',
+    ])
+    expect(logger.lines.find(({ level }) => level === 'warn')?.fields).toMatchObject({ error: { code: 7 } })
+    expect(error.stack).toMatch(/^TypeError: fetch failed\n.*bad-handlers\.test/)
+    expect(error.stack).not.toContain('/phases/engine/')
+  })
+
+  test.each<[string, () => unknown]>([
+    [
+      'a chain of 1,000 causes',
+      () => Array.from({ length: 1_000 }).reduce((cause) => new Error('c'.repeat(9_000), { cause }), undefined),
+    ],
+    [
+      'an AggregateError of 100,000',
+      () => new AggregateError(Array.from({ length: 100_000 }, () => new Error('c'.repeat(1_000)))),
+    ],
+    [
+      'causes that contain each other',
+      () => {
+        const [one, other] = [new AggregateError([], 'c'), new Error('c')]
+        one.errors.push(one, other, one)
+        other.cause = one
+        return one
+      },
+    ],
+    [
+      'a cause that throws when it is read',
+      () =>
+        Object.defineProperty(new Error('c'), 'cause', {
+          get: () => {
+            throw new Error('no')
+          },
+        }),
+    ],
+    ['a cause that is no error', () => new Error('c', { cause: { status: 503 } })],
+  ])('throws an error with %s: the document stays small', async (_name, make) => {
+    const { found } = await run(async () => {
+      throw make()
+    })
+    expect(found['progress'].error.message).toMatch(/^c*$/)
+    expect(found['progress'].error.causes?.length ?? 0).toBeLessThanOrEqual(8)
+    expect(BSON.calculateObjectSize(found)).toBeLessThan(20_000)
   })
 
   test('throws at once instead of returning a promise: the same', async () => {

@@ -136,7 +136,15 @@ describe('a handler in a thread', () => {
 
   test('that fails, however it does, is an error of its step alone', async () => {
     const errors = {
-      throws: { name: 'RangeError', message: 'too far', stack: expect.stringContaining('thread-handlers.mjs') },
+      throws: {
+        name: 'RangeError',
+        message: 'too far',
+        stack: expect.stringContaining('thread-handlers.mjs'),
+        causes: [
+          { name: 'AggregateError', message: 'the cause' },
+          { name: 'TypeError', message: 'one of them' },
+        ],
+      },
       text: { name: 'Thrown', message: 'just a text' },
       exits: { name: 'ThreadDied', message: expect.stringMatching(/worker exited with code: 3; a handler ends by/) },
       unseen: { name: 'ThreadDied', message: expect.stringContaining('thrown in a timer') },

@@ -1,7 +1,7 @@
 import { type Command } from 'commander'
 import { isValid } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
-import type { Progress } from '../../phases/index.js'
+import { causeLines, type Progress } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
@@ -65,7 +65,8 @@ function printFields(output: Output, fields: readonly (readonly [string, unknown
 function stackOf(error: unknown): unknown {
   const { name, message, stack } = (error ?? {}) as Record<string, unknown>
   if (typeof name !== 'string' || typeof message !== 'string') return error
-  return typeof stack === 'string' && stack !== '' ? stack : `${name}: ${message}`
+  const thrown = typeof stack === 'string' && stack !== '' ? stack : `${name}: ${message}`
+  return [thrown, ...causeLines(error).map((cause) => `caused by ${cause}`)].join('\n')
 }
 
 function printHistory(output: Output, history: NonNullable<Progress['history']>, now: Date): void {

@@ -4,7 +4,12 @@ import type { Lease } from '../lease/lease.js'
 export interface RecordedError {
   readonly name: string
   readonly message: string
+  /** As libraries and systems set it: `ECONNREFUSED`. */
+  readonly code?: string | number | undefined
+  /** Without the frames of Phaselock itself. */
   readonly stack?: string | undefined
+  /** Its `cause`, the cause's own, and so on; of an AggregateError, its `errors` too. */
+  readonly causes?: readonly Pick<RecordedError, 'name' | 'message' | 'code'>[] | undefined
 }
 
 /** Where a document sleeps after entering a phase; `atOnce` for a phase with work to do. */

@@ -12,6 +12,8 @@ export interface SentError {
   /** Of Unavailable. */
   readonly retryAfterMs?: number | undefined
   readonly cause?: SentError | undefined
+  /** Of an AggregateError. */
+  readonly errors?: readonly SentError[] | undefined
 }
 
 const MOST_CAUSES = 5
@@ -24,6 +26,7 @@ export function sentError(thrown: unknown, causes = 0): SentError {
     return is(value) ? value : undefined
   }
   const cause = causes < MOST_CAUSES ? read('cause', isThere) : undefined
+  const errors = causes < MOST_CAUSES ? read('errors', Array.isArray) : undefined
   return {
     isError: true,
     message: read('message', isText) ?? '',
@@ -32,6 +35,8 @@ export function sentError(thrown: unknown, causes = 0): SentError {
     code: read('code', isCode),
     retryAfterMs: read('retryAfterMs', isNumber),
     cause: cause === undefined ? undefined : sentError(cause, causes + 1),
+    // Without causes of their own: a tree would grow with each level.
+    errors: errors?.slice(0, MOST_CAUSES).map((one) => sentError(one, MOST_CAUSES)),
   }
 }
 
@@ -50,6 +55,7 @@ export function receivedError({ isError, name, message, retryAfterMs, ...sent }:
         : new Error(message, options)
   if (name && error.name !== name) Object.defineProperty(error, 'name', { value: name, configurable: true })
   if (sent.stack !== undefined) error.stack = sent.stack
+  if (sent.errors) Object.assign(error, { errors: sent.errors.map(receivedError) })
   if (sent.code !== undefined) Object.assign(error, { code: sent.code })
   return error
 }

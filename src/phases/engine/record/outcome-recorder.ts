@@ -7,13 +7,14 @@ import {
   type Verdict,
 } from '../../../lock/index.js'
 import { readProjection } from '../../definition/settings.js'
+import { recordedError } from '../../recorded-error.js'
 import type { Capacities } from '../claim/capacity.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { FRESH_MS, type Held } from '../lease/held.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { reportEnd, reportLoss } from '../report/reports.js'
 import { assignOwn } from '../run/deep-copy.js'
-import { type Ending, type EndingRules, goesOn, recordedError } from '../run/ending-rules.js'
+import { type Ending, type EndingRules, goesOn } from '../run/ending-rules.js'
 import { Refresher } from './refresher.js'
 import { WriteGrouper } from './write-grouper.js'
 

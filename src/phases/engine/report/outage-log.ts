@@ -1,5 +1,6 @@
 import { type Clock, formatMs } from '../../../time/index.js'
 import type { Logger } from '../../logger.js'
+import { causesText, recordedError } from '../../recorded-error.js'
 import { RateLimit } from './rate-limit.js'
 
 const REPEAT_AFTER_MS = 30_000
@@ -43,9 +44,11 @@ export class OutageLog {
     if (this.told ? now - this.saidAt < REPEAT_AFTER_MS : !this.outages.take()) return
     this.told = true
     this.saidAt = now
-    const message = error instanceof Error ? error.message : String(error)
-    this.logger.error(`${this.what} failed${this.failures > 1 ? ` ${this.failures} times` : ''}: ${message}`, {
-      error: error instanceof Error ? error.name : 'unknown',
+    const known = recordedError(error)
+    const times = this.failures > 1 ? ` ${this.failures} times` : ''
+    this.logger.error(`${this.what} failed${times}: ${known.message}${causesText(known)}`, {
+      error: error instanceof Error ? known.name : 'unknown',
+      ...(known.code !== undefined && { code: known.code }),
       failures: this.failures,
       forMs: Math.round(now - this.since),
     })

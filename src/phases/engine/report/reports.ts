@@ -1,5 +1,6 @@
 import type { EndKind, RecordedOutcome } from '../../../lock/index.js'
 import { InvalidOutcome } from '../../errors.js'
+import { causesText } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
 import type { LeaseLoss } from '../observer.js'
@@ -19,7 +20,10 @@ export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending)
   if (end.kind === 'error') {
     const { error } = end
     const level = error.name === InvalidOutcome.name ? 'error' : 'warn'
-    lines[level]({ kind: 'a step failed', phase, name: error.name }, `a step failed: ${reason}`, { ...about, error })
+    lines[level]({ kind: 'a step failed', phase, name: error.name }, `a step failed: ${reason}${causesText(error)}`, {
+      ...about,
+      error,
+    })
   }
   if (outcome === 'park') {
     const level = end.kind === 'park' && end.error === null ? 'warn' : 'error'

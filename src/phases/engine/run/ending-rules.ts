@@ -1,6 +1,7 @@
-import { type EndKind, errorPauseMs, type RecordedError, type StepEnd } from '../../../lock/index.js'
+import { type EndKind, errorPauseMs, type StepEnd } from '../../../lock/index.js'
 import { StepTimeout, Unavailable } from '../../errors.js'
 import { cut, textOf, tried } from '../../kept-text.js'
+import { causesText, recordedError } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { countOf, deadlineOf, type Held } from '../lease/held.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
@@ -143,7 +144,7 @@ export class EndingRules {
     const attempt = 1 + countOf(held.document[this.progress]?.attempts)
     const { maxAttempts } = this.env.model.settings
     if (attempt >= maxAttempts) {
-      const reason = `${attempt} errors in a row, the last: ${error.message}`
+      const reason = `${attempt} errors in a row, the last: ${error.message}${causesText(error)}`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, ms)
     }
     const pauseMs = errorPauseMs(attempt, this.env.random(), this.env.model.settings.backOff)
@@ -201,17 +202,4 @@ const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
   checkpoint: [],
   putAside: [],
   sleepUntilDeadline: ['waitingFor', 'waitingSince', 'error'],
-}
-
-/** What is kept on the document of anything that a handler threw: an Error, a string, undefined. Never throws itself. */
-export function recordedError(thrown: unknown): RecordedError {
-  if (!tried(() => thrown instanceof Error)) return { name: 'Thrown', message: cut(textOf(thrown), 'errorMessage') }
-  const error = thrown as Error
-  const read = (field: 'name' | 'message' | 'stack'): unknown => tried(() => error[field])
-  const stack = read('stack')
-  return {
-    name: cut(textOf(read('name'), 'Error'), 'errorName'),
-    message: cut(textOf(read('message'), ''), 'errorMessage'),
-    ...(typeof stack === 'string' ? { stack: cut(stack, 'errorStack') } : {}),
-  }
 }

@@ -2,6 +2,7 @@ import type { Db } from 'mongodb'
 import { type Clock, sleep } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
+import { causesText, recordedError } from '../../recorded-error.js'
 import type { ReplicaObserver } from '../observer.js'
 
 /**
@@ -82,8 +83,9 @@ export class AlongsideWorks {
       if (!signal.aborted) context.logger.debug(`${context.model.name}: its background work has ended`)
     } catch (error) {
       if (signal.aborted) return
-      const message = error instanceof Error ? error.message : String(error)
-      context.logger.error(`${context.model.name}: its background work has failed and isn't started again: ${message}`)
+      const known = recordedError(error)
+      const why = `${known.message}${causesText(known)}`
+      context.logger.error(`${context.model.name}: its background work has failed and isn't started again: ${why}`)
     }
   }
 }
