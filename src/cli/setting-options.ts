@@ -26,6 +26,7 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'earlyRecovery',
   'http',
   'httpHost',
+  'transitions',
 ]
 
 /** Adds a flag for each setting; the values are checked together with the environment, by `readSettings`. */

@@ -184,6 +184,13 @@ export const settingsSchema = z.strictObject({
     fallback: '`0.0.0.0`: all addresses of this machine',
     special: '`127.0.0.1`: this machine only',
   }),
+  transitions: about(oneOf(['on', 'off']).optional(), {
+    value: 'on',
+    meaning: "whether each document's move to another phase is logged",
+    unit: '`on` or `off`',
+    fallback: '`on` with a local database, else `off`',
+    special: 'at most 20 lines a second; the rest is counted',
+  }),
   log: about(oneOf(['json', 'pretty']).optional(), {
     value: 'format',
     meaning: 'the format of log lines (on standard error)',

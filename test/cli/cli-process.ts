@@ -9,7 +9,7 @@ import { BSON } from 'mongodb'
 import { eventually } from '../support/database.js'
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-const MAIN = join(ROOT, 'dist/cli/main.js')
+export const MAIN = join(ROOT, 'dist/cli/main.js')
 export const THINGS = fileURLToPath(new URL('fixtures/things.mjs', import.meta.url))
 
 export interface CommandResult {

@@ -9,7 +9,7 @@ import { replicaMetrics } from '../../telemetry/index.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Workspace } from '../workspace.js'
 import { nestLog } from './console-lines.js'
-import { type RunningReplica, replicaOptions } from './options.js'
+import { type RunningReplica, replicaOptions, transitionsOf } from './options.js'
 
 class ReplicaApp {}
 
@@ -31,7 +31,7 @@ export async function bootApp(
       lifecycles,
       ...(await replicaOptions(settings)),
       logger,
-      observer: metrics.observer,
+      observer: [metrics.observer, ...transitionsOf(settings, connection, logger)],
     }),
     await telemetry({ registry: metrics.registry, notReady: () => replica?.status().notReady ?? ['starting'] }),
   ]

@@ -2,7 +2,7 @@ import { ALPHA_NOTICE, redactUri } from '../../database/index.js'
 import { packageVersion } from '../package-version.js'
 import type { Workspace } from '../workspace.js'
 import type { StartOptions } from './options.js'
-import { pasteLines, shellQuoted } from './paste-lines.js'
+import { pasteLines } from './paste-lines.js'
 
 /**
  * Prints where everything is, and lines to paste that show it at work.
@@ -16,7 +16,7 @@ export async function printBanner(
   const { identity, workers, http } = started
   const version = await packageVersion()
   const models = lifecycles.map(({ model }) => model)
-  const lines = pasteLines(connection, models[0]!)
+  const lines = pasteLines(connection, models[0]!, settings.lifecycles)
   if (json) {
     output.json({
       version,
@@ -41,16 +41,11 @@ export async function printBanner(
     ['lifecycles', models.map((model) => `${model.name} (${model.collection})`).join(', ')],
     ['http', http ? `${http}/livez /readyz /metrics` : 'off (--http <port>)'],
   ]
-  output.line(`Phaselock ${version} is running; Ctrl-C stops it.`)
-  for (const [name, value] of rows) output.line(`  ${name.padEnd(10)}  ${value}`)
-  output.line()
-  output.line('Insert a document and watch it. With Node, in this folder:')
-  output.line(`  ${lines.node}`)
-  output.line(`With mongosh (${lines.mongosh}):`)
+  output.line(`Phaselock ${version} is running; Ctrl-C stops it. In another terminal:`)
+  output.line(`  ${lines.commands}`)
+  output.line(`or in mongosh (${lines.mongosh}):`)
   for (const line of lines.inMongosh) output.line(`  ${line}`)
-  output.line('Or with the command line:')
-  const { lifecycles: module } = settings // other commands need it too
-  const of = `${models[0]!.name}${module === undefined ? '' : ` --lifecycles ${shellQuoted(module)}`}`
-  output.line(`  npx phaselock add ${of} && npx phaselock list ${of}`)
+  output.line()
+  for (const [name, value] of rows) output.line(`  ${name.padEnd(10)}  ${value}`)
   output.line()
 }

@@ -1,7 +1,9 @@
 import type { Settings } from '../../config/index.js'
-import type { Alongside, Logger, Replica, ReplicaOptions } from '../../phases/index.js'
+import type { DatabaseConnection } from '../../database/index.js'
+import type { Alongside, Logger, Replica, ReplicaObserver, ReplicaOptions } from '../../phases/index.js'
 import type { ReplicaMetrics } from '../../telemetry/index.js'
 import type { CliContext } from '../context.js'
+import { logTransitions } from './transitions.js'
 
 export interface StartOptions extends CliContext {
   readonly settings: Settings
@@ -30,6 +32,16 @@ export async function replicaOptions(settings: Settings) {
     clockHold: `${settings.clockHold}ms`,
     alongside: await besideLifecycles(settings),
   } satisfies Partial<ReplicaOptions>
+}
+
+/** What logs transitions, if that is wanted. */
+export function transitionsOf(
+  { transitions }: Settings,
+  { source }: Pick<DatabaseConnection, 'source'>,
+  logger: Logger,
+): readonly ReplicaObserver[] {
+  const isWanted = transitions === undefined ? source !== 'uri' : transitions === 'on'
+  return isWanted ? [logTransitions(logger)] : []
 }
 
 /** What runs alongside each lifecycle of a replica, from the settings. @throws PodUnknown */

@@ -4,7 +4,7 @@ import { observeLocks } from '../../locks/index.js'
 import { type Logger, Replica } from '../../phases/index.js'
 import type { Workspace } from '../workspace.js'
 import { optimiseWhenBusy } from './lean-heap.js'
-import { type RunningReplica, replicaOptions } from './options.js'
+import { type RunningReplica, replicaOptions, transitionsOf } from './options.js'
 
 /**
  * Runs one replica in this process.
@@ -63,7 +63,7 @@ async function runAlone(
     lifecycles,
     ...(await replicaOptions(settings)),
     logger,
-    observer: metrics?.observer,
+    observer: [...(metrics ? [metrics.observer] : []), ...transitionsOf(settings, connection, logger)],
   })
   metrics?.watch(replica)
   await replica.start()

@@ -1,0 +1,26 @@
+import { type Logger, type ReplicaObserver } from '../../phases/index.js'
+import { type Clock, systemClock } from '../../time/index.js'
+
+/** Lines a second; what comes beyond is counted, and reported with the next line. */
+const LINES_A_SECOND = 20
+
+/** Logs a line whenever a document moves from one phase to another on this replica, for a person who watches. */
+export function logTransitions(logger: Logger, clock: Clock = systemClock): ReplicaObserver {
+  let since = Number.NEGATIVE_INFINITY
+  let lines = 0
+  let untold = 0
+  return {
+    stepEnded({ lifecycle, id, phase, to, ms }) {
+      if (to === phase) return
+      if (clock.monotonicMs() - since >= 1_000) {
+        if (untold > 0) logger.info(`${untold} more documents moved; a second shows ${LINES_A_SECOND} of them`)
+        since = clock.monotonicMs()
+        lines = 0
+        untold = 0
+      }
+      lines += 1
+      if (lines > LINES_A_SECOND) untold += 1
+      else logger.info(`${lifecycle} ${String(id)}: ${phase} -> ${to}`, { ms: Math.round(ms) })
+    },
+  }
+}
