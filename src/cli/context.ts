@@ -1,11 +1,13 @@
 import type { Readable } from 'node:stream'
 import { readSettings, type Settings } from '../config/index.js'
-import type { System } from '../operations/index.js'
-import type { Logger } from '../phases/index.js'
+import { type DatabaseConnection, redactUri } from '../database/index.js'
+import { registeredLifecycles, type System } from '../operations/index.js'
+import type { Logger, RegisteredModel } from '../phases/index.js'
+import { type Described, describedLifecycles } from './lifecycles-file.js'
 import { lineLogger } from './line-logger.js'
 import type { Output } from './output.js'
 import { settingFlags } from './setting-options.js'
-import { openWorkspace } from './workspace.js'
+import { openWith } from './workspace.js'
 
 /** What a command gets from its environment. */
 export interface CliContext {
@@ -21,6 +23,7 @@ export interface Options {
   readonly json?: true
   readonly force?: true
   readonly yes?: true
+  readonly watch?: true
   readonly by?: string
   readonly lifecycle?: string
   readonly lifecycles?: string
@@ -38,11 +41,32 @@ export async function settle(
   return { settings, logger: lineLogger({ format, level: settings.logLevel ?? defaultLevel }) }
 }
 
+/** What a command needs of its database. */
+interface Needs {
+  /** It only reads: no local database is started for it. */
+  readonly reads?: true
+  /** It works without any lifecycle. */
+  readonly noLifecycles?: true
+}
+
+/**
+ * Runs `ask` against the system that the command's settings name; the connection is closed at the end, whatever happens. The lifecycles are
+ * those that replicas have registered in the database, or those of `--lifecycles`.
+ * @throws NotFound where there are none, and they are needed
+ */
 const withSystem =
-  (onlyJoin: boolean) =>
+  ({ reads, noLifecycles }: Needs) =>
   async <T>(context: CliContext, options: Options, ask: (system: System) => Promise<T>): Promise<T> => {
     const { settings, logger } = await settle(context, options, 'warn')
-    const { connection, lifecycles } = await openWorkspace({ ...context, settings, logger, onlyJoin })
+    const own = settings.lifecycles
+    const factory =
+      own !== undefined
+        ? await describedLifecycles(own, context.cwd)
+        : ({ db, uri }: DatabaseConnection) => registeredLifecycles(db, redactUri(uri), { needed: !noLifecycles })
+    const opening = { ...context, settings, logger, onlyJoin: reads }
+    const { connection, lifecycles } = await openWith<Described & Partial<RegisteredModel>>(opening, factory)
+    for (const { model, onlyNamed = [] } of lifecycles)
+      if (onlyNamed.length > 0) logger.warn(onlyNames(model.name, onlyNamed))
     const { schedulesCollection: schedules, runsCollection: runs, doorbell } = settings
     const models = lifecycles.map(({ model }) => model)
     try {
@@ -52,8 +76,14 @@ const withSystem =
     }
   }
 
-/** Runs `ask` against the system that the command's settings name; the connection is closed at the end, whatever happens. */
-export const onSystem = withSystem(false)
+const onlyNames = (lifecycle: string, phases: readonly string[]): string =>
+  `${lifecycle}: of ${phases.join(', ')} only the name is known, as an older version of Phaselock registered it: documents that rest there are shown as due; a replica of this version tells more when it starts, and so does --lifecycles`
 
-/** The same for a command that only reads: no local database is started for it. */
-export const lookAtSystem = withSystem(true)
+/** For a command that works on documents. */
+export const onSystem = withSystem({})
+/** The same for one that only reads. */
+export const lookAtSystem = withSystem({ reads: true })
+/** For a command that works on something else in the database. */
+export const onDatabase = withSystem({ noLifecycles: true })
+/** The same for one that only reads. */
+export const lookAtDatabase = withSystem({ reads: true, noLifecycles: true })

@@ -14,11 +14,9 @@ export class CliError extends Error {
   }
 }
 
-/** `--lifecycles` names something that isn't a list of lifecycles. */
+/** `--lifecycles` names something that has no lifecycles, or none that a replica can run. */
 export class InvalidLifecyclesModule extends CliError {
-  constructor(module: string, problem: string, options?: ErrorOptions) {
-    const expected =
-      'expected a module whose default export is an array of lifecycles (lifecycle.handle({...})), or a function of { db, client } that returns one'
-    super('InvalidLifecyclesModule', EXIT.usage, `--lifecycles ${module}: ${expected}; ${problem}`, options)
+  constructor(module: string, expected: string, problem: string, options?: ErrorOptions) {
+    super('InvalidLifecyclesModule', EXIT.usage, `--lifecycles ${module}: expected ${expected}; ${problem}`, options)
   }
 }

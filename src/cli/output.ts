@@ -1,4 +1,5 @@
-import type { Writable } from 'node:stream'
+import { PassThrough, type Writable } from 'node:stream'
+import * as consumers from 'node:stream/consumers'
 import { BSON } from 'mongodb'
 import { isParked, isValid } from '../lock/index.js'
 
@@ -7,14 +8,31 @@ import { isParked, isValid } from '../lock/index.js'
  * so that a script reads the command's result alone; log lines go to standard error.
  */
 export class Output {
+  /** Nobody reads it any more. */
+  isClosed = false
+
   constructor(
-    private readonly out: Writable = process.stdout,
+    private readonly out: Writable & { readonly isTTY?: boolean; readonly rows?: number } = process.stdout,
     private readonly err: Writable = process.stderr,
   ) {
     // `phaselock list | head` closes the pipe early: that is not a failure.
     this.out.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error
+      this.isClosed = true
     })
+  }
+
+  /** On a terminal what `draw` prints takes the place of the frame before; else it is followed by an empty line. */
+  async frame(draw: (output: Output) => Promise<void>, isFirst: boolean): Promise<void> {
+    const drawn = new PassThrough({ encoding: 'utf8' })
+    const text = consumers.text(drawn)
+    await draw(new Output(drawn, this.err)).finally(() => drawn.end())
+    const lines = (await text).split('\n').slice(0, -1)
+    if (!this.out.isTTY) return this.raw(`${lines.join('\n')}\n\n`)
+    const { rows = lines.length + 1 } = this.out
+    const shown = lines.length < rows ? lines : [...lines.slice(0, rows - 2), `(${lines.length - rows + 2} more lines)`]
+    const [home, clear, toLineEnd, toEnd] = ['\x1b[H', '\x1b[2J', '\x1b[K', '\x1b[J']
+    this.raw(`${isFirst ? clear : ''}${home}${shown.map((line) => `${line}${toLineEnd}\n`).join('')}${toEnd}`)
   }
 
   line(text = ''): void {

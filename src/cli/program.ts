@@ -1,10 +1,12 @@
 import { Command } from 'commander'
 import { registerCheck } from './commands/check.js'
-import { registerList } from './commands/list.js'
+import { registerCompletion } from './commands/completion.js'
+import { registerCount, registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
 import { registerOrphans } from './commands/orphans.js'
 import { registerAdd, registerRemove, registerSetState, registerUnpark, registerWake } from './commands/owner.js'
 import { registerRegions } from './commands/regions.js'
+import { registerReplicas } from './commands/replicas.js'
 import { registerRun, registerRuns } from './commands/runs.js'
 import { registerSchedules } from './commands/schedules.js'
 import { registerSetLockTimeout } from './commands/set-lock-timeout.js'
@@ -19,7 +21,7 @@ Exit codes:
   0    done
   1    failed: the database, or something unexpected
   2    the command line or a setting is invalid
-  3    no such document
+  3    no such document, or no lifecycles in the database
   4    refused: the document is held, parked, not parked, or exists already; a change of lockTimeout is under way;
        a Region is in use
   5    check: something was found
@@ -45,6 +47,7 @@ export async function buildProgram(context: CliContext): Promise<Command> {
   registerStart(program, context)
   registerAdd(program, context)
   registerList(program, context)
+  registerCount(program, context)
   registerShow(program, context)
   registerSetState(program, context)
   registerWake(program, context)
@@ -52,6 +55,7 @@ export async function buildProgram(context: CliContext): Promise<Command> {
   registerRemove(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
+  registerReplicas(program, context)
   registerLocks(program, context)
   registerSchedules(program, context)
   registerRun(program, context)
@@ -59,5 +63,6 @@ export async function buildProgram(context: CliContext): Promise<Command> {
   registerRegions(program, context)
   registerOrphans(program, context)
   registerDemo(program)
+  registerCompletion(program, context)
   return program
 }

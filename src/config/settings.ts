@@ -76,9 +76,11 @@ export const settingsSchema = z.strictObject({
   }),
   lifecycles: about(filled('a module: a file or a package').optional(), {
     value: 'module',
-    meaning: 'the module whose default export is run: an array of lifecycles, or a function that returns one',
+    meaning:
+      'the module whose default export `start` runs: an array of lifecycles, or a function that returns one; to other commands any module that exports lifecycles, or a Nest module',
     unit: 'file, from the current folder, or package',
-    fallback: 'the API gateway (`phaselock/api-gateway`)',
+    fallback:
+      '`start`: the API gateway (`phaselock/api-gateway`); other commands: what replicas have registered in the database',
   }),
   doorbell: about(processOptions.doorbell, {
     value: 'how',

@@ -1,9 +1,11 @@
 /** What prevented an operation, for programs: which kind of thing, and what it is about. */
 export type Obstacle =
   | { readonly reason: 'unknownLifecycle'; readonly lifecycle: string; readonly known: readonly string[] }
+  | { readonly reason: 'noLifecycles'; readonly database: string; readonly others: readonly string[] }
   | { readonly reason: 'unknownPhase' | 'unknownState'; readonly got: unknown; readonly known: readonly string[] }
   | { readonly reason: 'invalidId'; readonly id: string }
   | { readonly reason: 'ambiguousId'; readonly id: string; readonly meant: readonly unknown[] }
+  | { readonly reason: 'ambiguousLifecycle'; readonly id: string; readonly lifecycles: readonly string[] }
   | { readonly reason: 'invalidField'; readonly fields: readonly string[] }
   | { readonly reason: 'invalidDuration'; readonly got: string }
   | { readonly reason: 'noDocument'; readonly id: unknown; readonly lifecycles: readonly string[] }

@@ -2,12 +2,12 @@ import type { Document } from 'mongodb'
 import { isValid, oddFields, parseToken, typeName } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
-import { formatMs } from '../time/index.js'
+import { formatMs, fromNow } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
 
 /**
- * What a document waits for, in one sentence for people: `Sleeps until 2026-01-01T10:00:05.000Z (in 3 s), waiting for
- * 'certificate not Ready' since 2 min.`
+ * What a document waits for, in one sentence for people: `Sleeps, due in 3 s, waiting for 'certificate not Ready'
+ * since 2 min.`
  * @param serverNow the server's time, by which everything is judged
  * @param lockTimeoutMs the lockTimeout in force
  */
@@ -30,11 +30,11 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'broken':
       return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? 'an object written by Phaselock'}; ${condition.field === 'lockedAt' ? 'replicas look for such documents and repair them within ten minutes, phaselock check --repair does so at once' : 'it is left alone until a person corrects that'}`
     case 'parked':
-      return `Parked because ${parkedReason(progress, model)}: it waits for a person (unpark)${orItsOwner(document, model)}`
+      return `Parked because ${parkedReason(progress, model, (reason) => `'${reason}'`)}: it waits for a person (unpark)${orItsOwner(document, model)}`
     case 'held':
-      return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${ago(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
+      return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${fromNow(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
     case 'sleeping':
-      return `Sleeps until ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
+      return `Sleeps, due ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
     case 'due': {
       const rule = ruleFor(document, model)
       if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
@@ -46,7 +46,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
       return resting(document, model, now, phase)
     case 'final':
       return condition.removedAt
-        ? `Final: kept until ${until(condition.removedAt, now)}, then removed`
+        ? `Final: removed ${until(condition.removedAt, now)}`
         : 'Final: the next look removes it'
   }
 }
@@ -91,11 +91,26 @@ function orItsOwner(document: Document, model: LifecycleModel): string {
   return ruleNote(document, model, nextLook) || (ways && `, or for its owner's state: ${ways}`)
 }
 
-function parkedReason(progress: Progress, model: LifecycleModel): string {
+/**
+ * Why a document is parked, tried again or waiting, in a few words: `error 3 of 20: connect ECONNREFUSED`. Undefined: nothing is stored.
+ * @param condition its own
+ */
+export function whyOf(document: Document, model: LifecycleModel, condition: Condition, now: Date): string | undefined {
+  if (condition.kind === 'broken' || condition.kind === 'unknownPhase') return undefined
+  const progress: Progress = document[model.settings.progress] ?? {}
+  if (condition.kind === 'parked') return parkedReason(progress, model)
+  const { error, waitingFor, waitingSince } = progress
+  if (error?.message)
+    return `error ${text(progress.attempts ?? 1)} of ${model.settings.maxAttempts}: ${text(error.message)}${causesText(error)}`
+  if (!waitingFor) return undefined
+  return `waits for ${text(waitingFor)}${isReadable(waitingSince) ? `, since ${age(waitingSince, now)}` : ''}`
+}
+
+function parkedReason(progress: Progress, model: LifecycleModel, said = (reason: string) => reason): string {
   const history = Array.isArray(progress.history) ? progress.history : []
   const last = history.findLast((entry) => entry?.outcome === 'park')
   const reason = last?.reason ?? progress.error?.message
-  if (reason) return `'${text(reason)}'`
+  if (reason) return said(text(reason))
   const claims = Number(progress.claims ?? 0)
   return claims > model.settings.maxClaims
     ? `it was claimed ${claims - 1} times without a recorded outcome, and can't be written any more (its size, a validator)`
@@ -124,13 +139,14 @@ function holder(token: string): string {
 }
 
 const age = (then: Date, now: Date) => formatMs(Math.max(0, now.getTime() - then.getTime()))
-const ago = (then: Date, now: Date) => `${age(then, now)} ago`
 
+/** With the date where it is a day away or more. */
 function until(then: Date, now: Date): string {
-  if (!isValid(then)) return 'a date outside the range of JavaScript'
-  const ms = then.getTime() - now.getTime()
-  return `${then.toISOString()} (${ms >= 0 ? `in ${formatMs(ms)}` : `${formatMs(-ms)} ago`})`
+  if (!isValid(then)) return 'at a date outside the range of JavaScript'
+  const isFar = Math.abs(then.getTime() - now.getTime()) >= A_DAY_MS
+  return `${fromNow(then, now)}${isFar ? ` (${then.toISOString()})` : ''}`
 }
+const A_DAY_MS = 86_400_000
 
 const isReadable = (date: unknown): date is Date => date instanceof Date && isValid(date)
 

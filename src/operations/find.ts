@@ -5,13 +5,13 @@ import type { LifecycleModel } from '../phases/index.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idsMeantBy } from './document-id.js'
 import { NotFound, UsageError } from './errors.js'
-import { explain } from './explain.js'
+import { explain, whyOf } from './explain.js'
 import { modelOf, type System, termsInForce } from './system.js'
 
 export interface DocumentRef {
   /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
   readonly id: string
-  /** Looked for in this lifecycle only. Default: the first one that has it. */
+  /** Looked for in this lifecycle only. Default: in all. */
   readonly lifecycle?: string | undefined
 }
 
@@ -22,6 +22,8 @@ export interface Found {
   readonly condition: Condition
   /** The condition in one sentence for people. */
   readonly explanation: string
+  /** Why it waits, failed or is parked, in a few words; undefined: there is nothing to say, or it isn't stored. */
+  readonly why: string | undefined
   /** The server's time of the read, by which everything is judged. */
   readonly now: Date
 }
@@ -41,17 +43,15 @@ export async function readDocuments(
     { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } },
   ]
   const rows = await readOwnFields((how) => db.collection(model.collection).aggregate(pipeline, how).toArray())
-  return (rows as { document: Document; now: Date }[]).map(({ document, now }) => ({
-    lifecycle: model.name,
-    document,
-    condition: conditionOf(document, model, now, lockTimeoutMs),
-    explanation: explain(document, model, now, lockTimeoutMs),
-    now,
-  }))
+  return (rows as { document: Document; now: Date }[]).map(({ document, now }) => {
+    const condition = conditionOf(document, model, now, lockTimeoutMs)
+    const explanation = explain(document, model, now, lockTimeoutMs)
+    return { lifecycle: model.name, document, condition, explanation, why: whyOf(document, model, condition, now), now }
+  })
 }
 
 /**
- * The document that is meant; `also`: those of other lifecycles with the same `_id`, such as its children.
+ * A document by its `_id`; `also`: those of other lifecycles with the same one, such as its children.
  * @throws NotFound; UsageError where the id matches several documents of one lifecycle (a number and a string)
  */
 export async function findDocument(
@@ -69,9 +69,7 @@ export async function findDocument(
     throw new NotFound(
       `no document with the _id ${id} in ${lifecycles.join(', ')}`,
       { reason: 'noDocument', id, lifecycles },
-      lifecycle === undefined
-        ? '--lifecycles <module> names those of your own'
-        : 'leave out --lifecycle to look in all',
+      lifecycle === undefined ? 'see: phaselock list' : 'leave out --lifecycle to look in all',
     )
   }
   const meant = found.map(({ document }) => document['_id'] as unknown)
@@ -80,6 +78,23 @@ export async function findDocument(
     `the _id ${id} means ${meant.length} documents`,
     { reason: 'ambiguousId', id, meant },
     `give it as one of: ${meant.map((one) => BSON.EJSON.stringify(one, { relaxed: true })).join(', ')}`,
+  )
+}
+
+/**
+ * The one document that is to be changed.
+ * @throws NotFound; UsageError where several have the `_id`, of one lifecycle or of several
+ */
+export async function documentMeant(system: System, ref: DocumentRef): Promise<Found> {
+  const { also, ...found } = await findDocument(system, ref)
+  if (also.length === 0) return found
+  const all = [found, ...also]
+  const lifecycles = all.map(({ lifecycle }) => lifecycle)
+  const described = all.map((one) => `${one.lifecycle} (${one.document['phase']}, ${one.condition.kind})`)
+  throw new UsageError(
+    `${all.length} lifecycles have a document with the _id ${ref.id}: ${described.join(', ')}`,
+    { reason: 'ambiguousLifecycle', id: ref.id, lifecycles },
+    `say which: --lifecycle ${lifecycles[0]}`,
   )
 }
 
@@ -93,7 +108,7 @@ export interface Shown extends Found {
 
 /**
  * One document: what it waits for in one sentence, its fields and its history.
- * @example (await showDocument(system, { id: 'shop' })).explanation // Sleeps until 2026-01-01T10:00:05.000Z (in 3 s), ...
+ * @example (await showDocument(system, { id: 'shop' })).explanation // Sleeps, due in 3 s, ...
  * @throws NotFound, UsageError
  */
 export async function showDocument(system: System, ref: DocumentRef): Promise<Shown> {
@@ -107,39 +122,62 @@ async function refusalOf(system: System, { lifecycle, document }: Found): Promis
   return whyNotClaimable(system.db, model.collection, terms, document['_id'])
 }
 
+/** What a list shows of the documents that match the rest: those with any of these. */
+export const TROUBLES = ['parked', 'failing', 'waiting'] as const
+export type Trouble = (typeof TROUBLES)[number]
+
 export interface ListOptions {
-  readonly lifecycle: string
+  /** Default: all. */
+  readonly lifecycle?: string | undefined
   readonly phase?: string | undefined
   /** What the owner wants. */
   readonly state?: string | undefined
-  /** Only those that wait for a person. */
+  /** Those that wait for a person. */
   readonly parked?: boolean | undefined
+  /** Those whose last step failed, and is tried again. */
+  readonly failing?: boolean | undefined
+  /** Those whose handler waits for something. */
+  readonly waiting?: boolean | undefined
   /** At most this many. Default 50. */
   readonly limit?: number | undefined
 }
 
 /**
- * Documents of a lifecycle and what they do, in the order of the claim index; `more`: there are others.
- * @example await listDocuments(system, { lifecycle: 'order', parked: true }) // { documents: [{ document, condition, ... }], more: false }
+ * Documents and what they do, by lifecycle and in the order of the claim index; `more`: there are others.
+ * @example await listDocuments(system, { parked: true }) // { documents: [{ lifecycle: 'order', document, condition, ... }], more: false }
  * @throws UsageError for an unknown lifecycle, or a phase that neither it nor any document has
  */
 export async function listDocuments(
   system: System,
-  { lifecycle, phase, state, parked = false, limit = 50 }: ListOptions,
+  { lifecycle, phase, state, limit = 50, ...troubles }: ListOptions = {},
 ): Promise<{ readonly documents: readonly Found[]; readonly more: boolean }> {
-  const model = modelOf(system, lifecycle)
-  const known = [...model.phases.keys()]
-  const filter: Filter<Document> = {
-    ...(phase !== undefined ? { phase } : parked && { phase: { $in: known } }),
-    ...(state !== undefined && { state: { $eq: state, $not: { $type: 'array' } } }),
-    ...(parked && PARKED),
-  }
-  const found = await readDocuments(system, model, filter, limit + 1)
+  const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
+  const asked = TROUBLES.filter((trouble) => troubles[trouble])
+  const all = await Promise.all(
+    models.map((model) => {
+      const own = [...model.phases.keys()]
+      const filter: Filter<Document> = {
+        ...(phase !== undefined ? { phase } : asked.length > 0 && { phase: { $in: own } }),
+        ...(state !== undefined && { state: { $eq: state, $not: { $type: 'array' } } }),
+        ...(asked.length > 0 && { $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) }),
+      }
+      return readDocuments(system, model, filter, limit + 1)
+    }),
+  )
+  const found = all.flat()
+  const known = [...new Set(models.flatMap((model) => [...model.phases.keys()]))]
   if (found.length === 0 && phase !== undefined && !known.includes(phase)) {
     throw new UsageError(
-      `expected a phase of ${lifecycle} (${known.join(', ')}), got '${phase}'${didYouMean(phase, known)}`,
+      `expected a phase of ${models.map(({ name }) => name).join(', ')} (${known.join(', ')}), got '${phase}'${didYouMean(phase, known)}`,
       { reason: 'unknownPhase', got: phase, known },
     )
   }
   return { documents: found.slice(0, limit), more: found.length > limit }
+}
+
+const NOT_PARKED: Filter<Document> = { $nor: [PARKED] }
+const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
+  parked: () => PARKED,
+  failing: (progress) => ({ [`${progress}.error`]: { $type: 'object' }, ...NOT_PARKED }),
+  waiting: (progress) => ({ [`${progress}.waitingFor`]: { $type: 'string' }, ...NOT_PARKED }),
 }

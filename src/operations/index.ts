@@ -15,11 +15,14 @@ export {
   listDocuments,
   type Shown,
   showDocument,
+  TROUBLES,
 } from './find.js'
+export { registeredLifecycles } from './lifecycles.js'
 export { type LockTimeoutSet, setLockTimeout } from './lock-timeout.js'
 export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './locks.js'
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
 export { addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
+export { listReplicas, type ReplicaState } from './replicas.js'
 export * from './schedules.js'
 export { modelOf, type System } from './system.js'

@@ -6,7 +6,7 @@ import type { LifecycleModel } from '../phases/index.js'
 import { asOwner, type Done, doneTo, type Force, nameOf, requireDone, whyNot } from './as-owner.js'
 import type { ConditionKind } from './condition.js'
 import { Refused, UsageError } from './errors.js'
-import { type DocumentRef, findDocument, readDocuments } from './find.js'
+import { type DocumentRef, documentMeant, readDocuments } from './find.js'
 import { modelOf, type System, termsInForce } from './system.js'
 
 /**
@@ -81,7 +81,7 @@ export async function setState(
   state: string,
   { force = false }: Force = {},
 ): Promise<StateSet> {
-  const found = await findDocument(system, ref)
+  const found = await documentMeant(system, ref)
   const model = modelOf(system, found.lifecycle)
   if (!force) requireKnownState(model, state)
   const verdict = await asOwner(system, found.lifecycle, (owner) => owner.setState(found.document['_id'], state))
@@ -124,7 +124,7 @@ export interface Woken extends Done {
  * @throws NotFound, UsageError; Refused while it is held, being worked on already, or parked
  */
 export async function wakeDocument(system: System, ref: DocumentRef): Promise<Woken> {
-  const found = await findDocument(system, ref)
+  const found = await documentMeant(system, ref)
   const verdict = await asOwner(system, found.lifecycle, (owner) => owner.wake(found.document['_id']))
   const { condition } = found
   const was = condition.kind
@@ -147,7 +147,7 @@ export async function unparkDocument(
   ref: DocumentRef,
   { by, force = false }: Force & { readonly by: string },
 ): Promise<Done & { readonly by: string }> {
-  const found = await findDocument(system, ref)
+  const found = await documentMeant(system, ref)
   const verdict = await asOwner(system, found.lifecycle, (owner) => owner.unpark(found.document['_id'], { by, force }))
   requireDone(system, verdict, found, 'unparked')
   return { ...doneTo(found), by }
@@ -160,7 +160,7 @@ export async function unparkDocument(
  * @throws NotFound, UsageError; Refused while it is held
  */
 export async function removeDocument(system: System, ref: DocumentRef, { force = false }: Force = {}): Promise<Done> {
-  const found = await findDocument(system, ref)
+  const found = await documentMeant(system, ref)
   const model = modelOf(system, found.lifecycle)
   const terms = (await termsInForce(system.db, [model]))(model)
   const _id = found.document['_id'] as never

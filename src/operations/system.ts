@@ -23,7 +23,7 @@ export function modelOf({ models }: System, name: string): LifecycleModel {
   throw new UsageError(
     `expected a lifecycle (${known.join(', ')}), got '${name}'${didYouMean(name, known)}`,
     { reason: 'unknownLifecycle', lifecycle: name, known },
-    '--lifecycles <module> names those of your own',
+    'a replica registers its lifecycles when it starts',
   )
 }
 

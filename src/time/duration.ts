@@ -53,3 +53,10 @@ export function formatMs(ms: number): string {
     .map(([n, unit]) => `${n} ${unit}`)
     .join(' ')
 }
+
+/** A moment as people say it, by its largest unit: 'in 2 s', '3 min ago'. */
+export function fromNow(then: Date, now: Date): string {
+  const ms = then.getTime() - now.getTime()
+  const [n, unit] = formatMs(Math.abs(ms) < 1_000 ? Math.abs(ms) : Math.round(Math.abs(ms) / 1_000) * 1_000).split(' ')
+  return ms >= 0 ? `in ${n} ${unit}` : `${n} ${unit} ago`
+}

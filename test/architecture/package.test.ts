@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
@@ -160,7 +160,11 @@ describe('installed in an empty folder', () => {
 
   test('with phaselock-local-database beside it, it works on a database of the folder', async () => {
     await install('phaselock-local-database', 'packages/local-database')
-    expect((await phaselock('add', 'api-gateway', '{"_id":"shop"}')).stdout).toContain('shop')
+    const gateways =
+      "import { apiGatewayLifecycles } from 'phaselock/api-gateway'; export default (given) => apiGatewayLifecycles(given).all"
+    await writeFile(join(folder, 'gateways.mjs'), gateways)
+    const added = await phaselock('add', 'api-gateway', '{"_id":"shop"}', '--lifecycles', './gateways.mjs')
+    expect(added.stdout).toContain('shop')
     expect(await readdir(folder)).toContain('.phaselock')
   })
 })

@@ -17,8 +17,7 @@ describe('what is typed wrong is refused, with what was expected', () => {
     [['lst'], /unknown command 'lst'\n\(Did you mean list\?\)/],
     [['list', '--pased', 'x'], /unknown option '--pased'/],
     [['list', '--limit', '0'], /expected a whole number from 1 to 10000/],
-    [['list', '--parked'], /^phaselock: --parked lists documents of one lifecycle: name it.*<lifecycle> --parked$/m],
-    [['list', '--phase', 'Creating'], /^phaselock: --phase lists .*: phaselock list <lifecycle> --phase Creating$/m],
+    [['completion', 'csh'], /argument 'csh' is invalid .*Allowed choices are bash, zsh, fish/],
     [['show'], /missing required argument 'id'/],
     [['show', 'a', 'b'], /too many arguments/],
     [['add', 'thing', '{"a": }'], /expected a document as JSON, such as '\{"name": "x"\}', got \{"a": \} .*quote it/],
@@ -114,7 +113,9 @@ describe('what the database or a module makes of it', () => {
       run(['add', 'thing', '{"lockedBy": "me", "fence": 1}']),
       run(['add', 'thing', '{"lockedAt": 1}']),
     ])
-    expect(lifecycle.err).toMatch(/expected a lifecycle \(thing\), got 'thng'; did you mean 'thing'\? --lifecycles/)
+    expect(lifecycle.err).toMatch(
+      /expected a lifecycle \(thing\), got 'thng'; did you mean 'thing'\? a replica registers/,
+    )
     expect(phase.err).toMatch(/expected a phase of thing \(Creating, .*\), got "Creatng"; nothing was inserted/)
     expect(listed.err).toMatch(/expected a phase of thing .*, got 'Creatng'; did you mean 'Creating'\?/)
     expect(state.err).toMatch(/expected a state that a rule of thing names \(Deleted\), got "deleted"; did you mean/)
@@ -151,7 +152,7 @@ describe('what the database or a module makes of it', () => {
     await Promise.all(
       modules.map(async ([text, problem, code], i) => {
         await writeFile(join(folder().path, `m${i}.mjs`), text)
-        const result = await run(['list', '--lifecycles', `./m${i}.mjs`])
+        const result = await run(['start', '--lifecycles', `./m${i}.mjs`])
         expect(result.err).toMatch(problem)
         expect(result).toMatchObject({ code, out: '' })
         expect(result.err).not.toMatch(/^\s+at /m)

@@ -80,7 +80,7 @@ describe('operations on documents', () => {
       lifecycle: 'thing',
       document: { _id: 'a' },
       condition: { kind: 'sleeping' },
-      explanation: expect.stringMatching(/^Sleeps until .*, waiting for 'rain'/),
+      explanation: expect.stringMatching(/^Sleeps, due .*, waiting for 'rain'/),
       refusal: undefined,
       also: [{ lifecycle: 'child', explanation: expect.stringMatching(/^Rests in Created/) }],
     })

@@ -50,7 +50,7 @@ describe('what a document waits for, in one sentence', () => {
 
   test('held, also at equality with due', () => {
     expect(said({ lockedAt: ago(2), lockedBy: 'api~5f3a9c#7.2', progress: { step: 'domains' } })).toBe(
-      "Held by api~5f3a9c (claim 7, step 2), at its step 'domains': the lease was taken or renewed 2 s ago and ends 2026-01-01T10:00:28.000Z (in 28 s) unless it is renewed.",
+      "Held by api~5f3a9c (claim 7, step 2), at its step 'domains': the lease was taken or renewed 2 s ago and ends in 28 s unless it is renewed.",
     )
     expect(said({ lockedAt: ago(30), lockedBy: 'somebody' })).toMatch(/^Held by somebody: /)
     expect(said({ lockedAt: ago(2), lockedBy: 'x', state: 'Deleted' })).toMatch(
@@ -61,7 +61,7 @@ describe('what a document waits for, in one sentence', () => {
   test('sleeping: until when, why, since when', () => {
     const progress = { waitingFor: 'certificate not Ready', waitingSince: ago(120) }
     expect(said({ lockedAt: ago(25), progress })).toBe(
-      "Sleeps until 2026-01-01T10:00:05.000Z (in 5 s), waiting for 'certificate not Ready' since 2 min.",
+      "Sleeps, due in 5 s, waiting for 'certificate not Ready' since 2 min.",
     )
     expect(said({ lockedAt: ago(25), progress: { attempts: 3, error: { message: 'no route' } } })).toMatch(
       /, after error 3 of 20: 'no route'\.$/,
@@ -71,7 +71,7 @@ describe('what a document waits for, in one sentence', () => {
       /: 'fetch failed' \(caused by Error ECONNREFUSED: connect\)\.$/,
     )
     expect(said({ lockedAt: ago(25), progress: { since: ago(60) } })).toMatch(
-      /; at its deadline, 2026-01-01T10:04:00.000Z \(in 4 min\), it goes to Created\.$/,
+      /; at its deadline, in 4 min, it goes to Created\.$/,
     )
     expect(said({ lockedAt: ago(25), state: 'Deleted' })).toMatch(
       /; its owner wants Deleted, so the next look moves it to Deleting before that\.$/,
@@ -95,15 +95,13 @@ describe('what a document waits for, in one sentence', () => {
       'Its owner wants Running: the next look moves it to Starting.',
     )
     expect(said({ phase: 'Started', state: 'Running', progress: { since: ago(60) } })).toMatch(
-      /^Rests in Started \(its owner wants Running\); .*; at its deadline, .* \(in 59 min\), it goes to Deleting\.$/,
+      /^Rests in Started \(its owner wants Running\); .*; at its deadline, in 59 min, it goes to Deleting\.$/,
     )
   })
 
   test('final: removed when', () => {
     expect(said({ phase: 'Deleted' })).toBe('Final: the next look removes it.')
-    expect(said({ phase: 'Deleted', lockedAt: ago(-3_570) })).toBe(
-      'Final: kept until 2026-01-01T11:00:00.000Z (in 1 h), then removed.',
-    )
+    expect(said({ phase: 'Deleted', lockedAt: ago(-3_570) })).toBe('Final: removed in 1 h.')
   })
 
   test('an unknown phase', () => {
@@ -134,7 +132,7 @@ describe('what a document waits for, in one sentence', () => {
     }
     const since = new Date(8.64e15)
     expect(said({ lockedAt: ago(-5), progress: { ...odd, since } })).toMatch(
-      /^Sleeps until .*, after error \{\} of \d+: '\{"a":1\}'; at its deadline, a date outside the range of JavaScript, it goes to Created\.$/,
+      /^Sleeps, due .*, after error \{\} of \d+: '\{"a":1\}'; at its deadline, at a date outside the range of JavaScript, it goes to Created\.$/,
     )
     expect(said({ phase: 'Started', lockedAt: ago(-5), lockedBy: 'x', progress: { ...odd, since } })).toMatch(
       /^Held by x: /,

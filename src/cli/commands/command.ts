@@ -1,4 +1,7 @@
 import { userInfo } from 'node:os'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import type { ReadStream } from 'node:tty'
 import { type Command, InvalidArgumentError } from 'commander'
 import { BSON, type Document } from 'mongodb'
 import type { SettingKey } from '../../config/index.js'
@@ -19,13 +22,56 @@ export function withDatabase(
 export const exampleText = (examples: readonly string[]): string =>
   examples.length === 0 ? '' : `\nExamples:\n${examples.map((line) => `  $ phaselock ${line}`).join('\n')}`
 
+export const watchOption = (command: Command): Command =>
+  command.option('--watch', 'show it again every second until Ctrl-C; with --json one line each time')
+
+const AN_ID = "the document's _id: plain text, ObjectId or Extended JSON"
+
 /** A command on one document, whose first argument is its `_id`. */
-export function onDocument(program: Command, name: string, description: string): Command {
-  return program
-    .command(name)
-    .description(description)
-    .argument('<id>', "the document's _id: plain text, ObjectId or Extended JSON")
-    .option('--lifecycle <name>', 'look only in this lifecycle (default: the first one that has the _id)')
+export const onDocument = (program: Command, name: string, description: string): Command =>
+  inLifecycle(program.command(name).description(description).argument('<id>', AN_ID))
+
+/** A command on documents, whose arguments are their `_id`s. */
+export const onDocuments = (program: Command, name: string, description: string): Command =>
+  inLifecycle(program.command(name).description(description).argument('<id...>', AN_ID))
+
+const inLifecycle = (command: Command): Command =>
+  command.option('--lifecycle <name>', 'look only in this lifecycle (default: all)')
+
+/**
+ * Acts on one document; where several lifecycles have its `_id`, a person at a terminal is asked which one is meant.
+ * @throws what `act` throws
+ */
+export async function onOneMeant<T>(
+  { output, stdin }: CliContext,
+  id: string,
+  options: Options,
+  act: (ref: DocumentRef) => Promise<T>,
+): Promise<T> {
+  try {
+    return await act(refOf(id, options))
+  } catch (error) {
+    const obstacle = error instanceof UsageError ? error.obstacle : undefined
+    if (obstacle?.reason !== 'ambiguousLifecycle' || options.json || !(stdin as ReadStream).isTTY) throw error
+    const { lifecycles } = obstacle
+    output.problem(`the _id ${id} is in several lifecycles:`)
+    for (const [i, name] of lifecycles.entries()) output.problem(`  ${i + 1}  ${name}`)
+    output.problem(`which one? [1-${lifecycles.length}]`)
+    const lifecycle = lifecycles[Number(await answerFrom(stdin)) - 1]
+    if (lifecycle === undefined) throw error
+    return await act({ id, lifecycle })
+  }
+}
+
+/** One line of standard input; undefined: it has ended. */
+export async function answerFrom(stdin: Readable): Promise<string | undefined> {
+  const lines = createInterface({ input: stdin })
+  try {
+    for await (const line of lines) return line.trim()
+    return undefined
+  } finally {
+    lines.close()
+  }
 }
 
 export const refOf = (id: string, { lifecycle }: Options): DocumentRef => ({ id, lifecycle })

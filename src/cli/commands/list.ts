@@ -3,16 +3,20 @@ import { typeName } from '../../lock/index.js'
 import {
   type Condition,
   countPhases,
+  type Found,
   idText,
   type ListOptions,
   listDocuments,
+  modelOf,
   type PhaseCount,
   type System,
-  UsageError,
+  TROUBLES,
 } from '../../operations/index.js'
-import { formatMs } from '../../time/index.js'
+import { fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
-import { limitFrom, withDatabase } from './command.js'
+import type { Output } from '../output.js'
+import { watching } from '../watch.js'
+import { limitFrom, watchOption, withDatabase } from './command.js'
 
 type Filters = Options & Omit<ListOptions, 'lifecycle'>
 
@@ -20,39 +24,51 @@ export function registerList(program: Command, context: CliContext): void {
   const command = program
     .command('list')
     .description(
-      'list the documents of a lifecycle and what they are doing; without one, count them by lifecycle and phase',
+      'list documents and what they are doing; without a lifecycle or a filter, count them by lifecycle and phase',
     )
-    .argument('[lifecycle]', 'the kind of document')
+    .argument('[lifecycle]', 'the kind of document (default: all)')
     .option('--phase <phase>', 'only those in this phase')
     .option('--state <state>', 'only those whose owner wants this state')
     .option('--parked', 'only those waiting for a person')
+    .option('--failing', 'only those whose last step failed, and is tried again (with --parked: either)')
+    .option('--waiting', 'only those whose handler waits for something (with others: any of them)')
     .option('--limit <n>', 'at most this many documents, 1 to 10000', limitFrom, 50)
     .action((lifecycle: string | undefined, options: Filters) => {
-      if (lifecycle === undefined) requireNoFilter(options)
+      const filtered = ['phase', 'state', ...TROUBLES].some((filter) => options[filter] !== undefined)
       return lookAtSystem(context, options, (system) =>
-        lifecycle === undefined ? listCounts(context, system, options) : list(context, system, lifecycle, options),
+        watching(context, options, (output) =>
+          lifecycle === undefined && !filtered
+            ? printCounts(output, system, options)
+            : printDocuments(output, system, lifecycle, options),
+        ),
       )
     })
-  withDatabase(command, [
+  withDatabase(watchOption(command), [
     'list',
-    'list api-gateway',
+    'list --parked --failing',
     'list api-gateway --phase Creating --limit 10',
+    'list --waiting --watch',
     'list api-gateway --parked --json',
   ])
 }
 
-function requireNoFilter(options: Filters): void {
-  const filter = ['phase', 'state', 'parked'].find((option) => options[option] !== undefined)
-  if (filter === undefined) return
-  const value = options[filter] === true ? '' : ` ${options[filter]}`
-  throw new UsageError(
-    `--${filter} lists documents of one lifecycle: name it, as in: phaselock list <lifecycle> --${filter}${value}`,
-  )
+export function registerCount(program: Command, context: CliContext): void {
+  const command = program
+    .command('count')
+    .description('count documents by lifecycle and phase, and what they are doing')
+    .argument('[lifecycle]', 'the kind of document (default: all)')
+    .action((lifecycle: string | undefined, options: Options) =>
+      lookAtSystem(context, options, (system) => {
+        const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
+        return watching(context, options, (output) => printCounts(output, { ...system, models }, options))
+      }),
+    )
+  withDatabase(watchOption(command), ['count', 'count api-gateway --json', 'count --watch'])
 }
 
-async function listCounts({ output }: CliContext, system: System, options: Options): Promise<void> {
+async function printCounts(output: Output, system: System, { json }: Options): Promise<void> {
   const counts = await countPhases(system)
-  if (options.json) return output.json(counts)
+  if (json) return output.json(counts)
   const shown = counts.filter((count) => count.documents > 0)
   if (shown.length === 0) {
     const names = system.models.map(({ name }) => name)
@@ -76,34 +92,47 @@ function countRow(count: PhaseCount): string[] {
   ]
 }
 
-async function list({ output }: CliContext, system: System, lifecycle: string, options: Filters): Promise<void> {
+async function printDocuments(
+  output: Output,
+  system: System,
+  lifecycle: string | undefined,
+  options: Filters,
+): Promise<void> {
   const { documents, more } = await listDocuments(system, { ...options, lifecycle })
-  if (options.json) return output.json(documents.map(({ condition, document }) => ({ lifecycle, condition, document })))
-  if (documents.length === 0) return output.line(`no such documents of ${lifecycle}`)
-  const rows = documents.map(({ document: { _id, phase, state }, condition, now }) => [
-    idText(_id),
-    textOf(phase),
-    textOf(state),
-    conditionText(condition, now),
-  ])
-  output.table(['id', 'phase', 'state', 'condition'], rows)
+  if (options.json)
+    return output.json(
+      documents.map(({ lifecycle, condition, why, document }) => ({ lifecycle, condition, why, document })),
+    )
+  if (documents.length === 0) {
+    return output.line(`no such documents of ${lifecycle ?? system.models.map(({ name }) => name).join(', ')}`)
+  }
+  const [all, ofOne] = [['lifecycle', 'id', 'phase', 'state', 'condition', 'why'], lifecycle === undefined ? 0 : 1]
+  const rows = documents.map((found) => [found.lifecycle, ...documentRow(found)].slice(ofOne))
+  output.table(all.slice(ofOne), rows)
   if (more) output.line(`(the first ${options.limit}; --limit shows more)`)
+}
+
+const LONGEST_WHY = 100
+
+function documentRow({ document: { _id, phase, state }, condition, why = '', now }: Found): string[] {
+  const [said = ''] = why.split('\n')
+  const short = said.length > LONGEST_WHY ? `${said.slice(0, LONGEST_WHY - 3)}...` : said
+  return [idText(_id), textOf(phase), textOf(state), conditionText(condition, now), short]
 }
 
 const textOf = (value: unknown): string =>
   value == null ? '-' : typeof value === 'string' ? value : `(${typeName(value)})`
 
 function conditionText(condition: Condition, now: Date): string {
-  const inMs = (then: Date) => `in ${formatMs(Math.max(0, then.getTime() - now.getTime()))}`
   switch (condition.kind) {
     case 'held':
       return `held by ${condition.by}`
     case 'sleeping':
-      return `sleeping until ${condition.until.toISOString()} (${inMs(condition.until)})`
+      return `sleeping, due ${fromNow(condition.until, now)}`
     case 'due':
       return condition.expired === undefined ? 'due' : `due: the lease of ${condition.expired} has run out`
     case 'final':
-      return `final, removed ${condition.removedAt ? inMs(condition.removedAt) : 'next'}`
+      return `final, removed ${condition.removedAt ? fromNow(condition.removedAt, now) : 'next'}`
     case 'unknownPhase':
       return 'unknown phase: left alone'
     case 'broken':

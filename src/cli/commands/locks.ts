@@ -1,18 +1,19 @@
-import { createInterface } from 'node:readline'
 import type { Command } from 'commander'
 import { type OperableLockProvider, openLockProvider } from '../../locks/index.js'
 import { heldLock, holderOf, type LockState, listLocks, releaseLock, UsageError } from '../../operations/index.js'
 import type { Logger } from '../../phases/index.js'
-import { type CliContext, lookAtSystem, type Options, onSystem, settle } from '../context.js'
+import { type CliContext, lookAtDatabase, type Options, onDatabase, settle } from '../context.js'
 import { LOCK_SETTINGS } from '../setting-options.js'
-import { byFrom, byOption, merged, print, withDatabase } from './command.js'
+import { answerFrom, byFrom, byOption, merged, print, withDatabase } from './command.js'
 
 export function registerLocks(program: Command, context: CliContext): void {
   const command = program
     .command('locks')
     .description('list the named locks that are held: by whom, since when, until when, and with which fence')
     .option('--all', 'also those that are free, if their record is kept')
-    .action((options: LockOptions) => onLocks(context, options, (locks) => list(context, options, locks), lookAtSystem))
+    .action((options: LockOptions) =>
+      onLocks(context, options, (locks) => list(context, options, locks), lookAtDatabase),
+    )
   withLocks(command, [
     'locks',
     'locks --json --locks-url redis://localhost:6379',
@@ -69,7 +70,7 @@ async function onLocks(
   context: CliContext,
   options: LockOptions,
   act: (locks: OperableLockProvider, logger: Logger) => Promise<void>,
-  onDatabase = onSystem,
+  on = onDatabase,
 ): Promise<void> {
   const { settings, logger } = await settle(context, options, 'warn')
   const { locks: provider, locksUrl: url, mode } = settings
@@ -85,7 +86,7 @@ async function onLocks(
     }
   }
   if (url || provider === 'postgres' || provider === 'redis') return await use(await openLockProvider(where))
-  return await onDatabase(context, options, async ({ db }) => use(await openLockProvider(where, db)))
+  return await on(context, options, async ({ db }) => use(await openLockProvider(where, db)))
 }
 
 async function list({ output }: CliContext, { json, all }: LockOptions, locks: OperableLockProvider): Promise<void> {
@@ -114,16 +115,9 @@ async function free(
   print(context, options, { released, by }, `${name}: freed; ${who} had held it since ${timeOf(seen.lockedAt)}`)
 }
 
-/** One line of standard input; its end means no. */
-async function isMeant(context: CliContext, question: string): Promise<boolean> {
-  context.output.problem(`${question} [y/N]`)
-  const lines = createInterface({ input: context.stdin })
-  try {
-    for await (const line of lines) return /^\s*y(es)?\s*$/i.test(line)
-    return false
-  } finally {
-    lines.close()
-  }
+async function isMeant({ output, stdin }: CliContext, question: string): Promise<boolean> {
+  output.problem(`${question} [y/N]`)
+  return /^y(es)?$/i.test((await answerFrom(stdin)) ?? '')
 }
 
 const timeOf = (time: Date | null): string => time?.toISOString() ?? '-'

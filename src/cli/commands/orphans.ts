@@ -41,11 +41,7 @@ export function registerOrphans(program: Command, context: CliContext): void {
         throw new CliError('OrphansMissed', EXIT.failure, `${expected}: ${problems.join(', ')}`)
       }),
     )
-  withDatabase(command, [
-    'orphans --lifecycles ./lifecycles.js',
-    'orphans --lifecycles ./lifecycles.js --region eu-1 --json',
-    'orphans --lifecycles ./lifecycles.js --remove --older-than 1h',
-  ])
+  withDatabase(command, ['orphans', 'orphans --region eu-1 --json', 'orphans --remove --older-than 1h'])
 }
 
 function olderThan(text: string): string {
@@ -69,7 +65,7 @@ function print({ output }: CliContext, report: Omit<OrphansReport, 'failed'>, re
     output.problem(`not looked at: ${where === undefined ? '' : `${where}: `}${why}`)
   }
   for (const [lifecycle, n] of Object.entries(lifecycles.others))
-    output.problem(`not judged: ${n} of the lifecycle ${lifecycle}, which isn't known here (--lifecycles <module>)`)
+    output.problem(`not judged: ${n} of the lifecycle ${lifecycle}, which no replica has registered in this database`)
   for (const [database, n] of Object.entries(databases)) output.problem(`not judged: ${n} of the database ${database}`)
 }
 

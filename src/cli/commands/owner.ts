@@ -2,17 +2,21 @@ import { text } from 'node:stream/consumers'
 import { type Command } from 'commander'
 import {
   addDocument,
+  type DocumentRef,
   idText,
   nameOf,
+  OperationError,
   removeDocument,
+  type System,
   setState,
   UsageError,
   unparkDocument,
   wakeDocument,
 } from '../../operations/index.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
+import { reportError } from '../report-error.js'
 import { shellQuoted } from '../start/paste-lines.js'
-import { byFrom, documentFrom, onDocument, print, refOf, withDatabase } from './command.js'
+import { byFrom, documentFrom, onDocument, onDocuments, onOneMeant, print, withDatabase } from './command.js'
 
 export function registerAdd(program: Command, context: CliContext): void {
   const command = program
@@ -49,7 +53,9 @@ export function registerSetState(program: Command, context: CliContext): void {
     .option('--force', 'even a state that no rule names')
     .action((id: string, state: string, options: Options) =>
       onSystem(context, options, async (system) => {
-        const { phase, goesTo, held, ...done } = await setState(system, refOf(id, options), state, options)
+        const { phase, goesTo, held, ...done } = await onOneMeant(context, id, options, (ref) =>
+          setState(system, ref, state, options),
+        )
         const wants = done.changed ? `now wants ${state}` : `already wants ${state}`
         const follows =
           goesTo === undefined
@@ -64,31 +70,61 @@ export function registerSetState(program: Command, context: CliContext): void {
 }
 
 export function registerWake(program: Command, context: CliContext): void {
-  const command = onDocument(program, 'wake', "end a document's sleep, so that it is due at once").action(
-    (id: string, options: Options) =>
-      onSystem(context, options, async (system) => {
-        const { was, ...done } = await wakeDocument(system, refOf(id, options))
+  const command = onDocuments(program, 'wake', 'end the sleep of documents, so that they are due at once').action(
+    (ids: string[], options: Options) =>
+      eachMeant(context, ids, options, async (system, ref) => {
+        const { was, ...done } = await wakeDocument(system, ref)
         const sentence = done.woken ? 'woken: it is due now' : `it was not asleep (${was}); nothing has changed`
-        print(context, options, done, `${nameOf(done)}: ${sentence}`)
+        return [done, `${nameOf(done)}: ${sentence}`]
       }),
   )
-  withDatabase(command, ['wake shop', 'wake 66f0a1b2c3d4e5f60718293a'])
+  withDatabase(command, ['wake shop', 'wake shop mill 66f0a1b2c3d4e5f60718293a --lifecycle api-gateway'])
 }
 
 export function registerUnpark(program: Command, context: CliContext): void {
-  const command = onDocument(program, 'unpark', 'give a parked document another try, with its attempts back at 0')
-    .option('--by <name>', 'who is asking, for its history (default: your user name)')
+  const command = onDocuments(program, 'unpark', 'give parked documents another try, with their attempts back at 0')
+    .option('--by <name>', 'who is asking, for their history (default: your user name)')
     .option(
       '--force',
-      "also free it from a lease that is ahead of the server's clock; only if you know that its holder is gone",
+      "also free them from a lease that is ahead of the server's clock; only if you know that its holder is gone",
     )
-    .action((id: string, options: Options) =>
-      onSystem(context, options, async (system) => {
-        const done = await unparkDocument(system, refOf(id, options), { ...options, by: byFrom(options) })
-        print(context, options, done, `${nameOf(done)}: unparked by ${done.by}; it is due now`)
+    .action((ids: string[], options: Options) =>
+      eachMeant(context, ids, options, async (system, ref) => {
+        const done = await unparkDocument(system, ref, { ...options, by: byFrom(options) })
+        return [done, `${nameOf(done)}: unparked by ${done.by}; it is due now`]
       }),
     )
-  withDatabase(command, ['unpark shop', 'unpark shop --by ticket-4711', 'unpark shop --force'])
+  withDatabase(command, ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])
+}
+
+/**
+ * Does something to each of the documents, one after another. What one is refused for keeps nothing from the others; it is printed, and the
+ * command fails with the last of them.
+ */
+async function eachMeant(
+  context: CliContext,
+  ids: readonly string[],
+  options: Options,
+  act: (system: System, ref: DocumentRef) => Promise<readonly [done: object, sentence: string]>,
+): Promise<void> {
+  await onSystem(context, options, async (system) => {
+    const all: object[] = []
+    const refused: unknown[] = []
+    for (const id of ids) {
+      try {
+        const [done, sentence] = await onOneMeant(context, id, options, (ref) => act(system, ref))
+        all.push(done)
+        if (!options.json) context.output.line(sentence)
+      } catch (error) {
+        if (!(error instanceof OperationError)) throw error
+        refused.push(error)
+      }
+    }
+    // One id: its value alone.
+    if (options.json && all.length > 0) context.output.json(ids.length === 1 ? all[0] : all)
+    for (const error of refused.slice(0, -1)) reportError(error, context.output, options.json === true, false)
+    if (refused.length > 0) throw refused.at(-1)
+  })
 }
 
 export function registerRemove(program: Command, context: CliContext): void {
@@ -102,7 +138,7 @@ export function registerRemove(program: Command, context: CliContext): void {
     .action((id: string, options: Options) => {
       if (!options.yes) throw new UsageError(`expected --yes to delete ${id} outright; nothing was deleted`)
       return onSystem(context, options, async (system) => {
-        const done = await removeDocument(system, refOf(id, options), options)
+        const done = await onOneMeant(context, id, options, (ref) => removeDocument(system, ref, options))
         print(context, options, { ...done, removed: true }, `${nameOf(done)}: removed`)
       })
     })

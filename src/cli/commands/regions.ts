@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { listRegions, removeRegion, usesText } from '../../operations/index.js'
-import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
+import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { merged, withDatabase } from './command.js'
 
 export function registerRegions(program: Command, context: CliContext): void {
@@ -13,7 +13,7 @@ export function registerRegions(program: Command, context: CliContext): void {
       "for the cluster whose Secrets hold the regions' kubeconfigs (default: as kubectl finds it)",
     )
     .action((options: Options) =>
-      lookAtSystem(context, options, async (system) => {
+      lookAtDatabase(context, options, async (system) => {
         const found = await listRegions(system, options)
         if (options.json) return output.json(found)
         if (found.length === 0) return output.line('no regions: the collection Region is empty')
@@ -29,7 +29,7 @@ export function registerRegions(program: Command, context: CliContext): void {
     .option('--force', 'even then: those documents wait until there is a Region of that name again')
     .action((name: string, _options: Options, sub: Command) => {
       const options = merged(sub)
-      return onSystem(context, options, async (system) => {
+      return onDatabase(context, options, async (system) => {
         const done = await removeRegion(system, name, options)
         if (options.json) return output.json(done)
         output.line(`Region ${name}: removed${done.inUse.length > 0 ? `; now waiting: ${usesText(done.inUse)}` : ''}`)

@@ -11,7 +11,7 @@ import {
 } from '../../operations/index.js'
 import type { ListedSchedule, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
-import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
+import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { valueText } from '../output.js'
 import { SCHEDULE_SETTINGS } from '../setting-options.js'
 import { byFrom, byOption, documentFrom, limitFrom, merged, print, withDatabase } from './command.js'
@@ -44,7 +44,7 @@ export const withSchedules = (command: Command, examples: readonly string[] = []
 
 /** Schedules and runs in one collection are a mistake: nothing is asked then. */
 const withTwoCollections =
-  (on: typeof onSystem): typeof onSystem =>
+  (on: typeof onDatabase): typeof onDatabase =>
   (context, options, ask) =>
     on(context, options, (system) => {
       const { schedules, runs } = system.collections ?? {}
@@ -53,8 +53,8 @@ const withTwoCollections =
       return ask(system)
     })
 
-export const onSchedules = withTwoCollections(onSystem)
-export const lookAtSchedules = withTwoCollections(lookAtSystem)
+export const onSchedules = withTwoCollections(onDatabase)
+export const lookAtSchedules = withTwoCollections(lookAtDatabase)
 
 async function list(context: CliContext, options: Options & ListSchedules): Promise<void> {
   const { output } = context

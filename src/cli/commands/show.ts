@@ -2,25 +2,29 @@ import { type Command } from 'commander'
 import { isValid } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
 import { causeLines, type Progress } from '../../phases/index.js'
-import { formatMs } from '../../time/index.js'
+import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
-import { onDocument, refOf, withDatabase } from './command.js'
+import { watching } from '../watch.js'
+import { onDocument, refOf, watchOption, withDatabase } from './command.js'
 
 export function registerShow(program: Command, context: CliContext): void {
   const description = 'show one document: what it is waiting for in one sentence, its fields and its history'
   const command = onDocument(program, 'show', description).action((id: string, options: Options) =>
-    lookAtSystem(context, options, async (system) => {
-      const shown = await showDocument(system, refOf(id, options))
-      if (options.json) printJson(context.output, shown)
-      else print(context.output, shown, modelOf(system, shown.lifecycle).settings.progress)
-    }),
+    lookAtSystem(context, options, (system) =>
+      watching(context, options, async (output) => {
+        const shown = await showDocument(system, refOf(id, options))
+        if (options.json) printJson(output, shown)
+        else print(output, shown, modelOf(system, shown.lifecycle).settings.progress)
+      }),
+    ),
   )
-  withDatabase(command, [
+  withDatabase(watchOption(command), [
     'show shop',
     'show 66f0a1b2c3d4e5f60718293a',
     `show '{"$oid": "66f0a1b2c3d4e5f60718293a"}' --json`,
     'show shop --lifecycle api-gateway',
+    'show shop --watch',
   ])
 }
 
@@ -74,9 +78,7 @@ function printHistory(output: Output, history: NonNullable<Progress['history']>,
   output.table(
     ['when', 'step', 'outcome', 'from -> to', 'took', 'by'],
     history.map((entry) => [
-      entry.at instanceof Date && isValid(entry.at)
-        ? `${entry.at.toISOString()} (${formatMs(now.getTime() - entry.at.getTime())} ago)`
-        : '?',
+      entry.at instanceof Date && isValid(entry.at) ? fromNow(entry.at, now) : '?',
       valueText(entry.step ?? '-'),
       `${valueText(entry.outcome ?? '?')}${entry.count > 1 ? ` x ${entry.count}` : ''}${entry.reason ? `: ${valueText(entry.reason)}` : ''}`,
       entry.from === entry.to ? valueText(entry.from ?? '?') : `${valueText(entry.from)} -> ${valueText(entry.to)}`,

@@ -37,9 +37,10 @@ const FIELDS = z.object({
   definedLockTimeout: sound(z.number()),
   /** The names of the phases and of those renamed: all that older versions store. */
   phases: sound(z.array(z.string())),
+  lockTimeout: sound(z.number()),
 })
 
-export type RegisteredFields = Omit<Required<z.infer<typeof FIELDS>>, 'phases'>
+export type RegisteredFields = Omit<Required<z.infer<typeof FIELDS>>, 'phases' | 'lockTimeout'>
 
 /** What a replica registers of a lifecycle. */
 export function registeredFields({ phases, entries, rules, renames, settings }: LifecycleModel): RegisteredFields {
@@ -63,7 +64,15 @@ export interface RegisteredModel {
 export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const { _id: name, collection } = entry
   if (typeof name !== 'string' || typeof collection !== 'string' || name === '' || collection === '') return undefined
-  const { graph = [], rules = [], renames = [], phases: listed = [], definedLockTimeout, ...rest } = FIELDS.parse(entry)
+  const {
+    graph = [],
+    rules = [],
+    renames = [],
+    phases: listed = [],
+    definedLockTimeout,
+    lockTimeout,
+    ...rest
+  } = FIELDS.parse(entry)
   const isKnown = (phase: string) =>
     graph.some((one) => one.name === phase) || renames.some((one) => one.from === phase)
   const onlyNamed = listed.filter((phase) => !isKnown(phase))
@@ -77,7 +86,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const entries = graph.length > 0 ? graph.filter((one) => one.entry).map((one) => one.name) : listed.slice(0, 1)
   const given = Object.entries(rest).filter(([, value]) => value !== undefined)
   const defaults = parseSettings({}, [])!
-  const lockTimeoutMs = definedLockTimeout ?? defaults.lockTimeoutMs
+  const lockTimeoutMs = definedLockTimeout ?? lockTimeout ?? defaults.lockTimeoutMs
   const settings: LifecycleSettings = { ...defaults, ...Object.fromEntries(given), lockTimeoutMs }
   const byName = new Map(phases.map((one) => [one.name, one]))
   return { model: { name, collection, phases: byName, entries, rules, renames, settings }, onlyNamed }

@@ -1,0 +1,29 @@
+import { sleep } from '../time/index.js'
+import type { CliContext, Options } from './context.js'
+import type { Output } from './output.js'
+
+const EVERY_MS = 1_000
+
+/**
+ * Shows what a command has found, once; with `--watch` again and again until Ctrl-C or until nobody reads it any more. On a terminal each
+ * time replaces the one before; elsewhere they follow one another, and `--json` prints one value on one line each time.
+ */
+export async function watching(
+  { output }: CliContext,
+  options: Options,
+  look: (output: Output) => Promise<void>,
+): Promise<void> {
+  if (!options.watch) return look(output)
+  const stopped = new AbortController()
+  const stop = () => stopped.abort()
+  process.once('SIGINT', stop).once('SIGTERM', stop)
+  try {
+    for (let first = true; !stopped.signal.aborted && !output.isClosed; first = false) {
+      if (options.json) await look(output)
+      else await output.frame(look, first)
+      await sleep(EVERY_MS, stopped)
+    }
+  } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop)
+  }
+}
