@@ -46,6 +46,7 @@ export type {
 } from './phases/index.js'
 export {
   BoundLifecycle,
+  EndlessSteps,
   InvalidDocument,
   InvalidLifecycle,
   InvalidOutcome,

@@ -121,7 +121,8 @@ function why(progress: Progress, model: LifecycleModel, now: Date): string {
   if (progress.error?.message) {
     return `, after error ${text(progress.attempts ?? 1)} of ${model.settings.maxAttempts}: '${text(progress.error.message)}'${causesText(progress.error)}`
   }
-  if (!progress.waitingFor) return ''
+  const { steps } = progress
+  if (!progress.waitingFor) return steps ? `, as it has taken ${text(steps)} steps in a row without a new phase` : ''
   const since = isReadable(progress.waitingSince) ? ` since ${age(progress.waitingSince, now)}` : ''
   return `, waiting for '${text(progress.waitingFor)}'${since}`
 }

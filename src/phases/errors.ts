@@ -56,6 +56,21 @@ export class InvalidOutcome extends Error {
   override readonly name = 'InvalidOutcome'
 }
 
+/** What `runOnce` throws when a document has taken too many steps in a row (`backOff.afterSteps`): its phase may never end. */
+export class EndlessSteps extends Error {
+  override readonly name = 'EndlessSteps'
+  constructor(
+    readonly lifecycle: string,
+    readonly id: unknown,
+    readonly phase: string,
+    readonly steps: number,
+  ) {
+    super(
+      `${lifecycle} ${String(id)} has taken ${steps} steps in a row without a new phase, a wait or an error, the last in ${phase}: do its handlers' again() or moveTo() go in circles? If it needs that many, raise the lifecycle's backOff.afterSteps`,
+    )
+  }
+}
+
 /** A lifecycle definition or its handlers that can't work; lists every problem found. */
 export class InvalidLifecycle extends Error {
   override readonly name = 'InvalidLifecycle'

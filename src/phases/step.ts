@@ -17,6 +17,8 @@ export interface Progress {
   /** The token of the last write that let go of the document. */
   readonly endedBy?: string
   readonly resumeAt?: Date
+  /** Steps in a row without a new phase, a wait or an error, where they are many or go in circles. */
+  readonly steps?: number
   readonly waitingFor?: string
   readonly waitingSince?: Date
   /** The latest news from outside that it was woken for. */

@@ -26,6 +26,7 @@ test('the main entry has what an app defines, runs and owns its documents with, 
   expect(Object.keys(core).sort()).toEqual([
     'BadQueryPlan',
     'BoundLifecycle',
+    'EndlessSteps',
     'InvalidDocument',
     'InvalidLifecycle',
     'InvalidOptions',

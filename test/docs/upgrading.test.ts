@@ -21,6 +21,7 @@ const parcel = lifecycleOf<Parcel>().define({
   },
   rules: [{ when: 'Cancelled', from: ['Packing', 'Sent'], goTo: 'Returning' }],
   legacyWriters: true,
+  backOff: { afterSteps: 10 },
 })
 
 const database = useDatabase()
@@ -52,6 +53,7 @@ test('the contract lists just the fields that a replica writes', async () => {
           if (doc._id === 'waits') return step.wait('rain', { for: '10m' })
           if (doc._id === 'fails') throw new Error('no')
           if (doc._id === 'parks') return step.park('no')
+          if (doc._id === 'often' && !step.progress.steps) return step.again()
           if (step.name === undefined) return step.again({ step: 'wrap' })
           await step.checkpoint({})
           return step.moveTo('Sent')
@@ -60,9 +62,10 @@ test('the contract lists just the fields that a replica writes', async () => {
       }),
     ],
   })
-  const ids = ['waits', 'fails', 'parks', 'goes', 'late']
+  const ids = ['waits', 'fails', 'parks', 'goes', 'late', 'often']
   await db.collection<Parcel>('Parcel').insertMany(ids.map((_id) => ({ _id, phase: 'Packing', state: 'Wanted' })))
-  await replica.runOnce()
+  await expect(replica.runOnce()).rejects.toThrow('parcel often has taken 10 steps in a row')
+  await collect()
   await backDate(db.collection('Parcel'), 3_700_000, { filter: { phase: 'Packing' } })
   await collect()
   await replica.runOnce()

@@ -21,6 +21,15 @@ export function errorPauseMs(attempt: number, random: number, rule: BackOffRule 
   return Math.round(pause * (0.8 + 0.4 * random))
 }
 
+/** The longest pause between steps: whatever goes in circles costs next to nothing then, and what is only long goes on. */
+const LONGEST_STEP_PAUSE_MS = 1_000
+
+/** The pause after the `steps`-th step in a row, 100 ms to 1 s: doubled each time that it has taken as many again; undefined: none. */
+export function stepPauseMs(steps: number, { afterSteps }: BackOffRule): number | undefined {
+  if (steps < afterSteps) return undefined
+  return Math.min(LEAST_PAUSE_MS * 2 ** (Math.floor(steps / afterSteps) - 1), LONGEST_STEP_PAUSE_MS)
+}
+
 /**
  * Time waited, on the server: now - the newest of `updatedAt`, `progress.at` and `progress.since` that is a date and not in
  * the future; 0 if none is. A wait touches none of the three: otherwise its back-off would never grow.

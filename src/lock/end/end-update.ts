@@ -12,7 +12,7 @@ import {
   withoutClaim,
 } from '../terms/terms.js'
 import { serverPauseMs } from './back-off.js'
-import { historyWith, type RecordedOutcome } from './history.js'
+import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
 import type { EndKind, StepEnd } from './step-end.js'
 
 /** The ends of one group: same token, same kind and content. */
@@ -68,7 +68,7 @@ type Each = (value: (member: StepEnd) => unknown) => Document
 function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
   const { end, token } = group
   const now = terms.protocol.now()
-  const history = (outcome: RecordedOutcome, more: { to?: string; reason?: string | null } = {}) => {
+  const history = (outcome: RecordedOutcome, more: Partial<Pick<NewHistoryEntry, 'to' | 'reason' | 'folds'>> = {}) => {
     const ms = each((member) => Math.floor(member.ms))
     return historyWith(terms, { outcome, step: end.step, by: token, ms, ...more })
   }
@@ -80,10 +80,14 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
   switch (end.kind) {
     case 'again': {
       const step = end.nextStep === null ? {} : { step: literal(end.nextStep) }
-      const progress = { at: now, attempts: 0, history: history('again'), ...step }
-      return end.keepsLease
-        ? { top: passOn(terms, group), progress: { ...progress, claims: 1 } }
-        : letGo(TASK_LOCK_INIT_TIME, { ...progress, ...ended }, { updatedAt: now })
+      const { folds, forMs } = end
+      const wake = forMs === undefined ? undefined : wakeAt(terms, forMs, each)
+      const reason = wake ? MANY_STEPS : null
+      const progress = { at: now, attempts: 0, history: history('again', { folds, reason }), ...step }
+      if (end.keepsLease) return { top: passOn(terms, group), progress: { ...progress, claims: 1 } }
+      const counted = group.members[0]?.steps !== undefined && { steps: each((member) => member.steps) }
+      const next = { ...progress, ...ended, ...counted, ...(wake && { resumeAt: wake }) }
+      return letGo(wake ? asleepUntil(terms, wake) : TASK_LOCK_INIT_TIME, next, { updatedAt: now })
     }
     case 'checkpoint':
       return { top: { lockedBy: literal(group.nextToken) }, progress: { at: now, history: history('checkpoint') } }
@@ -110,6 +114,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
           since: now,
           attempts: 0,
           ...(wake && { resumeAt: wake }),
+          ...(end.inCircles && { steps: each((member) => member.steps ?? 0) }),
           history: history(end.by === 'deadline' ? 'deadline' : 'moveTo', { to, reason }),
         },
         { phase: literal(to), updatedAt: now, ...(end.setState && { state: compensated(end.setState) }) },
@@ -164,7 +169,12 @@ function asleepUntil(terms: Terms, wake: Document): Document {
 
 /** Whether what this end writes depends on the lockTimeout. */
 export const putsToSleep = ({ end }: Pick<EndGroup, 'end'>): boolean =>
-  end.kind === 'moveTo' ? end.arrival.kind === 'sleep' : SLEEPS.has(end.kind)
+  end.kind === 'moveTo'
+    ? end.arrival.kind === 'sleep'
+    : SLEEPS.has(end.kind) || (end.kind === 'again' && end.forMs !== undefined)
+
+/** Why a document sleeps between two steps. */
+export const MANY_STEPS = 'many steps in a row without a new phase'
 
 const SLEEPS: ReadonlySet<EndKind['kind']> = new Set(['wait', 'unavailable', 'error', 'sleepUntilDeadline'])
 

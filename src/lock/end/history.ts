@@ -39,18 +39,20 @@ export interface NewHistoryEntry
     Partial<Pick<HistoryEntry, 'step' | 'reason' | 'to'>> {
   /** Milliseconds: a number (default 0), or an expression that gives each document its own. */
   ms?: number | Document
+  /** Identical ones in a row are one entry, as waits always are. */
+  folds?: boolean | undefined
 }
 
 /** Outcomes that, when identical several times in a row, are one entry with a count. */
 const FOLDED: ReadonlySet<RecordedOutcome> = new Set(['wait', 'unavailable'])
 
 /**
- * `progress.history` with one more entry: the newest 20 are kept, identical waits in a row are one with a count (and the
+ * `progress.history` with one more entry: the newest 20 are kept, identical waits in a row, and steps that say so, are one with a count (and the
  * newest time and token). A history that is missing or not an array starts anew.
  */
 export function historyWith(
   terms: Terms,
-  { outcome, step = null, reason = null, by, to, ms = 0 }: NewHistoryEntry,
+  { outcome, step = null, reason = null, by, to, ms = 0, folds = FOLDED.has(outcome) }: NewHistoryEntry,
 ): Document {
   const field = `$${terms.progress}.history`
   const added = {
@@ -66,7 +68,7 @@ export function historyWith(
   }
   const kept = { $cond: [{ $isArray: field }, { $slice: [field, -HISTORY_LIMIT] }, []] }
   const appended = { $slice: [{ $concatArrays: ['$$kept', [added]] }, -HISTORY_LIMIT] }
-  return { $let: { vars: { kept }, in: FOLDED.has(outcome) ? folded(added, appended) : appended } }
+  return { $let: { vars: { kept }, in: folds ? folded(added, appended) : appended } }
 }
 
 function folded(added: Document, appended: Document): Document {

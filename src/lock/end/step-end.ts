@@ -23,7 +23,15 @@ export type EndKind = {
   /** The name of the step that ran; null when it has none. */
   readonly step: string | null
 } & (
-  | { readonly kind: 'again'; readonly nextStep: string | null; readonly keepsLease: boolean }
+  | {
+      readonly kind: 'again'
+      readonly nextStep: string | null
+      readonly keepsLease: boolean
+      /** The one before was like it: one entry of the history stands for both. */
+      readonly folds?: true | undefined
+      /** Its lease doesn't go on, and it sleeps: too many steps in a row. */
+      readonly forMs?: number | undefined
+    }
   | { readonly kind: 'wait' | 'unavailable'; readonly reason: string; readonly forMs: number | null }
   | {
       readonly kind: 'moveTo'
@@ -31,6 +39,8 @@ export type EndKind = {
       readonly arrival: Arrival
       readonly by: 'handler' | 'deadline'
       readonly reason: string | null
+      /** To a phase that it has come from: its steps in a row are stored. */
+      readonly inCircles?: true | undefined
       /** A deadline's compensation: written only while the owner still wants `ifState`. */
       readonly setState?: { readonly ifState: unknown; readonly state: string } | undefined
     }
@@ -49,6 +59,8 @@ export interface StepEnd {
   readonly ms: number
   /** The owner's fields to store with it. */
   readonly set?: Readonly<Record<string, unknown>> | undefined
+  /** How many steps in a row it has taken with this one; stored where its lease ends and others follow. */
+  readonly steps?: number | undefined
   /** Milliseconds to sleep after an error, where each document has its own pause. */
   readonly pauseMs?: number | undefined
   /** When a sleep in this phase ends at the latest (its deadline, server time); null: no deadline. */

@@ -35,6 +35,8 @@ export interface BackOffRule {
   readonly firstErrorMs: number
   /** The longest pause after an error. */
   readonly longestErrorMs: number
+  /** After so many steps in a row without a new phase, a wait or an error, there is a pause after each. */
+  readonly afterSteps: number
 }
 
 /** A tenth of the time waited, up to two minutes; errors: 1 s, 2 s, 4 s, ... 5 min. */
@@ -43,6 +45,7 @@ export const DEFAULT_BACK_OFF: BackOffRule = {
   patienceMs: 120_000,
   firstErrorMs: 1_000,
   longestErrorMs: 300_000,
+  afterSteps: 1_000,
 }
 
 export interface TermsHold extends ClockHold {
@@ -122,7 +125,7 @@ export function progressAcrossPhases(terms: Terms): Document {
 }
 
 /** Fields of `progress` that name a step, or say why a document waits or failed; removed as soon as it moves on. */
-const PHASE_FIELDS = ['step', 'waitingFor', 'waitingSince', 'resumeAt', 'error']
+const PHASE_FIELDS = ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error']
 
 /**
  * One value for each document of a grouped write. The list of ids must be the filter's own: an id that isn't in it would

@@ -55,6 +55,11 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
     readonly firstError?: Duration
     /** The longest pause after an error. Default 5m. */
     readonly longestError?: Duration
+    /**
+     * After so many steps in a row without a new phase, a wait or an error a warning is logged, and from then on there is a pause after each
+     * step: 100 ms, and up to 1 s. For documents that take more, as pages of a long list: more. Default 1000.
+     */
+    readonly afterSteps?: number
   }
   /** Handlers that one replica runs at once. Default 32. */
   readonly concurrency?: number

@@ -32,6 +32,7 @@ const backOff = z.strictObject({
   patience: duration('1s', '24h').default(DEFAULT_BACK_OFF.patienceMs),
   firstError: duration('100ms', '24h').default(DEFAULT_BACK_OFF.firstErrorMs),
   longestError: duration('100ms', '24h').default(DEFAULT_BACK_OFF.longestErrorMs),
+  afterSteps: whole(10, 1_000_000_000).default(DEFAULT_BACK_OFF.afterSteps),
 })
 
 /** Settings that a lifecycle may declare, besides its graph. Unknown ones are refused by the definition's own check. */
@@ -64,10 +65,10 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
     return undefined
   }
   const { lockTimeout: lockTimeoutMs, stepTimeout: stepTimeoutMs, fields, backOff, ...rest } = read.options
-  const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs } = backOff
+  const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs, afterSteps } = backOff
   return {
     ...{ ...rest, lockTimeoutMs, stepTimeoutMs, progress: fields.progress },
-    backOff: { share, patienceMs, firstErrorMs, longestErrorMs },
+    backOff: { share, patienceMs, firstErrorMs, longestErrorMs, afterSteps },
   }
 }
 

@@ -1,13 +1,14 @@
 import type { Ring } from '../../doorbell/index.js'
 import { type Claimant, type Claimed, pauseMs, type WorkSplit } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/model.js'
+import { EndlessSteps } from '../errors.js'
 import type { ThreadPool } from '../threads/index.js'
 import type { ReplicaSettings } from './check-options.js'
 import { type Capacities, Capacity } from './claim/capacity.js'
 import { Claimer } from './claim/claimer.js'
 import type { Company } from './claim/company.js'
 import type { LifecycleEnvironment } from './environment.js'
-import { FRESH_MS, type Held, waitedMs } from './lease/held.js'
+import { FRESH_MS, type Held, stepsSoFar, waitedMs } from './lease/held.js'
 import { HeldDocuments } from './lease/held-documents.js'
 import { LeaseGuard } from './lease/lease-guard.js'
 import { OutcomeRecorder } from './record/outcome-recorder.js'
@@ -15,7 +16,7 @@ import type { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import type { LiveReplicas } from './registry/live-replicas.js'
 import type { RunnableLifecycle } from './replica-options.js'
 import { OutageLog } from './report/outage-log.js'
-import { type Ending, EndingRules, goesOn } from './run/ending-rules.js'
+import { betweenStepsMs, type Ending, EndingRules, goesOn } from './run/ending-rules.js'
 import type { LoopMonitor } from './run/loop-monitor.js'
 import { Places } from './run/places.js'
 import type { Checkpoint } from './run/step-run.js'
@@ -56,6 +57,8 @@ export class LifecycleRunner {
   private readonly outcomes: OutcomeRecorder
   private readonly guard: LeaseGuard
   private stopping = false
+  /** The first document that took too many steps in a row, since it was last set to undefined. */
+  endless: EndlessSteps | undefined
 
   constructor(
     private readonly env: LifecycleEnvironment,
@@ -105,7 +108,8 @@ export class LifecycleRunner {
     const since = { readAtMs: now, claimedAtMs: now, queuedAtMs: now }
     const won = claimed.map(({ document, lease, unreadable }): Held => {
       if (unreadable) broken.unreadable(lease.id, unreadable)
-      return { document, lease, phase, kind, unreadable, run: undefined, ...since }
+      const steps = stepsSoFar(document[model.settings.progress], phase)
+      return { document, lease, phase, kind, unreadable, run: undefined, ...since, ...steps }
     })
     for (const held of won) this.held.add(held)
     this.guard.watch()
@@ -162,6 +166,18 @@ export class LifecycleRunner {
     const { model, serverNow, terms } = this.env
     const { wakes, lookSoon, ringOthers } = this.parts
     const due = duePhase(model, held, ending)
+    const betweenSteps = betweenStepsMs(ending)
+    if (betweenSteps !== undefined) {
+      const phase = held.phase.name
+      const { id } = held.lease
+      const steps = ending.steps ?? 0
+      const endless = new EndlessSteps(model.name, id, phase, steps)
+      this.endless ??= endless
+      const message = `${endless.message}; from now on it pauses between its steps`
+      const about = { lifecycle: model.name, id, phase, steps }
+      if (steps % model.settings.backOff.afterSteps === 0)
+        this.env.lines.warn({ kind: 'many steps in a row', phase }, message, about)
+    }
     if (due !== undefined && (this.stopping || !this.claimer.hasRoomFor(due))) {
       ringOthers({ lifecycles: [model.name], phases: [due] })
     }
@@ -176,8 +192,9 @@ export class LifecycleRunner {
       const isWait = end.kind === 'wait' || end.kind === 'unavailable'
       const sleepsMs = isWait
         ? (end.forMs ?? pauseMs(waitedMs(held, progress, serverNow()), terms().lockTimeoutMs, backOff))
-        : ending.pauseMs
-      if (sleepsMs !== undefined) this.claimer.offerIn(held.phase.name, Math.max(100, sleepsMs))
+        : (betweenSteps ?? ending.pauseMs)
+      const phase = end.kind === 'moveTo' ? end.to : held.phase.name
+      if (sleepsMs !== undefined) this.claimer.offerIn(phase, Math.max(100, sleepsMs))
     }
   }
 
@@ -215,7 +232,9 @@ export class LifecycleRunner {
 }
 
 /** The phase in which a document is due at once after what was recorded. */
-function duePhase(model: LifecycleModel, held: Held, { end }: Ending): string | undefined {
+function duePhase(model: LifecycleModel, held: Held, ending: Ending): string | undefined {
+  const { end } = ending
+  if (betweenStepsMs(ending) !== undefined) return undefined
   if (end.kind === 'moveTo') return model.phases.get(end.to)?.kind === 'working' ? end.to : undefined
   return end.kind === 'again' || end.kind === 'released' ? held.phase.name : undefined
 }

@@ -142,14 +142,19 @@ export class Replica {
     return this.ticking
   }
 
-  /** One tick and all that follows from it, until nothing is due and nothing is held. For tests and one-off runs. */
+  /**
+   * One tick and all that follows from it, until nothing is due and nothing is held. For tests and one-off runs.
+   * @throws EndlessSteps when a document takes too many steps in a row; what `prepare` throws
+   */
   async runOnce(): Promise<TickCounts> {
     await this.prepare()
     const total: TickCounts = { ruled: 0, removed: 0, due: 0 }
+    for (const { runner } of this.running) runner.endless = undefined
     try {
       for (let round = 0; round < MAX_ROUNDS; round += 1) {
         const { ruled, removed, due } = await this.everyTick.run()
         await this.idle()
+        for (const { runner } of this.running) if (runner.endless) throw runner.endless
         total.ruled += ruled
         total.removed += removed
         total.due += due

@@ -23,8 +23,22 @@ export interface Held {
   readonly claimedAtMs: number
   /** Monotonic time since which it waits for a place, is in its step or is being recorded. */
   queuedAtMs: number
+  /** Steps in a row without a new phase, a wait or an error. */
+  steps: number
+  /** The step that was recorded last in this phase; undefined: it ended in something other than `again`, or there is none. */
+  lastAgain: string | null | undefined
   /** The step that runs now. */
   run: CurrentStep | undefined
+}
+
+/** The parts of a document's progress that tell whether its steps go in circles. */
+export function stepsSoFar(progress: Document | undefined, phase: Phase): Pick<Held, 'steps' | 'lastAgain'> {
+  const last: unknown = Array.isArray(progress?.['history']) ? progress['history'].at(-1) : undefined
+  const { outcome, from, step } = Object(last) as Document
+  return {
+    steps: countOf(progress?.['steps']),
+    lastAgain: outcome === 'again' && from === phase.name ? step : undefined,
+  }
 }
 
 /** A running step, as seen by those who look after its lease. */

@@ -93,6 +93,8 @@ export class OutcomeRecorder {
     reportEnd(this.env, held, ending)
     if (!goesOn(ending)) return ending
     this.adopt(held, ending)
+    held.steps += 1
+    held.lastAgain = ending.end.step
     return now - held.readAtMs > FRESH_MS ? this.lookAgain(held, ending) : ending
   }
 

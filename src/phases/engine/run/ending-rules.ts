@@ -1,4 +1,4 @@
-import { type EndKind, errorPauseMs, type StepEnd } from '../../../lock/index.js'
+import { type EndKind, errorPauseMs, type StepEnd, stepPauseMs } from '../../../lock/index.js'
 import { StepTimeout, Unavailable } from '../../errors.js'
 import { cut, textOf, tried } from '../../kept-text.js'
 import { causesText, recordedError } from '../../recorded-error.js'
@@ -14,6 +14,12 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** Whether the next step of a chain follows under the same lease. */
 export const goesOn = ({ end }: Ending): boolean => end.kind === 'again' && end.keepsLease
+
+/** How long a document sleeps before its next step, as it has taken too many in a row; undefined: it doesn't. */
+export function betweenStepsMs({ end }: Ending): number | undefined {
+  if (end.kind === 'moveTo') return end.inCircles && end.arrival.kind === 'sleep' ? end.arrival.ms : undefined
+  return end.kind === 'again' ? end.forMs : undefined
+}
 
 /** The longest that the outside world may say to wait: a year. */
 const LONGEST_PAUSE_MS = 365 * 86_400_000
@@ -98,13 +104,28 @@ export class EndingRules {
   private endOf(held: Held, outcome: ReadOutcome): EndKind {
     const step = this.stepName(held)
     switch (outcome.kind) {
-      case 'again':
-        return { kind: 'again', step, nextStep: outcome.step, keepsLease: !this.yields(held) }
+      case 'again': {
+        const forMs = this.pauseAfter(held)
+        const folds = step === held.lastAgain || undefined
+        return {
+          kind: 'again',
+          step,
+          nextStep: outcome.step,
+          keepsLease: forMs === undefined && !this.yields(held),
+          folds,
+          forMs,
+        }
+      }
       case 'wait':
         return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
       case 'moveTo': {
-        const arrival = this.arrival(outcome.phase)
-        return { kind: 'moveTo', step, to: outcome.phase, arrival, by: 'handler', reason: null }
+        const inCircles = this.isInCircles(held, outcome.phase) || undefined
+        const pauseMs = inCircles && this.pauseAfter(held)
+        const { afterMs = Number.POSITIVE_INFINITY } = this.env.model.phases.get(outcome.phase)?.deadline ?? {}
+        const arrival = pauseMs
+          ? ({ kind: 'sleep', ms: Math.min(pauseMs, afterMs) } as const)
+          : this.arrival(outcome.phase)
+        return { kind: 'moveTo', step, to: outcome.phase, arrival, by: 'handler', reason: null, inCircles }
       }
       case 'park':
         return { kind: 'park', step, reason: outcome.reason, error: null }
@@ -123,6 +144,17 @@ export class EndingRules {
       reason: cut(`longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`, 'reason'),
       setState: setState === undefined || !isState(state) ? undefined : { ifState: state, state: setState },
     }
+  }
+
+  private pauseAfter({ steps }: Held): number | undefined {
+    return stepPauseMs(steps + 1, this.env.model.settings.backOff)
+  }
+
+  /** Whether it goes to work in a phase that it has come from, as far as its history tells. */
+  private isInCircles({ document, phase }: Held, to: string): boolean {
+    if (this.env.model.phases.get(to)?.kind !== 'working') return false
+    const history: unknown = document[this.progress]?.history
+    return to === phase.name || (Array.isArray(history) && history.some((entry) => entry?.from === to))
   }
 
   private afterThrow(held: Held, run: StepRun, error: unknown, ms: number): Ending {
@@ -152,7 +184,7 @@ export class EndingRules {
   }
 
   private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
-    return { end, ms, set, wakeBy: this.deadlineOf(held), stale: this.staleFields(held, end) }
+    return { end, ms, set, steps: held.steps + 1, wakeBy: this.deadlineOf(held), stale: this.staleFields(held, end) }
   }
 
   private deadlineOf(held: Held): Date | null {
@@ -163,7 +195,7 @@ export class EndingRules {
   private staleFields(held: Held, end: EndKind): string[] {
     const gone = STALE_AFTER[end.kind]
     const progress = held.document[this.progress] ?? {}
-    const fields = gone.filter((field) => field in progress)
+    const fields = gone.filter((field) => field in progress && !isSetBy(end, field))
     if (end.kind === 'again' && end.nextStep === null && 'step' in progress) fields.push('step')
     return fields
   }
@@ -191,13 +223,21 @@ function unavailable(error: Unavailable): { reason: string; forMs: number | null
 /** Any other value means nothing here, and is the owner's. */
 const isState = (state: unknown): boolean => typeof state === 'string' || state === null
 
+/** What a kind of end removes from some documents, and sets in others. */
+function isSetBy(end: EndKind, field: string): boolean {
+  if (field === 'resumeAt') {
+    return end.kind === 'again' ? end.forMs !== undefined : end.kind === 'moveTo' && end.arrival.kind === 'sleep'
+  }
+  return field === 'steps' && end.kind === 'moveTo' && end.inCircles === true
+}
+
 const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
   again: ['waitingFor', 'waitingSince', 'resumeAt', 'error'],
-  wait: ['error'],
-  unavailable: [],
-  moveTo: ['step', 'waitingFor', 'waitingSince', 'resumeAt', 'error'],
-  park: ['waitingFor', 'waitingSince', 'resumeAt'],
-  error: ['waitingFor', 'waitingSince'],
+  wait: ['error', 'steps'],
+  unavailable: ['steps'],
+  moveTo: ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error'],
+  park: ['steps', 'waitingFor', 'waitingSince', 'resumeAt'],
+  error: ['steps', 'waitingFor', 'waitingSince'],
   released: ['resumeAt'],
   checkpoint: [],
   putAside: [],
