@@ -161,7 +161,7 @@ describe('installed in an empty folder', () => {
   test('with phaselock-local-database beside it, it works on a database of the folder', async () => {
     await install('phaselock-local-database', 'packages/local-database')
     const gateways =
-      "import { apiGatewayLifecycles } from 'phaselock/api-gateway'; export default (given) => apiGatewayLifecycles(given).all"
+      "import { apiGatewayLifecycles } from 'phaselock/api-gateway'; export default ({ db }) => apiGatewayLifecycles({ db }).all"
     await writeFile(join(folder, 'gateways.mjs'), gateways)
     const added = await phaselock('add', 'api-gateway', '{"_id":"shop"}', '--lifecycles', './gateways.mjs')
     expect(added.stdout).toContain('shop')

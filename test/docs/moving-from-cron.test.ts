@@ -1,7 +1,10 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterEach, describe, expect, test } from '@jest/globals'
 import { type INestApplicationContext, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
+import { transform } from '@swc/core'
 import type { Db, Document } from 'mongodb'
 import { Replica } from 'phaselock'
 import { PhaselockModule } from 'phaselock/nest'
@@ -9,6 +12,7 @@ import { WebsiteHandlers, website } from '../../examples/moving-from-cron/after.
 import { TASK_LOCK_INIT_TIME, WebsiteTaskService } from '../../examples/moving-from-cron/before.js'
 import { WebHost } from '../../examples/moving-from-cron/web-host.js'
 import { sleep } from '../../src/time/index.js'
+import { useCliFolder } from '../cli/cli-process.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate } from '../support/thing.js'
 import { Mongosh } from './mongosh.js'
@@ -210,6 +214,93 @@ describe('the old task service and the lifecycle side by side', () => {
     expect(shell.run(update.code)).toMatchObject({ matchedCount: 1 })
     expect(await sites.findOne({ _id: 'by the old one' })).toMatchObject({ progress: { since: moved } })
     await shell.close()
+  })
+
+  describe('step by step, in a folder', () => {
+    const folder = useCliFolder()
+    const inFolder = (name: string) => join(folder().path, name)
+
+    /** Writes the new version: the example's files, and the page's own module. */
+    async function writeApp(): Promise<void> {
+      await folder().linkPackages()
+      await writeFile(inFolder('package.json'), '{"type":"module"}')
+      const module = codeBlocks(await readPage(PAGE)).find(({ code }) => code.startsWith('@Module'))!.code
+      const app = `
+        import 'reflect-metadata'
+        import { Module } from '@nestjs/common'
+        import { NestFactory } from '@nestjs/core'
+        import { ScheduleModule } from '@nestjs/schedule'
+        import { PhaselockModule } from 'phaselock/nest'
+        import { WebsiteHandlers, website } from './after.js'
+        import { WebHost } from './web-host.js'
+        ${module}
+        @Module({ imports: [ScheduleModule.forRoot(), PhaselockModule.forRoot({ name: 'new' }), WebsiteModule] })
+        class AppModule {}
+        const app = await NestFactory.createApplicationContext(AppModule, { logger: ['error'] })
+        console.log('started')
+        process.once('SIGTERM', async () => {
+          await app.close()
+          process.exit()
+        })`
+      const sources = { main: app } as Record<string, string>
+      for (const name of ['after', 'web-host']) sources[name] = await readPage(`examples/moving-from-cron/${name}.ts`)
+      for (const [name, source] of Object.entries(sources)) {
+        const decorators = { legacyDecorator: true, decoratorMetadata: true }
+        const jsc = {
+          parser: { syntax: 'typescript', decorators: true },
+          transform: decorators,
+          target: 'es2022',
+        } as const
+        await writeFile(inFolder(`${name}.js`), (await transform(source, { jsc, module: { type: 'es6' } })).code)
+      }
+    }
+
+    /** The page's commands, as a shell reads them. */
+    const commands = async () =>
+      codeBlocks(await readPage(PAGE))
+        .filter(({ language }) => language === 'sh')
+        .flatMap(({ code }) => code.split('\n'))
+        .map((line) => line.replace(/ +#.*$/, ''))
+
+    test('the page runs as it is: its module beside the old service, then each of its commands', async () => {
+      await writeApp()
+      const sites = websites(database.db)
+      const pod = folder().start(process.execPath, ['main.js'], { MONGODB_URI: database.uri })
+      await pod.printed(/started/)
+      const stop = oldPod(new WebHost())
+      await sites.insertMany(Array.from({ length: 10 }, (_, n) => inserted(`site-${n}.example.org`)))
+      await eventually(async () => expect(await phases(sites)).toEqual({ Created: 10 }), { timeoutMs: 60_000 })
+      await stop()
+      const parked = { ...inserted(''), lockedAt: new Date('9999-12-31'), progress: { attempts: 20 } }
+      await sites.insertMany([
+        { ...inserted('shop.example.org'), phase: 'Created' },
+        ...['mill.example.org', 'farm.example.org'].map((_id) => ({ ...parked, _id })),
+      ])
+
+      const results = new Map<string, string>()
+      for (const line of await commands()) {
+        expect(line).toMatch(/^npx phaselock /)
+        const result = await folder().run(line.split(/\s+/).slice(2), { MONGODB_URI: database.uri })
+        expect([line, result.code, result.err]).toEqual([line, 0, ''])
+        results.set(line, result.out)
+      }
+      const said = (part: string) => [...results].find(([line]) => line.includes(part))![1]
+      expect(said('phaselock list')).toMatch(/^website +Created +11 /m)
+      expect(said('--parked --failing')).toMatch(/^website +(mill|farm)\.example\.org +Creating +Running +parked/m)
+      expect(said('show')).toMatch(/^website shop\.example\.org: Created\nRests in Created/)
+      expect(said('replicas')).toMatch(/^new~\w+ +website +\d+ /m)
+      expect(said('unpark')).toMatch(
+        /^website mill\.example\.org: unparked by .*\nwebsite farm\.example\.org: unparked by /,
+      )
+      expect(said('set-lock-timeout')).toMatch(/^website: lockTimeout 30 s -> 15 s: /)
+      await eventually(async () => expect(await phases(sites)).toEqual({ Created: 13 }))
+    }, 240_000)
+
+    test('every command that the text names exists', async () => {
+      const help = await folder().run(['--help'])
+      const known = [...help.out.matchAll(/^ {2}([a-z][a-z-]+)(?: |$)/gm)].map(([, name]) => name)
+      for (const [, name] of (await readPage(PAGE)).matchAll(/phaselock ([a-z][a-z-]+)/g)) expect(known).toContain(name)
+    })
   })
 
   test('the page shows the code of the examples', async () => {

@@ -19,11 +19,13 @@ export function codeBlocks(page: string): CodeBlock[] {
   for (let i = 0; i < lines.length; i += 1) {
     const title = /^#+ (.+)$/.exec(lines[i]!)
     if (title) heading = title[1]!.replaceAll('`', '')
-    const fence = /^```(\w+)$/.exec(lines[i]!)
+    const fence = /^( *)```(\w+)$/.exec(lines[i]!)
     if (!fence) continue
-    const end = lines.indexOf('```', i + 1)
+    const [, indent = '', language = ''] = fence
+    const end = lines.indexOf(`${indent}\`\`\``, i + 1)
     const after = lines.slice(end + 1).find((line) => line !== '') ?? ''
-    blocks.push({ heading, language: fence[1]!, code: lines.slice(i + 1, end).join('\n'), after })
+    const code = lines.slice(i + 1, end).map((line) => line.slice(indent.length))
+    blocks.push({ heading, language, code: code.join('\n'), after })
     i = end
   }
   return blocks
