@@ -45,6 +45,7 @@ export interface ClusterOptions {
 export class ShardedCluster {
   private readonly processes: Process[] = []
   private readonly routers: Process[] = []
+  private shards: readonly Process[] = []
   private readonly clocks: RouterClocks[] = []
   private readonly dir: string
 
@@ -70,9 +71,9 @@ export class ShardedCluster {
     return [`mongodb://${this.routers[0]!.host}/`, `mongodb://${this.routers[1]!.host}/`]
   }
 
-  /** Of the shards themselves: a database is on one of them. */
+  /** Of the shards themselves, in the order of their names: a database is on one of them. */
   get shardUris(): readonly string[] {
-    return this.processes.slice(1).map(({ host }) => `mongodb://${host}/?directConnection=true`)
+    return this.shards.map(({ host }) => `mongodb://${host}/?directConnection=true`)
   }
 
   /** How many commands reached a shard with another time than the router's own. */
@@ -104,6 +105,7 @@ export class ShardedCluster {
     const shards = await Promise.all(
       SHARDS.map((name) => this.member(programs.mongod, name, ['--shardsvr', ...parameters])),
     )
+    this.shards = shards
     const ports = [await freePort(), await freePort()]
     const aheadMs = new Map(ports.map((port, n) => [port, clocksAheadMs?.[n as 0 | 1] ?? 0]))
     const addresses: string[] = []
