@@ -12,6 +12,7 @@ import { AS_IT_STANDS } from './read-each.js'
 /** An update of the documents with these `_id`s that match. */
 export interface NamedUpdate {
   readonly ids: readonly unknown[]
+  /** Names them at its top, as it may be replaced there ({@link exactly}). */
   readonly filter: Filter<Document>
   readonly update: Document[]
 }
@@ -23,9 +24,13 @@ export const mostPerUpdate = (collection: Collection): number => (isSharded(coll
 export const perUpdate = <T>(collection: Collection, all: readonly T[]): (readonly T[])[] =>
   isSharded(collection) ? all.map((one) => [one]) : [all]
 
-/** A filter that a router sends to the one shard that owns the document. One whose `_id` the driver can't name isn't matched. */
+/**
+ * A filter that a router sends to the one shard that owns the document: it has this one condition on the `_id`. So a document whose `_id`
+ * the driver can't name isn't matched.
+ * @param filter with what it says of the `_id` at its top
+ */
 export const exactly = (collection: Collection, id: unknown, filter: Filter<Document>): Filter<Document> =>
-  isSharded(collection) ? { $and: [{ _id: id as never }, filter] } : filter
+  isSharded(collection) ? { ...filter, _id: id as never } : filter
 
 /** All in one command; an update that is refused doesn't stop the others of several. */
 export async function updateNamed(
@@ -67,10 +72,10 @@ export async function updateMatching(
 export async function deleteNamed(
   collection: Collection,
   ids: readonly unknown[],
-  filter: Filter<Document>,
+  matching: (ids: readonly unknown[]) => Filter<Document>,
 ): Promise<number> {
   const hint = { hint: ID_INDEX }
-  if (!isSharded(collection)) return (await collection.deleteMany(filter, hint)).deletedCount
-  const operations = ids.map((id) => ({ deleteOne: { filter: exactly(collection, id, filter), ...hint } }))
+  if (!isSharded(collection)) return (await collection.deleteMany(matching(ids), hint)).deletedCount
+  const operations = ids.map((id) => ({ deleteOne: { filter: exactly(collection, id, matching([id])), ...hint } }))
   return (await collection.bulkWrite(operations, { ordered: false })).deletedCount
 }

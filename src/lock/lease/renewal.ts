@@ -49,7 +49,10 @@ export class Renewals {
       for (const lease of leases) lease.renewed(sentAtMs, terms.leaseMs)
       return []
     }
-    const ours = (some: readonly Lease[]) => ({ $or: claimsOf(terms, some), ...leaseUnmoved(terms) })
+    const ours = (some: readonly Lease[]) => {
+      const [first, ...more] = claimsOf(terms, some)
+      return { ...(more.length > 0 ? { $or: [first, ...more] } : first), ...leaseUnmoved(terms) }
+    }
     const valid = isValidYet(terms)
     const inTime = valid && { $and: [{ $expr: valid }] }
     const updates = perUpdate(this.collection, leases).map((some) => {

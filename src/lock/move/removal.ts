@@ -49,9 +49,9 @@ export async function removeFinal(
   const { lists } = await lookForCandidates(collection, terms, { phase, extent, dueBound })
   const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [], refused: [] }
-  const due = (group: readonly unknown[]) => ({ $and: [withIds(group), { phase, $expr: isDue(terms) }] })
-  const over = { ...due(ids), $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } }
-  const removed = await deleteNamed(collection, ids, over)
+  const due = (some: readonly unknown[]) => ({ ...withIds(some), $and: [{ phase, $expr: isDue(terms) }] })
+  const isOver = { $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } }
+  const removed = await deleteNamed(collection, ids, (some) => ({ ...due(some), ...isOver }))
   if (removed === ids.length) return { removed, armed: 0, putAside: [], refused: [] }
   const { refused, matched } = await updateAround(collection, ids, due, armed(terms, keepForMs))
   for (const { id } of refused) refusing?.add(id)

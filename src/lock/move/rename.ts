@@ -28,5 +28,5 @@ export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown
     lockedBy: '$$REMOVE',
     ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { history }] }),
   }
-  return [{ $and: [withIds(ids), renameLook(terms, rename)] }, [{ $set: moved }]]
+  return [{ ...withIds(ids), $and: [renameLook(terms, rename)] }, [{ $set: moved }]]
 }

@@ -44,5 +44,5 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
     ...(rule.setState === undefined ? {} : { state: literal(rule.setState) }),
     ...progressIfOurs(terms, { $mergeObjects: [progressAcrossPhases(terms), progress] }),
   }
-  return [{ $and: [withIds(ids), ruleLook(terms, rule)] }, [{ $set: moved }]]
+  return [{ ...withIds(ids), $and: [ruleLook(terms, rule)] }, [{ $set: moved }]]
 }

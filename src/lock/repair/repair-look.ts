@@ -96,7 +96,7 @@ export class RepairLook {
     const found = read.filter(({ _id }) => !this.refusing.isPaused(_id)).slice(0, BATCH)
     if (found.length === 0) return { repaired: [], refused: [] }
     const ids = found.map((document) => document['_id'] as unknown)
-    const stillSo = (some: readonly unknown[]) => ({ $and: [withIds(some), filter] })
+    const stillSo = (some: readonly unknown[]) => ({ ...withIds(some), $and: [filter] })
     const { refused } = await updateAround(this.collection, ids, stillSo, mended(this.terms(), to))
     for (const { id } of refused) this.refusing.add(id)
     const culprits = new Set(refused.map(({ id }) => idKey(id)))
