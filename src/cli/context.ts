@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs'
+import { resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { readSettings, type Settings } from '../config/index.js'
 import { type DatabaseConnection, redactUri } from '../database/index.js'
@@ -63,7 +65,9 @@ const withSystem =
       own !== undefined
         ? await describedLifecycles(own, context.cwd)
         : ({ db, uri }: DatabaseConnection) => registeredLifecycles(db, redactUri(uri), { needed: !noLifecycles })
-    const opening = { ...context, settings, logger, onlyJoin: reads }
+    // A database that doesn't exist yet has no lifecycles: none is made to find that out.
+    const isNew = own === undefined && !noLifecycles && !existsSync(resolve(context.cwd, settings.dataDir))
+    const opening = { ...context, settings, logger, onlyJoin: reads || isNew }
     const { connection, lifecycles } = await openWith<Described & Partial<RegisteredModel>>(opening, factory)
     for (const { model, onlyNamed = [] } of lifecycles)
       if (onlyNamed.length > 0) logger.warn(onlyNames(model.name, onlyNamed))

@@ -29,8 +29,11 @@ Exit codes:
 
 Give a document's _id as plain text, ObjectId("...") or Extended JSON. Settings: docs/settings.md.`
 
-/** The whole grammar of the command line. */
-export async function buildProgram(context: CliContext): Promise<Command> {
+/**
+ * The whole grammar of the command line.
+ * @param quiet what is wrong with a command line is thrown only, not printed
+ */
+export async function buildProgram(context: CliContext, quiet = false): Promise<Command> {
   const program = new Command('phaselock')
     .description('Documents with a phase in MongoDB, claimed by lockedAt and advanced step by step.')
     .version(await packageVersion(), '-V, --version', 'print the version')
@@ -42,7 +45,9 @@ export async function buildProgram(context: CliContext): Promise<Command> {
     .configureOutput({
       // Help and errors go where everything else goes.
       writeOut: (text) => context.output.raw(text),
-      writeErr: (text) => context.output.problem(text),
+      writeErr: (text) => {
+        if (!quiet) context.output.problem(text)
+      },
     })
   registerStart(program, context)
   registerAdd(program, context)

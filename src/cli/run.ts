@@ -1,4 +1,5 @@
 import { CommanderError } from 'commander'
+import { UsageError } from '../operations/index.js'
 import type { CliContext } from './context.js'
 import { EXIT } from './errors.js'
 import { Output } from './output.js'
@@ -17,14 +18,17 @@ export async function runCli(argv: readonly string[], given: Partial<CliContext>
     ...given,
     output: given.output ?? new Output(),
   }
+  const json = argv.includes('--json')
   try {
-    const program = await buildProgram(context)
+    const program = await buildProgram(context, json)
     await program.parseAsync(argv, { from: 'user' })
     return EXIT.ok
   } catch (error) {
     // Commander has already printed its message, or the requested help.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage
-    return reportError(error, context.output, argv.includes('--json'), wantsStacks(argv, context.env))
+    if (error instanceof CommanderError && (error.exitCode === 0 || !json))
+      return error.exitCode === 0 ? EXIT.ok : EXIT.usage
+    const thrown = error instanceof CommanderError ? new UsageError(error.message.replace(/^error: /, '')) : error
+    return reportError(thrown, context.output, json, wantsStacks(argv, context.env))
   }
 }
 

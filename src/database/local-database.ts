@@ -83,7 +83,7 @@ function refuseInProduction(env: NodeJS.ProcessEnv): void {
 }
 
 function noneRuns(dataDir: string): never {
-  const why = `no local database is running in ${dataDir}, and a command that only reads does not start one`
+  const why = `no local database is running in ${dataDir}, and this command starts none`
   throw new NoDatabase(why, ['for development: start a replica, which starts one (phaselock start)'])
 }
 

@@ -26,10 +26,16 @@ test.each([
   ['locks'],
   ['regions'],
   ['orphans'],
-])('phaselock %s only reads: it starts no local database, and says that MONGODB_URI is missing', async (...args) => {
+  ['replicas'],
+  ['count'],
+  // Nobody can have registered a lifecycle there.
+  ['add', 'order'],
+  ['wake', 'shop'],
+  ['unpark', 'shop'],
+])('phaselock %s starts no local database, and says that MONGODB_URI is missing', async (...args) => {
   const said = await refusal(args)
   expect(said).toContain('phaselock: expected MONGODB_URI to name a MongoDB server, but it is not set')
-  expect(said).toContain(`no local database is running in ${folder().path}/.phaselock, and a command that only reads`)
+  expect(said).toContain(`no local database is running in ${folder().path}/.phaselock, and this command starts none`)
 })
 
 test.each([

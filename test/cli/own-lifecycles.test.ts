@@ -1,8 +1,11 @@
 import { spawnSync } from 'node:child_process'
 import { readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
 import { describe, expect, jest, test } from '@jest/globals'
 import { type Document, MongoClient, ObjectId, UUID } from 'mongodb'
+import { Output } from '../../src/cli/output.js'
+import { runCli } from '../../src/cli/run.js'
 import { PARKED_AT } from '../../src/lock/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { type CommandResult, useCliFolder } from './cli-process.js'
@@ -166,12 +169,69 @@ describe('the command line on the lifecycles of an app, none of which it ships',
     expect(both.err).toBe(
       'phaselock: 2 lifecycles have a document with the _id b2: box (Packing, sleeping), parcel (Sent, resting); say which: --lifecycle box\n',
     )
-    expect(await run('remove', 'b2', '--yes', '--lifecycle', 'parcel')).toMatchObject({ code: 0 })
+    // At a terminal it is a question.
+    const [out, err] = [new PassThrough(), new PassThrough()]
+    const answering = (text: string) =>
+      runCli(['remove', 'b2', '--yes'], {
+        env: { MONGODB_URI: database.uri },
+        stdin: Object.assign(Readable.from([text]), { isTTY: true }),
+        output: new Output(out, err),
+      })
+    expect(await answering('\n')).toBe(2)
+    expect(String(err.read())).toMatch(
+      /^the _id b2 is in several lifecycles:\n {2}1 {2}box\n {2}2 {2}parcel\nwhich one\? \[1-2\]\n/,
+    )
+    expect(await answering('2\n')).toBe(0)
+    expect(String(out.read())).toBe('parcel b2: removed\n')
     expect(await run('list', 'parcle')).toMatchObject({
       code: 2,
       err: expect.stringContaining("expected a lifecycle (box, parcel), got 'parcle'; did you mean 'parcel'?"),
     })
     expect((await run('show', 'b1', '--lifecycle', 'bx')).err).toContain("did you mean 'box'?")
+  })
+
+  test('--json prints nothing but JSON, in every command', async () => {
+    const app = await startApp()
+    app.child.kill('SIGTERM')
+    await app.exited
+    const doing: readonly (readonly string[])[] = [
+      ['add', 'box', '{"_id": "j1"}'],
+      ['list'],
+      ['list', '--failing'],
+      ['count'],
+      ['show', 'j1'],
+      ['set-state', 'j1', 'Opened'],
+      ['wake', 'j1'],
+      ['unpark', 'j1'],
+      ['remove', 'j1', '--yes'],
+      ['check'],
+      ['set-lock-timeout', 'box', '40s'],
+      ['replicas'],
+      ['schedules'],
+      ['schedules', 'set', 's1', '{"task": "t", "cron": "0 6 * * *"}'],
+      ['schedules', 'pause', 's1'],
+      ['schedules', 'resume', '--all'],
+      ['run', 's1'],
+      ['runs', 's1'],
+      ['schedules', 'remove', 's1'],
+      ['locks', '--all'],
+      ['locks', 'migrate'],
+      ['locks', 'release', 'none', '--yes'],
+      ['regions'],
+      ['regions', 'remove', 'none'],
+      ['orphans', '--kubeconfig', './none'],
+    ]
+    for (const args of doing) {
+      const { code, out, err } = await run(...args, '--json')
+      const [printed, said] = [out, err].map((text) => text.split('\n').filter((line) => line !== ''))
+      for (const line of [...printed!, ...said!]) expect(() => JSON.parse(line)).not.toThrow()
+      expect([args, printed!.length, said!.length]).toEqual([args, printed!.length > 0 ? 1 : 0, code === 0 ? 0 : 1])
+    }
+    for (const args of [['lst'], ['show'], ['list', '--pased'], ['list', '--limit', '0'], ['list', 'bx']]) {
+      const { code, out, err } = await run(...args, '--json')
+      expect([args, code, out]).toEqual([args, 2, ''])
+      expect(JSON.parse(err)).toMatchObject({ error: { name: 'UsageError', exitCode: 2 } })
+    }
   })
 
   test('a file or the Nest module of the app may be given, with methods as handlers', async () => {
