@@ -1,11 +1,4 @@
-import {
-  EndWriter,
-  isDatabaseError,
-  isLeaseUnmoved,
-  type StepEnd,
-  uncountClaims,
-  type Verdict,
-} from '../../../lock/index.js'
+import { EndWriter, isDatabaseError, isLeaseUnmoved, uncountClaims, type Verdict } from '../../../lock/index.js'
 import { readProjection } from '../../definition/settings.js'
 import { recordedError } from '../../recorded-error.js'
 import type { Capacities } from '../claim/capacity.js'
@@ -47,10 +40,9 @@ export class OutcomeRecorder {
    * holder's, or is left until its lease runs out.
    */
   async record(held: Held, ending: Ending): Promise<Ending | undefined> {
-    const end: StepEnd = { lease: held.lease, ...ending }
     let verdict: Verdict
     try {
-      verdict = await this.writes.record(end)
+      verdict = await this.writes.record(ending)
       this.outage.succeeded()
     } catch (error) {
       this.outage.failed(error) // stopped meanwhile: its lease expires, and the step runs again
@@ -74,7 +66,7 @@ export class OutcomeRecorder {
   /** Stores fields in the middle of a step; false: the lease is lost. */
   async checkpoint(held: Held, set: Record<string, unknown>): Promise<boolean> {
     const ending = this.endings.checkpoint(held, set, held.run?.ranMs() ?? 0)
-    const verdict = await this.writes.record({ lease: held.lease, ...ending })
+    const verdict = await this.writes.record(ending)
     if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // whatever the handler makes of it: no attempt is used
     if (verdict.kind === 'rejected' || verdict.kind === 'givenUp') throw verdict.error
     if (verdict.kind === 'recorded') held.document = { ...held.document, ...set }

@@ -3,7 +3,7 @@ import { InvalidOutcome } from '../../errors.js'
 import { causesText } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
-import type { LeaseLoss } from '../observer.js'
+import type { LeaseLoss, StepEnded } from '../observer.js'
 import type { Ending } from '../run/ending-rules.js'
 
 /**
@@ -12,11 +12,19 @@ import type { Ending } from '../run/ending-rules.js'
  */
 export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending): void {
   const { end, ms } = ending
-  const { lines, model, observer } = env
+  const { model, observer } = env
   const phase = held.phase.name
   const outcome = outcomeOf(end)
   const reason = 'reason' in end ? end.reason : 'error' in end && end.error ? end.error.message : null
-  const about = { lifecycle: model.name, id: held.lease.id, phase, step: end.step }
+  const to = end.kind === 'moveTo' ? end.to : phase
+  const told = { lifecycle: model.name, id: held.lease.id, phase, step: end.step, to, outcome, reason, ms }
+  if (outcome === 'error' || outcome === 'park' || outcome === 'deadline') logEnd(env, end, told)
+  observer.stepEnded(told)
+}
+
+function logEnd({ lines }: LifecycleEnvironment, end: EndKind, told: StepEnded): void {
+  const { lifecycle, id, phase, step, outcome, reason } = told
+  const about = { lifecycle, id, phase, step }
   if (end.kind === 'error') {
     const { error } = end
     const level = error.name === InvalidOutcome.name ? 'error' : 'warn'
@@ -24,13 +32,10 @@ export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending)
       ...about,
       error,
     })
-  }
-  if (outcome === 'park') {
+  } else if (outcome === 'park') {
     const level = end.kind === 'park' && end.error === null ? 'warn' : 'error'
     lines[level]({ kind: 'parked', phase }, `parked: ${reason}`, about)
-  }
-  if (outcome === 'deadline') lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
-  observer.stepEnded({ ...about, to: end.kind === 'moveTo' ? end.to : phase, outcome, reason, ms })
+  } else lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
 }
 
 function outcomeOf(end: EndKind): RecordedOutcome {

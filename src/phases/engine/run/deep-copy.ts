@@ -3,11 +3,15 @@
  * values (ObjectId, Decimal128, ...) are taken as they are: nothing in them is meant to be changed.
  */
 export function deepCopy<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) return value.map(deepCopy) as T
   if (value instanceof Date) return new Date(value.getTime()) as T
-  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
-  const copy: Record<string, unknown> = {}
-  for (const key in value) setOwn(copy, key, deepCopy(value[key]))
+  if (Object.getPrototypeOf(value) !== Object.prototype) return value
+  const copy = { ...value } as Record<string, unknown>
+  for (const key in copy) {
+    const own = copy[key]
+    if (typeof own === 'object' && own !== null) setOwn(copy, key, deepCopy(own))
+  }
   return copy as T
 }
 

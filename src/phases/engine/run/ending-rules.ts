@@ -8,7 +8,7 @@ import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import type { Settled, StepRun } from './step-run.js'
 
 /** How a step ends: what is to be recorded. */
-export type Ending = Omit<StepEnd, 'lease'>
+export type Ending = StepEnd
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -184,10 +184,12 @@ export class EndingRules {
   }
 
   private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {
-    return { end, ms, set, steps: held.steps + 1, wakeBy: this.deadlineOf(held), stale: this.staleFields(held, end) }
+    const { lease, steps } = held
+    return { lease, end, ms, set, steps: steps + 1, wakeBy: this.deadlineOf(held), stale: this.staleFields(held, end) }
   }
 
   private deadlineOf(held: Held): Date | null {
+    if (!held.phase.deadline) return null // so for most: without a look at the clock
     return deadlineOf(held, this.progress, this.env.serverClock.deadlineHold())
   }
 

@@ -80,6 +80,8 @@ function readFor(value: unknown): number | null {
   }
 }
 
+const RESERVED: ReadonlySet<string> = new Set(RESERVED_FIELDS.filter((name) => name !== 'progress'))
+
 /**
  * The owner's fields that an outcome or a checkpoint stores.
  * @throws InvalidOutcome for fields that are not the owner's, names and values that can't be stored as they are
@@ -88,9 +90,8 @@ export function readSet(set: unknown, progressField: string): Fields | undefined
   if (set === undefined) return undefined
   const size = withSet(set, (fields) => BSON.calculateObjectSize(fields))
   const names = Object.keys(set as object)
-  const reserved: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== 'progress'), progressField]
   for (const name of names) {
-    if (reserved.includes(name)) {
+    if (name === progressField || RESERVED.has(name)) {
       throw new InvalidOutcome(`set: '${name}' is written by Phaselock or by the document's owner; choose another name`)
     }
     if (name === '' || name.startsWith('$') || name.includes('.') || name.includes('\0')) {

@@ -15,6 +15,15 @@ export type Settled =
   /** Given up: it went on after its signal had aborted, for longer than anybody may wait. */
   | { readonly kind: 'abandoned' }
 
+export interface StepCalls<Result> {
+  /** Calls the handler. */
+  readonly call: () => unknown
+  /** What its end comes to. */
+  readonly ended: (settled: Settled) => Result
+  /** Called when a handler that was given up ends after all. */
+  readonly late: () => void
+}
+
 /** Rounds of the lease guard that a handler has at least between the abort of its signal and being given up. */
 const GRACE_ROUNDS = 3
 
@@ -23,8 +32,8 @@ export class StepRun implements CurrentStep {
   /** The fence of this step; a checkpoint leaves it alone. */
   readonly fence: number
   aborted: StepAborted | undefined
-  /** The server's time when it was made, by estimate. */
-  private readonly madeAt: Date
+  /** When it was made. */
+  private readonly madeAtMs: number
   private startedAtMs: number
   private waitsForThread = false
   private controller: AbortController | undefined
@@ -39,8 +48,8 @@ export class StepRun implements CurrentStep {
     private readonly threads: ThreadPool,
     private readonly storeFields: Checkpoint,
   ) {
-    this.madeAt = env.serverNow()
-    this.startedAtMs = env.clock.monotonicMs()
+    this.madeAtMs = env.clock.monotonicMs()
+    this.startedAtMs = this.madeAtMs
     this.fence = held.lease.fence
   }
 
@@ -61,7 +70,9 @@ export class StepRun implements CurrentStep {
   }
 
   get waitedMs(): number {
-    return waitedMs(this.held, this.env.model.settings.progress, this.madeAt)
+    const { serverNow, clock, model } = this.env
+    const madeAt = new Date(serverNow().getTime() - (clock.monotonicMs() - this.madeAtMs))
+    return waitedMs(this.held, model.settings.progress, madeAt)
   }
 
   /** 0 as long as it waits for a thread: its step timeout doesn't count that. */
@@ -101,22 +112,28 @@ export class StepRun implements CurrentStep {
   }
 
   /**
-   * Runs the handler to its end, or until it is given up; `late` is called when a given-up handler ends after all. One
-   * explicit promise: with a race of several a step costs 21 us of CPU instead of 16 (measured).
+   * Runs the handler to its end, or until it is given up. One promise, and no other between the handler's and its ending: with a
+   * race of several a step costs 21 us of CPU instead of 16 (measured).
    */
-  settle(call: () => Promise<unknown>, late: () => void): Promise<Settled> {
-    return new Promise((resolve) => {
+  settle<Result>({ call, ended, late }: StepCalls<Result>): Promise<Result> {
+    return new Promise((resolve, reject) => {
       const end = (settled: Settled) => {
         if (this.over) return late()
         this.over = true
-        resolve(settled)
+        try {
+          resolve(ended(settled))
+        } catch (error) {
+          reject(error)
+        }
       }
       this.giveUp = end
+      const threw = (error: unknown) => end({ kind: 'threw', error })
       // A handler in JavaScript may throw at once, or return no promise.
-      new Promise((begin) => begin(call())).then(
-        (value) => end({ kind: 'returned', value }),
-        (error: unknown) => end({ kind: 'threw', error }),
-      )
+      try {
+        Promise.resolve(call()).then((value) => end({ kind: 'returned', value }), threw)
+      } catch (error) {
+        threw(error)
+      }
     })
   }
 

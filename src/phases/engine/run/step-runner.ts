@@ -31,7 +31,7 @@ export class StepRunner {
   ) {}
 
   /** One step of a document: how it ended, by its handler or without one. */
-  async run(held: Held): Promise<Ending> {
+  run(held: Held): Ending | Promise<Ending> {
     const { endings, capacities, activities, threads, checkpoint } = this.options
     const early = endings.withoutHandler(held)
     if (early) return early
@@ -40,15 +40,17 @@ export class StepRunner {
     const activity = held.kind === 'loop' ? activities.get(held.phase.name) : undefined
     activity?.began()
     held.run = run
-    const settled = await run.settle(
-      () => this.callHandler(held, run, activity),
-      () => this.endedLate(held),
-    )
-    held.run = undefined
-    activity?.ended()
-    if (settled.kind === 'abandoned') this.abandonedCount += 1
-    capacities[held.kind].ran(run.ranMs())
-    return endings.after(held, run, settled)
+    return run.settle({
+      call: () => this.callHandler(held, run, activity),
+      ended: (settled) => {
+        held.run = undefined
+        activity?.ended()
+        if (settled.kind === 'abandoned') this.abandonedCount += 1
+        capacities[held.kind].ran(run.ranMs())
+        return endings.after(held, run, settled)
+      },
+      late: () => this.endedLate(held),
+    })
   }
 
   /** With a copy: what a handler does to the object that it was given must not reach the next step. */
