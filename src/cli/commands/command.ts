@@ -6,6 +6,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { BSON, type Document } from 'mongodb'
 import type { SettingKey } from '../../config/index.js'
 import { type DocumentRef, UsageError } from '../../operations/index.js'
+import { fromNow, systemClock } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 
@@ -98,6 +99,10 @@ export function byFrom({ by }: Options): string {
     return 'cli' // a container's user may have no name
   }
 }
+
+/** `in 4 h`, `3 min ago` by this machine's clock; `-` for anything but a date. */
+export const shortTime = (time: unknown): string =>
+  time instanceof Date && !Number.isNaN(time.getTime()) ? fromNow(time, systemClock.now()) : '-'
 
 export function limitFrom(text: string): number {
   const n = /^\d+$/.test(text) ? Number(text) : 0

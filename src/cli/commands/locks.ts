@@ -4,7 +4,7 @@ import { heldLock, holderOf, type LockState, listLocks, releaseLock, UsageError 
 import type { Logger } from '../../phases/index.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase, settle } from '../context.js'
 import { LOCK_SETTINGS } from '../setting-options.js'
-import { answerFrom, byFrom, byOption, merged, print, withDatabase } from './command.js'
+import { answerFrom, byFrom, byOption, merged, print, shortTime, withDatabase } from './command.js'
 
 export function registerLocks(program: Command, context: CliContext): void {
   const command = program
@@ -125,7 +125,7 @@ const timeOf = (time: Date | null): string => time?.toISOString() ?? '-'
 const row = (lock: LockState): string[] => [
   lock.name,
   lock.held ? holderOf(lock) : '-',
-  timeOf(lock.lockedAt),
-  lock.held ? timeOf(lock.lockUntil) : 'free',
+  shortTime(lock.lockedAt),
+  lock.held ? shortTime(lock.lockUntil) : 'free',
   lock.fence === null ? '-' : String(lock.fence),
 ]

@@ -14,7 +14,7 @@ import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { valueText } from '../output.js'
 import { SCHEDULE_SETTINGS } from '../setting-options.js'
-import { byFrom, byOption, documentFrom, limitFrom, merged, print, withDatabase } from './command.js'
+import { byFrom, byOption, documentFrom, limitFrom, merged, print, shortTime, withDatabase } from './command.js'
 
 export function registerSchedules(program: Command, context: CliContext): void {
   const command = program
@@ -80,8 +80,8 @@ const row = (schedule: ListedSchedule): string[] => [
   valueText(schedule.task ?? '-'),
   whenOf(schedule),
   valueText(schedule.phase ?? 'new'),
-  timeText(schedule.nextRunAt),
-  timeText(schedule.lastRun?.scheduledFor ?? schedule.lastRunAt),
+  shortTime(schedule.nextRunAt),
+  shortTime(schedule.lastRun?.scheduledFor ?? schedule.lastRunAt),
   schedule.lastRun ? endText(schedule.lastRun, 80) : '-',
 ]
 
