@@ -34,7 +34,6 @@ export type {
   Rung,
   RunnableLifecycle,
   StateOf,
-  StateOptions,
   Step,
   StepEnded,
   StoredDocument,
@@ -43,11 +42,11 @@ export type {
   Ticked,
   UnparkOptions,
   Watched,
+  WithSet,
   Woken,
 } from './phases/index.js'
 export {
   BoundLifecycle,
-  DocumentExists,
   EndlessSteps,
   InvalidDocument,
   InvalidLifecycle,
@@ -67,6 +66,5 @@ export {
   ThreadDied,
   thread,
   Unavailable,
-  UnknownState,
 } from './phases/index.js'
 export type { Clock, Duration } from './time/index.js'

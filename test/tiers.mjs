@@ -41,8 +41,9 @@ const SYSTEM = [
   'lock/{work-split-bound,reordered-ids}.test.ts',
   'architecture/layers.test.ts',
   'docs/{testing-guide,moving-from-cron}.test.ts',
-  // What is published: the package, its types in other projects.
+  // What is published: the package, its types in other projects, apps of its users (installed from npm's registry).
   'types/**',
+  'afternoon/**',
   'architecture/package.test.ts',
 ]
 

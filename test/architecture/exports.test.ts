@@ -22,11 +22,18 @@ test('the package has these entries', async () => {
   ])
 })
 
+test('a compiler that knows no `exports` (module: commonjs) finds the types of each entry too', async () => {
+  const { exports, typesVersions } = JSON.parse(
+    await readFile(resolve(import.meta.dirname, '../../package.json'), 'utf8'),
+  )
+  const inner = Object.entries<{ types?: string }>(exports).filter(([name, { types }]) => name !== '.' && types)
+  expect(typesVersions['*']).toEqual(Object.fromEntries(inner.map(([name, { types }]) => [name.slice(2), [types]])))
+})
+
 test('the main entry has what an app defines, runs and owns its documents with, and none of the engine', () => {
   expect(Object.keys(core).sort()).toEqual([
     'BadQueryPlan',
     'BoundLifecycle',
-    'DocumentExists',
     'EndlessSteps',
     'InvalidDocument',
     'InvalidLifecycle',
@@ -46,7 +53,6 @@ test('the main entry has what an app defines, runs and owns its documents with, 
     'TASK_LOCK_INIT_TIME',
     'ThreadDied',
     'Unavailable',
-    'UnknownState',
     'UnsupportedNode',
     'lifecycleOf',
     'silentLogger',

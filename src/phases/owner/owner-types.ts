@@ -25,11 +25,6 @@ export interface InsertOptions extends OwnerOptions {
   readonly ringFor?: 'these' | 'phase' | undefined
 }
 
-export interface StateOptions extends OwnerOptions {
-  /** Also a state that no rule names, for handlers that read it. Default false. */
-  readonly force?: boolean | undefined
-}
-
 export interface UnparkOptions extends OwnerOptions {
   /** Who did it, for the history. Default 'owner'. */
   readonly by?: string | undefined

@@ -1,5 +1,4 @@
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
-import type { Piscina } from 'piscina'
 import { processMs } from '../../time/index.js'
 import { LeaseLost, type StepAborted } from '../errors.js'
 import type { Step } from '../step.js'
@@ -24,6 +23,11 @@ export class ThreadDied extends Error {
         : `${message}; a handler ends by returning an outcome; process.exit only ends its thread`
     super(`the thread of ${what} ended: ${why}`, { cause })
   }
+}
+
+/** What of a pool a call needs. Its own type: apps compile these declarations without piscina's. */
+interface Threads {
+  run(task: StepTask, options: { signal: AbortSignal; transferList: readonly [StepTask['port']] }): Promise<StepResult>
 }
 
 /** One step in a thread, seen from the replica: tells it what happens, does what it asks for, and waits for its end. */
@@ -56,7 +60,7 @@ export class ThreadCall {
    * The handler's outcome.
    * @throws what the handler threw, ThreadDied, or StepAborted when its thread had to be ended
    */
-  async run(pool: Piscina, document: Fields, progressField: string): Promise<unknown> {
+  async run(pool: Threads, document: Fields, progressField: string): Promise<unknown> {
     const { signal } = this.step
     const aborted = () => this.aborted(signal.reason)
     signal.addEventListener('abort', aborted, { once: true })
