@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { DATABASE_FAULT_KINDS, FAULT_KINDS, planFaults, REPLICA_SET_FAULT_KINDS } from '../../chaos/faults/plan.ts'
+import { FAULT_KINDS, planFaults, REPLICA_SET_FAULT_KINDS, ROUND_KINDS, Rounds } from '../../chaos/faults/plan.ts'
 import { OffTheWay, roundStepNumber } from '../../chaos/faults/round-order.ts'
 import type { FaultsResult } from '../../chaos/faults/run-faults.ts'
 import { chaos } from './chaos.js'
@@ -48,14 +48,6 @@ describe('the plan of faults', () => {
     expect(new Set(planFaults(1, 60).map(({ kind }) => kind))).toEqual(new Set(FAULT_KINDS))
   })
 
-  test('has as many rounds of each kind of the replica set as of any other', () => {
-    const kinds = planFaults(3, 900, REPLICA_SET_FAULT_KINDS).map(({ kind }) => kind)
-    const ofTheSet = REPLICA_SET_FAULT_KINDS.filter((kind) => DATABASE_FAULT_KINDS.has(kind))
-    const rounds = ofTheSet.map((kind) => kinds.filter((one) => one === kind).length)
-    expect(Math.min(...rounds)).toBeGreaterThanOrEqual(7)
-    expect(Math.max(...rounds) - Math.min(...rounds)).toBeLessThanOrEqual(1)
-  })
-
   test('never has the database disturbed twice at once, nor without a pause', () => {
     const database = planFaults(3, 300).filter(({ kind }) => kind.startsWith('database'))
     expect(database.length).toBeGreaterThan(10)
@@ -63,6 +55,26 @@ describe('the plan of faults', () => {
       const next = database[i + 1]
       if (next) expect(next.atMs - (fault.atMs + fault.forMs)).toBeGreaterThanOrEqual(3_000)
     }
+  })
+})
+
+describe('the rounds of faults of a replica set', () => {
+  const kinds = REPLICA_SET_FAULT_KINDS.filter((kind) => ROUND_KINDS.has(kind))
+  const of = (rounds: Rounds, count: number) => Array.from({ length: count }, () => rounds.next()!)
+
+  test('are the same for the same seed, and none has two more than another', () => {
+    expect(of(new Rounds(1, kinds), 20)).toEqual(of(new Rounds(1, kinds), 20))
+    expect(of(new Rounds(2, kinds), 20)).not.toEqual(of(new Rounds(1, kinds), 20))
+    const rounds = new Rounds(3, kinds)
+    for (let n = 1; n <= 4; n += 1) {
+      expect(new Set(of(rounds, kinds.length).map(({ kind }) => kind))).toEqual(new Set(kinds))
+      expect(rounds.fewest).toBe(n)
+    }
+  })
+
+  test('without any there is none', () => {
+    const rounds = new Rounds(1, [])
+    expect([rounds.next(), rounds.fewest]).toEqual([undefined, Number.POSITIVE_INFINITY])
   })
 })
 

@@ -2,7 +2,7 @@ import { HISTORY_LIMIT, type HistoryEntry, KNOWN_FOR_MS, type RecordedOutcome } 
 import type { Documents, Told, Trace } from './trace.js'
 
 /** How an end stands in the history of its document; null: it leaves nothing there. */
-const OUTCOMES: Record<Told['end'], readonly RecordedOutcome[] | null> = {
+export const OUTCOMES: Record<Told['end'], readonly RecordedOutcome[] | null> = {
   again: ['again'],
   wait: ['wait'],
   unavailable: ['unavailable'],

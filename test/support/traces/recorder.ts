@@ -52,6 +52,7 @@ export class TraceRecorder {
   private readonly leases = new Map<Lease, Watched>()
   private readonly runs: Run[] = []
   private readonly verdicts: Told[] = []
+  private readonly unanswered = new Set<Omit<Told, 'verdict'>>()
   private readonly writes: Applied[] = []
   private readonly samples: Sample[] = []
   private readonly restore: (() => void)[] = []
@@ -93,7 +94,8 @@ export class TraceRecorder {
 
   trace(): Trace {
     const { runs, verdicts, writes, samples } = this
-    return { leases: [...this.leases.values()].map((one) => one.belief()), runs, verdicts, writes, samples }
+    const leases = [...this.leases.values()].map((one) => one.belief())
+    return { leases, runs, verdicts, unanswered: [...this.unanswered], writes, samples }
   }
 
   /** What of it is untrue, by what stands in the collection now. */
@@ -104,7 +106,7 @@ export class TraceRecorder {
   }
 
   private listen(): void {
-    const { leases, verdicts, runs } = this
+    const { leases, verdicts, unanswered, runs } = this
     // Of each class the method through which all of it goes.
     this.around(
       ClaimWriter.prototype as never,
@@ -138,14 +140,18 @@ export class TraceRecorder {
       EndWriter.prototype,
       'write',
       (write) =>
-        async function (this: EndWriter, ends: readonly StepEnd[]) {
-          const tokens = ends.map(({ lease }) => lease.token)
-          const told = (await write.apply(this, [ends] as never)) as Awaited<ReturnType<EndWriter['write']>>
+        async function (this: EndWriter, ends: readonly StepEnd[], ...more: never[]) {
+          const asked = ends.map(({ lease, end }) => ({
+            ...{ id: String(lease.id), claim: claimNameOf(lease), token: lease.token },
+            end: end.kind,
+          }))
+          for (const one of asked) unanswered.add(one)
+          const told = (await write.apply(this, [ends, ...more] as never)) as Awaited<ReturnType<EndWriter['write']>>
           ends.forEach((end, i) => {
             const verdict = told.get(end)
-            const { lease } = end
-            const by = { id: String(lease.id), claim: claimNameOf(lease), token: tokens[i]! }
-            if (verdict) verdicts.push({ ...by, end: end.end.kind, verdict: verdict.kind })
+            if (!verdict) return
+            unanswered.delete(asked[i]!)
+            verdicts.push({ ...asked[i]!, verdict: verdict.kind })
           })
           return told
         },

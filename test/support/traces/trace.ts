@@ -10,6 +10,8 @@ export interface Trace {
   readonly leases: Belief[]
   readonly runs: Run[]
   readonly verdicts: Told[]
+  /** Ends that were to be written and have no verdict. */
+  readonly unanswered: Omit<Told, 'verdict'>[]
   readonly writes: Applied[]
   readonly samples: Sample[]
 }
