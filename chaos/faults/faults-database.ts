@@ -9,7 +9,7 @@ import { sleep, systemClock } from '../../dist/time/index.js'
 import { NoPrimary, ReplicaSet } from '../replica-set/replica-set.ts'
 import { NoSmallDisk } from '../replica-set/small-disk.ts'
 import { DatabaseProxy, type Peer, type ProxyMode } from './database-proxy.ts'
-import { FAULT_KINDS, type FaultKind, type PlannedFault, REPLICA_SET_FAULT_KINDS } from './plan.ts'
+import { FAULT_KINDS, type Fault, type FaultKind, REPLICA_SET_FAULT_KINDS } from './plan.ts'
 
 const KEEPER_ENDS_WITHIN_MS = 15_000
 const ELECTED_WITHIN_MS = 30_000
@@ -18,7 +18,7 @@ const RESTS_MS = 4_000
 const DISK_MB = 400
 
 /** Each resolves when it is over: true if it struck, false if there was nothing to hit. */
-export type Faults = Partial<Record<FaultKind, (fault: PlannedFault) => Promise<boolean>>>
+export type Faults = Partial<Record<FaultKind, (fault: Fault) => Promise<boolean>>>
 
 /** The run's own database, because it is killed, and what can happen to it. */
 export interface FaultsDatabase {
@@ -54,7 +54,7 @@ export async function openLocalDatabase(note: Note): Promise<FaultsDatabase> {
   const proxy = await DatabaseProxy.start(port)
   const disturb =
     (mode: ProxyMode) =>
-    async ({ forMs }: PlannedFault) => {
+    async ({ forMs }: Fault) => {
       proxy.set(mode)
       await sleep(forMs, { unref: true })
       proxy.set({ kind: 'pass' })
@@ -96,7 +96,7 @@ export async function openReplicaSet(note: Note): Promise<FaultsDatabase> {
   let isStruck = false
   let restsUntilMs = 0
   /** One after the other, each on a whole set, and with time for work to go on in between. */
-  const alone = (fault: (planned: PlannedFault) => Promise<void>) => async (planned: PlannedFault) => {
+  const alone = (fault: (planned: Fault) => Promise<void>) => async (planned: Fault) => {
     const mayStrike = () => !isStruck && systemClock.monotonicMs() >= restsUntilMs
     if (!mayStrike() || !(await set.isWhole()) || !mayStrike()) return false
     isStruck = true

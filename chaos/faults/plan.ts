@@ -1,4 +1,4 @@
-import { oneOf, randomOf, wholeBetween } from './random.ts'
+import { oneOf, type Random, randomOf, wholeBetween } from './random.ts'
 
 /** What can go wrong with documents, handlers and replicas; the report's `faults` uses the same names. */
 const ON_ANY_DATABASE = [
@@ -38,17 +38,32 @@ export type FaultKind = (typeof ON_ANY_DATABASE)[number] | (typeof DATABASE)[num
 
 export const FAULT_KINDS: readonly FaultKind[] = [...ON_ANY_DATABASE, ...DATABASE]
 export const REPLICA_SET_FAULT_KINDS: readonly FaultKind[] = [...ON_ANY_DATABASE, ...REPLICA_SET]
+/** Those that strike one after the other. */
+export const ROUND_KINDS: ReadonlySet<FaultKind> = new Set(REPLICA_SET)
 /** What strikes the database; how soon work goes on after it is measured. */
 export const DATABASE_FAULT_KINDS: ReadonlySet<FaultKind> = new Set([...DATABASE, ...REPLICA_SET])
 
-export interface PlannedFault {
+export interface Fault {
   readonly kind: FaultKind
-  /** From the start of the faults. */
-  readonly atMs: number
   /** How long it lasts, if it lasts. */
   readonly forMs: number
   /** From 0 to 1: selects one of the things that it may hit. */
   readonly which: number
+}
+
+export interface PlannedFault extends Fault {
+  /** From the start of the faults. */
+  readonly atMs: number
+}
+
+/** How long a fault of the set lasts, if it may last longer or shorter. */
+const LASTS: Partial<Record<FaultKind, readonly [leastMs: number, mostMs: number]>> = {
+  primaryKilled: [1_000, 6_000],
+  primaryPaused: [4_000, 9_000],
+  primaryPartitioned: [3_000, 9_000],
+  primaryDiskFull: [1_000, 6_000],
+  majorityKilled: [2_000, 6_000],
+  secondarySlow: [4_000, 9_000],
 }
 
 /** One at a time of these, with time to recover in between: otherwise all would be one long outage. */
@@ -57,18 +72,39 @@ const EXCLUSIVE: Partial<Record<FaultKind, { group: string; leastMs: number; mos
   databaseBlackholed: { group: 'database', leastMs: 1_000, mostMs: 8_000, restMs: 5_000 },
   databaseSlow: { group: 'database', leastMs: 2_000, mostMs: 6_000, restMs: 3_000 },
   databaseNotPrimary: { group: 'database', leastMs: 1_000, mostMs: 4_000, restMs: 4_000 },
-  primaryStepsDown: { group: 'database', leastMs: 3_000, mostMs: 3_000, restMs: 5_000 },
-  primaryKilled: { group: 'database', leastMs: 1_000, mostMs: 6_000, restMs: 8_000 },
-  primaryPaused: { group: 'database', leastMs: 4_000, mostMs: 9_000, restMs: 8_000 },
-  primaryPartitioned: { group: 'database', leastMs: 3_000, mostMs: 9_000, restMs: 8_000 },
-  primaryDiskFull: { group: 'database', leastMs: 1_000, mostMs: 6_000, restMs: 10_000 },
-  majorityKilled: { group: 'database', leastMs: 2_000, mostMs: 6_000, restMs: 10_000 },
-  secondarySlow: { group: 'database', leastMs: 4_000, mostMs: 9_000, restMs: 2_000 },
-  secondaryResynced: { group: 'database', leastMs: 5_000, mostMs: 5_000, restMs: 5_000 },
-  membersRestarted: { group: 'database', leastMs: 20_000, mostMs: 20_000, restMs: 5_000 },
   replicaPaused: { group: 'pause', leastMs: 9_000, mostMs: 14_000, restMs: 2_000 },
   handlerBlocksLoop: { group: 'block', leastMs: 0, mostMs: 0, restMs: 10_000 },
   handlerIgnoresSignal: { group: 'places', leastMs: 0, mostMs: 0, restMs: 4_000 },
+}
+
+/**
+ * Faults of a replica set, which strike one after the other, as soon as the set is whole again: always one of those that had the fewest rounds so far. The
+ * same seed gives the same order.
+ */
+export class Rounds {
+  private readonly had: Map<FaultKind, number>
+  private readonly random: Random
+
+  constructor(seed: number, kinds: readonly FaultKind[]) {
+    this.had = new Map(kinds.map((kind) => [kind, 0]))
+    this.random = randomOf(seed)
+  }
+
+  /** How many each has had at least; none: Infinity. */
+  get fewest(): number {
+    return Math.min(...this.had.values())
+  }
+
+  next(): Fault | undefined {
+    const { fewest, random } = this
+    const kind = oneOf(
+      random,
+      [...this.had.keys()].filter((one) => this.had.get(one) === fewest),
+    )
+    if (!kind) return undefined
+    this.had.set(kind, fewest + 1)
+    return { kind, forMs: wholeBetween(random, ...(LASTS[kind] ?? [0, 0])), which: random() }
+  }
 }
 
 /**

@@ -8,7 +8,7 @@ import { DemoNotSetUp } from '../../dist/cli/demo/scenario.js'
 import type { Screen } from '../../dist/cli/demo/screen.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
 import { type FaultsDatabase, openLocalDatabase, openReplicaSet } from './faults-database.ts'
-import { type FaultKind, planFaults } from './plan.ts'
+import { type Fault, type FaultKind, planFaults, ROUND_KINDS, Rounds } from './plan.ts'
 import { randomOf } from './random.ts'
 import { Receiver } from './receiver.ts'
 import type { FaultsReplicaConfig } from './replica-process.ts'
@@ -139,18 +139,39 @@ async function run(
   const struck: Struck[] = []
   const work = keepBusy(owner, busy)
   work.catch(() => undefined)
-  const under: Promise<void>[] = []
-  const beginMs = systemClock.monotonicMs()
-  for (const fault of planFaults(seed, minutes * 60, kinds)) {
-    await sleep(Math.max(0, beginMs + fault.atMs - systemClock.monotonicMs()))
-    if (signal.aborted) throw new Interrupted()
+  const strike = async (fault: Fault) => {
     screen.note(fault.forMs > 0 ? `${fault.kind} for ${fault.forMs / 1_000} s` : fault.kind)
-    const striking = striker.strike(fault).then((times) => {
-      if (times) struck.push({ kind: fault.kind, ...times })
-    })
+    const times = await striker.strike(fault)
+    if (times) struck.push({ kind: fault.kind, ...times })
+  }
+  const beginMs = systemClock.monotonicMs()
+  const leftMs = () => beginMs + minutes * 60_000 - systemClock.monotonicMs()
+  const rounds = new Rounds(
+    seed,
+    kinds.filter((kind) => ROUND_KINDS.has(kind)),
+  )
+  /** As many as there is time for, but each once. */
+  const inRounds = async () => {
+    while (!signal.aborted && (leftMs() > 0 || rounds.fewest === 0)) {
+      const fault = rounds.next()
+      if (!fault) return
+      await strike(fault)
+    }
+  }
+  const under: Promise<void>[] = []
+  const also = (striking: Promise<void>) => {
     striking.catch(() => undefined)
     under.push(striking)
+    return striking
   }
+  const allRounds = also(inRounds())
+  const others = kinds.filter((kind) => !ROUND_KINDS.has(kind))
+  for (const fault of planFaults(seed, minutes * 60, others)) {
+    await sleep(Math.max(0, beginMs + fault.atMs - systemClock.monotonicMs()))
+    if (signal.aborted) throw new Interrupted()
+    void also(strike(fault))
+  }
+  await allRounds
   screen.stage('no more faults: waiting until all is at rest')
   await Promise.all(under)
   busy.over = true

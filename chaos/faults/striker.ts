@@ -4,7 +4,7 @@ import { changeLockTimeout } from '../../dist/lock/index.js'
 import { systemClock } from '../../dist/time/index.js'
 import { BAD_DOCUMENT_VARIANTS } from './bad-documents.ts'
 import type { Faults, FaultsDatabase } from './faults-database.ts'
-import type { PlannedFault } from './plan.ts'
+import type { Fault } from './plan.ts'
 import type { RestlessOwner } from './restless-owner.ts'
 import type { Staff } from './staff.ts'
 import type { Struck } from './stand-stills.ts'
@@ -32,7 +32,7 @@ export class Striker {
   }
 
   /** Waits for something to hit; resolves when that is over: to when it was, or undefined if there was nothing for three minutes. */
-  async strike(fault: PlannedFault): Promise<Pick<Struck, 'fromMs' | 'toMs'> | undefined> {
+  async strike(fault: Fault): Promise<Pick<Struck, 'fromMs' | 'toMs'> | undefined> {
     const strike = this.options.database.faults[fault.kind] ?? this.faults[fault.kind]
     const now = () => systemClock.now().getTime()
     return await waitFor(

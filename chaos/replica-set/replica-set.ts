@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Document } from 'mongodb'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
 import { sleep } from '../../dist/time/index.js'
 import type { Peer } from '../faults/database-proxy.ts'
@@ -88,6 +89,11 @@ export class ReplicaSet {
     } catch {
       return false
     }
+  }
+
+  /** A command of `admin`, at each member that answers. */
+  async atEach(command: Document): Promise<void> {
+    await Promise.allSettled(this.members.map((member) => member.command(command)))
   }
 
   async stepDown(): Promise<void> {
