@@ -3,6 +3,7 @@ import { fakeTimeLibrary } from '../../chaos/replica-set/fake-clock.ts'
 import { lifecycleOf, Replica, type ReplicaObserver } from '../../src/index.js'
 import { sleep, systemClock } from '../../src/time/index.js'
 import { eventually } from '../support/database.js'
+import { gate } from '../support/thing.js'
 import { describeWithMongod } from './mongod.js'
 import { useReplicaSet } from './support.js'
 
@@ -106,3 +107,61 @@ withClocks.each([
     }
   })
 })
+
+const LONG_LEASE_MS = 60_000
+
+withClocks.each([
+  ['the default', {}, 1],
+  ["'0s'", { clockHold: '0s' }, 2],
+] as const)(
+  'an election of a member that is 10 min ahead, between two renewals, with clockHold: %s',
+  (_, hold, times) => {
+    const on = useReplicaSet({ aheadSeconds: [0, 600, 600] })
+    const replicas: Replica[] = []
+    afterEach(async () => {
+      await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+    })
+
+    test(`lets a step whose holder lives begin ${times === 1 ? 'once' : 'twice'}`, async () => {
+      await on.set.elect(0)
+      const { wait, open } = gate()
+      let begun = 0
+      const slow = lifecycleOf<Doc>().define({
+        name: 'slow',
+        collection: 'Slow',
+        phases: { Working: { next: ['Done'] }, Done: { rest: true } },
+        lockTimeout: `${LONG_LEASE_MS}ms`, // renewed every 20 s
+      })
+      const handlers = slow.handle({
+        Working: async (_doc, step) => {
+          begun += 1
+          await wait
+          return step.moveTo('Done')
+        },
+      })
+      const { db } = on.database
+      for (const name of ['one', 'other']) {
+        const replica = new Replica({ db, lifecycles: [handlers], name, grace: '1s', ...hold })
+        replicas.push(replica)
+        await replica.start()
+      }
+      const owner = db.collection<Doc & { phase: string; lockedAt?: Date }>('Slow', { writeConcern: { w: 'majority' } })
+      await owner.insertOne({ _id: 'a', stepMs: 0, phase: 'Working' })
+      await eventually(() => begun === 1)
+      const lockedAt = (await owner.findOne({ _id: 'a' }))!.lockedAt!
+      await on.set.elect(1)
+      const isByTheNewClock = async () => {
+        const found = await owner.findOne({ _id: 'a' })
+        return found!.lockedAt!.getTime() - lockedAt.getTime() > LONG_LEASE_MS
+      }
+      // By the next claim, or by the holder's renewal.
+      await eventually(isByTheNewClock, { timeoutMs: 60_000 })
+      if (times === 2) await eventually(() => begun === times)
+      open()
+      await eventually(async () => expect(await owner.findOne({ _id: 'a' })).toMatchObject({ phase: 'Done' }), {
+        timeoutMs: 60_000,
+      })
+      expect(begun).toBe(times)
+    })
+  },
+)
