@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals'
-import { AppFolder } from './app-folder.js'
+import { AppFolder, ROOT } from './app-folder.js'
 
 jest.setTimeout(300_000)
 
@@ -25,6 +27,16 @@ describe('npm install phaselock', () => {
     }
     walk({ phaselock: dependencies.phaselock })
     expect(found.size).toBeLessThanOrEqual(MOST_PACKAGES)
+  })
+
+  test('the README opens with a program of 25 lines at most, which runs as it stands', async () => {
+    const [, program = ''] = /```js\n(\/\/ app\.mjs[\s\S]*?)```/.exec(await readFile(join(ROOT, 'README.md'), 'utf8'))!
+    expect(program.trim().split('\n').length).toBeLessThanOrEqual(25)
+    await folder.write('app.mjs', program)
+    const { code, out } = await folder.run('node', 'app.mjs')
+    expect(code).toBe(0)
+    expect(out).toMatch(/Packing nobody has packed it\n/)
+    expect(out).toMatch(/Sent \n$/)
   })
 
   test('works from CommonJS, by require', async () => {
