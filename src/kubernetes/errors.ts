@@ -1,3 +1,5 @@
+import { brand } from '../options/index.js'
+
 /** The request, and its cluster, that went wrong. */
 export interface Request {
   /** The cluster's name, as in its Region. */
@@ -81,3 +83,18 @@ export class NamespaceMissing extends KubernetesError {
 export class UnknownKind extends KubernetesError {
   override readonly name = 'UnknownKind'
 }
+
+brand({
+  KubernetesError,
+  KubernetesConflict,
+  KubernetesForbidden,
+  QuotaExceeded,
+  InvalidResource,
+  AdmissionDenied,
+  NotOwned,
+  StaleFence,
+  BeingDeleted,
+  NamespaceTerminating,
+  NamespaceMissing,
+  UnknownKind,
+})

@@ -1,6 +1,8 @@
 const list = (problems: readonly string[]) =>
   problems.length === 1 ? problems[0] : `\n${problems.map((problem) => `  - ${problem}`).join('\n')}`
 
+import { brand } from '../options/index.js'
+
 /** A lock's configuration that can't be used; lists every problem. */
 export class InvalidLockConfig extends Error {
   override readonly name = 'InvalidLockConfig'
@@ -72,3 +74,5 @@ export class LockLost extends Error {
     )
   }
 }
+
+brand({ InvalidLockConfig, InvalidLockProvider, LockProviderUnavailable, StaleLockHandle, NotLocked, LockLost })

@@ -1,3 +1,4 @@
+export { brand } from './brand.js'
 export { didYouMean, editDistance, nearest } from './nearest.js'
 export { DOORBELL_MODES, type DoorbellMode, processOptions } from './process-options.js'
 export { checkOptions, InvalidOptions, meant, type OptionNames, readOptions, unknownOptions } from './read-options.js'

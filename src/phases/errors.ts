@@ -1,3 +1,4 @@
+import { brand } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { shown } from './kept-text.js'
 
@@ -143,3 +144,16 @@ export class InvalidDocument extends Error {
     super(`${problem}; nothing was inserted`)
   }
 }
+
+brand({
+  Unavailable,
+  LeaseLost,
+  StepAborted,
+  StepTimeout,
+  InvalidOutcome,
+  EndlessSteps,
+  InvalidLifecycle,
+  UnknownState,
+  DocumentExists,
+  InvalidDocument,
+})

@@ -1,10 +1,11 @@
 import type { Collection, Document } from 'mongodb'
 import { ID_INDEX, underClaimOf } from '../lock/index.js'
+import { brand } from '../options/index.js'
 import type { Step } from './step.js'
 import { requireStorable } from './storable.js'
 
 /** What a step requires of its document besides the token: that its lease hasn't moved. Missing: nothing. */
-export const LEASE_UNMOVED = Symbol('phaselock:lease-unmoved')
+export const LEASE_UNMOVED = Symbol.for('phaselock:lease-unmoved')
 
 /** A step found that it no longer has its document: nothing it does may count any more. Its outcome would be refused too. */
 export class NoLongerHeld extends Error {
@@ -86,3 +87,5 @@ export class Holder {
     return new NoLongerHeld(this.collection.collectionName, this.filter['_id'])
   }
 }
+
+brand({ NoLongerHeld })

@@ -255,7 +255,7 @@ describe('a handler that misbehaves', () => {
     const same = { at: new Date(5_000), box: { list: [1] } }
     expect(seen).toMatchObject([same, same, same])
     expect(found).toMatchObject({ phase: 'Created', ...same })
-    expect(found['progress'].history).toHaveLength(3)
+    expect(found['progress'].history.map(({ count }: Document) => count)).toEqual([2, 1])
   })
 
   test('keeps its outcome and changes it after returning: what it was at the return counts', async () => {
