@@ -225,7 +225,7 @@ export class Fleet {
         continue
       }
       const later = runs.filter((one) => one.fence > run.fence)
-      if (recorded.length > 1 || later.length > 0) account.redone.push(name)
+      if (recorded.length > 1 || recorded[0]!.count > 1 || later.length > 0) account.redone.push(name)
       if (runs.length > 1) account.repeated.push(name)
     }
   }
