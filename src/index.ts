@@ -34,6 +34,7 @@ export type {
   Rung,
   RunnableLifecycle,
   StateOf,
+  StateOptions,
   Step,
   StepEnded,
   StoredDocument,
@@ -47,6 +48,7 @@ export type {
 } from './phases/index.js'
 export {
   BoundLifecycle,
+  DocumentExists,
   EndlessSteps,
   InvalidDocument,
   InvalidLifecycle,
@@ -66,5 +68,6 @@ export {
   ThreadDied,
   thread,
   Unavailable,
+  UnknownState,
 } from './phases/index.js'
 export type { Clock, Duration } from './time/index.js'

@@ -1,8 +1,7 @@
 import type { Document } from 'mongodb'
-import { isDuplicateKey, protocolCollection } from '../database/index.js'
+import { protocolCollection } from '../database/index.js'
 import { removeUnlessHeld } from '../lock/index.js'
-import { didYouMean } from '../options/index.js'
-import type { LifecycleModel } from '../phases/index.js'
+import { DocumentExists, type LifecycleModel, whyUnknownState } from '../phases/index.js'
 import { asOwner, type Done, doneTo, type Force, nameOf, requireDone, whyNot } from './as-owner.js'
 import type { ConditionKind } from './condition.js'
 import { Refused, UsageError } from './errors.js'
@@ -29,11 +28,10 @@ export async function addDocument(
     const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document))
     return { lifecycle, _id, phase: document['phase'] }
   } catch (error) {
-    if (!isDuplicateKey(error)) throw error
-    throw new Refused(
-      `${nameOf({ lifecycle, _id: document['_id'] })} was not added: it already exists, or a unique field is taken (${(error as Error).message})`,
-      { reason: 'exists', lifecycle, id: document['_id'] },
-    )
+    if (!(error instanceof DocumentExists)) throw error
+    const name = nameOf({ lifecycle, _id: document['_id'] })
+    const why = error.index === '_id_' ? 'it already exists' : error.message
+    throw new Refused(`${name} was not added: ${why}`, { reason: 'exists', lifecycle, id: document['_id'] })
   }
 }
 
@@ -84,7 +82,9 @@ export async function setState(
   const found = await documentMeant(system, ref)
   const model = modelOf(system, found.lifecycle)
   if (!force) requireKnownState(model, state)
-  const verdict = await asOwner(system, found.lifecycle, (owner) => owner.setState(found.document['_id'], state))
+  const verdict = await asOwner(system, found.lifecycle, (owner) =>
+    owner.setState(found.document['_id'], state, { force: true }),
+  )
   requireDone(system, verdict, found, `set to ${state}`)
   const { phase } = found.document
   const rule = model.rules.find(({ when, from }) => when === state && from.includes(phase))
@@ -100,16 +100,12 @@ export async function setState(
 }
 
 /** @throws UsageError for a state that no rule names: it would change nothing */
-function requireKnownState({ name, rules }: LifecycleModel, state: unknown): void {
-  const known = [...new Set(rules.map((rule) => rule.when))]
-  if (typeof state === 'string' && known.includes(state)) return
-  const expected =
-    known.length > 0 ? `a state that a rule of ${name} names (${known.join(', ')})` : `no state: ${name} has no rules`
-  throw new UsageError(
-    `expected ${expected}, got ${JSON.stringify(state)}${typeof state === 'string' ? didYouMean(state, known) : ''}`,
-    { reason: 'unknownState', got: state, known },
-    '--force stores it anyway, for handlers that read it',
-  )
+function requireKnownState(model: LifecycleModel, state: unknown): void {
+  const problem = whyUnknownState(model, state)
+  if (problem === undefined) return
+  const known = model.rules.map((rule) => rule.when)
+  const advice = '--force stores it anyway, for handlers that read it'
+  throw new UsageError(problem, { reason: 'unknownState', got: state, known: [...new Set(known)] }, advice)
 }
 
 /** `woken`: whether it slept; `was` says what it was doing. */

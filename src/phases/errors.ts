@@ -132,6 +132,43 @@ export class MissingIndexes extends Error {
   }
 }
 
+/** A state that the lifecycle doesn't name, which no rule would ever act on. Nothing was set. */
+export class UnknownState extends Error {
+  override readonly name = 'UnknownState'
+  constructor(
+    readonly lifecycle: string,
+    readonly state: unknown,
+    readonly known: readonly string[],
+    problem: string,
+  ) {
+    super(`${problem}; { force: true } stores it anyway, for handlers that read it`)
+  }
+}
+
+/** There is a document with such a key already: this one was not inserted. The server's error is its cause. */
+export class DocumentExists extends Error {
+  override readonly name = 'DocumentExists'
+  /** The server's, as of the error that this one stands for. */
+  readonly code = 11000
+  /**
+   * @param index of the key: `_id_`, or a unique index of the owner's
+   * @param inserted how many of those that were inserted along with it are stored: the ones before it
+   */
+  constructor(
+    readonly lifecycle: string,
+    readonly id: unknown,
+    readonly index: string,
+    readonly inserted: number,
+    cause: Error,
+  ) {
+    const key = /dup key: (\{.*\})/s.exec(cause.message)?.[1]?.slice(0, 200)
+    const why =
+      index === '_id_' ? 'it exists already' : `the unique index ${index} has its key already${key ? ` (${key})` : ''}`
+    const before = inserted > 0 ? `; the ${inserted} before it are stored` : ''
+    super(`${lifecycle} ${String(id)} was not inserted: ${why}${before}`, { cause })
+  }
+}
+
 /** A document that no replica would ever work on, or that would be stored as something other than it is. Nothing was inserted. */
 export class InvalidDocument extends Error {
   override readonly name = 'InvalidDocument'

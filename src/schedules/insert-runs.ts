@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { MongoBulkWriteError, type WriteError } from 'mongodb'
 import { isDuplicateKey } from '../database/index.js'
-import type { OwnerClient } from '../phases/index.js'
+import { DocumentExists, type OwnerClient } from '../phases/index.js'
 import type { NewRun } from './decide.js'
 
 interface Batch {
@@ -65,8 +65,9 @@ async function newOnes(count: number, insert: () => Promise<void>): Promise<numb
     await insert()
     return count
   } catch (error) {
-    if (!(error instanceof MongoBulkWriteError)) throw error
-    const errors = [error.writeErrors as WriteError | WriteError[]].flat()
+    const bulk = error instanceof DocumentExists ? error.cause : error
+    if (!(bulk instanceof MongoBulkWriteError)) throw error
+    const errors = [bulk.writeErrors as WriteError | WriteError[]].flat()
     if (errors.length === 0 || !errors.every(isDuplicateKey)) throw error
     return count - errors.length
   }

@@ -132,7 +132,7 @@ describe('an owner rings', () => {
     await one.insert({ _id: 'a', phase: 'Taken', state: 'Cancelled' })
     await one.flush()
     expect(await rung()).toEqual([{ lifecycles: ['order'] }])
-    await one.setState('a', 'Wanted')
+    await one.setState('a', 'Wanted', { force: true })
     await one.setState('a', 'Cancelled')
     await one.flush()
     expect(await rung()).toHaveLength(2)
@@ -141,7 +141,7 @@ describe('an owner rings', () => {
   test('for nothing that gives a replica nothing to do', async () => {
     const one = owner()
     await one.insert({ _id: 'a', phase: 'Taken' })
-    await one.setState('a', 'Wanted')
+    await one.setState('a', 'Wanted', { force: true })
     await one.setState('nobody', 'Cancelled')
     expect([await one.wake('nobody'), await one.unpark('a')]).toEqual(['notFound', 'notParked'])
     await one.remove('a')

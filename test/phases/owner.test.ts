@@ -51,6 +51,45 @@ test.each<[string, () => unknown, string]>([
 
 describe("an owner's calls, typed by the lifecycle", () => {
   const database = useDatabase()
+
+  test('a state that no rule names is refused, unless it is for handlers to read', async () => {
+    const parcels = bind().attach(database.db)
+    await parcels.insert({ _id: 'a', weight: 1 })
+    const typo = parcels.setState('a', 'Returnd' as never)
+    await expect(typo).rejects.toThrow(
+      'expected a state that a rule of parcel names (Returned), got "Returnd"; did you mean \'Returned\'?; { force: true } stores it anyway',
+    )
+    await expect(typo).rejects.toMatchObject({ name: 'UnknownState', state: 'Returnd', known: ['Returned'] })
+    expect(await parcels.find('a')).not.toHaveProperty('state')
+    expect(await parcels.setState('a', 'Wanted', { force: true })).toBe('done')
+    expect(await parcels.find('a')).toMatchObject({ state: 'Wanted' })
+  })
+
+  test('what exists is not inserted: an error with what was stored before it', async () => {
+    const parcels = bind().attach(database.db)
+    await parcels.insert({ _id: 'b', weight: 1 })
+    const again = parcels.insert({ _id: 'b', weight: 2 })
+    await expect(again).rejects.toThrow('parcel b was not inserted: it exists already')
+    await expect(again).rejects.toMatchObject({
+      name: 'DocumentExists',
+      id: 'b',
+      index: '_id_',
+      inserted: 0,
+      code: 11000,
+    })
+    const several = ['a', 'b', 'c'].map((_id) => ({ _id, weight: 3 }))
+    await expect(parcels.insertMany(several)).rejects.toMatchObject({
+      id: 'b',
+      inserted: 1,
+      message: 'parcel b was not inserted: it exists already; the 1 before it are stored',
+    })
+    expect(await database.db.collection('Parcel').countDocuments()).toBe(2)
+    expect(await parcels.find('b')).toMatchObject({ weight: 1 })
+    await database.db.collection('Parcel').createIndex({ weight: 1 }, { unique: true })
+    await expect(parcels.insert({ _id: 'd', weight: 1 })).rejects.toThrow(
+      /^parcel d was not inserted: the unique index weight_1 has its key already \(\{ weight: 1 \}\)$/,
+    )
+  })
   const running = () => {
     const parcels = bind()
     return { parcels, replica: new Replica({ db: database.db, lifecycles: [parcels] }) }
@@ -204,7 +243,7 @@ describe("an owner's calls in the caller's transaction", () => {
       const inserted = (id: string) => async () => {
         await database.db.collection<{ _id: string }>('Invoice').insertOne({ _id: id }, { session })
         await parcels.insert({ _id: id, weight: 1 }, { session })
-        await parcels.setState(id, 'Wanted', { session })
+        await parcels.setState(id, 'Wanted', { session, force: true })
         if (id === 'aborted') throw new Error('no')
       }
       await expect(session.withTransaction(inserted('aborted'))).rejects.toThrow('no')

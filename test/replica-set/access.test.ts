@@ -189,7 +189,7 @@ describeWithMongod('with access control, by the roles of docs/mongodb-role.md', 
     )
     await owner.insert({ _id: 'a' })
     await owner.find('a')
-    await owner.setState('a', 'Wanted')
+    await owner.setState('a', 'Wanted', { force: true })
     await owner.wake('a')
     await owner.unpark('a')
     await owner.remove('a')

@@ -176,7 +176,8 @@ describeWithMongos(`an unsharded database behind two routers whose clocks differ
         const all = (runs.get(_id) ?? []).filter((run) => run.step === step)
         const run = all.find(({ token }) => recorded[0] && claimOf(token) === claimOf(recorded[0]['by']))
         if (!run) lost.push(`${_id} ${step}`)
-        else if (recorded.length > 1 || recorded[0]!['count'] > 1 || all.some(({ fence }) => fence > run.fence)) duplicates.push(`${_id} ${step}`)
+        else if (recorded.length > 1 || recorded[0]!['count'] > 1 || all.some(({ fence }) => fence > run.fence))
+          duplicates.push(`${_id} ${step}`)
       }
     }
     return { done: documents.length, lost, duplicates, overlapping }

@@ -54,12 +54,12 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     return this.client
   }
 
-  /** Inserts a document in an entry phase; returns its `_id`. @throws InvalidDocument: then nothing is inserted */
+  /** Inserts a document in an entry phase; returns its `_id`. @throws InvalidDocument, DocumentExists: then nothing is inserted */
   readonly insert: Owner<Doc, G>['insert'] = (doc, options) => this.owner().insert(doc, options)
-  /** @throws InvalidDocument as `insert` does; then none of them is inserted */
+  /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
   readonly insertMany: Owner<Doc, G>['insertMany'] = (docs, options) => this.owner().insertMany(docs, options)
   readonly find: Owner<Doc, G>['find'] = (id, options) => this.owner().find(id, options)
-  /** Sets what the owner wants; a state rule moves the document when nobody holds it. */
+  /** Sets what the owner wants; a state rule moves the document when nobody holds it. @throws UnknownState unless with `{ force: true }` */
   readonly setState: Owner<Doc, G>['setState'] = (id, state, options) => this.owner().setState(id, state, options)
   /** Ends a sleep: due at once. */
   readonly wake: Owner<Doc, G>['wake'] = (id, options) => this.owner().wake(id, options)

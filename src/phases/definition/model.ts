@@ -1,4 +1,6 @@
 import type { Rename, StateRule } from '../../lock/index.js'
+import { didYouMean } from '../../options/index.js'
+import { shown } from '../kept-text.js'
 import type { LifecycleSettings } from './settings.js'
 
 /** A phase as the engine uses it. */
@@ -23,6 +25,17 @@ export interface LifecycleModel {
   /** Phases of older versions. */
   readonly renames: readonly Rename[]
   readonly settings: LifecycleSettings
+}
+
+/** Why a state isn't one that the lifecycle's rules and deadlines name, so that setting it would change nothing; undefined: it is. */
+export function whyUnknownState({ name, rules, phases }: LifecycleModel, state: unknown): string | undefined {
+  const set = [...phases.values()].map(({ deadline }) => deadline?.setState)
+  const named = [...rules.flatMap((rule) => [rule.when, rule.setState]), ...set]
+  const known = [...new Set(named.filter((one) => typeof one === 'string'))]
+  if (typeof state === 'string' && known.includes(state)) return undefined
+  const expected =
+    known.length > 0 ? `a state that a rule of ${name} names (${known.join(', ')})` : `no state: ${name} has no rules`
+  return `expected ${expected}, got ${shown(state)}${typeof state === 'string' ? didYouMean(state, known) : ''}`
 }
 
 /** The names of the phases that have handlers. */

@@ -1,6 +1,6 @@
 import { type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
 import { z } from 'zod'
-import { protocolCollection } from '../../database/index.js'
+import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
   asReadable,
   freeFromTheFuture,
@@ -14,8 +14,8 @@ import {
 } from '../../lock/index.js'
 import { aDatabase, checkOptions, expecting } from '../../options/index.js'
 import { isObject } from '../definition/check-graph.js'
-import type { LifecycleModel } from '../definition/model.js'
-import { InvalidDocument } from '../errors.js'
+import { type LifecycleModel, whyUnknownState } from '../definition/model.js'
+import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
@@ -26,6 +26,7 @@ import type {
   OwnerOptions,
   OwnerVerdict,
   StateOf,
+  StateOptions,
   StoredDocument,
   UnparkOptions,
 } from './owner-types.js'
@@ -40,8 +41,8 @@ const ownerParts = z.strictObject({
 
 /**
  * What an owner (a person, or a program besides the replicas) does with documents of one lifecycle. Each method is one conditional update
- * judged by the database, so that it can't conflict with a holder: nothing here touches a held document's lease. The result is a value,
- * never an exception.
+ * judged by the database, so that it can't conflict with a holder: nothing here touches a held document's lease. What became of it is a
+ * value; what can't be right at all (a phase or a state that isn't known, a key that is taken) is an exception.
  *
  * Replicas are notified at once of what gives them something to do (docs/doorbell.md). That is a hint: no method waits for it or fails
  * because of it.
@@ -64,20 +65,22 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
 
   /**
    * Inserts a document; without a `phase` it starts in the first entry phase. Returns its `_id`.
-   * @throws InvalidDocument for an unknown phase, or a value that can't be stored as it is; nothing is inserted then
+   * @throws InvalidDocument for an unknown phase, or a value that can't be stored as it is; DocumentExists. Nothing is inserted then
    */
   async insert(doc: NewDocument<Doc, Entry>, options: OwnerOptions = {}): Promise<IdOf<Doc>> {
     const [id] = await this.insertMany([doc], options)
     return id as IdOf<Doc>
   }
 
-  /** @throws InvalidDocument as `insert` does; then none of them is inserted */
+  /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
   async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
     const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
     for (const doc of complete) this.check(doc)
     const inserting = this.documents.insertMany(complete, inSession(options))
     const stored = this.rings.inserting(complete, options)
-    const { insertedIds } = await inserting
+    const { insertedIds } = await inserting.catch((error) => {
+      throw isDuplicateKey(error) ? this.existing(error, complete) : error
+    })
     stored()
     return Object.values(insertedIds) as IdOf<Doc>[]
   }
@@ -87,8 +90,16 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return found as Promise<StoredDocument<Doc, Phase> | null>
   }
 
-  /** Sets what the owner wants; a state rule moves the document when nobody holds it. */
-  async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
+  /**
+   * Sets what the owner wants; a state rule moves the document when nobody holds it.
+   * @throws UnknownState for one that no rule names, unless with `{ force: true }`
+   */
+  async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: StateOptions = {}): Promise<OwnerVerdict> {
+    const problem = options.force === true ? undefined : whyUnknownState(this.model, state)
+    if (problem !== undefined) {
+      const known = this.model.rules.map((rule) => rule.when)
+      throw new UnknownState(this.model.name, state, [...new Set(known)], problem)
+    }
     const verdict = await setState(this.documents, id, state, inSession(options))
     if (verdict === 'done' && this.rings.isRuled(state)) this.rings.look(options)
     return verdict
@@ -124,6 +135,14 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   /** Resolves when replicas have been notified of what was written, or that was given up (after a second at most): for a program that ends. */
   flush(): Promise<void> {
     return this.rings.flush()
+  }
+
+  /** Inserts are ordered: those before the one that exists are stored. */
+  private existing(error: Error, docs: readonly Document[]): DocumentExists {
+    const { writeErrors, message } = error as Error & { writeErrors?: { index?: number } | { index?: number }[] }
+    const at = [writeErrors ?? []].flat()[0]?.index ?? 0
+    const index = /index: (\S+)/.exec(message)?.[1] ?? '_id_'
+    return new DocumentExists(this.model.name, docs[at]?.['_id'], index, at, error)
   }
 
   /** Where others lease by `lockedAt` alone, the terms in force tell their leases from sleeps. */

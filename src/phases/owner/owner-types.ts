@@ -25,6 +25,11 @@ export interface InsertOptions extends OwnerOptions {
   readonly ringFor?: 'these' | 'phase' | undefined
 }
 
+export interface StateOptions extends OwnerOptions {
+  /** Also a state that no rule names, for handlers that read it. Default false. */
+  readonly force?: boolean | undefined
+}
+
 export interface UnparkOptions extends OwnerOptions {
   /** Who did it, for the history. Default 'owner'. */
   readonly by?: string | undefined
