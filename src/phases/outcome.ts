@@ -18,7 +18,7 @@ export const RESERVED_FIELDS = [
 export type ReservedField = (typeof RESERVED_FIELDS)[number]
 
 /** The owner's fields that a step may store. */
-export type OwnFields<Doc> = Partial<Omit<Doc, ReservedField>>
+export type OwnFields<Doc> = { [Field in keyof Omit<Doc, ReservedField>]?: Doc[Field] | undefined }
 export type WithSet<Doc> = { readonly set?: OwnFields<Doc> }
 
 /**

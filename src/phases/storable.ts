@@ -37,7 +37,7 @@ export function withSet<Result>(set: unknown, use: (fields: Record<string, unkno
 
 /**
  * What in an object the driver would drop or store as something else; undefined: nothing. Anything that BSON has a type for is fine, as are
- * bytes (Buffer, Uint8Array) and `undefined` in an object, which is stored as null.
+ * bytes (Buffer, Uint8Array) and `undefined`: it removes a field of a `set`, and is stored as null inside of a value.
  */
 export function whyNotStorable(fields: unknown): string | undefined {
   const [problem, ...path] = unstorable(fields, 0) ?? []

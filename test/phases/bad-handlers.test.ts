@@ -176,10 +176,10 @@ describe('a handler that misbehaves', () => {
     expect(lines('error')).toHaveLength(1)
   })
 
-  test('stores as they are: `$` and dots deep in a value, undefined as null, texts with NUL', async () => {
-    const box = { $inc: { 'x.y': 1 }, list: [{ $literal: '$name' }], text: 'a\0b' }
-    const { found } = await run(async (_doc, step) => step.moveTo('Created', { set: { box, nothing: undefined } }))
-    expect(found).toMatchObject({ phase: 'Created', box, nothing: null })
+  test('stores as they are: `$` and dots deep in a value, undefined in one as null, texts with NUL', async () => {
+    const box = { $inc: { 'x.y': 1 }, list: [{ $literal: '$name' }], text: 'a\0b', nothing: undefined }
+    const { found } = await run(async (_doc, step) => step.moveTo('Created', { set: { box } }))
+    expect(found).toMatchObject({ phase: 'Created', box: { ...box, nothing: null } })
   })
 
   test.each<[string, object]>([

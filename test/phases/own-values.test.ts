@@ -57,9 +57,49 @@ describe("a handler's own values", () => {
     },
   )
 
+  test.each(['again', 'checkpoint'])('undefined in a set removes the field, for the next step too: %s', async (by) => {
+    const seen: Document[] = []
+    const set = { gone: undefined, kept: { inner: undefined } }
+    const found = await run(
+      async (doc, step) => {
+        seen.push(doc)
+        if (seen.length === 2) return step.moveTo('Created', { set: { last: undefined } })
+        if (by === 'checkpoint') await step.checkpoint(set)
+        return step.again(by === 'again' ? { set } : {})
+      },
+      { gone: 1, last: 2 },
+    )
+    expect(seen[0]).toMatchObject({ gone: 1, last: 2 })
+    expect(seen[1]).not.toHaveProperty('gone')
+    expect(found).toMatchObject({ phase: 'Created', kept: { inner: null } })
+    for (const name of ['gone', 'last']) expect(found).not.toHaveProperty(name)
+  })
+
+  test('a group in which each document removes another field: each loses its own, and no other', async () => {
+    const ids = Array.from({ length: 20 }, (_, n) => `d${n}`)
+    await things(database.db).insertMany(ids.map((_id) => ({ _id, phase: 'Creating', a: 1, b: 1 })))
+    const handler = async ({ _id }: Document, step: any) =>
+      step.moveTo('Created', { set: Number(_id.slice(1)) % 2 ? { a: undefined } : { b: undefined, c: _id } })
+    await replicaOf(database.db, thingWith(handler as never)).runOnce()
+    for (const [n, _id] of ids.entries()) {
+      const { a, b, c } = await read(_id)
+      expect({ a, b, c }).toEqual(n % 2 ? { a: undefined, b: 1, c: undefined } : { a: 1, b: undefined, c: _id })
+    }
+  })
+
+  test('undefined in a set on its way between threads', () => {
+    const wire = new Wire(BSON)
+    const fields = wire.fields(wire.encodeSet({ gone: undefined, none: null, box: { inner: undefined } }))
+    expect(Object.entries(fields)).toEqual([
+      ['gone', undefined],
+      ['none', null],
+      ['box', { inner: null }],
+    ])
+  })
+
   test('a field "__proto__" on its way between threads', () => {
     const wire = new Wire(BSON)
-    const fields = wire.fields(wire.encode({ ...withProto(), box: withProto() }))
+    const fields = wire.fields(wire.encodeSet({ ...withProto(), box: withProto() }))
     for (const object of [fields, fields['box']] as Document[]) {
       expect(Object.getPrototypeOf(object)).toBe(Object.prototype)
       expect(ownProto(object)).toEqual({ isAdmin: true, list: [1] })

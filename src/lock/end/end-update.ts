@@ -13,7 +13,7 @@ import {
 } from '../terms/terms.js'
 import { serverPauseMs } from './back-off.js'
 import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
-import type { EndKind, StepEnd } from './step-end.js'
+import { type EndKind, removedFields, type StepEnd } from './step-end.js'
 
 /** The ends of one group: same token, same kind and content. */
 export interface EndGroup {
@@ -46,8 +46,9 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const stages: Document[] = [{ $set: { ...change.top, ...progress, ...own } }]
   // $mergeObjects at the top replaces an owner's nested object, as a literal does; $set of an object would merge into the old one.
   if (!alike) stages.push({ $replaceWith: { $mergeObjects: ['$$ROOT', each((member) => member.set ?? {})] } })
-  const stale = group.members[0]?.stale ?? []
-  if (stale.length > 0) stages.push({ $unset: stale.map((field) => `${terms.progress}.${field}`) })
+  const { stale = [], set = {} } = group.members[0] ?? {}
+  const gone = [...stale.map((field) => `${terms.progress}.${field}`), ...removedFields(set)]
+  if (gone.length > 0) stages.push({ $unset: gone })
   return stages
 }
 

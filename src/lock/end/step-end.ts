@@ -57,7 +57,7 @@ export interface StepEnd {
   readonly end: EndKind
   /** How long the handler ran. */
   readonly ms: number
-  /** The owner's fields to store with it. */
+  /** The owner's fields to store with it; `undefined` removes a field. */
   readonly set?: Readonly<Record<string, unknown>> | undefined
   /** How many steps in a row it has taken with this one; stored where its lease ends and others follow. */
   readonly steps?: number | undefined
@@ -68,6 +68,10 @@ export interface StepEnd {
   /** Fields of `progress` that the document has and that this end removes. */
   readonly stale: readonly string[]
 }
+
+/** The names of fields that a `set` removes. */
+export const removedFields = (set: Readonly<Record<string, unknown>>): string[] =>
+  Object.keys(set).filter((name) => set[name] === undefined)
 
 /**
  * What became of a write under a token:

@@ -23,7 +23,10 @@ export class Wire {
    * @throws InvalidOutcome
    */
   encodeSet(set: unknown): Uint8Array {
-    return withSet(set, (fields) => this.encode(fields))
+    return withSet(set, (fields) => {
+      const removed = Object.keys(fields).filter((name) => fields[name] === undefined)
+      return this.encode({ fields, removed })
+    })
   }
 
   /** A document, as the driver would have read it; a Long stays one. */
@@ -31,9 +34,15 @@ export class Wire {
     return this.bson.deserialize(bytes, { promoteLongs: false })
   }
 
-  /** Fields that are to be stored: each with the very type that it would have been stored with where it was made. */
+  /** Fields that are to be stored, as `encodeSet` sent them: each with the very type that it would have been stored with where it was made. */
   fields(bytes: Uint8Array): Fields {
-    return this.plain(this.bson.deserialize(bytes, { promoteValues: false })) as Fields
+    const { fields, removed } = this.plain(this.bson.deserialize(bytes, { promoteValues: false })) as {
+      fields: Fields
+      removed: readonly string[]
+    }
+    return Object.fromEntries(
+      Object.entries(fields).map(([name, value]) => [name, removed.includes(name) ? undefined : value]),
+    )
   }
 
   /** Numbers come back from their wrappers, but for a Double that would become an integer. */

@@ -69,7 +69,10 @@ export class OutcomeRecorder {
     const verdict = await this.writes.record(ending)
     if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // whatever the handler makes of it: no attempt is used
     if (verdict.kind === 'rejected' || verdict.kind === 'givenUp') throw verdict.error
-    if (verdict.kind === 'recorded') held.document = { ...held.document, ...set }
+    if (verdict.kind === 'recorded' && ending.set) {
+      held.document = { ...held.document }
+      assignOwn(held.document, ending.set)
+    }
     return verdict.kind === 'recorded'
   }
 

@@ -15,9 +15,12 @@ export function deepCopy<T>(value: T): T {
   return copy as T
 }
 
-/** Sets fields of a document in place; a field's name may be anything that a field in BSON may be called. */
+/** Sets fields of a document in place, or removes those that are undefined; a field's name may be anything that a field in BSON may be called. */
 export function assignOwn(target: Record<string, unknown>, fields: Readonly<Record<string, unknown>>): void {
-  for (const key of Object.keys(fields)) setOwn(target, key, fields[key])
+  for (const key of Object.keys(fields)) {
+    if (fields[key] === undefined) delete target[key]
+    else setOwn(target, key, fields[key])
+  }
 }
 
 /** Assigned like any other, a field `__proto__` would become the object's prototype. */
