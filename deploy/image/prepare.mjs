@@ -5,7 +5,7 @@
  */
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
 
-/** Metrics and health; the Kubernetes task kinds; storage; named locks outside MongoDB. */
+/** Metrics and health; handlers in threads; the Kubernetes task kinds; storage; named locks outside MongoDB. */
 const OPTIONAL = [
   '@aws-sdk/client-s3',
   '@kubernetes/client-node',
@@ -16,6 +16,8 @@ const OPTIONAL = [
   '@nestjs/terminus',
   'ioredis',
   'pg',
+  'piscina',
+  'prom-client',
   'reflect-metadata',
   'rxjs',
 ]
