@@ -17,7 +17,7 @@ describe('what is typed wrong is refused, with what was expected', () => {
     [['lst'], /unknown command 'lst'\n\(Did you mean list\?\)/],
     [['list', '--pased', 'x'], /unknown option '--pased'/],
     [['list', '--limit', '0'], /expected a whole number from 1 to 10000/],
-    [['completion', 'csh'], /argument 'csh' is invalid .*Allowed choices are bash, zsh, fish/],
+    [['completion', 'csh'], /value 'csh' is invalid .*Allowed choices are bash, zsh, fish/],
     [['show'], /missing required argument 'id'/],
     [['show', 'a', 'b'], /too many arguments/],
     [['add', 'thing', '{"a": }'], /expected a document as JSON, such as '\{"name": "x"\}', got \{"a": \} .*quote it/],
