@@ -69,11 +69,14 @@ export class Output {
 const WIDEST = 120
 const narrow = (cell = ''): number => (cell.length > WIDEST ? 0 : cell.length)
 
-/** Documents may hold anything: a character that would move a terminal's cursor, or colour text, is shown as its code. */
+/** Documents may hold anything: a character that would move a terminal's cursor, colour text or turn its direction, is shown as its code. */
 const printable = (text: string): string =>
-  text.replace(UNPRINTABLE, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`)
+  text.replace(UNPRINTABLE, (character) => {
+    const code = character.charCodeAt(0).toString(16)
+    return code.length > 2 ? `\\u${code.padStart(4, '0')}` : `\\x${code.padStart(2, '0')}`
+  })
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about them
-const UNPRINTABLE = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g
+const UNPRINTABLE = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
 
 /** A stored value as people read it: anybody may have put anything into a document. */
 export function valueText(value: unknown): string {

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
-import { duration, fromText, matching, oneOf, processOptions, whole } from '../options/index.js'
+import { COLLECTION_NAME, duration, fromText, matching, oneOf, processOptions, whole } from '../options/index.js'
 
 /** What a person reads about a setting. */
 interface SettingText {
@@ -32,7 +32,7 @@ const workers = z.preprocess(
   fromText(whole(1, 256, ', or auto')).default(1),
 )
 
-const collection = matching("a collection's name without $", /^(?!system\.)[^$\0]{1,200}$/)
+const collection = matching("a collection's name without $", COLLECTION_NAME)
 
 /**
  * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle (lockTimeout,

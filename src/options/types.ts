@@ -20,6 +20,9 @@ export const oneOf = <const T extends readonly [string, ...string[]]>(values: T)
 export const matching = (what: string, pattern: RegExp) =>
   z.string(expecting(what)).trim().regex(pattern, expecting(what))
 
+/** What the driver and the server take as a collection's name, short enough for any database's name before it. */
+export const COLLECTION_NAME = /^(?!system\.|\.)(?!.*\.\.)[^$\0]{1,200}(?<!\.)$/
+
 /** An object with these methods; never `instanceof`: an app may bring a driver of its own (Mongoose does). */
 export const having = <T = object>(methods: readonly string[], what: string) =>
   z.custom<T>(

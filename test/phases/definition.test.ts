@@ -127,6 +127,11 @@ describe('a lifecycle is checked when it is defined', () => {
       { fields: { progress: 'phase' } },
       /fields.progress: expected a name other than/,
     ],
+    [
+      "a collection that there can't be",
+      { collection: '$orders' },
+      /collection must be a collection's name without \$, got "\$orders"/,
+    ],
     ['a collection that is missing', { collection: undefined }, /collection must be a non-empty string/],
     [
       'a final phase with a deadline',

@@ -10,6 +10,7 @@ import {
   termsOf,
   typeName,
 } from '../../lock/index.js'
+import { COLLECTION_NAME } from '../../options/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { COUNT_LIMIT } from '../count.js'
@@ -49,14 +50,15 @@ export async function checkLifecycles({ db, models }: Checked): Promise<CheckRes
 const isNonEmpty = (value: unknown): value is string => typeof value === 'string' && value !== ''
 
 /** Whether it says which lifecycle it is about, and in which collection. */
-const isNamed = (entry: Document): entry is Row => isNonEmpty(entry['_id']) && isNonEmpty(entry['collection'])
+const isNamed = (entry: Document): entry is Row =>
+  isNonEmpty(entry['_id']) && isNonEmpty(entry['collection']) && COLLECTION_NAME.test(entry['collection'])
 
 /** No replica has written it like this: nothing can be looked up by it. */
 function foreignEntry({ _id, collection }: Document): Finding {
   const [field, value] = isNonEmpty(_id) ? ['collection', collection] : ['_id', _id]
   return finding(
     `entry ${idText(_id)} in ${LIFECYCLES_COLLECTION}`,
-    `its ${field} is ${value === '' ? 'empty' : typeName(value)}, expected a string: it belongs to no lifecycle`,
+    `its ${field} is ${value === '' ? 'empty' : isNonEmpty(value) ? 'not a name' : typeName(value)}, expected a ${isNonEmpty(value) ? "collection's name" : 'string'}: it belongs to no lifecycle`,
     `delete it; a replica that runs the lifecycle registers it again: db.getCollection('${LIFECYCLES_COLLECTION}').deleteOne({ _id: ${BSON.EJSON.stringify(_id)} })`,
   )
 }

@@ -1,3 +1,4 @@
+import { COLLECTION_NAME } from '../../options/index.js'
 import { durationMs, InvalidDuration } from '../../time/index.js'
 import { InvalidLifecycle } from '../errors.js'
 import { shown } from '../kept-text.js'
@@ -102,6 +103,8 @@ function modelOf(spec: object): LifecycleModel {
     if (typeof value !== 'string' || value === '')
       problems.push(`${field} must be a non-empty string, got ${JSON.stringify(value)}`)
   }
+  if (typeof collection === 'string' && collection !== '' && !COLLECTION_NAME.test(collection))
+    problems.push(`collection must be a collection's name without $, got ${JSON.stringify(collection)}`)
   const nodes = (phases ?? {}) as Phases
   problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
   const parsed = parseSettings(settings, problems)

@@ -1,7 +1,8 @@
 import type { Document } from 'mongodb'
 import { z } from 'zod'
+import { COLLECTION_NAME } from '../../options/index.js'
 import type { LifecycleModel, Phase } from './model.js'
-import { type LifecycleSettings, parseSettings } from './settings.js'
+import { fieldName, type LifecycleSettings, parseSettings } from './settings.js'
 
 /** A field that a person has broken counts as absent. */
 const sound = <T extends z.ZodType>(field: T) => field.optional().catch(undefined)
@@ -29,7 +30,7 @@ const FIELDS = z.object({
     ),
   ),
   renames: sound(z.array(z.object({ from: z.string(), to: z.string() }))),
-  progress: sound(z.string().min(1)),
+  progress: sound(fieldName),
   legacyWriters: sound(z.boolean()),
   maxAttempts: sound(z.number()),
   maxClaims: sound(z.number()),
@@ -60,10 +61,11 @@ export interface RegisteredModel {
   readonly onlyNamed: readonly string[]
 }
 
-/** Reads an entry. Undefined: it names no collection. */
+/** Reads an entry. Undefined: it names no lifecycle, or no collection that there can be. */
 export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const { _id: name, collection } = entry
-  if (typeof name !== 'string' || typeof collection !== 'string' || name === '' || collection === '') return undefined
+  if (typeof name !== 'string' || name === '' || typeof collection !== 'string') return undefined
+  if (!COLLECTION_NAME.test(collection)) return undefined
   const {
     graph = [],
     rules = [],

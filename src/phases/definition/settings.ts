@@ -20,7 +20,7 @@ export interface LifecycleSettings {
 
 const RESERVED_NAMES: readonly string[] = RESERVED_FIELDS.filter((name) => name !== 'progress')
 
-const fieldName = z
+export const fieldName = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'expected a field name of letters, digits and _')
   .refine((name) => !RESERVED_NAMES.includes(name), 'expected a name other than those that Phaselock uses already')
