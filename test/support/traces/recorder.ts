@@ -160,18 +160,18 @@ export class TraceRecorder {
       StepRun.prototype,
       'settle',
       (settle) =>
-        function (this: StepRun, call: () => Promise<unknown>, late: () => void) {
+        function (this: StepRun, how: Parameters<StepRun['settle']>[0]) {
           const { lease } = this.held
           const run = { id: String(lease.id), claim: claimNameOf(lease), token: lease.token }
           const watched = async () => {
             const at = runs.push({ ...run, fromMs: systemClock.monotonicMs(), toMs: Number.POSITIVE_INFINITY }) - 1
             try {
-              return await call()
+              return await how.call()
             } finally {
               runs[at] = { ...runs[at]!, toMs: systemClock.monotonicMs() }
             }
           }
-          return settle.apply(this, [watched, late] as never)
+          return settle.apply(this, [{ ...how, call: watched }] as never)
         },
     )
   }
