@@ -37,7 +37,7 @@ describe('without MONGODB_URI', () => {
     const { dataDir } = local()
     const { message } = await refused(local().connect({ onlyJoin: true }))
     expect(message).toMatch(
-      /^expected MONGODB_URI .* it is not set; no local database is running in .*data, and a command that only/,
+      /^expected MONGODB_URI .* it is not set; no local database is running in .*data, and this command starts none/,
     )
     expect(existsSync(dataDir)).toBe(false)
     const running = await local().connect()

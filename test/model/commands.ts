@@ -59,7 +59,8 @@ export const COMMANDS = {
 
   renew: (terms: Terms, replica: string, claim: number): Write => ({
     filter: {
-      $or: [{ _id: { $in: [ID] }, ...terms.protocol.leasedBy(replica, claim) }],
+      _id: { $in: [ID] },
+      ...terms.protocol.leasedBy(replica, claim),
       ...leaseUnmoved(terms),
       ...(terms.validUntil && { $and: [{ $expr: { $lte: ['$$NOW', terms.validUntil] } }] }),
     },

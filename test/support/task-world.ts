@@ -39,8 +39,11 @@ export class TaskWorld {
 
 /** `step outcome` of each entry of a document's history, oldest first, with the phase that it led to; waits left out. */
 export function historyOf({ progress }: Document): string[] {
-  const entries = (progress?.history ?? []) as { step: string | null; outcome: string; to: string }[]
+  const entries = (progress?.history ?? []) as { step: string | null; outcome: string; to: string; count?: number }[]
   return entries
     .filter(({ outcome }) => outcome !== 'wait')
-    .map(({ step, outcome, to }) => `${step ?? '-'} ${outcome}${outcome === 'again' ? '' : ` ${to}`}`)
+    .flatMap(({ step, outcome, to, count = 1 }) =>
+      // Alike `again`s in a row are one entry.
+      Array<string>(count).fill(`${step ?? '-'} ${outcome}${outcome === 'again' ? '' : ` ${to}`}`),
+    )
 }
