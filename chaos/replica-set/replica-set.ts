@@ -78,13 +78,20 @@ export class ReplicaSet {
     return `mongodb://${this.members.map(({ host }) => host).join(',')}/?replicaSet=chaos&w=majority`
   }
 
-  /** All members answer, one as the primary, the others as its secondaries. */
+  /**
+   * All members answer, one as the primary, the others as its secondaries: as the primary sees them, and as each says of itself. A deposed
+   * primary takes itself for one until it hears of its successor, and its successor takes it for a secondary as soon as it answers.
+   */
   async isWhole(): Promise<boolean> {
     try {
       const primary = await this.primary()
       const { members } = await primary.command({ replSetGetStatus: 1 })
+      const hellos = await Promise.all(this.members.map((member) => member.command({ hello: 1 })))
       return (
-        members.length === this.members.length && members.every(({ state }: { state: number }) => HEALTHY.has(state))
+        members.length === this.members.length &&
+        members.every(({ state }: { state: number }) => HEALTHY.has(state)) &&
+        hellos.filter((hello) => hello['isWritablePrimary']).length === 1 &&
+        hellos.filter((hello) => hello['secondary']).length === this.members.length - 1
       )
     } catch {
       return false
@@ -164,25 +171,34 @@ export class ReplicaSet {
   }
 
   /**
-   * What `work` writes to the primary is undone: the others are down meanwhile, elect another of them while it stands still, and it follows
-   * that one then. It steps down by itself after the election timeout.
+   * What `work` writes to the primary is undone: the others are down meanwhile, elect one of them once it is down, and it follows that one
+   * then. It steps down by itself after the election timeout.
    * @param work gets the primary's address
+   * @throws Error if no other is elected within a minute, or the set isn't whole again a minute later: then nothing may be undone
    */
   async undone(work: (host: string) => Promise<void>): Promise<void> {
     const primary = await this.primary()
     const others = this.members.filter((member) => member !== primary)
-    // Not paused: what the primary has sent would wait in their sockets.
+    await this.checkpoint(primary)
+    // Killed, not paused: what was sent would wait in their sockets.
     await Promise.all(others.map((member) => member.kill()))
     try {
       await work(primary.host)
     } finally {
-      primary.pause()
+      await primary.kill()
       await Promise.all(others.map((member) => member.start()))
-      const isElected = async () => others.includes(await this.primary().catch(() => primary))
-      await waitFor(isElected, { forMs: WHOLE_WITHIN_MS, everyMs: 200 })
-      primary.resume()
+      await this.elect(this.members.indexOf(others[0]!))
+      await primary.start()
     }
-    await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 200 })
+    if (await waitFor(() => this.isWhole(), { forMs: WHOLE_WITHIN_MS, everyMs: 200 })) return
+    throw new Error('expected the set to be whole within a minute after a rollback, it was not')
+  }
+
+  /** A member that is killed before its first checkpoint has nothing to start with, and no point to which it could roll back. */
+  private async checkpoint(primary: Member): Promise<void> {
+    const writeConcern = { w: this.members.length, j: true }
+    await primary.command({ appendOplogNote: 1, data: { checkpoint: 1 }, writeConcern }, WHOLE_WITHIN_MS)
+    for (const member of this.members) await member.command({ fsync: 1 }, WHOLE_WITHIN_MS)
   }
 
   /** A secondary that gets a tenth of the time. */
