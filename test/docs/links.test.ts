@@ -1,19 +1,36 @@
 import { readdir, readFile } from 'node:fs/promises'
-import { dirname, join, normalize, relative } from 'node:path'
+import { dirname, join, matchesGlob, normalize, relative } from 'node:path'
 import { describe, expect, test } from '@jest/globals'
 
 const ROOT = new URL('../../', import.meta.url).pathname
 
-const pages = async () => [
-  'README.md',
-  'CHANGELOG.md',
-  'CONTRIBUTING.md',
-  'bench/README.md',
-  ...(await readdir(join(ROOT, 'docs'), { recursive: true }))
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => join('docs', name))
-    .sort(),
-]
+const pagesIn = async (folder: string) =>
+  (await readdir(join(ROOT, folder), { recursive: true }))
+    .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
+    .map((name) => join(folder, name))
+    .sort()
+
+/** Those that are in the package, with what else is in it, beside what is built. */
+const packed = {
+  pages: async () => [
+    'README.md',
+    'CHANGELOG.md',
+    'bench/README.md',
+    'bench/peers/README.md',
+    ...(await pagesIn('docs')),
+    ...(await pagesIn('deploy')),
+    ...(await pagesIn('examples')),
+  ],
+  /** As package.json's `files` has them; npm adds the first two. */
+  async has(path: string) {
+    const { files } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { files: string[] }
+    return ['README.md', 'LICENSE', ...files].some(
+      (pattern) => matchesGlob(path, pattern) || path.startsWith(`${pattern}/`),
+    )
+  },
+}
+
+const pages = async () => [...(await packed.pages()), 'CONTRIBUTING.md']
 
 const read = (page: string) => readFile(join(ROOT, page), 'utf8')
 const withoutCode = (text: string) =>
@@ -53,6 +70,21 @@ describe('links of the documentation', () => {
       }
     }
     expect(broken).toEqual([])
+  })
+
+  test('those of the package stay in the package: what is only in the repository is named by its path, and is there', async () => {
+    const [leaving, missing]: [string[], string[]] = [[], []]
+    for (const page of await packed.pages()) {
+      const text = await read(page)
+      for (const target of targets(text)) {
+        const file = target.split('#')[0]!
+        const path = file === '' ? page : normalize(join(dirname(page), file)).replace(/\/$/, '')
+        if (!(await packed.has(path))) leaving.push(`${page}: ${target}`)
+      }
+      const named = text.replace(/^```[\s\S]*?^```/gm, '').matchAll(/`((?:src|test|packages)\/[\w./-]+)`/g)
+      for (const [, path] of named) if (!(await isThere(path!))) missing.push(`${page}: ${path}`)
+    }
+    expect({ leaving, missing }).toEqual({ leaving: [], missing: [] })
   })
 
   test('each page of docs is in the index, decisions in their own, and the README leads to the index', async () => {

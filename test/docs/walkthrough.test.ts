@@ -2,13 +2,13 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from '@jest/globals'
 
-const DOCS = new URL('../../docs/', import.meta.url).pathname
-const page = await readFile(join(DOCS, 'walkthrough.md'), 'utf8')
+const ROOT = new URL('../../', import.meta.url).pathname
+const page = await readFile(join(ROOT, 'docs/walkthrough.md'), 'utf8')
 const stops = page.split(/^## /m).slice(1)
 
-/** `[claimer.ts](../src/...): \`offer\`, \`claimWhileRoom\``, the first line of each stop. */
+/** `src/.../claimer.ts: offer, claimWhileRoom`, each in backquotes, the first line of each stop. */
 function placeOf(stop: string) {
-  const [, file, methods] = /^\[[^\]]+\]\(([^)]+)\): (.+)$/m.exec(stop) ?? []
+  const [, file, methods] = /^`(src\/[^`]+)`: (.+)$/m.exec(stop) ?? []
   return { file: file ?? '', methods: [...(methods ?? '').matchAll(/`(\w+)`/g)].map(([, name]) => name!) }
 }
 
@@ -24,7 +24,7 @@ describe('the walkthrough', () => {
   test.each(stops.map((stop) => [stop.split('\n')[0]!, placeOf(stop)] as const))(
     '%s: its file has the methods that are named',
     async (_stop, { file, methods }) => {
-      const source = await readFile(join(DOCS, file), 'utf8')
+      const source = await readFile(join(ROOT, file), 'utf8')
       expect(methods).not.toEqual([])
       expect(methods.filter((method) => !isDeclaredIn(source, method))).toEqual([])
     },
