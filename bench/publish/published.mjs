@@ -82,10 +82,10 @@ const completed = (row, results) => ({
   ),
 })
 
-/** The best of pg-boss needs handlers that make batches themselves; what it gives without them belongs beside it. */
+/** The best of pg-boss needs handlers that make batches themselves; what it gives one by one belongs beside it, within the panel's width. */
 function oneByOne(rows, field) {
   const row = rows.find(({ setting, [field]: value }) => setting === 'bestOneByOne' && typeof value === 'number')
-  return row ? `; ${row.name} without hand-made batches ${valueText(row[field])}` : ''
+  return row ? `; ${row.name} one by one ${valueText(row[field])}` : ''
 }
 
 /** With `best` the setting that reaches most, else the defaults, where a figure was taken of them. */

@@ -129,6 +129,9 @@ describe('what is published', () => {
     expect(svg).toContain('>22,000</text>')
     expect(svg).toContain('not within 65 s')
     expect(svg).not.toMatch(/NaN|undefined|Infinity/)
+    // A panel's second line has 412 px: with 6 px a letter, which no letter of this size exceeds on average, it isn't cut.
+    const published = JSON.parse(await readFile(new URL('../../bench/results.json', import.meta.url), 'utf8'))
+    for (const { note } of chartOf(published).panels) expect(note.length).toBeLessThan(412 / 6)
     expect(svg.match(/<g/g)?.length).toBe(svg.match(/<\/g>/g)?.length)
     expect(chartOf({})).toBeUndefined()
   })
