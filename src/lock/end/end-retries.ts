@@ -1,6 +1,5 @@
 import type { Collection, Document } from 'mongodb'
 import { type Clock, sleep } from '../../time/index.js'
-import { idKey } from '../documents/id-key.js'
 import type { Lease } from '../lease/lease.js'
 import type { Terms } from '../terms/terms.js'
 import type { EndGroup } from './end-update.js'
@@ -177,7 +176,7 @@ export class EndRetries {
     for (const group of batch.groups) {
       const open: StepEnd[] = []
       for (const member of group.members) {
-        const trace = traceOf(found.get(idKey(member.lease.id)), terms, group)
+        const trace = traceOf(found.get(member.lease.key), terms, group)
         if (trace === 'notWritten') open.push(member)
         else if (trace === 'movedOn' || this.doubted.has(member.lease)) movedOn.push([group, member])
         else verdicts.decide(group, member, RECORDED)

@@ -1,4 +1,5 @@
 import type { Clock } from '../../time/index.js'
+import { idKey } from '../documents/id-key.js'
 import type { ClaimTokens } from './token.js'
 
 /**
@@ -9,6 +10,8 @@ import type { ClaimTokens } from './token.js'
  * checkpoints leave `lockedAt` alone and so don't restart it.
  */
 export class Lease {
+  /** Of its document, as the key of a Map: made once, as a document is looked up several times in each step. */
+  readonly key: string
   private sentAtMs: number
   private ended = false
 
@@ -22,6 +25,7 @@ export class Lease {
     public lastsMs: number,
     private readonly clock: Clock,
   ) {
+    this.key = idKey(id)
     this.sentAtMs = claimSentAtMs
   }
 

@@ -74,7 +74,7 @@ export class Renewals {
   private async notIn(ours: Document, leases: readonly Lease[]): Promise<Lease[]> {
     const held = await this.collection.find(ours, { projection: { _id: 1 }, hint: ID_INDEX, ...AS_IT_STANDS }).toArray()
     const heldIds = new Set(held.map((document) => idKey(document['_id'])))
-    return leases.filter((lease) => !heldIds.has(idKey(lease.id)))
+    return leases.filter((lease) => !heldIds.has(lease.key))
   }
 }
 

@@ -164,7 +164,7 @@ export class Claimer {
   /** Whether a claim has missed anything that was rung for before its query. */
   private isMissed(awaited: ReadonlySet<string> | undefined, { claimed }: ClaimResult): boolean {
     if (!awaited) return false
-    const found = new Set(claimed.map(({ lease }) => idKey(lease.id)))
+    const found = new Set(claimed.map(({ lease }) => lease.key))
     return [...awaited].some((key) => !found.has(key))
   }
 

@@ -1,4 +1,4 @@
-import { idBytes, idKey } from '../../../lock/index.js'
+import { idBytes } from '../../../lock/index.js'
 import type { PlaceKind } from '../run/places.js'
 import type { Held } from './held.js'
 
@@ -38,7 +38,7 @@ export class HeldDocuments {
   }
 
   has(held: Held): boolean {
-    return this.byId.get(idKey(held.lease.id)) === held
+    return this.byId.get(held.lease.key) === held
   }
 
   /**
@@ -46,7 +46,7 @@ export class HeldDocuments {
    * lasted): that claim is over, and its handler is asked to stop.
    */
   add(held: Held): void {
-    const key = idKey(held.lease.id)
+    const { key } = held.lease
     const before = this.byId.get(key)
     if (before) this.supersede(before)
     else this.bytesOfIds += idBytes(held.lease.id)
@@ -58,7 +58,7 @@ export class HeldDocuments {
     held.lease.end()
     this.superseded.delete(held)
     if (this.has(held)) {
-      this.byId.delete(idKey(held.lease.id))
+      this.byId.delete(held.lease.key)
       this.bytesOfIds -= idBytes(held.lease.id)
       this.sizes[held.kind] -= 1
     }
