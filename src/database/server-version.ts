@@ -1,4 +1,4 @@
-import type { Db } from 'mongodb'
+import { type Db, ObjectId } from 'mongodb'
 
 /** The oldest server whose pipeline updates, `$$NOW` and hints do what the lock protocol needs. */
 export const OLDEST_SERVER_VERSION = '5.0'
@@ -13,6 +13,17 @@ export class ServerTooOld extends Error {
   }
 }
 
+/** The database is of a driver whose BSON has another major version: it refuses each ObjectId that it is given by this package. */
+export class DriverMismatch extends Error {
+  override readonly name = 'DriverMismatch'
+  constructor(cause: Error) {
+    super(
+      `expected a database of the mongodb driver that phaselock uses, got one of another major version (Mongoose 8 brings one): ${cause.message}; give the replica a connection of its own, connectDatabase({ uri })`,
+      { cause },
+    )
+  }
+}
+
 /** True for '5.0.0' and later; false also for what isn't a version. */
 export function isServerVersionSupported(version: string): boolean {
   return Number.parseInt(version, 10) >= Number.parseInt(OLDEST_SERVER_VERSION, 10)
@@ -20,10 +31,13 @@ export function isServerVersionSupported(version: string): boolean {
 
 /**
  * The server's version, such as '8.0.4'.
- * @throws ServerTooOld
+ * @throws ServerTooOld, DriverMismatch
  */
 export async function requireServerVersion(db: Db): Promise<string> {
-  const { version } = await db.command({ buildInfo: 1 })
+  // The comment is what another major version of BSON refuses, before it sends anything.
+  const { version } = await db.command({ buildInfo: 1, comment: new ObjectId() }).catch((error: Error) => {
+    throw error.name === 'BSONVersionError' ? new DriverMismatch(error) : error
+  })
   const seen = String(version)
   if (!isServerVersionSupported(seen)) throw new ServerTooOld(seen)
   return seen

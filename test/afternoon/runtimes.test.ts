@@ -44,7 +44,7 @@ await connection.close()
 `
 
 /** The model writes an order as any of its documents; Phaselock, on its own connection, carries it. */
-const mongooseApp = (name: string) => `
+const mongooseApp = (name: string, db = 'connection.db') => `
 import mongoose from '${name}'
 import { lifecycleOf, Replica } from 'phaselock'
 import { connectDatabase } from 'phaselock/database'
@@ -55,9 +55,9 @@ const orders = lifecycleOf()
   .define({ name: 'order', collection: 'orders', phases: { Creating: { next: ['Created'] }, Created: { rest: true } } })
   .handle({ Creating: async (doc, step) => step.moveTo('Created', { set: { paidAt: new Date() } }) })
 
-const connection = await connectDatabase({ dataDir: '.phaselock-${name}' })
+const connection = await connectDatabase({ dataDir: '.phaselock-${name}-${db}' })
 await mongoose.connect(connection.uri)
-const replica = new Replica({ db: connection.db, lifecycles: [orders] })
+const replica = new Replica({ db: ${db}, lifecycles: [orders] })
 await Order.create({ _id: 'o1', phase: 'Creating', customer: 'Ann' })
 await replica.runOnce()
 const order = await Order.findById('o1')
@@ -105,3 +105,11 @@ test.each(['mongoose', 'mongoose8'])(
     expect(ran).toMatchObject({ code: 0, out: 'Created Ann true\nCreated Anna true\n' })
   },
 )
+
+test('mongoose8: a replica on its connection does nothing, and the error says what to do', async () => {
+  await folder.write('theirs.mjs', mongooseApp('mongoose8', 'mongoose.connection.db'))
+  const ran = await folder.run('node', 'theirs.mjs')
+  expect(ran.code).toBe(1)
+  expect(ran.err).toContain('DriverMismatch: expected a database of the mongodb driver that phaselock uses')
+  expect(ran.err).toContain('give the replica a connection of its own, connectDatabase({ uri })')
+})

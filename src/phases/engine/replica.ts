@@ -117,7 +117,7 @@ export class Replica {
   /**
    * Checks the server, creates the indexes (or looks for them), registers the lifecycles. `start` and the first tick do it by
    * themselves.
-   * @throws ServerTooOld, MissingRights, ShardedCollections, NotMongoDB, MissingIndexes, OverlappingLifecycles, BadQueryPlan, InvalidLifecycle for a
+   * @throws ServerTooOld, DriverMismatch, MissingRights, ShardedCollections, NotMongoDB, MissingIndexes, OverlappingLifecycles, BadQueryPlan, InvalidLifecycle for a
    *   thread's module
    */
   prepare(): Promise<void> {
