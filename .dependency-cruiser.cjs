@@ -76,6 +76,14 @@ module.exports = {
       to: { path: 'node_modules/(@nestjs|rxjs|reflect-metadata)' },
     },
     {
+      name: 'one-file-knows-the-validator',
+      comment:
+        'Options and settings are described with `t` of src/options: no declaration that users load names the validator.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/options/type\\.ts$' },
+      to: { path: '^(node_modules/)?valibot' },
+    },
+    {
       name: 'src-without-tests',
       severity: 'error',
       from: { path: '^src/' },

@@ -1,4 +1,4 @@
-import { didYouMean } from '../options/index.js'
+import { didYouMean, t } from '../options/index.js'
 import { SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'
 
 const PREFIX = 'PHASELOCK_'
@@ -26,7 +26,7 @@ export type Flags = Readonly<Partial<Record<SettingKey, string | undefined>>>
 export function readSettings(env: Readonly<Record<string, string | undefined>>, flags: Flags = {}): Settings {
   const problems = unknownVariables(env)
   const given: Partial<Record<SettingKey, string>> = {}
-  const origins = new Map<PropertyKey, string>()
+  const origins = new Map<string, string>()
   for (const { key, flag, variable } of SETTINGS) {
     const fromFlag = flags[key]
     const fromEnv = env[variable]?.trim()
@@ -34,15 +34,13 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>, 
     else if (fromEnv && !isKubernetesVariable(variable, fromEnv)) given[key] = fromEnv
     origins.set(key, fromFlag === undefined ? variable : `--${flag}`)
   }
-  const parsed = settingsSchema.safeParse(given)
-  for (const issue of parsed.error?.issues ?? []) {
-    const key = issue.path[0] ?? ''
-    const setting = SETTINGS.find((one) => one.key === key)
-    const advice = setting ? `; leave it out for the default (${setting.fallback.replaceAll('`', '')})` : ''
-    problems.push(`${origins.get(key) ?? String(key)}: ${issue.message}${advice}`)
+  const read = t.readAs(settingsSchema, given)
+  if ('value' in read && problems.length === 0) return read.value
+  for (const { path, message } of 'problems' in read ? read.problems : []) {
+    const { key, fallback } = SETTINGS.find((one) => one.key === path[0])!
+    problems.push(`${origins.get(key)}: ${message}; leave it out for the default (${fallback.replaceAll('`', '')})`)
   }
-  if (!parsed.success || problems.length > 0) throw new InvalidSettings(problems)
-  return parsed.data
+  throw new InvalidSettings(problems)
 }
 
 function unknownVariables(env: Readonly<Record<string, string | undefined>>): string[] {

@@ -1,6 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { z } from 'zod'
-import { COLLECTION_NAME, duration, fromText, matching, oneOf, processOptions, whole } from '../options/index.js'
+import { COLLECTION_NAME, processOptions, t } from '../options/index.js'
 
 /** What a person reads about a setting. */
 interface SettingText {
@@ -17,29 +16,29 @@ interface SettingText {
   readonly special?: string
 }
 
-const settingText = z.registry<SettingText>()
+const texts = new Map<t.Type, SettingText>()
 
-function about<T extends z.ZodType>(schema: T, text: SettingText): T {
-  settingText.add(schema, text)
-  return schema
+function about<T>(type: t.Type<T>, text: SettingText): t.Type<T> {
+  texts.set(type, text)
+  return type
 }
 
-const filled = (what: string) => matching(what, /\S/)
+const filled = (what: string) => t.matching(what, /\S/)
 
 /** A number of processes; `auto`: one for each core that this process may use. */
-const workers = z.preprocess(
+const workers = t.prepared(
   (given) => (given === 'auto' ? availableParallelism() : given),
-  fromText(whole(1, 256, ', or auto')).default(1),
+  t.fromText(t.whole(1, 256, ', or auto')),
 )
 
-const collection = matching("a collection's name without $", COLLECTION_NAME)
+const collection = t.matching("a collection's name without $", COLLECTION_NAME)
 
 /**
  * Every setting of a process: where its database is, who it is, what it runs, how it logs. What belongs to a lifecycle (lockTimeout,
  * concurrency, ...) is declared with the lifecycle. Values come as strings, from a flag or the environment.
  */
-export const settingsSchema = z.strictObject({
-  uri: about(filled('a connection string such as mongodb://host:27017/database').optional(), {
+export const settingsSchema = t.object({
+  uri: about(t.optional(filled('a connection string such as mongodb://host:27017/database')), {
     variable: 'MONGODB_URI',
     value: 'uri',
     meaning: 'the MongoDB server, with the database in its path',
@@ -47,20 +46,20 @@ export const settingsSchema = z.strictObject({
     fallback:
       'a local database in the data directory, for development; not in a pod, with `NODE_ENV=production`, or for a command that only reads',
   }),
-  database: about(matching('a database\'s name without / \\ . " $ and spaces', /^[^/\\. "$\0]{1,63}$/).optional(), {
+  database: about(t.optional(t.matching('a database\'s name without / \\ . " $ and spaces', /^[^/\\. "$\0]{1,63}$/)), {
     value: 'name',
     meaning: 'the name of the database, even if the connection string names another',
     unit: 'name',
     fallback: "the one in the connection string's path, or `phaselock`",
   }),
-  dataDir: about(filled('a folder').default('.phaselock'), {
+  dataDir: about(t.withDefault(filled('a folder'), '.phaselock'), {
     value: 'folder',
     meaning: 'the folder of the local database; replicas with the same folder share it',
     unit: 'path, from the current folder',
     fallback: '`.phaselock`',
     special: 'not used with a connection string',
   }),
-  connectTimeout: about(duration('100ms', '5m').default(10_000), {
+  connectTimeout: about(t.withDefault(t.duration('100ms', '5m'), '10s'), {
     value: 'duration',
     meaning: 'how long to wait at start for the server of a connection string to answer',
     unit: 'duration, 100ms to 5m',
@@ -74,7 +73,7 @@ export const settingsSchema = z.strictObject({
     fallback: 'the host name and the process id',
     special: 'in Kubernetes: `metadata.name` from the Downward API',
   }),
-  lifecycles: about(filled('a module: a file or a package').optional(), {
+  lifecycles: about(t.optional(filled('a module: a file or a package')), {
     value: 'module',
     meaning:
       'the module whose default export `start` runs: an array of lifecycles, or a function that returns one; to other commands any module that exports lifecycles, or a Nest module',
@@ -96,21 +95,21 @@ export const settingsSchema = z.strictObject({
     fallback: '`10s`',
     special: "`0s`: abort immediately. Keep it below the pod's terminationGracePeriodSeconds",
   }),
-  workers: about(workers, {
+  workers: about(t.withDefault(workers, 1), {
     value: 'number',
     meaning: 'worker processes, each a replica of its own, under one that supervises them',
     unit: 'whole number, 1 to 256, or `auto`',
     fallback: '`1`: this process does the work itself',
     special: '`auto`: one per core',
   }),
-  threads: about(fromText(processOptions.threads), {
+  threads: about(t.optional(t.fromText(processOptions.threads)), {
     value: 'number',
     meaning: 'the most worker threads in each process, for handlers declared as `thread(...)`',
     unit: 'whole number, 1 to 256',
     fallback: 'one fewer than there are cores, shared among the workers; at least 1',
     special: 'none is started until a step needs one',
   }),
-  threadMemory: about(fromText(processOptions.threadMemoryMb), {
+  threadMemory: about(t.optional(t.fromText(processOptions.threadMemoryMb)), {
     value: 'MB',
     meaning: 'how much heap one worker thread may use; a step that needs more fails',
     unit: 'MB, 16 to 65536',
@@ -131,75 +130,75 @@ export const settingsSchema = z.strictObject({
     fallback: '`60s`',
     special: '`0s`: immediately',
   }),
-  earlyRecovery: about(oneOf(['on', 'off']).default('off'), {
+  earlyRecovery: about(t.withDefault(t.oneOf(['on', 'off']), 'off'), {
     value: 'on',
     meaning: "whether leases end as soon as Kubernetes reports that their process's container has ended",
     unit: '`on` or `off`',
     fallback: '`off`: they end after their lockTimeout',
     special: '`on` needs POD_NAME, POD_NAMESPACE and the right to read pods (docs/kubernetes.md)',
   }),
-  locks: about(oneOf(['auto', 'mongodb', 'postgres', 'redis', 'memory']).optional(), {
+  locks: about(t.optional(t.oneOf(['auto', 'mongodb', 'postgres', 'redis', 'memory'])), {
     value: 'provider',
     meaning: 'where named locks are kept',
     unit: '`auto`, `mongodb`, `postgres`, `redis` or `memory`',
     fallback: "`auto`: by the scheme of the locks' URL, else by the mode",
     special: '`memory`: only this process sees them',
   }),
-  locksUrl: about(filled('a connection string such as redis://host:6379 or postgres://host/database').optional(), {
+  locksUrl: about(t.optional(filled('a connection string such as redis://host:6379 or postgres://host/database')), {
     value: 'url',
     meaning: 'the server of named locks: mongodb://, postgres:// or redis://',
     unit: 'connection string',
     fallback: "the process's own MongoDB",
   }),
-  mode: about(oneOf(['auto', 'single', 'distributed']).optional(), {
+  mode: about(t.optional(t.oneOf(['auto', 'single', 'distributed'])), {
     value: 'mode',
     meaning: 'whether other processes use the same named locks',
     unit: '`auto`, `single` or `distributed`',
     fallback: '`auto`: distributed with a MongoDB, a POD_NAME or in Kubernetes, else single',
     special: '`single`: locks in memory; `distributed`: refuses to start without a server for them',
   }),
-  schedulesCollection: about(collection.default('schedules'), {
+  schedulesCollection: about(t.withDefault(collection, 'schedules'), {
     value: 'name',
     meaning: 'the collection in which the commands find schedules',
     unit: 'name',
     fallback: '`schedules`',
     special: '`start` uses those of the code that creates them (`collections` of Schedules)',
   }),
-  runsCollection: about(collection.default('runs'), {
+  runsCollection: about(t.withDefault(collection, 'runs'), {
     value: 'name',
     meaning: 'the collection in which the commands find the runs of schedules',
     unit: 'name',
     fallback: '`runs`',
     special: '`start` uses those of the code that creates them (`collections` of Schedules)',
   }),
-  http: about(fromText(whole(0, 65_535)).optional(), {
+  http: about(t.optional(t.fromText(t.whole(0, 65_535))), {
     value: 'port',
     meaning: 'the port for /livez, /readyz and /metrics',
     unit: 'port, 0 to 65535',
     fallback: 'off: no web server is loaded',
     special: '`0`: any free port, printed at start',
   }),
-  httpHost: about(matching('an address or host name to listen on', /^[A-Za-z0-9.:_-]+$/).default('0.0.0.0'), {
+  httpHost: about(t.withDefault(t.matching('an address or host name to listen on', /^[A-Za-z0-9.:_-]+$/), '0.0.0.0'), {
     value: 'address',
     meaning: 'the address that the --http port is bound to',
     unit: 'address',
     fallback: '`0.0.0.0`: all addresses of this machine',
     special: '`127.0.0.1`: this machine only',
   }),
-  transitions: about(oneOf(['on', 'off']).optional(), {
+  transitions: about(t.optional(t.oneOf(['on', 'off'])), {
     value: 'on',
     meaning: "whether each document's move to another phase is logged",
     unit: '`on` or `off`',
     fallback: '`on` with a local database, else `off`',
     special: 'at most 20 lines a second; the rest is counted',
   }),
-  log: about(oneOf(['json', 'pretty']).optional(), {
+  log: about(t.optional(t.oneOf(['json', 'pretty'])), {
     value: 'format',
     meaning: 'the format of log lines (on standard error)',
     unit: '`json` or `pretty`',
     fallback: '`pretty` on a terminal, else `json`',
   }),
-  logLevel: about(oneOf(['debug', 'info', 'warn', 'error', 'silent']).optional(), {
+  logLevel: about(t.optional(t.oneOf(['debug', 'info', 'warn', 'error', 'silent'])), {
     value: 'level',
     meaning: 'the lowest level that is logged',
     unit: '`debug`, `info`, `warn`, `error` or `silent`',
@@ -209,7 +208,7 @@ export const settingsSchema = z.strictObject({
 })
 
 /** The settings of a process, checked and with their defaults: durations in milliseconds. */
-export type Settings = z.output<typeof settingsSchema>
+export type Settings = t.ValueOf<typeof settingsSchema>
 export type SettingKey = keyof Settings
 
 export interface SettingInfo extends SettingText {
@@ -220,8 +219,8 @@ export interface SettingInfo extends SettingText {
 }
 
 /** Each setting with what a person reads about it, in the order of the documentation. */
-export const SETTINGS: readonly SettingInfo[] = Object.entries(settingsSchema.shape).map(([key, schema]) => {
+export const SETTINGS: readonly SettingInfo[] = Object.entries(settingsSchema.fields).map(([key, type]) => {
   const flag = key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
   const variable = `PHASELOCK_${flag.replaceAll('-', '_').toUpperCase()}`
-  return { key: key as SettingKey, flag, variable, ...settingText.get(schema)! }
+  return { key: key as SettingKey, flag, variable, ...texts.get(type)! }
 })

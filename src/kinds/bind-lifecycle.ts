@@ -1,6 +1,5 @@
 import type { Db } from 'mongodb'
-import { z } from 'zod'
-import { checkOptions } from '../options/index.js'
+import { checkOptions, t } from '../options/index.js'
 import { type Alongside, type AnyHandler, BoundLifecycle, runnableLifecycles } from '../phases/index.js'
 
 /** Wraps a handler, for example in a ledger, a failure or a delay. It gets the handler and returns the one to run. */
@@ -16,7 +15,7 @@ export interface BindOptions {
   readonly wrap?: WrapHandler | undefined
 }
 
-const toBind = z.strictObject({ lifecycles: runnableLifecycles })
+const toBind = t.object({ lifecycles: runnableLifecycles })
 
 /** The lifecycle that `handle` has just returned, with its owner's database, what runs alongside it, and its handlers wrapped. */
 export function bindLifecycle<Doc, G>(

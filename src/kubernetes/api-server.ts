@@ -1,6 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { z } from 'zod'
-import { aName, anything, checkOptions, durationText, expecting } from '../options/index.js'
+import { checkOptions, t } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { asKind, errorOf, notAnApiServer, statusOf, unavailable } from './answers.js'
 import type { Circuit } from './circuit.js'
@@ -36,17 +35,17 @@ export interface ClusterOptions {
   readonly circuit?: Circuit | undefined
 }
 
-const kubeconfig = z.custom<KubeconfigSource>(
+const kubeconfig = t.where<KubeconfigSource>(
   (value) => typeof value === 'string' || typeof (value as { file?: unknown } | null)?.file === 'string',
-  expecting("a kubeconfig ('default', 'inCluster', its text, or { file: '...' })"),
+  t.expecting("a kubeconfig ('default', 'inCluster', its text, or { file: '...' })"),
 )
 
-const clusterOptions = z.strictObject({
-  name: aName,
+const clusterOptions = t.object({
+  name: t.aName,
   kubeconfig,
-  requestTimeout: durationText('1ms', '1d').default(REQUEST_TIMEOUT),
-  circuit: anything as z.ZodType<Circuit | undefined>,
-} satisfies { readonly [option in keyof Required<ClusterOptions>]: z.ZodType })
+  requestTimeout: t.withDefault(t.durationText('1ms', '1d'), REQUEST_TIMEOUT),
+  circuit: t.anything<Circuit>(),
+} satisfies t.TypesOf<ClusterOptions>)
 
 export interface ListOptions {
   /** Default: all namespaces. */

@@ -1,6 +1,5 @@
-import { z } from 'zod'
 import { requireNode } from '../config/index.js'
-import { aFunction, aName, flag, having, readOptions, text } from '../options/index.js'
+import { readOptions, t } from '../options/index.js'
 import { type ReplicaOptions, type RunnableLifecycle, runnableLifecycles, sharedOptions } from '../phases/index.js'
 import { InvalidModuleOptions } from './errors.js'
 import { HOOKS, type Hooks } from './hooks.js'
@@ -65,26 +64,27 @@ export interface ModuleSettings extends PhaselockModuleOptions {
   readonly tick: boolean
 }
 
-const connection = having(['close'], 'a Mongoose connection or one from connectDatabase()').refine(
+const connection = t.checked(
+  t.having(['close'], 'a Mongoose connection or one from connectDatabase()'),
   // A Mongoose connection has no db before it is open.
   (value) => 'db' in value || 'asPromise' in value,
-  { error: 'expected a Mongoose connection or one from connectDatabase(), but it has no db' },
+  'expected a Mongoose connection or one from connectDatabase(), but it has no db',
 )
 
-const moduleOptions = z.strictObject({
-  uri: text.optional(),
-  client: having(['db', 'connect'], 'a MongoClient').optional(),
-  database: aName.optional(),
-  db: having(['collection', 'command'], 'a Db of the mongodb driver').optional(),
-  connection: connection.optional(),
-  lifecycles: runnableLifecycles.optional(),
+const moduleOptions = t.object({
+  uri: t.optional(t.text),
+  client: t.optional(t.having(['db', 'connect'], 'a MongoClient')),
+  database: t.optional(t.aName),
+  db: t.optional(t.having(['collection', 'command'], 'a Db of the mongodb driver')),
+  connection: t.optional(connection),
+  lifecycles: t.optional(runnableLifecycles),
   ...sharedOptions,
-  tick: flag.optional(),
-  locks: having([], 'an object with the options of named locks').optional(),
-  ...Object.fromEntries(HOOKS.map((name) => [name, aFunction().optional()])),
+  tick: t.optional(t.flag),
+  locks: t.optional(t.having([], 'an object with the options of named locks')),
+  ...Object.fromEntries(HOOKS.map((name) => [name, t.optional(t.aFunction())])),
 })
 
-const featureOptions = z.strictObject({ database: aName.optional() })
+const featureOptions = t.object({ database: t.optional(t.aName) })
 
 const CONNECTIONS = ['uri', 'client', 'db', 'connection'] as const
 

@@ -1,4 +1,4 @@
-import { duration, matching, oneOf, whole } from './types.js'
+import * as t from './types.js'
 
 /**
  * Whether rings are heard, and how: `auto` is `capped`, `off` neither rings nor listens. Where a change stream isn't available, a
@@ -12,11 +12,11 @@ export type DoorbellMode = (typeof DOORBELL_MODES)[number]
  * `PhaselockModule.forRoot`.
  */
 export const processOptions = {
-  name: matching("a replica's name of at most 253 characters without ~ and #", /^[^~#\s]{1,253}$/).optional(),
-  doorbell: oneOf(DOORBELL_MODES).default('auto'),
-  grace: duration('0s', '1h').default(10_000),
-  threads: whole(1, 256).optional(),
-  threadMemoryMb: whole(16, 65_536).optional(),
-  blockedAfter: duration('0ms', '1m').default(200),
-  clockHold: duration('0s', '1h').default(60_000),
+  name: t.optional(t.matching("a replica's name of at most 253 characters without ~ and #", /^[^~#\s]{1,253}$/)),
+  doorbell: t.withDefault(t.oneOf(DOORBELL_MODES), 'auto'),
+  grace: t.withDefault(t.duration('0s', '1h'), '10s'),
+  threads: t.optional(t.whole(1, 256)),
+  threadMemoryMb: t.optional(t.whole(16, 65_536)),
+  blockedAfter: t.withDefault(t.duration('0ms', '1m'), '200ms'),
+  clockHold: t.withDefault(t.duration('0s', '1h'), '60s'),
 } as const

@@ -1,6 +1,5 @@
-import type { z } from 'zod'
 import { nearest } from './nearest.js'
-import { shown } from './shown.js'
+import { type Fields, type ObjectType, readAs, type ValueOf } from './type.js'
 
 export interface OptionNames {
   /** What an option is called. Default `option`. */
@@ -26,30 +25,26 @@ export class InvalidOptions extends Error {
 }
 
 /** @throws InvalidOptions with everything that is wrong with them */
-export function checkOptions<T extends z.ZodObject>(called: string, types: T, given: unknown): z.output<T> {
+export function checkOptions<F extends Fields>(called: string, types: ObjectType<F>, given: unknown) {
   const read = readOptions(types, given)
   if ('problems' in read) throw new InvalidOptions(called, read.problems)
   return read.options
 }
 
 /** The options, checked by type and with their defaults; or everything that is wrong with them. */
-export function readOptions<T extends z.ZodObject>(
-  types: T,
+export function readOptions<F extends Fields>(
+  types: ObjectType<F>,
   given: unknown,
   names: OptionNames = {},
-): { readonly options: z.output<T> } | { readonly problems: readonly string[] } {
-  const parsed = types.safeParse(given)
-  if (parsed.success) return { options: parsed.data }
+): { readonly options: ValueOf<ObjectType<F>> } | { readonly problems: readonly string[] } {
+  const read = readAs(types, given)
+  if ('value' in read) return { options: read.value }
   return {
-    problems: parsed.error.issues.flatMap((issue) => {
-      const path = issue.path.join('.')
-      if (issue.code === 'unrecognized_keys') {
-        if (path === '') return unknownOptions(issue.keys, Object.keys(types.shape), names)
-        return issue.keys.map((key) => `unknown ${names.noun ?? 'option'} '${path}.${key}'`)
-      }
-      if (path === '')
-        return [issue.code === 'invalid_type' ? `expected an object, got ${shown(given)}` : issue.message]
-      return [`${path}: ${issue.message}`]
+    problems: read.problems.flatMap(({ path, message, isUnknown }) => {
+      if (isUnknown && path.length === 1) return unknownOptions(path, Object.keys(types.fields), names)
+      const at = path.join('.')
+      if (isUnknown) return `unknown ${names.noun ?? 'option'} '${at}'`
+      return at === '' ? message : `${at}: ${message}`
     }),
   }
 }

@@ -1,21 +1,6 @@
 import type { Db } from 'mongodb'
-import { z } from 'zod'
 import type { LockProvider } from '../locks/index.js'
-import {
-  aFunction,
-  aName,
-  anything,
-  DOORBELL_MODES,
-  type DoorbellMode,
-  duration,
-  durationText,
-  expecting,
-  having,
-  oneOf,
-  processOptions,
-  readOptions,
-  whole,
-} from '../options/index.js'
+import { DOORBELL_MODES, type DoorbellMode, processOptions, readOptions, t } from '../options/index.js'
 import type { Logger } from '../phases/index.js'
 import type { Clock, Duration } from '../time/index.js'
 import { RUN_OUTCOMES, type RunOutcome } from './documents.js'
@@ -54,49 +39,57 @@ export interface SchedulesOptions<Context = unknown> {
   readonly clock?: Clock | undefined
 }
 
-const kept = durationText('1s', '3650d')
+const A_DURATION_OR_MORE = t.expecting('a duration, or one for each outcome')
+const kept = t.durationText('1s', '3650d')
+const keptByOutcome = t.object(
+  {
+    Completed: t.withDefault(kept, '30d'),
+    Failed: t.withDefault(kept, '30d'),
+    Skipped: t.withDefault(kept, '7d'),
+    Missed: t.withDefault(kept, '7d'),
+  } satisfies t.TypesOf<Record<RunOutcome, Duration>>,
+  A_DURATION_OR_MORE,
+)
+const keptAlike = t.converted(
+  t.where<Duration>((value) => t.isA(kept, value), A_DURATION_OR_MORE),
+  (duration) => Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, duration])) as Record<RunOutcome, Duration>,
+)
 
-const schedulesOptions = z.strictObject({
-  db: having(['collection'], 'a Db of the mongodb driver').optional(),
-  tasks: having([], '{ name: function }').optional(),
-  context: aFunction('a function that returns it, such as () => ({ db })').optional(),
-  locks: having(['lock'], 'a lock provider, such as await openLockProvider({ url }) from phaselock/locks').optional(),
+const collections = t.checked(
+  t.object({ schedules: t.withDefault(t.aName, 'schedules'), runs: t.withDefault(t.aName, 'runs') }),
+  (value) => value.schedules !== value.runs,
+  'expected two different names, got the same one twice',
+)
+
+const schedulesOptions = t.object({
+  db: t.optional(t.having(['collection'], 'a Db of the mongodb driver')),
+  tasks: t.optional(t.having([], '{ name: function }')),
+  context: t.optional(t.aFunction('a function that returns it, such as () => ({ db })')),
+  locks: t.optional(
+    t.having(['lock'], 'a lock provider, such as await openLockProvider({ url }) from phaselock/locks'),
+  ),
   name: processOptions.name,
-  observer: having([], 'an object with methods such as ended()').optional(),
-  logger: anything,
-  clock: anything,
-  collections: z
-    .strictObject({ schedules: aName.default('schedules'), runs: aName.default('runs') })
-    .refine((value) => value.schedules !== value.runs, 'expected two different names, got the same one twice')
-    .prefault({}),
-  lockTimeout: durationText('1s', '24h').default('30s'),
-  lockAtMostFor: duration('1s', '24h').default(30 * 60_000),
-  keepFor: z
-    .union([kept, z.partialRecord(z.enum(RUN_OUTCOMES), kept)], expecting('a duration, or one for each outcome'))
-    .prefault({}),
-  concurrency: whole(1, 10_000).default(32),
-  watchPerSecond: whole(1, 100_000).default(1_000),
-  doorbell: oneOf(DOORBELL_MODES).optional(),
-} satisfies { readonly [option in keyof Required<SchedulesOptions>]: z.ZodType })
-
-const KEEP_FOR: Readonly<Record<RunOutcome, Duration>> = {
-  Completed: '30d',
-  Failed: '30d',
-  Skipped: '7d',
-  Missed: '7d',
-}
+  observer: t.optional(t.having([], 'an object with methods such as ended()')),
+  logger: t.anything(),
+  clock: t.anything(),
+  collections: t.withDefault(collections, {}),
+  lockTimeout: t.withDefault(t.durationText('1s', '24h'), '30s'),
+  lockAtMostFor: t.withDefault(t.duration('1s', '24h'), '30m'),
+  keepFor: t.withDefault(
+    t.chosen((given) => (typeof given === 'object' ? keptByOutcome : keptAlike)),
+    {},
+  ),
+  concurrency: t.withDefault(t.whole(1, 10_000), 32),
+  watchPerSecond: t.withDefault(t.whole(1, 100_000), 1_000),
+  doorbell: t.optional(t.oneOf(DOORBELL_MODES)),
+} satisfies t.TypesOf<SchedulesOptions>)
 
 /** @throws InvalidSchedulesOptions listing every problem */
 export function readSchedulesOptions<Context>(given: SchedulesOptions<Context>) {
   const read = readOptions(schedulesOptions, given ?? {})
   if ('problems' in read) throw new InvalidSchedulesOptions(read.problems)
   const { collections, lockTimeout, lockAtMostFor, concurrency, keepFor, watchPerSecond, doorbell } = read.options
-  const all = (duration: Duration) => Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, duration]))
-  return {
-    ...{ collections, lockTimeout, concurrency, watchPerSecond, doorbell },
-    lockAtMostForMs: lockAtMostFor,
-    keepFor: { ...KEEP_FOR, ...(typeof keepFor === 'string' ? all(keepFor) : keepFor) } as typeof KEEP_FOR,
-  }
+  return { collections, lockTimeout, lockAtMostForMs: lockAtMostFor, concurrency, keepFor, watchPerSecond, doorbell }
 }
 
 /** The options, checked, with their defaults. */

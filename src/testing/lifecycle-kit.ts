@@ -3,10 +3,9 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { BSON, type Collection, type Db, type Document } from 'mongodb'
-import { z } from 'zod'
 import { connectDatabase, type DatabaseConnection } from '../database/index.js'
 import type { HistoryEntry, RecordedOutcome } from '../lock/index.js'
-import { checkOptions, having, text } from '../options/index.js'
+import { checkOptions, t } from '../options/index.js'
 import {
   type AnyHandler,
   type LifecycleModel,
@@ -30,12 +29,12 @@ export interface LifecycleKitOptions {
   readonly observer?: ReplicaObserver | undefined
 }
 
-const kitOptions = z.strictObject({
+const kitOptions = t.object({
   lifecycles: runnableLifecycles,
-  uri: text.optional(),
+  uri: t.optional(t.text),
   logger: sharedOptions.logger,
-  observer: having<ReplicaObserver>([], "an object with an observer's methods").optional(),
-} satisfies { readonly [option in keyof Required<LifecycleKitOptions>]: z.ZodType })
+  observer: t.optional(t.having<ReplicaObserver>([], "an object with an observer's methods")),
+} satisfies t.TypesOf<LifecycleKitOptions>)
 
 /** What a test expects of the newest entries of a history: only the fields that it names are compared. */
 export type ExpectedEntry = Partial<Pick<HistoryEntry, 'from' | 'to' | 'step' | 'reason'>> & {

@@ -70,6 +70,12 @@ describe('the layers', () => {
     expect(await brokenRules({ ...bell, 'src/doorbell/x.ts': up })).toContain('doorbell-locks-imports-down-only')
   })
 
+  test('options are described without the validator, which one file knows', async () => {
+    const uses = "import * as v from 'valibot'\nexport const a = v.string()"
+    expect(await brokenRules({ 'src/lock/x.ts': uses })).toContain('one-file-knows-the-validator')
+    expect(await brokenRules({ 'src/options/type.ts': uses })).not.toContain('one-file-knows-the-validator')
+  })
+
   test('src imports no package of this repository', async () => {
     const apart = {
       'packages/local-database/src/index.ts': 'export const l = 1',

@@ -8,7 +8,7 @@ const page = await readFile(resolve(import.meta.dirname, '../../docs/lifecycles.
 
 test('every setting of a lifecycle stands on the page, with its default', () => {
   const rows = new Map([...page.matchAll(/^\| `(\w+)` \| (.*?) \|/gm)].map(([, name, value]) => [name, value]))
-  expect([...rows.keys()].sort()).toEqual(Object.keys(settingsSchema.shape).sort())
+  expect([...rows.keys()].sort()).toEqual(Object.keys(settingsSchema.fields).sort())
   const { lockTimeoutMs, stepTimeoutMs, maxAttempts, maxClaims, concurrency } = lifecycleOf().define({
     name: 'x',
     collection: 'X',

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { t } from '../../options/index.js'
 
 export const REGION_COLLECTION = 'Region'
 
@@ -10,12 +10,13 @@ export const GATEWAY_ID = '{gatewayId}'
 const SHOWN = 100
 function got(input: unknown): string {
   if (input === undefined) return 'nothing'
-  const text = JSON.stringify(input)
+  const text = JSON.stringify(input, (_, part) => (typeof part === 'bigint' ? String(part) : part)) ?? String(input)
   return text.length > SHOWN ? `${text.slice(0, SHOWN)}...` : text
 }
-const expected = (what: string, show = got) => ({
-  error: (issue: { input?: unknown }) => `expected ${what}, got ${show(issue.input)}`,
-})
+const expected =
+  (what: string, show = got) =>
+  (value: unknown) =>
+    `expected ${what}, got ${show(value)}`
 /** For fields that may hold a kubeconfig by mistake: its tokens must not get into documents or logs. */
 function gotSomething(input: unknown): string {
   if (input === undefined) return 'nothing'
@@ -23,107 +24,152 @@ function gotSomething(input: unknown): string {
   return typeof input === 'string' ? 'a text' : String(input)
 }
 const text = (what: string, pattern: RegExp, show = got) =>
-  z.string(expected(what, show)).regex(pattern, expected(what, show))
-const flag = z.boolean(expected('true or false'))
+  t.where<string>((value) => typeof value === 'string' && pattern.test(value), expected(what, show))
+const flag = t.where<boolean>((value) => typeof value === 'boolean', expected('true or false'))
 const objectName = (what: string) => text(`the name of ${what}`, HOST)
 
-const secretRef = z.strictObject(
+const secretRef = t.object(
   {
     namespace: text('a namespace', LABEL),
     name: objectName('a Secret'),
-    /** The key in the Secret's data. */
-    key: text('a key of the Secret', /^[\w.-]+$/).default('kubeconfig'),
+    key: t.withDefault(text('a key of the Secret', /^[\w.-]+$/), 'kubeconfig'),
   },
   expected('{ namespace, name, key }', gotSomething),
 )
 
-const cluster = z
-  .strictObject(
+const cluster = t.checked(
+  t.object(
     {
-      inCluster: z.literal(true, expected('true')).optional(),
-      kubeconfigFile: text('the path of a file', /^[^\n]*\S[^\n]*$/, gotSomething).optional(),
-      kubeconfig: z
-        .strictObject({ secret: secretRef }, expected('{ secret: { namespace, name, key } }', gotSomething))
-        .optional(),
+      inCluster: t.optional(t.where<true>((value) => value === true, expected('true'))),
+      kubeconfigFile: t.optional(text('the path of a file', /^[^\n]*\S[^\n]*$/, gotSomething)),
+      kubeconfig: t.optional(
+        t.object({ secret: secretRef }, expected('{ secret: { namespace, name, key } }', gotSomething)),
+      ),
     },
     expected(
       '{ inCluster: true }, { kubeconfigFile } or { kubeconfig: { secret: { namespace, name, key } } }',
       gotSomething,
     ),
-  )
-  .refine((given) => Object.values(given).filter((value) => value !== undefined).length === 1, {
-    error: (issue) =>
-      `expected one of inCluster, kubeconfigFile and kubeconfig, got ${Object.keys(issue.input as object).join(', ') || 'none'}`,
-  })
+  ),
+  (given) => Object.values(given).filter((value) => value !== undefined).length === 1,
+  (given) =>
+    `expected one of inCluster, kubeconfigFile and kubeconfig, got ${Object.keys(given as object).join(', ') || 'none'}`,
+)
 
-const issuer = z.strictObject(
+const issuer = t.object(
   {
     name: objectName('an issuer of cert-manager'),
-    kind: z.enum(['ClusterIssuer', 'Issuer'], expected("'ClusterIssuer' or 'Issuer'")).default('ClusterIssuer'),
-    /** For issuers from outside cert-manager. */
-    group: text('an API group', HOST).optional(),
+    kind: t.withDefault(
+      t.where<'ClusterIssuer' | 'Issuer'>(
+        (value) => value === 'ClusterIssuer' || value === 'Issuer',
+        expected("'ClusterIssuer' or 'Issuer'"),
+      ),
+      'ClusterIssuer',
+    ),
+    group: t.optional(text('an API group', HOST)),
   },
   expected('{ name, kind }'),
 )
 
-const tls = z
-  .strictObject(
+const tls = t.checked(
+  t.object(
     {
       enabled: flag,
-      issuer: issuer.optional(),
-      /** A Secret in each namespace with a certificate for `*.<domain>`; without one the ingress controller's own is used. */
-      wildcardSecret: objectName('a Secret').optional(),
+      issuer: t.optional(issuer),
+      wildcardSecret: t.optional(objectName('a Secret')),
     },
     expected('{ enabled, issuer, wildcardSecret }'),
-  )
-  .refine((given) => !given.enabled || given.issuer !== undefined, {
-    path: ['issuer'],
-    error: 'expected the issuer of certificates for custom domains, { name, kind }, as tls is enabled; got nothing',
-  })
+  ),
+  (given) => !given.enabled || given.issuer !== undefined,
+  'expected the issuer of certificates for custom domains, { name, kind }, as tls is enabled; got nothing',
+  ['issuer'],
+)
 
-const gateway = z.strictObject(
+const gateway = t.object(
   {
-    /** The ending of the host names of gateways that have no domain of their own. */
     domain: text("a domain such as 'eu.example.org'", HOST),
-    ingressClass: objectName('an IngressClass').optional(),
-    /** Put on each Ingress: settings for its controller. */
-    annotations: z.record(z.string(), z.string(expected('a text'))).default({}),
-    tls: tls.default({ enabled: false }),
+    ingressClass: t.optional(objectName('an IngressClass')),
+    annotations: t.withDefault(t.record(text('a text', /^/)), {}),
+    tls: t.withDefault(tls, { enabled: false }),
   },
   expected('{ domain, ingressClass, tls }'),
 )
 
-const namespaceRule = text(
-  `a namespace, or a rule for one such as 'gw-${GATEWAY_ID}'`,
-  /^(?=[a-z0-9{])(?=.*[a-z0-9}]$)[a-z0-9-]*(\{gatewayId\})?[a-z0-9-]*$/,
-).max(63, 'expected 63 characters at most')
+const namespaceRule = t.checked(
+  text(
+    `a namespace, or a rule for one such as 'gw-${GATEWAY_ID}'`,
+    /^(?=[a-z0-9{])(?=.*[a-z0-9}]$)[a-z0-9-]*(\{gatewayId\})?[a-z0-9-]*$/,
+  ),
+  ({ length }) => length <= 63,
+  'expected 63 characters at most',
+)
 
-const regionDocument = z
-  .strictObject({
+const aDate = t.where<Date>((value) => value instanceof Date && !Number.isNaN(value.getTime()), expected('a date'))
+
+const regionDocument = t.checked(
+  t.object({
     _id: text('a name of lower case letters, digits and inner hyphens', LABEL),
     cluster,
     namespace: namespaceRule,
-    /** Whether gateways create their namespace, and remove it again; only with `{gatewayId}` in its name. */
-    createNamespace: flag.default(false),
+    createNamespace: t.withDefault(flag, false),
     gateway,
-    createdAt: z.date().optional(),
-    updatedAt: z.date().optional(),
-  })
-  .refine((given) => !given.createNamespace || given.namespace.includes(GATEWAY_ID), {
-    path: ['createNamespace'],
-    error: `expected a namespace rule with ${GATEWAY_ID}, so that a namespace belongs to one gateway; got one for all`,
-  })
+    createdAt: t.optional(aDate),
+    updatedAt: t.optional(aDate),
+  }),
+  (given) => !given.createNamespace || given.namespace.includes(GATEWAY_ID),
+  `expected a namespace rule with ${GATEWAY_ID}, so that a namespace belongs to one gateway; got one for all`,
+  ['createNamespace'],
+)
 
-/** A region as its owner writes it. */
-export type RegionDocument = z.input<typeof regionDocument>
 /** A region with its defaults. */
-export type RegionSpec = z.output<typeof regionDocument>
+export type RegionSpec = t.ValueOf<typeof regionDocument>
 export type GatewaySettings = RegionSpec['gateway']
 export type ClusterSource = RegionSpec['cluster']
 
+/** A region as its owner writes it. */
+export interface RegionDocument {
+  readonly _id: string
+  /** One of these. */
+  readonly cluster: {
+    readonly inCluster?: true | undefined
+    readonly kubeconfigFile?: string | undefined
+    /** `key`: in the Secret's data; default `kubeconfig`. */
+    readonly kubeconfig?: { readonly secret: { namespace: string; name: string; key?: string | undefined } } | undefined
+  }
+  /** A namespace, or a rule for one such as `gw-{gatewayId}`. */
+  readonly namespace: string
+  /** Whether gateways create their namespace, and remove it again; only with `{gatewayId}` in its name. Default false. */
+  readonly createNamespace?: boolean | undefined
+  readonly gateway: {
+    /** The ending of the host names of gateways that have no domain of their own. */
+    readonly domain: string
+    readonly ingressClass?: string | undefined
+    /** Put on each Ingress: settings for its controller. */
+    readonly annotations?: Readonly<Record<string, string>> | undefined
+    /** Default: not enabled. */
+    readonly tls?: RegionTls | undefined
+  }
+  readonly createdAt?: Date | undefined
+  readonly updatedAt?: Date | undefined
+}
+
+export interface RegionTls {
+  readonly enabled: boolean
+  /** Who issues certificates for custom domains. `kind`: default ClusterIssuer; `group`: for issuers from outside cert-manager. */
+  readonly issuer?:
+    | { name: string; kind?: 'ClusterIssuer' | 'Issuer' | undefined; group?: string | undefined }
+    | undefined
+  /** A Secret in each namespace with a certificate for `*.<domain>`; without one the ingress controller's own is used. */
+  readonly wildcardSecret?: string | undefined
+}
+
 /** The problems of a Region document, each with its path; or the region. */
 export function readRegion(document: unknown): RegionSpec | { readonly problems: readonly string[] } {
-  const parsed = regionDocument.safeParse(document)
-  if (parsed.success) return parsed.data
-  return { problems: parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the document'}: ${message}`) }
+  const read = t.readAs(regionDocument, document)
+  if ('value' in read) return read.value
+  return {
+    problems: read.problems.map(({ path, message, isUnknown }) =>
+      isUnknown ? `unknown field '${path.join('.')}'` : `${path.join('.') || 'the document'}: ${message}`,
+    ),
+  }
 }

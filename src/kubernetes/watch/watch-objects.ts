@@ -1,5 +1,4 @@
-import { z } from 'zod'
-import { aFunction, aName, duration, readOptions } from '../../options/index.js'
+import { readOptions, t } from '../../options/index.js'
 import type { Alongside, AlongsideContext } from '../../phases/index.js'
 import { type Duration, sleep } from '../../time/index.js'
 import type { Cluster } from '../cluster.js'
@@ -40,18 +39,18 @@ export class InvalidWatchOptions extends Error {
   }
 }
 
-const watchOptions = z.strictObject({
-  kinds: z
-    .array(
-      z.strictObject({ apiVersion: aName, kind: aName, verdict: aFunction().optional() }),
-      "expected a list such as [{ apiVersion: 'apps/v1', kind: 'Deployment' }]",
-    )
-    .min(1, 'expected a kind at least'),
-  clusters: aFunction(),
-  namespaces: aFunction().optional(),
-  refresh: duration('100ms', '1h').default(5_000),
-  silence: duration('1s', '1h').default(150_000),
-  retryWithin: duration('250ms', '1h').default(15_000),
+const kinds = t.list(
+  t.object({ apiVersion: t.aName, kind: t.aName, verdict: t.optional(t.aFunction()) }),
+  "expected a list such as [{ apiVersion: 'apps/v1', kind: 'Deployment' }]",
+)
+
+const watchOptions = t.object({
+  kinds: t.checked(kinds, ({ length }) => length > 0, 'expected a kind at least'),
+  clusters: t.aFunction(),
+  namespaces: t.optional(t.aFunction()),
+  refresh: t.withDefault(t.duration('100ms', '1h'), '5s'),
+  silence: t.withDefault(t.duration('1s', '1h'), '150s'),
+  retryWithin: t.withDefault(t.duration('250ms', '1h'), '15s'),
 })
 
 /** The same, checked, with milliseconds. @throws InvalidWatchOptions */

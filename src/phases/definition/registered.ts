@@ -1,47 +1,45 @@
 import type { Document } from 'mongodb'
-import { z } from 'zod'
-import { COLLECTION_NAME } from '../../options/index.js'
+import { COLLECTION_NAME, t } from '../../options/index.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { fieldName, type LifecycleSettings, parseSettings } from './settings.js'
 
-/** A field that a person has broken counts as absent. */
-const sound = <T extends z.ZodType>(field: T) => field.optional().catch(undefined)
+const listOf = <T>(type: t.Type<T>) => t.list(type, t.expecting('a list'))
 
 /**
  * The fields of an entry in `phaselock.lifecycles` that say what a lifecycle is, besides its name and collection, for programs that
- * don't have its code. Each is a field of its own, so that a version that doesn't know one leaves it alone.
+ * don't have its code. Each is a field of its own, so that a version that doesn't know one leaves it alone; one that a person has
+ * broken counts as absent.
  */
-const FIELDS = z.object({
-  graph: sound(
-    z.array(
-      z.object({
-        name: z.string(),
-        kind: z.enum(['working', 'resting', 'final']),
-        next: z.array(z.string()),
-        entry: z.boolean(),
-        deadline: z.object({ afterMs: z.number(), goTo: z.string(), setState: z.string().optional() }).optional(),
-        keepForMs: z.number(),
+const FIELDS = t.partOf({
+  graph: t.orAbsent(
+    listOf(
+      t.partOf({
+        name: t.text,
+        kind: t.oneOf(['working', 'resting', 'final']),
+        next: listOf(t.text),
+        entry: t.flag,
+        deadline: t.optional(t.partOf({ afterMs: t.aNumber, goTo: t.text, setState: t.optional(t.text) })),
+        keepForMs: t.aNumber,
       }),
     ),
   ),
-  rules: sound(
-    z.array(
-      z.object({ when: z.string(), from: z.array(z.string()), goTo: z.string(), setState: z.string().optional() }),
-    ),
+  rules: t.orAbsent(
+    listOf(t.partOf({ when: t.text, from: listOf(t.text), goTo: t.text, setState: t.optional(t.text) })),
   ),
-  renames: sound(z.array(z.object({ from: z.string(), to: z.string() }))),
-  progress: sound(fieldName),
-  legacyWriters: sound(z.boolean()),
-  maxAttempts: sound(z.number()),
-  maxClaims: sound(z.number()),
+  renames: t.orAbsent(listOf(t.partOf({ from: t.text, to: t.text }))),
+  progress: t.orAbsent(fieldName),
+  legacyWriters: t.orAbsent(t.flag),
+  maxAttempts: t.orAbsent(t.aNumber),
+  maxClaims: t.orAbsent(t.aNumber),
   /** That of the definition; `lockTimeout` is the one in force. */
-  definedLockTimeout: sound(z.number()),
+  definedLockTimeout: t.orAbsent(t.aNumber),
   /** The names of the phases and of those renamed: all that older versions store. */
-  phases: sound(z.array(z.string())),
-  lockTimeout: sound(z.number()),
+  phases: t.orAbsent(listOf(t.text)),
+  lockTimeout: t.orAbsent(t.aNumber),
 })
 
-export type RegisteredFields = Omit<Required<z.infer<typeof FIELDS>>, 'phases' | 'lockTimeout'>
+type Registered = t.ValueOf<typeof FIELDS>
+export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeout'>
 
 /** What a replica registers of a lifecycle. */
 export function registeredFields({ phases, entries, rules, renames, settings }: LifecycleModel): RegisteredFields {
@@ -74,7 +72,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
     definedLockTimeout,
     lockTimeout,
     ...rest
-  } = FIELDS.parse(entry)
+  } = (t.readAs(FIELDS, entry) as { value: Registered }).value
   const isKnown = (phase: string) =>
     graph.some((one) => one.name === phase) || renames.some((one) => one.from === phase)
   const onlyNamed = listed.filter((phase) => !isKnown(phase))

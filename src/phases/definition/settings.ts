@@ -1,7 +1,6 @@
 import type { Document } from 'mongodb'
-import { z } from 'zod'
 import { type BackOffRule, DEFAULT_BACK_OFF } from '../../lock/index.js'
-import { duration, expecting, flag, readOptions, whole } from '../../options/index.js'
+import { readOptions, t } from '../../options/index.js'
 import { RESERVED_FIELDS } from '../outcome.js'
 
 /** A lifecycle's settings as the engine uses them: milliseconds and counts, every default filled in. */
@@ -20,39 +19,51 @@ export interface LifecycleSettings {
 
 const RESERVED_NAMES: readonly string[] = RESERVED_FIELDS.filter((name) => name !== 'progress')
 
-export const fieldName = z
-  .string()
-  .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'expected a field name of letters, digits and _')
-  .refine((name) => !RESERVED_NAMES.includes(name), 'expected a name other than those that Phaselock uses already')
+const matchingText = (pattern: RegExp, wording: string) =>
+  t.where<string>((value) => typeof value === 'string' && pattern.test(value), wording)
 
-const A_SHARE = expecting('a share from 0.01 to 1')
+export const fieldName = t.checked(
+  matchingText(/^[A-Za-z_][A-Za-z0-9_]*$/, 'expected a field name of letters, digits and _'),
+  (name) => !RESERVED_NAMES.includes(name),
+  'expected a name other than those that Phaselock uses already',
+)
 
-const backOff = z.strictObject({
-  share: z.number(A_SHARE).min(0.01, A_SHARE).max(1, A_SHARE).default(DEFAULT_BACK_OFF.share),
-  patience: duration('1s', '24h').default(DEFAULT_BACK_OFF.patienceMs),
-  firstError: duration('100ms', '24h').default(DEFAULT_BACK_OFF.firstErrorMs),
-  longestError: duration('100ms', '24h').default(DEFAULT_BACK_OFF.longestErrorMs),
-  afterSteps: whole(10, 1_000_000_000).default(DEFAULT_BACK_OFF.afterSteps),
+const aShare = t.where<number>(
+  (value) => typeof value === 'number' && value >= 0.01 && value <= 1,
+  t.expecting('a share from 0.01 to 1'),
+)
+
+const backOff = t.object({
+  share: t.withDefault(aShare, DEFAULT_BACK_OFF.share),
+  patience: t.withDefault(t.duration('1s', '24h'), `${DEFAULT_BACK_OFF.patienceMs}ms`),
+  firstError: t.withDefault(t.duration('100ms', '24h'), `${DEFAULT_BACK_OFF.firstErrorMs}ms`),
+  longestError: t.withDefault(t.duration('100ms', '24h'), `${DEFAULT_BACK_OFF.longestErrorMs}ms`),
+  afterSteps: t.withDefault(t.whole(10, 1_000_000_000), DEFAULT_BACK_OFF.afterSteps),
 })
 
 /** Settings that a lifecycle may declare, besides its graph. Unknown ones are refused by the definition's own check. */
-export const settingsSchema = z.strictObject({
-  lockTimeout: duration('1s', '24h').default(30_000),
-  stepTimeout: duration('100ms', '24h').default(300_000),
-  maxAttempts: whole(1, 1_000).default(20),
-  maxClaims: whole(1, 1_000).default(10),
-  concurrency: whole(1, 10_000).default(32),
-  backOff: backOff
-    .refine((rule) => rule.firstError <= rule.longestError, 'expected firstError to be no longer than longestError')
-    .prefault({}),
-  legacyWriters: flag.default(false),
-  reads: z
-    .array(
-      z.string().regex(/^[^.$][^.]*$/, "expected the name of a top-level field, such as 'image'"),
+export const settingsSchema = t.object({
+  lockTimeout: t.withDefault(t.duration('1s', '24h'), '30s'),
+  stepTimeout: t.withDefault(t.duration('100ms', '24h'), '5m'),
+  maxAttempts: t.withDefault(t.whole(1, 1_000), 20),
+  maxClaims: t.withDefault(t.whole(1, 1_000), 10),
+  concurrency: t.withDefault(t.whole(1, 10_000), 32),
+  backOff: t.withDefault(
+    t.checked(
+      backOff,
+      (rule) => rule.firstError <= rule.longestError,
+      'expected firstError to be no longer than longestError',
+    ),
+    {},
+  ),
+  legacyWriters: t.withDefault(t.flag, false),
+  reads: t.optional(
+    t.list(
+      matchingText(/^[^.$][^.]*$/, "expected the name of a top-level field, such as 'image'"),
       'expected a list of field names',
-    )
-    .optional(),
-  fields: z.strictObject({ progress: fieldName.default('progress') }).default({ progress: 'progress' }),
+    ),
+  ),
+  fields: t.withDefault(t.object({ progress: t.withDefault(fieldName, 'progress') }), {}),
 })
 
 const DEFINED_BESIDE = ['name', 'collection', 'phases', 'rules', 'renamed']

@@ -1,17 +1,6 @@
-import { z } from 'zod'
 import { requireNode } from '../../config/index.js'
 import type { Protocol } from '../../lock/index.js'
-import {
-  aDatabase,
-  aFunction,
-  anything,
-  expecting,
-  having,
-  oneOf,
-  processOptions,
-  readOptions,
-  shown,
-} from '../../options/index.js'
+import { processOptions, readOptions, shown, t } from '../../options/index.js'
 import type { Clock } from '../../time/index.js'
 import { InvalidReplicaOptions } from '../errors.js'
 import type { Logger } from '../logger.js'
@@ -21,49 +10,49 @@ import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
 import type { Alongside } from './wake/alongside.js'
 
 /** What replicas run. A definition is easily taken for it. */
-export const runnableLifecycles = z.array(
-  z.custom<RunnableLifecycle>(
+export const runnableLifecycles = t.list(
+  t.where<RunnableLifecycle>(
     (value) => typeof value === 'object' && value !== null && 'attach' in value && 'handlers' in value,
-    {
-      error: ({ input }) =>
-        typeof (input as { handle?: unknown } | null)?.handle === 'function'
-          ? `expected a lifecycle with its handlers, got the definition of '${(input as { name?: unknown }).name}': call its handle({ ... }) and give what that returns`
-          : `expected a lifecycle with its handlers (\`lifecycle.handle({ ... })\`), got ${shown(input)}`,
-    },
+    (value) =>
+      typeof (value as { handle?: unknown } | null)?.handle === 'function'
+        ? `expected a lifecycle with its handlers, got the definition of '${(value as { name?: unknown }).name}': call its handle({ ... }) and give what that returns`
+        : `expected a lifecycle with its handlers (\`lifecycle.handle({ ... })\`), got ${shown(value)}`,
   ),
-  expecting('a list of lifecycles with their handlers (`lifecycle.handle({ ... })`)'),
+  t.expecting('a list of lifecycles with their handlers (`lifecycle.handle({ ... })`)'),
 )
 
 /** What `new Replica` and `PhaselockModule.forRoot` both take. */
 export const sharedOptions = {
   ...processOptions,
-  indexes: oneOf(['create', 'check']).default('create'),
-  alongside: z.array(aFunction() as z.ZodType<Alongside>, expecting('a list of functions')).default([]),
-  logger: having<Logger>(['debug', 'info', 'warn', 'error'], 'an object with debug, info, warn and error').optional(),
-  observer: z
-    .custom<ReplicaObserver | readonly ReplicaObserver[]>(
+  indexes: t.withDefault(t.oneOf(['create', 'check']), 'create'),
+  alongside: t.withDefault(t.list(t.aFunction<Alongside>(), t.expecting('a list of functions')), []),
+  logger: t.optional(
+    t.having<Logger>(['debug', 'info', 'warn', 'error'], 'an object with debug, info, warn and error'),
+  ),
+  observer: t.optional(
+    t.where<ReplicaObserver | readonly ReplicaObserver[]>(
       (value) => [value].flat().every((one) => typeof one === 'object' && one !== null),
-      expecting("an object with an observer's methods, or a list of them"),
-    )
-    .optional(),
+      t.expecting("an object with an observer's methods, or a list of them"),
+    ),
+  ),
 } as const
 
-const replicaOptions = z.strictObject({
-  db: aDatabase,
+const replicaOptions = t.object({
+  db: t.aDatabase,
   lifecycles: runnableLifecycles,
   ...sharedOptions,
-  renewalDb: aDatabase.optional(),
-  ownerDb: aDatabase.optional(),
-  doorbellDb: aDatabase.optional(),
-  clock: anything as z.ZodType<Clock | undefined>,
-  random: aFunction().optional() as z.ZodType<(() => number) | undefined>,
-  onBadPlan: oneOf(['warn', 'refuse']).default('warn'),
-  threadPool: anything as z.ZodType<ThreadPool | undefined>,
-  protocol: anything as z.ZodType<Protocol | undefined>,
-} satisfies { readonly [option in keyof Required<ReplicaOptions>]: z.ZodType })
+  renewalDb: t.optional(t.aDatabase),
+  ownerDb: t.optional(t.aDatabase),
+  doorbellDb: t.optional(t.aDatabase),
+  clock: t.anything<Clock>(),
+  random: t.optional(t.aFunction<() => number>()),
+  onBadPlan: t.withDefault(t.oneOf(['warn', 'refuse']), 'warn'),
+  threadPool: t.anything<ThreadPool>(),
+  protocol: t.anything<Protocol>(),
+} satisfies t.TypesOf<ReplicaOptions>)
 
 /** The options, checked, with their defaults: durations in milliseconds. */
-export type ReplicaSettings = z.output<typeof replicaOptions>
+export type ReplicaSettings = t.ValueOf<typeof replicaOptions>
 
 /** @throws InvalidReplicaOptions for unknown options, and for values with which a replica would stand still or misbehave; UnsupportedNode */
 export function checkOptions(options: ReplicaOptions): ReplicaSettings {

@@ -1,5 +1,4 @@
 import { type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
-import { z } from 'zod'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
   asReadable,
@@ -12,7 +11,7 @@ import {
   wake,
   whyUnwritten,
 } from '../../lock/index.js'
-import { aDatabase, checkOptions, expecting } from '../../options/index.js'
+import { checkOptions, t } from '../../options/index.js'
 import { isObject } from '../definition/check-graph.js'
 import { type LifecycleModel, whyUnknownState } from '../definition/model.js'
 import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
@@ -31,11 +30,11 @@ import type {
   UnparkOptions,
 } from './owner-types.js'
 
-const ownerParts = z.strictObject({
-  db: aDatabase,
-  model: z.custom(
+const ownerParts = t.object({
+  db: t.aDatabase,
+  model: t.where(
     (value) => isObject(value) && value['phases'] instanceof Map,
-    expecting("a lifecycle's model (`lifecycle.model`)"),
+    t.expecting("a lifecycle's model (`lifecycle.model`)"),
   ),
 })
 

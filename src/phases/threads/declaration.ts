@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { z } from 'zod'
-import { aName, duration, readOptions } from '../../options/index.js'
+import { readOptions, t } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
 import type { Handler } from '../step.js'
 
@@ -43,10 +42,10 @@ export interface RunsThreads {
 // biome-ignore lint/suspicious/noExplicitAny: without its module's type a handler fits every phase, and is checked at run time
 type AnyPhase = Handler<any, any>
 
-const threadOptions = z.strictObject({
-  export: aName.default('default'),
-  terminateAfter: duration('0ms', '1h').default(500),
-} satisfies { readonly [option in keyof Required<ThreadOptions>]: z.ZodType })
+const threadOptions = t.object({
+  export: t.withDefault(t.aName, 'default'),
+  terminateAfter: t.withDefault(t.duration('0ms', '1h'), '500ms'),
+} satisfies t.TypesOf<ThreadOptions>)
 
 /**
  * A handler that runs in a worker thread: renewals and other documents go on while it computes. Its module's export is a

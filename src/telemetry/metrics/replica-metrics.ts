@@ -1,9 +1,8 @@
 import type { Db } from 'mongodb'
 import { collectDefaultMetrics, Registry } from 'prom-client'
-import { z } from 'zod'
 import type { LockObserver } from '../../locks/index.js'
 import { COUNT_LIMIT, countWaiting, type Waiting } from '../../operations/index.js'
-import { aDatabase, anything, checkOptions, expecting, flag, having, text } from '../../options/index.js'
+import { checkOptions, t } from '../../options/index.js'
 import { type LifecycleModel, type Logger, type ReplicaObserver, type ReplicaStatus } from '../../phases/index.js'
 import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'
@@ -32,23 +31,21 @@ export interface ReplicaMetricsOptions {
   readonly logger?: Logger | undefined
 }
 
-const measuredLifecycles = z.array(
-  having<MeasuredLifecycle>([], 'a lifecycle').refine(
-    (one) => one.model?.phases instanceof Map,
-    'expected a lifecycle',
-  ),
-  expecting('a list of lifecycles'),
+const measured = t.checked(
+  t.having<MeasuredLifecycle>([], 'a lifecycle'),
+  (one) => one.model?.phases instanceof Map,
+  'expected a lifecycle',
 )
 
-const metricsOptions = z.strictObject({
-  db: aDatabase,
-  lifecycles: measuredLifecycles,
-  documents: flag.optional(),
-  processMetrics: flag.optional(),
-  lockNames: anything as z.ZodType<LockNames | undefined>,
-  scheduleNames: z.array(text, expecting('a list of names')).optional(),
-  logger: having<Logger>(['warn'], 'a logger').optional(),
-} satisfies { readonly [option in keyof Required<ReplicaMetricsOptions>]: z.ZodType })
+const metricsOptions = t.object({
+  db: t.aDatabase,
+  lifecycles: t.list(measured, t.expecting('a list of lifecycles')),
+  documents: t.optional(t.flag),
+  processMetrics: t.optional(t.flag),
+  lockNames: t.anything<LockNames>(),
+  scheduleNames: t.optional(t.list(t.text, t.expecting('a list of names'))),
+  logger: t.optional(t.having<Logger>(['warn'], 'a logger')),
+} satisfies t.TypesOf<ReplicaMetricsOptions>)
 
 /** The label of all locks that runs of schedules take: a name for each schedule would be too many. */
 const LOCKS_OF_RUNS = 'scheduler_lock'

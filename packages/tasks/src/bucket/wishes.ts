@@ -1,24 +1,30 @@
-import { z } from 'zod'
+import * as v from 'valibot'
+import { expecting, fieldsOf, problemsOf, recordOf, someText as text } from '../fields.js'
 import type { Bucket } from './documents.js'
 import { nameProblem } from './names.js'
 
-const texts = z.union([z.string().min(1), z.array(z.string().min(1)).min(1)])
-const statement = z.strictObject({
-  Sid: z.string().optional(),
-  Effect: z.enum(['Allow', 'Deny']),
-  Principal: z.union([z.literal('*'), z.record(z.string(), texts)]),
-  Action: texts,
-  Resource: texts.optional(),
-  Condition: z.record(z.string(), z.unknown()).optional(),
-})
+const texts = v.union([text, v.pipe(v.array(text), v.nonEmpty())], expecting('a string, or a list of them'))
+const statement = fieldsOf(
+  {
+    Sid: v.optional(v.string()),
+    Effect: v.picklist(['Allow', 'Deny']),
+    Principal: v.union([v.literal('*'), recordOf(v.string(), texts, expecting('an object'))]),
+    Action: texts,
+    Resource: v.optional(texts),
+    Condition: v.optional(recordOf(v.string(), v.unknown(), expecting('an object'))),
+  },
+  expecting('a statement'),
+)
 
-const wishes = z.object({
-  region: z.string().min(1).nullish(),
-  policy: z.union([z.enum(['private', 'public-read']), z.array(statement).min(1)], {
-    error: "expected 'private', 'public-read' or statements ({ Effect, Principal, Action, ... })",
-  }),
-  quotaBytes: z.number('expected a number of bytes').int().min(0).nullish(),
-  versioning: z.boolean('expected true or false').nullish(),
+const POLICY = "expected 'private', 'public-read' or statements ({ Effect, Principal, Action, ... })"
+const policies = v.union([v.picklist(['private', 'public-read']), v.pipe(v.array(statement), v.nonEmpty())])
+const wishes = v.object({
+  region: v.nullish(text),
+  policy: v.custom((value) => v.is(policies, value), POLICY),
+  quotaBytes: v.nullish(
+    v.custom<number>((value) => Number.isSafeInteger(value) && (value as number) >= 0, 'expected a number of bytes'),
+  ),
+  versioning: v.nullish(v.boolean('expected true or false')),
 })
 
 /** What is wrong with the owner's fields, in words; found before any request to the storage. */
@@ -26,7 +32,6 @@ export function wishProblem(doc: Readonly<Bucket>, name: string): string | undef
   const wrongName = nameProblem(name)
   if (wrongName) return wrongName
   const { region, policy = 'private', quotaBytes, versioning } = doc
-  const checked = wishes.safeParse({ region, policy, quotaBytes, versioning })
-  if (checked.success) return undefined
-  return checked.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ')
+  const { success, issues } = v.safeParse(wishes, { region, policy, quotaBytes, versioning })
+  return success ? undefined : problemsOf(issues).join('; ')
 }

@@ -1,5 +1,6 @@
-import { z } from 'zod'
-import { checkFields, containerShape, expecting } from '../pods/index.js'
+import * as v from 'valibot'
+import { someFieldsOf, wholeNumber } from '../fields.js'
+import { checkFields, containerShape } from '../pods/index.js'
 import type { JobFields } from './documents.js'
 
 export const DEFAULT_LOG_LINES = 50
@@ -7,21 +8,19 @@ export const DEFAULT_LOG_LINES = 50
 /** Kubernetes keeps such numbers in 32 bits. */
 const MOST = 2 ** 31 - 1
 
-function whole(least: number, most: number, unit: string) {
-  const what = expecting(`a whole number${unit} from ${least} to ${most}`)
-  return z.int(what).min(least, what).max(most, what)
-}
+const whole = (least: number, most: number, unit: string) =>
+  wholeNumber(least, most, `a whole number${unit} from ${least} to ${most}`)
 
-const shape = z.object({
+const shape = someFieldsOf({
   ...containerShape,
-  activeDeadlineSeconds: whole(1, MOST, ' of seconds').optional(),
-  backoffLimit: whole(0, 1_000, '').default(0),
-  ttlSecondsAfterFinished: whole(1, MOST, ' of seconds').optional(),
-  logLines: whole(0, 1_000, '').default(DEFAULT_LOG_LINES),
+  activeDeadlineSeconds: v.optional(whole(1, MOST, ' of seconds')),
+  backoffLimit: v.optional(whole(0, 1_000, ''), 0),
+  ttlSecondsAfterFinished: v.optional(whole(1, MOST, ' of seconds')),
+  logLines: v.optional(whole(0, 1_000, ''), DEFAULT_LOG_LINES),
 })
 
 /** What a job is to run, checked, with its defaults. */
-export type JobSpec = z.infer<typeof shape>
+export type JobSpec = v.InferOutput<typeof shape>
 
 /** Checks the owner's fields before anything is made from them. @returns the spec, or what is wrong with it in one string */
 export function checkJob(fields: Readonly<JobFields>): { readonly spec: JobSpec } | { readonly problem: string } {

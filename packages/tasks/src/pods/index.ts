@@ -1,4 +1,4 @@
-export { type ContainerSpec, checkFields, containerShape, expecting } from './container-shape.js'
+export { type ContainerSpec, checkFields, containerShape } from './container-shape.js'
 export {
   type ContainerFields,
   checkPodSecurity,

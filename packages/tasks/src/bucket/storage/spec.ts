@@ -1,32 +1,49 @@
-import { z } from 'zod'
+import * as v from 'valibot'
+import { expecting, fieldsOf, problemsOf, someText as text } from '../../fields.js'
 
-const text = z.string().min(1)
+const REFERENCE = "{ env: 'PREFIX' }, { folder: '/path' }, { secret: ... }"
 
 /** Where the keys of a storage are; a document never has them itself. */
-const reference = z.union(
+const reference = v.union(
   [
-    z.strictObject({ env: text }),
-    z.strictObject({ folder: text }),
-    z.strictObject({ secret: z.unknown() }),
-    z.literal('default'),
+    v.strictObject({ env: text }),
+    v.strictObject({ folder: text }),
+    v.strictObject({ secret: v.unknown() }),
+    v.literal('default'),
   ],
-  { error: "expected { env: 'PREFIX' }, { folder: '/path' }, { secret: ... } or 'default'" },
+  `expected ${REFERENCE} or 'default'`,
 )
 
+const isHttp = (address: string) => /^https?:\/\//i.test(address) && URL.canParse(address)
+
 const common = {
-  endpoint: z.url({ protocol: /^https?$/, error: 'expected an http or https address' }).optional(),
-  region: text.optional(),
-  pathStyle: z.boolean().optional(),
+  endpoint: v.optional(
+    v.pipe(
+      v.string('expected an http or https address'),
+      v.trim(),
+      v.check(isHttp, 'expected an http or https address'),
+    ),
+  ),
+  region: v.optional(text),
+  pathStyle: v.optional(v.boolean(expecting('true or false'))),
 }
 
-const storageSpec = z.strictObject({ ...common, credentials: reference })
-const storageSpecInCode = z.strictObject({
-  ...common,
-  credentials: z.union([reference, z.strictObject({ accessKeyId: text, secretAccessKey: text })], {
-    error:
-      "expected { env: 'PREFIX' }, { folder: '/path' }, { secret: ... }, { accessKeyId, secretAccessKey } or 'default'",
-  }),
-})
+/** Of what came only the fields' names are shown: there may be keys in it. */
+const what = ({ input }: { readonly input: unknown }) => {
+  const got = typeof input === 'object' && input !== null ? `{ ${Object.keys(input).join(', ')} }` : `a ${typeof input}`
+  return `expected { endpoint, region, pathStyle, credentials }, got ${got}`
+}
+const storageSpec = fieldsOf({ ...common, credentials: reference }, what)
+const storageSpecInCode = fieldsOf(
+  {
+    ...common,
+    credentials: v.union(
+      [reference, v.strictObject({ accessKeyId: text, secretAccessKey: text })],
+      `expected ${REFERENCE}, { accessKeyId, secretAccessKey } or 'default'`,
+    ),
+  },
+  what,
+)
 
 /**
  * Where to find the keys of a storage:
@@ -35,18 +52,27 @@ const storageSpecInCode = z.strictObject({
  * - `secret`: anything; the option `secrets` is called with it and resolves to the keys
  * - `default`: where the AWS SDK looks by itself (environment, profile, the pod's or machine's role)
  */
-export type CredentialsReference = z.infer<typeof reference>
+export type CredentialsReference =
+  | { readonly env: string }
+  | { readonly folder: string }
+  | { readonly secret: unknown }
+  | 'default'
 
 /** A storage as a document in `StorageRegion` describes it, without its `_id`. */
-export type StorageSpec = z.infer<typeof storageSpec>
+export interface StorageSpec {
+  readonly endpoint?: string | undefined
+  readonly region?: string | undefined
+  readonly pathStyle?: boolean | undefined
+  readonly credentials: CredentialsReference
+}
+
 /** A storage as the options describe it: with keys, if needed. */
-export type StorageSpecInCode = z.infer<typeof storageSpecInCode>
+export interface StorageSpecInCode extends Omit<StorageSpec, 'credentials'> {
+  readonly credentials: CredentialsReference | { readonly accessKeyId: string; readonly secretAccessKey: string }
+}
 
 /** @returns the description, or what is wrong with it @param withKeys whether it may contain keys */
 export function parseStorage(value: unknown, withKeys: boolean): StorageSpecInCode | string {
-  const checked = (withKeys ? storageSpecInCode : storageSpec).safeParse(value)
-  if (checked.success) return checked.data
-  return checked.error.issues
-    .map(({ path, message }) => [path.join('.'), message].filter(Boolean).join(': '))
-    .join('; ')
+  const { success, output, issues } = v.safeParse(withKeys ? storageSpecInCode : storageSpec, value)
+  return success ? output : problemsOf(issues).join('; ')
 }
