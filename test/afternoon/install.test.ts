@@ -1,12 +1,19 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals'
 import { AppFolder, ROOT } from './app-folder.js'
 
 jest.setTimeout(300_000)
 
-/** What an app that works, without Nest and metrics, may take. */
-const MOST_PACKAGES = 20
+/** What an app that works, without Nest and metrics, may take: all files, mongodb and bson have half of it. On a disk with blocks of 4 KB: 15 MB. */
+const MOST_PACKAGES = 16
+const MOST_BYTES = 12_000_000
+
+async function sizeOf(folder: string): Promise<number> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  const files = entries.filter((one) => one.isFile()).map((one) => stat(join(one.parentPath, one.name)))
+  return (await Promise.all(files)).reduce((sum, { size }) => sum + size, 0)
+}
 
 describe('npm install phaselock', () => {
   let folder: AppFolder
@@ -15,7 +22,7 @@ describe('npm install phaselock', () => {
   })
   afterAll(() => folder?.remove())
 
-  test(`brings ${MOST_PACKAGES} packages at most`, async () => {
+  test(`brings ${MOST_PACKAGES} packages and ${MOST_BYTES / 1e6} MB at most`, async () => {
     const { dependencies } = JSON.parse((await folder.run('npm', 'ls', '--all', '--json')).out)
     const found = new Set<string>()
     const walk = (all: Record<string, { version?: string; dependencies?: object }> = {}) => {
@@ -27,6 +34,8 @@ describe('npm install phaselock', () => {
     }
     walk({ phaselock: dependencies.phaselock })
     expect(found.size).toBeLessThanOrEqual(MOST_PACKAGES)
+    const bytes = await Promise.all([...found].map((name) => sizeOf(join(folder.path, 'node_modules', name))))
+    expect(bytes.reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(MOST_BYTES)
   })
 
   test('the README opens with a program of 25 lines at most, which runs as it stands', async () => {

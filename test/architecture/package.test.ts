@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
 
@@ -38,6 +38,24 @@ describe('what npm publishes', () => {
     const paths = targets.filter((one): one is string => typeof one === 'string' && one.startsWith('./dist'))
     expect(paths.length).toBeGreaterThan(4)
     for (const path of paths) expect(files).toContain(path.replace('./', ''))
+  })
+
+  test('has every declaration that its entries lead to, and none of those needs the validator', async () => {
+    const { exports } = JSON.parse(await readFile(resolve(root, 'package.json'), 'utf8'))
+    const entries = Object.values<{ types?: string }>(exports).flatMap(({ types }) => types?.replace('./', '') ?? [])
+    const reached = new Set(entries)
+    const imported = new Set<string>()
+    for (const file of reached) {
+      const code = (await readFile(join(root, file), 'utf8')).replace(/\/\*[\s\S]*?\*\//g, '')
+      for (const [, name = ''] of code.matchAll(/(?:from|import)\s*\(?\s*'([^']+)'/g)) {
+        if (name.startsWith('.')) reached.add(join(dirname(file), name.replace(/(\.d)?\.[jt]s$/, '.d.ts')))
+        else imported.add(name)
+      }
+    }
+    expect(reached.size).toBeGreaterThan(100)
+    expect([...reached].filter((file) => !files.includes(file))).toEqual([])
+    expect([...imported]).toContain('mongodb')
+    expect([...imported]).not.toContain('valibot')
   })
 
   test('depends on no package of the workspaces', async () => {
