@@ -57,7 +57,7 @@ describe('a worker whose event loop stands still', () => {
       fields: { silentMs: 6_000, lockedBy: expect.stringMatching(/^crew-\d~/) },
     })
     const pids = killed.map(({ message }) => Number(/process (\d+)/.exec(message)![1]))
-    expect(pids.filter(isAlive)).toEqual([])
+    await eventually(() => expect(pids.filter(isAlive)).toEqual([]), WITHIN) // the line is written before the signal arrives
     await eventually(async () => expect(await crew!.notReady()).toEqual([]), WITHIN)
   })
 

@@ -1,3 +1,4 @@
+import { availableParallelism, loadavg } from 'node:os'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { UsageError } from '../../operations/index.js'
 import { durationMs } from '../../time/index.js'
@@ -5,6 +6,8 @@ import { show } from './show.js'
 
 const DEFAULT_LOCK_TIMEOUT_MS = 4_000
 const DEFAULT_DOCUMENTS = 300
+/** Processes that want to run, for each core, from which it takes minutes. */
+const BUSY_FROM = 3
 /** Options of runs that are not part of the package. */
 const MOVED = ['faults', 'kubernetes', 'break', 'minutes', 'seed'] as const
 
@@ -38,6 +41,11 @@ async function demo(flags: DemoFlags): Promise<number> {
   return show('phaselock demo', json, async (screen, signal) => {
     // Loaded when asked for: the rest of the CLI needs none of it.
     const [{ runDemo }, { reportText }] = await Promise.all([import('./run-demo.js'), import('./verdict.js')])
+    const [load, cores] = [loadavg()[0]!, availableParallelism()]
+    if (load >= BUSY_FROM * cores)
+      screen.note(
+        `this machine is busy (load ${load.toFixed(0)} on ${cores} cores): it takes minutes, and goes on as long as anything moves`,
+      )
     const report = await runDemo({ documents, lockTimeoutMs, screen, signal, ledgerFile })
     return { result: report.result, text: reportText(report) }
   })
