@@ -115,16 +115,18 @@ export function choose(
   const { lists, retries } = candidates
   const forRetries = retries.length > 0 ? Math.min(retries.length, Math.floor(places / 8 + random())) : 0
   const given = placesOf(lists, places - forRetries, random)
-  const chosen = lists.flatMap(({ documents }, i) => documents.slice(0, given[i]!))
+  const chosen = lists.map(({ documents }, i) => documents.slice(0, given[i]!))
   const spares = spare > 0 ? lists.flatMap(({ documents }, i) => documents.slice(given[i]!)).slice(0, spare) : []
-  const documents = eachOnce([...chosen, ...retries.slice(0, places - chosen.length)])
-  return { documents, spares, left, againInMs }
+  const free = chosen.reduce((sum, { length }) => sum - length, places)
+  return { documents: eachOnce([...chosen, retries.slice(0, free)]), spares, left, againInMs }
 }
 
 /** An array in lockedAt puts one document into several ranges. */
-const eachOnce = (documents: readonly Document[]): Document[] => [
-  ...new Map(documents.map((document) => [idKey(document['_id']), document])).values(),
-]
+function eachOnce(ranges: readonly (readonly Document[])[]): readonly Document[] {
+  const filled = ranges.filter(({ length }) => length > 0)
+  if (filled.length <= 1) return filled[0] ?? []
+  return [...new Map(filled.flat().map((document) => [idKey(document['_id']), document])).values()]
+}
 
 /** How many places each list gets: at least its share; what is left goes to the last lists first. */
 function placesOf(lists: readonly CandidateList[], places: number, random: () => number): number[] {
