@@ -1,3 +1,5 @@
+import { inspect } from 'node:util'
+
 /** Where Phaselock's log lines go: Nest's logger, the command line's, or the user's own (pino, say). */
 export interface Logger {
   debug(message: string, fields?: object): void
@@ -13,6 +15,13 @@ export function loggerOf(write: (level: keyof Logger, message: string, fields?: 
 }
 
 export const silentLogger: Logger = loggerOf(() => {})
+
+/** Where there is no other: warnings and errors on standard error, so that nothing fails without a word. */
+export const warningsLogger: Logger = loggerOf((level, message, fields) => {
+  if (level !== 'warn' && level !== 'error') return
+  const more = fields === undefined ? '' : ` ${inspect(fields, { breakLength: Number.POSITIVE_INFINITY, depth: 4 })}`
+  process.stderr.write(`phaselock ${level}: ${message}${more}\n`)
+})
 
 /** A logger that never throws: one that does (pino's, when the thread behind it has ended) must cost only its lines. */
 export const sturdy = (logger: Logger): Logger =>

@@ -35,6 +35,7 @@ export interface SchedulesOptions<Context = unknown> {
   readonly doorbell?: DoorbellMode | undefined
   /** Called when runs start and end here, for metrics and logs. */
   readonly observer?: ScheduleObserver | undefined
+  /** Where its log lines go. Default: warnings and errors to standard error. */
   readonly logger?: Logger | undefined
   readonly clock?: Clock | undefined
 }

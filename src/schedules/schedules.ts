@@ -2,7 +2,13 @@ import { hostname } from 'node:os'
 import type { Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { type LockProvider, mongoLockProvider } from '../locks/index.js'
-import { type LifecycleModel, NotAttached, OwnerClient, type RunnableLifecycle, silentLogger } from '../phases/index.js'
+import {
+  type LifecycleModel,
+  NotAttached,
+  OwnerClient,
+  type RunnableLifecycle,
+  warningsLogger,
+} from '../phases/index.js'
 import { systemClock } from '../time/index.js'
 import type { NewRun } from './decide.js'
 import { editWatch, startWatch, watchNameOf } from './edit-watch.js'
@@ -57,7 +63,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     this.registry = new TaskRegistry(options.tasks ?? {})
     this.ownerDb = options.db
     this.provider = options.locks
-    this.observers = new ScheduleObservers(options.logger ?? silentLogger)
+    this.observers = new ScheduleObservers(options.logger ?? warningsLogger)
     if (options.observer) this.observers.add(options.observer)
     if (settings.doorbell) this.ringing = { doorbell: settings.doorbell }
     this.reports = new ScheduleReports(settings.collections, this.observers, this.registry)
@@ -111,7 +117,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
   }
 
   private lifecyclesOf(options: SchedulesOptions<Context>, settings: SchedulesSettings): ScheduleLifecycle[] {
-    const { logger = silentLogger, clock = systemClock } = options
+    const { logger = warningsLogger, clock = systemClock } = options
     const { collections, lockAtMostForMs } = settings
     const { observers } = this
     const name = options.name ?? (process.env['POD_NAME'] || `${hostname()}-${process.pid}`)

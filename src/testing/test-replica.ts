@@ -6,6 +6,7 @@ import {
   Replica,
   type ReplicaObserver,
   type RunnableLifecycle,
+  silentLogger,
   standsFor,
 } from '../phases/index.js'
 import { systemClock } from '../time/index.js'
@@ -45,7 +46,7 @@ export class TestReplica {
       lifecycles: options.lifecycles.map((lifecycle) => wrapped(lifecycle, wrap)),
       name: options.name,
       clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + this.standstillMs },
-      logger: options.logger,
+      logger: options.logger ?? silentLogger,
       observer: options.observer,
       grace: '0s',
     })

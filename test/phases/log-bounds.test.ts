@@ -1,4 +1,4 @@
-import { describe, expect, test } from '@jest/globals'
+import { describe, expect, jest, test } from '@jest/globals'
 import type { StepEnded } from '../../src/index.js'
 import { BoundedLog } from '../../src/phases/bounded-log.js'
 import { refuseUnhandledRejections } from '../faults/unhandled.js'
@@ -69,6 +69,19 @@ describe('log lines about documents are bounded for each cause', () => {
     await one.stop()
     await client.close()
     await proxy.stop()
+  })
+
+  test('without a logger, warnings and errors go to standard error, and nothing else does', async () => {
+    const written: string[] = []
+    const spy = jest.spyOn(process.stderr, 'write').mockImplementation((text) => written.push(String(text)) > 0)
+    const lifecycle = thingWith(async (doc, step) => {
+      if (doc._id === 'd0') throw new Error('no route')
+      return step.moveTo('Created')
+    }, thingOf({ backOff }))
+    const one = replicaOf(database.db, lifecycle, { logger: undefined })
+    await put('Creating', 2)
+    await one.runOnce().finally(() => spy.mockRestore())
+    expect(written).toEqual([expect.stringMatching(/^phaselock warn: a step failed: no route \{ .*id: 'd0'.*\}\n$/)])
   })
 
   test('the summary comes with the first tick after the minute, also when nothing fails any more', async () => {

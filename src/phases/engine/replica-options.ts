@@ -72,6 +72,7 @@ export interface ReplicaOptions {
   readonly clockHold?: Duration | undefined
   /** Background work for each of its lifecycles, from `start()` until it stops. Default: none. */
   readonly alongside?: readonly Alongside[] | undefined
+  /** Where its log lines go. Default: warnings and errors to standard error; `silentLogger`: nowhere. */
   readonly logger?: Logger | undefined
   /** Notified of everything that happens, for metrics and hooks. */
   readonly observer?: ReplicaObserver | readonly ReplicaObserver[] | undefined

@@ -5,7 +5,7 @@ import { sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { ReplicaStopped } from '../errors.js'
-import { silentLogger, sturdy } from '../logger.js'
+import { sturdy, warningsLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
 import { checkOptions, type ReplicaSettings } from './check-options.js'
 import { Company } from './claim/company.js'
@@ -73,7 +73,7 @@ export class Replica {
     this.options = options
     const { db, renewalDb = db, clockHold: holdMs, blockedAfter: limitMs } = options
     const { clock = systemClock, random = Math.random, threads: size, threadMemoryMb: memoryMb } = options
-    const logger = sturdy(options.logger ?? silentLogger)
+    const logger = sturdy(options.logger ?? warningsLogger)
     this.boundedLog = new BoundedLog(logger, clock)
     const observer = observers([options.observer ?? []].flat(), this.boundedLog)
     this.identity = replicaIdentity(options.name ?? `${hostname()}-${process.pid}`, random)
