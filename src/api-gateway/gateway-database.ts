@@ -1,5 +1,5 @@
-import { type Db, type Document, MongoServerError } from 'mongodb'
-import { durableOn } from '../database/index.js'
+import { type Db, type Document } from 'mongodb'
+import { durableOn, isServerError } from '../database/index.js'
 import { idText } from '../kinds/index.js'
 import { idKey } from '../lock/index.js'
 import { type Handler, Holder } from '../phases/index.js'
@@ -97,8 +97,8 @@ class OwnDatabase {
     try {
       await this.target.createCollection(FIRST_COLLECTION, { validator: VALIDATOR })
     } catch (error) {
-      if (error instanceof MongoServerError && error.code === DIFFERS_BY_CASE_ONLY) return false
-      if (!(error instanceof MongoServerError) || error.code !== ALREADY_EXISTS) throw error
+      if (isServerError(error, DIFFERS_BY_CASE_ONLY)) return false
+      if (!isServerError(error, ALREADY_EXISTS)) throw error
     }
     return true
   }

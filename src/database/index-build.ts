@@ -1,11 +1,6 @@
-import {
-  type Collection,
-  type CreateIndexesOptions,
-  type IndexSpecification,
-  MongoNetworkError,
-  MongoServerError,
-} from 'mongodb'
+import type { Collection, CreateIndexesOptions, IndexSpecification } from 'mongodb'
 import { formatMs, sleep, systemClock } from '../time/index.js'
+import { isNetworkError, isServerError } from './driver-errors.js'
 
 /** A build reads the whole collection: it has a limit of its own, not a third of the lock timeout like everything else. */
 const WITHIN_MS = 3_600_000
@@ -48,12 +43,12 @@ export async function buildIndex(
         await collection.createIndex(key, { ...options, socketTimeoutMS: withinMs } as CreateIndexesOptions)
         return
       } catch (error) {
-        if (error instanceof MongoServerError && error.code === OUT_OF_DISK_SPACE) {
+        if (isServerError(error, OUT_OF_DISK_SPACE)) {
           throw new NotEnoughSpace(
             `expected the server to have room for ${what}, got: ${error.message}; free some space on the server's disk and start again`,
           )
         }
-        if (!(error instanceof MongoNetworkError) || tookMs() >= withinMs) throw error
+        if (!isNetworkError(error) || tookMs() >= withinMs) throw error
         waiting(`the connection ended while building ${what}, asking again: ${error.message}`)
       }
       await sleep(AGAIN_AFTER_MS)

@@ -1,4 +1,5 @@
-import { type Db, MongoServerError } from 'mongodb'
+import { type Db } from 'mongodb'
+import { isServerError } from './driver-errors.js'
 
 /** What may be done with a collection, in the words of MongoDB's roles: `find`, `createIndex`, ... */
 export interface Rights {
@@ -33,7 +34,7 @@ interface Privilege {
 /** @returns for each list what is missing of it; undefined for nothing, and where nobody is logged in or the server doesn't tell */
 export async function missingRights(db: Db, ...lists: (readonly Rights[])[]): Promise<(MissingRights | undefined)[]> {
   const status = await db.command({ connectionStatus: 1, showPrivileges: true }).catch((error: unknown) => {
-    if (error instanceof MongoServerError) return undefined
+    if (isServerError(error)) return undefined
     throw error
   })
   const { authenticatedUsers: [user] = [], authenticatedUserPrivileges: privileges = [] } = status?.['authInfo'] ?? {}

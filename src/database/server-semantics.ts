@@ -1,4 +1,5 @@
-import { type Collection, type Document, MongoServerError } from 'mongodb'
+import { type Collection, type Document } from 'mongodb'
+import { isServerError } from './driver-errors.js'
 
 /** The server answers like MongoDB, but does something else. */
 export class NotMongoDB extends Error {
@@ -28,7 +29,7 @@ const UNKNOWN_TO_SERVER: ReadonlySet<unknown> = new Set([2, 9, 59, 115, 238])
  */
 export async function requireServerSemantics(collection: Entries, id: string): Promise<void> {
   const problem = await failing(collection, id).catch((error: unknown) => {
-    if (!(error instanceof MongoServerError) || !UNKNOWN_TO_SERVER.has(error.code)) throw error
+    if (!isServerError(error) || !UNKNOWN_TO_SERVER.has(error.code)) throw error
     throw new NotMongoDB(`one of the lock protocol's commands is refused (${error.message})`, { cause: error })
   })
   if (problem !== undefined) throw new NotMongoDB(problem)

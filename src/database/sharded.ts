@@ -1,4 +1,5 @@
-import { type Collection, type Db, type Document, MongoServerError } from 'mongodb'
+import { type Collection, type Db, type Document } from 'mongodb'
+import { isServerError } from './driver-errors.js'
 
 /** Collections that a replica works on, or coordinates by, are spread over shards in a way that isn't safe. */
 export class ShardedCollections extends Error {
@@ -62,7 +63,7 @@ async function planOf(db: Db, name: string): Promise<string> {
     return JSON.stringify(await db.collection(name).find({}, reading).explain('queryPlanner'))
   } catch (error) {
     // A router knows no database before its first collection.
-    if (error instanceof MongoServerError && error.code === NAMESPACE_NOT_FOUND) return ''
+    if (isServerError(error, NAMESPACE_NOT_FOUND)) return ''
     throw error
   }
 }

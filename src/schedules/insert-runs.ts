@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
-import { MongoBulkWriteError, type WriteError } from 'mongodb'
-import { isDuplicateKey } from '../database/index.js'
+import { type WriteError } from 'mongodb'
+import { isBulkWriteError, isDuplicateKey } from '../database/index.js'
 import { DocumentExists, type OwnerClient } from '../phases/index.js'
 import type { NewRun } from './decide.js'
 
@@ -66,7 +66,7 @@ async function newOnes(count: number, insert: () => Promise<void>): Promise<numb
     return count
   } catch (error) {
     const bulk = error instanceof DocumentExists ? error.cause : error
-    if (!(bulk instanceof MongoBulkWriteError)) throw error
+    if (!isBulkWriteError(bulk)) throw error
     const errors = [bulk.writeErrors as WriteError | WriteError[]].flat()
     if (errors.length === 0 || !errors.every(isDuplicateKey)) throw error
     return count - errors.length

@@ -1,4 +1,5 @@
 import type { MongoBulkWriteError, MongoError } from 'mongodb'
+import { isA } from '../../database/index.js'
 
 /**
  * The server's errors that come from the document itself: sent again, the same write fails the same way. Only known ones are listed
@@ -39,14 +40,3 @@ export const isOverTime = (error: unknown): boolean =>
 
 /** Whether it is the database's fault, not a document's or this program's. */
 export const isDatabaseError = (error: unknown): error is MongoError => isA(error, 'MongoError')
-
-/**
- * `instanceof` by class name: an app that uses Mongoose's connection gets errors from another copy of the driver, and its
- * network errors must not pass for refusals.
- */
-function isA(error: unknown, name: string): boolean {
-  for (let at = error; typeof at === 'object' && at !== null; at = Object.getPrototypeOf(at)) {
-    if (at.constructor?.name === name) return true
-  }
-  return false
-}

@@ -1,5 +1,5 @@
-import { type Collection, type Document, MongoServerError } from 'mongodb'
-import { buildIndex, type IndexBuild } from '../../database/index.js'
+import { type Collection, type Document } from 'mongodb'
+import { buildIndex, type IndexBuild, isServerError } from '../../database/index.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 
 /** The two indexes that the protocol needs. A third is never created. */
@@ -93,6 +93,3 @@ async function indexesOf(collection: Pick<Collection, 'indexes'>): Promise<Docum
     throw error
   }
 }
-
-const isServerError = (error: unknown, ...codes: number[]): boolean =>
-  error instanceof MongoServerError && codes.includes(Number(error.code))

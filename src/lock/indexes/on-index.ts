@@ -1,4 +1,5 @@
 import { type Collection, type Document, MongoServerError } from 'mongodb'
+import { isServerError } from '../../database/index.js'
 import { CLAIM_INDEX } from '../terms/constants.js'
 
 /** Takes the claim index's place while that is rebuilt: it has the same order, so a look reads the same keys. */
@@ -51,7 +52,7 @@ export async function onClaimIndex<T>(
     try {
       return await use(index)
     } catch (error) {
-      const wasKilled = error instanceof MongoServerError && error.code === QUERY_PLAN_KILLED
+      const wasKilled = isServerError(error, QUERY_PLAN_KILLED)
       if (!wasKilled && !namesMissingIndex(error)) throw error
     }
   }
@@ -60,4 +61,4 @@ export async function onClaimIndex<T>(
 
 /** Whether a query was refused because the index that it names isn't there; one that is already reading the index is killed instead. */
 const namesMissingIndex = (error: unknown): boolean =>
-  error instanceof MongoServerError && error.code === BAD_VALUE && /\bhint\b/i.test(error.message)
+  isServerError(error, BAD_VALUE) && /\bhint\b/i.test(error.message)

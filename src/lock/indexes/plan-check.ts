@@ -1,5 +1,5 @@
-import { type Collection, type Db, type Document, MongoServerError } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import { type Collection, type Db, type Document } from 'mongodb'
+import { isServerError, protocolCollection } from '../../database/index.js'
 import { CANDIDATE_RANGES, candidateCursor } from '../look/candidates.js'
 import type { LookRequest, Looks } from '../look/look.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
@@ -63,7 +63,7 @@ async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
     const unusable = await unusableLockIndexes(collection)
     return unusable.map(({ what, problem, command }) => ({ what, problem, advice: `run ${command}` }))
   } catch (error) {
-    if (!(error instanceof MongoServerError)) throw error
+    if (!isServerError(error)) throw error
     const what = `indexes of ${collection.collectionName}`
     const problem = `the server doesn't list them (${error.code}): ${error.message}`
     return [{ what, problem, advice: 'grant the user the listIndexes action on it' }]
@@ -137,7 +137,7 @@ export async function problemsOf({ query, hinted, index, boundedFields }: Omit<C
     return meant.length === 0 ? [] : problems
   } catch (error) {
     // Its index isn't there or hidden, or the query took too long.
-    if (error instanceof MongoServerError) return problems
+    if (isServerError(error)) return problems
     throw error
   }
 }
@@ -149,7 +149,7 @@ async function findingOf({ what, ...check }: Check): Promise<PlanFinding[]> {
     const advice = `expected a bounded scan of ${name}: make sure that it exists and isn't hidden, and that no index filter or plan setting forbids it`
     return problems.length === 0 ? [] : [{ what, problem: problems.join(', '), advice }]
   } catch (error) {
-    if (!(error instanceof MongoServerError)) throw error
+    if (!isServerError(error)) throw error
     const advice = `expected the index ${name} to exist and the user to be allowed to explain queries`
     return [{ what, problem: `the server can't plan it (${error.code}): ${error.message}`, advice }]
   }

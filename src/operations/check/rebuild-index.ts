@@ -1,4 +1,5 @@
-import { type Collection, type Document, MongoServerError } from 'mongodb'
+import { type Collection, type Document } from 'mongodb'
+import { isServerError } from '../../database/index.js'
 import { CLAIM_INDEX, STAND_IN_INDEX, stagesOf } from '../../lock/index.js'
 import { LockExecutor, mongoLockProvider } from '../../locks/index.js'
 
@@ -55,7 +56,7 @@ async function dropIndex(collection: Collection, key: Document): Promise<void> {
     try {
       await collection.dropIndex(String(index['name']))
     } catch (error) {
-      if (!(error instanceof MongoServerError && error.code === INDEX_NOT_FOUND)) throw error
+      if (!isServerError(error, INDEX_NOT_FOUND)) throw error
     }
   }
 }

@@ -1,0 +1,18 @@
+import type { MongoBulkWriteError, MongoNetworkError, MongoServerError } from 'mongodb'
+
+/**
+ * `instanceof` by class name: an app that uses Mongoose's connection gets errors from another copy of the driver, and its
+ * network errors must not pass for refusals.
+ */
+export function isA(error: unknown, name: string): boolean {
+  for (let at = error; typeof at === 'object' && at !== null; at = Object.getPrototypeOf(at)) {
+    if (at.constructor?.name === name) return true
+  }
+  return false
+}
+
+/** Whether the server answered with an error: with one of these codes, if any are given. */
+export const isServerError = (error: unknown, ...codes: readonly number[]): error is MongoServerError =>
+  isA(error, 'MongoServerError') && (codes.length === 0 || codes.includes(Number((error as MongoServerError).code)))
+export const isNetworkError = (error: unknown): error is MongoNetworkError => isA(error, 'MongoNetworkError')
+export const isBulkWriteError = (error: unknown): error is MongoBulkWriteError => isA(error, 'MongoBulkWriteError')
