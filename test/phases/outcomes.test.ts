@@ -125,6 +125,7 @@ describe('how a step may end', () => {
     await replica.runOnce()
     const parked = await read()
     expect(parked['lockedAt']).toEqual(PARKED_AT)
+    expect(parked['progress']).toMatchObject({ attempts: 3 })
     expect(parked['progress'].history.at(-1).reason).toBe('3 errors in a row, the last: no such bucket')
     expect(logger.lines.find((line) => line.message.startsWith('parked'))?.level).toBe('error')
     expect(observer.steps.map((step) => step.outcome)).toEqual(['error', 'error', 'park'])

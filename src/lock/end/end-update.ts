@@ -123,7 +123,8 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
     }
     case 'park': {
       const error = literal(end.error ?? { name: 'Parked', message: end.reason })
-      return letGo(PARKED_AT, { ...ended, error, history: history('park', { reason: end.reason }) })
+      const used = end.usesAttempt && { attempts: oneMoreAttempt(terms) }
+      return letGo(PARKED_AT, { ...ended, ...used, error, history: history('park', { reason: end.reason }) })
     }
     case 'putAside':
       return letGo(PARKED_AT)
@@ -132,7 +133,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
       const wake = wakeAt(terms, pause, each)
       return letGo(asleepUntil(terms, wake), {
         ...ended,
-        attempts: { $add: [countAt(inProgress(terms, 'attempts')), 1] },
+        attempts: oneMoreAttempt(terms),
         error: literal(end.error),
         resumeAt: wake,
         history: history('error', { reason: end.error.message }),
@@ -151,6 +152,8 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
     }
   }
 }
+
+const oneMoreAttempt = (terms: Terms): Document => ({ $add: [countAt(inProgress(terms, 'attempts')), 1] })
 
 /** The next step under the same lease leaves `lockedAt` and `updatedAt`, the indexed fields, alone (13 % faster). */
 const passOn = (terms: Terms, group: EndGroup): Document => ({

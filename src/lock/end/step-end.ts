@@ -44,7 +44,13 @@ export type EndKind = {
       /** A deadline's compensation: written only while the owner still wants `ifState`. */
       readonly setState?: { readonly ifState: unknown; readonly state: string } | undefined
     }
-  | { readonly kind: 'park'; readonly reason: string; readonly error: RecordedError | null }
+  | {
+      readonly kind: 'park'
+      readonly reason: string
+      readonly error: RecordedError | null
+      /** For the last of too many errors in a row. */
+      readonly usesAttempt?: true | undefined
+    }
   | { readonly kind: 'error'; readonly error: RecordedError }
   | { readonly kind: 'released' | 'checkpoint' | 'sleepUntilDeadline' }
   /** Parked without a record of why: for a document that takes no other write any more (its size, a `progress` of its owner's). */

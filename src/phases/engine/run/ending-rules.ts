@@ -177,7 +177,7 @@ export class EndingRules {
     const { maxAttempts } = this.env.model.settings
     if (attempt >= maxAttempts) {
       const reason = `${attempt} errors in a row, the last: ${error.message}${causesText(error)}`
-      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, ms)
+      return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error, usesAttempt: true }, ms)
     }
     const pauseMs = errorPauseMs(attempt, this.env.random(), this.env.model.settings.backOff)
     return { ...this.ending(held, { kind: 'error', step: this.stepName(held), error }, ms), pauseMs }
