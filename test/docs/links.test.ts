@@ -18,7 +18,6 @@ const packed = {
     'bench/README.md',
     'bench/peers/README.md',
     ...(await pagesIn('docs')),
-    ...(await pagesIn('deploy')),
     ...(await pagesIn('examples')),
   ],
   /** As package.json's `files` has them; npm adds the first two. */
@@ -30,7 +29,7 @@ const packed = {
   },
 }
 
-const pages = async () => [...(await packed.pages()), 'CONTRIBUTING.md']
+const pages = async () => [...(await packed.pages()), ...(await pagesIn('deploy')), 'CONTRIBUTING.md']
 
 const read = (page: string) => readFile(join(ROOT, page), 'utf8')
 const withoutCode = (text: string) =>
@@ -81,7 +80,7 @@ describe('links of the documentation', () => {
         const path = file === '' ? page : normalize(join(dirname(page), file)).replace(/\/$/, '')
         if (!(await packed.has(path))) leaving.push(`${page}: ${target}`)
       }
-      const named = text.replace(/^```[\s\S]*?^```/gm, '').matchAll(/`((?:src|test|packages)\/[\w./-]+)`/g)
+      const named = text.replace(/^```[\s\S]*?^```/gm, '').matchAll(/`((?:src|test|packages|deploy)\/[\w./-]+)`/g)
       for (const [, path] of named) if (!(await isThere(path!))) missing.push(`${page}: ${path}`)
     }
     expect({ leaving, missing }).toEqual({ leaving: [], missing: [] })
