@@ -33,9 +33,11 @@ export class NoScheduler extends Error {
 /** Something of Phaselock was used without `PhaselockModule.forRoot` in the app. */
 export class ModuleNotConfigured extends Error {
   override readonly name = 'ModuleNotConfigured'
-  constructor(readonly lifecycle: string) {
+  /** @param lifecycle which needs it; undefined: a test's kit does */
+  constructor(readonly lifecycle?: string) {
+    const needs = lifecycle === undefined ? "the test's kit" : `lifecycle '${lifecycle}'`
     super(
-      `expected PhaselockModule.forRoot() or forRootAsync() in this app, but it is missing; add it to the imports of your root module (lifecycle '${lifecycle}' needs it)`,
+      `expected PhaselockModule.forRoot() or forRootAsync() in this app, but it is missing; add it to the imports of your root module (${needs} needs it)`,
     )
   }
 }

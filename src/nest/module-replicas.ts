@@ -1,4 +1,4 @@
-import { type Logger, Replica, type RunnableLifecycle, ThreadPool } from '../phases/index.js'
+import { type Logger, Replica, type ReplicaObserver, type RunnableLifecycle, ThreadPool } from '../phases/index.js'
 import { hooksObserver } from './hooks.js'
 import type { LifecycleCatalog } from './lifecycle-catalog.js'
 import type { ModuleDatabase } from './module-database.js'
@@ -40,14 +40,18 @@ export class ModuleReplicas {
 
   private replicaOf(database: string, lifecycles: readonly RunnableLifecycle[]): Replica {
     const { settings, logger } = this
-    const { grace, indexes, doorbell, blockedAfter, clockHold, alongside, observer = [] } = settings
+    const { grace, indexes, doorbell, blockedAfter, clockHold, alongside } = settings
     return new Replica({
       ...this.database.of(database),
       lifecycles,
       name: settings.name ?? (process.env['POD_NAME'] || undefined),
       ...{ grace, indexes, doorbell, blockedAfter, clockHold, alongside, logger },
       threadPool: this.threads,
-      observer: [observer, hooksObserver(settings, logger)].flat(),
+      observer: observersOf(settings, logger),
     })
   }
 }
+
+/** Who is told of what the app's replicas do. */
+export const observersOf = (settings: ModuleSettings, logger: Logger): ReplicaObserver[] =>
+  [settings.observer ?? [], hooksObserver(settings, logger)].flat()

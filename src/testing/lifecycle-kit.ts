@@ -1,16 +1,12 @@
-import { randomBytes } from 'node:crypto'
-import { mkdtemp } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { BSON, type Collection, type Db, type Document } from 'mongodb'
-import { connectDatabase, type DatabaseConnection } from '../database/index.js'
+import type { DatabaseConnection } from '../database/index.js'
 import type { HistoryEntry, RecordedOutcome } from '../lock/index.js'
 import { checkOptions, t } from '../options/index.js'
 import {
   type AnyHandler,
   type LifecycleModel,
   type Logger,
-  type ReplicaObserver,
+  type ReplicaOptions,
   type RunnableLifecycle,
   runnableLifecycles,
   sharedOptions,
@@ -18,6 +14,7 @@ import {
 } from '../phases/index.js'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
 import { backDate } from './back-date.js'
+import { connectTestServer, newDatabase } from './test-database.js'
 import { TestReplica } from './test-replica.js'
 
 export interface LifecycleKitOptions {
@@ -26,14 +23,14 @@ export interface LifecycleKitOptions {
   /** A server to use; else MONGODB_URI; else a database on this machine, in a temporary folder. */
   readonly uri?: string | undefined
   readonly logger?: Logger | undefined
-  readonly observer?: ReplicaObserver | undefined
+  readonly observer?: ReplicaOptions['observer']
 }
 
 const kitOptions = t.object({
   lifecycles: runnableLifecycles,
   uri: t.optional(t.text),
   logger: sharedOptions.logger,
-  observer: t.optional(t.having<ReplicaObserver>([], "an object with an observer's methods")),
+  observer: sharedOptions.observer,
 } satisfies t.TypesOf<LifecycleKitOptions>)
 
 /** What a test expects of the newest entries of a history: only the fields that it names are compared. */
@@ -75,7 +72,7 @@ export class LifecycleKit {
   private replicas = 0
   private crashAfter: { step: string; crashed: () => void } | undefined
 
-  private constructor(
+  protected constructor(
     private readonly options: LifecycleKitOptions,
     private readonly connection: DatabaseConnection,
     /** The test's own database, dropped by `close()`. */
@@ -85,11 +82,14 @@ export class LifecycleKit {
   /** @throws InvalidOptions; NoDatabase and what else connecting throws */
   static async open(given: LifecycleKitOptions): Promise<LifecycleKit> {
     const options = checkOptions('LifecycleKit.open', kitOptions, given)
-    const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
-    // CI may run tests in a pod: what is started for them ends with them.
-    const env = { ...process.env, KUBERNETES_SERVICE_HOST: '' }
-    const connection = await connectDatabase({ uri: options.uri, dataDir, env, temporary: true, log: () => {} })
-    return new LifecycleKit(options, connection, connection.client.db(`kit_${randomBytes(8).toString('hex')}`))
+    const { connection, db } = await LifecycleKit.connect(options.uri)
+    return new LifecycleKit(options, connection, db)
+  }
+
+  /** @throws NoDatabase and what else connecting throws */
+  protected static async connect(uri: string | undefined): Promise<{ connection: DatabaseConnection; db: Db }> {
+    const connection = await connectTestServer(uri)
+    return { connection, db: newDatabase(connection.client, 'kit') }
   }
 
   /** One tick and the steps that it began; what is due then stays due. */

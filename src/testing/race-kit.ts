@@ -1,18 +1,23 @@
-import { randomBytes } from 'node:crypto'
-import { type Document, MongoClient } from 'mongodb'
+import type { Db, Document } from 'mongodb'
+import type { DatabaseConnection } from '../database/index.js'
 import type { RunnableLifecycle } from '../phases/index.js'
 import { backDate } from './back-date.js'
+import { connectTestServer, newDatabase } from './test-database.js'
 import { TestReplica } from './test-replica.js'
 
 /** What the handlers use of the outside world: each call of one of its methods is an effect, and a place to die at. */
 export type Outside = Record<string, (...args: never[]) => unknown>
 
 export interface RaceOptions<O extends Outside> {
-  readonly uri: string
+  /** A server to use; else MONGODB_URI; else a database on this machine, in a temporary folder. */
+  readonly uri?: string | undefined
   /** Makes a new outside world, for each of the many runs. */
   readonly outside: () => O
-  /** The lifecycle with its handlers, using this outside world. */
-  readonly lifecycle: (outside: O) => RunnableLifecycle
+  /**
+   * The lifecycle with its handlers, using this outside world; called for each replica of each run, with the run's database. One that is
+   * `AsyncDisposable` is disposed of after its run.
+   */
+  readonly lifecycle: (outside: O, db: Db) => RacedLifecycle | Promise<RacedLifecycle>
   /** The document that each run begins with. */
   readonly document: Document
   /** The key of a call that must not happen twice; undefined for one that may. Default: the method and its arguments. */
@@ -20,6 +25,8 @@ export interface RaceOptions<O extends Outside> {
   /** Stops after this many places to die at. Default 200. */
   readonly maxPoints?: number
 }
+
+type RacedLifecycle = RunnableLifecycle & Partial<AsyncDisposable>
 
 export type Fault = 'crash' | 'pause'
 
@@ -48,13 +55,22 @@ const LONGER_THAN_A_LEASE = 3
  * that happened twice, which a handler must make idempotent or guard with the fence.
  */
 export async function race<O extends Outside>(options: RaceOptions<O>): Promise<RaceReport> {
-  const undisturbed = await new Race(options, undefined).run()
+  const connection = await connectTestServer(options.uri)
+  try {
+    return await raceOn(connection, options)
+  } finally {
+    await connection.close()
+  }
+}
+
+async function raceOn<O extends Outside>(connection: DatabaseConnection, options: RaceOptions<O>): Promise<RaceReport> {
+  const undisturbed = await new Race(connection, options, undefined).run()
   const points = Math.min(undisturbed.points, options.maxPoints ?? 200)
   const twice: DoubledEffect[] = []
   const unfinished: string[] = undisturbed.finished ? [] : ['without a fault']
   for (const fault of ['crash', 'pause'] as const) {
     for (let point = 1; point <= points; point += 1) {
-      const run = await new Race(options, { fault, point }).run()
+      const run = await new Race(connection, options, { fault, point }).run()
       if (!run.finished) unfinished.push(`${fault} ${run.at}`)
       for (const [effect, times] of run.counts) if (times > 1) twice.push({ fault, at: run.at, effect, times })
     }
@@ -71,20 +87,21 @@ class Race<O extends Outside> {
   private readonly interrupted = Promise.withResolvers<void>()
 
   constructor(
+    private readonly connection: DatabaseConnection,
     private readonly options: RaceOptions<O>,
     /** At the nth place, a place being before or after a call; undefined: nowhere. */
     private readonly interruption: { readonly fault: Fault; readonly point: number } | undefined,
   ) {}
 
   async run(): Promise<{ points: number; at: string; finished: boolean; counts: Map<string, number> }> {
-    const database = `race_${randomBytes(8).toString('hex')}`
-    const client = await new MongoClient(this.options.uri).connect()
     const outside = this.options.outside()
-    const first = await this.replica('first', outside, database)
-    const second = await this.replica('second', outside, database)
-    const { model } = this.options.lifecycle(outside)
+    const db = newDatabase(this.connection.client, 'race')
+    const opened = new AsyncDisposableStack()
     try {
-      const documents = client.db(database).collection(model.collection)
+      opened.defer(async () => void (await db.dropDatabase()))
+      const { replica: first, model } = await this.replica('first', outside, db, opened)
+      const { replica: second } = await this.replica('second', outside, db, opened)
+      const documents = db.collection(model.collection)
       const { insertedId } = await documents.insertOne({ ...this.options.document })
       const firstRun = first.replica.runOnce().catch(() => {})
       if (this.interruption) {
@@ -102,15 +119,17 @@ class Race<O extends Outside> {
       const finished = !left || (model.phases.get(left['phase'])?.kind !== 'working' && left['lockedBy'] === undefined)
       return { points: this.points, at: this.at, finished, counts: this.counts }
     } finally {
-      await Promise.all([first.close(), second.close()]).catch(() => {})
-      await client.db(database).dropDatabase()
-      await client.close()
+      await opened.disposeAsync()
     }
   }
 
-  private replica(name: string, outside: O, database: string): Promise<TestReplica> {
-    const lifecycles = [this.options.lifecycle(this.watched(name, outside))]
-    return TestReplica.open({ uri: this.options.uri, database, name, lifecycles })
+  private async replica(name: string, outside: O, db: Db, opened: AsyncDisposableStack) {
+    const lifecycle = await this.options.lifecycle(this.watched(name, outside), db)
+    opened.defer(async () => lifecycle[Symbol.asyncDispose]?.())
+    const { uri } = this.connection
+    const replica = await TestReplica.open({ uri, database: db.databaseName, name, lifecycles: [lifecycle] })
+    opened.defer(() => replica.close().catch(() => {}))
+    return { replica, model: lifecycle.model }
   }
 
   /** The outside world as one replica sees it: calls are counted, and are places where the first one may be interrupted. */

@@ -4,7 +4,7 @@ import {
   type AnyHandler,
   type Logger,
   Replica,
-  type ReplicaObserver,
+  type ReplicaOptions,
   type RunnableLifecycle,
   silentLogger,
   standsFor,
@@ -21,7 +21,7 @@ interface TestReplicaOptions {
   readonly name: string
   readonly wrap?: WrapHandler
   readonly logger?: Logger | undefined
-  readonly observer?: ReplicaObserver | undefined
+  readonly observer?: ReplicaOptions['observer']
 }
 
 /**

@@ -19,6 +19,7 @@ test('the package has these entries', async () => {
     './schedules/nest',
     './telemetry',
     './testing',
+    './testing/nest',
   ])
 })
 

@@ -1,0 +1,59 @@
+import type { INestApplicationContext } from '@nestjs/common'
+import type { Db } from 'mongodb'
+import type { DatabaseConnection } from '../../database/index.js'
+import { LifecycleKit, type LifecycleKitOptions } from '../../testing/index.js'
+import { observersOf } from '../module-replicas.js'
+import { nestLogger } from '../nest-logger.js'
+import type { ModuleSettings } from '../options.js'
+import { orClose } from '../or-close.js'
+import { MODULE_SETTINGS } from '../tokens.js'
+import { type AppBuilder, lifecyclesOf, startApp } from './app-under-test.js'
+
+/** What `AppKit.start` takes besides the app. */
+export type AppKitOptions = Pick<LifecycleKitOptions, 'uri' | 'logger'>
+
+/**
+ * A LifecycleKit for a Nest app: its lifecycles, with the handlers that are methods of its providers, on an empty database of the test's
+ * own. The app is initialised, with what the test has overridden; it works on no document until the kit is told to.
+ *
+ * ```ts
+ * const kit = await AppKit.start(
+ *   Test.createTestingModule({ imports: [AppModule] }).overrideProvider(MailServer).useValue(fake),
+ * )
+ * await kit.app.get(Mailboxes).create('ann')
+ * await kit.untilPhase('mailbox', 'ann', 'Created')
+ * await kit.close()
+ * ```
+ */
+export class AppKit<App extends INestApplicationContext = INestApplicationContext> extends LifecycleKit {
+  /** The app, initialised: `kit.app.get(Mailboxes)`. */
+  readonly app: App
+
+  private constructor(app: App, kit: LifecycleKitOptions, connection: DatabaseConnection, db: Db) {
+    super(kit, connection, db)
+    this.app = app
+  }
+
+  /**
+   * @param builder what `Test.createTestingModule({ ... })` returns, with its overrides, before `compile()`
+   * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, NoDatabase and what else connecting throws
+   */
+  static async start<App extends INestApplicationContext>(
+    builder: AppBuilder<App>,
+    options: AppKitOptions = {},
+  ): Promise<AppKit<App>> {
+    const { connection, db } = await AppKit.connect(options.uri)
+    return await orClose(connection, async () => {
+      const started = await startApp('AppKit.start', builder, db)
+      const settings: ModuleSettings = started.app.get(MODULE_SETTINGS, { strict: false })
+      const observer = observersOf(settings, settings.logger ?? nestLogger())
+      const kit = { ...options, lifecycles: lifecyclesOf(started), observer }
+      return new AppKit(started.app, kit, connection, db)
+    })
+  }
+
+  override async close(): Promise<void> {
+    await this.app.close()
+    await super.close()
+  }
+}

@@ -1,0 +1,111 @@
+import type { INestApplicationContext } from '@nestjs/common'
+import { DiscoveryService } from '@nestjs/core'
+import type { Db } from 'mongodb'
+import { InvalidOptions } from '../../options/index.js'
+import type { RunnableLifecycle } from '../../phases/index.js'
+import { InvalidHandlers, ModuleNotConfigured } from '../errors.js'
+import { handlerMethods } from '../handler-methods.js'
+import { type FeatureLifecycle, LifecycleCatalog } from '../lifecycle-catalog.js'
+import type { ModuleDatabase } from '../module-database.js'
+import { PhaselockRunner } from '../runner.js'
+import { MODULE_DATABASE } from '../tokens.js'
+
+/** What `Test.createTestingModule({ ... })` of @nestjs/testing returns, with its overrides, before `compile()`. */
+export interface AppBuilder<App extends INestApplicationContext> {
+  overrideProvider(token: unknown): {
+    useValue(value: unknown): unknown
+    // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
+    useFactory(options: { factory: (...injected: any[]) => unknown; inject?: any[] }): unknown
+  }
+  compile(): Promise<App>
+}
+
+/** An app that is initialised, on a test's database, and works on no document by itself. */
+export interface AppUnderTest<App> {
+  readonly app: App
+  readonly catalog: LifecycleCatalog
+}
+
+/**
+ * Compiles and initialises an app with all of its providers, but on this database, whatever its options name, and without a tick.
+ * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and what the app's own providers throw
+ */
+export async function startApp<App extends INestApplicationContext>(
+  who: string,
+  builder: AppBuilder<App>,
+  db: Db,
+): Promise<AppUnderTest<App>> {
+  if (typeof builder?.overrideProvider !== 'function' || typeof builder.compile !== 'function')
+    throw new InvalidOptions(who, [
+      'app: expected what Test.createTestingModule({ ... }) returns, got something else; leave out compile(), since the app gets the database of the test when it is compiled',
+    ])
+  const databases = { ownerDb: db, db, renewalDb: db, doorbellDb: undefined }
+  const database: ModuleDatabase = { name: db.databaseName, of: () => databases, close: async () => {} }
+  builder.overrideProvider(MODULE_DATABASE).useValue(database)
+  // In place of the runner: it finds the handlers as that one does, and never ticks.
+  builder.overrideProvider(PhaselockRunner).useFactory({
+    inject: [LifecycleCatalog, DiscoveryService],
+    factory: (catalog: LifecycleCatalog, discovery: DiscoveryService) => ({
+      onModuleInit: () => catalog.connect(handlerMethods(discovery), { ownersOnly: false }),
+    }),
+  })
+  const app = await builder.compile()
+  try {
+    const catalog = catalogOf(app)
+    await app.init()
+    return { app, catalog }
+  } catch (error) {
+    await app.close().catch(() => {})
+    throw error
+  }
+}
+
+function catalogOf(app: INestApplicationContext): LifecycleCatalog {
+  let catalog: LifecycleCatalog
+  try {
+    catalog = app.get(LifecycleCatalog, { strict: false })
+  } catch {
+    throw new ModuleNotConfigured()
+  }
+  if (catalog.byDatabase.size === 0)
+    throw new InvalidHandlers([
+      'expected lifecycles in this app, got none; add PhaselockModule.forFeature([...]) to the imports of the module that handles their phases',
+    ])
+  return catalog
+}
+
+/** Its lifecycles for a test's replicas, which come and go: the app keeps the database that it has. */
+export const lifecyclesOf = ({ catalog }: AppUnderTest<unknown>): RunnableLifecycle[] =>
+  [...catalog.byDatabase.values()].flat().map(withoutAttach)
+
+const withoutAttach = (lifecycle: RunnableLifecycle): RunnableLifecycle =>
+  Object.create(lifecycle, { attach: { value: () => {} } })
+
+/**
+ * A lifecycle of a Nest app for `race`: each replica of each run is an app of its own, which is closed after it.
+ *
+ * ```ts
+ * const report = await race({
+ *   outside: () => new FakeMailServer(),
+ *   lifecycle: (server, db) => lifecycleInApp(appWith(server), mailbox, db),
+ *   document: { _id: 'ann', phase: 'Creating' },
+ * })
+ * ```
+ * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and what the app's own providers throw
+ */
+export async function lifecycleInApp<App extends INestApplicationContext>(
+  builder: AppBuilder<App>,
+  lifecycle: FeatureLifecycle,
+  db: Db,
+): Promise<RunnableLifecycle & AsyncDisposable> {
+  const { app, catalog } = await startApp('lifecycleInApp', builder, db)
+  const found = catalog.bound(lifecycle)
+  if (!found) {
+    await app.close()
+    const known = [...catalog.byDatabase.values()].flat().map(({ model }) => model.name)
+    throw new InvalidHandlers([
+      `expected one of the app's lifecycles (${known.join(', ')}), got '${lifecycle?.name}'; add it to a PhaselockModule.forFeature([...])`,
+    ])
+  }
+  return Object.assign(withoutAttach(found), { [Symbol.asyncDispose]: () => app.close() })
+}

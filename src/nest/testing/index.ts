@@ -1,0 +1,2 @@
+export { AppKit, type AppKitOptions } from './app-kit.js'
+export { type AppBuilder, lifecycleInApp } from './app-under-test.js'
