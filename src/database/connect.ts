@@ -1,6 +1,6 @@
 import type { Db, MongoClient, MongoClientOptions } from 'mongodb'
 import { requireNode } from '../config/index.js'
-import { unknownOptions } from '../options/index.js'
+import { InvalidOptions, readOptions, shown, t } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import {
   type LocalDatabase,
@@ -41,8 +41,20 @@ export interface ConnectOptions {
   firstStartBytes?: number | undefined
 }
 
-const INTERNAL = ['firstStartBytes']
-const OPTIONS = ['uri', 'dataDir', 'database', 'env', 'log', 'timeout', 'lockTimeout', 'onlyJoin', 'temporary']
+const aDuration = t.optional(t.durationText('1ms', '1d'))
+const connectOptions = t.object({
+  uri: t.optional(t.text),
+  dataDir: t.optional(t.text),
+  database: t.optional(t.text),
+  env: t.optional(t.having<NodeJS.ProcessEnv>([], 'an object with environment variables')),
+  log: t.optional(t.aFunction<Log>()),
+  timeout: aDuration,
+  lockTimeout: aDuration,
+  onlyJoin: t.optional(t.flag),
+  temporary: t.optional(t.flag),
+  firstStartBytes: t.optional(t.aNumber),
+} satisfies t.TypesOf<ConnectOptions>)
+const NAMES = { internal: ['firstStartBytes'], renamed: { timeoutMs: 'timeout', lockTimeoutMs: 'lockTimeout' } }
 
 export type DatabaseSource = 'uri' | LocalSource
 
@@ -69,14 +81,11 @@ export interface DatabaseConnection {
  * @throws NotEnoughSpace a new local database needs 500 MB of free space
  * @throws KeeperStuck the local database's keeper hangs
  * @throws UnsupportedNode this Node.js is too old
- * @throws TypeError an option that isn't known; InvalidDuration one without a unit
+ * @throws InvalidOptions an option that isn't known, or has another type; a duration without a unit
  */
 export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
-  const problems = unknownOptions(Object.keys(options), [...OPTIONS, ...INTERNAL], {
-    internal: INTERNAL,
-    renamed: { timeoutMs: 'timeout', lockTimeoutMs: 'lockTimeout' },
-  })
-  if (problems.length > 0) throw new TypeError(`connectDatabase: ${problems.join('; ')}`)
+  const read = readOptions(connectOptions, options, NAMES)
+  if ('problems' in read) throw new InvalidOptions('connectDatabase', read.problems)
   return await connectWith(options)
 }
 
@@ -147,23 +156,31 @@ const companions = new WeakMap<MongoClient, MongoClient[]>()
 
 /**
  * A client of its own with one connection, for the renewal of leases: a full pool must never cost a lease. It closes with `connection`.
- * @throws DatabaseUnreachable
+ * @throws DatabaseUnreachable; InvalidOptions
  */
 export async function renewalClient(connection: Opened, lockTimeout?: Duration): Promise<MongoClient> {
-  return await companionOf(connection, lockTimeout, { maxPoolSize: 1, minPoolSize: 0 })
+  return await companionOf('renewalClient', connection, lockTimeout, { maxPoolSize: 1, minPoolSize: 0 })
 }
 
 /**
  * A client of its own on which a replica listens to the doorbell: its answers may take half a minute. It closes with `connection`.
- * @throws DatabaseUnreachable
+ * @throws DatabaseUnreachable; InvalidOptions
  */
 export async function doorbellClient(connection: Opened, lockTimeout?: Duration): Promise<MongoClient> {
-  return await companionOf(connection, lockTimeout, LISTENING)
+  return await companionOf('doorbellClient', connection, lockTimeout, LISTENING)
 }
 
 type Opened = Pick<DatabaseConnection, 'client' | 'uri'>
 
-async function companionOf({ client, uri }: Opened, lockTimeout: Duration | undefined, more: MongoClientOptions) {
+async function companionOf(
+  called: string,
+  connection: Opened,
+  lockTimeout: Duration | undefined,
+  more: MongoClientOptions,
+) {
+  const { client, uri } = connection ?? {}
+  if (typeof uri !== 'string' || typeof client !== 'object')
+    throw new InvalidOptions(called, [`expected what connectDatabase() gave, got ${shown(connection)}`])
   const companion = await connectClient(uri, lockTimeout, more)
   companions.set(client, [...(companions.get(client) ?? []), companion])
   return companion

@@ -1,7 +1,13 @@
 import { createServer, type Socket } from 'node:net'
 import { inspect } from 'node:util'
 import { describe, expect, it } from '@jest/globals'
-import { connectDatabase, DatabaseUnreachable, InvalidMongoUri, redactUri } from '../../src/database/index.js'
+import {
+  connectDatabase,
+  DatabaseUnreachable,
+  InvalidMongoUri,
+  redactUri,
+  renewalClient,
+} from '../../src/database/index.js'
 import { unreachableReason } from '../../src/database/unreachable.js'
 import { withoutProtocolOptions } from '../../src/database/uri.js'
 import { systemClock } from '../../src/time/index.js'
@@ -48,6 +54,24 @@ describe('a URI', () => {
     const options = { uri: 'mongodb://127.0.0.1:1', timeoutMs: 100, lockTimeoutMs: 3_000 }
     await expect(connectDatabase(options as never)).rejects.toThrow(
       "connectDatabase: option 'timeoutMs' is now called 'timeout'; option 'lockTimeoutMs' is now called 'lockTimeout'",
+    )
+  })
+
+  it.each([
+    [5, 'connectDatabase: expected an object, got 5'],
+    [{ uri: 5 }, 'connectDatabase: uri: expected a string, got 5'],
+    [
+      { timeout: '5' },
+      "connectDatabase: timeout: expected a duration from 1ms to 1d, such as '500ms', '30s' or '5m', got '5'",
+    ],
+    [{ url: 'x' }, "connectDatabase: unknown option 'url'"],
+  ])('options that it cannot use: %p', async (options, message) => {
+    await expect(connectDatabase(options as never)).rejects.toThrow(message)
+  })
+
+  it('the clients beside it need a connection', async () => {
+    await expect(renewalClient({} as never)).rejects.toThrow(
+      'renewalClient: expected what connectDatabase() gave, got ',
     )
   })
 

@@ -31,7 +31,8 @@ export interface ReplicaMetricsOptions {
   readonly logger?: Logger | undefined
 }
 
-const measured = t.checked(
+/** A lifecycle, bound or not, as an option. */
+export const measured = t.checked(
   t.having<MeasuredLifecycle>([], 'a lifecycle'),
   (one) => one.model?.phases instanceof Map,
   'expected a lifecycle',

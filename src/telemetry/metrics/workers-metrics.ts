@@ -1,8 +1,9 @@
 import type { Db } from 'mongodb'
 import { AggregatorRegistry, Registry } from 'prom-client'
+import { checkOptions, t } from '../../options/index.js'
 import type { Logger } from '../../phases/index.js'
 import { Instruments } from './instruments.js'
-import { documentMetrics, type MeasuredLifecycle } from './replica-metrics.js'
+import { documentMetrics, type MeasuredLifecycle, measured } from './replica-metrics.js'
 
 export interface WorkersMetricsOptions {
   readonly db: Db
@@ -13,13 +14,22 @@ export interface WorkersMetricsOptions {
   readonly counts: () => { readonly wanted: number; readonly working: number; readonly restarts: number }
 }
 
+const workersOptions = t.object({
+  db: t.aDatabase,
+  lifecycles: t.list(measured, t.expecting('a list of lifecycles')),
+  logger: t.optional(t.having<Logger>(['warn'], 'a logger')),
+  ofWorkers: t.aFunction<WorkersMetricsOptions['ofWorkers']>(),
+  counts: t.aFunction<WorkersMetricsOptions['counts']>(),
+} satisfies t.TypesOf<WorkersMetricsOptions>)
+
 /** The metrics of several worker processes as one text for Prometheus. */
 export interface WorkersMetrics {
   metrics(): Promise<string>
 }
 
-/** The workers' metrics, added up (for readiness the least counts), with the counts of documents and of workers themselves. */
-export function workersMetrics(options: WorkersMetricsOptions): WorkersMetrics {
+/** The workers' metrics, added up (for readiness the least counts), with the counts of documents and of workers themselves. @throws InvalidOptions */
+export function workersMetrics(given: WorkersMetricsOptions): WorkersMetrics {
+  const options: WorkersMetricsOptions = checkOptions('workersMetrics', workersOptions, given)
   const { counts } = options
   const registry = new Registry()
   documentMetrics(registry, options)
