@@ -150,7 +150,7 @@ describe('installed in an empty folder', () => {
     for (const name of others) await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name))
     await install('phaselock', '.')
   })
-  afterAll(() => rm(folder, { recursive: true, force: true }))
+  afterAll(() => rm(folder, { recursive: true, force: true, maxRetries: 10 }))
 
   test('phaselock alone says that MONGODB_URI is missing, and how to get a local database', async () => {
     const { stderr } = await phaselock('add', 'api-gateway', '{"_id":"shop"}')

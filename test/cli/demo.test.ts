@@ -78,7 +78,7 @@ describe('phaselock demo', () => {
       const ledger = (await readFile(join(folder, 'ledger.jsonl'), 'utf8')).trim().split('\n')
       expect(ledger.filter((line) => line.includes('"kind":"begin"'))).toHaveLength(result.stepsBegun)
     } finally {
-      await rm(folder, { recursive: true, force: true })
+      await rm(folder, { recursive: true, force: true, maxRetries: 10 })
     }
   }, 900_000)
 

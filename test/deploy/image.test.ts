@@ -70,7 +70,7 @@ describe('deploy/Dockerfile', () => {
     })
     afterAll(async () => {
       await chmodAll(app, 0o755, 0o644)
-      await rm(root, { recursive: true, force: true })
+      await rm(root, { recursive: true, force: true, maxRetries: 10 })
     })
 
     /** A program of the image as the image's user, with its variables and none of ours. */

@@ -80,7 +80,7 @@ describeWithMongod('with access control, by the roles of docs/mongodb-role.md', 
   afterAll(async () => {
     await admin?.close()
     await set?.close()
-    await rm(dir, { recursive: true, force: true })
+    await rm(dir, { recursive: true, force: true, maxRetries: 10 })
   })
   beforeEach(() => {
     count += 1

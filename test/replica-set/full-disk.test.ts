@@ -35,7 +35,7 @@ async function mountOne(): Promise<void> {
   try {
     await (await SmallDisk.mount(folder, 1)).close()
   } finally {
-    await rm(folder, { recursive: true })
+    await rm(folder, { recursive: true, maxRetries: 10 })
   }
 }
 

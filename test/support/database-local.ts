@@ -108,7 +108,7 @@ export class LocalDatabase {
     await Promise.all(this.connections.map((connection) => connection.close()))
     const { keeper } = await this.state().catch(() => ({ keeper: undefined }))
     if (keeper) await eventually(() => expect(isAlive(keeper.process.pid)).toBe(false))
-    await rm(this.root, { recursive: true, force: true })
+    await rm(this.root, { recursive: true, force: true, maxRetries: 10 })
   }
 }
 

@@ -104,7 +104,7 @@ describeWithS3('a storage with trouble', () => {
     const { endpoint, region, secretAccessKey } = world.server
     const keys = (accessKeyId: string) => ({ accessKeyId, secretAccessKey })
     const folder = await mkdtemp(join(tmpdir(), 'phaselock-keys-'))
-    closing.push(() => rm(folder, { recursive: true }))
+    closing.push(() => rm(folder, { recursive: true, maxRetries: 10 }))
     await writeFile(join(folder, 'accessKeyId'), 'ours\n')
     await writeFile(join(folder, 'secretAccessKey'), `${secretAccessKey}\n`)
     const describe = (_id: string, storage: Document) =>
