@@ -103,6 +103,9 @@ describeWithCluster('a Region that is removed', (kubernetes) => {
     await things().updateOne({ _id: 'a' }, { $set: { state: 'Deleted' } })
     const reason = /region eu-1 can't be used: expected a document eu-1 in the collection Region, there is none/
     await until((doc) => expect(doc!['progress']).toMatchObject({ waitingFor: expect.stringMatching(reason) }))
+    // Asleep for longer than it takes to be asked about.
+    const later = new Date(Date.now() + 600_000)
+    await things().updateOne({ _id: 'a' }, { $set: { lockedAt: later, 'progress.resumeAt': later } })
     const waits = await things().findOne({ _id: 'a' })
     expect(waits!['progress'].attempts ?? 0).toBe(0)
     expect(explain(waits!, thing.model, new Date(), 30_000)).toMatch(reason)
