@@ -78,6 +78,9 @@ async function raceOn<O extends Outside>(connection: DatabaseConnection, options
   return { runs: 1 + 2 * points, twice, unfinished }
 }
 
+/** What a run has to close, the last one first. */
+type Closing = (() => Promise<unknown>)[]
+
 class Race<O extends Outside> {
   /** How often each effect happened. */
   private readonly counts = new Map<string, number>()
@@ -96,11 +99,10 @@ class Race<O extends Outside> {
   async run(): Promise<{ points: number; at: string; finished: boolean; counts: Map<string, number> }> {
     const outside = this.options.outside()
     const db = newDatabase(this.connection.client, 'race')
-    const opened = new AsyncDisposableStack()
+    const closing: Closing = [() => db.dropDatabase()]
     try {
-      opened.defer(async () => void (await db.dropDatabase()))
-      const { replica: first, model } = await this.replica('first', outside, db, opened)
-      const { replica: second } = await this.replica('second', outside, db, opened)
+      const { replica: first, model } = await this.replica('first', outside, db, closing)
+      const { replica: second } = await this.replica('second', outside, db, closing)
       const documents = db.collection(model.collection)
       const { insertedId } = await documents.insertOne({ ...this.options.document })
       const firstRun = first.replica.runOnce().catch(() => {})
@@ -119,16 +121,16 @@ class Race<O extends Outside> {
       const finished = !left || (model.phases.get(left['phase'])?.kind !== 'working' && left['lockedBy'] === undefined)
       return { points: this.points, at: this.at, finished, counts: this.counts }
     } finally {
-      await opened.disposeAsync()
+      for (const close of closing.reverse()) await close()
     }
   }
 
-  private async replica(name: string, outside: O, db: Db, opened: AsyncDisposableStack) {
+  private async replica(name: string, outside: O, db: Db, closing: Closing) {
     const lifecycle = await this.options.lifecycle(this.watched(name, outside), db)
-    opened.defer(async () => lifecycle[Symbol.asyncDispose]?.())
+    closing.push(async () => lifecycle[Symbol.asyncDispose]?.())
     const { uri } = this.connection
     const replica = await TestReplica.open({ uri, database: db.databaseName, name, lifecycles: [lifecycle] })
-    opened.defer(() => replica.close().catch(() => {}))
+    closing.push(() => replica.close().catch(() => {}))
     return { replica, model: lifecycle.model }
   }
 
