@@ -5,16 +5,16 @@ import { Injectable } from '@nestjs/common'
 export class MailServer {
   private readonly boxes = new Map<string, number>()
 
-  createBox(address: string): void {
+  async createBox(address: string): Promise<void> {
     if (!this.boxes.has(address)) this.boxes.set(address, Date.now())
   }
 
-  isReady(address: string): boolean {
+  async isReady(address: string): Promise<boolean> {
     const madeAt = this.boxes.get(address)
     return madeAt !== undefined && Date.now() - madeAt > 500
   }
 
-  removeBox(address: string): void {
+  async removeBox(address: string): Promise<void> {
     this.boxes.delete(address)
   }
 }

@@ -10,13 +10,15 @@ export class MailboxHandlers {
   @mailbox.OnPhase('Creating')
   async creating(doc: typeof mailbox.$doc, step: typeof mailbox.$step.Creating) {
     if (!doc.address) return step.again({ step: 'make the box', set: { address: `${doc._id}@example.org` } })
-    this.server.createBox(doc.address)
-    return this.server.isReady(doc.address) ? step.moveTo('Created') : step.wait('the mail server is not done yet')
+    await this.server.createBox(doc.address)
+    return (await this.server.isReady(doc.address))
+      ? step.moveTo('Created')
+      : step.wait('the mail server is not done yet')
   }
 
   @mailbox.OnPhase('Deleting')
   async deleting(doc: typeof mailbox.$doc, step: typeof mailbox.$step.Deleting) {
-    if (doc.address) this.server.removeBox(doc.address)
+    if (doc.address) await this.server.removeBox(doc.address)
     return step.moveTo('Deleted')
   }
 }

@@ -41,9 +41,10 @@ export class AppFolder {
     return writeFile(join(this.path, name), text)
   }
 
-  /** A folder of examples, as sources of the app. */
+  /** A folder of examples, as sources of the app, without its tests. */
   copyExample(name: string): Promise<void> {
-    return cp(join(ROOT, 'examples', name), join(this.path, 'src'), { recursive: true })
+    const filter = (source: string) => !/\.e2e-spec\.ts$|\.config\.cjs$/.test(source)
+    return cp(join(ROOT, 'examples', name), join(this.path, 'src'), { recursive: true, filter })
   }
 
   async run(program: string, ...args: string[]): Promise<Ran> {
@@ -52,7 +53,7 @@ export class AppFolder {
     // What `.bin` has comes first, as in npm's scripts.
     const PATH = `${join(this.path, 'node_modules/.bin')}:${process.env['PATH']}`
     const env = { ...Object.fromEntries(others), PATH, NO_COLOR: '1' }
-    const options = { cwd: this.path, env, timeout: 120_000 }
+    const options = { cwd: this.path, env, timeout: 500_000 }
     return exec(program === 'node' ? process.execPath : program, args, options).then(
       ({ stdout, stderr }) => ({ code: 0, out: stdout, err: stderr }),
       (error) => ({ code: error.code ?? -1, out: error.stdout, err: `${error.stderr}${error.message}` }),
