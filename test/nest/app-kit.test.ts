@@ -170,6 +170,11 @@ describe('mistakes', () => {
     )
   })
 
+  test('an option that it has not', async () => {
+    const started = AppKit.start(underTest(), { url: uri } as never)
+    await expect(started).rejects.toThrow("AppKit.start: unknown option 'url'")
+  })
+
   test('a lifecycle that the app of a race has not', async () => {
     const raced = race({
       uri,

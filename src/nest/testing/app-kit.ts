@@ -1,6 +1,8 @@
 import type { INestApplicationContext } from '@nestjs/common'
 import type { Db } from 'mongodb'
 import type { DatabaseConnection } from '../../database/index.js'
+import { checkOptions, t } from '../../options/index.js'
+import { sharedOptions } from '../../phases/index.js'
 import { LifecycleKit, type LifecycleKitOptions } from '../../testing/index.js'
 import { observersOf } from '../module-replicas.js'
 import { nestLogger } from '../nest-logger.js'
@@ -12,10 +14,16 @@ import { type AppBuilder, lifecyclesOf, startApp } from './app-under-test.js'
 /** What `AppKit.start` takes besides the app. */
 export type AppKitOptions = Pick<LifecycleKitOptions, 'uri' | 'logger'>
 
+const kitOptions = t.object({
+  uri: t.optional(t.text),
+  logger: sharedOptions.logger,
+} satisfies t.TypesOf<AppKitOptions>)
+
 /**
  * A LifecycleKit for a Nest app: its lifecycles, with the handlers that are methods of its providers, on an empty database of the test's
  * own. The app is initialised, with what the test has overridden; it works on no document until the kit is told to.
  *
+ * @example
  * ```ts
  * const kit = await AppKit.start(
  *   Test.createTestingModule({ imports: [AppModule] }).overrideProvider(MailServer).useValue(fake),
@@ -40,10 +48,12 @@ export class AppKit<App extends INestApplicationContext = INestApplicationContex
    */
   static async start<App extends INestApplicationContext>(
     builder: AppBuilder<App>,
-    options: AppKitOptions = {},
+    given: AppKitOptions = {},
   ): Promise<AppKit<App>> {
+    const options = checkOptions('AppKit.start', kitOptions, given)
     const { connection, db } = await AppKit.connect(options.uri)
-    return await orClose(connection, async () => {
+    const close = () => db.dropDatabase().finally(() => connection.close())
+    return await orClose({ close }, async () => {
       const started = await startApp('AppKit.start', builder, db)
       const settings: ModuleSettings = started.app.get(MODULE_SETTINGS, { strict: false })
       const observer = observersOf(settings, settings.logger ?? nestLogger())
@@ -52,8 +62,12 @@ export class AppKit<App extends INestApplicationContext = INestApplicationContex
     })
   }
 
+  /** Closes the app, then what the kit has opened. */
   override async close(): Promise<void> {
-    await this.app.close()
-    await super.close()
+    try {
+      await this.app.close()
+    } finally {
+      await super.close()
+    }
   }
 }

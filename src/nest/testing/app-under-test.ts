@@ -84,6 +84,7 @@ const withoutAttach = (lifecycle: RunnableLifecycle): RunnableLifecycle =>
 /**
  * A lifecycle of a Nest app for `race`: each replica of each run is an app of its own, which is closed after it.
  *
+ * @example
  * ```ts
  * const report = await race({
  *   outside: () => new FakeMailServer(),
@@ -91,6 +92,9 @@ const withoutAttach = (lifecycle: RunnableLifecycle): RunnableLifecycle =>
  *   document: { _id: 'ann', phase: 'Creating' },
  * })
  * ```
+ * @param builder with the run's outside world in place of the app's own
+ * @param lifecycle one that a `forFeature` of the app names
+ * @param db the run's database, as `race` gives it
  * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and what the app's own providers throw
  */
 export async function lifecycleInApp<App extends INestApplicationContext>(
