@@ -42,9 +42,9 @@ export class AppFolder {
   }
 
   /** A folder of examples, as sources of the app, without its tests. */
-  copyExample(name: string): Promise<void> {
+  copyExample(name: string, to = 'src'): Promise<void> {
     const filter = (source: string) => !/\.e2e-spec\.ts$|\.config\.cjs$/.test(source)
-    return cp(join(ROOT, 'examples', name), join(this.path, 'src'), { recursive: true, filter })
+    return cp(join(ROOT, 'examples', name), join(this.path, to), { recursive: true, filter })
   }
 
   async run(program: string, ...args: string[]): Promise<Ran> {

@@ -20,9 +20,11 @@ const COMPILER = {
   rootDir: 'src',
   outDir: 'dist',
 }
+/** Programs with a top-level await: ES modules, whatever the app beside them is. */
+const OTHERS = ['without-nest', 'moving-from-cron', 'kubernetes']
 const nest = (version: number, schedule: number) => [
   ...['common', 'core', 'platform-express'].map((name) => `@nestjs/${name}@${version}`),
-  ...[`@nestjs/schedule@${schedule}`, 'reflect-metadata', 'rxjs', '@types/node@24'],
+  ...[`@nestjs/schedule@${schedule}`, 'reflect-metadata', 'rxjs', '@types/node@24', '@kubernetes/client-node@2'],
 ]
 
 test.each([
@@ -38,16 +40,26 @@ test.each([
     manifest: { type: 'module' },
     compiler: { module: 'nodenext' },
   },
-])('the example app on $name: compiles with its declarations, and works', async ({ packages, manifest, compiler }) => {
-  folder = await AppFolder.make(packages, manifest)
-  await folder.copyExample('nest-app')
-  await folder.write(
-    'tsconfig.json',
-    JSON.stringify({ compilerOptions: { ...COMPILER, ...compiler }, include: ['src'] }),
-  )
-  expect(await folder.run('tsc', '-p', '.')).toMatchObject({ code: 0, out: '' })
-  const ran = await folder.run('node', 'dist/main.js')
-  expect(ran).toMatchObject({ code: 0 })
-  expect(ran.out.match(/Creating -> Created by a step/g)).toHaveLength(3)
-  expect(ran.out.match(/: Deleted, \S+@example\.org/g)).toHaveLength(1)
-})
+])(
+  'the example app on $name: compiles with its declarations, and works; the other examples compile',
+  async ({ packages, manifest, compiler }) => {
+    folder = await AppFolder.make(packages, manifest)
+    await folder.copyExample('nest-app')
+    await folder.write(
+      'tsconfig.json',
+      JSON.stringify({ compilerOptions: { ...COMPILER, ...compiler }, include: ['src'] }),
+    )
+    expect(await folder.run('tsc', '-p', '.')).toMatchObject({ code: 0, out: '' })
+    const ran = await folder.run('node', 'dist/main.js')
+    expect(ran).toMatchObject({ code: 0 })
+    expect(ran.out.match(/Creating -> Created by a step/g)).toHaveLength(3)
+    expect(ran.out.match(/: Deleted, \S+@example\.org/g)).toHaveLength(1)
+
+    for (const example of OTHERS) await folder.copyExample(example, `others/${example}`)
+    await folder.write('others/package.json', JSON.stringify({ type: 'module' }))
+    const { rootDir: _, ...others } = COMPILER
+    const compilerOptions = { ...others, skipLibCheck: true, module: 'nodenext', outDir: 'others/dist' }
+    await folder.write('others/tsconfig.json', JSON.stringify({ compilerOptions, include: ['.'] }))
+    expect(await folder.run('tsc', '-p', 'others')).toMatchObject({ code: 0, out: '' })
+  },
+)
