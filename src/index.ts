@@ -1,4 +1,35 @@
-// The entry `phaselock`: what an app needs to define, run and own its documents. The engine's parts aren't exported.
+/**
+ * What an app needs to define lifecycles, run them, and own their documents. The engine's parts aren't exported.
+ *
+ * @example
+ * ```ts
+ * import { lifecycleOf, Replica } from 'phaselock'
+ * import { connectDatabase } from 'phaselock/database'
+ *
+ * interface Order {
+ *   _id: string
+ *   state?: 'Paid'
+ *   parcel?: string
+ * }
+ *
+ * const order = lifecycleOf<Order>().define({
+ *   name: 'order',
+ *   collection: 'Order',
+ *   phases: { Open: { rest: true }, Packing: { next: ['Sent'] }, Sent: { rest: true } },
+ *   rules: [{ when: 'Paid', from: ['Open'], goTo: 'Packing' }],
+ * })
+ * const orders = order.handle({
+ *   Packing: async (doc, step) => step.moveTo('Sent', { set: { parcel: `parcel of ${doc._id}` } }),
+ * })
+ *
+ * const { db } = await connectDatabase() // MONGODB_URI, else a local database
+ * const replica = new Replica({ db, lifecycles: [orders] })
+ * await replica.start()
+ * await orders.insert({ _id: 'order-1' })
+ * await orders.setState('order-1', 'Paid')
+ * ```
+ * @packageDocumentation
+ */
 export { MissingPackage, UnsupportedNode } from './config/index.js'
 export { BadQueryPlan, type RecordedError, TASK_LOCK_INIT_TIME } from './lock/index.js'
 export { type DoorbellMode, InvalidOptions } from './options/index.js'

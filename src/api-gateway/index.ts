@@ -1,3 +1,15 @@
+/**
+ * The task kind that `phaselock start` runs: API gateways, their databases, and host names.
+ *
+ * @example
+ * ```ts
+ * import { apiGatewayDefinitions } from 'phaselock/api-gateway'
+ *
+ * const { gateway, all } = apiGatewayDefinitions({ keepFor: '1d' })
+ * console.log(gateway.name, all.map(({ name }) => name))
+ * ```
+ * @packageDocumentation
+ */
 export { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 export {
   type ApiGateway,

@@ -1,4 +1,16 @@
-// The entry `phaselock/database`. What the lock protocol asks of collections and commands isn't exported.
+/**
+ * The connection. What the lock protocol asks of collections and commands isn't exported.
+ *
+ * @example
+ * ```ts
+ * import { connectDatabase } from 'phaselock/database'
+ *
+ * const connection = await connectDatabase() // MONGODB_URI, else a local database
+ * console.log(connection.db.databaseName)
+ * await connection.close()
+ * ```
+ * @packageDocumentation
+ */
 export {
   type ConnectOptions,
   connectDatabase,

@@ -1,3 +1,33 @@
+/**
+ * Handlers that work in Kubernetes clusters: objects are ensured, waited for and removed by the holder of a document only.
+ *
+ * @example
+ * ```ts
+ * import { lifecycleOf } from 'phaselock'
+ * import { connectDatabase } from 'phaselock/database'
+ * import { Cluster, onCluster } from 'phaselock/kubernetes'
+ *
+ * const page = lifecycleOf<{ _id: string; text: string }>().define({
+ *   name: 'page',
+ *   collection: 'Page',
+ *   phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
+ * })
+ * const { db } = await connectDatabase()
+ * const cluster = Cluster.of({ name: 'production', kubeconfig: 'default' })
+ *
+ * export const pages = page.handle({
+ *   Creating: onCluster(
+ *     (doc, step) => cluster.hold(doc, step, { name: 'page', collection: 'Page', db }),
+ *     async (doc, step, held) => {
+ *       const metadata = { name: doc._id, namespace: 'pages' }
+ *       await held.ensure({ apiVersion: 'v1', kind: 'ConfigMap', metadata, data: { text: doc.text } })
+ *       return step.moveTo('Created')
+ *     },
+ *   ),
+ * })
+ * ```
+ * @packageDocumentation
+ */
 export type { ApiServer, CallOptions, ClusterOptions, ListOptions } from './api-server.js'
 export { Cluster } from './cluster.js'
 export type { KubeconfigSource } from './credentials.js'

@@ -1,4 +1,22 @@
-// This index loads no driver: a process with its locks in Redis never loads MongoDB's driver (`phaselock/locks`).
+/**
+ * Locks by name, shared by all processes that use one database: in MongoDB, PostgreSQL, Redis, or in memory.
+ * This entry loads no driver: a process with its locks in Redis never loads MongoDB's.
+ *
+ * @example
+ * ```ts
+ * import { LockExecutor, openLockProvider } from 'phaselock/locks'
+ *
+ * const provider = await openLockProvider({ url: 'redis://redis:6379' })
+ * const locks = new LockExecutor(provider)
+ * const outcome = await locks.executeWithLock(
+ *   async ({ fence, signal }) => console.log(`run no. ${fence}`, signal.aborted),
+ *   { name: 'nightly-reports', lockAtMostFor: '30m' },
+ * )
+ * if (!outcome.executed) console.log(`${outcome.heldBy} has it until ${outcome.until}`)
+ * await provider.close()
+ * ```
+ * @packageDocumentation
+ */
 export { holderIdentity } from './acquisition.js'
 export { ActiveLock } from './active-lock.js'
 export { type LockMode, PROVIDER_KINDS, type ProviderKind } from './choose-provider.js'

@@ -1,3 +1,36 @@
+/**
+ * Phaselock in a Nest app: handlers are methods, and the replica starts and stops with the app. Named locks of
+ * `phaselock/locks/nest` are here too.
+ *
+ * @example
+ * ```ts
+ * import { Injectable, Module } from '@nestjs/common'
+ * import { ScheduleModule } from '@nestjs/schedule'
+ * import { lifecycleOf } from 'phaselock'
+ * import { PhaselockModule } from 'phaselock/nest'
+ *
+ * const mailbox = lifecycleOf<{ _id: string }>().define({
+ *   name: 'mailbox',
+ *   collection: 'Mailbox',
+ *   phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
+ * })
+ *
+ * @Injectable()
+ * class MailboxHandlers {
+ *   @mailbox.OnPhase('Creating')
+ *   async creating(_doc: typeof mailbox.$doc, step: typeof mailbox.$step.Creating) {
+ *     return step.moveTo('Created')
+ *   }
+ * }
+ *
+ * @Module({ imports: [PhaselockModule.forFeature([mailbox])], providers: [MailboxHandlers] })
+ * class MailboxModule {}
+ *
+ * @Module({ imports: [ScheduleModule.forRoot(), MailboxModule, PhaselockModule.forRoot()] })
+ * export class AppModule {}
+ * ```
+ * @packageDocumentation
+ */
 export * from './errors.js'
 export type { Hooks, Parked, Transition } from './hooks.js'
 export type { FeatureLifecycle } from './lifecycle-catalog.js'

@@ -1,3 +1,23 @@
+/**
+ * Cron schedules, intervals and one-off runs, as documents that the replicas share.
+ *
+ * @example
+ * ```ts
+ * import { Replica } from 'phaselock'
+ * import { connectDatabase } from 'phaselock/database'
+ * import { Schedules } from 'phaselock/schedules'
+ *
+ * const { db } = await connectDatabase()
+ * const schedules = new Schedules({
+ *   db,
+ *   tasks: { cleanup: async (args, run) => console.log(args, run.signal.aborted) },
+ * })
+ * const replica = new Replica({ db, lifecycles: schedules.lifecycles })
+ * await replica.start()
+ * await schedules.upsert('nightly-cleanup', { task: 'cleanup', cron: '0 3 * * *' })
+ * ```
+ * @packageDocumentation
+ */
 export { Cron } from './cron/cron.js'
 export { InvalidCron } from './cron/invalid-cron.js'
 export { UnknownTimeZone } from './cron/zone.js'

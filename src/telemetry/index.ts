@@ -1,3 +1,27 @@
+/**
+ * Metrics for Prometheus, with `prom-client`.
+ *
+ * @example
+ * ```ts
+ * import { lifecycleOf, Replica } from 'phaselock'
+ * import { connectDatabase } from 'phaselock/database'
+ * import { replicaMetrics } from 'phaselock/telemetry'
+ *
+ * const site = lifecycleOf<{ _id: string }>().define({
+ *   name: 'site',
+ *   collection: 'Site',
+ *   phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
+ * })
+ * const sites = site.handle({ Creating: async (_doc, step) => step.moveTo('Created') })
+ *
+ * const { db } = await connectDatabase()
+ * const metrics = replicaMetrics({ db, lifecycles: [sites] })
+ * const replica = new Replica({ db, lifecycles: [sites], observer: metrics.observer })
+ * await replica.start()
+ * console.log(await metrics.registry.metrics())
+ * ```
+ * @packageDocumentation
+ */
 export { COUNT_LIMIT } from '../operations/index.js'
 export { type LockMetrics, type LockMetricsOptions, type LockNames, lockMetrics } from './metrics/lock-metrics.js'
 export {

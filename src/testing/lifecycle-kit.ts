@@ -151,15 +151,18 @@ export class LifecycleKit {
     })
   }
 
+  /** Inserts a document as it is, so with its `phase`. @returns its `_id` */
   async insert(lifecycle: string, document: Document): Promise<unknown> {
     const { insertedId } = await this.documents(lifecycle).insertOne({ ...document })
     return insertedId
   }
 
+  /** The document as it is stored now; null: there is none. */
   find(lifecycle: string, id: unknown): Promise<Document | null> {
     return this.documents(lifecycle).findOne({ _id: id as never })
   }
 
+  /** Its collection, for what the kit has no verb for. */
   documents(lifecycle: string): Collection<Document> {
     return this.db.collection(this.model(lifecycle).collection)
   }

@@ -1,3 +1,22 @@
+/**
+ * Named locks in a Nest app: methods that one replica runs at a time.
+ *
+ * @example
+ * ```ts
+ * import { Injectable, Module } from '@nestjs/common'
+ * import { LocksModule, SchedulerLock } from 'phaselock/locks/nest'
+ *
+ * @Injectable()
+ * class Reports {
+ *   @SchedulerLock({ name: 'nightly-reports', lockAtMostFor: '30m' })
+ *   async nightly(): Promise<void> {}
+ * }
+ *
+ * @Module({ imports: [LocksModule.forRoot({ url: 'redis://redis:6379' })], providers: [Reports] })
+ * export class AppModule {}
+ * ```
+ * @packageDocumentation
+ */
 import '../warnings.js'
 
 export {
