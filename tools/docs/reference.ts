@@ -1,5 +1,4 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import {
   Application,
   type Comment,
@@ -9,7 +8,6 @@ import {
   type SignatureReflection,
 } from 'typedoc'
 import { entries, ROOT } from './entries.ts'
-import { slugify } from './slugify.ts'
 
 /** What TypeDoc read of the entries. */
 export interface Reference {
@@ -49,7 +47,14 @@ export async function writeReference(folder: string): Promise<Reference> {
     validation: { invalidLink: true, notExported: false, notDocumented: false },
     treatWarningsAsErrors: true,
     logLevel: 'Warn',
-    ...{ hideBreadcrumbs: true, hidePageHeader: true, useCodeBlocks: true, expandObjects: true },
+    ...{
+      hideBreadcrumbs: true,
+      hidePageHeader: true,
+      useCodeBlocks: true,
+      expandObjects: true,
+      useHTMLAnchors: true,
+      anchorPrefix: 'api-',
+    },
     ...{ parametersFormat: 'table', interfacePropertiesFormat: 'table', enumMembersFormat: 'table' },
   })
   const project = await app.convert()
@@ -63,7 +68,6 @@ export async function writeReference(folder: string): Promise<Reference> {
   }
   app.validate(project)
   await app.generateOutputs(project)
-  await withAnchorsThatAreThere(join(folder, 'api'))
   if (app.logger.hasErrors() || app.logger.hasWarnings())
     throw new Error('TypeDoc found problems: see its messages above')
   return {
@@ -71,28 +75,6 @@ export async function writeReference(folder: string): Promise<Reference> {
     withoutExample: (project.children ?? [])
       .filter(({ comment }) => !comment?.getTag('@example'))
       .map(({ name }) => name),
-  }
-}
-
-/** The plugin numbers anchors of names that differ in places where the page doesn't show both: `#replicastatus-1` is `#replicastatus` then. */
-async function withAnchorsThatAreThere(folder: string): Promise<void> {
-  const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith('.md'))
-  const texts = new Map(
-    await Promise.all(names.map(async (name) => [name, await readFile(join(folder, name), 'utf8')] as const)),
-  )
-  const headings = (name: string) =>
-    [...(texts.get(name) ?? '').matchAll(/^#+ (.+)$/gm)].map(([, heading]) => slugify(heading!.replaceAll('\\', '')))
-  for (const [name, text] of texts) {
-    const mended = text.replace(
-      /\]\(([^)#]*)#([\w.-]+?)-(\d+)\)/g,
-      (link, page: string, slug: string, number: string) => {
-        const there = headings(page === '' ? name : join(dirname(name), page))
-        const isThere =
-          there.includes(`${slug}-${number}`) || there.filter((one) => one === slug).length > Number(number)
-        return isThere ? link : `](${page}#${slug})`
-      },
-    )
-    if (mended !== text) await writeFile(join(folder, name), mended)
   }
 }
 

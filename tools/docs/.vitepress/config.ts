@@ -1,7 +1,14 @@
 import { renderMermaidSVG } from 'beautiful-mermaid'
 import { defineConfig } from 'vitepress'
 import { readSidebar } from '../pages.ts'
-import { slugify } from '../slugify.ts'
+
+/** The anchors that Git hosts make of headings: links to them work in both places. */
+const slugify = (heading: string) =>
+  heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+    .trim()
+    .replace(/ /g, '-')
 
 /** A diagram as SVG in the colours of the page, light or dark, without the fonts of other hosts that it asks for. */
 const diagram = (text: string) =>
