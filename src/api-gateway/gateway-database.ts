@@ -1,4 +1,4 @@
-import { type Db, type Document } from 'mongodb'
+import type { Db, Document } from 'mongodb'
 import { durableOn, isServerError } from '../database/index.js'
 import { idText } from '../kinds/index.js'
 import { idKey } from '../lock/index.js'

@@ -1,4 +1,4 @@
-import { type Db } from 'mongodb'
+import type { Db } from 'mongodb'
 import { isServerError } from './driver-errors.js'
 
 /** What may be done with a collection, in the words of MongoDB's roles: `find`, `createIndex`, ... */

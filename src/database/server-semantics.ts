@@ -1,4 +1,4 @@
-import { type Collection, type Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import { isServerError } from './driver-errors.js'
 
 /** The server answers like MongoDB, but does something else. */

@@ -1,4 +1,4 @@
-import { type Collection, type Db, type Document } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import { isServerError } from './driver-errors.js'
 
 /** Collections that a replica works on, or coordinates by, are spread over shards in a way that isn't safe. */

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { type WriteError } from 'mongodb'
+import type { WriteError } from 'mongodb'
 import { isBulkWriteError, isDuplicateKey } from '../database/index.js'
 import { DocumentExists, type OwnerClient } from '../phases/index.js'
 import type { NewRun } from './decide.js'

@@ -1,4 +1,4 @@
-import { type Command } from 'commander'
+import type { Command } from 'commander'
 import { type CheckResult, checkDatabase } from '../../operations/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'

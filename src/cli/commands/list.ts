@@ -1,4 +1,4 @@
-import { type Command } from 'commander'
+import type { Command } from 'commander'
 import { typeName } from '../../lock/index.js'
 import {
   type Condition,

@@ -1,5 +1,5 @@
 import { text } from 'node:stream/consumers'
-import { type Command } from 'commander'
+import type { Command } from 'commander'
 import {
   addDocument,
   type DocumentRef,

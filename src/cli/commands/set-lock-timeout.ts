@@ -1,4 +1,4 @@
-import { type Command } from 'commander'
+import type { Command } from 'commander'
 import { type LockTimeoutSet, modelOf, setLockTimeout } from '../../operations/index.js'
 import { formatMs } from '../../time/index.js'
 import { type CliContext, type Options, onSystem } from '../context.js'

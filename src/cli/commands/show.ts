@@ -1,4 +1,4 @@
-import { type Command } from 'commander'
+import type { Command } from 'commander'
 import { isValid } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
 import { causeLines, type Progress } from '../../phases/index.js'

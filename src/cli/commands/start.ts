@@ -1,4 +1,4 @@
-import { type Command } from 'commander'
+import type { Command } from 'commander'
 import { type CliContext, type Options, settle } from '../context.js'
 import { addSettingOptions, START_SETTINGS } from '../setting-options.js'
 import { exampleText } from './command.js'

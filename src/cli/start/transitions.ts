@@ -1,4 +1,4 @@
-import { type Logger, type ReplicaObserver } from '../../phases/index.js'
+import type { Logger, ReplicaObserver } from '../../phases/index.js'
 import { type Clock, systemClock } from '../../time/index.js'
 
 /** Lines a second; what comes beyond is counted, and reported with the next line. */

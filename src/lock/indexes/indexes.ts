@@ -1,4 +1,4 @@
-import { type Collection, type Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import { buildIndex, type IndexBuild, isServerError } from '../../database/index.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 

@@ -1,4 +1,4 @@
-import { type Collection, type Db, type Document } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
 import { CANDIDATE_RANGES, candidateCursor } from '../look/candidates.js'
 import type { LookRequest, Looks } from '../look/look.js'

@@ -1,5 +1,5 @@
 import type { ModuleMetadata, Provider } from '@nestjs/common'
-import { type LockObserver, type LockProvider, type LockProviderOptions } from '../../locks/index.js'
+import type { LockObserver, LockProvider, LockProviderOptions } from '../../locks/index.js'
 import { unknownOptions } from '../../options/index.js'
 import { InvalidSchedulerLocks } from '../errors.js'
 import type { LockDefaults, LockSettings } from './lock-scope.js'

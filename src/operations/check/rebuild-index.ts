@@ -1,4 +1,4 @@
-import { type Collection, type Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { CLAIM_INDEX, STAND_IN_INDEX, stagesOf } from '../../lock/index.js'
 import { LockExecutor, mongoLockProvider } from '../../locks/index.js'
