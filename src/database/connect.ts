@@ -1,6 +1,6 @@
 import type { Db, MongoClient, MongoClientOptions } from 'mongodb'
 import { requireNode } from '../config/index.js'
-import { InvalidOptions, readOptions, shown, t } from '../options/index.js'
+import { checkOptions, InvalidOptions, shown, t } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import {
   type LocalDatabase,
@@ -84,8 +84,7 @@ export interface DatabaseConnection {
  * @throws InvalidOptions an option that isn't known, or has another type; a duration without a unit
  */
 export async function connectDatabase(options: ConnectOptions = {}): Promise<DatabaseConnection> {
-  const read = readOptions(connectOptions, options, NAMES)
-  if ('problems' in read) throw new InvalidOptions('connectDatabase', read.problems)
+  checkOptions('connectDatabase', connectOptions, options, NAMES)
   return await connectWith(options)
 }
 

@@ -25,8 +25,13 @@ export class InvalidOptions extends Error {
 }
 
 /** @throws InvalidOptions with everything that is wrong with them */
-export function checkOptions<F extends Fields>(called: string, types: ObjectType<F>, given: unknown) {
-  const read = readOptions(types, given)
+export function checkOptions<F extends Fields>(
+  called: string,
+  types: ObjectType<F>,
+  given: unknown,
+  names?: OptionNames,
+) {
+  const read = readOptions(types, given, names)
   if ('problems' in read) throw new InvalidOptions(called, read.problems)
   return read.options
 }
