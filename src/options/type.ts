@@ -54,7 +54,8 @@ export function readAs<T>(type: Type<T>, given: unknown): { readonly value: T } 
   }
 }
 
-export const isA = (type: Type, value: unknown): boolean => v.is(schemaOf(type), value)
+/** Whether the value is one of this type. */
+export const fits = (type: Type, value: unknown): boolean => v.is(schemaOf(type), value)
 
 /** What is made of a value before it is looked at. */
 export const prepared = <T>(prepare: (given: unknown) => unknown, type: Type<T>) =>

@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
 import { shown } from './shown.js'
-import { checked, converted, expecting, isA, optional, prepared, type Type, where } from './type.js'
+import { checked, converted, expecting, fits, optional, prepared, type Type, where } from './type.js'
 
 export * from './type.js'
 
@@ -48,7 +48,7 @@ export const whole = (least: number, most: number, more = '') =>
 export const fromText = <T>(type: Type<T>) =>
   prepared((given) => {
     const value = /^\s*\d+\s*$/.test(String(given)) ? Number(given) : given
-    return isA(type, value) ? value : given
+    return fits(type, value) ? value : given
   }, type)
 
 /** A duration with its unit, left as it is. */

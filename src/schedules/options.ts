@@ -52,7 +52,7 @@ const keptByOutcome = t.object(
   A_DURATION_OR_MORE,
 )
 const keptAlike = t.converted(
-  t.where<Duration>((value) => t.isA(kept, value), A_DURATION_OR_MORE),
+  t.where<Duration>((value) => t.fits(kept, value), A_DURATION_OR_MORE),
   (duration) => Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, duration])) as Record<RunOutcome, Duration>,
 )
 
