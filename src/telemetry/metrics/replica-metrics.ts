@@ -31,21 +31,25 @@ export interface ReplicaMetricsOptions {
   readonly logger?: Logger | undefined
 }
 
-/** A lifecycle, bound or not, as an option. */
-export const measured = t.checked(
+const measured = t.checked(
   t.having<MeasuredLifecycle>([], 'a lifecycle'),
   (one) => one.model?.phases instanceof Map,
   'expected a lifecycle',
 )
 
-const metricsOptions = t.object({
+/** What metrics of documents take. */
+export const documentOptions = {
   db: t.aDatabase,
   lifecycles: t.list(measured, t.expecting('a list of lifecycles')),
+  logger: t.optional(t.having<Logger>(['warn'], 'a logger')),
+} as const
+
+const metricsOptions = t.object({
+  ...documentOptions,
   documents: t.optional(t.flag),
   processMetrics: t.optional(t.flag),
   lockNames: t.anything<LockNames>(),
   scheduleNames: t.optional(t.list(t.text, t.expecting('a list of names'))),
-  logger: t.optional(t.having<Logger>(['warn'], 'a logger')),
 } satisfies t.TypesOf<ReplicaMetricsOptions>)
 
 /** The label of all locks that runs of schedules take: a name for each schedule would be too many. */

@@ -3,7 +3,7 @@ import { AggregatorRegistry, Registry } from 'prom-client'
 import { checkOptions, t } from '../../options/index.js'
 import type { Logger } from '../../phases/index.js'
 import { Instruments } from './instruments.js'
-import { documentMetrics, type MeasuredLifecycle, measured } from './replica-metrics.js'
+import { documentMetrics, documentOptions, type MeasuredLifecycle } from './replica-metrics.js'
 
 export interface WorkersMetricsOptions {
   readonly db: Db
@@ -15,9 +15,7 @@ export interface WorkersMetricsOptions {
 }
 
 const workersOptions = t.object({
-  db: t.aDatabase,
-  lifecycles: t.list(measured, t.expecting('a list of lifecycles')),
-  logger: t.optional(t.having<Logger>(['warn'], 'a logger')),
+  ...documentOptions,
   ofWorkers: t.aFunction<WorkersMetricsOptions['ofWorkers']>(),
   counts: t.aFunction<WorkersMetricsOptions['counts']>(),
 } satisfies t.TypesOf<WorkersMetricsOptions>)
