@@ -16,3 +16,9 @@ export const isServerError = (error: unknown, ...codes: readonly number[]): erro
   isA(error, 'MongoServerError') && (codes.length === 0 || codes.includes(Number((error as MongoServerError).code)))
 export const isNetworkError = (error: unknown): error is MongoNetworkError => isA(error, 'MongoNetworkError')
 export const isBulkWriteError = (error: unknown): error is MongoBulkWriteError => isA(error, 'MongoBulkWriteError')
+
+const DUPLICATE_KEY = 11000
+
+/** Whether the server refused a write, or one of a bulk, as a unique index has such a key already. By its code: an app may bring another copy of the driver. */
+export const isDuplicateKey = (error: unknown): boolean =>
+  (error as { readonly code?: unknown } | null | undefined)?.code === DUPLICATE_KEY
