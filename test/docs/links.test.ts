@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join, matchesGlob, normalize, relative } from 'node:path'
 import { describe, expect, test } from '@jest/globals'
+import { anchorOf } from '../../tools/docs/anchors.ts'
 
 const ROOT = new URL('../../', import.meta.url).pathname
 
@@ -39,17 +40,8 @@ const withoutCode = (text: string) =>
 const targets = (text: string) =>
   [...withoutCode(text).matchAll(/\]\(([^)\s]+)\)/g)].map(([, to]) => to!).filter((to) => !/^[a-z]+:/.test(to))
 
-/** The anchors that GitHub makes of headings: lower case, no marks, spaces as dashes. */
 const anchors = (text: string) =>
-  new Set(
-    [...withoutCode(text).matchAll(/^#+ (.+)$/gm)].map(([, heading]) =>
-      heading!
-        .toLowerCase()
-        .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-        .trim()
-        .replace(/ /g, '-'),
-    ),
-  )
+  new Set([...withoutCode(text).matchAll(/^#+ (.+)$/gm)].map(([, heading]) => anchorOf(heading!)))
 
 async function isThere(path: string): Promise<boolean> {
   const inFolder = await readdir(join(ROOT, dirname(path))).catch((): string[] => [])

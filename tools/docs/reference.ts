@@ -27,6 +27,19 @@ const DOCUMENTED =
   ReflectionKind.Method |
   ReflectionKind.Accessor
 
+/** Options of the Markdown plugin, which TypeDoc's own type doesn't know. */
+const MARKDOWN = {
+  hideBreadcrumbs: true,
+  hidePageHeader: true,
+  useCodeBlocks: true,
+  expandObjects: true,
+  useHTMLAnchors: true,
+  anchorPrefix: 'api-',
+  parametersFormat: 'table',
+  interfacePropertiesFormat: 'table',
+  enumMembersFormat: 'table',
+}
+
 /** Writes a page for each entry to `<folder>/api`, from its docstrings. */
 export async function writeReference(folder: string): Promise<Reference> {
   const all = await entries()
@@ -47,15 +60,7 @@ export async function writeReference(folder: string): Promise<Reference> {
     validation: { invalidLink: true, notExported: false, notDocumented: false },
     treatWarningsAsErrors: true,
     logLevel: 'Warn',
-    ...{
-      hideBreadcrumbs: true,
-      hidePageHeader: true,
-      useCodeBlocks: true,
-      expandObjects: true,
-      useHTMLAnchors: true,
-      anchorPrefix: 'api-',
-    },
-    ...{ parametersFormat: 'table', interfacePropertiesFormat: 'table', enumMembersFormat: 'table' },
+    ...MARKDOWN,
   })
   const project = await app.convert()
   if (!project) throw new Error('TypeDoc could not read the entries: see its messages above')

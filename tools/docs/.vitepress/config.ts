@@ -1,14 +1,7 @@
 import { renderMermaidSVG } from 'beautiful-mermaid'
 import { defineConfig } from 'vitepress'
+import { anchorOf } from '../anchors.ts'
 import { readSidebar } from '../pages.ts'
-
-/** The anchors that Git hosts make of headings: links to them work in both places. */
-const slugify = (heading: string) =>
-  heading
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
-    .trim()
-    .replace(/ /g, '-')
 
 /** A diagram as SVG in the colours of the page, light or dark, without the fonts of other hosts that it asks for. */
 const diagram = (text: string) =>
@@ -30,7 +23,7 @@ export default defineConfig({
   head: [['meta', { 'http-equiv': 'Content-Security-Policy', content: "default-src 'self' 'unsafe-inline' data:" }]],
   markdown: {
     languageAlias: { cjs: 'javascript', mjs: 'javascript' },
-    anchor: { slugify },
+    anchor: { slugify: anchorOf },
     config(md) {
       const fence = md.renderer.rules.fence!
       md.renderer.rules.fence = (tokens, at, ...rest) =>
