@@ -18,6 +18,7 @@ const DEFAULT_LOCK_TIMEOUT = '30s'
 export const DEFAULT_DATABASE = 'phaselock'
 export const DEFAULT_DATA_DIR = '.phaselock'
 
+/** What `connectDatabase` takes; all of it may be left out. */
 export interface ConnectOptions {
   /** A connection string; wins over MONGODB_URI. Empty counts as not given. */
   uri?: string | undefined
@@ -56,13 +57,21 @@ const connectOptions = t.object({
 } satisfies t.TypesOf<ConnectOptions>)
 const NAMES = { internal: ['firstStartBytes'], renamed: { timeoutMs: 'timeout', lockTimeoutMs: 'lockTimeout' } }
 
+/**
+ * Where a database came from: `uri`, a connection string; else it is a local one, run by `system-mongod` (MONGOMS_SYSTEM_BINARY or the PATH),
+ * `cached-mongod` (an earlier download), `embedded` (the alpha engine) or `download` (a mongod that was downloaded just now).
+ */
 export type DatabaseSource = 'uri' | LocalSource
 
+/** An open connection, as `connectDatabase` returns it. */
 export interface DatabaseConnection {
+  /** Connected, with the timeouts and the write concern that the lock protocol needs; those of the URI are ignored. */
   client: MongoClient
+  /** The database of the option `database`, else of the URI's path, else 'phaselock'. */
   db: Db
   /** The connection string as it works for any other client. It may hold a password: print `redactUri(uri)`. */
   uri: string
+  /** For messages: whether this is a server of yours or a local database. */
   source: DatabaseSource
   /** Where the data of a local database is. */
   dataPath?: string

@@ -1,6 +1,8 @@
 /** A server that was tried, and what it reported. */
 export interface Attempt {
+  /** What was tried, for people: 'mongod on PATH'. */
   readonly name: string
+  /** Why it couldn't be used: its own message. */
   readonly said: string
 }
 

@@ -3,7 +3,9 @@ import { isServerError } from './driver-errors.js'
 
 /** What may be done with a collection, in the words of MongoDB's roles: `find`, `createIndex`, ... */
 export interface Rights {
+  /** The collection's name, without its database. */
   readonly collection: string
+  /** MongoDB's privilege actions, such as `find` and `update`. */
   readonly actions: readonly string[]
 }
 
@@ -11,8 +13,16 @@ export interface Rights {
 export class MissingRights extends Error {
   override readonly name = 'MissingRights'
   constructor(
-    readonly user: { readonly user: string; readonly db: string },
+    /** Who is logged in. */
+    readonly user: {
+      /** The user's name. */
+      readonly user: string
+      /** The database that the user was created in: its `authSource`. */
+      readonly db: string
+    },
+    /** The database in which the rights are missing. */
     readonly database: string,
+    /** What the user lacks, by collection; the message has the commands that grant it. */
     readonly missing: readonly Rights[],
   ) {
     const privileges = missing.map(({ collection, actions }) => ({ resource: { db: database, collection }, actions }))

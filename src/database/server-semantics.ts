@@ -5,6 +5,7 @@ import { isServerError } from './driver-errors.js'
 export class NotMongoDB extends Error {
   override readonly name = 'NotMongoDB'
   constructor(
+    /** What it did otherwise, such as 'a query for dates finds a number'. */
     readonly problem: string,
     options?: ErrorOptions,
   ) {

@@ -6,7 +6,10 @@ export const OLDEST_SERVER_VERSION = '5.0'
 /** The server is older than the lock protocol needs. */
 export class ServerTooOld extends Error {
   override readonly name = 'ServerTooOld'
-  constructor(readonly version: string) {
+  constructor(
+    /** The server's version, such as '4.4.29'; 5.0 is the oldest that will do. */
+    readonly version: string,
+  ) {
     super(
       `expected a MongoDB server of version ${OLDEST_SERVER_VERSION} or later, got ${version}; upgrade it, or connect to another`,
     )

@@ -5,7 +5,9 @@ import { isServerError } from './driver-errors.js'
 export class ShardedCollections extends Error {
   override readonly name = 'ShardedCollections'
   constructor(
+    /** The database's name. */
     readonly database: string,
+    /** The names of the collections that aren't safe as they are sharded. */
     readonly collections: readonly string[],
   ) {
     super(

@@ -15,6 +15,7 @@ export class DatabaseUnreachable extends Error {
   constructor(
     /** The connection string with its password replaced. */
     readonly redactedUri: string,
+    /** Which kind of failure it was; `other`: `said` tells. */
     readonly reason: UnreachableReason,
     /** What the driver said. */
     readonly said: string,

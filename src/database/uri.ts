@@ -6,6 +6,7 @@ export class InvalidMongoUri extends Error {
   constructor(
     /** The connection string with its password replaced. */
     readonly redactedUri: string,
+    /** What is wrong with it, in the driver's words where these quote no secret. */
     readonly reason: string,
     /** Where it came from: 'MONGODB_URI' or 'the uri option'. */
     readonly origin: string,

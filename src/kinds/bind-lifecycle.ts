@@ -6,12 +6,18 @@ import { type Alongside, type AnyHandler, BoundLifecycle, runnableLifecycles } f
 export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
 
 /** What a definition's `handle` returns: the lifecycle with its handlers. */
-export type Bound<Definition> = Definition extends { handle(handlers: never): infer B } ? B : never
+export type Bound<Definition> = Definition extends {
+  /** The definition's method, whose result is meant. */
+  handle(handlers: never): infer B
+}
+  ? B
+  : never
 
 /** What each task kind needs to bind its lifecycles. */
 export interface BindOptions {
   /** The database of the lifecycles' documents. */
   readonly db: Db
+  /** Called once for each handler when the lifecycle is bound. Default: handlers run as they are. */
   readonly wrap?: WrapHandler | undefined
 }
 

@@ -33,6 +33,7 @@ export class ActiveLock {
     private readonly clock: Clock,
   ) {}
 
+  /** The lock's name, as in its LockConfig. */
   get name(): string {
     return this.lock.name
   }

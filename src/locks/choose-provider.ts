@@ -1,6 +1,8 @@
 import { InvalidLockProvider } from './errors.js'
 
+/** Where named locks can be kept: what `provider` and PHASELOCK_LOCKS accept besides `auto`. */
 export const PROVIDER_KINDS = ['mongodb', 'postgres', 'redis', 'memory'] as const
+/** Where named locks are kept; `memory` excludes only callers in this process. */
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
 /** Whether other processes use the same locks. `auto`: what the environment says. */

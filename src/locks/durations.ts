@@ -14,7 +14,10 @@ const ISO_UNITS_MS = [7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1_000]
 /** Thrown by {@link lockDurationMs}; its message doesn't name a lock. */
 export class InvalidLockDuration extends Error {
   override readonly name = 'InvalidLockDuration'
-  constructor(readonly value: unknown) {
+  constructor(
+    /** What was given. */
+    readonly value: unknown,
+  ) {
     const text = typeof value === 'string' ? value.trim() : ''
     const hint = /^[+-]?\d+$/.test(text) ? `; add the unit ('${text}ms' or '${text}s')` : ''
     const got = typeof value === 'string' ? JSON.stringify(value) : String(value)

@@ -9,6 +9,7 @@ export class InvalidLockConfig extends Error {
   constructor(
     /** The lock's name as it was given, or where it was declared. */
     readonly lock: string,
+    /** For each option that is wrong: what was expected, and what was given. */
     readonly problems: readonly string[],
   ) {
     super(`lock ${lock} can't be used: ${list(problems)}`)
@@ -19,6 +20,7 @@ export class InvalidLockConfig extends Error {
 export class InvalidLockProvider extends Error {
   override readonly name = 'InvalidLockProvider'
   constructor(
+    /** What was expected, what was found, and what to do: the same as `message`. */
     readonly problem: string,
     options?: ErrorOptions,
   ) {
@@ -34,7 +36,9 @@ export class InvalidLockProvider extends Error {
 export class LockProviderUnavailable extends Error {
   override readonly name = 'LockProviderUnavailable'
   constructor(
+    /** The provider's `kind`, such as `'postgres'`. */
     readonly provider: string,
+    /** What it was asked to do, such as `lock 'nightly-reports'`. */
     readonly action: string,
     cause: unknown,
     consequence = 'try again when the server is back',
@@ -47,7 +51,10 @@ export class LockProviderUnavailable extends Error {
 /** The handle was used up by `extend()`: the one that it returned holds the lock. Nothing was changed. */
 export class StaleLockHandle extends Error {
   override readonly name = 'StaleLockHandle'
-  constructor(readonly lock: string) {
+  constructor(
+    /** The lock's name. */
+    readonly lock: string,
+  ) {
     super(
       `lock '${lock}': expected the handle that extend() returned, got the one that was extended; use the new one (lock = await lock.extend(...))`,
     )
@@ -57,7 +64,10 @@ export class StaleLockHandle extends Error {
 /** `LockAssert.assertLocked()` was called where no lock is held. */
 export class NotLocked extends Error {
   override readonly name = 'NotLocked'
-  constructor(readonly lock?: string) {
+  constructor(
+    /** The name that was asserted; undefined: any lock would have done. */
+    readonly lock?: string,
+  ) {
     super(
       `expected to run under ${lock === undefined ? 'a lock' : `the lock '${lock}'`}, but no such lock is held on this call path; ` +
         'call it within executeWithLock() or from a method with @SchedulerLock',
@@ -68,7 +78,10 @@ export class NotLocked extends Error {
 /** This call path's lock has expired, was freed by an operator, or was taken by another: it can't be extended. */
 export class LockLost extends Error {
   override readonly name = 'LockLost'
-  constructor(readonly lock: string) {
+  constructor(
+    /** The lock's name. */
+    readonly lock: string,
+  ) {
     super(
       `expected to hold the lock '${lock}', but it expired, was freed or was taken by another; stop, and use a longer lockAtMostFor or a watchdog`,
     )

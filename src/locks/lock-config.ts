@@ -21,9 +21,13 @@ export interface LockConfig {
 
 /** A configuration that was checked: milliseconds, defaults filled in. */
 export interface CheckedLockConfig {
+  /** The lock's name, as it was given. */
   readonly name: string
+  /** More than 0, at most 365 days. */
   readonly lockAtMostForMs: number
+  /** From 0 to `lockAtMostForMs`; 0 where none was given. */
   readonly lockAtLeastForMs: number
+  /** As it was given; undefined: while the lock is held it is never granted. */
   readonly reentry: string | undefined
 }
 

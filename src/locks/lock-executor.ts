@@ -22,7 +22,9 @@ export interface ExecutionConfig extends LockConfig {
 
 /** What a task knows about the lock it runs under. */
 export interface HeldLockContext {
+  /** The lock's name, as in its LockConfig. */
   readonly name: string
+  /** The token of this acquisition, which the lock's record has while it is held: {@link SimpleLock.lockedBy}. */
   readonly lockedBy: string
   /** Pass it to whatever the task changes, which should refuse a lower one. */
   readonly fence: number
@@ -37,8 +39,20 @@ export interface HeldLockContext {
  * it was freed meanwhile, or was granted to us by an answer that took as long as lockAtMostFor.
  */
 export type ExecutionResult<R> =
-  | { readonly executed: true; readonly result: R }
-  | { readonly executed: false; readonly heldBy: string | undefined; readonly until: Date | undefined }
+  | {
+      /** The task ran under the lock, to its end. */
+      readonly executed: true
+      /** What the task returned. */
+      readonly result: R
+    }
+  | {
+      /** The lock wasn't granted within `waitFor`, and the task didn't run. */
+      readonly executed: false
+      /** The token of the holder, which begins with its process's name. */
+      readonly heldBy: string | undefined
+      /** When the lock ends unless it is extended, in the server's time. */
+      readonly until: Date | undefined
+    }
 
 const LEAST_PAUSE_MS = 20
 const MOST_PAUSE_MS = 1_000
@@ -48,7 +62,12 @@ export class LockExecutor {
   private readonly observers: readonly LockObserver[]
   private readonly clock: Clock
 
+  /**
+   * @param options.observer one or several, told of what this executor does
+   * @param options.clock for tests: measures waits and the age of leases
+   */
   constructor(
+    /** Grants the locks. Whoever opened it closes it. */
     readonly provider: LockProvider,
     options: {
       readonly observer?: LockObserver | readonly LockObserver[] | undefined

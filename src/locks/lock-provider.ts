@@ -6,6 +6,7 @@ import type { LockConfig } from './lock-config.js'
  * write is conditional on `lockedBy` and on not having expired, by the server's clock.
  */
 export interface SimpleLock {
+  /** The lock's name, as in its LockConfig. */
   readonly name: string
   /** Unique per acquisition: POD_NAME, made unique per start, and a nonce; after a `|` the reentry it was taken under. */
   readonly lockedBy: string
@@ -46,10 +47,15 @@ export interface LockProvider {
 
 /** A lock as it is stored, whoever wrote it. Java's records have no fence of their own: theirs is that of our last acquisition. */
 export interface LockRecord {
+  /** The lock's name. */
   readonly name: string
+  /** The holder's token, or the last holder's; of Java's locks what Java calls itself. Undefined: the record has none that is a string. */
   readonly lockedBy: string | undefined
+  /** When it was last locked: server time, or Java's own. Undefined: the record has no date there. */
   readonly lockedAt: Date | undefined
+  /** When it ends, or ended, in the server's time. Undefined: the record has no date there. */
   readonly lockUntil: Date | undefined
+  /** Of the last acquisition that was ours. Undefined: only Java has ever held it, or the store has forgotten. */
   readonly fence: number | undefined
   /** Whether it is held now, by the server's clock; a lock that was unlocked early counts as held until lockAtLeastFor is over. */
   readonly held: boolean
@@ -59,8 +65,12 @@ export interface LockRecord {
 
 /** Locks as an operator sees and frees them; all four providers can. */
 export interface LockRecords {
-  /** All stored locks, by name. Free ones are included if the store keeps their records. */
+  /**
+   * All stored locks, sorted by name; of MongoDB's and PostgreSQL's the first 10,000.
+   * @param options.heldOnly leaves out the free ones, whose records MongoDB and PostgreSQL keep; default false
+   */
   list(options?: { readonly heldOnly?: boolean }): Promise<readonly LockRecord[]>
+  /** What is stored under a name; undefined: nothing. @throws LockProviderUnavailable */
   find(name: string): Promise<LockRecord | undefined>
   /**
    * Frees a lock, whoever has it: its holder's later unlock and extend touch nothing.

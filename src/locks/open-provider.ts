@@ -11,7 +11,9 @@ import type { RedisClient } from './providers/redis.js'
 
 /** A `Db` of the MongoDB driver, by its shape. */
 export interface LockDb {
+  /** As the driver's `Db` has it. */
   collection(name: string): object
+  /** As the driver's `Db` has it: runs one command on the database. */
   command(command: object): Promise<unknown>
 }
 

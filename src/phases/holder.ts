@@ -11,7 +11,9 @@ export const LEASE_UNMOVED = Symbol.for('phaselock:lease-unmoved')
 export class NoLongerHeld extends Error {
   override readonly name = 'NoLongerHeld'
   constructor(
+    /** The name of the document's collection. */
     readonly collection: string,
+    /** The document's `_id`. */
     readonly id: unknown,
   ) {
     super(`${collection} ${String(id)} is no longer held by this step: its lease ended and another took the document`)
@@ -19,8 +21,15 @@ export class NoLongerHeld extends Error {
 }
 
 /** A document as its handler got it. */
-export type HeldDocument = { readonly _id: unknown; readonly lockedBy?: string }
+export type HeldDocument = {
+  /** Of any type. */
+  readonly _id: unknown
+  /** The token of this step's claim; without one nothing counts as held. */
+  readonly lockedBy?: string
+}
+/** What a Holder uses of the step that it works for: a handler passes its `step`. */
 export type RunningStep = Pick<Step<string, never>, 'fence' | 'signal' | 'leaseLeftMs'> & {
+  /** @internal */
   readonly [LEASE_UNMOVED]?: Document
 }
 
@@ -30,6 +39,7 @@ export type RunningStep = Pick<Step<string, never>, 'fence' | 'signal' | 'leaseL
  * legacy writer leaves the token there: where there are any, the lease must not have moved either.
  */
 export class Holder {
+  /** The step's: pass it to outside systems that refuse lower ones. */
   readonly fence: number
   private readonly filter: Document
 
@@ -54,6 +64,7 @@ export class Holder {
   /**
    * Inserts a document elsewhere if this step still holds its own: one command, judged by the server when it runs. A write
    * that was sent late, or delayed on its way, inserts nothing. Repeated, it changes nothing.
+   * @param into.collection the name of the collection that gets it
    * @param into.db another database of the same server
    * @throws InvalidOutcome for values that can't be stored as they are
    * @param whenExists what becomes of a document with the same `_id`: it stays as it is unless an update says more
@@ -83,6 +94,7 @@ export class Holder {
     if (matchedCount === 0) throw this.lost()
   }
 
+  /** The error to throw when something outside shows that the step has lost its document. */
   lost(): NoLongerHeld {
     return new NoLongerHeld(this.collection.collectionName, this.filter['_id'])
   }

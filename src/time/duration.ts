@@ -10,6 +10,7 @@ const LONGEST_DAYS = 36_500
 export class InvalidDuration extends Error {
   override readonly name = 'InvalidDuration'
   constructor(
+    /** What was given. */
     readonly value: unknown,
     expected = "such as '500ms', '30s', '5m', '1h' or '2d'",
   ) {

@@ -7,7 +7,14 @@ import { SeenRecords } from './seen-records.js'
 
 /** What is needed from a pool of `pg`. Each query must be its own transaction: a client inside a transaction won't do. */
 export interface PostgresPool {
-  query(text: string, values?: unknown[]): Promise<{ rows: unknown[]; rowCount: number | null }>
+  /** Runs SQL with `$1`, `$2`, ... for the values; without values it may be several statements. */
+  query(
+    text: string,
+    values?: unknown[],
+  ): Promise<{
+    /** An object for each row, with its columns by name. */
+    rows: unknown[]
+  }>
 }
 
 export interface PostgresStoreOptions {

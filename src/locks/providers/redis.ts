@@ -9,8 +9,14 @@ import { keyBeside } from './redis-slot.js'
 
 /** A client of `ioredis`, or of `redis` (node-redis), by the method that is used. You connect and close it. */
 export type RedisClient =
-  | { call(command: string, ...args: string[]): Promise<unknown> }
-  | { sendCommand(args: string[]): Promise<unknown> }
+  | {
+      /** That of ioredis: sends one command. */
+      call(command: string, ...args: string[]): Promise<unknown>
+    }
+  | {
+      /** That of node-redis: sends one command, whose name is the first argument. */
+      sendCommand(args: string[]): Promise<unknown>
+    }
 
 export interface RedisStoreOptions {
   /** The first part of a key. Default ShedLock's own, 'job-lock'. */
