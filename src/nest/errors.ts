@@ -5,7 +5,10 @@ const OR_NO_TICK = 'or give PhaselockModule `tick: false` if this process should
 /** Options of `PhaselockModule.forRoot` or `forRootAsync` that can't be used; lists every problem. */
 export class InvalidModuleOptions extends Error {
   override readonly name = 'InvalidModuleOptions'
-  constructor(readonly problems: readonly string[]) {
+  constructor(
+    /** For each problem: the option, what was expected, and what was given. */
+    readonly problems: readonly string[],
+  ) {
     super(`PhaselockModule's options can't be used:\n${list(problems)}`)
   }
 }
@@ -13,7 +16,10 @@ export class InvalidModuleOptions extends Error {
 /** Lifecycles and the methods that handle their phases don't fit together; lists every problem. */
 export class InvalidHandlers extends Error {
   override readonly name = 'InvalidHandlers'
-  constructor(readonly problems: readonly string[]) {
+  constructor(
+    /** For each problem: which lifecycle, phase or method it is, and how to mend it. */
+    readonly problems: readonly string[],
+  ) {
     super(`Phaselock's lifecycles and their handlers don't fit together:\n${list(problems)}`)
   }
 }
@@ -21,7 +27,10 @@ export class InvalidHandlers extends Error {
 /** The tick is a cron job of the app's own ScheduleModule, and the app has none that runs cron jobs. */
 export class NoScheduler extends Error {
   override readonly name = 'NoScheduler'
-  constructor(readonly why: 'missing' | 'crons are off') {
+  constructor(
+    /** `missing`: the app doesn't import ScheduleModule; `crons are off`: it has `cronJobs: false`. */
+    readonly why: 'missing' | 'crons are off',
+  ) {
     const problem =
       why === 'missing'
         ? 'expected ScheduleModule in this app, but it is missing; add `ScheduleModule.forRoot()` (from @nestjs/schedule) to the imports of your root module, once in the whole app'
@@ -61,7 +70,10 @@ export class ModuleMissing extends Error {
 /** A second `PhaselockModule.forRoot`: two replicas with the same lifecycles in one process. */
 export class ModuleConfiguredTwice extends Error {
   override readonly name = 'ModuleConfiguredTwice'
-  constructor(readonly times: number) {
+  constructor(
+    /** How many there are in the app: 2 or more. */
+    readonly times: number,
+  ) {
     super(
       `expected PhaselockModule.forRoot() or forRootAsync() once in this app, got it ${times} times; keep the one of your root module and use PhaselockModule.forFeature([...]) elsewhere`,
     )
@@ -71,7 +83,10 @@ export class ModuleConfiguredTwice extends Error {
 /** Methods with `@SchedulerLock`, or the options of locks, that can't be used; lists every problem. */
 export class InvalidSchedulerLocks extends Error {
   override readonly name = 'InvalidSchedulerLocks'
-  constructor(readonly problems: readonly string[]) {
+  constructor(
+    /** For each problem: the method (`Class.method`) or option, what was expected, and what was given. */
+    readonly problems: readonly string[],
+  ) {
     super(`the app's locks can't be used:\n${list(problems)}`)
   }
 }
@@ -79,7 +94,10 @@ export class InvalidSchedulerLocks extends Error {
 /** A method with `@SchedulerLock` was called on an object of an app without locks: it isn't run without its lock. */
 export class LocksNotConfigured extends Error {
   override readonly name = 'LocksNotConfigured'
-  constructor(readonly where: string) {
+  constructor(
+    /** The method that was called: `Class.method`. */
+    readonly where: string,
+  ) {
     super(
       `expected locks in this app for ${where}, which has @SchedulerLock; import LocksModule.forRoot(...) or PhaselockModule.forRoot(...) in its root module ` +
         '(in a test, LocksModule.forRoot({ provider: memoryLocks() }) will do)',

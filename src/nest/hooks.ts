@@ -2,10 +2,15 @@ import type { LeaseLoss, Logger, ReplicaObserver } from '../phases/index.js'
 
 /** A document went to another phase by a step's `moveTo` or by its phase's deadline. */
 export interface Transition {
+  /** The lifecycle's name. */
   readonly lifecycle: string
+  /** The document's `_id`. */
   readonly id: unknown
+  /** The phase that it left. */
   readonly from: string
+  /** The phase that it is in now. */
   readonly to: string
+  /** `step`: its handler returned `step.moveTo(...)`; `deadline`: the phase took longer than its deadline allows. */
   readonly by: 'step' | 'deadline'
   /** The name of the step that moved it; null when it has none. */
   readonly step: string | null
@@ -15,9 +20,13 @@ export interface Transition {
 
 /** A document waits for a person: its handler parked it, or its attempts or claims were used up. */
 export interface Parked {
+  /** The lifecycle's name. */
   readonly lifecycle: string
+  /** The document's `_id`. */
   readonly id: unknown
+  /** The phase in which it was parked, and in which it goes on when somebody unparks it. */
   readonly phase: string
+  /** What the handler gave to `step.park`, or why the engine parked it, such as '20 errors in a row, the last: ...'. */
   readonly reason: string | null
 }
 
@@ -26,8 +35,11 @@ export interface Parked {
  * nothing waits for a hook. State rules move documents in bulk and have no hook: see `observer.ruled`.
  */
 export interface Hooks {
+  /** A document is in another phase. */
   readonly onTransition?: ((event: Transition) => unknown) | undefined
+  /** A document was parked, and waits for a person. */
   readonly onParked?: ((event: Parked) => unknown) | undefined
+  /** A step of this replica lost its document to another, or may have: its outcome doesn't count. */
   readonly onLeaseLost?: ((event: LeaseLoss) => unknown) | undefined
 }
 

@@ -13,7 +13,9 @@ import type { HandlerMethod } from './handler-methods.js'
 
 /** A lifecycle as `forFeature` takes it: a definition, whose handlers are methods of the app's providers, or one with handlers. */
 export interface FeatureLifecycle {
+  /** The lifecycle's name, by which it is injected: once in the app. */
   readonly name: string
+  /** What `define` made of the definition: `lifecycle.model`. */
   readonly model: LifecycleModel
 }
 

@@ -3,9 +3,13 @@ import type { Logger } from '../phases/index.js'
 
 /** The part of Nest's LoggerService that is used; an app's own logger fits too. */
 export interface NestLog {
+  /** Gets lines of level info. */
   log(message: string): unknown
+  /** Gets lines of level warn. */
   warn(message: string): unknown
+  /** Gets lines of level error, with the stack where they have an error. */
   error(message: string, stack?: string): unknown
+  /** Gets lines of level debug; without it they are dropped. */
   debug?(message: string): unknown
 }
 

@@ -9,20 +9,29 @@ import type { AsyncOptions, LocksOptions } from './locks/options.js'
  * The app's own handles, typed by their shape: an app may bring another copy of the driver (Mongoose does), whose classes are other types.
  */
 export interface AppDb {
+  /** The database that lifecycles are in whose `forFeature` names none. */
   readonly databaseName: string
+  /** As the driver's `Db` has it. */
   collection(name: string): object
+  /** As the driver's `Db` has it: runs one command on the database. */
   command(command: object): Promise<unknown>
 }
 
+/** The app's own MongoClient, by its shape. */
 export interface AppClient {
+  /** As the driver has it. */
   db(name?: string): AppDb
+  /** Tells a client by its shape: it is never called, as the client is connected. */
   connect(): Promise<unknown>
 }
 
 /** An open connection of the app's own, as Mongoose and `connectDatabase()` have it. One that is still opening is waited for. */
 export interface AppConnection {
+  /** The database of the lifecycles; absent while a Mongoose connection is still opening. */
   readonly db?: AppDb | undefined
+  /** Tells a connection by its shape: it is never called, as you close what you have opened. */
   close(): Promise<unknown>
+  /** Mongoose's: resolves when the connection is open. Awaited when there is no `db` yet. */
   asPromise?(): Promise<unknown>
 }
 

@@ -4,7 +4,11 @@ import { Registry } from 'prom-client'
 
 /** What the web server shows. */
 export interface TelemetrySources {
-  readonly registry: { metrics(): Promise<string> }
+  /** What `/metrics` shows: `replicaMetrics(...).registry`, or your own Registry of prom-client. */
+  readonly registry: {
+    /** The text for Prometheus, made anew for each scrape. */
+    metrics(): Promise<string>
+  }
   /** Why this replica (or one of its workers) isn't ready; empty when it is. */
   readonly notReady: () => readonly string[] | Promise<readonly string[]>
 }

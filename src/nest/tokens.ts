@@ -13,7 +13,10 @@ export const MODULE_DATABASE = Symbol.for('phaselock:database')
 /** The named locks of this app. @internal */
 export const MODULE_LOCKS = Symbol.for('phaselock:locks')
 
-/** The provider of a bound lifecycle, for `overrideProvider` and `app.get`. */
+/**
+ * The provider of a bound lifecycle, for `overrideProvider` and `app.get`.
+ * @param lifecycle.name that of its definition; the definition itself will do
+ */
 export function getLifecycleToken(lifecycle: { readonly name: string }): string {
   return `phaselock:lifecycle:${lifecycle.name}`
 }
@@ -31,6 +34,7 @@ export type BoundLifecycleOf<L> =
  * Injects the bound lifecycle: `insert`, `insertMany`, `find`, `setState`, `wake`, `unpark` and `remove`, typed by its
  * document and phases. Its module imports `PhaselockModule.forFeature([lifecycle])`; the parameter's type is
  * `BoundLifecycleOf<typeof lifecycle>`.
+ * @param lifecycle.name that of its definition; the definition itself will do
  */
 export function InjectLifecycle(lifecycle: { readonly name: string }): ParameterDecorator & PropertyDecorator {
   return Inject(getLifecycleToken(lifecycle))

@@ -1,32 +1,51 @@
 import type { RecordedError } from '../phases/index.js'
 import type { Json, ScheduleFields } from './definition/schedule-fields.js'
 
-/** Who changed what in a schedule; without `by` it was done in the database. */
+/** Who changed what in a schedule. */
 export interface Edit {
+  /** When it was done, or noticed, by the server's clock. */
   readonly at: Date
+  /** Who did it, if the caller said so; an edit made in the database has none. */
   readonly by?: string
-  /** What was done: `upsert`, `pause`, `resume`; or `noticed`: done in the database. */
+  /** What was done: `created`, `upsert`, `pause`, `resume`; or `noticed`: done in the database. */
   readonly action: string
+  /** Of a pause: what was given as its reason. */
   readonly reason?: string
-  /** Each changed field: before and after; absent: it wasn't there. */
-  readonly changes?: Readonly<Record<string, { readonly from?: unknown; readonly to?: unknown }>>
+  /** Each changed field, by its name. */
+  readonly changes?: Readonly<
+    Record<
+      string,
+      {
+        /** Its value before; absent: it wasn't there. One of more than 10,000 characters is cut. */
+        readonly from?: unknown
+        /** Its value since; absent: it was removed. Cut likewise. */
+        readonly to?: unknown
+      }
+    >
+  >
 }
 
+/** A schedule's pause, as `pause` stores it; written by hand, `true` will do. */
 export interface Pause {
   /** When it ends by itself; absent: when somebody resumes it. */
   readonly until?: Date
+  /** Why, for people: runs that it skips show it. */
   readonly reason?: string
+  /** Who paused it, if the caller said so. */
   readonly by?: string
+  /** When it was paused, by the server's clock. */
   readonly at: Date
 }
 
 /** A schedule as it is stored: the owner's fields, and those that Phaselock keeps. */
 export interface ScheduleDocument extends ScheduleFields {
+  /** The schedule's id, a string of 1 to 200 characters. */
   _id: string
   /** When it was last due. */
   lastRunAt?: Date | null
   /** When it is due next; null: not before it is changed. */
   nextRunAt?: Date | null
+  /** Nothing runs while this is here and its `until` hasn't passed. */
   paused?: Pause | null
   /** Why it can't run. */
   broken?: string | null
@@ -40,48 +59,83 @@ export interface ScheduleDocument extends ScheduleFields {
 
 /** One line of a run's log. */
 export interface RunLine {
+  /** When it was logged: the server's time, carried on by the replica's clock. */
   readonly at: Date
+  /** At most 1,000 characters. */
   readonly message: string
+  /** What the task gave with it; '(not JSON, or too large)' in place of what isn't JSON of at most 4 KB. */
   readonly fields?: Json
 }
 
+/** An error as a run keeps it. */
 export interface RunError {
+  /** Its class, such as 'TypeError'; at most 200 characters. */
   readonly name: string
+  /** At most 2,000 characters. */
   readonly message: string
+  /** At most 4,000 characters. */
   readonly stack?: string
+  /** As libraries and systems set it: `ECONNREFUSED`. */
   readonly code?: string | number
+  /** Its `cause`, the cause's own, and so on; of an AggregateError, its `errors` too. At most 8. */
   readonly causes?: NonNullable<RecordedError['causes']>
 }
 
 /** The run that is in the way of another. */
 export interface Overlap {
+  /** Its `_id`, or a digest of one that is too long for a lock. Absent, as the rest, if the lock was free again by then. */
   readonly run?: string
+  /** The process that runs it, as it is in `lockedBy`: its name, made unique per start. */
   readonly by?: string
+  /** Since when it has held the lock, in the server's time. */
   readonly since?: Date
 }
 
 export const RUN_OUTCOMES = ['Completed', 'Failed', 'Skipped', 'Missed'] as const
+/** How a run ended. Skipped and Missed ones never started. */
 export type RunOutcome = (typeof RUN_OUTCOMES)[number]
 
 /** One run of a schedule, `_id` `<schedule>@<due time>`. */
 export interface RunDocument {
+  /** `repo_sync_42@2026-11-21T06:00:00.000Z`. */
   _id: string
+  /** The schedule's `_id`. It may have been deleted since. */
   schedule: string
+  /** The name of the task, as its schedule had it when the run was due. */
   task: string
+  /** What the task gets. */
   args: Json
+  /** When it was due, without jitter; of a manual run: when it was asked for. */
   scheduledFor: Date
   /** 'schedule': it was due; 'manual': somebody asked. */
   trigger: 'schedule' | 'manual'
   /** Of a manual run: who asked. */
   requestedBy?: string
   /** Other due times that this one stands for, too. */
-  coalesced?: { readonly count: number; readonly since: Date; readonly isMore: boolean }
+  coalesced?: {
+    /** How many; if `isMore`, those that were counted. */
+    readonly count: number
+    /** The first of them. */
+    readonly since: Date
+    /** There were too many to count them all: more than 300 due times in all. */
+    readonly isMore: boolean
+  }
   /** How much later than due it was to start, by jitter. */
   jitterMs?: number
   /** If it starts after this it is Missed; null: no limit. */
   startBy?: Date | null
+  /** Its schedule's when it was due: how many of its runs may go on at the same time. */
   maxInstances: number
-  retry: { readonly attempts: number; readonly backOffMs: number; readonly longestMs: number }
+  /** Its schedule's when it was due. */
+  retry: {
+    /** Tries in all, the first one included. */
+    readonly attempts: number
+    /** The pause after the first failure, doubled with each further one. */
+    readonly backOffMs: number
+    /** The longest pause. */
+    readonly longestMs: number
+  }
+  /** How long one try may take; null: 23 h. */
   timeoutMs?: number | null
   /** The try that is running, or ran last; from 1. */
   attempt?: number
@@ -89,24 +143,33 @@ export interface RunDocument {
   lost?: number
   /** When a failed run is tried again. */
   retryAt?: Date | null
+  /** When its first try began, in the server's time; absent: none has. */
   startedAt?: Date
   /** The replica that runs it, or ran it last: its name. */
   by?: string
+  /** The fence of the lock that its latest try ran under: the task's `run.fence`. */
   lockFence?: number
   /** Stored before the callbacks run; the phase follows when they have. */
   outcome?: RunOutcome
+  /** When it ended: the server's time, carried on by the replica's clock. */
   completedAt?: Date
   /** From startedAt to completedAt. */
   durationMs?: number
+  /** What the latest try's `run.count` added up, by counter: at most 100 of them. */
   counters?: Readonly<Record<string, number>>
+  /** What the task returned; absent: nothing, or not JSON of at most 64 KB. */
   result?: Json
+  /** Why its latest try failed; null: it succeeded. */
   error?: RunError | null
   /** Why it was Skipped or Missed. */
   reason?: string
+  /** Who had its lock, if that is why it was Skipped or has Failed. */
   overlap?: Overlap
+  /** What its tries logged: the first 50 lines and the latest 150. */
   log?: readonly RunLine[]
   /** Lines that were logged beyond what is kept. */
   logDropped?: number
+  /** What its callback threw: the outcome stands all the same. */
   callbackError?: RunError
 }
 

@@ -2,7 +2,9 @@
 export class InvalidSchedule extends Error {
   override readonly name = 'InvalidSchedule'
   constructor(
+    /** The schedule's id; '(all)' for `pauseAll`. */
     readonly schedule: string,
+    /** For each problem: the field, what was expected, and what was given. */
     readonly problems: readonly string[],
   ) {
     super(
@@ -14,7 +16,10 @@ export class InvalidSchedule extends Error {
 /** Options of `new Schedules(...)` that can't be used; lists every problem. */
 export class InvalidSchedulesOptions extends Error {
   override readonly name = 'InvalidSchedulesOptions'
-  constructor(readonly problems: readonly string[]) {
+  constructor(
+    /** For each problem: the option, what was expected, and what was given. */
+    readonly problems: readonly string[],
+  ) {
     super(`new Schedules: ${problems.join('; ')}`)
   }
 }
@@ -27,7 +32,10 @@ export class InvalidTask extends Error {
 /** No schedule has this id. */
 export class NoSuchSchedule extends Error {
   override readonly name = 'NoSuchSchedule'
-  constructor(readonly schedule: string) {
+  constructor(
+    /** The id that was asked for. */
+    readonly schedule: string,
+  ) {
     super(`there is no schedule '${schedule}'`)
   }
 }
@@ -36,7 +44,9 @@ export class NoSuchSchedule extends Error {
 export class RunTimeout extends Error {
   override readonly name = 'RunTimeout'
   constructor(
+    /** The timeout, in ms. */
     readonly afterMs: number,
+    /** Whether the task ignored its signal for 10 s more: it then keeps its lock until it ends. */
     readonly stillRuns: boolean,
   ) {
     super(
@@ -48,7 +58,10 @@ export class RunTimeout extends Error {
 /** The run's named lock was freed by an operator, or ended while its server could not be reached: another run may begin. */
 export class RunLockLost extends Error {
   override readonly name = 'RunLockLost'
-  constructor(readonly lock: string) {
+  constructor(
+    /** The lock's name: `scheduler_lock:<schedule>`, or one of its further places. */
+    readonly lock: string,
+  ) {
     super(
       `the lock '${lock}' of this run was freed or has expired; the run was stopped so that no other runs at the same time`,
     )
@@ -58,7 +71,10 @@ export class RunLockLost extends Error {
 /** The replicas that ran it were lost, one after the other. */
 export class ReplicasLost extends Error {
   override readonly name = 'ReplicasLost'
-  constructor(readonly times: number) {
+  constructor(
+    /** How many: 3. */
+    readonly times: number,
+  ) {
     super(`${times} replicas were lost while running it; it may be what kills them`)
   }
 }

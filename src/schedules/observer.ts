@@ -2,25 +2,33 @@ import { tellObservers } from '../observers/index.js'
 import type { Logger } from '../phases/index.js'
 import type { RunDocument } from './documents.js'
 
-/**
- * How runs end, and why: `overlap`, another run held the lock; `lockTaken`, the same, but on a further try or after its replica was
- * lost; `late`, later than misfireGraceTime allows; `unknownTask`, no replica knows the task and many runs wait already.
- */
+/** How runs end, and why. */
 export const RUN_ENDS = {
+  /** The task returned. */
   Completed: ['done'],
+  /** It started, and no try succeeded. */
   Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost'],
+  /** It never started, and wasn't to. */
   Skipped: ['overlap', 'coalesced', 'paused', 'deactivated', 'deleted'],
+  /** It never started, though it was to. */
   Missed: ['late', 'unknownTask'],
 } as const
 
+/**
+ * Why a run ended as it did: `overlap`, another run held the lock; `lockTaken`, the same, but on a further try or after its replica was
+ * lost; `late`, later than misfireGraceTime allows; `unknownTask`, no replica knows the task and many runs wait already.
+ */
 export type RunEndReason = (typeof RUN_ENDS)[keyof typeof RUN_ENDS][number]
 
 /** A run, as observers get it. */
 export interface ObservedRun {
+  /** The schedule's id. */
   readonly schedule: string
   /** `<schedule>@<due time>`. */
   readonly run: string
+  /** The name of its task, which this process needn't know. */
   readonly task: string
+  /** 'schedule': it was due; 'manual': somebody asked. */
   readonly trigger: 'schedule' | 'manual'
 }
 
@@ -29,13 +37,28 @@ export interface ObservedRun {
  * If a run's replica loses its lease at that moment, the next one may report it too.
  */
 export interface ScheduleObserver {
-  /** A run's first try begins, this long after it was due (a manual one: after it was asked for); `jitter` is no lateness. */
+  /**
+   * A run's first try begins.
+   * @param event.lateMs how long after it was due (a manual one: after it was asked for); `jitter` is no lateness
+   */
   started?(event: ObservedRun & { readonly lateMs: number }): void
-  /** A try has failed, and there will be another. */
+  /**
+   * A try has failed, and there will be another.
+   * @param event.attempt which try it was, from 1
+   */
   retried?(event: ObservedRun & { readonly attempt: number }): void
-  /** A run is over. */
+  /**
+   * A run is over.
+   * @param event.outcome how it ended
+   * @param event.why one of the reasons that there are for this outcome
+   */
   ended?(event: ObservedRun & { readonly outcome: keyof typeof RUN_ENDS; readonly why: RunEndReason }): void
-  /** The lock of a run could not be extended (it is tried again) or freed (it ends by itself). */
+  /**
+   * A command on the lock of a run has failed.
+   * @param event.lock the lock's name
+   * @param event.action `extend`: it is tried again; `unlock`: the lock ends by itself
+   * @param event.error what the lock provider threw
+   */
   lockFailed?(event: { readonly lock: string; readonly action: 'extend' | 'unlock'; readonly error: unknown }): void
 }
 

@@ -8,6 +8,7 @@ import { InvalidSchedulesOptions } from './errors.js'
 import type { ScheduleObserver } from './observer.js'
 import type { Task } from './tasks.js'
 
+/** What `new Schedules(...)` takes; all of it may be left out. */
 export interface SchedulesOptions<Context = unknown> {
   /** Default: the database of the replica that runs the lifecycles; without one the methods throw NotAttached. */
   readonly db?: Db | undefined
@@ -19,8 +20,15 @@ export interface SchedulesOptions<Context = unknown> {
   readonly locks?: LockProvider | undefined
   /** This process's name in runs and locks. Default: POD_NAME, else the host's name and the process id. */
   readonly name?: string | undefined
-  /** The collections' names. Default `schedules` and `runs`. */
-  readonly collections?: { readonly schedules?: string; readonly runs?: string } | undefined
+  /** The collections' names: two different ones. */
+  readonly collections?:
+    | {
+        /** That of the schedules, and the name of their lifecycle. Default `schedules`. */
+        readonly schedules?: string
+        /** That of their runs. Default `runs`. */
+        readonly runs?: string
+      }
+    | undefined
   /** What a replica's crash costs at most. Default 30s. */
   readonly lockTimeout?: Duration | undefined
   /** How long the named lock of a run outlives a holder that died; extended every third of that time. Default 30m. */
@@ -37,6 +45,7 @@ export interface SchedulesOptions<Context = unknown> {
   readonly observer?: ScheduleObserver | undefined
   /** Where its log lines go. Default: warnings and errors to standard error. */
   readonly logger?: Logger | undefined
+  /** For tests: measures how long things take; what is due is decided by the server's clock. */
   readonly clock?: Clock | undefined
 }
 

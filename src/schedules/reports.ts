@@ -11,6 +11,7 @@ const LATEST_RUNS = 1_000
 
 /** Counts of schedules at a moment, on all replicas together. */
 export interface ScheduleCounts {
+  /** How many schedules are in each phase, each counted up to the limit that was given. */
   readonly phases: Readonly<Record<SchedulePhase, number>>
   /** Runs in progress, including those of a replica that was lost. */
   readonly running: number
@@ -20,6 +21,7 @@ export interface ScheduleCounts {
 
 /** When an active schedule last ran to its end. */
 export interface LastSuccess {
+  /** The schedule's id. */
   readonly schedule: string
   /** null: none of its latest runs that are kept, 1,000 at most, succeeded. */
   readonly at: Date | null
@@ -41,6 +43,7 @@ export class ScheduleReports {
     this.lifecycle = names.schedules
   }
 
+  /** The tasks that this process knows by now, which are labels of metrics. */
   get taskNames(): readonly string[] {
     return this.tasks.names
   }

@@ -18,17 +18,21 @@ import { ScheduleReader, type StoredSchedule } from './schedule-reader.js'
 /** A schedule as code or a person writes it. */
 export type NewSchedule = ScheduleFields
 
+/** What all methods that edit schedules take. */
 export interface By {
   /** Who does it, for the schedule's edits. */
   readonly by?: string | undefined
 }
 
+/** What `pause` and `pauseAll` take. */
 export interface PauseOptions extends By {
   /** When it ends by itself. Default: when somebody resumes it. */
   readonly until?: Date | undefined
+  /** Why, for people: kept in the schedule's `paused` and `edits`, and shown by runs that it skips. */
   readonly reason?: string | undefined
 }
 
+/** What `run` takes; `by` is kept in the run's `requestedBy`. */
 export interface TriggerOptions extends By {
   /** In place of the schedule's own. */
   readonly args?: Json | undefined

@@ -7,15 +7,25 @@ import { type RunStatistics, type StatisticsOptions, statisticsOf } from './stat
 
 /** A schedule as it is stored, with the engine's own fields. */
 export type StoredSchedule = ScheduleDocument & {
+  /** Active, Paused, Finished or Broken; absent: it hasn't been looked at yet. */
   phase?: string
+  /** When it is looked at next, less the lockTimeout; 1970-01-01 or absent: as soon as a replica can. */
   lockedAt?: Date | null
+  /** The token of the replica that plans it at this moment. */
   lockedBy?: string | null
+  /** When it was stored, or first claimed if a client stored it without; what an `interval` without `startAt` counts from. */
   createdAt?: Date
 }
 
 /** A run as it is stored, with its phase. */
-export type StoredRun = RunDocument & { phase: 'Queued' | 'Running' | RunOutcome; createdAt?: Date }
+export type StoredRun = RunDocument & {
+  /** Queued also between two tries; at the end it is the outcome. */
+  phase: 'Queued' | 'Running' | RunOutcome
+  /** When a replica first claimed it; absent before, and for a run that was over when it was stored. */
+  createdAt?: Date
+}
 
+/** What `list` takes. */
 export interface ListOptions {
   /** At most this many. Default 100. */
   readonly limit?: number | undefined
@@ -25,13 +35,17 @@ export interface ListOptions {
   readonly phase?: string | undefined
 }
 
+/** What `runs` takes. */
 export interface RunsOptions {
   /** At most this many, the latest first. Default 20. */
   readonly limit?: number | undefined
+  /** Only those in this phase. */
   readonly phase?: StoredRun['phase'] | undefined
 }
 
+/** A schedule as `list` returns it. */
 export interface ListedSchedule extends StoredSchedule {
+  /** The run with the latest due time, with no more of its `error` than the message; absent: it has none. */
   readonly lastRun?: Pick<
     StoredRun,
     '_id' | 'phase' | 'scheduledFor' | 'completedAt' | 'durationMs' | 'reason' | 'error'
@@ -53,6 +67,7 @@ export abstract class ScheduleReader {
     return protocolCollection<StoredRun>(this.db, this.names.runs)
   }
 
+  /** The schedule with this id; null: there is none. */
   get(id: string): Promise<StoredSchedule | null> {
     return asReadable((how) => this.schedules.findOne({ _id: id }, how)) as Promise<StoredSchedule | null>
   }
@@ -72,6 +87,7 @@ export abstract class ScheduleReader {
     return asReadable((how) => this.schedules.aggregate<ListedSchedule>(pipeline, how).toArray())
   }
 
+  /** The run with this id, `<schedule>@<due time>`; null: there is none, or it isn't kept any more. */
   findRun(runId: string): Promise<StoredRun | null> {
     return asReadable((how) => this.runDocuments.findOne({ _id: runId }, how)) as Promise<StoredRun | null>
   }

@@ -84,6 +84,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     await this.runOwner?.flush()
   }
 
+  /** The tasks that this process knows by now: those of the options, and those that were registered. */
   get taskNames(): readonly string[] {
     return this.registry.names
   }

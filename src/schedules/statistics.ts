@@ -2,6 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { zoneOf } from './cron/zone.js'
 import { RUN_OUTCOMES, type RunOutcome } from './documents.js'
 
+/** What `statistics` takes. */
 export interface StatisticsOptions {
   /** Runs that were due since then. Default: all that are kept; of more than 100,000 the latest. */
   readonly since?: Date | undefined
@@ -9,8 +10,11 @@ export interface StatisticsOptions {
   readonly timezone?: string | undefined
 }
 
+/** Figures about the runs of one schedule. */
 export interface RunStatistics {
+  /** How many runs there are, those that aren't finished included. */
   readonly runs: number
+  /** How many ended each way. */
   readonly byOutcome: Readonly<Record<RunOutcome, number>>
   /** Runs that aren't finished. */
   readonly open: number
@@ -18,16 +22,28 @@ export interface RunStatistics {
   readonly successRate: number | null
   /** Of completed runs, in ms; null: none. */
   readonly meanMs: number | null
+  /** 95% of the completed runs took this long at most; null: there are none. */
   readonly p95Ms: number | null
   /** Tries that were lost with their replica. */
   readonly lost: number
-  readonly failuresByError: readonly { readonly error: string; readonly count: number; readonly last: Date }[]
+  /** The 20 most frequent ones, the most frequent first. */
+  readonly failuresByError: readonly {
+    /** The error's name, such as 'TypeError'; else the run's reason. */
+    readonly error: string
+    /** Failed runs with this error. */
+    readonly count: number
+    /** When the latest of them was due. */
+    readonly last: Date
+  }[]
   /** 24 numbers: failures of runs that were due in that hour of the day. */
   readonly failuresByHour: readonly number[]
-  /** The sums of each counter by day, for the latest 30 days with runs. */
+  /** Completed runs by the day on which they were due: the latest 30 days that have any, the oldest first. */
   readonly trend: readonly {
+    /** `2026-11-21`, in the zone of the options. */
     readonly day: string
+    /** How many completed. */
     readonly runs: number
+    /** The sum of each of their counters. */
     readonly counters: Readonly<Record<string, number>>
   }[]
 }

@@ -7,8 +7,11 @@ import { InvalidTask } from './errors.js'
 export interface TaskRun<Context = unknown> {
   /** `<schedule>@<due time>`. */
   readonly id: string
+  /** The schedule's id. */
   readonly schedule: string
+  /** When it was due, without jitter; of a manual run: when it was asked for. A later try has the same. */
   readonly scheduledFor: Date
+  /** 'schedule': it was due; 'manual': somebody asked. */
   readonly trigger: 'schedule' | 'manual'
   /** 1 for the first try. */
   readonly attempt: number
@@ -34,13 +37,19 @@ export type RunCallback<Context = unknown> = (run: Readonly<RunDocument>, contex
 // biome-ignore lint/suspicious/noExplicitAny: each task knows its own arguments
 export type TaskFunction<Context = unknown, Args = any> = (args: Args, run: TaskRun<Context>) => unknown
 
+/** A task, and what is called when its runs are over. */
 export interface TaskWithCallbacks<Context = unknown> {
+  /** The task itself: called once for each try. */
   readonly run: TaskFunction<Context>
+  /** Called when a run has Completed. */
   readonly onSuccess?: RunCallback<Context>
+  /** Called when a run has Failed: after its last try, not between tries. */
   readonly onFailure?: RunCallback<Context>
+  /** Called when a run was Missed because it was late; not for one that was Missed because no replica knew its task. */
   readonly onMissed?: RunCallback<Context>
 }
 
+/** What is registered under a task's name. */
 export type Task<Context = unknown> = TaskFunction<Context> | TaskWithCallbacks<Context>
 
 const CALLBACKS = ['onSuccess', 'onFailure', 'onMissed'] as const

@@ -23,10 +23,12 @@ const opened: Provider = {
 @Module({})
 // biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class
 export class LocksModule {
+  /** Without options the environment decides where the locks are, as for `openLockProvider`. */
   static forRoot(options: LocksOptions = {}): DynamicModule {
     return moduleWith({ provide: LOCKS_OPTIONS, useValue: options })
   }
 
+  /** The same with options from a factory: a ConfigService, or a client that another module has made. */
   static forRootAsync({ imports = [], inject = [], useFactory }: LocksAsyncOptions): DynamicModule {
     return moduleWith({ provide: LOCKS_OPTIONS, inject, useFactory }, imports)
   }

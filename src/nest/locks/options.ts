@@ -8,9 +8,11 @@ import type { LockDefaults, LockSettings } from './lock-scope.js'
 export interface LocksOptions extends Omit<LockProviderOptions, 'provider'> {
   /** A kind of provider, or one of your own. Default: by `url`, `client`, or the environment. */
   readonly provider?: LockProviderOptions['provider'] | LockProvider
+  /** For methods whose `@SchedulerLock` doesn't set them: `lockAtMostFor`, `lockAtLeastFor` and `watchdog`. */
   readonly defaults?: LockDefaults | undefined
   /** What `${KEY}` in a lock's options means, such as `(key) => config.get(key)`. Default: the environment. */
   readonly settings?: LockSettings | undefined
+  /** Told of what the app's locks do, such as `lockMetrics().observer`. The app's log has what goes wrong in any case. */
   readonly observer?: LockObserver | undefined
 }
 

@@ -22,7 +22,9 @@ export class Cron {
 
   /** @throws InvalidCron, UnknownTimeZone */
   constructor(
+    /** As it was given, such as `30 2 * * *`. */
     readonly expression: string,
+    /** The name of an IANA zone, such as 'Europe/Berlin'. */
     readonly timezone: string = 'UTC',
   ) {
     if (typeof expression !== 'string') throw new InvalidCron(expression, 'it is not a string')

@@ -6,7 +6,9 @@ const MOST_SHOWN = 200
 export class InvalidCron extends Error {
   override readonly name = 'InvalidCron'
   constructor(
+    /** What was given. */
     readonly expression: unknown,
+    /** Which field is wrong, what it accepts and what it got. */
     readonly problem: string,
   ) {
     super(`cron: ${(JSON.stringify(expression) ?? String(expression)).slice(0, MOST_SHOWN)}: ${problem}`)

@@ -64,7 +64,10 @@ const DAY_MS = 86_400_000
 /** A time zone that isn't in the IANA list. */
 export class UnknownTimeZone extends Error {
   override readonly name = 'UnknownTimeZone'
-  constructor(readonly zone: unknown) {
+  constructor(
+    /** What was given. */
+    readonly zone: unknown,
+  ) {
     super(
       `timezone: expected the name of an IANA time zone such as 'Asia/Seoul', 'Europe/Berlin' or 'UTC', got ${JSON.stringify(zone)}`,
     )

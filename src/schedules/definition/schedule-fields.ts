@@ -3,6 +3,7 @@ import type { Duration } from '../../time/index.js'
 /** A length of time in a schedule: a number of seconds (`300`), or with a unit (`'5m'`). */
 export type Span = number | Duration
 
+/** What goes into a document and comes back the same: no dates, no undefined, no class instances. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 
 /** How failed runs are tried again. */
@@ -46,6 +47,7 @@ export interface ScheduleFields {
   readonly startAt?: Date | string | null
   /** Nothing is due after. */
   readonly endAt?: Date | string | null
+  /** How a failed run is tried again. Default, also for null: it isn't. */
   readonly retry?: Retry | null
   /** How long one try may take; then its signal aborts and the try has failed. Default, and at most: 23 h. */
   readonly timeout?: Span | null
