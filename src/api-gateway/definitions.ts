@@ -51,9 +51,13 @@ function defineGatewayDatabase(settings: Omit<ApiGatewaySettings, 'keepFor'>) {
   })
 }
 
+/** The definitions of a gateway's lifecycles, for tools that need their phases and rules but run no handlers. */
 export interface ApiGatewayDefinitions {
+  /** That of gateways (collection `ApiGateway`). */
   readonly gateway: ReturnType<typeof defineGateway>
+  /** That of their host names (collection `RuntimeDomain`). */
   readonly runtimeDomain: ReturnType<typeof runtimeDomainDefinition>
+  /** That of their MongoDB databases (collection `GatewayDatabase`). */
   readonly gatewayDatabase: ReturnType<typeof defineGatewayDatabase>
   /** All of them, for callers that only need names, collections and phases. */
   readonly all: readonly Pick<Lifecycle<unknown, unknown>, 'name' | 'model'>[]

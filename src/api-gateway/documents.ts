@@ -19,7 +19,9 @@ export type GatewayState = 'Running' | 'Stopped' | 'Deleted'
 
 /** Those of Phaselock's own fields that these handlers read: the phase, and the token of the step that is running. */
 interface LifecycleFields {
+  /** Written by Phaselock, except on insert. */
   readonly phase?: string
+  /** Written by Phaselock; absent while nobody holds it. */
   readonly lockedBy?: string
 }
 
@@ -28,13 +30,17 @@ interface LifecycleFields {
  * wrote them last: a step with a lower one can no longer change anything.
  */
 interface ChildFields {
+  /** That of the gateway it belongs to. */
   readonly gatewayId: unknown
+  /** Absent where the owner wrote it, and no step since. */
   readonly gatewayFence?: number
 }
 
 /** A gateway. A writer needs only `{ phase: 'Creating' }`. */
 export interface ApiGateway extends LifecycleFields {
+  /** Of any type; MongoDB makes an ObjectId. */
   readonly _id: unknown
+  /** Absent: it rests in Created. */
   readonly state?: GatewayState
   /** What children refer to it by. Default: its `_id`. Unique, and not changed while the gateway lives. */
   readonly gatewayId?: unknown
@@ -59,12 +65,16 @@ export interface ApiGateway extends LifecycleFields {
  * `replicas`. Domains send their requests to the first of its ports.
  */
 export interface GatewayInstance {
+  /** Numbers from 1 to 65535. Default: those of `instance` in the lifecycles' options. */
   readonly ports?: readonly { readonly port: number }[]
   readonly [field: string]: unknown
 }
 
+/** Where in which cluster a gateway's instance and domains are. */
 export interface GatewayPlacement {
+  /** The `_id` of its Region. */
   readonly region: string
+  /** The namespace in that region's cluster. */
   readonly namespace: string
   /** Whether the namespace was made for this gateway, and goes with it. */
   readonly ownNamespace: boolean
@@ -72,28 +82,43 @@ export interface GatewayPlacement {
 
 /** Calls a function on a schedule while `active`; written by the gateway's owner, without `active` it is suspended. */
 export interface CronTrigger extends ChildFields {
+  /** Of any type; MongoDB makes an ObjectId. */
   readonly _id: unknown
+  /** When to call, as a cron expression; read by whatever runs the functions, not by Phaselock. */
   readonly cron?: string
+  /** The name of the function to call. */
   readonly function?: string
+  /** Set by the gateway's Starting and Stopping. */
   readonly active?: boolean
 }
 
+/** A function of a gateway, written by its owner; removed with the gateway. */
 export interface CloudFunction extends ChildFields {
+  /** Of any type; MongoDB makes an ObjectId. */
   readonly _id: unknown
+  /** What triggers and routes call it by. */
   readonly name?: string
+  /** Its code, for whatever runs the functions. */
   readonly source?: string
 }
 
+/** A stage of a gateway; each has one, `default`, from its Creating on. */
 export interface Stage extends ChildFields {
+  /** `{ gatewayId, name: 'default' }` for the one that Phaselock makes. */
   readonly _id: unknown
+  /** What the owner calls it. */
   readonly name: string
+  /** When it was made, by the database's clock. */
   readonly createdAt?: Date
 }
 
 /** A gateway's own MongoDB database; a lifecycle of its own. Its `_id` is the gatewayId, which is thereby reserved. */
 export interface GatewayDatabase extends ChildFields, LifecycleFields {
+  /** The gatewayId. */
   readonly _id: unknown
+  /** Set by its gateway when that is deleted. */
   readonly state?: 'Deleted'
+  /** The `_id` of the gateway that made it. */
   readonly gateway?: unknown
   /** Set when Created: the database's name. */
   readonly database?: string

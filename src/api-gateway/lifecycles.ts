@@ -15,6 +15,7 @@ import { runtimeDomainLifecycles } from './runtime-domain/lifecycles.js'
 
 /** The lifecycle that runs the instances of gateways, in the collection `Instance`. */
 export interface GatewayInstances {
+  /** What a replica runs, with its handlers. */
   readonly instance: RunnableLifecycle
   /** The name of the Service of the instance with this `_id`, also before it is placed. */
   serviceNameFor(id: unknown): string
@@ -22,8 +23,11 @@ export interface GatewayInstances {
 
 /** What a gateway's lifecycles tell the lifecycle of its instances. */
 export interface GatewayInstancesOptions extends Omit<LifecycleSettingsSpec, 'fields'>, BindOptions {
+  /** Where instances may be placed. */
   readonly regions: RegionSource
+  /** How long a deleted instance stays as a document. */
   readonly keepFor: Duration
+  /** Whether instances go on as soon as their objects in the cluster change. Default true. */
   readonly watch?: boolean | undefined
   /** Whether the gateway that made an instance is gone or going: the instance deletes itself then. */
   isOrphan(instance: { readonly gateway?: unknown }): Promise<boolean>
@@ -46,9 +50,13 @@ export interface ApiGatewayOptions extends ApiGatewaySettings, BindOptions {
   readonly watch?: boolean | undefined
 }
 
+/** What `apiGatewayLifecycles` returns: each lifecycle with its handlers, and `all` of them. */
 export interface ApiGatewayLifecycles {
+  /** Gateways: `gateway.insert({ name: 'shop', state: 'Running' })`. */
   readonly gateway: Bound<ApiGatewayDefinitions['gateway']>
+  /** Their host names, and those that an owner adds. */
   readonly runtimeDomain: Bound<ApiGatewayDefinitions['runtimeDomain']>
+  /** Their MongoDB databases. */
   readonly gatewayDatabase: Bound<ApiGatewayDefinitions['gatewayDatabase']>
   /** With regions. */
   readonly instance: RunnableLifecycle | undefined

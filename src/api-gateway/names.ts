@@ -6,9 +6,13 @@ const DATABASE_PREFIX = 'gw_'
 /** MongoDB accepts fewer than 64 bytes. */
 const DATABASE_LENGTH = 63
 
+/** A host name that can't be one: labels of 1 to 63 letters, digits and hyphens, at most 253 characters in all. */
 export class InvalidHostName extends Error {
   override readonly name = 'InvalidHostName'
-  constructor(readonly value: unknown) {
+  constructor(
+    /** What was given. */
+    readonly value: unknown,
+  ) {
     super(
       `expected a host name such as 'shop.example.com' (labels of 1 to 63 letters, digits and inner hyphens, 253 characters at most), got ${JSON.stringify(value) ?? String(value)}`,
     )

@@ -19,6 +19,7 @@ export class MissingPackage extends Error {
   constructor(
     /** What needs them. */
     readonly feature: string,
+    /** Their names, as `npm install` takes them. */
     readonly packages: readonly string[],
   ) {
     super(`${feature} needs ${packages.join(', ')}, not installed here; run: npm install ${packages.join(' ')}`)

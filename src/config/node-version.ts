@@ -4,7 +4,10 @@ const OLDEST = [22, 19] as const
 /** This Node.js is older than the oldest one that works; without this check it would fail later, and somewhere else. */
 export class UnsupportedNode extends Error {
   override readonly name = 'UnsupportedNode'
-  constructor(readonly version: string) {
+  constructor(
+    /** The one that runs, as `process.versions.node` has it. */
+    readonly version: string,
+  ) {
     super(`expected Node.js ${OLDEST.join('.')} or later, got ${version}; install a newer one (https://nodejs.org)`)
   }
 }

@@ -25,9 +25,11 @@ interface Page {
   readonly metadata: { readonly resourceVersion?: string; readonly continue?: string }
 }
 
+/** Options of `new Cluster(...)`. */
 export interface ClusterOptions {
   /** For messages; a region's name. */
   readonly name: string
+  /** How it is reached, and as whom. */
   readonly kubeconfig: KubeconfigSource
   /** How long one request may take. Default 10 s. */
   readonly requestTimeout?: Duration | undefined
@@ -47,6 +49,7 @@ const clusterOptions = t.object({
   circuit: t.anything<Circuit>(),
 } satisfies t.TypesOf<ClusterOptions>)
 
+/** Which objects `list` returns. */
 export interface ListOptions {
   /** Default: all namespaces. */
   readonly namespace?: string | undefined
@@ -54,7 +57,9 @@ export interface ListOptions {
   readonly labels?: string | undefined
   /** A field selector. */
   readonly fields?: string | undefined
+  /** At most so many, in the server's order. Default: all, 500 in each request. */
   readonly limit?: number | undefined
+  /** Ends the request; the call throws its reason. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -66,7 +71,9 @@ export interface WatchOptions extends ListOptions {
   readonly timeoutSeconds?: number | undefined
 }
 
+/** How long a single call may last. */
 export interface CallOptions {
+  /** Ends the request; the call throws its reason. */
   readonly signal?: AbortSignal | undefined
   /** Not longer than the cluster's own `requestTimeout`. */
   readonly timeoutMs?: number | undefined
@@ -89,8 +96,11 @@ export interface Call extends CallOptions {
  * another KubernetesError.
  */
 export class ApiServer {
+  /** For messages; a region's name. */
   readonly name: string
+  /** How long one request may take, in ms. */
   readonly requestTimeoutMs: number
+  /** What refuses requests while the server doesn't answer; undefined: nothing does. */
   readonly circuit: Circuit | undefined
   private readonly transport: Transport
   private readonly discovery: Discovery

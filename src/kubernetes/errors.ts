@@ -8,7 +8,9 @@ export interface Request {
   readonly verb: string
   /** Plural and group: `certificates.cert-manager.io`, `pods`. */
   readonly resource: string
+  /** Undefined: all, or a kind without namespaces. */
   readonly namespace?: string | undefined
+  /** Its name; undefined: a list. */
   readonly object?: string | undefined
 }
 
@@ -21,6 +23,7 @@ export class KubernetesError extends Error {
    */
   constructor(
     message: string,
+    /** What was asked of which cluster. */
     readonly request: Request,
     readonly serverMessage: string = message,
     readonly status?: number,

@@ -25,10 +25,12 @@ const TRIES = 5
  * answer no longer than the lease lasts.
  */
 export class HeldCluster {
+  /** The document as the owner of what this step makes. */
   readonly owner: Owner
   private readonly holder: Holder
 
   constructor(
+    /** The cluster without a document: for reads that no step needs to own. */
     readonly cluster: ApiServer,
     private readonly document: HeldDocument,
     private readonly step: RunningStep,
@@ -39,10 +41,12 @@ export class HeldCluster {
     this.holder = new Holder(protocolCollection(db, collection), document, step)
   }
 
+  /** The object as it is now; undefined: there is none. Ends with the step's signal. */
   get(ref: ObjectRef): Promise<KubernetesObject | undefined> {
     return this.cluster.get(ref, { signal: this.step.signal })
   }
 
+  /** All objects of a kind that match. Ends with the step's signal. */
   list(kind: KindRef, options: Omit<ListOptions, 'signal'> = {}): Promise<KubernetesObject[]> {
     return this.cluster.list(kind, { ...options, signal: this.step.signal })
   }

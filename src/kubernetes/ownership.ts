@@ -2,14 +2,17 @@ import { createHash } from 'node:crypto'
 import { BSON, type Db } from 'mongodb'
 import type { KubernetesObject, ObjectMeta } from './objects.js'
 
+/** The field manager under which Phaselock applies objects, and the value of the label `app.kubernetes.io/managed-by`. */
 export const FIELD_MANAGER = 'phaselock'
 
+/** The labels on each object that a document owns: its lifecycle, its `_id` (or a hash of it), and who manages it. */
 export const LABELS = {
   lifecycle: 'phaselock.dev/lifecycle',
   document: 'phaselock.dev/document',
   managedBy: 'app.kubernetes.io/managed-by',
 } as const
 
+/** The annotations on each object that a document owns; what labels can't hold. */
 export const ANNOTATIONS = {
   /** The document's `_id` as canonical Extended JSON. */
   id: 'phaselock.dev/id',
@@ -21,15 +24,21 @@ export const ANNOTATIONS = {
 
 /** The lifecycle whose documents own objects, and where its documents are. */
 export interface OwnerLifecycle {
+  /** Its name. */
   readonly name: string
+  /** The collection of its documents. */
   readonly collection: string
+  /** The database that they are in. */
   readonly db: Db
 }
 
 /** A document as the owner of objects. */
 export class Owner {
+  /** Its `_id` as canonical Extended JSON. */
   readonly id: string
+  /** What each of its objects is labelled with; together with the annotations they say whose it is. */
   readonly labels: Readonly<Record<string, string>>
+  /** What each of its objects is annotated with, besides the fence. */
   readonly annotations: Readonly<Record<string, string>>
 
   constructor({ name, db }: Pick<OwnerLifecycle, 'name' | 'db'>, id: unknown) {
@@ -42,6 +51,7 @@ export class Owner {
     this.annotations = { [ANNOTATIONS.id]: this.id, [ANNOTATIONS.database]: db.databaseName }
   }
 
+  /** Whether an object says that it is this document's: by lifecycle, `_id` and database. */
   owns({ metadata: { labels, annotations } }: { readonly metadata: ObjectMeta }): boolean {
     return (
       labels?.[LABELS.lifecycle] === this.labels[LABELS.lifecycle] &&

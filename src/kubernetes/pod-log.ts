@@ -1,13 +1,18 @@
 import type { ApiServer } from './api-server.js'
 
+/** Which container's log, and how much of it. */
 export interface PodLogOptions {
+  /** The pod's namespace. */
   readonly namespace: string
+  /** The pod's name. */
   readonly pod: string
+  /** Default: the pod's only one; a pod with several needs it. */
   readonly container?: string | undefined
   /** The last lines. */
   readonly lines: number
   /** At most this many bytes, counted from the first of these lines. */
   readonly limitBytes: number
+  /** Ends the request; the call throws its reason. */
   readonly signal?: AbortSignal | undefined
 }
 

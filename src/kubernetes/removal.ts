@@ -4,6 +4,7 @@ import { type KubernetesObject, nameOf, type ObjectRef } from './objects.js'
 /** What happens to the dependents of a removed object (a Deployment's pods): gone before it, after it, or kept. */
 export type Propagation = 'Foreground' | 'Background' | 'Orphan'
 
+/** How an object is removed. */
 export interface RemoveOptions {
   /** Default 'Background'. With 'Foreground' the object stays until all its dependents are gone. */
   readonly propagation?: Propagation
@@ -39,7 +40,10 @@ export async function deleteAsSeen(
   await cluster.answerTo({ verb: 'delete', kind: seen, namespace, object: name, http, ...limits })
 }
 
-/** @param live the object under that name now */
+/**
+ * What an object says about its own removal: gone, or what it still waits for (finalizers, dependents, pods).
+ * @param live the object under that name now
+ */
 export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): Removal {
   return live ? { gone: false, reason: `${nameOf(ref)} ${whatHolds(live)}` } : { gone: true }
 }

@@ -5,6 +5,10 @@ import * as t from './types.js'
  * capped collection's cursor takes its place.
  */
 export const DOORBELL_MODES = ['auto', 'capped', 'changeStream', 'off'] as const
+/**
+ * How replicas learn of new documents between their ticks: a capped collection (`auto`, `capped`), change streams, or not at all
+ * (docs/doorbell.md).
+ */
 export type DoorbellMode = (typeof DOORBELL_MODES)[number]
 
 /**

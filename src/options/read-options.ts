@@ -18,6 +18,7 @@ export class InvalidOptions extends Error {
   constructor(
     /** What was called: `new Cluster`. */
     readonly called: string,
+    /** One sentence for each problem. */
     readonly problems: readonly string[],
   ) {
     super(`${called}: ${problems.join('; ')}`)

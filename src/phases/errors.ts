@@ -12,7 +12,9 @@ export class Unavailable extends Error {
   override readonly name = 'Unavailable'
   /** Milliseconds until the next try, if the other side gave them. */
   readonly retryAfterMs: number | undefined
+  /** For people: stored as what the document waits for. */
   readonly reason: string
+  /** @param options `retryAfter`: how long the other side asked to be left alone; `cause`: stored with its own causes */
   constructor(reason: string, options: { retryAfter?: Duration; cause?: unknown } = {}) {
     const given: unknown = reason // it may be JavaScript's
     const isText = typeof given === 'string' || given === undefined
@@ -26,8 +28,11 @@ export class Unavailable extends Error {
 export class LeaseLost extends Error {
   override readonly name = 'LeaseLost'
   constructor(
+    /** Its name. */
     readonly lifecycle: string,
+    /** The document's `_id`. */
     readonly id: unknown,
+    /** The `lockedBy` under which it was held. */
     readonly token: string,
   ) {
     super(
@@ -39,7 +44,10 @@ export class LeaseLost extends Error {
 /** Why a running step's signal aborted. */
 export class StepAborted extends Error {
   override readonly name = 'StepAborted'
-  constructor(readonly why: 'lease in danger' | 'lease lost' | 'step timeout' | 'deadline' | 'shutdown') {
+  constructor(
+    /** `lease in danger`: two thirds of it are over without a renewal; `deadline`: the phase's, after which it moves on. */
+    readonly why: 'lease in danger' | 'lease lost' | 'step timeout' | 'deadline' | 'shutdown',
+  ) {
     super(`the step was asked to stop: ${why}`)
   }
 }
@@ -47,7 +55,10 @@ export class StepAborted extends Error {
 /** A step that ran longer than its step timeout; recorded as an attempt. */
 export class StepTimeout extends Error {
   override readonly name = 'StepTimeout'
-  constructor(readonly afterMs: number) {
+  constructor(
+    /** The lifecycle's `stepTimeout`, in ms. */
+    readonly afterMs: number,
+  ) {
     super(`the step did not end within its step timeout of ${afterMs} ms`)
   }
 }
@@ -61,9 +72,13 @@ export class InvalidOutcome extends Error {
 export class EndlessSteps extends Error {
   override readonly name = 'EndlessSteps'
   constructor(
+    /** Its name. */
     readonly lifecycle: string,
+    /** The document's `_id`. */
     readonly id: unknown,
+    /** The phase that it is in. */
     readonly phase: string,
+    /** So many steps in a row. */
     readonly steps: number,
   ) {
     super(
@@ -76,7 +91,9 @@ export class EndlessSteps extends Error {
 export class InvalidLifecycle extends Error {
   override readonly name = 'InvalidLifecycle'
   constructor(
+    /** Its name as it was given. */
     readonly lifecycle: string,
+    /** One sentence for each problem. */
     readonly problems: readonly string[],
   ) {
     super(`lifecycle '${lifecycle}' can't work:\n${listed(problems)}`)
@@ -86,7 +103,10 @@ export class InvalidLifecycle extends Error {
 /** A bound lifecycle was used before a replica or client gave it a database. */
 export class NotAttached extends Error {
   override readonly name = 'NotAttached'
-  constructor(readonly lifecycle: string) {
+  constructor(
+    /** The lifecycle's name. */
+    readonly lifecycle: string,
+  ) {
     super(
       `lifecycle '${lifecycle}' has no database yet: expected it to be given to a Replica, or attach(db) to be called, first`,
     )
@@ -96,7 +116,10 @@ export class NotAttached extends Error {
 /** `new Replica` with options that it can't use: says which, what was expected and what was given. */
 export class InvalidReplicaOptions extends Error {
   override readonly name = 'InvalidReplicaOptions'
-  constructor(readonly problems: readonly string[]) {
+  constructor(
+    /** One sentence for each problem. */
+    readonly problems: readonly string[],
+  ) {
     super(`a replica can't use these options:\n${listed(problems)}`)
   }
 }
@@ -112,7 +135,10 @@ export class ReplicaStopped extends Error {
 /** Lifecycles that would work on the same documents: one database, one collection, a phase in common. Nothing was changed. */
 export class OverlappingLifecycles extends Error {
   override readonly name = 'OverlappingLifecycles'
-  constructor(readonly problems: readonly string[]) {
+  constructor(
+    /** One sentence for each pair of lifecycles that overlap. */
+    readonly problems: readonly string[],
+  ) {
     super(`expected each document to belong to one lifecycle, got lifecycles that overlap:\n${listed(problems)}`)
   }
 }
@@ -121,7 +147,9 @@ export class OverlappingLifecycles extends Error {
 export class MissingIndexes extends Error {
   override readonly name = 'MissingIndexes'
   constructor(
+    /** The database that was looked at. */
     readonly database: string,
+    /** What isn't there, each with the command for mongosh that makes it. */
     readonly missing: readonly { readonly what: string; readonly command: string }[],
   ) {
     const problems = listed(missing.map(({ what }) => what))
@@ -136,8 +164,11 @@ export class MissingIndexes extends Error {
 export class UnknownState extends Error {
   override readonly name = 'UnknownState'
   constructor(
+    /** The lifecycle's name. */
     readonly lifecycle: string,
+    /** What was given. */
     readonly state: unknown,
+    /** The states that its rules name. */
     readonly known: readonly string[],
     problem: string,
   ) {
@@ -155,7 +186,9 @@ export class DocumentExists extends Error {
    * @param inserted how many of those that were inserted along with it are stored: the ones before it
    */
   constructor(
+    /** The lifecycle's name. */
     readonly lifecycle: string,
+    /** The `_id` that is taken, or that of the document whose unique field is. */
     readonly id: unknown,
     readonly index: string,
     readonly inserted: number,
@@ -173,8 +206,11 @@ export class DocumentExists extends Error {
 export class InvalidDocument extends Error {
   override readonly name = 'InvalidDocument'
   constructor(
+    /** The lifecycle's name. */
     readonly lifecycle: string,
+    /** The phase that was given. */
     readonly phase: unknown,
+    /** The phases that documents may be in. */
     readonly known: readonly string[],
     problem = `expected a phase of ${lifecycle} (${known.join(', ')}), got ${JSON.stringify(phase)}`,
   ) {

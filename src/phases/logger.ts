@@ -2,9 +2,13 @@ import { inspect } from 'node:util'
 
 /** Where Phaselock's log lines go: Nest's logger, the command line's, or the user's own (pino, say). */
 export interface Logger {
+  /** Details for whoever looks for a fault. */
   debug(message: string, fields?: object): void
+  /** What happens once in a while, as expected. */
   info(message: string, fields?: object): void
+  /** What goes on by itself, but shouldn't be so. */
   warn(message: string, fields?: object): void
+  /** What needs a person. */
   error(message: string, fields?: object): void
 }
 
@@ -14,6 +18,7 @@ export function loggerOf(write: (level: keyof Logger, message: string, fields?: 
   return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
 }
 
+/** Drops every line. */
 export const silentLogger: Logger = loggerOf(() => {})
 
 /** Where there is no other: warnings and errors on standard error, so that nothing fails without a word. */

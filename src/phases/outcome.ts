@@ -19,6 +19,7 @@ export type ReservedField = (typeof RESERVED_FIELDS)[number]
 
 /** The owner's fields that a step may store. */
 export type OwnFields<Doc> = { [Field in keyof Omit<Doc, ReservedField>]?: Doc[Field] | undefined }
+/** Fields of the owner's to store together with an outcome: `undefined` removes one, Phaselock's own are refused. */
 export type WithSet<Doc> = { readonly set?: OwnFields<Doc> }
 
 /**

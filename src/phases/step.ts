@@ -5,6 +5,7 @@ import type { Outcome, OwnFields, WithSet } from './outcome.js'
 
 /** What Phaselock keeps of a document's way through its lifecycle; for handlers to read. */
 export interface Progress {
+  /** The step that is next, as `again({ step })` named it; absent: the phase's first one. */
   readonly step?: string
   /** When the phase was entered. Deadlines count from it. */
   readonly since?: Date
@@ -16,14 +17,19 @@ export interface Progress {
   readonly claims?: number
   /** The token of the last write that let go of the document. */
   readonly endedBy?: string
+  /** When its sleep ends; absent: it doesn't sleep. */
   readonly resumeAt?: Date
   /** Steps in a row without a new phase, a wait or an error, where they are many or go in circles. */
   readonly steps?: number
+  /** What `step.wait` or `Unavailable` said last; absent: it doesn't wait. */
   readonly waitingFor?: string
+  /** Since when it has waited for that. */
   readonly waitingSince?: Date
   /** The latest news from outside that it was woken for. */
   readonly heard?: { readonly source: string; readonly version: number; readonly at: Date }
+  /** The last error, with its causes; absent after a step that succeeded. */
   readonly error?: RecordedError
+  /** What has happened to it, oldest first: the newest 20 entries. */
   readonly history?: readonly HistoryEntry[]
 }
 
@@ -42,13 +48,19 @@ export interface Step<Next extends string, Doc> {
   readonly attempt: number
   /** How long the document has waited so far: since it was last touched, or recorded a step, or entered its phase. */
   readonly waitedMs: number
+  /** The document's progress when the step began. */
   readonly progress: Progress
+  /** Writes to the replica's log, with the document and the step in each line. */
   readonly log: Logger
   /** Milliseconds that the lease lasts at least, by this replica's monotonic clock; 0: somebody else may work on it. */
   leaseLeftMs(): number
+  /** Go on in this phase, at once: with the step of this name, or the phase's first one; `set` is stored along with it. */
   again(also?: { step?: string } & WithSet<Doc>): Outcome<never, Doc>
+  /** Look again later: for a tenth of the time waited so far at first, or after `for`. Uses no attempt; `reason` is shown to people. */
   wait(reason: string, also?: { for?: Duration } & WithSet<Doc>): Outcome<never, Doc>
+  /** Go to another phase that this one's `next` names. */
   moveTo<P extends Next>(phase: P, also?: WithSet<Doc>): Outcome<P, Doc>
+  /** Wait for a person (`phaselock unpark`), with the reason. */
   park(reason: string, also?: WithSet<Doc>): Outcome<never, Doc>
   /**
    * Stores `set` in the middle of a step.
@@ -57,7 +69,10 @@ export interface Step<Next extends string, Doc> {
   checkpoint(set: OwnFields<Doc>): Promise<void>
 }
 
-/** @typeParam Read what it gets of the document, where its lifecycle has `reads`: `typeof report.$doc` */
+/**
+ * The handler of a phase: does one step and says what comes next. Whatever it throws is recorded, and the step is tried again.
+ * @typeParam Read what it gets of the document, where its lifecycle has `reads`: `typeof report.$doc`
+ */
 export type Handler<Next extends string, Doc, Read = Doc> = (
   doc: Readonly<Read>,
   step: Step<Next, Doc>,

@@ -17,12 +17,15 @@ import { backDate } from './back-date.js'
 import { connectTestServer, newDatabase } from './test-database.js'
 import { TestReplica } from './test-replica.js'
 
+/** Options of a `LifecycleKit`. */
 export interface LifecycleKitOptions {
   /** What to run: lifecycles with their handlers. */
   readonly lifecycles: readonly RunnableLifecycle[]
   /** A server to use; else MONGODB_URI; else a database on this machine, in a temporary folder. */
   readonly uri?: string | undefined
+  /** Where the replicas' log lines go. Default: nowhere. */
   readonly logger?: Logger | undefined
+  /** Notified of everything that its replicas do. */
   readonly observer?: ReplicaOptions['observer']
 }
 
@@ -42,7 +45,9 @@ export type ExpectedEntry = Partial<Pick<HistoryEntry, 'from' | 'to' | 'step' | 
 export class UnexpectedDocument extends Error {
   override readonly name = 'UnexpectedDocument'
   constructor(
+    /** What the test expected, in words. */
     readonly expected: string,
+    /** The document as it is; null: there is none. */
     readonly found: object | null,
   ) {
     const text = found ? BSON.EJSON.stringify(found, { relaxed: true }, 2) : 'no such document'
@@ -189,6 +194,7 @@ export class LifecycleKit {
     throw new UnexpectedDocument(`${lifecycle} ${String(id)} with history ${JSON.stringify(expected)}`, newest)
   }
 
+  /** Stops its replicas and drops its database. */
   async close(): Promise<void> {
     await this.current?.close()
     await this.db.dropDatabase()

@@ -8,6 +8,7 @@ import { TestReplica } from './test-replica.js'
 /** What the handlers use of the outside world: each call of one of its methods is an effect, and a place to die at. */
 export type Outside = Record<string, (...args: never[]) => unknown>
 
+/** What `race` runs, and on what. */
 export interface RaceOptions<O extends Outside> {
   /** A server to use; else MONGODB_URI; else a database on this machine, in a temporary folder. */
   readonly uri?: string | undefined
@@ -28,17 +29,24 @@ export interface RaceOptions<O extends Outside> {
 
 type RacedLifecycle = RunnableLifecycle & Partial<AsyncDisposable>
 
+/** What happens to the first replica: it dies, or stands still for longer than its lease. */
 export type Fault = 'crash' | 'pause'
 
+/** An effect that happened more than once in a run. */
 export interface DoubledEffect {
+  /** What was done to the first replica. */
   readonly fault: Fault
   /** Where the first replica died or stood still: the nth call, before or after it had its effect. */
   readonly at: string
+  /** The method and its arguments, or what `effectKey` made of them. */
   readonly effect: string
+  /** How often it happened. */
   readonly times: number
 }
 
+/** What `race` found. */
 export interface RaceReport {
+  /** How many runs there were: one for each place to die or to stand still at, and fault. */
   readonly runs: number
   /** Effects that happened more than once, with the fault that caused it. Empty: the handlers withstand all faults. */
   readonly twice: readonly DoubledEffect[]

@@ -86,7 +86,7 @@ export async function writeReference(folder: string): Promise<Reference> {
 function undocumented(project: ProjectReflection): string[] {
   const names = new Set<string>()
   for (const reflection of project.getReflectionsByKind(DOCUMENTED) as DeclarationReflection[]) {
-    if (isDocumented(reflection) || isNameOfError(reflection)) continue
+    if (isDocumented(reflection) || isNameOfError(reflection) || isPartOfDocumented(reflection)) continue
     const path: string[] = []
     let at: DeclarationReflection['parent'] = reflection
     for (; at && !at.kindOf(ReflectionKind.Module); at = at.parent)
@@ -101,5 +101,14 @@ function isDocumented({ comment, signatures, getSignature }: DeclarationReflecti
   return said({ comment }) || said(getSignature) || signatures?.some((one: SignatureReflection) => said(one)) === true
 }
 
+/** A member of an object type that stands inline: what the docstring of the whole says of it is enough. */
+function isPartOfDocumented({ parent }: DeclarationReflection): boolean {
+  if (!parent?.kindOf(ReflectionKind.TypeLiteral | ReflectionKind.TypeAlias)) return false
+  for (let at: DeclarationReflection['parent'] = parent; at && !at.kindOf(ReflectionKind.Module); at = at.parent)
+    if (at.comment?.hasVisibleComponent() || isDocumented(at as DeclarationReflection)) return true
+  return false
+}
+
 /** `override readonly name = 'LeaseLost'`: it says what it is. */
-const isNameOfError = ({ name, overwrites }: DeclarationReflection) => name === 'name' && overwrites !== undefined
+const isNameOfError = ({ name, overwrites, inheritedFrom }: DeclarationReflection) =>
+  name === 'name' && (overwrites ?? inheritedFrom) !== undefined

@@ -8,9 +8,13 @@ export type DomainState = 'Running' | 'Stopped' | 'Updating' | 'Deleted'
 
 /** A host name and everything that serves it; a lifecycle of its own. Owners may add more than the one that a gateway makes. */
 export interface RuntimeDomain {
+  /** Of any type; MongoDB makes an ObjectId. */
   readonly _id: unknown
+  /** Written by Phaselock, except on insert. */
   readonly phase?: string
+  /** Written by Phaselock; absent while nobody holds it. */
   readonly lockedBy?: string
+  /** Absent: it is served. */
   readonly state?: DomainState
   /** What it belongs to. Its gateway, or whatever a region's namespace is named after. */
   readonly gatewayId?: unknown
@@ -18,6 +22,7 @@ export interface RuntimeDomain {
   readonly gatewayFence?: number
   /** The `_id` of the gateway that made it; a domain inserted by hand has none. */
   readonly gateway?: unknown
+  /** The host name that it is to be served under, such as `shop.example.org`. */
   readonly host: string
   /** A host name of the owner's own, used instead of `host`. */
   readonly customDomain?: string | null
@@ -34,13 +39,19 @@ export interface RuntimeDomain {
   readonly placed?: Placement | null
 }
 
+/** A Service in the domain's namespace. */
 export interface BackendService {
+  /** Its `metadata.name`. */
   readonly name: string
+  /** The number of its port, 1 to 65535. */
   readonly port: number
 }
 
+/** Where a domain's objects are, and what they are called. */
 export interface Placement {
+  /** The `_id` of its Region. */
   readonly region: string
+  /** The namespace in that region's cluster. */
   readonly namespace: string
   /** The Ingress's name. */
   readonly ingress: string
@@ -54,8 +65,11 @@ export interface Placement {
 export interface Route {
   /** The host name. */
   readonly _id: string
+  /** That of the gateway that answers the requests. */
   readonly gatewayId: unknown
+  /** The fence of the gateway's step that switched it last; absent before the first. */
   readonly gatewayFence?: number
+  /** Whether requests are to be let through. */
   readonly active: boolean
   /** The `_id` of its runtime domain. */
   readonly domainId: unknown

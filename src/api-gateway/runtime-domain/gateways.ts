@@ -1,6 +1,8 @@
 import type { BackendService, RuntimeDomain } from './documents.js'
 
+/** What an instance of a gateway is to its domains. */
 export interface DomainBackend {
+  /** The `_id` of its Region; undefined: the default region. */
   readonly region: string | undefined
   /** Undefined: it has no ports. */
   readonly service: BackendService | undefined

@@ -17,7 +17,9 @@ export interface RuntimeDomainOptions extends RuntimeDomainSettings, BindOptions
   readonly watch?: boolean | undefined
 }
 
+/** What `runtimeDomainLifecycles` returns. */
 export interface RuntimeDomainLifecycles {
+  /** Domains: `runtimeDomain.insert({ host: 'shop.example.org' })`. */
   readonly runtimeDomain: Bound<ReturnType<typeof runtimeDomainDefinition>>
   /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
   readonly all: readonly RunnableLifecycle[]

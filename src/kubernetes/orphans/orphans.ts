@@ -14,7 +14,9 @@ const LISTS_AT_ONCE = 8
 /** For a lease that has just run out, and the difference between two clocks kept by NTP. */
 const CLOCK_SLACK_MS = 5_000
 
+/** What `new Orphans(...)` looks for, and what it may remove. */
 export interface OrphansOptions {
+  /** The database whose documents own the objects. */
   readonly db: Db
   /** Whose objects are looked at; those of others are counted. */
   readonly models: readonly LifecycleModel[]
@@ -28,13 +30,19 @@ export interface OrphansOptions {
 
 /** An object whose document is gone, or has ended. */
 export interface Orphan extends OrphanVerdict {
+  /** The object, by kind, name and namespace. */
   readonly ref: ObjectRef
+  /** Its uid: it is removed only while it is still this one. */
   readonly uid: string
+  /** The document that its labels and annotations name. */
   readonly owner: OwnerDocument
 }
 
+/** What a look has found in one cluster. */
 export interface FoundOrphans {
+  /** Those of the given lifecycles, by kind and name. */
   readonly orphans: readonly Orphan[]
+  /** Kinds that the account may not list, and API groups that don't answer. */
   readonly notLookedAt: readonly NotLookedAt[]
   /** How many objects of lifecycles that aren't known here. */
   readonly lifecycles: ReadonlyMap<string, number>

@@ -17,6 +17,7 @@ const BY_HAND: Readonly<Record<string, string>> = {
 export interface OrphanVerdict {
   /** `gone`: there is no such document. `ended`: it exists, in a final phase, which nothing leaves. */
   readonly why: 'gone' | 'ended'
+  /** For people: which document is missing, or in which phase it has ended. */
   readonly reason: string
   /** Since it was created or, if that is later, since the claim of the step that wrote it last. */
   readonly ageMs: number

@@ -9,6 +9,7 @@ import { type OwnPlace, ownRun, UnknownRun } from './own-run.js'
 import { watchPods } from './pod-watch.js'
 import { RunRecords, SAID_EVERY_MS } from './run-records.js'
 
+/** Options of `earlyRecovery`; all may be left out in a pod with the Downward API's variables. */
 export interface EarlyRecoveryOptions {
   /** The cluster in whose pods the replicas run. Default: KUBECONFIG, `~/.kube/config`, the pod's own account. */
   readonly cluster?: Cluster | undefined

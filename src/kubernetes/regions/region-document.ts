@@ -1,5 +1,6 @@
 import { t } from '../../options/index.js'
 
+/** The collection with the Region documents. */
 export const REGION_COLLECTION = 'Region'
 
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
@@ -123,11 +124,13 @@ const regionDocument = t.checked(
 
 /** A region with its defaults. */
 export type RegionSpec = t.ValueOf<typeof regionDocument>
+/** How gateways of a region are served: domain, ingress class, annotations and TLS, with defaults filled in. */
 export type GatewaySettings = RegionSpec['gateway']
 export type ClusterSource = RegionSpec['cluster']
 
 /** A region as its owner writes it. */
 export interface RegionDocument {
+  /** The region's name, as documents give it in `region`. */
   readonly _id: string
   /** One of these. */
   readonly cluster: {
@@ -140,16 +143,20 @@ export interface RegionDocument {
   readonly namespace: string
   /** Whether gateways create their namespace, and remove it again; only with `{gatewayId}` in its name. Default false. */
   readonly createNamespace?: boolean | undefined
+  /** How the gateways of this region are served. */
   readonly gateway: {
     /** The ending of the host names of gateways that have no domain of their own. */
     readonly domain: string
+    /** The `ingressClassName` of each Ingress. Default: the cluster's default class. */
     readonly ingressClass?: string | undefined
     /** Put on each Ingress: settings for its controller. */
     readonly annotations?: Readonly<Record<string, string>> | undefined
     /** Default: not enabled. */
     readonly tls?: RegionTls | undefined
   }
+  /** When it was made; for people. */
   readonly createdAt?: Date | undefined
+  /** When it was last changed; for people. */
   readonly updatedAt?: Date | undefined
 }
 

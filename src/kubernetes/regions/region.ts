@@ -19,10 +19,13 @@ const LOOKS_LIKE_A_HASH = /^([0-9a-f]{24}|x[0-9a-f]{24})$/
 
 /** Where documents of a region have their resources. */
 export interface Region {
+  /** The `_id` of its Region document. */
   readonly name: string
+  /** Its cluster: the same object for as long as its credentials are the same. */
   readonly cluster: Cluster
   /** Whether gateways create their own namespaces. */
   readonly createNamespace: boolean
+  /** How its gateways are served. */
   readonly gateway: GatewaySettings
   /** The only namespace, if the rule names one for all. */
   readonly namespace: string | undefined
@@ -30,6 +33,7 @@ export interface Region {
   namespaceFor(doc: { readonly _id?: unknown; readonly gatewayId?: unknown }): string
 }
 
+/** Where lifecycles get their regions from: `new Regions(...)`, or one of your own. */
 export interface RegionSource {
   /**
    * @param name as given in a document; none: the default region
@@ -46,6 +50,7 @@ export interface RegionSource {
 
 /** One region for people. */
 export interface RegionStatus {
+  /** The `_id` of its Region document. */
   readonly name: string
   /** Undefined: its cluster answers, and takes the credentials. Else why not. */
   readonly trouble: string | undefined
@@ -54,6 +59,7 @@ export interface RegionStatus {
 /** A region that can't be used now: there is no such Region document, it is invalid, or its kubeconfig can't be read. */
 export class RegionUnavailable extends Unavailable {
   constructor(
+    /** Its name, as the document gave it. */
     readonly region: string,
     why: string,
     options: { retryAfter?: Duration; cause?: unknown } = {},
@@ -66,7 +72,9 @@ export class RegionUnavailable extends Unavailable {
 export class InvalidRegion extends Error {
   override readonly name = 'InvalidRegion'
   constructor(
+    /** Its name. */
     readonly region: string,
+    /** One sentence for each problem. */
     readonly problems: readonly string[],
   ) {
     super(`region ${region} can't be used:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`)

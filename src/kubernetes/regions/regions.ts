@@ -7,6 +7,7 @@ import { KnownRegion, type RegionContext } from './known-region.js'
 import { type Region, type RegionSource, type RegionStatus, RegionUnavailable } from './region.js'
 import { REGION_COLLECTION } from './region-document.js'
 
+/** Options of `new Regions(...)`. */
 export interface RegionsOptions {
   /** The database with the Region documents. */
   readonly db: Db
@@ -18,6 +19,7 @@ export interface RegionsOptions {
   readonly requestTimeout?: Duration | undefined
   /** How long a Region document stays fresh after it was read; kubeconfigs three times as long. Default 2s. */
   readonly refresh?: Duration | undefined
+  /** For tests. Default: the process's monotonic clock. */
   readonly clock?: Clock | undefined
 }
 

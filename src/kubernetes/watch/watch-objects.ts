@@ -17,7 +17,9 @@ export interface WatchedKind extends KindRef {
   readonly verdict?: ((object: KubernetesObject) => string) | undefined
 }
 
+/** What `watchObjects` watches, and where. */
 export interface WatchOptions {
+  /** The kinds whose objects documents wait for. */
   readonly kinds: readonly WatchedKind[]
   /** Clusters may come and go. A cluster is the same as long as the object is; if this fails, what is watched stays. */
   readonly clusters: () => Iterable<Cluster> | Promise<Iterable<Cluster>>
@@ -34,7 +36,10 @@ export interface WatchOptions {
 /** Options of `watchObjects` that can't be used; lists every problem. */
 export class InvalidWatchOptions extends Error {
   override readonly name = 'InvalidWatchOptions'
-  constructor(readonly problems: readonly string[]) {
+  constructor(
+    /** One sentence for each problem. */
+    readonly problems: readonly string[],
+  ) {
     super(`watchObjects: ${problems.join('; ')}`)
   }
 }

@@ -2,7 +2,9 @@ import type { Lease } from '../lease/lease.js'
 
 /** What is kept of an error: bounded, so that a 10 MB message never costs a document. */
 export interface RecordedError {
+  /** The error's class: `TypeError`; `Error` where it has none. */
   readonly name: string
+  /** At most 2,000 characters. */
   readonly message: string
   /** As libraries and systems set it: `ECONNREFUSED`. */
   readonly code?: string | number | undefined

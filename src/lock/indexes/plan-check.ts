@@ -19,7 +19,10 @@ export interface PlanFinding {
 /** The start was refused because a claim or a look is not a bounded scan of its index; lists every finding. */
 export class BadQueryPlan extends Error {
   override readonly name = 'BadQueryPlan'
-  constructor(readonly findings: readonly PlanFinding[]) {
+  constructor(
+    /** Each query that isn't bounded by its index, and what it scanned. */
+    readonly findings: readonly PlanFinding[],
+  ) {
     super(
       `expected claims and looks to be bounded scans of their indexes, got:\n${findings.map((one) => `  - ${describeFinding(one)}`).join('\n')}`,
     )

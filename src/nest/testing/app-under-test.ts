@@ -12,11 +12,13 @@ import { MODULE_DATABASE } from '../tokens.js'
 
 /** What `Test.createTestingModule({ ... })` of @nestjs/testing returns, with its overrides, before `compile()`. */
 export interface AppBuilder<App extends INestApplicationContext> {
+  /** Replaces one provider by its injection token. */
   overrideProvider(token: unknown): {
     useValue(value: unknown): unknown
     // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
     useFactory(options: { factory: (...injected: any[]) => unknown; inject?: any[] }): unknown
   }
+  /** Builds the app. */
   compile(): Promise<App>
 }
 

@@ -19,13 +19,16 @@ type Owner<Doc, G> = OwnerClient<Doc, EntryOf<G>, keyof G & string>
  * @throws InvalidLifecycle when a working phase has no handler, or a handler is for a phase that has none
  */
 export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
+  /** The lifecycle's name, unique in its database. */
   readonly name: string
   /** Background work on each replica that works. */
   readonly alongside: Alongside[] = []
   private client: Owner<Doc, G> | undefined
 
   constructor(
+    /** Its phases, rules and settings as they were checked. */
     readonly model: LifecycleModel,
+    /** The handler of each working phase, by its name. */
     readonly handlers: Readonly<Record<string, AnyHandler>>,
   ) {
     this.name = model.name
@@ -58,6 +61,7 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly insert: Owner<Doc, G>['insert'] = (doc, options) => this.owner().insert(doc, options)
   /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
   readonly insertMany: Owner<Doc, G>['insertMany'] = (docs, options) => this.owner().insertMany(docs, options)
+  /** The document as it is now; null: there is none. */
   readonly find: Owner<Doc, G>['find'] = (id, options) => this.owner().find(id, options)
   /** Sets what the owner wants; a state rule moves the document when nobody holds it. @throws UnknownState unless with `{ force: true }` */
   readonly setState: Owner<Doc, G>['setState'] = (id, state, options) => this.owner().setState(id, state, options)

@@ -24,8 +24,11 @@ import { parseSettings } from './settings.js'
  * @typeParam Read what handlers find in a document: less than `Doc` where `reads` says so
  */
 export interface Lifecycle<Doc, G, Read = Doc> {
+  /** Unique in its database: in `phaselock.lifecycles`, logs, metrics and commands. */
   readonly name: string
+  /** The phases as they were declared. */
   readonly phases: G
+  /** Phases, rules and settings as they were checked, with defaults filled in. */
   readonly model: LifecycleModel
   /** Gives each working phase its handler. */
   handle(handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc, Read> }): BoundLifecycle<Doc, G>
@@ -56,9 +59,13 @@ type Renamed<Names extends string> = Readonly<Record<string, Names>> & { readonl
 /** What `define` takes. */
 export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = undefined>
   extends LifecycleSettingsSpec<Named> {
+  /** Unique in its database; any text. It stands in `phaselock.lifecycles`, logs, metrics and commands. */
   readonly name: string
+  /** Where its documents are. Other lifecycles may share it, if no phase is in both. */
   readonly collection: string
+  /** Each phase by its name: `{ next: [...] }` works, `{ rest: true }` rests, `{ final: true }` ends. */
   readonly phases: G
+  /** What the owner's `state` does: moves documents from some phases to another. Default: none. */
   readonly rules?: readonly RuleSpec<NoInfer<keyof G & string>, NoInfer<StateOf<Doc>>>[]
   /**
    * Phases that an older version had and this one lacks, each with the phase that replaces it: documents in them go on there as soon as no
@@ -74,6 +81,7 @@ export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = un
  *   that can't be reached, working phases with no way to an end
  */
 export function lifecycleOf<Doc extends OwnerOf<Doc>>(): {
+  /** Checks the whole and returns the definition; see {@link LifecycleSpec}. */
   define<const G extends Graph<G, StateOf<Doc>>, const Named extends Reads<Doc> | undefined = undefined>(
     spec: LifecycleSpec<Doc, G, Named>,
   ): Lifecycle<Doc, G, ReadDocument<Doc, Named>>

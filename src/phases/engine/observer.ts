@@ -3,21 +3,33 @@ import type { RecordedOutcome } from '../../lock/index.js'
 import { tellObservers } from '../../observers/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 
+/** A step was recorded. */
 export interface StepEnded {
+  /** Its name. */
   readonly lifecycle: string
+  /** The phase in which it ran. */
   readonly phase: string
   /** The phase that follows; the same unless the document moved. */
   readonly to: string
+  /** The document's `_id`. */
   readonly id: unknown
+  /** The name that `again({ step })` gave it; null: the phase's first one. */
   readonly step: string | null
+  /** How it ended: `again`, `wait`, `moveTo`, `park`, `error`, `unavailable`, ... */
   readonly outcome: RecordedOutcome
+  /** What it waits for, why it is parked, or the error's message; null: none. */
   readonly reason: string | null
+  /** How long the handler ran, in ms. */
   readonly ms: number
 }
 
+/** This replica no longer has a document that it worked on, or whose outcome it was recording. */
 export interface LeaseLoss {
+  /** Its name. */
   readonly lifecycle: string
+  /** The document's `_id`. */
   readonly id: unknown
+  /** The `lockedBy` under which it was held. */
   readonly token: string
   /**
    * `refused`: an outcome came late and changed nothing; `movedOn`: the same, but it may have been recorded before; `renewal`: a renewal
@@ -27,22 +39,31 @@ export interface LeaseLoss {
   readonly how: 'refused' | 'movedOn' | 'renewal' | 'abandoned' | 'givenUp'
 }
 
+/** A claim is over. */
 export interface Claiming {
+  /** Its name. */
   readonly lifecycle: string
+  /** The phase whose documents were claimed. */
   readonly phase: string
+  /** How many this replica has won. */
   readonly claimed: number
   /** Candidates that went to another replica. */
   readonly lost: number
 }
 
+/** A tick is over. */
 export interface Ticked {
+  /** How long it took. */
   readonly seconds: number
+  /** What ended it early; undefined: nothing. */
   readonly error?: unknown
 }
 
 /** A document that isn't as Phaselock needs it; the others go on. Reported once for each document and reason. */
 export interface BrokenDocument {
+  /** Its name. */
   readonly lifecycle: string
+  /** The document's `_id`. */
   readonly id: unknown
   /**
    * What is wrong with it: a field by its name, with another type in it; or why it refuses writes: `tooLarge`, `validator`,
@@ -58,6 +79,7 @@ export interface BrokenDocument {
   readonly fate: 'mended' | 'leftAlone' | 'putAside' | 'skipped'
 }
 
+/** A field of the wrong type by its name, or why a document refuses writes. */
 export type BrokenReason =
   | 'lockedAt'
   | 'lockedBy'
@@ -93,6 +115,7 @@ export type Rung = Ring
 
 /** Something outside that a lifecycle's documents wait for is watched, or can't be. */
 export interface Watched {
+  /** Its name. */
   readonly lifecycle: string
   /** Where: `cluster eu-1`. */
   readonly source: string
@@ -104,7 +127,9 @@ export interface Watched {
 
 /** Sleeping documents were woken by background work of their lifecycle. */
 export interface Woken {
+  /** Its name. */
   readonly lifecycle: string
+  /** How many. */
   readonly count: number
   /** The source of the news that they were woken for; undefined: none was named. */
   readonly source: string | undefined
@@ -118,19 +143,29 @@ export interface ClockStepped {
 
 /** What happens inside a replica: each event and its data. */
 export interface ReplicaEvents {
+  /** A claim is over, won or not. */
   claimed: Claiming
+  /** A step was recorded. */
   stepEnded: StepEnded
+  /** A lease was lost, or an outcome dropped. */
   leaseLost: LeaseLoss
   /** A state rule moved documents. */
   ruled: { lifecycle: string; state: string; to: string; count: number }
+  /** A document was found that isn't as Phaselock needs it; once for each document and reason. */
   broken: BrokenDocument
+  /** Documents of a final phase were removed, after `keepFor`. */
   removed: { lifecycle: string; phase: string; count: number }
+  /** A tick is over, with how long it took. */
   ticked: Ticked
   /** This replica acts on rings. */
   rung: Rung
+  /** Background work has woken sleeping documents. */
   woken: Woken
+  /** Something outside is watched, or can't be. */
   watched: Watched
+  /** The event loop stood still for longer than `blockedAfter`. */
   loopBlocked: LoopBlocked
+  /** The server's clock has stepped. */
   clockStepped: ClockStepped
 }
 

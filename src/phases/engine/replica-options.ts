@@ -14,8 +14,11 @@ import type { Alongside } from './wake/alongside.js'
 
 /** A lifecycle with its handlers, as `lifecycle.handle({...})` returns it. */
 export interface RunnableLifecycle {
+  /** Its phases, rules and settings as they were checked. */
   readonly model: LifecycleModel
+  /** The handler of each working phase, by its name. */
   readonly handlers: Readonly<Record<string, AnyHandler>>
+  /** Gives its owner's methods their database; a replica does this when it is made. */
   attach(db: Db, options?: OwnerClientOptions): unknown
   /** Asked before each look and claim: documents that this process can't work on, in some phases, are left to others. */
   only?(): Only | undefined
@@ -27,8 +30,11 @@ export interface RunnableLifecycle {
   readonly alongside?: readonly Alongside[]
 }
 
+/** Options of `new Replica(...)`. */
 export interface ReplicaOptions {
+  /** Where the documents are; `connectDatabase` gives one whose client has the settings that a replica needs. */
   readonly db: Db
+  /** What it runs. No two may share a phase of one collection. */
   readonly lifecycles: readonly RunnableLifecycle[]
   /** Who it is in `lockedBy`: POD_NAME in Kubernetes. Default: the host's name and the process id. */
   readonly name?: string | undefined
@@ -76,7 +82,9 @@ export interface ReplicaOptions {
   readonly logger?: Logger | undefined
   /** Notified of everything that happens, for metrics and hooks. */
   readonly observer?: ReplicaObserver | readonly ReplicaObserver[] | undefined
+  /** For tests. Default: the process's clocks; they decide nothing that the database's clock decides. */
   readonly clock?: Clock | undefined
+  /** For tests: numbers from 0 to 1, for draws and jitter. Default `Math.random`. */
   readonly random?: (() => number) | undefined
   /**
    * What a start does when a claim or a look is not a bounded scan of its index: say so in the log, or fail with
@@ -92,13 +100,19 @@ export interface ReplicaOptions {
 /** A replica's doorbell: how it hears, `deaf` while it can't (the tick finds everything), `off` where it doesn't listen. */
 export type DoorbellStatus = DoorbellKind | 'deaf' | 'off'
 
+/** What a replica is doing at this moment, by what it knows itself: nothing is read. */
 export interface ReplicaStatus {
+  /** Its name, made unique for this start: `lockedBy` begins with it. */
   readonly identity: string
   /** Empty: ready. Else why it isn't. */
   readonly notReady: readonly string[]
+  /** Documents that it holds. */
   readonly held: number
+  /** Of these, those that wait for a place (`concurrency`). */
   readonly queued: number
+  /** Of these, those whose handlers run. */
   readonly running: number
+  /** Handlers that were given up after their step timeout, and still run. */
   readonly abandoned: number
   /** Documents that refuse writes, left alone for a while. */
   readonly skipped: number

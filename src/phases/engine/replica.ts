@@ -42,6 +42,7 @@ const TOO_MANY_ABANDONED = 5
  * tests drive. `stop()` follows the shutdown rules of docs/lock-protocol.md.
  */
 export class Replica {
+  /** Its name, made unique for this start: `lockedBy` of what it holds begins with it. */
   readonly identity: string
   private readonly env: Environment
   private readonly boundedLog: BoundedLog
@@ -204,6 +205,7 @@ export class Replica {
     return this.stopping
   }
 
+  /** What it holds and why it isn't ready, if it isn't; for health checks and metrics. */
   status(): ReplicaStatus {
     const all = this.running.map(({ runner }) => runner.counts)
     const sum = (name: keyof LifecycleRunner['counts']) => all.reduce((n, counts) => n + counts[name], 0)

@@ -47,12 +47,14 @@ const ownerParts = t.object({
  * because of it.
  */
 export class OwnerClient<Doc = Document, Entry extends string = string, Phase extends string = string> {
+  /** The collection, with the write concern of the lock protocol: for queries of your own. */
   readonly documents: Collection
   private readonly terms: Terms
   private readonly rings: OwnerRings
 
   constructor(
     private readonly db: Db,
+    /** The lifecycle whose documents it owns. */
     readonly model: LifecycleModel,
     options: OwnerClientOptions = {},
   ) {
@@ -84,6 +86,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return Object.values(insertedIds) as IdOf<Doc>[]
   }
 
+  /** The document as it is now; null: there is none. */
   find(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<StoredDocument<Doc, Phase> | null> {
     const found = asReadable((how) => this.documents.findOne({ _id: id as never }, { ...how, ...inSession(options) }))
     return found as Promise<StoredDocument<Doc, Phase> | null>

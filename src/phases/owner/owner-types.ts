@@ -3,15 +3,21 @@ import type { Progress } from '../step.js'
 
 /** A driver's ClientSession by its shape: an app may bring another copy of the driver, whose class is another type. */
 export interface OwnerSession {
+  /** Whether `endSession` was called. */
   readonly hasEnded: boolean
+  /** Whether a transaction is open. */
   inTransaction(): boolean
+  /** Commits it; rings for what was written in it wait for this. */
   commitTransaction(): Promise<void>
+  /** Undoes it; nothing is rung for. */
   abortTransaction(): Promise<void>
+  /** Gives the session back. */
   endSession(): Promise<void>
 }
 
 /** With a session a method takes part in the caller's own transaction; the session is of the client that the owner uses. */
 export interface OwnerOptions {
+  /** The caller's session. Default: none, the write stands alone. */
   readonly session?: OwnerSession | undefined
 }
 
@@ -77,21 +83,34 @@ type Without<Doc, Keys extends PropertyKey> = Doc extends unknown ? Omit<Doc, Ke
  * the driver's ObjectId will do; a `lockedAt` in the future lets it sleep until then (plus lockTimeout).
  */
 export type NewDocument<Doc, Entry extends string> = Without<Doc, Kept | '_id'> &
+  /** Required, unless the driver makes it (an ObjectId). */
   (IsMadeByDriver<IdOf<Doc>> extends true ? { readonly _id?: IdOf<Doc> } : { readonly _id: IdOf<Doc> }) & {
+    /** Default: the first entry phase. */
     readonly phase?: Entry
+    /** When it is due. Default: at once. */
     readonly lockedAt?: Date
+    /** Default: when it is first claimed. */
     readonly createdAt?: Date
+    /** Default: when it is first claimed. */
     readonly updatedAt?: Date
   }
 
 /** A document as it is stored. Phaselock fills in its fields when it first claims it; `progress` may be renamed by `fields`. */
 export type StoredDocument<Doc, Phase extends string = string> = Without<Doc, Kept | '_id'> & {
+  /** As it was inserted. */
   _id: IdOf<Doc>
+  /** The phase that it is in. */
   phase: Phase
+  /** When it was locked, or comes due; 1970-01-01, null or absent: due at once; 9999-12-31: parked. */
   lockedAt?: Date | null
+  /** The token of who holds it; null or absent: nobody. */
   lockedBy?: string | null
+  /** Grows with each claim and step. */
   fence?: number
+  /** Its way through the lifecycle: attempts, what it waits for, its history. */
   progress?: Progress
+  /** By the database's clock, where its owner gave none. */
   createdAt?: Date
+  /** When a step was last recorded, by the database's clock; waits leave it alone. */
   updatedAt?: Date
 }

@@ -15,13 +15,17 @@ const UNNAMED = ''
  */
 export type LockNames = readonly string[] | ((name: string) => string | undefined)
 
+/** Options of `lockMetrics`; all may be left out. */
 export interface LockMetricsOptions {
   /** Default: one of its own. */
   readonly registry?: Registry | undefined
+  /** Which locks get a label of their own. Default: none; all count under an empty one. */
   readonly names?: LockNames | undefined
 }
 
+/** Metrics of named locks, for a process without a replica. */
 export interface LockMetrics {
+  /** `registry.metrics()` is the text for Prometheus. */
   readonly registry: Registry
   /** For `new LockExecutor(provider, { observer })`, the Nest modules' `locks: { observer }`, or `observeLocks(observer)`. */
   readonly observer: Required<LockObserver>
@@ -29,6 +33,7 @@ export interface LockMetrics {
   failuresOf(label: string): (action: 'extend' | 'unlock') => void
 }
 
+/** Metrics of named locks for Prometheus (docs/named-locks.md lists them). */
 export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
   const registry = options.registry ?? new Registry()
   const instruments = new Instruments(registry)

@@ -12,13 +12,17 @@ import { type AddReports, runMetrics, scheduleGauges } from './schedule-metrics.
 
 /** A lifecycle; that of schedules brings metrics besides those of its steps. */
 export interface MeasuredLifecycle {
+  /** Its phases and settings as they were checked. */
   readonly model: LifecycleModel
+  /** Of schedules: what is counted besides their documents. */
   readonly reports?: ScheduleReports | undefined
 }
 
+/** Options of `replicaMetrics`. */
 export interface ReplicaMetricsOptions {
   /** Where the documents are: counted at each scrape. */
   readonly db: Db
+  /** Whose documents are counted, and whose steps. */
   readonly lifecycles: readonly MeasuredLifecycle[]
   /** Whether documents are counted too: what is due and parked is the same for all replicas. Default true. */
   readonly documents?: boolean | undefined
@@ -28,6 +32,7 @@ export interface ReplicaMetricsOptions {
   readonly lockNames?: LockNames | undefined
   /** Schedules whose last success is shown. Default: all, where there are at most 50, else none. */
   readonly scheduleNames?: readonly string[] | undefined
+  /** Told when documents can't be counted. Default: nobody. */
   readonly logger?: Logger | undefined
 }
 
@@ -57,6 +62,7 @@ const LOCKS_OF_RUNS = 'scheduler_lock'
 
 /** Metrics of one replica, in a registry of their own: the app's global one is left alone. */
 export interface ReplicaMetrics {
+  /** `registry.metrics()` is the text for Prometheus. */
   readonly registry: Registry
   /** Give it to the replica: `new Replica({ ..., observer })` or `PhaselockModule.forRoot({ ..., observer })`. */
   readonly observer: ReplicaObserver

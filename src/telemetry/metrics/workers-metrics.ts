@@ -5,12 +5,17 @@ import type { Logger } from '../../phases/index.js'
 import { Instruments } from './instruments.js'
 import { documentMetrics, documentOptions, type MeasuredLifecycle } from './replica-metrics.js'
 
+/** Options of `workersMetrics`: for the process that supervises workers. */
 export interface WorkersMetricsOptions {
+  /** Where the documents are: counted at each scrape. */
   readonly db: Db
+  /** Whose documents are counted. */
   readonly lifecycles: readonly MeasuredLifecycle[]
+  /** Told when documents can't be counted. Default: nobody. */
   readonly logger?: Logger | undefined
   /** Of each worker that answers: `registry.getMetricsAsJSON()`, as it came over a channel. */
   readonly ofWorkers: () => Promise<(readonly unknown[])[]>
+  /** How many workers there should be, how many work, and how often one was started again. */
   readonly counts: () => { readonly wanted: number; readonly working: number; readonly restarts: number }
 }
 
@@ -22,6 +27,7 @@ const workersOptions = t.object({
 
 /** The metrics of several worker processes as one text for Prometheus. */
 export interface WorkersMetrics {
+  /** The text for Prometheus. */
   metrics(): Promise<string>
 }
 

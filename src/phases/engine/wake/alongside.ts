@@ -18,12 +18,17 @@ export interface News {
 
 /** What background work of a lifecycle gets. */
 export interface AlongsideContext {
+  /** The lifecycle that it works for. */
   readonly model: LifecycleModel
+  /** The replica's database. */
   readonly db: Db
   /** The replica's identity, with which each token of its leases begins. */
   readonly replica: string
+  /** Writes to the replica's log. */
   readonly logger: Logger
+  /** Reports to the replica's observers. */
   readonly observer: Required<ReplicaObserver>
+  /** The replica's clock. */
   readonly clock: Clock
   /** Aborts when the replica stops: the work then ends as soon as it can. */
   readonly signal: AbortSignal
