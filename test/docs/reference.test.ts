@@ -1,8 +1,10 @@
 import { execFile } from 'node:child_process'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, test } from '@jest/globals'
+import { problemsOf } from '../../tools/docs/check-site.ts'
 import { entries, ROOT } from '../../tools/docs/entries.ts'
 import { readSidebar, readSite } from '../../tools/docs/pages.ts'
 
@@ -52,5 +54,26 @@ describe('the site', () => {
       (name) => !links.includes(`docs/${name.replace('README.md', 'index.md')}`) && !/^decisions\/\d/.test(name),
     )
     expect(missing).toEqual(['README.md']) // its own page, in the bar at the top
+  })
+
+  test('what is checked when it is built: dead links and anchors, and whatever comes from another host', async () => {
+    const site = await mkdtemp(join(tmpdir(), 'phaselock-site-'))
+    try {
+      const page = `<h1 id="here">Here</h1><a href="#here">there</a><a href="b.html#its-heading">there</a>
+        <a href="https://example.org/">leads out, as a reader may</a><a href="gone.html">dead</a><a href="b.html#gone">dead</a>
+        <script src="https://cdn.example.org/a.js"></script><link rel="stylesheet" href="//cdn.example.org/a.css">`
+      await writeFile(join(site, 'index.html'), page)
+      await writeFile(join(site, 'b.html'), '<h2 id="its-heading">Its heading</h2>')
+      await writeFile(join(site, 'a.js'), 'const { b } = await import("https://cdn.example.org/b.js")')
+      expect(await problemsOf(site)).toEqual([
+        'a.js loads import("https://cdn.example.org/b.js',
+        'index.html loads <link rel="stylesheet" href="//cdn.example.org/a.css"',
+        'index.html loads <script src="https://cdn.example.org/a.js"',
+        'index.html: no anchor b.html#gone',
+        'index.html: no page gone.html',
+      ])
+    } finally {
+      await rm(site, { recursive: true })
+    }
   })
 })
