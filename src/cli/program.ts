@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { packageVersion } from '../config/index.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
 import { registerCount, registerList } from './commands/list.js'
@@ -14,7 +15,6 @@ import { registerShow } from './commands/show.js'
 import { registerStart } from './commands/start.js'
 import type { CliContext } from './context.js'
 import { registerDemo } from './demo/index.js'
-import { packageVersion } from './package-version.js'
 
 const EXIT_CODES = `
 Exit codes:

@@ -9,7 +9,10 @@ export type Obstacle =
   | { readonly reason: 'invalidField'; readonly fields: readonly string[] }
   | { readonly reason: 'invalidDuration'; readonly got: string }
   | { readonly reason: 'noDocument'; readonly id: unknown; readonly lifecycles: readonly string[] }
-  | { readonly reason: 'noLifecycle' | 'noSchedule' | 'noRun' | 'noRegion' | 'noLock'; readonly name: string }
+  | {
+      readonly reason: 'noLifecycle' | 'noSchedule' | 'noRun' | 'noRegion' | 'noLock' | 'noReplica'
+      readonly name: string
+    }
   | { readonly reason: 'exists'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'held' | 'parked' | 'notParked'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }

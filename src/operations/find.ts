@@ -6,6 +6,7 @@ import { type Condition, conditionOf } from './condition.js'
 import { idsMeantBy } from './document-id.js'
 import { NotFound, UsageError } from './errors.js'
 import { explain, whyOf } from './explain.js'
+import { holderNamedBy, type ReplicaState } from './replicas.js'
 import { modelOf, type System, termsInForce } from './system.js'
 
 export interface DocumentRef {
@@ -102,6 +103,8 @@ export async function documentMeant(system: System, ref: DocumentRef): Promise<F
 export interface Shown extends Found {
   /** Why the server lets no replica write it, though it is due; undefined: it does. */
   readonly refusal: string | undefined
+  /** Who holds it, or held it last where that lease has run out; undefined: nobody, or no replica that is listed. */
+  readonly holder: ReplicaState | undefined
   /** Those of other lifecycles with the same `_id`. */
   readonly also: readonly Found[]
 }
@@ -113,8 +116,17 @@ export interface Shown extends Found {
  */
 export async function showDocument(system: System, ref: DocumentRef): Promise<Shown> {
   const found = await findDocument(system, ref)
-  return { ...found, refusal: found.condition.kind === 'due' ? await refusalOf(system, found) : undefined }
+  const token = holderOf(found.condition)
+  const [refusal, holder] = await Promise.all([
+    found.condition.kind === 'due' ? refusalOf(system, found) : undefined,
+    token === undefined ? undefined : holderNamedBy(system, token),
+  ])
+  return { ...found, refusal, holder }
 }
+
+/** The token of the lease that it is under, or that has run out. */
+const holderOf = (condition: Condition): string | undefined =>
+  condition.kind === 'held' ? condition.by : condition.kind === 'due' ? condition.expired : undefined
 
 async function refusalOf(system: System, { lifecycle, document }: Found): Promise<string | undefined> {
   const model = modelOf(system, lifecycle)

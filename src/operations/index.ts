@@ -23,6 +23,12 @@ export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock 
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
 export { addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
-export { listReplicas, type ReplicaState } from './replicas.js'
+export {
+  type LeasedDocument,
+  type LifecycleOfReplica,
+  listReplicas,
+  type ReplicaState,
+  type ReplicasRequest,
+} from './replicas.js'
 export * from './schedules.js'
 export { modelOf, type System } from './system.js'

@@ -4,7 +4,7 @@ export { BadQueryPlan, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
-export { type LifecycleModel, type Phase, whyUnknownState, workingPhases } from './definition/model.js'
+export { claimedPhases, type LifecycleModel, type Phase, whyUnknownState, workingPhases } from './definition/model.js'
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { LifecycleSettings } from './definition/settings.js'

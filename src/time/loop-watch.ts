@@ -18,6 +18,8 @@ export interface LoopStop {
  * because the process was paused, doesn't count.
  */
 export class LoopWatch {
+  /** The longest time in which the loop didn't turn, however short, until somebody sets it to 0 again. */
+  longestMs = 0
   private timer: NodeJS.Timeout | undefined
   private dueMs = 0
   private activeMs = 0
@@ -61,6 +63,7 @@ export class LoopWatch {
     const waitMs = waitedMs - this.waitedMs
     this.waitedMs = waitedMs
     const blockedMs = Math.min(lateMs, busyMs)
+    this.longestMs = Math.max(this.longestMs, blockedMs)
     this.arm()
     this.onBeat(blockedMs >= this.limitMs ? { ms: blockedMs, withoutCpuMs: Math.min(blockedMs, waitMs) } : undefined)
   }

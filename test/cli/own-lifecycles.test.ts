@@ -130,8 +130,15 @@ describe('the command line on the lifecycles of an app, none of which it ships',
     expect((await run('check')).out).toMatch(/^ok {2}lifecycles +2 registered$/m)
 
     const replicas = await run('replicas')
-    expect(replicas.out).toMatch(/^REPLICA +LIFECYCLES +SEEN\napi~\w+ +box, parcel +\d+ \w+ ago\n$/)
-    expect((await run('replicas', '--json')).json()).toMatchObject([{ lifecycles: ['box', 'parcel'], live: true }])
+    expect(replicas.out).toMatch(
+      /^REPLICA +VERSION +LIFECYCLES \(HELD, FREE\) +TICK +SEEN\napi~\w+ +[\d.]+ +box \(\d+, \d+\), parcel \(\d+, \d+\) +\d+ ms +\S.*\n$/,
+    )
+    const [listed] = (await run('replicas', '--json')).json() as { name: string }[]
+    expect(listed).toMatchObject({ lifecycles: [{ name: 'box' }, { name: 'parcel' }], live: true })
+    const alone = await run('replicas', listed!.name)
+    expect(alone.out).toMatch(new RegExp(`^${listed!.name}: live, seen `))
+    expect(alone.out).toMatch(/^box +Packing/m)
+    expect(await run('replicas', 'nobody~1')).toMatchObject({ code: 3, out: '' })
   })
 
   test('many ids at once, one _id in two lifecycles, and names that are nearly right', async () => {

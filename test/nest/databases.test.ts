@@ -86,7 +86,7 @@ describe('lifecycles in two databases of one app', () => {
     await eventually(async () => (await mailboxes.find('ann'))?.phase === 'Created')
     await eventually(async () => (await audits.find('ann'))?.phase === 'Read')
     const names = async ({ db }: TestDatabase) => (await db.listCollections().toArray()).map(({ name }) => name).sort()
-    const ours = ['phaselock.doorbell', 'phaselock.lifecycles']
+    const ours = ['phaselock.doorbell', 'phaselock.lifecycles', 'phaselock.replicas']
     await eventually(async () => expect(await names(database)).toEqual(['Mailbox', ...ours]))
     await eventually(async () => expect(await names(other)).toEqual(['Audit', ...ours]))
     const { replica } = context.get(AuditHealth)

@@ -89,9 +89,15 @@ async function commandsOfALife(options: Partial<ReplicaOptions>): Promise<Set<st
   await replica.runOnce()
   expect(await documents.find({ _id: { $in: ['keep', 'm1', 'm2', 'wait'] } }).toArray()).toEqual([])
   expect(await documents.countDocuments({ phase: 'Taken' })).toBeGreaterThan(290)
+  // One that was killed yesterday: a beat removes what it has left.
+  await database.db
+    .collection<{ _id: string }>('phaselock.replicas')
+    .insertOne({ _id: 'killed~1', seenAt: new Date(0) } as never)
   // The first thing that it meets is a doorbell that is of no use as it is: not capped, or, where it may not mend that, empty.
   replica.wakeBetweenTicks()
   await eventually(() => expect(replica.status().doorbell).toBe('capped'))
+  await replica.tick()
+  await eventually(() => expect([...seen]).toContain('delete phaselock.replicas'))
   await replica.stop()
   return seen
 }
@@ -154,9 +160,11 @@ describe('docs/mongodb-role.md', () => {
     expect(await roles()).toEqual([
       ['Order', actionsOn('yours', create)],
       ['phaselock.lifecycles', actionsOn('phaselock.lifecycles', create)],
+      ['phaselock.replicas', actionsOn('phaselock.replicas', create)],
       ['phaselock.doorbell', actionsOn('phaselock.doorbell', create)],
       ['Order', actionsOn('yours', check)],
       ['phaselock.lifecycles', actionsOn('phaselock.lifecycles', check)],
+      ['phaselock.replicas', actionsOn('phaselock.replicas', check)],
       ['phaselock.doorbell', actionsOn('phaselock.doorbell', check)],
     ])
   })

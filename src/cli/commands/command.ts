@@ -6,7 +6,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { BSON, type Document } from 'mongodb'
 import type { SettingKey } from '../../config/index.js'
 import { type DocumentRef, UsageError } from '../../operations/index.js'
-import { fromNow, systemClock } from '../../time/index.js'
+import { durationMs, fromNow, systemClock } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
 
@@ -108,6 +108,16 @@ export function limitFrom(text: string): number {
   const n = /^\d+$/.test(text) ? Number(text) : 0
   if (n >= 1 && n <= 10_000) return n
   throw new InvalidArgumentError('expected a whole number from 1 to 10000.')
+}
+
+/** A duration, as it was given: `30s`. */
+export function durationFrom(text: string): string {
+  try {
+    durationMs(text)
+    return text
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message)
+  }
 }
 
 /**

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander'
+import type { Command } from 'commander'
 import {
   findOrphans,
   nameOf,
@@ -6,17 +6,17 @@ import {
   type OrphansReport,
   type OrphansRequest,
 } from '../../operations/index.js'
-import { durationMs, formatMs } from '../../time/index.js'
+import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
-import { withDatabase } from './command.js'
+import { durationFrom, withDatabase } from './command.js'
 
 export function registerOrphans(program: Command, context: CliContext): void {
   const command = program
     .command('orphans')
     .description('list objects in Kubernetes whose documents are gone; nothing is removed without --remove')
     .option('--remove', 'remove those that may be removed, each after reading its document again')
-    .option('--older-than <duration>', 'remove nothing younger than this (at least a lease)', olderThan, '10m')
+    .option('--older-than <duration>', 'remove nothing younger than this (at least a lease)', durationFrom, '10m')
     .option('--ended', 'also remove what documents in a final phase have left behind')
     .option('--empty', 'also remove objects of lifecycles whose collection has no documents at all')
     .option('--region <name...>', 'look only in these regions (default: all)')
@@ -42,15 +42,6 @@ export function registerOrphans(program: Command, context: CliContext): void {
       }),
     )
   withDatabase(command, ['orphans', 'orphans --region eu-1 --json', 'orphans --remove --older-than 1h'])
-}
-
-function olderThan(text: string): string {
-  try {
-    durationMs(text)
-    return text
-  } catch (error) {
-    throw new InvalidArgumentError((error as Error).message)
-  }
 }
 
 function print({ output }: CliContext, report: Omit<OrphansReport, 'failed'>, removes: boolean): void {

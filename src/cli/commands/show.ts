@@ -28,9 +28,12 @@ export function registerShow(program: Command, context: CliContext): void {
   ])
 }
 
-function printJson(output: Output, { lifecycle, condition, explanation, refusal, document, also }: Shown): void {
+function printJson(
+  output: Output,
+  { lifecycle, condition, explanation, refusal, holder, document, also }: Shown,
+): void {
   const others = also.map((other) => ({ lifecycle: other.lifecycle, explanation: other.explanation }))
-  output.json({ lifecycle, condition, explanation, refusal, document, also: others })
+  output.json({ lifecycle, condition, explanation, refusal, holder, document, also: others })
 }
 
 const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${valueText(phase)}`
@@ -42,6 +45,8 @@ function print(output: Output, shown: Shown, field: string): void {
   const { history, ...rest } = isOurs ? ((document[field] ?? {}) as Progress) : {}
   output.line(titleOf(shown))
   output.line(explanation)
+  const holder = aboutHolder(shown)
+  if (holder) output.line(holder)
   if (refusal) output.line(`No replica can work on it: ${refusal}.`)
   output.line()
   printFields(output, [
@@ -56,6 +61,16 @@ function print(output: Output, shown: Shown, field: string): void {
   output.line()
   output.line('With the same _id (--lifecycle shows them):')
   for (const other of also) output.line(`  ${titleOf(other)}. ${other.explanation}`)
+}
+
+/** Whether its holder is there; where its lease has run out, only of a replica that is listed. */
+function aboutHolder({ condition, holder, now }: Shown): string | undefined {
+  if (!holder)
+    return condition.kind === 'held' ? 'Its holder is not among the replicas (phaselock replicas).' : undefined
+  const { name, live, version, host, pid } = holder
+  const seen = fromNow(holder.seenAt, now)
+  const where = host === undefined ? '' : ` (${version ?? '?'}, on ${host}, pid ${pid ?? '?'})`
+  return live ? `${name}${where} is live: seen ${seen}.` : `${name}${where} is dead: last seen ${seen}.`
 }
 
 function printFields(output: Output, fields: readonly (readonly [string, unknown])[]): void {

@@ -1,5 +1,5 @@
+import { packageVersion } from '../../config/index.js'
 import { ALPHA_NOTICE, redactUri } from '../../database/index.js'
-import { packageVersion } from '../package-version.js'
 import type { Workspace } from '../workspace.js'
 import type { StartOptions } from './options.js'
 import { pasteLines } from './paste-lines.js'

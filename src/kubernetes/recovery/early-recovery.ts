@@ -1,6 +1,6 @@
 import { protocolCollection } from '../../database/index.js'
 import { endLeasesOf } from '../../lock/index.js'
-import type { Alongside, AlongsideContext, Logger } from '../../phases/index.js'
+import { type Alongside, type AlongsideContext, claimedPhases, type Logger } from '../../phases/index.js'
 import { type Duration, durationMs, sleep } from '../../time/index.js'
 import { Cluster } from '../cluster.js'
 import { KubernetesError } from '../errors.js'
@@ -163,11 +163,10 @@ class Recoverer {
         await this.records.forget(self)
         continue
       }
-      const phases = [...model.phases.values()].filter(({ kind, deadline }) => kind === 'working' || deadline)
       const leased = {
         lifecycle: model.name,
         collection: protocolCollection(db, model.collection),
-        phases: phases.map(({ name }) => name),
+        phases: claimedPhases(model),
         terms: model.settings,
       }
       const count = await endLeasesOf(db, leased, replica)

@@ -1,9 +1,11 @@
 import type { Collection, Db, Document, Filter } from 'mongodb'
+import { readOwnFields } from '../documents/read-each.js'
 import { updateMatching } from '../documents/update-named.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { readLockTimeouts } from '../terms/lock-timeout.js'
 import { type LeaseMarking, leaseUnmoved } from './legacy-writers.js'
+import { parseToken } from './token.js'
 
 /** Where one lifecycle's leases are stored; `phases`: those in which documents are claimed. */
 interface LeasedDocuments {
@@ -17,22 +19,40 @@ interface LeasedDocuments {
 const YOUNGER_MS = 10_000
 
 /**
- * Matches the documents that a replica holds, by the held range of the claim index: `lockedAt` no older than a lease can be,
+ * Matches the documents that these replicas hold, by the held range of the claim index: `lockedAt` no older than its leases can be,
  * and not in the future like that of a longer sleep. It reads the keys of documents that any replica holds or that wake
  * within a lockTimeout, never those of the backlog or of documents at rest.
+ * @param since the oldest that a lease of theirs can be: a lockTimeout before they were last seen
  */
-export function heldByReplica(
-  replica: string,
+export function heldByReplicas(
+  replicas: readonly string[],
   phases: readonly string[],
+  since: Date,
   now: Date,
-  lockTimeoutMs: number,
 ): Filter<Document> {
   return {
     phase: { $in: [...phases] },
-    lockedAt: { $gte: new Date(now.getTime() - lockTimeoutMs), $lte: new Date(now.getTime() + YOUNGER_MS) },
+    lockedAt: { $gte: since, $lte: new Date(now.getTime() + YOUNGER_MS) },
     // '$' is the character after '#': the range holds the tokens of this start of a replica and nothing else.
-    lockedBy: { $gte: `${replica}#`, $lt: `${replica}$` },
+    $or: replicas.map((replica) => ({ lockedBy: { $gte: `${replica}#`, $lt: `${replica}$` } })),
   }
+}
+
+/** What is under a lease of one of these replicas, or was left under it and taken by nobody since; `until`: when it ends, or ended. */
+export async function leasesOf(
+  collection: Collection<Document>,
+  held: Filter<Document>,
+  { lockTimeoutMs, limit }: { readonly lockTimeoutMs: number; readonly limit: number },
+): Promise<{ readonly replica: string; readonly _id: unknown; readonly phase: string; readonly until: Date }[]> {
+  const projection = { phase: 1, lockedAt: 1, lockedBy: 1 }
+  const found = await onClaimIndex(collection, (hint) =>
+    readOwnFields((how) => collection.find(held, { projection, hint, limit, ...how }).toArray()),
+  )
+  return found.flatMap(({ _id, phase, lockedAt, lockedBy }) => {
+    const replica = typeof lockedBy === 'string' && parseToken(lockedBy)?.replica
+    if (!replica || !(lockedAt instanceof Date)) return []
+    return [{ replica, _id, phase, until: new Date(lockedAt.getTime() + lockTimeoutMs) }]
+  })
 }
 
 /**
@@ -47,7 +67,8 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   const { lifecycle, collection, phases, terms } = leased
   const inForce = (await readLockTimeouts(db, [lifecycle])).get(lifecycle)
   if (!inForce || phases.length === 0) return 0
-  const held = { ...heldByReplica(replica, phases, inForce.now, inForce.dueMs), ...leaseUnmoved(terms) }
+  const { now, dueMs } = inForce
+  const held = { ...heldByReplicas([replica], phases, new Date(now.getTime() - dueMs), now), ...leaseUnmoved(terms) }
   // A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would
   // then match again, and the next pass would take the lease for the dead process's.
   const unmarked = terms.legacyWriters ? [{ $unset: `${terms.progress}.lockedAt` }] : []

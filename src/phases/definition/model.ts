@@ -38,6 +38,10 @@ export function whyUnknownState({ name, rules, phases }: LifecycleModel, state: 
   return `expected ${expected}, got ${shown(state)}${typeof state === 'string' ? didYouMean(state, known) : ''}`
 }
 
+/** The names of the phases in which documents are claimed. */
+export const claimedPhases = ({ phases }: LifecycleModel): string[] =>
+  [...phases.values()].filter(({ kind, deadline }) => kind === 'working' || deadline).map(({ name }) => name)
+
 /** The names of the phases that have handlers. */
 export const workingPhases = ({ phases }: LifecycleModel): string[] =>
   [...phases.values()].filter(({ kind }) => kind === 'working').map(({ name }) => name)

@@ -1,9 +1,17 @@
 import { hostname } from 'node:os'
-import { Claimant, Looks, MissingIndex, ServerClock, type Terms } from '../../lock/index.js'
+import {
+  Claimant,
+  Looks,
+  MissingIndex,
+  type ReplicaReport,
+  type RunLifecycle,
+  ServerClock,
+  type Terms,
+} from '../../lock/index.js'
 import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
-import type { LifecycleModel } from '../definition/model.js'
+import { type LifecycleModel, workingPhases } from '../definition/model.js'
 import { ReplicaStopped } from '../errors.js'
 import { sturdy, warningsLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
@@ -12,6 +20,7 @@ import { Company } from './claim/company.js'
 import type { Environment } from './environment.js'
 import type { LifecycleRunner, ReplicaParts } from './lifecycle-runner.js'
 import { observers } from './observer.js'
+import { Beats } from './registry/beats.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { LiveReplicas } from './registry/live-replicas.js'
 import { requireDisjoint } from './registry/overlaps.js'
@@ -49,6 +58,7 @@ export class Replica {
   private readonly options: ReplicaSettings
   private readonly registry: LifecycleRegistry
   private readonly liveReplicas: LiveReplicas
+  private readonly beats: Beats
   private readonly looks: Looks
   private readonly running: readonly RunningLifecycle[]
   private readonly everyTick: Tick
@@ -62,6 +72,7 @@ export class Replica {
   private ticker: NodeJS.Timeout | undefined
   private ticking: Promise<TickCounts> | undefined
   private waking = false
+  private lastTickMs: number | undefined
   private stopping: Promise<void> | undefined
   private early: NodeJS.Timeout | undefined
 
@@ -112,6 +123,7 @@ export class Replica {
       await this.tick()
     }
     this.doorbell = new DoorbellLink(env, options, identity, this.running, look)
+    this.beats = new Beats({ db, identity, clock, logger, figures: () => this.figures() })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 
@@ -179,6 +191,7 @@ export class Replica {
     if (this.stopping) return
     await this.liveReplicas.say().catch((error) => this.outage.failed(error))
     if (this.stopping) return
+    this.beats.ifDue()
     if (!this.ticker) this.tickEachSecond(Math.floor(this.env.random() * TICK_MS))
   }
 
@@ -253,7 +266,20 @@ export class Replica {
       observer.ticked({ seconds: seconds(), error })
       this.lookSoon(RETRY_MS)
       return { ruled: 0, removed: 0, due: 0 }
+    } finally {
+      this.lastTickMs = Math.round(seconds() * 1_000)
+      if (this.waking) this.beats.ifDue()
     }
+  }
+
+  /** What its document in `phaselock.replicas` says of it now. */
+  private figures(): Pick<ReplicaReport, 'lifecycles' | 'loopMs' | 'tickMs'> {
+    const lifecycles = this.running.map(({ model, runner: { counts } }): RunLifecycle => {
+      const { concurrency } = model.settings
+      const free = Math.max(0, concurrency - counts.running)
+      return { name: model.name, phases: workingPhases(model), places: concurrency, free, held: counts.held }
+    })
+    return { lifecycles, loopMs: this.monitor.takeLongestMs(), tickMs: this.lastTickMs }
   }
 
   /** At an offset within each second, so that replicas spread their looks. A second in which a tick still runs is skipped. */
@@ -288,7 +314,7 @@ export class Replica {
     const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
-    await Promise.race([left, wait(LAST_CHANCE_MS)])
+    await Promise.race([Promise.all([left, this.beats.end()]), wait(LAST_CHANCE_MS)])
     over.abort()
     await Promise.all([beside, ...this.running.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])

@@ -86,6 +86,14 @@ export class LoopMonitor {
     this.watch?.stop()
   }
 
+  /** The longest time in which the event loop didn't turn since this was last asked, in whole milliseconds; undefined: it isn't watched. */
+  takeLongestMs(): number | undefined {
+    if (!this.watch) return undefined
+    const { longestMs } = this.watch
+    this.watch.longestMs = 0
+    return Math.round(longestMs)
+  }
+
   private beat(stop: LoopStop | undefined): void {
     if (stop) this.report(stop)
     for (const activity of this.activities) activity.reset()

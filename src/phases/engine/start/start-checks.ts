@@ -17,6 +17,7 @@ import {
   LIFECYCLES_COLLECTION,
   type LookRequest,
   type Looks,
+  REPLICAS_COLLECTION,
   unusableLockIndexes,
 } from '../../../lock/index.js'
 import { InvalidLifecycle, MissingIndexes } from '../../errors.js'
@@ -66,7 +67,7 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
   }
 }
 
-/** Without the doorbell's documents wait for the tick; without any other something would fail at each tick. */
+/** Without the doorbell's documents wait for the tick, and without those on `phaselock.replicas` nobody sees this one there; without any other something would fail at each tick. */
 async function requireRights({ logger }: Environment, { db, lifecycles, indexes, doorbell }: ReplicaSettings) {
   const creates = indexes === 'create'
   const needed = lifecycles.flatMap(({ model, rights }): Rights[] => {
@@ -77,13 +78,15 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
   })
   const onLifecycles = ['find', 'insert', 'update', ...(creates ? [] : ['listIndexes'])]
   const onDoorbell = ['find', 'insert', creates ? 'convertToCapped' : 'listIndexes']
-  const [missing, deaf] = await missingRights(
+  const [missing, deaf, unseen] = await missingRights(
     db,
     [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }],
     doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
+    [{ collection: REPLICAS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
   )
   if (missing) throw missing
   if (deaf) logger.warn(`the doorbell lacks rights, so new documents may wait for the next tick: ${deaf.message}`)
+  if (unseen) logger.warn(`phaselock replicas won't show all of this replica, which works as ever: ${unseen.message}`)
 }
 
 /**

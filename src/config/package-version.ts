@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 
+/** The version of this package. Rejects where it was bundled, and lies beside no package.json of its own. */
 export async function packageVersion(): Promise<string> {
   const text = await readFile(new URL('../../package.json', import.meta.url), 'utf8')
   return (JSON.parse(text) as { version: string }).version

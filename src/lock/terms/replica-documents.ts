@@ -1,0 +1,86 @@
+import type { Collection, Document } from 'mongodb'
+import { literal } from './terms.js'
+
+/** Holds a document for each start of a replica, for people. What replicas go by is in `phaselock.lifecycles` (presence.ts). */
+export const REPLICAS_COLLECTION = 'phaselock.replicas'
+
+/** How often a replica writes its document. */
+export const BEAT_EVERY_MS = 10_000
+/** One that was killed is shown for this long, and no more than {@link MOST_DEAD} of them. */
+const KEPT_MS = 24 * 3_600_000
+const MOST_DEAD = 100
+/** One that still runs writes its document again if that was removed too early. */
+const SURELY_DEAD_AFTER_MS = 60_000
+
+/** What a replica says of one of its lifecycles. */
+export interface RunLifecycle {
+  readonly name: string
+  /** The phases for which it has handlers. */
+  readonly phases: readonly string[]
+  /** How many steps it runs at once. */
+  readonly places: number
+  /** How many of these are free. */
+  readonly free: number
+  /** How many documents it holds, in its places or waiting for one. */
+  readonly held: number
+}
+
+/** What a replica says of itself. */
+export interface ReplicaReport {
+  /** Of the package. */
+  readonly version?: string | undefined
+  readonly host: string
+  readonly pid: number
+  /** Where it runs in Kubernetes. */
+  readonly pod?: string | undefined
+  readonly lifecycles: readonly RunLifecycle[]
+  /** The longest time in which its event loop didn't turn, since its last beat; absent where that isn't watched. */
+  readonly loopMs?: number | undefined
+  /** How long its last tick took. */
+  readonly tickMs?: number | undefined
+}
+
+/** `_id` is the replica's identity, with which each of its tokens begins. Both times are the server's. */
+export interface ReplicaDocument extends ReplicaReport {
+  readonly _id: string
+  readonly startedAt: Date
+  readonly seenAt: Date
+}
+
+type Replicas = Collection<Document & { _id: string }>
+
+/** A beat that meets a locked collection must not keep its connection. */
+const MOST_MS = 5_000
+
+/** Writes a replica's document, whatever it holds: one that was removed, or edited by a person, is as it was before. */
+export async function beat(replicas: Replicas, name: string, report: ReplicaReport, upMs: number): Promise<void> {
+  const own = Object.entries(report).filter(([, value]) => value !== undefined)
+  const isKnown = { $eq: [{ $type: '$startedAt' }, 'date'] }
+  const fields = {
+    ...Object.fromEntries(own.map(([field, value]) => [field, literal(value)])),
+    startedAt: { $cond: [isKnown, '$startedAt', { $subtract: ['$$NOW', Math.round(upMs)] }] },
+    seenAt: '$$NOW',
+  }
+  await replicas.updateOne({ _id: name }, [{ $set: fields }], { upsert: true, maxTimeMS: MOST_MS })
+}
+
+/** Removes a replica's document: it has stopped. */
+export async function endBeats(replicas: Replicas, name: string): Promise<void> {
+  await replicas.deleteOne({ _id: name }, { maxTimeMS: MOST_MS })
+}
+
+/** Removes what replicas have left that are dead for long, or beyond the newest of many: so that restarts without an end leave a bounded number. */
+export async function forgetDead(replicas: Replicas): Promise<void> {
+  const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
+  // Those of the future, from before a step back of the clock, count as dead too.
+  const isDead = { $and: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $gt: [ageMs, SURELY_DEAD_AFTER_MS] }] }
+  const dead = await replicas
+    .aggregate(
+      [{ $match: { $expr: isDead } }, { $sort: { seenAt: -1 } }, { $project: { isOld: { $gt: [ageMs, KEPT_MS] } } }],
+      { maxTimeMS: MOST_MS },
+    )
+    .toArray()
+  const ids = dead.filter(({ isOld }, i) => isOld || i >= MOST_DEAD).map(({ _id }) => _id)
+  if (ids.length === 0) return
+  await replicas.deleteMany({ _id: { $in: ids }, $expr: isDead }, { maxTimeMS: MOST_MS })
+}

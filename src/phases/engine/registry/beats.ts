@@ -1,0 +1,103 @@
+import { hostname } from 'node:os'
+import type { Collection, Db, Document } from 'mongodb'
+import { packageVersion } from '../../../config/index.js'
+import { isServerError, protocolCollection } from '../../../database/index.js'
+import {
+  BEAT_EVERY_MS,
+  beat,
+  endBeats,
+  forgetDead,
+  REPLICAS_COLLECTION,
+  type ReplicaReport,
+} from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { Logger } from '../../logger.js'
+import { causesText, recordedError } from '../../recorded-error.js'
+
+const FORGET_EVERY_MS = 3_600_000
+/** A refusal isn't over in ten seconds, and each one is a line in the server's log. */
+const REFUSED_AGAIN_MS = 600_000
+const UNAUTHORIZED = 13
+
+export interface BeatsOptions {
+  readonly db: Db
+  readonly identity: string
+  readonly clock: Clock
+  readonly logger: Logger
+  /** What changes from one beat to the next. */
+  readonly figures: () => Pick<ReplicaReport, 'lifecycles' | 'loopMs' | 'tickMs'>
+}
+
+/**
+ * A replica's document in `phaselock.replicas`, by which people see it. Nothing depends on it: a beat is waited for by nobody, and one that
+ * fails costs a line in the log.
+ */
+export class Beats {
+  private readonly replicas: Collection<Document & { _id: string }>
+  private readonly startedAtMs: number
+  private nextAtMs = Number.NEGATIVE_INFINITY
+  private forgetAtMs = Number.NEGATIVE_INFINITY
+  private current: Promise<void> | undefined
+  private version: string | undefined
+  private isWritten = false
+  private failures = 0
+  private ended = false
+
+  constructor(private readonly options: BeatsOptions) {
+    this.replicas = protocolCollection(options.db, REPLICAS_COLLECTION)
+    this.startedAtMs = options.clock.monotonicMs()
+  }
+
+  /** Sends one if it is due and the one before is over. Returns at once. */
+  ifDue(): void {
+    const now = this.options.clock.monotonicMs()
+    if (this.ended || this.current || now < this.nextAtMs) return
+    this.nextAtMs = now + BEAT_EVERY_MS
+    this.current = this.send(now).finally(() => {
+      this.current = undefined
+    })
+  }
+
+  /** Removes the document; to be called once, when nothing is held any more. Never rejects. */
+  async end(): Promise<void> {
+    this.ended = true
+    await this.current
+    if (this.isWritten) await endBeats(this.replicas, this.options.identity).catch(() => undefined)
+  }
+
+  private async send(now: number): Promise<void> {
+    const { identity, figures } = this.options
+    try {
+      this.version ??= await packageVersion().catch(() => undefined)
+      await beat(this.replicas, identity, { version: this.version, ...place(), ...figures() }, now - this.startedAtMs)
+      this.isWritten = true
+      this.failures = 0
+      if (now >= this.forgetAtMs) {
+        this.forgetAtMs = now + FORGET_EVERY_MS
+        await forgetDead(this.replicas)
+      }
+    } catch (error) {
+      this.failed(error)
+    }
+  }
+
+  /** Logs what lasts. What isn't the server's answer is an outage, which the tick reports; the start has said which rights are missing. */
+  private failed(error: unknown): void {
+    if (!isServerError(error)) return
+    if (isServerError(error, UNAUTHORIZED)) {
+      this.nextAtMs += REFUSED_AGAIN_MS
+      return
+    }
+    this.failures += 1
+    if (this.failures !== 2) return
+    const known = recordedError(error)
+    const why = `${known.message}${causesText(known)}`
+    this.options.logger.warn(`this replica works, but its document in ${REPLICAS_COLLECTION} can't be written: ${why}`)
+  }
+}
+
+function place(): Pick<ReplicaReport, 'host' | 'pid' | 'pod'> {
+  const { POD_NAME, KUBERNETES_SERVICE_HOST } = process.env
+  const host = hostname()
+  return { host, pid: process.pid, pod: POD_NAME || (KUBERNETES_SERVICE_HOST ? host : undefined) }
+}

@@ -1,0 +1,186 @@
+import { hostname } from 'node:os'
+import { afterEach, describe, expect, test } from '@jest/globals'
+import type { Document } from 'mongodb'
+import type { Replica, ReplicaOptions } from '../../src/index.js'
+import { REPLICAS_COLLECTION } from '../../src/lock/index.js'
+import { clientAt } from '../lock/fixture.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+import { gate, recordingLogger, replicaOf, SteppedClock, thingOf, things, thingWith } from '../support/thing.js'
+
+const TEN_SECONDS = 10_000
+const aboutDocuments = ({ message }: { message: string }) => message.includes(REPLICAS_COLLECTION)
+
+describe('the document of a replica', () => {
+  const database = useDatabase()
+  const replicas: Replica[] = []
+  afterEach(async () => {
+    await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+  })
+
+  const lifecycle = (options = {}) => thingWith(async (_doc, step) => step.moveTo('Created'), thingOf(options))
+  const documents = () => database.db.collection<Document & { _id: string }>(REPLICAS_COLLECTION)
+  const documentOf = ({ identity }: Replica) => documents().findOne({ _id: identity })
+
+  /** One that ticks when it is told to, as if by itself. */
+  async function present(options: Partial<ReplicaOptions> = {}, lifecycleOf_ = lifecycle(), db = database.db) {
+    const clock = new SteppedClock()
+    const logger = recordingLogger()
+    const replica = replicaOf(db, lifecycleOf_, { clock, logger, doorbell: 'off', grace: '0s', ...options })
+    replicas.push(replica)
+    await replica.prepare()
+    replica.wakeBetweenTicks()
+    await replica.tick()
+    return { replica, clock, logger }
+  }
+
+  test('says who it is, what it runs and what it holds; a stop removes it', async () => {
+    const held = gate()
+    const slow = thingWith(
+      async (_doc, step) => {
+        await held.wait
+        return step.moveTo('Created')
+      },
+      thingOf({ concurrency: 3 }),
+    )
+    const { replica, clock } = await present({ name: 'api-1' }, slow)
+    await eventually(async () => expect(await documentOf(replica)).not.toBeNull())
+    const { startedAt, seenAt, ...first } = (await documentOf(replica))!
+    expect(startedAt).toBeInstanceOf(Date)
+    expect(seenAt >= startedAt).toBe(true)
+    expect(first).toEqual({
+      _id: replica.identity,
+      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+      host: hostname(),
+      pid: process.pid,
+      lifecycles: [{ name: 'thing', phases: ['Creating', 'Deleting'], places: 3, free: 3, held: 0 }],
+      loopMs: expect.any(Number),
+      tickMs: expect.any(Number),
+    })
+    await things(database.db).insertMany([
+      { _id: 'a', phase: 'Creating' },
+      { _id: 'b', phase: 'Creating' },
+    ])
+    await replica.tick()
+    await eventually(() => expect(replica.status().running).toBe(2))
+    clock.advance(TEN_SECONDS)
+    await replica.tick()
+    await eventually(async () =>
+      expect((await documentOf(replica))!['lifecycles'][0]).toMatchObject({ free: 1, held: 2 }),
+    )
+    expect((await documentOf(replica))!['startedAt']).toEqual(startedAt)
+    held.open()
+    await replica.stop()
+    expect(await documents().countDocuments()).toBe(0)
+  })
+
+  test('is written once in ten seconds of an idle replica, which looks once a second; one that is ticked by hand has none', async () => {
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await clientAt(proxy.uri, { monitorCommands: true })
+    try {
+      const db = client.db(database.db.databaseName)
+      const { replica, clock } = await present({}, lifecycle(), db)
+      await eventually(async () => expect(await documentOf(replica)).not.toBeNull())
+      const seen: string[] = []
+      client.on(
+        'commandStarted',
+        ({ commandName, command }) => void seen.push(`${commandName} ${command[commandName]}`),
+      )
+      const sent = (what: string) => seen.filter((command) => command === what)
+      for (let second = 1; second <= 40; second += 1) {
+        clock.advance(1_000)
+        proxy.stepClock(1_000)
+        await replica.tick()
+        await eventually(() => expect(sent(`update ${REPLICAS_COLLECTION}`)).toHaveLength(Math.floor(second / 10)))
+      }
+      expect(sent('aggregate phaselock.lifecycles')).toHaveLength(40)
+      expect(new Set(seen)).toEqual(new Set(['aggregate phaselock.lifecycles', `update ${REPLICAS_COLLECTION}`]))
+      await replica.stop()
+    } finally {
+      await client.close()
+      await proxy.stop()
+    }
+    const byHand = replicaOf(database.db, lifecycle())
+    await byHand.runOnce()
+    expect(await documentOf(byHand)).toBeNull()
+  })
+
+  test('is what it was after a person has edited or removed it; each start has its own, whatever its name', async () => {
+    const [one, two] = [await present({ name: 'api' }), await present({ name: 'api' })]
+    await eventually(async () => expect(await documents().countDocuments()).toBe(2))
+    const before = await documentOf(one.replica)
+    await documents().updateOne(
+      { _id: one.replica.identity },
+      { $set: { seenAt: 'now', startedAt: 7, lifecycles: 'all' } },
+    )
+    await documents().deleteOne({ _id: two.replica.identity })
+    await documents().insertMany([{ _id: 'by hand' }, { _id: 'too', seenAt: null, lifecycles: [7] }])
+    for (const { clock, replica } of [one, two]) {
+      clock.advance(TEN_SECONDS)
+      await replica.tick()
+    }
+    await eventually(async () => {
+      const after = await documentOf(one.replica)
+      expect(after).toMatchObject({
+        lifecycles: before!['lifecycles'],
+        startedAt: expect.any(Date),
+        seenAt: expect.any(Date),
+      })
+      expect(await documentOf(two.replica)).toMatchObject({
+        lifecycles: before!['lifecycles'],
+        startedAt: expect.any(Date),
+      })
+    })
+    expect(one.logger.lines.filter(aboutDocuments)).toEqual([])
+  })
+
+  test('if it cannot be written the replica works as ever, and says so once', async () => {
+    await database.db.createCollection(REPLICAS_COLLECTION, { validator: { never: { $exists: true } } })
+    const { replica, clock, logger } = await present()
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
+    await eventually(async () => {
+      clock.advance(TEN_SECONDS)
+      await replica.tick()
+      expect(logger.lines.filter(aboutDocuments)).toHaveLength(1)
+    })
+    for (let beats = 0; beats < 5; beats += 1) {
+      clock.advance(TEN_SECONDS)
+      await replica.tick()
+    }
+    await eventually(async () => expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(1))
+    expect(logger.lines.filter(aboutDocuments)).toEqual([
+      {
+        level: 'warn',
+        message: expect.stringMatching(/^this replica works, but its document in .* can't be written: /),
+      },
+    ])
+    expect(replica.status().notReady).toEqual([])
+  })
+
+  test('of a thousand killed ones the newest hundred stay for a day; what lives, and what a person has put there, stays', async () => {
+    const ago = (ms: number) => ({ $subtract: ['$$NOW', ms] })
+    const killed = Array.from({ length: 1_000 }, (_, i) => ({ _id: `killed~${String(i).padStart(6, '0')}`, n: i }))
+    await documents().insertMany([
+      ...killed,
+      { _id: 'old~000001', n: -1 },
+      { _id: 'by hand' },
+      { _id: 'ahead~000001', n: -2 },
+    ])
+    await documents().updateMany({ n: { $gte: 0 } }, [
+      { $set: { seenAt: { $subtract: [ago(120_000), { $multiply: ['$n', 1_000] }] } } },
+    ])
+    await documents().updateMany({ n: -1 }, [{ $set: { seenAt: ago(25 * 3_600_000) } }])
+    await documents().updateMany({ n: -2 }, [{ $set: { seenAt: ago(-25 * 3_600_000) } }])
+    await documents().insertOne({ _id: 'live~000001' })
+    await documents().updateOne({ _id: 'live~000001' }, [{ $set: { seenAt: '$$NOW' } }])
+    const { replica } = await present()
+    await eventually(async () => expect(await documents().countDocuments()).toBeLessThanOrEqual(103))
+    const left = await documents().distinct('_id')
+    expect(left).toEqual(
+      expect.arrayContaining([replica.identity, 'live~000001', 'by hand', 'killed~000000', 'killed~000098']),
+    )
+    expect(left).not.toContain('old~000001')
+    expect(left).not.toContain('ahead~000001')
+    expect(left).not.toContain('killed~000100')
+  })
+})
