@@ -10,7 +10,8 @@ import { connectDatabase, type DatabaseConnection } from '../database/index.js'
  * @throws NoDatabase and what else connecting throws
  */
 export async function connectTestServer(uri: string | undefined): Promise<DatabaseConnection> {
-  const dataDir = await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
+  const isNamed = Boolean(uri || process.env['MONGODB_URI'])
+  const dataDir = isNamed ? undefined : await mkdtemp(join(tmpdir(), 'phaselock-kit-'))
   // CI may run tests in a pod: what is started for them ends with them.
   const env = { ...process.env, KUBERNETES_SERVICE_HOST: '' }
   return await connectDatabase({ uri, dataDir, env, temporary: true, log: () => {} })

@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process'
 import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
+import { afterAll } from '@jest/globals'
 
 export const ROOT = resolve(import.meta.dirname, '../..')
 const exec = promisify(execFile)
@@ -10,6 +11,9 @@ const exec = promisify(execFile)
 /** The packages of this repository as npm publishes them, by name. */
 type Tarballs = Readonly<Record<'phaselock' | 'phaselock-local-database', string>>
 let tarballs: Promise<Tarballs> | undefined
+afterAll(async () => {
+  if (tarballs) await rm(dirname((await tarballs).phaselock), { recursive: true, force: true })
+})
 
 /** What a program printed, and how it ended. */
 export interface Ran {

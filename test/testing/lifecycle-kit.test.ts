@@ -1,3 +1,6 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import { LifecycleKit, race, UnexpectedDocument } from '../../src/testing/index.js'
 import { testServerUri } from '../support/database.js'
@@ -26,6 +29,21 @@ describe('the kit for lifecycle tests', () => {
     await expect(opened).rejects.toThrow(
       "LifecycleKit.open: lifecycles.0: expected a lifecycle with its handlers, got the definition of 'thing'",
     )
+  })
+
+  test('makes no folder where a server is named', async () => {
+    const own = await mkdtemp(join(tmpdir(), 'phaselock-tmpdir-'))
+    const { TMPDIR } = process.env
+    try {
+      process.env['TMPDIR'] = own
+      const another = await LifecycleKit.open({ lifecycles: [], uri: testServerUri() })
+      await another.close()
+      expect(await readdir(own)).toEqual([])
+    } finally {
+      if (TMPDIR === undefined) delete process.env['TMPDIR']
+      else process.env['TMPDIR'] = TMPDIR
+      await rm(own, { recursive: true })
+    }
   })
 
   test('ticks by hand, lets time pass, and says what it finds', async () => {
