@@ -1,4 +1,4 @@
-import { type BindOptions, type Bound, bindLifecycle } from '../kinds/index.js'
+import { type BindOptions, type Bound, bindLifecycle, checkBindOptions } from '../kinds/index.js'
 import { type RegionSource, regionWorks } from '../kubernetes/index.js'
 import { InvalidLifecycle, type LifecycleSettingsSpec, type RunnableLifecycle } from '../phases/index.js'
 import type { Duration } from '../time/index.js'
@@ -66,9 +66,10 @@ export interface ApiGatewayLifecycles {
 
 /**
  * The api-gateway lifecycle and those of its children, with their handlers. See docs/tasks/api-gateway.md.
- * @throws InvalidLifecycle for unknown settings and those out of range; InvalidHostName for an invalid base domain
+ * @throws InvalidOptions without a database; InvalidLifecycle for unknown settings and those out of range; InvalidHostName for an invalid base domain
  */
 export function apiGatewayLifecycles(options: ApiGatewayOptions): ApiGatewayLifecycles {
+  checkBindOptions('apiGatewayLifecycles', options)
   const {
     db,
     baseDomain = 'localhost',

@@ -21,15 +21,26 @@ export interface BindOptions {
   readonly wrap?: WrapHandler | undefined
 }
 
-const toBind = t.object({ lifecycles: runnableLifecycles })
+const bindOptions = { db: t.aDatabase, wrap: t.optional(t.aFunction<WrapHandler>()) } satisfies t.TypesOf<BindOptions>
+const toBind = t.partOf({ lifecycles: runnableLifecycles, ...bindOptions })
+
+/**
+ * What is wrong with these of a task kind's options; its others are left to its definition.
+ * @param called the function whose options they are
+ * @throws InvalidOptions
+ */
+export const checkBindOptions = (called: string, options: BindOptions): void =>
+  void checkOptions(called, t.partOf(bindOptions), options)
+
+const asItIs: WrapHandler = (_lifecycle, _phase, handler) => handler
 
 /** The lifecycle that `handle` has just returned, with its owner's database, what runs alongside it, and its handlers wrapped. */
 export function bindLifecycle<Doc, G>(
   lifecycle: BoundLifecycle<Doc, G>,
-  { db, wrap = (_lifecycle, _phase, handler) => handler }: BindOptions,
+  options: BindOptions,
   alongside: readonly Alongside[] = [],
 ): BoundLifecycle<Doc, G> {
-  checkOptions('bindLifecycle', toBind, { lifecycles: [lifecycle] })
+  const { db, wrap = asItIs } = checkOptions('bindLifecycle', toBind, { ...options, lifecycles: [lifecycle] })
   const { model, handlers } = lifecycle
   const wrapped = Object.entries(handlers).map(([phase, handler]) => [phase, wrap(model.name, phase, handler)])
   const bound = new BoundLifecycle<Doc, G>(model, Object.fromEntries(wrapped))

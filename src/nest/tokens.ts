@@ -1,4 +1,5 @@
 import { Inject } from '@nestjs/common'
+import { InvalidOptions, shown } from '../options/index.js'
 import { type BoundLifecycle, type Lifecycle, Replica } from '../phases/index.js'
 
 /** The options as they were given; override this provider in tests to use another database or to turn the tick off. */
@@ -18,6 +19,11 @@ export const MODULE_LOCKS = Symbol.for('phaselock:locks')
  * @param lifecycle.name that of its definition; the definition itself will do
  */
 export function getLifecycleToken(lifecycle: { readonly name: string }): string {
+  // Modules that import each other: one of them sees the other's constants before they have a value.
+  if (typeof (lifecycle as { name?: unknown } | undefined)?.name !== 'string')
+    throw new InvalidOptions('getLifecycleToken or @InjectLifecycle', [
+      `expected a lifecycle, got ${shown(lifecycle)}; if its file imports this one, move the definition to a file of its own`,
+    ])
   return `phaselock:lifecycle:${lifecycle.name}`
 }
 

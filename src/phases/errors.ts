@@ -20,7 +20,7 @@ export class Unavailable extends Error {
     const isText = typeof given === 'string' || given === undefined
     super(isText ? given : `expected a reason, got ${shown(given)}`, { cause: options.cause })
     this.reason = typeof given === 'symbol' ? this.message : reason
-    this.retryAfterMs = options.retryAfter === undefined ? undefined : durationMs(options.retryAfter)
+    this.retryAfterMs = options.retryAfter === undefined ? undefined : durationMs(options.retryAfter, 'retryAfter')
   }
 }
 

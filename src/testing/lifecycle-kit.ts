@@ -128,7 +128,7 @@ export class LifecycleKit {
     phase: string,
     options: { within?: Duration } = {},
   ): Promise<Document> {
-    let leftMs = durationMs(options.within ?? '10m')
+    let leftMs = durationMs(options.within ?? '10m', 'within')
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       await this.untilIdle()
       const found = await this.find(lifecycle, id)
@@ -138,7 +138,7 @@ export class LifecycleKit {
       await this.advance(`${step}ms`)
       leftMs -= step
     }
-    const within = formatMs(durationMs(options.within ?? '10m'))
+    const within = formatMs(durationMs(options.within ?? '10m', 'within'))
     throw new UnexpectedDocument(
       `${lifecycle} ${String(id)} in phase ${phase} within ${within}`,
       await this.find(lifecycle, id),

@@ -1,5 +1,6 @@
 import type { Db, Document } from 'mongodb'
 import type { DatabaseConnection } from '../database/index.js'
+import { checkOptions, t } from '../options/index.js'
 import type { RunnableLifecycle } from '../phases/index.js'
 import { backDate } from './back-date.js'
 import { connectTestServer, newDatabase } from './test-database.js'
@@ -54,6 +55,17 @@ export interface RaceReport {
   readonly unfinished: readonly string[]
 }
 
+const raceOptions = t.object({
+  uri: t.optional(t.text),
+  outside: t.aFunction('a function that makes the outside world, such as () => ({ send: async () => {} })'),
+  lifecycle: t.aFunction(
+    'a function that makes the lifecycle with its handlers, such as (outside) => order.handle({ ... })',
+  ),
+  document: t.having([], "the document that each run begins with, such as { phase: 'Creating' }"),
+  effectKey: t.optional(t.aFunction()),
+  maxPoints: t.optional(t.whole(1, 1_000_000)),
+} satisfies t.TypesOf<RaceOptions<Outside>>)
+
 const NEVER = new Promise<never>(() => {})
 const LONGER_THAN_A_LEASE = 3
 
@@ -61,8 +73,10 @@ const LONGER_THAN_A_LEASE = 3
  * Runs a lifecycle on two replicas again and again; in each run the first replica dies (or stands still past its lease, and then goes on)
  * at a different place: before or after each call that its handlers make of the outside world. The second takes over. Reports the effects
  * that happened twice, which a handler must make idempotent or guard with the fence.
+ * @throws InvalidOptions
  */
 export async function race<O extends Outside>(options: RaceOptions<O>): Promise<RaceReport> {
+  checkOptions('race', raceOptions, options)
   const connection = await connectTestServer(options.uri)
   try {
     return await raceOn(connection, options)

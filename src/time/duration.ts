@@ -13,8 +13,9 @@ export class InvalidDuration extends Error {
     /** What was given. */
     readonly value: unknown,
     expected = "such as '500ms', '30s', '5m', '1h' or '2d'",
+    option?: string,
   ) {
-    super(`expected a duration ${expected}, got ${shown(value)}`)
+    super(`${option === undefined ? '' : `${option}: `}expected a duration ${expected}, got ${shown(value)}`)
   }
 }
 
@@ -28,13 +29,14 @@ function shown(value: unknown): string {
 
 /**
  * A duration in milliseconds: `'1.5s'` -> 1500, `'5m'` -> 300000.
+ * @param option the option that it was given as, for the error
  * @throws InvalidDuration when there is no unit, it is unknown, the number is negative, or it is more than 100 years
  */
-export function durationMs(value: Duration | string): number {
+export function durationMs(value: Duration | string, option?: string): number {
   const match = typeof value === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(value.trim()) : null
-  if (!match) throw new InvalidDuration(value)
+  if (!match) throw new InvalidDuration(value, undefined, option)
   const ms = Math.round(Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS])
-  if (ms > LONGEST_DAYS * UNIT_MS.d) throw new InvalidDuration(value, `of at most ${LONGEST_DAYS}d (100 years)`)
+  if (ms > LONGEST_DAYS * UNIT_MS.d) throw new InvalidDuration(value, `of at most ${LONGEST_DAYS}d (100 years)`, option)
   return ms
 }
 

@@ -1,4 +1,4 @@
-import { type BindOptions, type Bound, bindLifecycle } from '../../kinds/index.js'
+import { type BindOptions, type Bound, bindLifecycle, checkBindOptions } from '../../kinds/index.js'
 import { type RegionSource, regionWorks } from '../../kubernetes/index.js'
 import type { RunnableLifecycle } from '../../phases/index.js'
 import { bringingUp } from './bringing-up.js'
@@ -27,9 +27,10 @@ export interface RuntimeDomainLifecycles {
 
 /**
  * The runtime-domain lifecycle with its handlers. See docs/tasks/runtime-domain.md.
- * @throws InvalidLifecycle for unknown settings and those out of range
+ * @throws InvalidOptions without a database; InvalidLifecycle for unknown settings and those out of range
  */
 export function runtimeDomainLifecycles(options: RuntimeDomainOptions): RuntimeDomainLifecycles {
+  checkBindOptions('runtimeDomainLifecycles', options)
   const { db, regions, gateways, watch = true, wrap, ...settings } = options
   const parts = { store: new DomainStore(db), gateways, regions }
   const bound = runtimeDomainDefinition(settings).handle({

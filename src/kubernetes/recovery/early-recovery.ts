@@ -49,7 +49,7 @@ export function earlyRecovery(options: EarlyRecoveryOptions = {}): Alongside {
   if (!pod || !namespace) throw new PodUnknown()
   const container = options.container ?? (process.env['POD_CONTAINER'] || undefined)
   const cluster = options.cluster ?? Cluster.of({ name: 'own', kubeconfig: 'default' })
-  const settleMs = durationMs(options.settle ?? '15s')
+  const settleMs = durationMs(options.settle ?? '15s', 'settle')
   const recovery = new EarlyRecovery(cluster, { pod, namespace, container }, options.pods, settleMs)
   return (context) => recovery.runFor(context)
 }

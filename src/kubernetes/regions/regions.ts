@@ -1,5 +1,6 @@
 import type { Db } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
+import { checkOptions, t } from '../../options/index.js'
 import { type Clock, type Duration, durationMs, systemClock } from '../../time/index.js'
 import { Circuit } from '../circuit.js'
 import { Cluster } from '../cluster.js'
@@ -23,6 +24,15 @@ export interface RegionsOptions {
   readonly clock?: Clock | undefined
 }
 
+const regionsOptions = t.object({
+  db: t.aDatabase,
+  default: t.optional(t.aName),
+  home: t.optional(t.having<Cluster>(['get', 'list'], 'a Cluster')),
+  requestTimeout: t.withDefault(t.durationText('1ms', '1d'), '5s'),
+  refresh: t.withDefault(t.durationText('1ms', '1d'), '2s'),
+  clock: t.anything<Clock>(),
+} satisfies t.TypesOf<RegionsOptions>)
+
 /**
  * The regions that Region documents describe (docs/regions.md). A document is read when it is needed, and again once that is 2 s
  * old. If one is invalid, the documents of that region wait, and those of no other.
@@ -33,10 +43,17 @@ export class Regions implements RegionSource {
   private readonly byDefault: string | undefined
   private ownHome: Cluster | undefined
 
-  /** @throws InvalidDuration */
+  /** @throws InvalidOptions */
   constructor(options: RegionsOptions) {
-    const { db, home, requestTimeout = '5s', refresh = '2s', clock = systemClock } = options
-    this.byDefault = options.default
+    const {
+      db,
+      home,
+      requestTimeout,
+      refresh,
+      clock = systemClock,
+      ...others
+    } = checkOptions('new Regions', regionsOptions, options)
+    this.byDefault = others.default
     this.context = {
       regions: protocolCollection(db, REGION_COLLECTION),
       home: () => home ?? this.inCluster(),
@@ -44,7 +61,6 @@ export class Regions implements RegionSource {
       clock,
       freshMs: durationMs(refresh),
     }
-    durationMs(requestTimeout)
   }
 
   /**

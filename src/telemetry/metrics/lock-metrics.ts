@@ -1,5 +1,6 @@
 import { Registry } from 'prom-client'
 import type { LockObserver } from '../../locks/index.js'
+import { checkOptions, t } from '../../options/index.js'
 import { Instruments } from './instruments.js'
 
 const WAIT_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
@@ -23,6 +24,17 @@ export interface LockMetricsOptions {
   readonly names?: LockNames | undefined
 }
 
+const lockMetricsOptions = t.object({
+  registry: t.optional(t.having<Registry>(['registerMetric'], 'a Registry of prom-client')),
+  names: t.optional(
+    t.where<LockNames>(
+      (value) =>
+        typeof value === 'function' || (Array.isArray(value) && value.every((name) => typeof name === 'string')),
+      t.expecting("a list of locks' names, or a function that makes a label of a name"),
+    ),
+  ),
+} satisfies t.TypesOf<LockMetricsOptions>)
+
 /** Metrics of named locks, for a process without a replica. */
 export interface LockMetrics {
   /** `registry.metrics()` is the text for Prometheus. */
@@ -33,8 +45,9 @@ export interface LockMetrics {
   failuresOf(label: string): (action: 'extend' | 'unlock') => void
 }
 
-/** Metrics of named locks for Prometheus (docs/named-locks.md lists them). */
-export function lockMetrics(options: LockMetricsOptions = {}): LockMetrics {
+/** Metrics of named locks for Prometheus (docs/named-locks.md lists them). @throws InvalidOptions */
+export function lockMetrics(given: LockMetricsOptions = {}): LockMetrics {
+  const options = checkOptions('lockMetrics', lockMetricsOptions, given)
   const registry = options.registry ?? new Registry()
   const instruments = new Instruments(registry)
   const acquisitions = instruments.counter(
