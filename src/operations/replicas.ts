@@ -6,6 +6,7 @@ import {
   LIFECYCLES_COLLECTION,
   leasesOf,
   PRESENT_REPLICAS,
+  type PresentReplica,
   parseToken,
   REPLICAS_COLLECTION,
   type RunLifecycle,
@@ -132,7 +133,7 @@ async function announced({ db, models }: System): Promise<Read> {
         name,
         lifecycles: [...(before?.lifecycles ?? []), { name: String(_id) }],
         seenAt: before && before.seenAt > seenAt ? before.seenAt : seenAt,
-        live: before?.live === true || live.includes(name),
+        live: before?.live === true || live.some((one: PresentReplica) => one.name === name),
       })
     }
   }

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Replica, RunnableLifecycle } from '../../src/index.js'
 import { lifecycleOf } from '../../src/index.js'
-import { idKey } from '../../src/lock/index.js'
+import { idKey, LIFECYCLES_COLLECTION } from '../../src/lock/index.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { sleep } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
@@ -9,6 +9,8 @@ import { gate, replicaOf, ShiftedClock, type Thing, thingOf, thingSpec, things, 
 
 /** The bound of docs/lock-protocol.md, point 2. */
 const BOUND_MS = 5_000
+/** Sooner than another's share is anybody's. */
+const AT_ONCE_MS = 1_250
 const STEP_MS = 250
 const CONCURRENCY = 2
 
@@ -74,8 +76,8 @@ describe('a replica whose own share never leaves it idle', () => {
     return ms
   }
 
-  test('runs what falls to one that is there with all its places hanging', async () => {
-    const ran = new Set<string>()
+  /** Two that share; the places of the second one hang. */
+  async function besideOneThatHangs(ran: Set<string>) {
     const a = await present(goesRound(ran))
     const hangs = gate()
     const b = await present(
@@ -90,19 +92,66 @@ describe('a replica whose own share never leaves it idle', () => {
     await things(database.db).insertMany(Array.from({ length: 3 }, (_, i) => ({ _id: `hung${i}`, phase: 'Creating' })))
     await b.replica.tick()
     await eventually(() => b.replica.status().held === 3)
-    expect(await msUntilAllRan(ran, a, b.replica)).toBeLessThanOrEqual(BOUND_MS)
-    hangs.open()
-  })
+    return { a, b, hangs }
+  }
 
-  test('runs what falls to one of an older version, which is idle and has no such phase', async () => {
-    const ran = new Set<string>()
-    const a = await present(goesRound(ran))
+  /** One whose version lacks the phase. */
+  const presentWithoutPhase = () => {
     const older = lifecycleOf<Thing>().define({
       ...thingSpec,
       phases: { Created: { rest: true }, Deleting: { next: ['Deleted'] }, Deleted: { final: true } },
       rules: [{ when: 'Deleted', from: ['Created'], goTo: 'Deleting' }],
     })
-    const b = await present(older.handle({ Deleting: async (_doc, step) => step.moveTo('Deleted') }))
+    return present(older.handle({ Deleting: async (_doc, step) => step.moveTo('Deleted') }))
+  }
+
+  const reported = async ({ replica }: { replica: Replica }) => {
+    const entry = await database.db.collection<{ _id: string }>(LIFECYCLES_COLLECTION).findOne({ _id: 'thing' })
+    const reports = (entry as { replicas?: { name: string; phases?: string[] }[] } | null)?.replicas
+    return reports?.find(({ name }) => name === replica.identity)?.phases
+  }
+
+  /** As one of an older Phaselock reports itself. */
+  const forgetPhases = () =>
+    database.db
+      .collection<{ _id: string }>(LIFECYCLES_COLLECTION)
+      .updateOne({ _id: 'thing' }, { $unset: { 'replicas.$[].phases': 1 } })
+
+  test('runs what falls to one that is there with all its places hanging', async () => {
+    const ran = new Set<string>()
+    const { a, b, hangs } = await besideOneThatHangs(ran)
+    expect(await msUntilAllRan(ran, a, b.replica)).toBeLessThanOrEqual(BOUND_MS)
+    hangs.open()
+  })
+
+  test('at once, when that one has said so; it has its share again when it says that they no longer hang', async () => {
+    const ran = new Set<string>()
+    const { a, b, hangs } = await besideOneThatHangs(ran)
+    expect(await reported(b)).toEqual(['Creating', 'Deleting'])
+    b.clock.advance(10_000)
+    await b.replica.tick()
+    expect(await reported(b)).toEqual([])
+    expect(await msUntilAllRan(ran, a, b.replica)).toBeLessThanOrEqual(AT_ONCE_MS)
+    hangs.open()
+    await b.replica.idle()
+    b.clock.advance(10_000)
+    await b.replica.tick()
+    expect(await reported(b)).toEqual(['Creating', 'Deleting'])
+  })
+
+  test('runs at once what would fall to one of an older version, which is idle and has no such phase', async () => {
+    const ran = new Set<string>()
+    const a = await present(goesRound(ran))
+    const b = await presentWithoutPhase()
+    expect(await reported(b)).toEqual(['Deleting'])
+    expect(await msUntilAllRan(ran, a, b.replica)).toBeLessThanOrEqual(AT_ONCE_MS)
+  })
+
+  test('and within the bound if that one is of a Phaselock that does not say which phases it has', async () => {
+    const ran = new Set<string>()
+    const a = await present(goesRound(ran))
+    const b = await presentWithoutPhase()
+    await forgetPhases()
     expect(await msUntilAllRan(ran, a, b.replica)).toBeLessThanOrEqual(BOUND_MS)
   })
 })

@@ -277,7 +277,7 @@ export class Claims {
     const nameable = ids.filter((id) => !this.refusing.isSuspect(id) && idBytes(id) <= MOST_ID_BYTES)
     const shares = isShared(terms, phase)
     const { own = [], others = [] } = Object.groupBy(nameable, (id) =>
-      !shares || this.workSplit.isOwn(idKey(id)) ? 'own' : 'others',
+      !shares || this.workSplit.isOwn(idKey(id), phase) ? 'own' : 'others',
     )
     const againInMs = others.length > 0 ? this.workSplit.leave(phase, others.map(idKey)) : 0
     const unsuspected = { ...terms, only: { phases: [phase], where: unsuspectedIn(terms, phase) } }

@@ -12,7 +12,7 @@ import {
   type LockTimeoutInForce,
   lockTimeoutAt,
 } from '../terms/lock-timeout.js'
-import { LAST_SEEN, PRESENT_REPLICAS } from '../terms/presence.js'
+import { LAST_SEEN, PRESENT_REPLICAS, type PresentReplica } from '../terms/presence.js'
 import type { ServerClock } from '../terms/server-clock.js'
 import { literal, type Terms } from '../terms/terms.js'
 
@@ -46,8 +46,8 @@ export interface LookResult {
   readonly chores: ReadonlyMap<string, readonly string[]>
   /** The lockTimeout in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
-  /** Names of the live replicas, by lifecycle: those that tick by themselves. */
-  readonly replicas: ReadonlyMap<string, readonly string[]>
+  /** The live replicas, by lifecycle: those that tick by themselves. */
+  readonly replicas: ReadonlyMap<string, readonly PresentReplica[]>
   /** Lifecycles that no replica has reported looking after for a while ({@link HANDLED_EVERY_MS}). */
   readonly unstamped: readonly string[]
   /** When a replica of any of these lifecycles was last seen. */

@@ -3,11 +3,11 @@ import type { Clock } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
 import { type Attempt, type Candidates, type Choice, eachList, type Reach, type SelectionPolicy } from './selection.js'
 
-/** A lifecycle's live replicas, as known to one of them. */
+/** A lifecycle's live replicas, as known to one of them; of one phase, those that take its documents now. */
 export interface Standing {
   /** This replica's name. */
   readonly self: string
-  /** All of them, including this one, in any order. One: nobody to share with. */
+  /** All of them, including this one, in any order. One: nobody to share with. The same array as long as nothing has changed. */
   readonly replicas: readonly string[]
 }
 
@@ -51,23 +51,27 @@ export class WorkSplit implements SelectionPolicy {
   private seeds: readonly number[] = []
 
   constructor(
-    private readonly standing: () => Standing,
+    private readonly standing: (phase?: string) => Standing,
     private readonly clock: Clock,
   ) {}
 
-  /** How many replicas share. */
+  /** How many replicas share the lifecycle. */
   get of(): number {
-    return Math.max(1, this.standing().replicas.length)
+    return this.sharersOf()
   }
 
   /** As many candidates as all of them take. */
-  reach(): Reach {
-    return { times: this.of }
+  reach(phase: string): Reach {
+    return { times: this.sharersOf(phase) }
+  }
+
+  private sharersOf(phase?: string): number {
+    return Math.max(1, this.standing(phase).replicas.length)
   }
 
   choose(phase: string, candidates: Candidates, places: number): Choice {
     this.late = NONE
-    if (this.of === 1) {
+    if (this.sharersOf(phase) === 1) {
       this.seen.delete(phase)
       return candidates
     }
@@ -77,7 +81,7 @@ export class WorkSplit implements SelectionPolicy {
     const own = eachList(candidates, (documents) =>
       documents.filter((document) => {
         const key = idKey(document['_id'])
-        const rank = this.rankOf(key)
+        const rank = this.rankOf(key, phase)
         if (rank === 0) return true
         const since = seen.see(key, document['fence'], now)
         if (since <= now - (rank === 1 ? NEXTS_AFTER_MS : ALLS_AFTER_MS)) return true
@@ -140,14 +144,14 @@ export class WorkSplit implements SelectionPolicy {
     return Math.min(MOST_PATIENCE_MS, Math.max(LEAST_PATIENCE_MS, documents / 2)) * this.doubled
   }
 
-  /** Whether a document is in this replica's share, by the key of its `_id`. */
-  isOwn(key: string): boolean {
-    return this.rankOf(key) === 0
+  /** Whether a document is in this replica's share, by the key of its `_id`; without its phase: if all live replicas take it. */
+  isOwn(key: string, phase?: string): boolean {
+    return this.rankOf(key, phase) === 0
   }
 
   /** 0: it is in this replica's share. 1: it would be if one other replica weren't there. 2: neither. */
-  private rankOf(key: string): number {
-    const { self, replicas } = this.standing()
+  private rankOf(key: string, phase?: string): number {
+    const { self, replicas } = this.standing(phase)
     if (this.listed !== replicas) {
       this.listed = replicas
       this.seeds = [self, ...replicas.filter((name) => name !== self)].map(hashOf)

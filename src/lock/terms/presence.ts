@@ -1,4 +1,5 @@
 import type { Collection, Document } from 'mongodb'
+import { literal } from './terms.js'
 
 /** How often a replica that ticks by itself says so in `replicas` of `phaselock.lifecycles`. */
 export const PRESENT_EVERY_MS = 50_000
@@ -14,9 +15,19 @@ const isRecent = {
   ],
 }
 
-/** The names of a lifecycle's live replicas, as an expression over its document. */
+/** A live replica of a lifecycle, as it is stored: a person may have put anything there. */
+export interface PresentReplica {
+  readonly name: string
+  /** Those whose documents it takes now. Absent, or no list: all; a replica of an older version doesn't say. */
+  readonly phases?: readonly string[]
+}
+
+/** A lifecycle's live replicas, as an expression over its document. */
 export const PRESENT_REPLICAS: Document = {
-  $map: { input: { $filter: { input: known, cond: isRecent } }, in: '$$this.name' },
+  $map: {
+    input: { $filter: { input: known, cond: isRecent } },
+    in: { name: '$$this.name', phases: '$$this.phases' },
+  },
 }
 
 /** When any of them was last seen, or last looked; in the future if the server's clock has stepped back since. */
@@ -24,11 +35,20 @@ export const LAST_SEEN: Document = { $max: ['$handledAt', { $max: { $map: { inpu
 
 type Lifecycles = Collection<Document & { _id: string }>
 
-/** Reports that a replica looks after these lifecycles, and forgets those that haven't reported for long. */
-export async function sayPresent(lifecycles: Lifecycles, ids: readonly string[], name: string): Promise<void> {
-  const others = { $filter: { input: known, cond: { $and: [isRecent, { $ne: ['$$this.name', { $literal: name }] }] } } }
-  const replicas = { $concatArrays: [others, [{ name: { $literal: name }, seenAt: '$$NOW' }]] }
-  await lifecycles.updateMany({ _id: { $in: [...ids] } }, [{ $set: { handledAt: '$$NOW', replicas } }])
+/**
+ * Reports that a replica looks after these lifecycles, and forgets those that haven't reported for long.
+ * @param takes by lifecycle, the phases whose documents it takes now
+ */
+export async function sayPresent(
+  lifecycles: Lifecycles,
+  takes: ReadonlyMap<string, readonly string[]>,
+  name: string,
+): Promise<void> {
+  const ids = [...takes.keys()]
+  const others = { $filter: { input: known, cond: { $and: [isRecent, { $ne: ['$$this.name', literal(name)] }] } } }
+  const phases = { $arrayElemAt: [literal([...takes.values()]), { $indexOfArray: [literal(ids), '$_id'] }] }
+  const replicas = { $concatArrays: [others, [{ name: literal(name), seenAt: '$$NOW', phases }]] }
+  await lifecycles.updateMany({ _id: { $in: ids } }, [{ $set: { handledAt: '$$NOW', replicas } }])
 }
 
 /** Reports that it no longer does, so that its share goes to the others at once. */

@@ -100,6 +100,11 @@ export class LifecycleRunner {
     }
   }
 
+  /** Whether it takes documents of a phase at present; not while the places for them hang. To be asked once a second. */
+  takes(phase: string): boolean {
+    return !this.places.hang(this.env.kindOf(phase), this.env.clock.monotonicMs())
+  }
+
   private won(phaseName: string, claimed: readonly Claimed[]): void {
     if (claimed.length === 0) return
     const { model, clock, broken, kindOf } = this.env

@@ -11,7 +11,7 @@ import {
 import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
-import { type LifecycleModel, workingPhases } from '../definition/model.js'
+import { claimedPhases, type LifecycleModel, workingPhases } from '../definition/model.js'
 import { ReplicaStopped } from '../errors.js'
 import { sturdy, warningsLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
@@ -92,8 +92,9 @@ export class Replica {
     const { identity } = this
     const models = options.lifecycles.map((lifecycle) => lifecycle.model)
     requireDisjoint(models)
-    const names = models.map((model) => model.name)
-    this.liveReplicas = new LiveReplicas(db, identity, names, clock, () => this.waking)
+    const phases = new Map(models.map((model) => [model.name, claimedPhases(model)]))
+    const takes = (name: string, phase: string) => this.partsOf(name).runner.takes(phase)
+    this.liveReplicas = new LiveReplicas(db, identity, phases, takes, clock, () => this.waking)
     const { liveReplicas } = this
     const lifecycles = () => this.running
     const clockWatch = new ClockWatch({ db, clock, holdMs, logger, observer, liveReplicas, lifecycles })
@@ -247,7 +248,11 @@ export class Replica {
 
   /** The terms in force for a lifecycle. @internal */
   terms(model: LifecycleModel): Terms {
-    return this.running.find((one) => one.model.name === model.name)!.terms()
+    return this.partsOf(model.name).terms()
+  }
+
+  private partsOf(lifecycle: string): RunningLifecycle {
+    return this.running.find(({ model }) => model.name === lifecycle)!
   }
 
   private async tickNow(): Promise<TickCounts> {

@@ -45,7 +45,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
     lines,
   }
-  const workSplit = new WorkSplit(() => liveReplicas.standing(model.name), clock)
+  const workSplit = new WorkSplit((phase) => liveReplicas.standing(model.name, phase), clock)
   const ring = (phases?: readonly string[]) => ringOthers({ lifecycles: [model.name], phases })
   const runner = new LifecycleRunner(own, parts, workSplit, handlers)
   const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)

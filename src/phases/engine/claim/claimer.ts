@@ -158,7 +158,7 @@ export class Claimer {
   private expectNamed(phase: string, ids: readonly unknown[]): void {
     const awaited = this.awaited.get(phase) ?? new Set()
     this.awaited.set(phase, awaited)
-    for (const key of ids.map(idKey)) if (this.options.workSplit.isOwn(key)) awaited.add(key)
+    for (const key of ids.map(idKey)) if (this.options.workSplit.isOwn(key, phase)) awaited.add(key)
   }
 
   /** Whether a claim has missed anything that was rung for before its query. */

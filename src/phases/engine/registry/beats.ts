@@ -34,7 +34,7 @@ export interface BeatsOptions {
  */
 export class Beats {
   private readonly replicas: Collection<Document & { _id: string }>
-  private readonly startedAtMs: number
+  private startedAtMs: number | undefined
   private nextAtMs = Number.NEGATIVE_INFINITY
   private forgetAtMs = Number.NEGATIVE_INFINITY
   private current: Promise<void> | undefined
@@ -45,7 +45,6 @@ export class Beats {
 
   constructor(private readonly options: BeatsOptions) {
     this.replicas = protocolCollection(options.db, REPLICAS_COLLECTION)
-    this.startedAtMs = options.clock.monotonicMs()
   }
 
   /** Sends one if it is due and the one before is over. Returns at once. */
@@ -53,7 +52,8 @@ export class Beats {
     const now = this.options.clock.monotonicMs()
     if (this.ended || this.current || now < this.nextAtMs) return
     this.nextAtMs = now + BEAT_EVERY_MS
-    this.current = this.send(now).finally(() => {
+    this.startedAtMs ??= now
+    this.current = this.send(now, this.startedAtMs).finally(() => {
       this.current = undefined
     })
   }
@@ -65,11 +65,11 @@ export class Beats {
     if (this.isWritten) await endBeats(this.replicas, this.options.identity).catch(() => undefined)
   }
 
-  private async send(now: number): Promise<void> {
+  private async send(now: number, startedAtMs: number): Promise<void> {
     const { identity, figures } = this.options
     try {
       this.version ??= await packageVersion().catch(() => undefined)
-      await beat(this.replicas, identity, { version: this.version, ...place(), ...figures() }, now - this.startedAtMs)
+      await beat(this.replicas, identity, { version: this.version, ...place(), ...figures() }, now - startedAtMs)
       this.isWritten = true
       this.failures = 0
       if (now >= this.forgetAtMs) {

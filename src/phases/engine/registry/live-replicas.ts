@@ -1,30 +1,50 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../../database/index.js'
 import {
   LIFECYCLES_COLLECTION,
   type LookResult,
   PRESENT_EVERY_MS,
+  type PresentReplica,
   type Standing,
   sayGone,
   sayPresent,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 
+/** How soon after a report another one may follow, because other phases are taken than it says. */
+const CHANGED_EVERY_MS = 10_000
+
+/** By lifecycle. */
+export type PhasesOf = ReadonlyMap<string, readonly string[]>
+
+interface Standings {
+  readonly all: Standing
+  readonly byPhase: ReadonlyMap<string, Standing>
+}
+
 /**
- * The replicas to share the work with: each one that ticks by itself announces itself in `phaselock.lifecycles` every 50 s, and reads with
- * its look who else does. A hint only: it decides which documents a replica tries for first, never who holds one.
+ * The replicas to share the work with: each one that ticks by itself announces itself in `phaselock.lifecycles` every 50 s, with the phases
+ * whose documents it takes, and reads with its look who else does. A hint only: it decides which documents a replica tries for first, never
+ * who holds one.
  */
 export class LiveReplicas {
   private readonly collection: Collection<Document & { _id: string }>
   private readonly alone: Standing
-  private readonly standings = new Map<string, Standing>()
+  private readonly standings = new Map<string, Standings>()
+  private said: PhasesOf = new Map()
   private saidAtMs = Number.NEGATIVE_INFINITY
 
-  /** @param ticks whether this replica ticks by itself: one whose caller ticks it shares with nobody, and takes all that is due */
+  /**
+   * @param phases those in which it claims documents
+   * @param takes whether it takes those of a phase now; asked in each tick
+   * @param ticks whether this replica ticks by itself: one whose caller ticks it shares with nobody, and takes all that is due
+   */
   constructor(
     db: Db,
     private readonly identity: string,
-    private readonly lifecycles: readonly string[],
+    private readonly phases: PhasesOf,
+    private readonly takes: (lifecycle: string, phase: string) => boolean,
     private readonly clock: Clock,
     private readonly ticks: () => boolean,
   ) {
@@ -32,30 +52,47 @@ export class LiveReplicas {
     this.alone = { self: identity, replicas: [identity] }
   }
 
-  /** The live replicas of a lifecycle, as of the last look. */
-  standing(lifecycle: string): Standing {
-    return (this.ticks() && this.standings.get(lifecycle)) || this.alone
+  /** The live replicas of a lifecycle, as of the last look; of a phase, those that take its documents. */
+  standing(lifecycle: string, phase?: string): Standing {
+    const known = this.ticks() ? this.standings.get(lifecycle) : undefined
+    return known?.byPhase.get(phase ?? '') ?? known?.all ?? this.alone
   }
 
   /** Announces this replica when that is due, or at once. One command for all lifecycles. */
   async say(when: 'ifDue' | 'atOnce' = 'ifDue'): Promise<void> {
+    if (!this.ticks()) return
     const now = this.clock.monotonicMs()
-    if (!this.ticks() || (when === 'ifDue' && now - this.saidAtMs < PRESENT_EVERY_MS)) return
+    const takes = new Map(
+      [...this.phases].map(([lifecycle, phases]) => [lifecycle, phases.filter((one) => this.takes(lifecycle, one))]),
+    )
+    const sinceMs = now - this.saidAtMs
+    const isDue = sinceMs >= PRESENT_EVERY_MS || (sinceMs >= CHANGED_EVERY_MS && !isDeepStrictEqual(takes, this.said))
+    if (when === 'ifDue' && !isDue) return
     this.saidAtMs = now
-    await sayPresent(this.collection, this.lifecycles, this.identity)
+    this.said = takes
+    await sayPresent(this.collection, takes, this.identity)
   }
 
   /** Adopts what a look has brought. */
   adopt({ replicas }: Pick<LookResult, 'replicas'>): void {
-    for (const lifecycle of this.lifecycles) {
-      const names = new Set([...(replicas.get(lifecycle) ?? []), this.identity])
-      this.standings.set(lifecycle, { self: this.identity, replicas: [...names] })
+    for (const [lifecycle, phases] of this.phases) {
+      const others = (replicas.get(lifecycle) ?? []).filter(({ name }) => name !== this.identity)
+      const all = this.beside(others)
+      const standingOf = (phase: string): Standing => {
+        const takers = others.filter((other) => !Array.isArray(other.phases) || other.phases.includes(phase))
+        return takers.length === others.length ? all : this.beside(takers)
+      }
+      this.standings.set(lifecycle, { all, byPhase: new Map(phases.map((phase) => [phase, standingOf(phase)])) })
     }
+  }
+
+  private beside(others: readonly PresentReplica[]): Standing {
+    return { self: this.identity, replicas: [...new Set([...others.map(({ name }) => name), this.identity])] }
   }
 
   /** To be called once, when no more is to be claimed. */
   async leave(): Promise<void> {
     if (this.saidAtMs === Number.NEGATIVE_INFINITY) return
-    await sayGone(this.collection, this.lifecycles, this.identity)
+    await sayGone(this.collection, [...this.phases.keys()], this.identity)
   }
 }

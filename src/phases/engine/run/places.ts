@@ -1,6 +1,9 @@
 /** Where a step runs: on the event loop, or in a worker thread. */
 export type PlaceKind = 'loop' | 'thread'
 
+/** Places hang when all are taken and none has been given back for this long. */
+const HANG_AFTER_MS = 5_000
+
 interface Waiting {
   readonly number: number
   readonly sinceMs: number
@@ -17,6 +20,12 @@ interface Waiting {
 export class Places {
   private asked = 0
   private readonly taken: Record<PlaceKind, number> = { loop: 0, thread: 0 }
+  private readonly givenBack: Record<PlaceKind, number> = { loop: 0, thread: 0 }
+  /** When it was seen last that a kind's places don't hang, and how many had been given back then. */
+  private readonly moved: Record<PlaceKind, { atMs: number; givenBack: number }> = {
+    loop: { atMs: 0, givenBack: 0 },
+    thread: { atMs: 0, givenBack: 0 },
+  }
   private readonly waiting: Readonly<Record<PlaceKind, Waiting[]>> = { loop: [], thread: [] }
 
   constructor(
@@ -51,7 +60,16 @@ export class Places {
 
   giveBack(kind: PlaceKind): void {
     this.taken[kind] -= 1
+    this.givenBack[kind] += 1
     this.letIn()
+  }
+
+  /** Whether those of a kind have hung for a while. It finds that out by being asked once a second. */
+  hang(kind: PlaceKind, nowMs: number): boolean {
+    const { loop, thread } = this.givenBack
+    const givenBack = kind === 'loop' ? loop + thread : thread
+    if (this.isFree(kind) || givenBack !== this.moved[kind].givenBack) this.moved[kind] = { atMs: nowMs, givenBack }
+    return nowMs - this.moved[kind].atMs >= HANG_AFTER_MS
   }
 
   /** Sends away those who have waited since before a time, as each kind's places may hang for long. */

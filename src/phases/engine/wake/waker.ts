@@ -187,7 +187,7 @@ export class Waker {
     // Those in others' shares, if woken by news, were left to them first: they had their time.
     for (const { one, phase } of members) {
       const key = idKey(one.id)
-      if (one.news && !workSplit.isOwn(key)) workSplit.waitedFor(phase, key)
+      if (one.news && !workSplit.isOwn(key, phase)) workSplit.waitedFor(phase, key)
     }
     onWoken([...new Set(members.map(({ phase }) => phase))], { count, source })
   }
