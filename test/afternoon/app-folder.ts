@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
@@ -74,8 +74,18 @@ async function pack(): Promise<Tarballs> {
   // --ignore-scripts: the tests have built already, and another build would pull dist from under the others.
   const packed = async (folder: string) => {
     const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', to]
-    const { stdout } = await exec('npm', args, { cwd: join(ROOT, folder) })
+    const { stdout } = await exec('npm', args, { cwd: folder })
     return join(to, JSON.parse(stdout)[0].filename)
   }
-  return { phaselock: await packed('.'), 'phaselock-local-database': await packed('packages/local-database') }
+  // What `prepack` leaves out is left out of a copy, for the same reason.
+  const copy = join(to, 'phaselock')
+  const { files } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { files: string[] }
+  const parts = files.filter((part) => !part.startsWith('!')).map((part) => part.split('/')[0]!)
+  for (const part of new Set(['package.json', 'README.md', 'LICENSE', ...parts]))
+    await cp(join(ROOT, part), join(copy, part), { recursive: true, filter: (from) => !from.includes('node_modules') })
+  await exec(process.execPath, [join(ROOT, 'tools/package/drop-unreached.mjs'), copy])
+  return {
+    phaselock: await packed(copy),
+    'phaselock-local-database': await packed(join(ROOT, 'packages/local-database')),
+  }
 }
