@@ -25,7 +25,7 @@ interface Page {
   readonly metadata: { readonly resourceVersion?: string; readonly continue?: string }
 }
 
-/** Options of `new Cluster(...)`. */
+/** Options of `Cluster.of(...)`. */
 export interface ClusterOptions {
   /** For messages; a region's name. */
   readonly name: string

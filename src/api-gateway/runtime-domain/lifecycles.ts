@@ -19,7 +19,7 @@ export interface RuntimeDomainOptions extends RuntimeDomainSettings, BindOptions
 
 /** What `runtimeDomainLifecycles` returns. */
 export interface RuntimeDomainLifecycles {
-  /** Domains: `runtimeDomain.insert({ host: 'shop.example.org' })`. */
+  /** Domains: `runtimeDomain.insert({ host: 'shop.example.org', gatewayId: 'shop' })`. Without regions, one without a `gatewayId` is parked. */
   readonly runtimeDomain: Bound<ReturnType<typeof runtimeDomainDefinition>>
   /** What a replica runs: `new Replica({ db, lifecycles: all })`. */
   readonly all: readonly RunnableLifecycle[]

@@ -13,7 +13,7 @@ export interface SweptKind extends KindRef {
 export interface NotLookedAt {
   /** A resource (`secrets`), or a group version that doesn't answer (`metrics.k8s.io/v1beta1`). */
   readonly what: string
-  /** The server's answer: forbidden, or nothing. */
+  /** The message of the error: a right that is missing, or a server that couldn't be asked. */
   readonly why: string
 }
 
