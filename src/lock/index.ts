@@ -16,7 +16,7 @@ export { collectionExists, ensureLockIndexes, hasIndex, unusableLockIndexes } fr
 export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './indexes/plan-check.js'
 export { stagesOf } from './indexes/plan-scans.js'
-export { endLeasesOf, heldByReplicas, leasesOf } from './lease/ended-process.js'
+export { endLeasesOf, heldByReplica, leasesOf } from './lease/ended-process.js'
 export { claimFence } from './lease/fence.js'
 export { futureLeases, redateLeases } from './lease/future-leases.js'
 export { Lease } from './lease/lease.js'

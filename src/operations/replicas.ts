@@ -1,7 +1,6 @@
 import type { Document } from 'mongodb'
 import { isServerError } from '../database/index.js'
 import {
-  heldByReplicas,
   isValid,
   LIFECYCLES_COLLECTION,
   leasesOf,
@@ -201,10 +200,11 @@ async function leasedBy(
     const holders = replicas.filter(({ lifecycles }) => lifecycles.some(({ name }) => name === model.name))
     if (holders.length === 0) return
     const since = Math.min(...holders.map(({ seenAt }) => seenAt.getTime()), now.getTime()) - dueMs
-    const names = holders.map(({ name }) => name)
-    const filter = heldByReplicas(names, claimedPhases(model), new Date(since), now)
-    const collection = db.collection<Document>(model.collection)
-    const found = await leasesOf(collection, filter, { lockTimeoutMs: dueMs, limit: MOST_LEASED })
+    const found = await leasesOf(db.collection<Document>(model.collection), {
+      replicas: holders.map(({ name }) => name),
+      phases: claimedPhases(model),
+      ...{ since: new Date(since), now, lockTimeoutMs: dueMs, limit: MOST_LEASED },
+    })
     for (const { replica, ...document } of found) leased.get(replica)?.push({ lifecycle: model.name, ...document })
   })
   await Promise.all(reading)

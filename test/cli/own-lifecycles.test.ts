@@ -89,7 +89,7 @@ describe('the command line on the lifecycles of an app, none of which it ships',
       .map((line) => JSON.parse(line))
 
   test('works without any file, also for what waits, fails and is parked', async () => {
-    await startApp()
+    const app = await startApp()
     const ids = [7, new ObjectId('66f0a1b2c3d4e5f60718293a'), new UUID('0b3a8f1e-5b1c-4f67-9d0a-1b2c3d4e5f60')]
     await collection('Box').insertMany([
       { _id: 'b1', phase: 'Packing', waits: true },
@@ -139,6 +139,18 @@ describe('the command line on the lifecycles of an app, none of which it ships',
     expect(alone.out).toMatch(new RegExp(`^${listed!.name}: live, seen `))
     expect(alone.out).toMatch(/^box +Packing/m)
     expect(await run('replicas', 'nobody~1')).toMatchObject({ code: 3, out: '' })
+
+    const { name } = listed!
+    await collection('Box').insertOne({ _id: 'h1', phase: 'Packing', lockedAt: new Date(), lockedBy: `${name}#9.1` })
+    expect((await run('show', 'h1')).out).toMatch(new RegExp(`^${name} \\(.+, pid \\d+\\) is live: seen `, 'm'))
+    app.child.kill('SIGKILL')
+    await app.exited
+    const aMinuteAgo = { $subtract: ['$$NOW', 60_000] }
+    await collection('phaselock.replicas').updateMany({}, [{ $set: { seenAt: aMinuteAgo } }])
+    expect((await run('show', 'h1')).out).toMatch(new RegExp(`^${name} .* is dead: last seen 1 min ago`, 'm'))
+    expect((await run('replicas')).out).toMatch(/ 1 min ago: dead, 1 still leased by it$/m)
+    expect((await run('replicas', '--dead-after', '5m')).out).toMatch(/ 1 min ago$/m)
+    expect((await run('replicas', name)).out).toMatch(/^box h1 +Packing +/m)
   })
 
   test('many ids at once, one _id in two lifecycles, and names that are nearly right', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { CLAIM_INDEX, endLeasesOf, heldByReplicas, LIFECYCLES_COLLECTION, PARKED_AT } from '../../src/lock/index.js'
+import { CLAIM_INDEX, endLeasesOf, heldByReplica, LIFECYCLES_COLLECTION, PARKED_AT } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { ago, claimed, claimer, LOCK_TIMEOUT_MS, lockedCollection, PHASE, put, serverNow, TERMS } from './fixture.js'
 
@@ -55,7 +55,7 @@ describe('the leases of a process that has ended', () => {
       })),
     )
     const now = await serverNow(collection)
-    const filter = heldByReplicas(['a~1'], [PHASE], new Date(now.getTime() - LOCK_TIMEOUT_MS), now)
+    const filter = heldByReplica('a~1', [PHASE], new Date(now.getTime() - LOCK_TIMEOUT_MS), now)
     const { executionStats } = await collection.find(filter, { hint: CLAIM_INDEX }).explain('executionStats')
     expect(executionStats.nReturned).toBe(5)
     expect(executionStats.totalKeysExamined).toBeLessThanOrEqual(5 + 2)

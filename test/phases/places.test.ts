@@ -26,6 +26,24 @@ describe('places', () => {
     expect([places.takenCount, places.waitingCount]).toEqual([2, 1])
   })
 
+  test('hang when all are taken and none is given back for five seconds; those for threads by themselves', () => {
+    const places = new Places(2, 1)
+    const hang = (ms: number) => [places.hang('loop', ms), places.hang('thread', ms)]
+    asked(places, 'thread', 'loop')
+    expect(hang(1_000)).toEqual([false, false])
+    expect(hang(5_999)).toEqual([false, false])
+    expect(hang(6_000)).toEqual([true, true])
+    places.giveBack('loop')
+    expect(hang(6_500)).toEqual([false, true])
+    asked(places, 'loop')
+    expect(hang(11_000)).toEqual([false, true])
+    expect(hang(12_000)).toEqual([true, true])
+    // One is given back, and taken again at once.
+    places.giveBack('thread')
+    asked(places, 'thread')
+    expect(hang(12_500)).toEqual([false, false])
+  })
+
   test('who waits for a thread holds up nobody else, and comes before those who asked later', async () => {
     const places = new Places(3, 1)
     const { begun, settled } = asked(places, 'thread', 'thread', 'loop', 'loop', 'thread', 'loop')

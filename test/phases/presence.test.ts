@@ -30,6 +30,13 @@ describe('the replicas that are there', () => {
       .updateOne({ _id: 'thing' as never }, { $push: { replicas: { name: 'dead~1', seenAt: new Date(0) } } } as never)
     const two = await start()
     expect(await names()).toEqual([one.identity, two.identity].sort())
+    await two.tick()
+    expect(Object.entries(two.status().replicas)).toEqual([[expect.stringMatching(/^\d+\.\d+\.\d+/), 2]])
+    await database.db
+      .collection(LIFECYCLES_COLLECTION)
+      .updateOne({ _id: 'thing' as never }, { $unset: { 'replicas.0.version': 1 } } as never)
+    await two.tick()
+    expect(two.status().replicas).toMatchObject({ unknown: 1 })
     await two.stop()
     expect(await names()).toEqual([one.identity])
   })

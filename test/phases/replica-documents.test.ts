@@ -157,6 +157,29 @@ describe('the document of a replica', () => {
     expect(replica.status().notReady).toEqual([])
   })
 
+  test('a beat without an answer holds up no tick, no step and no stop', async () => {
+    const asked: string[] = []
+    const answer = gate()
+    const updateOne = () => {
+      asked.push('beat')
+      return answer.wait
+    }
+    const collection = (name: string, options: object) =>
+      Object.assign(database.db.collection(name, options), name === REPLICAS_COLLECTION && { updateOne })
+    const db = new Proxy(database.db, {
+      get: (target, field) => (field === 'collection' ? collection : Reflect.get(target, field, target)),
+    })
+    const { replica, clock } = await present({}, lifecycle(), db)
+    await eventually(() => expect(asked).toEqual(['beat']))
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
+    clock.advance(TEN_SECONDS)
+    await replica.tick()
+    await eventually(async () => expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(1))
+    await replica.stop()
+    expect(asked).toEqual(['beat'])
+    answer.open()
+  })
+
   test('of a thousand killed ones the newest hundred stay for a day; what lives, and what a person has put there, stays', async () => {
     const ago = (ms: number) => ({ $subtract: ['$$NOW', ms] })
     const killed = Array.from({ length: 1_000 }, (_, i) => ({ _id: `killed~${String(i).padStart(6, '0')}`, n: i }))

@@ -19,31 +19,41 @@ interface LeasedDocuments {
 const YOUNGER_MS = 10_000
 
 /**
- * Matches the documents that these replicas hold, by the held range of the claim index: `lockedAt` no older than its leases can be,
+ * Matches the documents that a replica holds, by the held range of the claim index: `lockedAt` no older than its leases can be,
  * and not in the future like that of a longer sleep. It reads the keys of documents that any replica holds or that wake
  * within a lockTimeout, never those of the backlog or of documents at rest.
- * @param since the oldest that a lease of theirs can be: a lockTimeout before they were last seen
+ * @param since the oldest that a lease of it can be: a lockTimeout before it was last seen
  */
-export function heldByReplicas(
-  replicas: readonly string[],
-  phases: readonly string[],
-  since: Date,
-  now: Date,
-): Filter<Document> {
-  return {
-    phase: { $in: [...phases] },
-    lockedAt: { $gte: since, $lte: new Date(now.getTime() + YOUNGER_MS) },
-    // '$' is the character after '#': the range holds the tokens of this start of a replica and nothing else.
-    $or: replicas.map((replica) => ({ lockedBy: { $gte: `${replica}#`, $lt: `${replica}$` } })),
-  }
+export const heldByReplica = (replica: string, ...range: Parameters<typeof heldSince>): Filter<Document> => ({
+  ...heldSince(...range),
+  ...withTokenOf(replica),
+})
+
+const heldSince = (phases: readonly string[], since: Date, now: Date): Filter<Document> => ({
+  phase: { $in: [...phases] },
+  lockedAt: { $gte: since, $lte: new Date(now.getTime() + YOUNGER_MS) },
+})
+
+/** '$' is the character after '#': the range holds the tokens of this start of a replica and nothing else. */
+const withTokenOf = (replica: string): Filter<Document> => ({ lockedBy: { $gte: `${replica}#`, $lt: `${replica}$` } })
+
+export interface LeasesRequest {
+  readonly replicas: readonly string[]
+  readonly phases: readonly string[]
+  /** As for {@link heldByReplica}. */
+  readonly since: Date
+  readonly now: Date
+  readonly lockTimeoutMs: number
+  /** The most that are read. */
+  readonly limit: number
 }
 
 /** What is under a lease of one of these replicas, or was left under it and taken by nobody since; `until`: when it ends, or ended. */
 export async function leasesOf(
   collection: Collection<Document>,
-  held: Filter<Document>,
-  { lockTimeoutMs, limit }: { readonly lockTimeoutMs: number; readonly limit: number },
+  { replicas, phases, since, now, lockTimeoutMs, limit }: LeasesRequest,
 ): Promise<{ readonly replica: string; readonly _id: unknown; readonly phase: string; readonly until: Date }[]> {
+  const held = { ...heldSince(phases, since, now), $or: replicas.map(withTokenOf) }
   const projection = { phase: 1, lockedAt: 1, lockedBy: 1 }
   const found = await onClaimIndex(collection, (hint) =>
     readOwnFields((how) => collection.find(held, { projection, hint, limit, ...how }).toArray()),
@@ -68,7 +78,7 @@ export async function endLeasesOf(db: Db, leased: LeasedDocuments, replica: stri
   const inForce = (await readLockTimeouts(db, [lifecycle])).get(lifecycle)
   if (!inForce || phases.length === 0) return 0
   const { now, dueMs } = inForce
-  const held = { ...heldByReplicas([replica], phases, new Date(now.getTime() - dueMs), now), ...leaseUnmoved(terms) }
+  const held = { ...heldByReplica(replica, phases, new Date(now.getTime() - dueMs), now), ...leaseUnmoved(terms) }
   // A legacy writer may lease the document in the very millisecond of the claim that was just ended. That claim's mark would
   // then match again, and the next pass would take the lease for the dead process's.
   const unmarked = terms.legacyWriters ? [{ $unset: `${terms.progress}.lockedAt` }] : []

@@ -7,7 +7,7 @@ import { type Attempt, type Candidates, type Choice, eachList, type Reach, type 
 export interface Standing {
   /** This replica's name. */
   readonly self: string
-  /** All of them, including this one, in any order. One: nobody to share with. The same array as long as nothing has changed. */
+  /** All of them, including this one, in any order. One: nobody to share with. */
   readonly replicas: readonly string[]
 }
 

@@ -20,13 +20,15 @@ export interface PresentReplica {
   readonly name: string
   /** Those whose documents it takes now. Absent, or no list: all; a replica of an older version doesn't say. */
   readonly phases?: readonly string[]
+  /** Of the package; absent: an older one doesn't say. */
+  readonly version?: string
 }
 
 /** A lifecycle's live replicas, as an expression over its document. */
 export const PRESENT_REPLICAS: Document = {
   $map: {
     input: { $filter: { input: known, cond: isRecent } },
-    in: { name: '$$this.name', phases: '$$this.phases' },
+    in: { name: '$$this.name', phases: '$$this.phases', version: '$$this.version' },
   },
 }
 
@@ -42,12 +44,17 @@ type Lifecycles = Collection<Document & { _id: string }>
 export async function sayPresent(
   lifecycles: Lifecycles,
   takes: ReadonlyMap<string, readonly string[]>,
-  name: string,
+  { name, version }: Pick<PresentReplica, 'name' | 'version'>,
 ): Promise<void> {
   const ids = [...takes.keys()]
   const others = { $filter: { input: known, cond: { $and: [isRecent, { $ne: ['$$this.name', literal(name)] }] } } }
   const phases = { $arrayElemAt: [literal([...takes.values()]), { $indexOfArray: [literal(ids), '$_id'] }] }
-  const replicas = { $concatArrays: [others, [{ name: literal(name), seenAt: '$$NOW', phases }]] }
+  const replicas = {
+    $concatArrays: [
+      others,
+      [{ name: literal(name), seenAt: '$$NOW', phases, ...(version && { version: literal(version) }) }],
+    ],
+  }
   await lifecycles.updateMany({ _id: { $in: ids } }, [{ $set: { handledAt: '$$NOW', replicas } }])
 }
 

@@ -118,4 +118,9 @@ export interface ReplicaStatus {
   readonly skipped: number
   /** How it hears of new documents between its ticks; `deaf`: it can't now; `off`: it doesn't listen. */
   readonly doorbell: DoorbellStatus
+  /**
+   * How many live replicas share its lifecycles, by version of the package (`unknown`: an older one, which doesn't say), as of its last look. One
+   * that was killed counts for two minutes.
+   */
+  readonly replicas: Readonly<Record<string, number>>
 }

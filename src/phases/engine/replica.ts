@@ -243,6 +243,7 @@ export class Replica {
       abandoned,
       skipped: this.running.reduce((n, { refusing }) => n + refusing.size, 0),
       doorbell: this.doorbell.status,
+      replicas: this.liveReplicas.countByVersion(),
     }
   }
 

@@ -19,14 +19,14 @@ export class Instruments {
 
   /**
    * @param rows asked at each scrape; what isn't among them isn't shown. Without it values are set from outside
-   * @param aggregator how values of several workers are combined: added up, or the least of them counts
+   * @param aggregator how values of several workers are combined: added up, or the least or the most of them counts
    */
   gauge<L extends string>(
     name: string,
     help: string,
     labelNames: readonly L[],
     rows?: () => Iterable<Row<L>> | Promise<Iterable<Row<L>>>,
-    aggregator: 'sum' | 'min' = 'sum',
+    aggregator: 'sum' | 'min' | 'max' = 'sum',
   ): Gauge<L> {
     return new Gauge<L>({
       ...this.common(name, help, labelNames),

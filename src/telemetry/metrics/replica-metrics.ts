@@ -194,6 +194,13 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     (now) => (now.notReady.length === 0 ? 1 : 0),
     'min',
   )
+  instruments.gauge(
+    'replicas',
+    'Live replicas that share the work, by version, as this replica knows them from its last look',
+    ['version'],
+    () => Object.entries(status().replicas).map(([version, count]) => [{ version }, count]),
+    'max',
+  )
   const { identity } = status()
   instruments.gauge('replica_info', 'The name of this replica in lockedBy; always 1', ['identity'], () => [
     [{ identity }, 1],

@@ -38,7 +38,6 @@ export class Beats {
   private nextAtMs = Number.NEGATIVE_INFINITY
   private forgetAtMs = Number.NEGATIVE_INFINITY
   private current: Promise<void> | undefined
-  private version: string | undefined
   private isWritten = false
   private failures = 0
   private ended = false
@@ -68,8 +67,8 @@ export class Beats {
   private async send(now: number, startedAtMs: number): Promise<void> {
     const { identity, figures } = this.options
     try {
-      this.version ??= await packageVersion().catch(() => undefined)
-      await beat(this.replicas, identity, { version: this.version, ...place(), ...figures() }, now - startedAtMs)
+      const version = await packageVersion().catch(() => undefined)
+      await beat(this.replicas, identity, { version, ...place(), ...figures() }, now - startedAtMs)
       this.isWritten = true
       this.failures = 0
       if (now >= this.forgetAtMs) {

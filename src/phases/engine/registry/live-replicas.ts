@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Collection, Db, Document } from 'mongodb'
+import { packageVersion } from '../../../config/index.js'
 import { protocolCollection } from '../../../database/index.js'
 import {
   LIFECYCLES_COLLECTION,
@@ -14,6 +15,9 @@ import type { Clock } from '../../../time/index.js'
 
 /** How soon after a report another one may follow, because other phases are taken than it says. */
 const CHANGED_EVERY_MS = 10_000
+
+/** An older version doesn't say which it is. */
+const UNKNOWN = 'unknown'
 
 /** By lifecycle. */
 export type PhasesOf = ReadonlyMap<string, readonly string[]>
@@ -32,6 +36,8 @@ export class LiveReplicas {
   private readonly collection: Collection<Document & { _id: string }>
   private readonly alone: Standing
   private readonly standings = new Map<string, Standings>()
+  /** By name. */
+  private versions = new Map<string, string | undefined>()
   private said: PhasesOf = new Map()
   private saidAtMs = Number.NEGATIVE_INFINITY
 
@@ -58,6 +64,16 @@ export class LiveReplicas {
     return known?.byPhase.get(phase ?? '') ?? known?.all ?? this.alone
   }
 
+  /** How many there are of each version, as of the last look. */
+  countByVersion(): Record<string, number> {
+    const counts: Record<string, number> = {}
+    for (const version of this.versions.values()) {
+      const label = typeof version === 'string' ? version : UNKNOWN
+      counts[label] = (counts[label] ?? 0) + 1
+    }
+    return counts
+  }
+
   /** Announces this replica when that is due, or at once. One command for all lifecycles. */
   async say(when: 'ifDue' | 'atOnce' = 'ifDue'): Promise<void> {
     if (!this.ticks()) return
@@ -70,11 +86,13 @@ export class LiveReplicas {
     if (when === 'ifDue' && !isDue) return
     this.saidAtMs = now
     this.said = takes
-    await sayPresent(this.collection, takes, this.identity)
+    const version = await packageVersion().catch(() => undefined)
+    await sayPresent(this.collection, takes, { name: this.identity, ...(version && { version }) })
   }
 
   /** Adopts what a look has brought. */
   adopt({ replicas }: Pick<LookResult, 'replicas'>): void {
+    this.versions = new Map([...replicas.values()].flat().map(({ name, version }) => [name, version]))
     for (const [lifecycle, phases] of this.phases) {
       const others = (replicas.get(lifecycle) ?? []).filter(({ name }) => name !== this.identity)
       const all = this.beside(others)

@@ -23,8 +23,8 @@ export class Places {
   private readonly givenBack: Record<PlaceKind, number> = { loop: 0, thread: 0 }
   /** When it was seen last that a kind's places don't hang, and how many had been given back then. */
   private readonly moved: Record<PlaceKind, { atMs: number; givenBack: number }> = {
-    loop: { atMs: 0, givenBack: 0 },
-    thread: { atMs: 0, givenBack: 0 },
+    loop: { atMs: 0, givenBack: -1 },
+    thread: { atMs: 0, givenBack: -1 },
   }
   private readonly waiting: Readonly<Record<PlaceKind, Waiting[]>> = { loop: [], thread: [] }
 
