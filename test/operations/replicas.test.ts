@@ -70,10 +70,13 @@ describe('the replicas that are listed', () => {
     expect((await showDocument(system(), { id: 'b' })).holder).toBeUndefined()
   })
 
-  test('a paused one is live again with its next beat', async () => {
+  test('a paused one is live again with its next beat, and so is one that the clock made dead', async () => {
     const clock = new ShiftedClock()
     const replica = await present('paused', clock)
     await lastSeen(replica.identity, 60_000)
+    expect((await listReplicas(system())).replicas).toMatchObject([{ live: false }])
+    // The server's clock has stepped back since.
+    await lastSeen(replica.identity, -60_000)
     expect((await listReplicas(system())).replicas).toMatchObject([{ live: false }])
     clock.advance(60_000)
     await replica.tick()
