@@ -39,18 +39,19 @@ function placesOf(command: Command, path = ''): Place[] {
 const wordsOf = ({ commands, options }: Place): string =>
   [...commands.map(({ name }) => name), ...options.map(({ flag }) => flag)].join(' ')
 
+/** For zsh as well: there `path` is PATH, and a sum in an expansion needs `$((...))`. */
 const bash = (places: readonly Place[]): string => `_phaselock() {
-  local word next path='' words=''
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    next="\${path:+$path }$word"
+  local word next place='' words=''
+  for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
+    next="\${place:+$place }$word"
     case "$next" in
       ${places
         .slice(1)
         .map(({ path }) => `'${path}'`)
-        .join('|')}) path="$next" ;;
+        .join('|')}) place="$next" ;;
     esac
   done
-  case "$path" in
+  case "$place" in
 ${places.map((place) => `    '${place.path}') words='${wordsOf(place)}' ;;`).join('\n')}
   esac
   COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
