@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals'
-import { Inject, Injectable, Module } from '@nestjs/common'
+import { Controller, Get, Inject, Injectable, Module, Param } from '@nestjs/common'
 import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule'
 import { Test } from '@nestjs/testing'
 import { lifecycleOf, Replica } from '../../src/index.js'
@@ -58,6 +58,41 @@ describe("the kit for a Nest app's tests", () => {
     expect(kit.app.get(Replica).status().notReady).not.toEqual([])
     expect(() => kit?.app.get(SchedulerRegistry, { strict: false }).getCronJob(TICK_JOB)).toThrow()
     expect(logger.lines.filter(({ level }) => level === 'error')).toEqual([])
+  })
+
+  test('an app that answers HTTP is made of the compiled module, and initialised once', async () => {
+    let initialised = 0
+
+    @Controller('mailboxes')
+    class MailboxController {
+      constructor(@Inject(Accounts) private readonly accounts: Accounts) {}
+
+      onModuleInit() {
+        initialised += 1
+      }
+
+      @Get(':id')
+      async phaseOf(@Param('id') id: string): Promise<string> {
+        return String((await this.accounts.mailboxes.find(id))?.phase)
+      }
+    }
+
+    const withHttp = Test.createTestingModule({
+      imports: [MailboxModule, PhaselockModule.forRoot()],
+      controllers: [MailboxController],
+    })
+    const http = await AppKit.start(withHttp, {
+      uri,
+      app: (compiled) => compiled.createNestApplication({ logger: false }),
+    })
+    kit = http
+    await http.insert('mail-box', { _id: 'ann', phase: 'Creating' })
+    await http.app.listen(0, '127.0.0.1')
+    const phase = async () => (await fetch(`${await http.app.getUrl()}/mailboxes/ann`)).text()
+    expect(await phase()).toBe('Creating')
+    await http.untilIdle()
+    expect(await phase()).toBe('Created')
+    expect(initialised).toBe(1)
   })
 
   test('a crash repeats the step; the app goes on owning documents while no replica is alive', async () => {

@@ -12,11 +12,18 @@ import { MODULE_SETTINGS } from '../tokens.js'
 import { type AppBuilder, lifecyclesOf, startApp } from './app-under-test.js'
 
 /** What `AppKit.start` takes besides the app. */
-export type AppKitOptions = Pick<LifecycleKitOptions, 'uri' | 'logger'>
+export interface AppKitOptions<Compiled = never, App = unknown> extends Pick<LifecycleKitOptions, 'uri' | 'logger'> {
+  /**
+   * Makes the app of the compiled module, before it is initialised: `(compiled) => compiled.createNestApplication()` for one that
+   * answers HTTP. Default: the compiled module itself.
+   */
+  app?: ((compiled: Compiled) => App) | undefined
+}
 
 const kitOptions = t.object({
   uri: t.optional(t.text),
   logger: sharedOptions.logger,
+  app: t.optional(t.aFunction<(compiled: never) => unknown>()),
 } satisfies t.TypesOf<AppKitOptions>)
 
 /**
@@ -46,15 +53,15 @@ export class AppKit<App extends INestApplicationContext = INestApplicationContex
    * @param builder what `Test.createTestingModule({ ... })` returns, with its overrides, before `compile()`
    * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, NoDatabase and what else connecting throws
    */
-  static async start<App extends INestApplicationContext>(
-    builder: AppBuilder<App>,
-    given: AppKitOptions = {},
+  static async start<Compiled extends INestApplicationContext, App extends INestApplicationContext = Compiled>(
+    builder: AppBuilder<Compiled>,
+    given: AppKitOptions<Compiled, App> = {},
   ): Promise<AppKit<App>> {
-    const options = checkOptions('AppKit.start', kitOptions, given)
+    const { app: make, ...options } = checkOptions('AppKit.start', kitOptions, given)
     const { connection, db } = await AppKit.connect(options.uri)
     const close = () => db.dropDatabase().finally(() => connection.close())
     return await orClose({ close }, async () => {
-      const started = await startApp('AppKit.start', builder, db)
+      const started = await startApp('AppKit.start', builder, db, make as ((compiled: Compiled) => App) | undefined)
       const settings: ModuleSettings = started.app.get(MODULE_SETTINGS, { strict: false })
       const observer = observersOf(settings, settings.logger ?? nestLogger())
       const kit = { ...options, lifecycles: lifecyclesOf(started), observer }

@@ -32,10 +32,14 @@ export interface AppUnderTest<App> {
  * Compiles and initialises an app with all of its providers, but on this database, whatever its options name, and without a tick.
  * @throws InvalidOptions, ModuleNotConfigured, InvalidHandlers, and what the app's own providers throw
  */
-export async function startApp<App extends INestApplicationContext>(
+export async function startApp<
+  Compiled extends INestApplicationContext,
+  App extends INestApplicationContext = Compiled,
+>(
   who: string,
-  builder: AppBuilder<App>,
+  builder: AppBuilder<Compiled>,
   db: Db,
+  make = (compiled: Compiled) => compiled as INestApplicationContext as App,
 ): Promise<AppUnderTest<App>> {
   if (typeof builder?.overrideProvider !== 'function' || typeof builder.compile !== 'function')
     throw new InvalidOptions(who, [
@@ -51,7 +55,7 @@ export async function startApp<App extends INestApplicationContext>(
       onModuleInit: () => catalog.connect(handlerMethods(discovery), { ownersOnly: false }),
     }),
   })
-  const app = await builder.compile()
+  const app = make(await builder.compile())
   try {
     const catalog = catalogOf(app)
     await app.init()
