@@ -1,6 +1,6 @@
 import type { Db, MongoClient, MongoClientOptions } from 'mongodb'
 import { requireNode } from '../config/index.js'
-import { checkOptions, InvalidOptions, shown, t } from '../options/index.js'
+import { checkOptions, InvalidOptions, shown, t, toStandardError } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import {
   type LocalDatabase,
@@ -203,6 +203,4 @@ function closing(client: MongoClient, local?: LocalDatabase): () => Promise<void
   }
 }
 
-const logToStandardError: Log = (message, fields) => {
-  process.stderr.write(`phaselock: ${message}${fields ? ` ${JSON.stringify(fields)}` : ''}\n`)
-}
+const logToStandardError: Log = (message, fields) => toStandardError('info', message, fields)

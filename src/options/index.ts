@@ -4,5 +4,6 @@ export { DOORBELL_MODES, type DoorbellMode, processOptions } from './process-opt
 export { checkOptions, InvalidOptions, meant, type OptionNames, readOptions, unknownOptions } from './read-options.js'
 export { replicaIdentity } from './replica-identity.js'
 export { shown } from './shown.js'
+export { toStandardError } from './standard-error.js'
 export * as t from './types.js'
 export { COLLECTION_NAME, msOf } from './types.js'

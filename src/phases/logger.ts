@@ -1,4 +1,4 @@
-import { inspect } from 'node:util'
+import { toStandardError } from '../options/index.js'
 
 /** Where Phaselock's log lines go: Nest's logger, the command line's, or the user's own (pino, say). */
 export interface Logger {
@@ -23,9 +23,7 @@ export const silentLogger: Logger = loggerOf(() => {})
 
 /** Where there is no other: warnings and errors on standard error, so that nothing fails without a word. */
 export const warningsLogger: Logger = loggerOf((level, message, fields) => {
-  if (level !== 'warn' && level !== 'error') return
-  const more = fields === undefined ? '' : ` ${inspect(fields, { breakLength: Number.POSITIVE_INFINITY, depth: 4 })}`
-  process.stderr.write(`phaselock ${level}: ${message}${more}\n`)
+  if (level === 'warn' || level === 'error') toStandardError(level, message, fields)
 })
 
 /** A logger that never throws: one that does (pino's, when the thread behind it has ended) must cost only its lines. */
