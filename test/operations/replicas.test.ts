@@ -68,6 +68,8 @@ describe('the replicas that are listed', () => {
       holder: { name: dies.identity, live: false },
     })
     expect((await showDocument(system(), { id: 'b' })).holder).toBeUndefined()
+    hangs.open()
+    await dies.idle()
   })
 
   test('a paused one is live again with its next beat, and so is one that the clock made dead', async () => {
