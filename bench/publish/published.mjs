@@ -139,6 +139,11 @@ const ON_SERVERS = {
   latency: ['doorbellP50Ms', 'doorbellP95Ms', 'doorbellP50MsUnderLoad', 'doorbellP95MsUnderLoad', 'recordP95Ms'],
   replicas: ['twoReplicas', 'fourReplicas', 'lostShare'],
   memory: ['rssIdleMb', 'rssLoadedMb'],
+  // Ratios: Phaselock's rate by the other's, with the other's best settings, in one run.
+  peers: [
+    ...['stepsTimesPgBoss', 'stepsTimesBullmq', 'bareStepsTimesPgBoss', 'bareStepsTimesBullmq'],
+    ...['insertToDoneTimesPgBoss', 'insertToDoneTimesBullmq', 'insertToDoneTimesGraphileWorker'],
+  ],
 }
 
 /** The figures that a server decides, beside each other. @param runs by a name for people: the results on that server */
@@ -148,7 +153,7 @@ export function serversTable(runs) {
       `\`${bench}\``,
       `\`${figure}\``,
       ...Object.values(runs).map((results) => {
-        const value = results[bench]?.[figure]
+        const value = results[bench]?.[figure] ?? results[bench]?.ratios?.[figure]
         return typeof value === 'number' ? numberText(value) : '-'
       }),
     ]),
