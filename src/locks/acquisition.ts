@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { replicaIdentity } from '../options/index.js'
+import { InvalidOptions, replicaIdentity, shown } from '../options/index.js'
 
 /** ShedLock's table takes 255 characters in locked_by; a longer name is cut. */
 const NAME_LENGTH = 80
@@ -11,6 +11,8 @@ const FREED = '~freed'
 
 /** Who this process is in lockedBy: its name, made unique per start. */
 export function holderIdentity(name: string = process.env['POD_NAME'] || `${hostname()}-${process.pid}`): string {
+  if (typeof name !== 'string')
+    throw new InvalidOptions('the holder of locks', [`name: expected a string, got ${shown(name)}`])
   return replicaIdentity(name.slice(0, NAME_LENGTH).replaceAll(/[|\s]/g, '-'))
 }
 

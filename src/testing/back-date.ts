@@ -1,18 +1,27 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+import { checkOptions, t } from '../options/index.js'
 
+const whatItTakes = t.object({
+  collection: t.having(['updateMany'], "a collection of the driver (db.collection('Order'))"),
+  ms: t.aNumber,
+  filter: t.optional(t.having([], 'a filter')),
+  progress: t.optional(t.text),
+})
 const PROGRESS_DATES = ['since', 'at', 'resumeAt', 'waitingSince']
 
 /**
  * Lets time pass for documents: every date of Phaselock's on them moves back by `ms`, so that sleeps end, leases expire and
  * deadlines come, judged by the real server's real clock. Free and parked documents stay free and parked.
  * @returns how many documents were moved
+ * @throws InvalidOptions
  */
 export async function backDate(
   collection: Collection<Document>,
   ms: number,
   options: { filter?: Filter<Document>; progress?: string } = {},
 ): Promise<number> {
+  checkOptions('backDate', whatItTakes, { ...options, collection, ms })
   const field = options.progress ?? 'progress'
   const progress = {
     $mergeObjects: [

@@ -3,9 +3,10 @@ import { apiGatewayLifecycles, runtimeDomainLifecycles } from '../../src/api-gat
 import { lifecycleOf, Unavailable } from '../../src/index.js'
 import { bindLifecycle } from '../../src/kinds/index.js'
 import { Regions } from '../../src/kubernetes/index.js'
+import { memoryLocks } from '../../src/locks/index.js'
 import { getLifecycleToken, InjectLifecycle } from '../../src/nest/index.js'
 import { lockMetrics } from '../../src/telemetry/index.js'
-import { race } from '../../src/testing/index.js'
+import { backDate, race } from '../../src/testing/index.js'
 
 const thing = lifecycleOf<{ _id: string }>().define({
   name: 'thing',
@@ -49,6 +50,19 @@ const CALLS: readonly (readonly [string, (given: never) => unknown, unknown, str
   ['apiGatewayLifecycles', apiGatewayLifecycles, undefined, 'apiGatewayLifecycles: expected an object, got undefined'],
   ['apiGatewayLifecycles', apiGatewayLifecycles, { baseDomain: 'example.org' }, NO_DB],
   ['runtimeDomainLifecycles', runtimeDomainLifecycles, {}, NO_DB],
+  [
+    'backDate',
+    (given) => backDate(given, 5),
+    undefined,
+    "collection: expected a collection of the driver (db.collection('Order'))",
+  ],
+  [
+    'backDate',
+    (given) => backDate({ updateMany() {} } as never, given),
+    '5m',
+    "backDate: ms: expected a number, got '5m'",
+  ],
+  ['memoryLocks', memoryLocks, { name: 'api' }, 'name: expected a string, got an object with name'],
   ['lockMetrics', lockMetrics, null, 'lockMetrics: expected an object, got null'],
   ['lockMetrics', lockMetrics, { names: 'nightly' }, "names: expected a list of locks' names"],
   [
