@@ -3,17 +3,19 @@ import type { Document } from 'mongodb'
 import type { Replica } from '../../src/index.js'
 import { LIFECYCLES_COLLECTION, REPLICAS_COLLECTION } from '../../src/lock/index.js'
 import { listReplicas, NotFound, type System, showDocument } from '../../src/operations/index.js'
+import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { backDate, gate, replicaOf, ShiftedClock, thing, things, thingWith } from '../support/thing.js'
 
 describe('the replicas that are listed', () => {
-  const database = useDatabase()
   const replicas: Replica[] = []
   const hangs = gate()
   afterEach(async () => {
     hangs.open()
     await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
   })
+  // After that, so that it goes last.
+  const database = useDatabase()
 
   const system = (): System => ({ db: database.db, models: [thing.model], doorbell: 'off' })
   const documents = () => database.db.collection<Document & { _id: string }>(REPLICAS_COLLECTION)
@@ -80,11 +82,11 @@ describe('the replicas that are listed', () => {
     // The server's clock has stepped back since.
     await lastSeen(replica.identity, -60_000)
     expect((await listReplicas(system())).replicas).toMatchObject([{ live: false }])
-    clock.advance(60_000)
-    await replica.tick()
-    await eventually(async () =>
-      expect((await listReplicas(system())).replicas).toMatchObject([{ name: replica.identity, live: true }]),
-    )
+    await eventually(async () => {
+      clock.advance(60_000)
+      await replica.tick()
+      expect((await listReplicas(system())).replicas).toMatchObject([{ name: replica.identity, live: true }])
+    })
   })
 
   test('one of an older version has its name, lifecycles and last report; what a person has put there is not listed', async () => {
@@ -94,11 +96,12 @@ describe('the replicas that are listed', () => {
       .updateOne({ _id: 'thing' }, [
         { $set: { replicas: { $concatArrays: ['$replicas', [{ name: 'older~1', seenAt: '$$NOW' }]] } } },
       ])
+    const tenMinutesAgo = new Date(systemClock.now().getTime() - 600_000)
     await documents().insertMany([
       { _id: 'nothing' },
       { _id: 'wrong', seenAt: 'now', lifecycles: [{ name: 'thing' }] },
-      { _id: 'odd~1', seenAt: new Date(0), lifecycles: [{ name: 'thing', places: 'many' }, 7, null], version: 7 },
-      { _id: 'other~1', seenAt: new Date(0), lifecycles: [{ name: 'other' }] },
+      { _id: 'odd~1', seenAt: tenMinutesAgo, lifecycles: [{ name: 'thing', places: 'many' }, 7, null], version: 7 },
+      { _id: 'other~1', seenAt: tenMinutesAgo, lifecycles: [{ name: 'other' }] },
     ])
     const { replicas: listed, now } = await listReplicas(system())
     expect(listed.map(({ name, live }) => [name, live])).toEqual([
