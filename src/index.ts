@@ -31,7 +31,14 @@
  * @packageDocumentation
  */
 export { MissingPackage, UnsupportedNode } from './config/index.js'
-export { BadQueryPlan, type RecordedError, TASK_LOCK_INIT_TIME } from './lock/index.js'
+export {
+  BadQueryPlan,
+  type HistoryEntry,
+  type PlanFinding,
+  type RecordedError,
+  type RecordedOutcome,
+  TASK_LOCK_INIT_TIME,
+} from './lock/index.js'
 export { type DoorbellMode, InvalidOptions } from './options/index.js'
 export type {
   Alongside,
@@ -41,6 +48,8 @@ export type {
   BrokenReason,
   Claiming,
   ClockStepped,
+  Deadline,
+  DoorbellStatus,
   EntryOf,
   Handler,
   IdOf,
@@ -54,14 +63,18 @@ export type {
   NewDocument,
   News,
   Outcome,
+  OwnerClientOptions,
   OwnerOptions,
   OwnerSession,
   OwnerVerdict,
+  OwnFields,
+  PhaseSpec,
   Progress,
   ReplicaEvents,
   ReplicaObserver,
   ReplicaOptions,
   ReplicaStatus,
+  RuleSpec,
   Rung,
   RunnableLifecycle,
   StateOf,

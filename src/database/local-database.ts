@@ -8,6 +8,7 @@ const PACKAGE = 'phaselock-local-database'
 
 export type Log = (message: string, fields?: object) => void
 
+/** How a local database's server was found: on PATH, in mongodb-memory-server's cache, the embedded engine, or downloaded. */
 export type LocalSource = 'system-mongod' | 'cached-mongod' | 'embedded' | 'download'
 
 /** A server on 127.0.0.1. It runs as long as anybody uses it. */

@@ -20,6 +20,7 @@ export {
   renewalClient,
 } from './connect.js'
 export { NotEnoughSpace } from './index-build.js'
+export type { LocalSource } from './local-database.js'
 export { type Attempt, NoDatabase } from './no-database.js'
 export { MissingRights, type Rights } from './rights.js'
 export { NotMongoDB } from './server-semantics.js'

@@ -50,7 +50,12 @@ export {
   RegionUnavailable,
   singleRegion,
 } from './regions/region.js'
-export { type GatewaySettings, REGION_COLLECTION, type RegionDocument } from './regions/region-document.js'
+export {
+  type GatewaySettings,
+  REGION_COLLECTION,
+  type RegionDocument,
+  type RegionTls,
+} from './regions/region-document.js'
 export { regionWorks } from './regions/region-works.js'
 export { Regions, type RegionsOptions } from './regions/regions.js'
 export { type Propagation, type Removal, type RemoveOptions, removalOf } from './removal.js'

@@ -6,6 +6,7 @@ import { type Edit, present, type RunDocument, runIdOf, type ScheduleDocument } 
 import { dueTimes, jitterOf, nextDue } from './due.js'
 
 export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as const
+/** The phases of a schedule's document (docs/schedules.md). */
 export type SchedulePhase = (typeof SCHEDULE_PHASES)[number]
 
 /** Of the due times that became one run, this many, the latest, have a record of their own. */

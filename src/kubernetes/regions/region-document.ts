@@ -160,7 +160,9 @@ export interface RegionDocument {
   readonly updatedAt?: Date | undefined
 }
 
+/** How a region's gateways get their certificates. */
 export interface RegionTls {
+  /** Whether gateways are served by https. */
   readonly enabled: boolean
   /** Who issues certificates for custom domains. `kind`: default ClusterIssuer; `group`: for issuers from outside cert-manager. */
   readonly issuer?:

@@ -18,16 +18,21 @@ export type RecordedOutcome =
 
 /** One entry of `progress.history`, as it is read back. */
 export interface HistoryEntry {
+  /** When it was recorded, or last for a wait that is counted, by the server's clock. */
   at: Date
+  /** The phase that it was in. */
   from: string
+  /** The phase that it is in since; the same unless it moved. */
   to: string
   /** The name of the step that ran; null when it has none. */
   step: string | null
+  /** What ended the step, or moved the document. */
   outcome: RecordedOutcome
+  /** What it waits for, why it was parked, or the error's message; null: none. */
   reason: string | null
   /** The token under which it was recorded, or 'rule', 'deadline' or whoever asked for it. */
   by: string
-  /** How long the handler ran. */
+  /** How long the handler ran, in ms. */
   ms: number
   /** How many identical waits in a row this entry stands for. */
   count: number

@@ -11,6 +11,7 @@ import { boundedScanProblems, readByPlan } from './plan-scans.js'
 export interface PlanFinding {
   /** Which command: "claim of Working in Thing (woken)". */
   readonly what: string
+  /** What it scans, and why. */
   readonly problem: string
   /** What to do about it. */
   readonly advice: string

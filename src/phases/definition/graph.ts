@@ -3,7 +3,9 @@ import type { ReservedField } from '../outcome.js'
 
 /** How long a document may stay in a phase, counted from when it entered it, and where it goes then. */
 export interface Deadline<Names extends string, State> {
+  /** Counted from when the phase was entered. */
   readonly after: Duration
+  /** The phase that it goes to then. */
   readonly goTo: Names
   /** Compensation: what the owner's state becomes, unless the owner has changed it meanwhile. */
   readonly setState?: State
@@ -30,10 +32,13 @@ export type Working<G> = {
 
 /** "A document in one of these phases whose owner wants this state goes to that phase", with no handler. */
 export interface RuleSpec<Names extends string, State extends string> {
+  /** The owner's `state`. */
   readonly when: State
   /** `'any'`: every phase that isn't final, but for `goTo` itself. */
   readonly from: readonly Names[] | 'any'
+  /** Where it goes as soon as nobody holds it. */
   readonly goTo: Names
+  /** What becomes of its `state` then. Default: it stays. */
   readonly setState?: State
 }
 

@@ -21,6 +21,7 @@ export interface OwnerOptions {
   readonly session?: OwnerSession | undefined
 }
 
+/** How an owner of documents tells replicas what it wrote. */
 export interface OwnerClientOptions {
   /** `off`: replicas are not notified of what was written and find it with their next tick. Default: they are. */
   readonly doorbell?: DoorbellMode | undefined
