@@ -104,7 +104,9 @@ async function replicaStates(
   system: System,
   deadAfter: string,
 ): Promise<{ readonly states: readonly ReplicaState[]; readonly now: Date }> {
-  const [reports, documents] = await Promise.all([announced(system), described(system, durationMs(deadAfter))])
+  // What it throws must leave no read under way that nobody waits for.
+  const deadAfterMs = durationMs(deadAfter)
+  const [reports, documents] = await Promise.all([announced(system), described(system, deadAfterMs)])
   const withDocument = new Set(documents.states.map(({ name }) => name))
   const states = [...documents.states, ...reports.states.filter(({ name }) => !withDocument.has(name))]
   return { states: states.sort((a, b) => (a.name < b.name ? -1 : 1)), now: documents.now ?? reports.now ?? new Date(0) }
