@@ -49,7 +49,7 @@ describe('what npm publishes', () => {
     const imported = new Set<string>()
     for (const file of reached) {
       const code = (await readFile(join(root, file), 'utf8')).replace(/\/\*[\s\S]*?\*\//g, '')
-      for (const [, name = ''] of code.matchAll(/(?:from|import)\s*\(?\s*'([^']+)'/g)) {
+      for (const [, name = ''] of code.matchAll(/(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g)) {
         if (name.startsWith('.')) reached.add(join(dirname(file), name.replace(/(\.d)?\.[jt]s$/, '.d.ts')))
         else imported.add(name)
       }

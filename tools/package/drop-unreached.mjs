@@ -8,7 +8,7 @@ const { exports } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'
 const reached = new Set(Object.values(exports).flatMap(({ types }) => (types ? [join(types)] : [])))
 for (const file of reached) {
   const code = readFileSync(join(folder, file), 'utf8').replace(/\/\*[\s\S]*?\*\//g, '')
-  for (const [, name] of code.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g))
+  for (const [, name] of code.matchAll(/(?:from|import)\s*\(?\s*['"](\.[^'"]+)['"]/g))
     reached.add(join(dirname(file), name.replace(/(\.d)?\.[jt]s$/, '.d.ts')))
 }
 for (const file of globSync('dist/**/*.d.ts', { cwd: folder })) if (!reached.has(file)) rmSync(join(folder, file))
