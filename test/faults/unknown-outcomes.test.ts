@@ -25,7 +25,7 @@ const isClaim = ({ name, body }: Command) =>
   (name === 'update' || name === 'findAndModify') && /"lockedBy":.*"claims":\{"\$add"/.test(JSON.stringify(body))
 const isRenewal = ({ name, body }: Command) =>
   name === 'update' && /^\[\{"\$set":\{"lockedAt":\{"\$max"/.test(JSON.stringify(body['updates']?.[0]?.u))
-const isRemoval = ({ name }: Command) => name === 'delete'
+const isRemoval = ({ name, body }: Command) => name === 'delete' && body['delete'] === 'Thing'
 
 interface Case {
   readonly matching: (command: Command) => boolean

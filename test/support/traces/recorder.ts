@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import { ClaimWriter } from '../../../src/lock/claim/claim-writer.js'
 import { EndWriter } from '../../../src/lock/end/end-writer.js'
-import { isDue, Lease, type StepEnd, termsOf } from '../../../src/lock/index.js'
+import { isDue, Lease, REPLICAS_COLLECTION, type StepEnd, termsOf } from '../../../src/lock/index.js'
 import { StepRun } from '../../../src/phases/engine/run/step-run.js'
 import { systemClock } from '../../../src/time/index.js'
 import type { Answered, TcpProxy } from '../tcp-proxy.js'
@@ -195,6 +195,7 @@ function appliedIn({ body, reply, sentAt }: Answered): Applied[] {
   }
   const [update, ...more] = (body['updates'] ?? body['deletes'] ?? []) as Document[]
   if (!update || more.length > 0 || (reply && !(reply['n'] > 0))) return []
+  if (body['delete'] === REPLICAS_COLLECTION) return [] // a replica's own document: it has stopped
   if (body['delete']) return applied('removal', update['q'])
   const what = kindOf(update['u'])
   return what ? applied(what, update['q'], tokenIn(update['u'])) : []
