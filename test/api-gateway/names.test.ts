@@ -76,7 +76,7 @@ describe('names', () => {
   })
 
   test('unknown settings and a bad base domain are refused', () => {
-    const db = {} as never
+    const db = { collection: () => ({}) } as never
     expect(() => apiGatewayDefinitions({ lokTimeout: '3s' } as never)).toThrow(/unknown setting 'lokTimeout'/)
     expect(() => apiGatewayLifecycles({ db, baseDomain: 'not a domain' })).toThrow(InvalidHostName)
     expect(apiGatewayDefinitions().all.map(({ name }) => name)).toEqual([
