@@ -6,6 +6,7 @@ import { registerCount, registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
 import { registerOrphans } from './commands/orphans.js'
 import { registerAdd, registerRemove, registerSetState, registerUnpark, registerWake } from './commands/owner.js'
+import { registerPause, registerPauses, registerResume } from './commands/pause.js'
 import { registerRegions } from './commands/regions.js'
 import { registerReplicas } from './commands/replicas.js'
 import { registerRun, registerRuns } from './commands/runs.js'
@@ -23,7 +24,7 @@ Exit codes:
   2    the command line or a setting is invalid
   3    no such document, or no lifecycles in the database
   4    refused: the document is held, parked, not parked, or exists already; a change of lockTimeout is under way;
-       a Region is in use
+       a Region is in use; it is not paused
   5    check: something was found
   130  interrupted by a second SIGINT
 
@@ -58,6 +59,9 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerWake(program, context)
   registerUnpark(program, context)
   registerRemove(program, context)
+  registerPause(program, context)
+  registerResume(program, context)
+  registerPauses(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
   registerReplicas(program, context)

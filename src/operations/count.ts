@@ -4,12 +4,14 @@ import {
   dueRanges,
   dueWithin,
   isDue,
+  isInForce,
   isValid,
   leaseStateExpression,
   leaseStateOf,
   notAfter,
   onClaimIndex,
   PARKED,
+  Paused,
   phasesIn,
   readLockTimeouts,
   type Terms,
@@ -17,7 +19,7 @@ import {
 } from '../lock/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { multikeyFields } from './check/rebuild-index.js'
-import { type System, termsInForce } from './system.js'
+import { inForceIn, type System } from './system.js'
 
 /** No count goes further than this: it must stay cheap however long a queue is. */
 export const COUNT_LIMIT = 10_000
@@ -31,6 +33,8 @@ export interface PhaseCount {
    */
   readonly phase: string
   readonly kind: 'working' | 'resting' | 'final' | 'unknown'
+  /** Whether it is paused, alone or with all of its lifecycle. */
+  readonly paused: boolean
   readonly documents: number
   /** There are more documents than that. */
   readonly more: boolean
@@ -44,9 +48,9 @@ export interface PhaseCount {
 export interface Waiting {
   readonly lifecycle: string
   readonly phase: string
-  /** Of a working phase: due documents, at most {@link COUNT_LIMIT}. Undefined for others. */
+  /** Of a working phase: due documents, at most {@link COUNT_LIMIT}; 0 while it is paused. Undefined for others. */
   readonly due: number | undefined
-  /** Of a working phase: how long the oldest due document has been due, in seconds; 0 when none is. */
+  /** Of a working phase: how long the oldest due document has been due, in seconds; 0 when none is, or it is paused. */
   readonly oldestDueSeconds: number | undefined
   /** At most {@link COUNT_LIMIT}. */
   readonly parked: number
@@ -67,7 +71,7 @@ export const inPhase = (phase: string): Filter<Document> => ({ phase: { $eq: pha
  * @example await countPhases(system) // [{ lifecycle: 'order', phase: 'Creating', documents: 4, due: 1, held: 1, ... }, ...]
  */
 export async function countPhases({ db, models }: System): Promise<PhaseCount[]> {
-  const inForce = await termsInForce(db, models)
+  const inForce = await inForceIn(db, models)
   const counts = await Promise.all(
     models.map(async (model) => {
       const collection = db.collection(model.collection)
@@ -78,7 +82,12 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
       // This reads the whole index.
       if (found.some((phase) => phase !== null && typeof phase !== 'string')) places.push([OTHER, IS_OTHER])
       if (await mayHoldArrays(collection)) places.push([ARRAY, IS_ARRAY])
-      const all = places.map(([phase, where]) => countPhase(collection, model, inForce(model), phase, where))
+      const { terms, pauses } = inForce(model)
+      const paused = new Paused(pauses)
+      const all = places.map(async ([phase, where]) => ({
+        ...(await countPhase(collection, model, terms, phase, where)),
+        paused: model.phases.has(phase) && paused.has(phase),
+      }))
       return (await Promise.all(all)).filter(({ kind, documents }) => kind !== 'unknown' || documents > 0)
     }),
   )
@@ -106,7 +115,7 @@ async function countPhase(
   terms: Terms,
   phase: string,
   where: Filter<Document>,
-): Promise<PhaseCount> {
+): Promise<Omit<PhaseCount, 'paused'>> {
   const rows = await collection
     .aggregate<{ _id: string; n: number }>([
       { $match: where },
@@ -146,13 +155,16 @@ export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>
     const found = inForce.get(model.name)
     if (!found) return []
     const terms = termsOf(found.dueMs, { progress: model.settings.progress })
+    const paused = new Paused(found.pauses.filter((pause) => isInForce(pause, found.now)))
     const phases = [...model.phases.values()].filter(({ kind }) => kind !== 'final')
     return phases.map(async ({ name: phase, kind }): Promise<Waiting> => {
       const collection = db.collection(model.collection)
+      const isCounted = kind === 'working' && !paused.has(phase)
+      const none = kind === 'working' ? 0 : undefined
       const [parked, due, oldestDueSeconds] = await Promise.all([
         countUpTo(collection, { ...inPhase(phase), ...PARKED }),
-        kind === 'working' ? countUpTo(collection, dueFilter(phase, terms, found.now)) : undefined,
-        kind === 'working' ? oldestDue(collection, phase, terms, found.now) : undefined,
+        isCounted ? countUpTo(collection, dueFilter(phase, terms, found.now)) : none,
+        isCounted ? oldestDue(collection, phase, terms, found.now) : none,
       ])
       return { lifecycle: model.name, phase, due, oldestDueSeconds, parked }
     })

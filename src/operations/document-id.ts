@@ -1,6 +1,8 @@
 import { BSON } from 'mongodb'
 import { UsageError } from './errors.js'
 
+export { idText } from '../lock/index.js'
+
 const { EJSON, Long, ObjectId, UUID } = BSON
 
 /**
@@ -20,14 +22,6 @@ export function idsMeantBy(given: string): unknown[] {
   if (/^-?\d{1,18}$/.test(text)) ids.push(Number.isSafeInteger(Number(text)) ? Number(text) : Long.fromString(text))
   else if (/^-?\d+\.\d+$/.test(text)) ids.push(Number(text))
   return [...ids, given]
-}
-
-/** An `_id` in a form that can be typed in again. */
-export function idText(id: unknown): string {
-  if (typeof id === 'string') return id
-  if (id instanceof ObjectId) return id.toHexString()
-  if (id instanceof UUID) return id.toHexString(true)
-  return EJSON.stringify(id as never, { relaxed: true })
 }
 
 function constructed(type: string, value: string, text: string): unknown {

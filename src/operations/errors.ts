@@ -15,6 +15,7 @@ export type Obstacle =
     }
   | { readonly reason: 'exists'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'held' | 'parked' | 'notParked'; readonly lifecycle: string; readonly id: unknown }
+  | { readonly reason: 'notPaused' | 'tooManyPauses'; readonly lifecycle: string | undefined }
   | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }
   | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }
   | { readonly reason: 'lockChangedHands'; readonly name: string }

@@ -1,20 +1,55 @@
 import type { Document } from 'mongodb'
-import { isValid, oddFields, parseToken, typeName } from '../lock/index.js'
+import { isValid, oddFields, type Pause, parseToken, typeName } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
 import { formatMs, fromNow } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
+import { idText } from './document-id.js'
 
 /**
  * What a document waits for, in one sentence for people: `Sleeps, due in 3 s, waiting for 'certificate not Ready'
  * since 2 min.`
  * @param serverNow the server's time, by which everything is judged
  * @param lockTimeoutMs the lockTimeout in force
+ * @param pause what it is paused by
  */
-export function explain(document: Document, model: LifecycleModel, serverNow: Date, lockTimeoutMs: number): string {
+export function explain(
+  document: Document,
+  model: LifecycleModel,
+  serverNow: Date,
+  lockTimeoutMs: number,
+  pause?: Pause,
+): string {
   const condition = conditionOf(document, model, serverNow, lockTimeoutMs)
-  return `${sentence(document, model, serverNow, condition)}${oddNote(document, condition)}.`
+  const paused = pause ? `${pausedSentence(pause, model.name, document, serverNow)}. ` : ''
+  const said =
+    pause && condition.kind === 'due' ? dueSince(condition, serverNow) : sentence(document, model, serverNow, condition)
+  return `${paused}${said}${oddNote(document, condition)}.`
 }
+
+const PAUSED_WITH = {
+  all: ' with everything',
+  lifecycle: ' with its lifecycle',
+  phase: ' with its phase',
+  document: '',
+} as const
+
+function pausedSentence(pause: Pause, lifecycle: string, { _id, phase }: Document, now: Date): string {
+  const { what, by, since, reason } = pause
+  const scope = {
+    all: '--all',
+    lifecycle,
+    phase: `${lifecycle} --phase ${phase}`,
+    document: `${lifecycle} ${idText(_id)}`,
+  }
+  const resume = `resumed (phaselock resume ${scope[what]})`
+  const end = pause.until ? `until that ends ${until(pause.until, now)}, or it is ${resume}` : `until it is ${resume}`
+  const why = reason === null ? '' : `: '${reason}'`
+  return `Paused${PAUSED_WITH[what]} by ${by} ${fromNow(since, now)}${why}; no step of it begins ${end}`
+}
+
+/** Why a document is paused, in a few words. */
+export const whyPaused = ({ by, reason }: Pause): string => `paused by ${by}${reason === null ? '' : `: ${reason}`}`
 
 function sentence(document: Document, model: LifecycleModel, now: Date, condition: Condition): string {
   const phase: string = document['phase']
@@ -38,9 +73,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'due': {
       const rule = ruleFor(document, model)
       if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
-      const since = condition.since && condition.since <= now ? ` since ${age(condition.since, now)}` : ''
-      const left = condition.expired ? ` (the lease of ${holder(condition.expired)} has run out)` : ''
-      return `Due${since}${left}: the next replica that looks runs ${typeof progress.step === 'string' ? `the step '${progress.step}' of ` : ''}${phase}; if it stays that way, no replica of ${model.name} is running or all are busy`
+      return `${dueSince(condition, now)}: the next replica that looks runs ${typeof progress.step === 'string' ? `the step '${progress.step}' of ` : ''}${phase}; if it stays that way, no replica of ${model.name} is running or all are busy`
     }
     case 'resting':
       return resting(document, model, now, phase)
@@ -49,6 +82,11 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
         ? `Final: removed ${until(condition.removedAt, now)}`
         : 'Final: the next look removes it'
   }
+}
+
+function dueSince({ since, expired }: Extract<Condition, { kind: 'due' }>, now: Date): string {
+  const left = expired ? ` (the lease of ${holder(expired)} has run out)` : ''
+  return `Due${since && since <= now ? ` since ${age(since, now)}` : ''}${left}`
 }
 
 const EXPECTED: Readonly<Record<string, string>> = { phase: 'a string', lockedAt: 'a date, or nothing' }

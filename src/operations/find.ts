@@ -1,13 +1,13 @@
 import { BSON, type Document, type Filter } from 'mongodb'
-import { PARKED, readOwnFields, whyNotClaimable } from '../lock/index.js'
+import { PARKED, type Pause, Paused, readOwnFields, whyNotClaimable } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idsMeantBy } from './document-id.js'
 import { NotFound, UsageError } from './errors.js'
-import { explain, whyOf } from './explain.js'
+import { explain, whyOf, whyPaused } from './explain.js'
 import { holderNamedBy, type ReplicaState } from './replicas.js'
-import { modelOf, type System, termsInForce } from './system.js'
+import { inForceIn, modelOf, type System, termsInForce } from './system.js'
 
 export interface DocumentRef {
   /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
@@ -25,6 +25,8 @@ export interface Found {
   readonly explanation: string
   /** Why it waits, failed or is parked, in a few words; undefined: there is nothing to say, or it isn't stored. */
   readonly why: string | undefined
+  /** The pause that keeps its next step from beginning; undefined: there is none. */
+  readonly pause: Pause | undefined
   /** The server's time of the read, by which everything is judged. */
   readonly now: Date
 }
@@ -36,7 +38,9 @@ export async function readDocuments(
   filter: Filter<Document>,
   limit: number,
 ): Promise<Found[]> {
-  const { lockTimeoutMs } = (await termsInForce(db, [model]))(model)
+  const { terms, pauses } = (await inForceIn(db, [model]))(model)
+  const { lockTimeoutMs } = terms
+  const paused = new Paused(pauses)
   const pipeline = [
     { $match: filter },
     { $sort: { phase: 1, lockedAt: 1, updatedAt: 1 } },
@@ -46,8 +50,10 @@ export async function readDocuments(
   const rows = await readOwnFields((how) => db.collection(model.collection).aggregate(pipeline, how).toArray())
   return (rows as { document: Document; now: Date }[]).map(({ document, now }) => {
     const condition = conditionOf(document, model, now, lockTimeoutMs)
-    const explanation = explain(document, model, now, lockTimeoutMs)
-    return { lifecycle: model.name, document, condition, explanation, why: whyOf(document, model, condition, now), now }
+    const pause = paused.of(document['phase'], document['_id'])
+    const explanation = explain(document, model, now, lockTimeoutMs, pause)
+    const why = pause ? whyPaused(pause) : whyOf(document, model, condition, now)
+    return { lifecycle: model.name, document, condition, explanation, why, pause, now }
   })
 }
 

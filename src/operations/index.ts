@@ -22,6 +22,14 @@ export { type LockTimeoutSet, setLockTimeout } from './lock-timeout.js'
 export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './locks.js'
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
 export { addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
+export {
+  type ListedPause,
+  listPauses,
+  type PauseRequest,
+  type PauseScope,
+  pauseWork,
+  resumeWork,
+} from './pause.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
 export {
   type LeasedDocument,

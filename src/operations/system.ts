@@ -1,5 +1,5 @@
 import type { Db } from 'mongodb'
-import { readLockTimeouts, type Terms, termsOf } from '../lock/index.js'
+import { isInForce, type Pause, readLockTimeouts, type Terms, termsOf } from '../lock/index.js'
 import { type DoorbellMode, didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { UsageError } from './errors.js'
@@ -32,8 +32,20 @@ export async function termsInForce(
   db: Db,
   models: readonly LifecycleModel[],
 ): Promise<(model: LifecycleModel) => Terms> {
+  const judged = await inForceIn(db, models)
+  return (model) => judged(model).terms
+}
+
+/** The same, and the pauses in force. */
+export async function inForceIn(
+  db: Db,
+  models: readonly LifecycleModel[],
+): Promise<(model: LifecycleModel) => { readonly terms: Terms; readonly pauses: readonly Pause[] }> {
   const names = models.map((model) => model.name)
-  const inForce = await readLockTimeouts(db, names)
-  return ({ name, settings: { lockTimeoutMs, progress, legacyWriters } }) =>
-    termsOf(inForce.get(name)?.dueMs ?? lockTimeoutMs, { progress, legacyWriters })
+  const all = await readLockTimeouts(db, names)
+  return ({ name, settings: { lockTimeoutMs, progress, legacyWriters } }) => {
+    const known = all.get(name)
+    const terms = termsOf(known?.dueMs ?? lockTimeoutMs, { progress, legacyWriters })
+    return { terms, pauses: known?.pauses.filter((pause) => isInForce(pause, known.now)) ?? [] }
+  }
 }

@@ -11,7 +11,13 @@ export type { LifecycleSettings } from './definition/settings.js'
 export { runnableLifecycles, sharedOptions } from './engine/check-options.js'
 export type * from './engine/observer.js'
 export { Replica } from './engine/replica.js'
-export type { DoorbellStatus, ReplicaOptions, ReplicaStatus, RunnableLifecycle } from './engine/replica-options.js'
+export type {
+  DoorbellStatus,
+  PausedWork,
+  ReplicaOptions,
+  ReplicaStatus,
+  RunnableLifecycle,
+} from './engine/replica-options.js'
 export type { TickCounts } from './engine/tick/housekeeper.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'

@@ -34,6 +34,7 @@ describe('counts', () => {
       lifecycle: 'thing',
       phase: 'Creating',
       kind: 'working',
+      paused: false,
       documents: 4,
       more: false,
       ...each,

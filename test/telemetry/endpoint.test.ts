@@ -12,6 +12,7 @@ import { Replica, silentLogger } from '../../src/index.js'
 import { LockExecutor, memoryLocks } from '../../src/locks/index.js'
 import { loadTelemetryHttp, PhaselockModule, SchedulerLock } from '../../src/nest/index.js'
 import { Scheduled, SchedulesModule } from '../../src/nest/schedules/index.js'
+import { pauseWork } from '../../src/operations/index.js'
 import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 import { dueSince } from '../schedules/support.js'
@@ -29,6 +30,23 @@ describe('/metrics, with named locks and schedules', () => {
   })
 
   const textAt = async (http: string) => await (await fetch(`${http}/metrics`)).text()
+
+  test('/readyz of phaselock start tells what is paused, and is ready all the same', async () => {
+    const connection = await connectDatabase({ uri: database.uri })
+    const settings = readSettings({}, { http: '0', httpHost: '127.0.0.1', doorbell: 'off' })
+    const schedules = new Schedules({ tasks: { work: async () => undefined } })
+    const lifecycles = schedules.lifecycles
+    const running = await runReplica({ connection, lifecycles }, settings, silentLogger)
+    closing.push(() => running.stop())
+    const models = lifecycles.map(({ model }) => model)
+    await pauseWork({ db: connection.db, models }, { lifecycle: 'schedules', by: 'ana', reason: 'a move' })
+    await eventually(async () => {
+      const answer = await fetch(`${running.http}/readyz`)
+      expect(answer.status).toBe(200)
+      const { details } = (await answer.json()) as { details: object }
+      expect(details).toEqual({ replica: { status: 'up', paused: ['schedules: paused by ana: a move'] } })
+    }, PATIENTLY)
+  })
 
   test('of phaselock start: whatever the lifecycles of its module do', async () => {
     const executor = new LockExecutor(memoryLocks())

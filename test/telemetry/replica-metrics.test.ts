@@ -4,6 +4,7 @@ import { register } from 'prom-client'
 import { lifecycleOf, Replica } from '../../src/index.js'
 import { CLAIM_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME, termsOf } from '../../src/lock/index.js'
 import { COUNT_LIMIT, dueFilter } from '../../src/operations/count.js'
+import { pauseWork } from '../../src/operations/index.js'
 import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 import { useDatabase } from '../support/database.js'
@@ -92,6 +93,30 @@ describe('the metrics of a replica', () => {
     expect(Number(oldest)).toBeGreaterThan(3_500)
     expect(text).not.toContain('documents_due{lifecycle="thing",phase="Created"}')
     expect(register.getMetricsAsArray()).toEqual([]) // prom-client's global registry
+    await replica.stop()
+  })
+
+  test('tell what is paused; what is, waits for no replica', async () => {
+    const { db, replica, metrics, things } = replicaWithMetrics()
+    await replica.prepare()
+    await things.insertMany([
+      { _id: 'a', phase: 'Creating' },
+      { _id: 'b', phase: 'Creating' },
+    ])
+    const system = { db, models: [thing.model] }
+    const due = 'phaselock_documents_due{lifecycle="thing",phase="Creating"}'
+    for (const id of ['a', 'b']) await pauseWork(system, { lifecycle: 'thing', id, by: 'ana' })
+    await replica.runOnce()
+    const single = await metrics.registry.metrics()
+    expect(single).toContain('phaselock_paused{lifecycle="thing",what="document",phase=""} 2')
+    expect(single).toContain(`${due} 2`)
+    await pauseWork(system, { lifecycle: 'thing', phase: 'Creating', by: 'ana' })
+    await replica.runOnce()
+    const text = await metrics.registry.metrics()
+    expect(text).toContain('phaselock_paused{lifecycle="thing",what="phase",phase="Creating"} 1')
+    expect(text).toContain(`${due} 0`)
+    expect(text).toContain('phaselock_oldest_due_seconds{lifecycle="thing",phase="Creating"} 0')
+    expect(text).toContain('phaselock_replica_ready 1')
     await replica.stop()
   })
 

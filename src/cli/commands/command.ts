@@ -120,6 +120,13 @@ export function durationFrom(text: string): string {
   }
 }
 
+/** A time with its zone: `2026-12-01T06:00:00Z`. */
+export function timeFrom(text: string): Date {
+  const time = new Date(text)
+  if (/^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:?\d\d)$/.test(text) && !Number.isNaN(time.getTime())) return time
+  throw new InvalidArgumentError('expected a time with its zone, such as 2026-12-01T06:00:00Z.')
+}
+
 /**
  * A document from the command line, as JSON or Extended JSON (`{"at": {"$date": "2026-01-01T00:00:00Z"}}`).
  * @throws UsageError when it isn't a JSON object

@@ -83,7 +83,7 @@ function countRow(count: PhaseCount): string[] {
   const isWorking = count.kind === 'working'
   return [
     count.lifecycle,
-    count.kind === 'unknown' ? `${count.phase} (unknown)` : count.phase,
+    `${count.phase}${count.kind === 'unknown' ? ' (unknown)' : ''}${count.paused ? ' (paused)' : ''}`,
     `${count.documents}${count.more ? '+' : ''}`,
     isWorking ? n(count.due) : '',
     n(count.held),
@@ -101,7 +101,13 @@ async function printDocuments(
   const { documents, more } = await listDocuments(system, { ...options, lifecycle })
   if (options.json)
     return output.json(
-      documents.map(({ lifecycle, condition, why, document }) => ({ lifecycle, condition, why, document })),
+      documents.map(({ lifecycle, condition, why, pause, document }) => ({
+        lifecycle,
+        condition,
+        why,
+        pause,
+        document,
+      })),
     )
   if (documents.length === 0) {
     return output.line(`no such documents of ${lifecycle ?? system.models.map(({ name }) => name).join(', ')}`)
@@ -114,10 +120,16 @@ async function printDocuments(
 
 const LONGEST_WHY = 100
 
-function documentRow({ document: { _id, phase, state }, condition, why = '', now }: Found): string[] {
+function documentRow({ document: { _id, phase, state }, condition, why = '', pause, now }: Found): string[] {
   const [said = ''] = why.split('\n')
   const short = said.length > LONGEST_WHY ? `${said.slice(0, LONGEST_WHY - 3)}...` : said
-  return [idText(_id), textOf(phase), textOf(state), conditionText(condition, now), short]
+  return [
+    idText(_id),
+    textOf(phase),
+    textOf(state),
+    `${conditionText(condition, now)}${pause ? ' (paused)' : ''}`,
+    short,
+  ]
 }
 
 const textOf = (value: unknown): string =>

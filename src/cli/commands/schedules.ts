@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander'
+import type { Command } from 'commander'
 import {
   type ListSchedules,
   listSchedules,
@@ -14,7 +14,17 @@ import { formatMs } from '../../time/index.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { valueText } from '../output.js'
 import { SCHEDULE_SETTINGS } from '../setting-options.js'
-import { byFrom, byOption, documentFrom, limitFrom, merged, print, shortTime, withDatabase } from './command.js'
+import {
+  byFrom,
+  byOption,
+  documentFrom,
+  limitFrom,
+  merged,
+  print,
+  shortTime,
+  timeFrom,
+  withDatabase,
+} from './command.js'
 
 export function registerSchedules(program: Command, context: CliContext): void {
   const command = program
@@ -183,10 +193,4 @@ function registerRemove(schedules: Command, context: CliContext): void {
       print(context, options, { _id: id, removed: true }, `${id} removed`)
     })
   withSchedules(command)
-}
-
-function timeFrom(text: string): Date {
-  const time = new Date(text)
-  if (/^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:?\d\d)$/.test(text) && !Number.isNaN(time.getTime())) return time
-  throw new InvalidArgumentError('expected a time with its zone, such as 2026-12-01T06:00:00Z.')
 }

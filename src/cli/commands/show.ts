@@ -30,10 +30,10 @@ export function registerShow(program: Command, context: CliContext): void {
 
 function printJson(
   output: Output,
-  { lifecycle, condition, explanation, refusal, holder, document, also }: Shown,
+  { lifecycle, condition, explanation, pause, refusal, holder, document, also }: Shown,
 ): void {
   const others = also.map((other) => ({ lifecycle: other.lifecycle, explanation: other.explanation }))
-  output.json({ lifecycle, condition, explanation, refusal, holder, document, also: others })
+  output.json({ lifecycle, condition, explanation, pause, refusal, holder, document, also: others })
 }
 
 const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${valueText(phase)}`

@@ -33,7 +33,11 @@ export async function bootApp(
       logger,
       observer: [metrics.observer, ...transitionsOf(settings, connection, logger)],
     }),
-    await telemetry({ registry: metrics.registry, notReady: () => replica?.status().notReady ?? ['starting'] }),
+    await telemetry({
+      registry: metrics.registry,
+      notReady: () => replica?.status().notReady ?? ['starting'],
+      paused: () => replica?.status().paused.map(({ text }) => text) ?? [],
+    }),
   ]
   const app = await create(imports, logger)
   const running = app.get(Replica)

@@ -24,3 +24,11 @@ export function idBytes(id: unknown): number {
   if (typeof id !== 'object' || id === null || id instanceof BSON.ObjectId) return 16
   return BSON.calculateObjectSize({ id })
 }
+
+/** An `_id` in a form that can be typed in again. */
+export function idText(id: unknown): string {
+  if (typeof id === 'string') return id
+  if (id instanceof BSON.ObjectId) return id.toHexString()
+  if (id instanceof BSON.UUID) return id.toHexString(true)
+  return BSON.EJSON.stringify(id as never, { relaxed: true })
+}

@@ -5,13 +5,8 @@ import { readOwnFields } from '../documents/read-each.js'
 import { isDue, notAfter, onlyIn } from '../lease/lease-state.js'
 import { type Rename, renameLook } from '../move/rename.js'
 import { ruleLook, type StateRule } from '../move/rule-update.js'
-import {
-  COMMITTED,
-  LIFECYCLES_COLLECTION,
-  LOCK_TIMEOUT_FIELDS,
-  type LockTimeoutInForce,
-  lockTimeoutAt,
-} from '../terms/lock-timeout.js'
+import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
+import { COMMITTED, IN_FORCE_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from '../terms/lock-timeout.js'
 import { LAST_SEEN, PRESENT_REPLICAS, type PresentReplica } from '../terms/presence.js'
 import type { ServerClock } from '../terms/server-clock.js'
 import { literal, type Terms } from '../terms/terms.js'
@@ -28,7 +23,7 @@ export interface LookRequest {
   readonly renames?: readonly Rename[] | undefined
   /** Queries that are run now and then, in the same command. Default: none. */
   readonly chores?: readonly Chore[] | undefined
-  /** Documents that refuse writes: not looked for. Default: none. */
+  /** Documents that refuse writes or are paused: not looked for. Default: none. */
   readonly skipped?: readonly unknown[] | undefined
 }
 
@@ -44,7 +39,7 @@ export interface LookResult {
   readonly rules: ReadonlyMap<string, readonly StateRule[]>
   readonly renames: ReadonlyMap<string, readonly Rename[]>
   readonly chores: ReadonlyMap<string, readonly string[]>
-  /** The lockTimeout in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
+  /** The lockTimeout and the pauses in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
   /** The live replicas, by lifecycle: those that tick by themselves. */
   readonly replicas: ReadonlyMap<string, readonly PresentReplica[]>
@@ -123,7 +118,7 @@ export class Looks {
       replicas: PRESENT_REPLICAS,
       lastSeen: LAST_SEEN,
       clockStep: 1,
-      ...LOCK_TIMEOUT_FIELDS,
+      ...IN_FORCE_FIELDS,
     }
     const hits = requests.flatMap((request, i) =>
       this.queries(request).map(({ kind, index, match }) => {

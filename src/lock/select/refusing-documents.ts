@@ -23,12 +23,13 @@ const SPARE = 250
 /**
  * Documents that this replica leaves alone for a while because they refuse its writes; each replica has its own pauses.
  * The pause grows with each refusal: 5 s, 10 s, 20 s, at most 10 min. None of this is stored: a document that refuses
- * writes can't hold it.
+ * writes can't hold it. Those that people have paused (`leaveAlone`) are passed over in the same way.
  */
 export class RefusingDocuments implements SelectionPolicy {
   private readonly byKey = new Map<string, Refusing>()
   private readonly named = new Map<string, unknown>()
   private namedBytes = 0
+  private leftAlone: ReadonlyMap<string, unknown> = new Map()
   /**
    * Phases in which the last claim met documents that refuse, and whether the next claim begins with the newest. It alternates
    * with the oldest, so that documents behind any number of refusing ones wait for one claim and not for all of those.
@@ -43,9 +44,17 @@ export class RefusingDocuments implements SelectionPolicy {
     return met ? { ...without, most: MOST_BESIDE_REFUSALS, spare: SPARE, newestFirst: met.newestFirst } : without
   }
 
+  /** These, and no others, are paused by people, until the next call; whether one of before no longer is. */
+  leaveAlone(ids: readonly unknown[]): boolean {
+    if (ids.length === 0 && this.leftAlone.size === 0) return false
+    const before = this.leftAlone
+    this.leftAlone = new Map(ids.map((id) => [idKey(id), id]))
+    return [...before.keys()].some((key) => !this.leftAlone.has(key))
+  }
+
   /** Those whose pause is over are tried again, apart from the others. */
   choose(_phase: string, candidates: Candidates): Candidates {
-    if (this.size === 0) return candidates
+    if (this.size === 0 && this.leftAlone.size === 0) return candidates
     const retries = [...candidates.retries]
     const others = eachList(candidates, (documents) =>
       documents.filter((document) => {
@@ -89,23 +98,28 @@ export class RefusingDocuments implements SelectionPolicy {
     return this.byKey.size - this.named.size
   }
 
-  /** Documents that are still paused and not to be looked for: the first thousand. */
+  /** Documents that are still paused and not to be looked for: all that people have paused, and the first thousand of the others. */
   ids(): unknown[] {
-    if (this.named.size === 0) return []
+    const alone = [...this.leftAlone.values()]
+    if (this.named.size === 0) return alone
     const now = this.clock.monotonicMs()
-    return [...this.named].filter(([key]) => this.byKey.get(key)!.untilMs > now).map(([, id]) => id)
+    const refusing = [...this.named].filter(([key]) => this.byKey.get(key)!.untilMs > now).map(([, id]) => id)
+    return [...alone, ...refusing]
   }
 
   /** Whether it is still paused. */
   isPaused(id: unknown): boolean {
-    if (this.byKey.size === 0) return false
-    const known = this.byKey.get(idKey(id))
-    return known !== undefined && known.untilMs > this.clock.monotonicMs()
+    if (this.byKey.size === 0 && this.leftAlone.size === 0) return false
+    const key = idKey(id)
+    const known = this.byKey.get(key)
+    return this.leftAlone.has(key) || (known !== undefined && known.untilMs > this.clock.monotonicMs())
   }
 
-  /** Whether it has refused before; after its pause it is tried apart from others, so that it doesn't hold them up. */
+  /** Whether it is paused, or has refused before: after that it is tried apart from others, so that it doesn't hold them up. */
   isSuspect(id: unknown): boolean {
-    return this.byKey.size > 0 && this.byKey.has(idKey(id))
+    if (this.byKey.size === 0 && this.leftAlone.size === 0) return false
+    const key = idKey(id)
+    return this.leftAlone.has(key) || this.byKey.has(key)
   }
 
   /** It has refused a write (once more). */

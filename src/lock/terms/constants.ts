@@ -1,5 +1,8 @@
 import type { IndexSpecification } from 'mongodb'
 
+/** Holds a document for each lifecycle: its `_id`, collection, the lockTimeout in force (ms) and what of it is paused. */
+export const LIFECYCLES_COLLECTION = 'phaselock.lifecycles'
+
 /** `lockedAt` of a free document, and its initial value: 1970-01-01T00:00:00Z. */
 export const TASK_LOCK_INIT_TIME = new Date(0)
 

@@ -4,10 +4,9 @@ import { readOwnFields } from '../documents/read-each.js'
 import { isValid, typeName } from '../documents/type-name.js'
 import { updateMatching } from '../documents/update-named.js'
 import { PUT_TO_SLEEP, sleepsFor } from '../lease/lease-state.js'
+import { LIFECYCLES_COLLECTION } from './constants.js'
+import { type Pause, storedPauses } from './pauses.js'
 import { inProgress, type Terms } from './terms.js'
-
-/** Holds a document for each lifecycle: its `_id`, collection and the lockTimeout in force (ms). */
-export const LIFECYCLES_COLLECTION = 'phaselock.lifecycles'
 
 /** How long after reading a lockTimeout a replica judges by it; after that the server refuses its claims. */
 export const KNOWN_FOR_MS = 5_000
@@ -28,18 +27,20 @@ const MOST_MS = 86_400_000
 export const isLockTimeout = (ms: number): boolean => ms >= LEAST_MS && ms <= MOST_MS
 
 /**
- * The projection that reads what `phaselock.lifecycles` says about a lifecycle's lockTimeout (ms). `Was` and `Since` are there after a
- * change, `Instead` if `lockTimeout` is unusable: the value that was in force, which all replicas use until that is mended.
+ * The projection that reads what is in force according to `phaselock.lifecycles`: a lifecycle's lockTimeout (ms) and its pauses. `Was` and
+ * `Since` are there after a change, `Instead` if `lockTimeout` is unusable: the value that was in force, which all replicas use until that
+ * is mended.
  */
-export const LOCK_TIMEOUT_FIELDS = {
+export const IN_FORCE_FIELDS = {
   lockTimeout: 1,
   lockTimeoutWas: 1,
   lockTimeoutSince: 1,
   lockTimeoutInstead: 1,
+  pauses: 1,
 } as const
 
 /** These fields as they are stored: a person may have put anything there. */
-export type LockTimeoutRecord = { readonly [field in keyof typeof LOCK_TIMEOUT_FIELDS]?: unknown }
+export type LockTimeoutRecord = { readonly [field in keyof typeof IN_FORCE_FIELDS]?: unknown }
 
 const MS = '$lockTimeout'
 /** Matches an entry whose `lockTimeout` is unusable. */
@@ -57,6 +58,8 @@ export interface LockTimeoutInForce {
   readonly knownUntil: Date
   /** What is unusable in the entry. */
   readonly broken?: string
+  /** Those that are stored, also if they are over. */
+  readonly pauses: readonly Pause[]
 }
 
 /** A usable lockTimeout in ms; undefined for anything else. */
@@ -109,7 +112,8 @@ export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeout
   const judged = judge(record, now)
   if (!judged) return undefined
   const { lockTimeout, change, broken } = judged
-  const known = { knownUntil: new Date(now.getTime() + KNOWN_FOR_MS), ...(broken && { broken }) }
+  const pauses = storedPauses(record.pauses)
+  const known = { knownUntil: new Date(now.getTime() + KNOWN_FOR_MS), pauses, ...(broken && { broken }) }
   if (!change || now >= handoverUntil(lockTimeout, change))
     return { dueMs: lockTimeout, leaseMs: lockTimeout, ...known }
   return { dueMs: Math.max(lockTimeout, change.wasMs), leaseMs: Math.min(lockTimeout, change.wasMs), ...known }
@@ -148,7 +152,7 @@ export async function readLockTimeouts(
 export const COMMITTED = { readConcern: { level: 'majority' } } as const
 
 async function readRecords(db: Db, ids: readonly string[], options: { maxTimeMS?: number } = {}) {
-  const pipeline = [{ $match: { _id: { $in: [...ids] } } }, { $project: { ...LOCK_TIMEOUT_FIELDS, now: '$$NOW' } }]
+  const pipeline = [{ $match: { _id: { $in: [...ids] } } }, { $project: { ...IN_FORCE_FIELDS, now: '$$NOW' } }]
   const lifecycles = lifecyclesOf(db)
   const reading = { ...options, ...COMMITTED }
   const records = await readOwnFields((how) => lifecycles.aggregate(pipeline, { ...reading, ...how }).toArray())

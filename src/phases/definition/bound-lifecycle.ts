@@ -69,6 +69,10 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly wake: Owner<Doc, G>['wake'] = (id, options) => this.owner().wake(id, options)
   /** Gives a parked document another go. */
   readonly unpark: Owner<Doc, G>['unpark'] = (id, options) => this.owner().unpark(id, options)
+  /** Pauses the lifecycle, a phase or a document: running steps end, no other begins, on no replica. @throws InvalidOptions */
+  readonly pause: Owner<Doc, G>['pause'] = (options) => this.owner().pause(options)
+  /** Ends a pause; whether there was one. @throws InvalidOptions */
+  readonly resume: Owner<Doc, G>['resume'] = (scope) => this.owner().resume(scope)
   /** Deletes a document outright, whoever holds it. */
   readonly remove: Owner<Doc, G>['remove'] = (id, options) => this.owner().remove(id, options)
 }

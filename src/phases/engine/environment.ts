@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import type { RefusingDocuments, ServerClock, Terms } from '../../lock/index.js'
+import type { Paused, RefusingDocuments, ServerClock, Terms } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
@@ -29,6 +29,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly terms: () => Terms
   /** To be awaited before a claim or a renewal; rejects when the terms in force can't be known, and then neither may happen. */
   readonly keepTermsFresh: () => Promise<void>
+  /** What of the lifecycle people have paused, as of the last reading. */
+  readonly paused: () => Paused
   /** Where the handler of a phase runs. */
   readonly kindOf: (phase: string) => PlaceKind
   /** Documents that refuse writes. */

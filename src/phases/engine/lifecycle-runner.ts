@@ -126,7 +126,8 @@ export class LifecycleRunner {
    * wrong with one document costs its own lease, and nobody else anything.
    *
    * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. It waits for 1.5 s at most (and a
-   * round of the guard), then others may have it. A handler begins only under a lease with time left, and not once the replica stops.
+   * round of the guard), then others may have it. A handler begins only under a lease with time left, and not once the replica stops or
+   * it is paused.
    * Whatever happens, its place is given back and it is let go.
    */
   private async carry(held: Held): Promise<void> {
@@ -136,7 +137,7 @@ export class LifecycleRunner {
         // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
         const turn = this.places.take(held.kind, held.queuedAtMs)
         const hasPlace = turn === undefined || (await turn)
-        const mayBegin = hasPlace && held.lease.leftMs() > 0 && !this.stopping
+        const mayBegin = hasPlace && held.lease.leftMs() > 0 && !this.stopping && !this.isPaused(held)
         let ending: Ending
         try {
           ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)
@@ -170,7 +171,8 @@ export class LifecycleRunner {
     const { end } = ending
     const { model, serverNow, terms } = this.env
     const { wakes, lookSoon, ringOthers } = this.parts
-    const due = duePhase(model, held, ending)
+    const next = duePhase(model, held, ending)
+    const due = next !== undefined && this.env.paused().has(next) ? undefined : next
     const betweenSteps = betweenStepsMs(ending)
     if (betweenSteps !== undefined) {
       const phase = held.phase.name
@@ -203,9 +205,15 @@ export class LifecycleRunner {
     }
   }
 
-  /** Whether a chain of steps makes way: it has gone on for long while others are due, or the replica stops. */
-  private yields({ claimedAtMs, kind }: Held): boolean {
-    if (this.stopping) return true
+  /** Paused by people, alone or with its phase. */
+  private isPaused({ phase, lease }: Held): boolean {
+    return this.env.paused().hasDocument(phase.name, lease.id)
+  }
+
+  /** Whether a chain of steps makes way: it has gone on for long while others are due, it is paused, or the replica stops. */
+  private yields(held: Held): boolean {
+    const { claimedAtMs, kind } = held
+    if (this.stopping || this.isPaused(held)) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
     const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
     return othersWait || this.parts.company.closedMs > 0

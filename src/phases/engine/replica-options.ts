@@ -100,12 +100,28 @@ export interface ReplicaOptions {
 /** A replica's doorbell: how it hears, `deaf` while it can't (the tick finds everything), `off` where it doesn't listen. */
 export type DoorbellStatus = DoorbellKind | 'deaf' | 'off'
 
+/** Something that people have paused: no step of it begins, on no replica. */
+export interface PausedWork {
+  /** Of which lifecycle. */
+  readonly lifecycle: string
+  /** `all`: with every lifecycle; else all of the lifecycle, one phase of it, or one document. */
+  readonly what: 'all' | 'lifecycle' | 'phase' | 'document'
+  /** Where it is a phase: its name. */
+  readonly phase?: string
+  /** Where it is a document: its `_id`. */
+  readonly _id?: unknown
+  /** All of it in one line: `order, phase Packing: paused by ana: the printer is broken`. */
+  readonly text: string
+}
+
 /** What a replica is doing at this moment, by what it knows itself: nothing is read. */
 export interface ReplicaStatus {
   /** Its name, made unique for this start: `lockedBy` begins with it. */
   readonly identity: string
   /** Empty: ready. Else why it isn't. */
   readonly notReady: readonly string[]
+  /** What people have paused of its lifecycles, as of its last look; a replica that waits for them is ready all the same. */
+  readonly paused: readonly PausedWork[]
   /** Documents that it holds. */
   readonly held: number
   /** Of these, those that wait for a place (`concurrency`). */

@@ -3,6 +3,7 @@ import {
   Claimant,
   Looks,
   MissingIndex,
+  pauseText,
   type ReplicaReport,
   type RunLifecycle,
   ServerClock,
@@ -237,6 +238,12 @@ export class Replica {
     return {
       identity: this.identity,
       notReady,
+      paused: this.running.flatMap(({ model: { name: lifecycle }, paused }) =>
+        paused().pauses.map((pause) => {
+          const { by, reason, since, until, ...target } = pause
+          return { lifecycle, ...target, text: pauseText(lifecycle, pause) }
+        }),
+      ),
       held: sum('held'),
       queued: sum('queued'),
       running: sum('running'),

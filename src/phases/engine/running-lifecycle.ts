@@ -39,6 +39,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     renewalCollection: protocolCollection<Document>(renewalDb, model.collection),
     terms,
     keepTermsFresh: () => registry.keepFresh(),
+    paused: () => registry.paused(model),
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
     kindOf: (phase) => (threadOf(handlers[phase]) ? 'thread' : 'loop'),
     refusing: new RefusingDocuments(clock),
@@ -67,7 +68,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const wake: Waker['wake'] = (ids, news) => waker.wake(ids, news)
   const context = { model, db, replica: identity, logger, observer, clock, wake, look }
   return {
-    ...{ model, refusing: own.refusing, lines, terms, runner, claimer: runner.claimer, waker },
+    ...{ model, refusing: own.refusing, paused: own.paused, lines, terms, runner, claimer: runner.claimer, waker },
     housekeeper: new Housekeeper(own, registry),
     /** Its background work, with what that wakes documents with. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),

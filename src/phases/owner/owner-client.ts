@@ -1,9 +1,11 @@
 import { type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
+  addPause,
   asReadable,
   freeFromTheFuture,
   readLockTimeouts,
+  removePause,
   setState,
   type Terms,
   termsOf,
@@ -16,6 +18,7 @@ import { isObject } from '../definition/check-graph.js'
 import { type LifecycleModel, whyUnknownState } from '../definition/model.js'
 import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
+import { newPause, resumedTarget } from './owner-pauses.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
   IdOf,
@@ -24,6 +27,9 @@ import type {
   OwnerClientOptions,
   OwnerOptions,
   OwnerVerdict,
+  PauseOptions,
+  PauseResult,
+  PauseScope,
   StateOf,
   StateOptions,
   StoredDocument,
@@ -132,6 +138,30 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   async remove(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
     const { deletedCount } = await this.documents.deleteOne({ _id: id as never }, inSession(options))
     return deletedCount > 0 ? 'done' : 'notFound'
+  }
+
+  /**
+   * Pauses the lifecycle, a phase or a document (docs/pausing.md): running steps end, no other begins, on no replica. A pause of the same is
+   * replaced. In force on each replica with its next look.
+   * @example await orders.pause({ phase: 'Packing', by: 'ana', reason: 'no ink', for: '2h' })
+   * @throws InvalidOptions
+   */
+  async pause(options: PauseOptions<Doc, Phase>): Promise<PauseResult> {
+    const { kind } = await addPause(this.db, this.model.name, newPause(this.model, options))
+    if (kind !== 'paused') return kind
+    this.rings.look({})
+    return 'done'
+  }
+
+  /**
+   * Ends a pause; what is due goes on at once. Other pauses, such as a phase's beside the lifecycle's, stay.
+   * @returns whether it was paused
+   * @throws InvalidOptions
+   */
+  async resume(scope: PauseScope<Doc, Phase> = {}): Promise<boolean> {
+    const was = await removePause(this.db, this.model.name, resumedTarget(this.model, scope))
+    if (was) this.rings.look({})
+    return was !== undefined
   }
 
   /** Resolves when replicas have been notified of what was written, or that was given up (after a second at most): for a program that ends. */

@@ -1,4 +1,5 @@
 import type { DoorbellMode } from '../../options/index.js'
+import type { Duration } from '../../time/index.js'
 import type { Progress } from '../step.js'
 
 /** A driver's ClientSession by its shape: an app may bring another copy of the driver, whose class is another type. */
@@ -46,6 +47,30 @@ export interface UnparkOptions extends OwnerOptions {
    */
   readonly force?: boolean | undefined
 }
+
+/** What an owner pauses or resumes: a phase, a document, or without either the whole lifecycle. */
+export interface PauseScope<Doc = unknown, Phase extends string = string> {
+  /** Only the documents in this phase. */
+  readonly phase?: Phase | undefined
+  /** Only the document with this `_id`. */
+  readonly id?: IdOf<Doc> | undefined
+}
+
+export interface PauseOptions<Doc = unknown, Phase extends string = string> extends PauseScope<Doc, Phase> {
+  /** Who pauses it, for others to read. */
+  readonly by: string
+  /** Why, for others to read: at most 500 characters. Default: none is given. */
+  readonly reason?: string | undefined
+  /** When it ends by itself, by the server's clock. Default: when it is resumed. */
+  readonly until?: Date | undefined
+  /** The same as a duration from now on, instead of `until`. */
+  readonly for?: Duration | undefined
+}
+
+/**
+ * What became of a pause: `done`, or why nothing is paused: no replica has run the lifecycle yet, or 200 pauses of it are in force.
+ */
+export type PauseResult = 'done' | 'notRegistered' | 'tooMany'
 
 /** What became of an owner's request: `done`, or why nothing was changed. */
 export type OwnerVerdict = 'done' | 'notFound' | 'held' | 'parked' | 'notParked' | 'unchanged'

@@ -165,6 +165,16 @@ function documentGauges(registry: Registry, scrape: () => Promise<Waiting[] | un
   )
 }
 
+/** Documents, of which there may be many, are counted together. */
+function pausedRows(paused: ReplicaStatus['paused']): Row<'lifecycle' | 'what' | 'phase'>[] {
+  const counts = new Map<string, Row<'lifecycle' | 'what' | 'phase'>>()
+  for (const { lifecycle, what, phase = '' } of paused) {
+    const key = JSON.stringify([lifecycle, what, phase])
+    counts.set(key, [{ lifecycle, what, phase }, (counts.get(key)?.[1] ?? 0) + 1])
+  }
+  return [...counts.values()]
+}
+
 function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
   const instruments = new Instruments(registry)
   const gauge = (name: string, help: string, value: (status: ReplicaStatus) => number, aggregator?: 'min') =>
@@ -199,6 +209,13 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     'Live replicas that share the work, by version, as this replica knows them from its last look',
     ['version'],
     () => Object.entries(status().replicas).map(([version, count]) => [{ version }, count]),
+    'max',
+  )
+  instruments.gauge(
+    'paused',
+    'Pauses in force by what is paused: all, lifecycle, phase (its name in the label phase) or document',
+    ['lifecycle', 'what', 'phase'],
+    () => pausedRows(status().paused),
     'max',
   )
   const { identity } = status()

@@ -79,7 +79,7 @@ export class Claimer {
 
   /** Whether documents are known to be due that nobody has claimed yet. */
   get othersDue(): boolean {
-    return this.due.length > 0
+    return this.due.some((phase) => !this.isPaused(phase))
   }
 
   /** Whether the last claim left more behind than it could take: this replica has work enough for now. */
@@ -102,7 +102,8 @@ export class Claimer {
     if (this.stopped) return
     // Without the index, failed phases are offered even if nothing is due any more: otherwise nobody would notice that it is back.
     const failed = this.noIndex.lasting ? this.failed : []
-    for (const phase of [...phases, ...failed]) if (!this.due.includes(phase)) this.due.push(phase)
+    for (const phase of [...phases, ...failed])
+      if (!this.due.includes(phase) && !this.isPaused(phase)) this.due.push(phase)
     this.claimIfRoom()
   }
 
@@ -116,7 +117,7 @@ export class Claimer {
    * would jump; otherwise their phase is offered.
    */
   offerNamed(phase: string, ids: readonly unknown[]): void {
-    if (this.stopped) return
+    if (this.stopped || this.isPaused(phase)) return
     const { company } = this.options
     const isFree =
       !this.current && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length && company.isOpen
@@ -172,7 +173,13 @@ export class Claimer {
     return !this.stopped && this.due.some((phase) => this.roomFor(phase) > 0)
   }
 
+  /** No document of it may be claimed; a look after it is resumed offers it again. */
+  private isPaused(phase: string): boolean {
+    return this.env.paused().has(phase)
+  }
+
   private roomFor(phase: string): number {
+    if (this.isPaused(phase)) return 0
     const { capacities, held } = this.options
     const kind = this.env.kindOf(phase)
     return held.isFull ? 0 : capacities[kind].room(held.sizeOf(kind))
@@ -206,7 +213,8 @@ export class Claimer {
       this.awaited.delete(phase)
       const result = await this.claim(phase, (admission, won) => this.claims.claimBatch(phase, limit, won, admission))
       if (!result) {
-        this.failed.add(phase) // other phases go first next time: this one's documents may be the cause
+        // Other phases go first next time: this one's documents may be the cause.
+        if (!this.isPaused(phase)) this.failed.add(phase)
         continue
       }
       this.failed.delete(phase)
@@ -226,7 +234,7 @@ export class Claimer {
     }
   }
 
-  /** One claim, of what may be held together with all else; undefined: it failed, and what is due is forgotten. */
+  /** One claim, of what may be held together with all else; undefined: it failed, and what is due is forgotten, or its phase is paused. */
   private async claim<Result extends ClaimResult>(
     phase: string,
     send: (admission: Admission, won: (claimed: readonly Claimed[]) => void) => Promise<Result>,
@@ -236,6 +244,7 @@ export class Claimer {
     const admission = company.admission(model.settings, this.passedOver)
     try {
       await keepTermsFresh()
+      if (this.isPaused(phase)) return undefined // as has just been read
       const result = await send(admission, (claimed) => onWon(phase, claimed))
       outage.succeeded()
       this.report(phase, result)

@@ -1,10 +1,13 @@
 import type { Collection, Db } from 'mongodb'
 import { limitCommands, protocolCollection } from '../../../database/index.js'
 import {
+  isInForce,
   KNOWN_FOR_MS,
   LIFECYCLES_COLLECTION,
   type LockTimeoutInForce,
   type LookResult,
+  Paused,
+  pauseText,
   readLockTimeouts,
   readOwnFields,
   type ServerClock,
@@ -49,6 +52,7 @@ export class TermsOutdated extends Error {
 export class LifecycleRegistry {
   private readonly collection: Collection<Registered>
   private readonly inForce = new Map<string, LockTimeoutInForce>()
+  private readonly pausedBy = new Map<string, Paused>()
   private askedAtMs = Number.NEGATIVE_INFINITY
   private readAtMs = Number.NEGATIVE_INFINITY
   private reading: Promise<unknown> | undefined
@@ -144,6 +148,7 @@ export class LifecycleRegistry {
       }
       const inForce = found.broken && before ? eitherOf(found, before) : found
       this.inForce.set(model.name, inForce)
+      this.adoptPauses(model, found)
       if (found.broken !== before?.broken) this.reportBroken(model, inForce)
       if (before?.dueMs === inForce.dueMs && before.leaseMs === inForce.leaseMs) continue
       this.report(model, inForce, before !== undefined)
@@ -192,6 +197,23 @@ export class LifecycleRegistry {
   lockTimeout(model: LifecycleModel): { dueMs: number; leaseMs: number; knownUntil?: Date } {
     const { lockTimeoutMs } = model.settings
     return this.inForce.get(model.name) ?? { dueMs: lockTimeoutMs, leaseMs: lockTimeoutMs }
+  }
+
+  /** What of a lifecycle is paused, as of the last reading. */
+  paused({ name }: LifecycleModel): Paused {
+    return this.pausedBy.get(name) ?? Paused.nothing
+  }
+
+  /** A forward step of the server's clock that isn't confirmed ends no pause. */
+  private adoptPauses({ name }: LifecycleModel, { pauses }: LockTimeoutInForce): void {
+    const before = this.pausedBy.get(name) ?? Paused.nothing
+    if (pauses.length === 0 && before === Paused.nothing) return
+    const nowMs = (this.serverClock.now() ?? this.clock.now()).getTime() - (this.serverClock.hold()?.ms ?? 0)
+    const inForce = pauses.filter((pause) => isInForce(pause, new Date(nowMs)))
+    this.pausedBy.set(name, inForce.length > 0 ? new Paused(inForce) : Paused.nothing)
+    const [texts, were] = [inForce, before.pauses].map((all) => new Set(all.map((pause) => pauseText(name, pause))))
+    for (const text of texts!) if (!were!.has(text)) this.logger.warn(`${text}; running steps end, no other begins`)
+    for (const text of were!) if (!texts!.has(text)) this.logger.info(text.replace(': paused', ': no longer paused'))
   }
 
   private async read(how: { whateverItSays?: boolean } = {}): Promise<boolean> {

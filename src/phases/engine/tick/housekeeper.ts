@@ -80,9 +80,13 @@ export class Housekeeper {
     for (const one of refused) broken.refused(one)
   }
 
-  /** Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. */
+  /**
+   * Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. Nothing while the whole
+   * lifecycle is paused; out of a paused phase its owner's state still leads.
+   */
   async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
-    const { model, observer } = this.env
+    const { model, observer, paused } = this.env
+    if (paused().isWhole) return
     for (const rename of found.renames.get(model.name) ?? []) {
       const moved = this.count(await applyRename(this.env, rename), counts)
       if (moved > 0 && model.phases.get(rename.to)?.kind !== 'resting') due.add(rename.to)

@@ -29,7 +29,6 @@ export class Tick {
     // First, so that the look finds what has been mended.
     await Promise.all(this.lifecycles.map(({ housekeeper }) => housekeeper.repair(false)))
     const { found, foreign } = await this.look()
-    if (!this.registry.adopt(found)) await this.registry.register()
     this.liveReplicas.adopt(found)
     const counts: TickCounts = { ruled: 0, removed: 0, due: 0 }
     // In parallel, so that one failure holds up nothing else; the replicas that share, and a hold, are known from here on.
@@ -68,20 +67,28 @@ export class Tick {
   }
 
   /**
-   * A look by a lockTimeout that was read too long ago matches nothing, whatever is due: after a pause between two rounds it is repeated
-   * with what it has brought. Otherwise `runOnce()` could end with work left.
+   * A look by a lockTimeout that was read too long ago matches nothing, whatever is due, and one without a document that has just been
+   * resumed doesn't find it: it is repeated with what it has brought. Otherwise `runOnce()` could end with work left.
    */
   private async freshLook(what: { withChores?: boolean } = {}): Promise<LookResult> {
+    this.leavePausedAlone()
     const asked = this.requests(what)
     const found = await this.looks.look(asked, { maxTimeMS: 10_000 })
     const isOutdated = asked.some(({ terms: { validUntil } }) => validUntil && found.now && validUntil < found.now)
-    if (!isOutdated) return found
     if (!this.registry.adopt(found)) await this.registry.register()
+    if (!this.leavePausedAlone() && !isOutdated) return found
     return this.looks.look(this.requests(what), { maxTimeMS: 10_000 })
   }
 
+  /** Single documents that are paused; whether one is no longer, so that a look without it has missed it. */
+  private leavePausedAlone(): boolean {
+    const resumed = this.lifecycles.map(({ refusing, paused }) => refusing.leaveAlone(paused().ids))
+    return resumed.includes(true)
+  }
+
   private async serve(parts: RunningLifecycle, found: LookResult, counts: TickCounts): Promise<void> {
-    const due = new Set(found.due.get(parts.model.name) ?? [])
+    const paused = parts.paused()
+    const due = new Set((found.due.get(parts.model.name) ?? []).filter((phase) => !paused.has(phase)))
     counts.due += [...due].filter((phase) => !isLeftAlone(parts, phase)).length
     try {
       await parts.housekeeper.serve(found, due, counts)

@@ -1,0 +1,110 @@
+import type { Command } from 'commander'
+import { pauseTarget } from '../../lock/index.js'
+import {
+  type ListedPause,
+  listPauses,
+  type PauseScope,
+  pauseWork,
+  resumeWork,
+  UsageError,
+} from '../../operations/index.js'
+import { fromNow } from '../../time/index.js'
+import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
+import { watching } from '../watch.js'
+import { byFrom, byOption, durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
+
+type ScopeOptions = Options & { readonly phase?: string; readonly all?: true }
+
+export function registerPause(program: Command, context: CliContext): void {
+  const command = scoped(
+    program,
+    'pause',
+    'pause a lifecycle, a phase, one document or everything: running steps end, none begins',
+  )
+    .option('--until <time>', 'resume it automatically at this time, such as 2026-12-01T06:00:00Z', timeFrom)
+    .option('--for <duration>', 'resume it automatically after so long, such as 2h', durationFrom)
+    .option('--reason <text>', 'why, for others to read')
+    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+      onSystem(context, options, async (system) => {
+        const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
+        const request = { ...scopeOf(lifecycle, id, options), by: byFrom(options), reason, until, for: duration }
+        const paused = await pauseWork(system, request)
+        const lines = paused.map((pause) => `${pauseTarget(pause.lifecycle, pause)}: paused${aboutPause(pause)}`)
+        print(context, options, paused, lines.join('\n'))
+      }),
+    )
+  withDatabase(byOption(command), [
+    'pause order --reason "the warehouse is moving" --for 2h',
+    'pause order --phase Packing --until 2026-12-01T06:00:00Z',
+    'pause order order-4711 --by ana',
+    'pause --all --reason "migrating the database"',
+  ])
+}
+
+export function registerResume(program: Command, context: CliContext): void {
+  const command = scoped(program, 'resume', 'end a pause: what is due goes on at once').action(
+    (lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+      onSystem(context, options, async (system) => {
+        const resumed = await resumeWork(system, scopeOf(lifecycle, id, options))
+        const { pauses, now } = await listPauses(system)
+        const lines = resumed.map((was) => {
+          const rest = pauses.filter((pause) => pause.lifecycle === was.lifecycle)
+          const still = rest.map((pause) => `${pauseTarget(pause.lifecycle, pause)} is still paused`)
+          return [
+            `${pauseTarget(was.lifecycle, was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`,
+            ...still,
+          ].join('; ')
+        })
+        print(context, options, resumed, lines.join('\n'))
+      }),
+  )
+  withDatabase(command, ['resume order', 'resume order --phase Packing', 'resume order order-4711', 'resume --all'])
+}
+
+export function registerPauses(program: Command, context: CliContext): void {
+  const command = program
+    .command('pauses')
+    .description('list what is paused: since when, until when, by whom and why')
+    .argument('[lifecycle]', 'the kind of document (default: all)')
+    .action((lifecycle: string | undefined, options: Options) =>
+      lookAtSystem(context, options, (system) =>
+        watching(context, options, async (output) => {
+          const { pauses, now } = await listPauses(system, lifecycle)
+          if (options.json) return output.json(pauses)
+          if (pauses.length === 0) return output.line('nothing is paused')
+          output.table(
+            ['what', 'since', 'until', 'by', 'reason'],
+            pauses.map((pause) => [
+              pauseTarget(pause.lifecycle, pause),
+              fromNow(pause.since, now),
+              pause.until ? fromNow(pause.until, now) : 'resumed',
+              pause.by,
+              pause.reason ?? '-',
+            ]),
+          )
+        }),
+      ),
+    )
+  withDatabase(watchOption(command), ['pauses', 'pauses order --json'])
+}
+
+const scoped = (program: Command, name: string, description: string): Command =>
+  program
+    .command(name)
+    .description(description)
+    .argument('[lifecycle]', 'the kind of document')
+    .argument('[id]', "one document's _id: plain text, ObjectId or Extended JSON")
+    .option('--phase <phase>', 'only the documents in this phase')
+    .option('--all', 'everything: all lifecycles that replicas have registered')
+
+function scopeOf(lifecycle: string | undefined, id: string | undefined, { phase, all }: ScopeOptions): PauseScope {
+  if (all && lifecycle !== undefined) throw new UsageError(`expected --all or a lifecycle, got both (${lifecycle})`)
+  if (all && phase !== undefined) throw new UsageError('expected --all or a phase of a lifecycle, got both')
+  if (!all && lifecycle === undefined) throw new UsageError('expected a lifecycle, or --all')
+  return { lifecycle, phase, id }
+}
+
+function aboutPause({ by, until, reason }: ListedPause): string {
+  const end = until ? ` until ${until.toISOString()}` : ' until it is resumed'
+  return ` by ${by}${end}${reason === null ? '' : `: ${reason}`}`
+}

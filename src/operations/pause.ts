@@ -1,0 +1,235 @@
+import { ringerOf } from '../doorbell/index.js'
+import {
+  addPause,
+  idBytes,
+  idKey,
+  MOST_PAUSES,
+  type Pause,
+  type Paused,
+  type PauseEnd,
+  type PauseTarget,
+  readPauses,
+  removePause,
+} from '../lock/index.js'
+import { didYouMean } from '../options/index.js'
+import type { LifecycleModel } from '../phases/index.js'
+import { durationMs } from '../time/index.js'
+import { idsMeantBy } from './document-id.js'
+import { NotFound, Refused, UsageError } from './errors.js'
+import { documentMeant } from './find.js'
+import { modelOf, type System } from './system.js'
+
+/** What is to be paused or resumed: everything, a lifecycle, one of its phases, or one of its documents. */
+export interface PauseScope {
+  /** Default: all lifecycles that replicas have registered. */
+  readonly lifecycle?: string | undefined
+  readonly phase?: string | undefined
+  /** Of a document, as people write it. */
+  readonly id?: string | undefined
+}
+
+export interface PauseRequest extends PauseScope {
+  /** Who pauses it. */
+  readonly by: string
+  /** Why, for others to read: at most 500 characters. Default: none is given. */
+  readonly reason?: string | undefined
+  /** When it ends by itself. Default: when it is resumed. */
+  readonly until?: Date | undefined
+  /** The same as a duration from now on: `2h`. */
+  readonly for?: string | undefined
+}
+
+/** A pause, and of which lifecycle. */
+export type ListedPause = Pause & { readonly lifecycle: string }
+
+const LONGEST_REASON = 500
+/** Each look names the documents. */
+const LONGEST_ID_BYTES = 1_000
+
+/**
+ * Pauses work: no step of it begins until it is resumed, on no replica; running steps end, and are recorded. In force on each replica with its
+ * next look. A pause of the same is replaced.
+ * @returns one for each lifecycle
+ * @example await pauseWork(system, { lifecycle: 'order', phase: 'Packing', by: 'ana', reason: 'the printer is broken', for: '2h' })
+ * @throws UsageError, nothing is paused then; NotFound for a document that isn't there, or a lifecycle that no replica has run yet; Refused where
+ *   too much of it is paused
+ */
+export async function pauseWork(system: System, request: PauseRequest): Promise<readonly ListedPause[]> {
+  const { by, reason = null } = request
+  if (by === '') throw new UsageError('expected who pauses it, got an empty string')
+  if (reason !== null && reason.length > LONGEST_REASON)
+    throw new UsageError(`expected a reason of at most ${LONGEST_REASON} characters, got ${reason.length}`)
+  const { lifecycle, target } = await targetOf(system, request)
+  const { byLifecycle, now } = await pausesOf(system)
+  const end = endOf(request, now)
+  // All is what replicas have registered; one that is only in a file has no entry to be paused in.
+  const names = lifecycle === undefined ? system.models.map(({ name }) => name) : [lifecycle]
+  const paused: ListedPause[] = []
+  for (const name of names) {
+    const verdict = await addPause(system.db, name, { target, by, reason, end })
+    if (verdict.kind === 'paused') paused.push({ lifecycle: name, ...verdict.pause })
+    else if (verdict.kind === 'tooMany') throw tooMany(name, byLifecycle.get(name))
+    else if (lifecycle !== undefined) throw notRegistered(name)
+  }
+  if (paused.length === 0) throw notRegistered(names.join(', '))
+  await ringFor(system, paused)
+  return paused
+}
+
+/**
+ * Ends a pause. What it was; with everything, one for each lifecycle that was paused so. Documents that are due go on at once.
+ * @example await resumeWork(system, { lifecycle: 'order', phase: 'Packing' }) // [{ lifecycle: 'order', what: 'phase', phase: 'Packing', by: 'ana', ... }]
+ * @throws UsageError; Refused where it isn't paused, with what of it is
+ */
+export async function resumeWork(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
+  const { byLifecycle } = await pausesOf(system)
+  const lifecycle = scope.lifecycle === undefined ? undefined : modelOf(system, scope.lifecycle).name
+  const target = resumedOf(system, scope, byLifecycle)
+  const names = lifecycle === undefined ? system.models.map(({ name }) => name) : [lifecycle]
+  const resumed: ListedPause[] = []
+  for (const name of target ? names : []) {
+    const was = await removePause(system.db, name, target!)
+    if (was) resumed.push({ lifecycle: name, ...was })
+  }
+  if (resumed.length === 0) throw notPaused(scope, byLifecycle)
+  await ringFor(system, resumed)
+  return resumed
+}
+
+/**
+ * What is paused, in the order of the lifecycles.
+ * @param lifecycle only this one's
+ * @example await listPauses(system) // { pauses: [{ lifecycle: 'order', what: 'lifecycle', by: 'ana', reason: null, since, until: null }], now }
+ * @throws UsageError for an unknown lifecycle
+ */
+export async function listPauses(
+  system: System,
+  lifecycle?: string,
+): Promise<{ readonly pauses: readonly ListedPause[]; readonly now: Date }> {
+  if (lifecycle !== undefined) modelOf(system, lifecycle)
+  const { byLifecycle, now } = await pausesOf(system)
+  const pauses = [...byLifecycle].flatMap(([name, { pauses }]) =>
+    pauses.map((pause) => ({ lifecycle: name, ...pause })),
+  )
+  return {
+    pauses: pauses.filter((one) => lifecycle === undefined || one.lifecycle === lifecycle),
+    now: now ?? new Date(0),
+  }
+}
+
+/** What of the system's lifecycles is paused, by lifecycle. */
+export const pausesOf = ({ db, models }: System) =>
+  readPauses(
+    db,
+    models.map(({ name }) => name),
+  )
+
+async function targetOf(
+  system: System,
+  scope: PauseScope,
+): Promise<{ readonly lifecycle: string | undefined; readonly target: PauseTarget }> {
+  const { lifecycle, phase, id } = scope
+  requireOneScope(scope)
+  if (id !== undefined) {
+    const found = await documentMeant(system, { id, lifecycle })
+    const _id: unknown = found.document['_id']
+    if (idBytes(_id) > LONGEST_ID_BYTES)
+      throw new UsageError(
+        `expected a document whose _id has at most ${LONGEST_ID_BYTES} bytes; pause its phase instead`,
+      )
+    return { lifecycle: found.lifecycle, target: { what: 'document', _id } }
+  }
+  if (lifecycle === undefined) return { lifecycle, target: { what: 'all' } }
+  const model = modelOf(system, lifecycle)
+  if (phase === undefined) return { lifecycle, target: { what: 'lifecycle' } }
+  requirePhase(model, phase)
+  return { lifecycle, target: { what: 'phase', phase } }
+}
+
+function requireOneScope({ lifecycle, phase, id }: PauseScope): void {
+  if (phase !== undefined && id !== undefined) throw new UsageError('expected a phase or a document, got both')
+  if (phase !== undefined && lifecycle === undefined)
+    throw new UsageError(`expected the lifecycle of the phase ${phase}, got none`)
+}
+
+function requirePhase({ name, phases }: LifecycleModel, phase: string): void {
+  const known = [...phases.keys()]
+  if (phases.has(phase)) return
+  throw new UsageError(`expected a phase of ${name} (${known.join(', ')}), got '${phase}'${didYouMean(phase, known)}`, {
+    reason: 'unknownPhase',
+    got: phase,
+    known,
+  })
+}
+
+/** The target of a pause to end. A document may be gone, and a phase renamed, since it was paused: what counts is what is stored. */
+function resumedOf(
+  system: System,
+  scope: PauseScope,
+  byLifecycle: ReadonlyMap<string, Paused>,
+): PauseTarget | undefined {
+  requireOneScope(scope)
+  const { lifecycle, phase, id } = scope
+  if (phase !== undefined) return { what: 'phase', phase }
+  if (id === undefined) return { what: lifecycle === undefined ? 'all' : 'lifecycle' }
+  const keys = new Set(idsMeantBy(id).map(idKey))
+  const ids = system.models
+    .filter(({ name }) => lifecycle === undefined || name === lifecycle)
+    .flatMap(({ name }) => byLifecycle.get(name)?.ids ?? [])
+    .filter((_id) => keys.has(idKey(_id)))
+  return ids.length > 0 ? { what: 'document', _id: ids[0] } : undefined
+}
+
+/** @param now undefined where no lifecycle is registered: there is nothing to pause */
+function endOf({ until, for: duration }: PauseRequest, now: Date | undefined): PauseEnd {
+  if (until !== undefined && duration !== undefined)
+    throw new UsageError('expected a time (until) or a duration (for), got both')
+  if (duration !== undefined) return { afterMs: durationMs(duration, 'for') }
+  if (until === undefined) return null
+  if (now === undefined || until > now) return until
+  throw new UsageError(
+    `expected a time in the future, got ${until.toISOString()}; by the server's clock it is ${now.toISOString()}`,
+  )
+}
+
+const notRegistered = (name: string): NotFound =>
+  new NotFound(
+    `no replica of ${name} has run in this database yet: there is nothing to pause`,
+    { reason: 'noLifecycle', name },
+    'a replica registers its lifecycles when it starts',
+  )
+
+function tooMany(lifecycle: string, paused: Paused | undefined): Refused {
+  const documents = paused?.ids.length ?? 0
+  return new Refused(
+    `${lifecycle} has ${MOST_PAUSES} pauses already, ${documents} of them of single documents`,
+    { reason: 'tooManyPauses', lifecycle },
+    `pause a phase or all of it: phaselock pause ${lifecycle}`,
+  )
+}
+
+function notPaused({ lifecycle, phase, id }: PauseScope, byLifecycle: ReadonlyMap<string, Paused>): Refused {
+  const asked =
+    lifecycle === undefined
+      ? id === undefined
+        ? 'everything'
+        : id
+      : `${lifecycle}${phase ? `, phase ${phase}` : id ? ` ${id}` : ''}`
+  const others = [...byLifecycle].filter(([name]) => lifecycle === undefined || name === lifecycle)
+  const count = others.reduce((sum, [, { pauses }]) => sum + pauses.length, 0)
+  const rest =
+    count === 0 ? 'nothing is' : `${count === 1 ? 'one other pause is' : `${count} other pauses are`} in force`
+  return new Refused(
+    `${asked} isn't paused as such: ${rest}`,
+    { reason: 'notPaused', lifecycle },
+    'see: phaselock pauses',
+  )
+}
+
+/** So that replicas look at once; each finds it with its tick, too. */
+async function ringFor({ db, doorbell }: System, changed: readonly ListedPause[]): Promise<void> {
+  if (doorbell === 'off') return
+  const ringer = ringerOf(db)
+  ringer.ring({ lifecycles: changed.map(({ lifecycle }) => lifecycle) })
+  await ringer.flush()
+}
