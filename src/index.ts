@@ -46,6 +46,8 @@ export type {
   AnyHandler,
   BrokenDocument,
   BrokenReason,
+  CancelOptions,
+  CancelResult,
   Claiming,
   ClockStepped,
   Deadline,

@@ -5,7 +5,14 @@ import { registerCompletion } from './commands/completion.js'
 import { registerCount, registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
 import { registerOrphans } from './commands/orphans.js'
-import { registerAdd, registerRemove, registerSetState, registerUnpark, registerWake } from './commands/owner.js'
+import {
+  registerAdd,
+  registerCancel,
+  registerRemove,
+  registerSetState,
+  registerUnpark,
+  registerWake,
+} from './commands/owner.js'
 import { registerPause, registerPauses, registerResume } from './commands/pause.js'
 import { registerRegions } from './commands/regions.js'
 import { registerReplicas } from './commands/replicas.js'
@@ -23,7 +30,7 @@ Exit codes:
   1    failed: the database, or something unexpected
   2    the command line or a setting is invalid
   3    no such document, or no lifecycles in the database
-  4    refused: the document is held, parked, not parked, or exists already; a change of lockTimeout is under way;
+  4    refused: the document is held, not held, parked, not parked, or exists already; a change of lockTimeout is under way;
        a Region is in use; it is not paused
   5    check: something was found
   130  interrupted by a second SIGINT
@@ -58,6 +65,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerSetState(program, context)
   registerWake(program, context)
   registerUnpark(program, context)
+  registerCancel(program, context)
   registerRemove(program, context)
   registerPause(program, context)
   registerResume(program, context)

@@ -14,8 +14,8 @@ export type Obstacle =
       readonly name: string
     }
   | { readonly reason: 'exists'; readonly lifecycle: string; readonly id: unknown }
-  | { readonly reason: 'held' | 'parked' | 'notParked'; readonly lifecycle: string; readonly id: unknown }
-  | { readonly reason: 'notPaused' | 'tooManyPauses'; readonly lifecycle: string | undefined }
+  | { readonly reason: 'held' | 'notHeld' | 'parked' | 'notParked'; readonly lifecycle: string; readonly id: unknown }
+  | { readonly reason: 'notPaused' | 'tooManyPauses' | 'tooManyCancels'; readonly lifecycle: string | undefined }
   | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }
   | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }
   | { readonly reason: 'lockChangedHands'; readonly name: string }

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { isValid, oddFields, type Pause, parseToken, typeName } from '../lock/index.js'
+import { type CancelRequest, cancelText, isValid, oddFields, type Pause, parseToken, typeName } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
 import { formatMs, fromNow } from '../time/index.js'
@@ -11,20 +11,21 @@ import { idText } from './document-id.js'
  * since 2 min.`
  * @param serverNow the server's time, by which everything is judged
  * @param lockTimeoutMs the lockTimeout in force
- * @param pause what it is paused by
+ * @param asked what it is paused by; what its owner has asked of its holder
  */
 export function explain(
   document: Document,
   model: LifecycleModel,
   serverNow: Date,
   lockTimeoutMs: number,
-  pause?: Pause,
+  { pause, cancel }: { readonly pause?: Pause | undefined; readonly cancel?: CancelRequest | undefined } = {},
 ): string {
   const condition = conditionOf(document, model, serverNow, lockTimeoutMs)
   const paused = pause ? `${pausedSentence(pause, model.name, document, serverNow)}. ` : ''
   const said =
     pause && condition.kind === 'due' ? dueSince(condition, serverNow) : sentence(document, model, serverNow, condition)
-  return `${paused}${said}${oddNote(document, condition)}.`
+  const stops = cancel ? `; its step was ${cancelText(cancel)}, and ends when its handler does` : ''
+  return `${paused}${said}${stops}${oddNote(document, condition)}.`
 }
 
 const PAUSED_WITH = {

@@ -1,5 +1,14 @@
 import { BSON, type Document, type Filter } from 'mongodb'
-import { PARKED, type Pause, Paused, readOwnFields, whyNotClaimable } from '../lock/index.js'
+import {
+  type CancelRequest,
+  claimOf,
+  idKey,
+  PARKED,
+  type Pause,
+  Paused,
+  readOwnFields,
+  whyNotClaimable,
+} from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { type Condition, conditionOf } from './condition.js'
@@ -38,7 +47,7 @@ export async function readDocuments(
   filter: Filter<Document>,
   limit: number,
 ): Promise<Found[]> {
-  const { terms, pauses } = (await inForceIn(db, [model]))(model)
+  const { terms, pauses, cancels } = (await inForceIn(db, [model]))(model)
   const { lockTimeoutMs } = terms
   const paused = new Paused(pauses)
   const pipeline = [
@@ -51,11 +60,16 @@ export async function readDocuments(
   return (rows as { document: Document; now: Date }[]).map(({ document, now }) => {
     const condition = conditionOf(document, model, now, lockTimeoutMs)
     const pause = paused.of(document['phase'], document['_id'])
-    const explanation = explain(document, model, now, lockTimeoutMs, pause)
+    const cancel = condition.kind === 'held' ? cancelOf(document['_id'], condition.by, cancels) : undefined
+    const explanation = explain(document, model, now, lockTimeoutMs, { pause, cancel })
     const why = pause ? whyPaused(pause) : whyOf(document, model, condition, now)
     return { lifecycle: model.name, document, condition, explanation, why, pause, now }
   })
 }
+
+/** What its owner has asked of the holder of a document. */
+const cancelOf = (id: unknown, by: string, cancels: readonly CancelRequest[]): CancelRequest | undefined =>
+  cancels.find(({ _id, claim }) => claim === claimOf(by) && idKey(_id) === idKey(id))
 
 /**
  * A document by its `_id`; `also`: those of other lifecycles with the same one, such as its children.

@@ -1,4 +1,5 @@
 export { type Done, nameOf } from './as-owner.js'
+export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'
 export { clockFindings } from './check/check-clocks.js'
 export type { CheckResult, Finding } from './check/finding.js'

@@ -1,5 +1,5 @@
 import type { Db } from 'mongodb'
-import { isInForce, type Pause, readLockTimeouts, type Terms, termsOf } from '../lock/index.js'
+import { type CancelRequest, isInForce, type Pause, readLockTimeouts, type Terms, termsOf } from '../lock/index.js'
 import { type DoorbellMode, didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { UsageError } from './errors.js'
@@ -36,16 +36,24 @@ export async function termsInForce(
   return (model) => judged(model).terms
 }
 
-/** The same, and the pauses in force. */
+/** What documents of a lifecycle are judged by, and what people have asked for. */
+export interface InForce {
+  readonly terms: Terms
+  readonly pauses: readonly Pause[]
+  readonly cancels: readonly CancelRequest[]
+}
+
+/** The same, with the pauses in force and the cancels of the last minutes. */
 export async function inForceIn(
   db: Db,
   models: readonly LifecycleModel[],
-): Promise<(model: LifecycleModel) => { readonly terms: Terms; readonly pauses: readonly Pause[] }> {
+): Promise<(model: LifecycleModel) => InForce> {
   const names = models.map((model) => model.name)
   const all = await readLockTimeouts(db, names)
   return ({ name, settings: { lockTimeoutMs, progress, legacyWriters } }) => {
     const known = all.get(name)
     const terms = termsOf(known?.dueMs ?? lockTimeoutMs, { progress, legacyWriters })
-    return { terms, pauses: known?.pauses.filter((pause) => isInForce(pause, known.now)) ?? [] }
+    const pauses = known?.pauses.filter((pause) => isInForce(pause, known.now)) ?? []
+    return { terms, pauses, cancels: known?.cancels ?? [] }
   }
 }

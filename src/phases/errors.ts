@@ -45,10 +45,14 @@ export class LeaseLost extends Error {
 export class StepAborted extends Error {
   override readonly name = 'StepAborted'
   constructor(
-    /** `lease in danger`: two thirds of it are over without a renewal; `deadline`: the phase's, after which it moves on. */
-    readonly why: 'lease in danger' | 'lease lost' | 'step timeout' | 'deadline' | 'shutdown',
+    /**
+     * `lease in danger`: two thirds of it are over without a renewal; `deadline`: the phase's, after which it moves on; `cancelled`: by its
+     * owner.
+     */
+    readonly why: 'lease in danger' | 'lease lost' | 'step timeout' | 'deadline' | 'shutdown' | 'cancelled',
+    detail: string = why,
   ) {
-    super(`the step was asked to stop: ${why}`)
+    super(`the step was asked to stop: ${detail}`)
   }
 }
 

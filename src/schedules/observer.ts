@@ -7,7 +7,7 @@ export const RUN_ENDS = {
   /** The task returned. */
   Completed: ['done'],
   /** It started, and no try succeeded. */
-  Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost'],
+  Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost', 'cancelled'],
   /** It never started, and wasn't to. */
   Skipped: ['overlap', 'coalesced', 'paused', 'deactivated', 'deleted'],
   /** It never started, though it was to. */

@@ -1,5 +1,5 @@
 import { LockProviderUnavailable } from '../locks/index.js'
-import { type BoundLifecycle, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
+import { type BoundLifecycle, lifecycleOf, type Step, StepAborted, Unavailable } from '../phases/index.js'
 import { pauseOf } from './decide.js'
 import { type RunDocument, type RunOutcome, serverTime } from './documents.js'
 import { ReplicasLost, RunLockLost, RunTimeout } from './errors.js'
@@ -121,10 +121,15 @@ class Runs<Context> {
       const done = { ...fields, error: null, ...(result === undefined ? {} : { result }) }
       return this.end(known, step, task, 'Completed', 'done', done, now, lock)
     }
-    if (tried.kind === 'threw' && step.signal.aborted && !isItsOwn(tried.error)) {
+    const isCancelled = tried.kind === 'threw' && isCancel(step.signal.reason)
+    if (tried.kind === 'threw' && step.signal.aborted && !isCancelled && !isItsOwn(tried.error)) {
       // The failure is not its own: another replica goes on, and enters the lock that carries this run's id.
       lock.forget()
       throw tried.error
+    }
+    if (isCancelled) {
+      const error = runErrorOf(step.signal.reason as Error)
+      return this.end(known, step, task, 'Failed', 'cancelled', { ...fields, error }, now, lock)
     }
     const failed = { ...fields, error: runErrorOf(tried.error) }
     const attempt = run.attempt ?? 1
@@ -239,6 +244,9 @@ class Runs<Context> {
 
 /** A timeout and a lost lock are the run's own failure; all other aborts come from the replica. */
 const isItsOwn = (error: unknown) => error instanceof RunTimeout || error instanceof RunLockLost
+
+/** By a person: no further try is made. */
+const isCancel = (reason: unknown) => reason instanceof StepAborted && reason.why === 'cancelled'
 
 function whyFailed(error: unknown): RunEndReason {
   if (error instanceof RunTimeout) return 'timeout'

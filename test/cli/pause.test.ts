@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { useDatabase } from '../support/database.js'
+import { eventually, useDatabase } from '../support/database.js'
 import { replicaOf, things, thingWith } from '../support/thing.js'
 import { useCliFolder } from './cli-process.js'
 
@@ -73,6 +73,41 @@ describe('the commands that pause work', () => {
     expect((await run('resume', '--all')).out).toMatch(/^thing: resumed; it was paused .+\n$/)
     await replica.runOnce()
     expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
+    await replica.stop()
+  })
+
+  test('cancel stops what runs, and says what has become of it', async () => {
+    const replica = replicaOf(
+      database.db,
+      thingWith(async (doc, step) => {
+        if (doc._id === 'deaf') await new Promise((resolve) => setTimeout(resolve, 8_000))
+        else
+          await new Promise((_resolve, reject) =>
+            step.signal.addEventListener('abort', () => reject(step.signal.reason)),
+          )
+        return step.moveTo('Created')
+      }),
+    )
+    await replica.start()
+    await things(database.db).insertMany([
+      { _id: 'a', phase: 'Creating' },
+      { _id: 'deaf', phase: 'Creating' },
+      { _id: 'rests', phase: 'Created' },
+    ])
+    await eventually(() => expect(replica.status().running).toBe(2))
+    const cancelled = await run('cancel', 'a', '--by', 'ana', '--reason', 'stuck')
+    expect(cancelled).toMatchObject({ code: 0, err: '' })
+    expect(cancelled.out).toMatch(
+      /^thing a: its step on \S+#\d+\.\d+ has ended\. Parked because 'cancelled by ana: stuck': it waits for a person \(unpark\)/,
+    )
+    const deaf = await run('cancel', 'deaf', '--wait', '10ms', '--json')
+    expect(deaf.json()).toMatchObject({ _id: 'deaf', ended: false, condition: { kind: 'held' }, phase: 'Creating' })
+    expect((await run('show', 'deaf')).out).toMatch(/; its step was cancelled by .+, and ends when its handler does\./)
+    expect(await run('cancel', 'rests')).toMatchObject({
+      code: 4,
+      err: "phaselock: thing rests can't be cancelled: no step of it runs (it is resting); to keep the next one from beginning: phaselock pause\n",
+    })
+    expect(await run('cancel', 'nobody')).toMatchObject({ code: 3 })
     await replica.stop()
   })
 

@@ -2,6 +2,8 @@ import { text } from 'node:stream/consumers'
 import type { Command } from 'commander'
 import {
   addDocument,
+  type Cancelled,
+  cancelStep,
   type DocumentRef,
   idText,
   nameOf,
@@ -13,10 +15,21 @@ import {
   unparkDocument,
   wakeDocument,
 } from '../../operations/index.js'
+import { durationMs } from '../../time/index.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { reportError } from '../report-error.js'
 import { shellQuoted } from '../start/paste-lines.js'
-import { byFrom, documentFrom, onDocument, onDocuments, onOneMeant, print, withDatabase } from './command.js'
+import {
+  byFrom,
+  byOption,
+  documentFrom,
+  durationFrom,
+  onDocument,
+  onDocuments,
+  onOneMeant,
+  print,
+  withDatabase,
+} from './command.js'
 
 export function registerAdd(program: Command, context: CliContext): void {
   const command = program
@@ -95,6 +108,32 @@ export function registerUnpark(program: Command, context: CliContext): void {
       }),
     )
   withDatabase(command, ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])
+}
+
+export function registerCancel(program: Command, context: CliContext): void {
+  const command = onDocuments(
+    program,
+    'cancel',
+    'stop the steps of documents that run now: their signals abort, then they are parked, with by whom and why',
+  )
+    .option('--reason <text>', 'why, for their history')
+    .option('--wait <duration>', 'how long to wait for a handler to end', durationFrom, '5s')
+    .action((ids: string[], options: Options) =>
+      eachMeant(context, ids, options, async (system, ref) => {
+        const { reason, wait } = options as { reason?: string; wait: string }
+        const done = await cancelStep(system, ref, { by: byFrom(options), reason, waitMs: durationMs(wait) })
+        const { now, ...said } = done
+        const { condition, document } = now ?? {}
+        return [{ ...said, condition, phase: document?.['phase'] }, `${nameOf(done)}: ${cancelledSentence(done, wait)}`]
+      }),
+    )
+  withDatabase(byOption(command), ['cancel shop --reason stuck', 'cancel shop mill --by ana --wait 30s'])
+}
+
+function cancelledSentence({ ended, holder, now }: Cancelled, wait: string): string {
+  if (!ended)
+    return `its step on ${holder} was asked to stop, and has not ended within ${wait}: it keeps the document until it does`
+  return `its step on ${holder} has ended. ${now ? now.explanation : 'The document is gone.'}`
 }
 
 /**

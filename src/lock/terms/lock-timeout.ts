@@ -4,6 +4,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { isValid, typeName } from '../documents/type-name.js'
 import { updateMatching } from '../documents/update-named.js'
 import { PUT_TO_SLEEP, sleepsFor } from '../lease/lease-state.js'
+import { type CancelRequest, storedCancels } from './cancels.js'
 import { LIFECYCLES_COLLECTION } from './constants.js'
 import { type Pause, storedPauses } from './pauses.js'
 import { inProgress, type Terms } from './terms.js'
@@ -27,7 +28,7 @@ const MOST_MS = 86_400_000
 export const isLockTimeout = (ms: number): boolean => ms >= LEAST_MS && ms <= MOST_MS
 
 /**
- * The projection that reads what is in force according to `phaselock.lifecycles`: a lifecycle's lockTimeout (ms) and its pauses. `Was` and
+ * The projection that reads what is in force according to `phaselock.lifecycles`: a lifecycle's lockTimeout (ms), its pauses, and which steps are to stop. `Was` and
  * `Since` are there after a change, `Instead` if `lockTimeout` is unusable: the value that was in force, which all replicas use until that
  * is mended.
  */
@@ -37,6 +38,7 @@ export const IN_FORCE_FIELDS = {
   lockTimeoutSince: 1,
   lockTimeoutInstead: 1,
   pauses: 1,
+  cancels: 1,
 } as const
 
 /** These fields as they are stored: a person may have put anything there. */
@@ -60,6 +62,8 @@ export interface LockTimeoutInForce {
   readonly broken?: string
   /** Those that are stored, also if they are over. */
   readonly pauses: readonly Pause[]
+  /** Requests of the last ten minutes, and older ones. */
+  readonly cancels: readonly CancelRequest[]
 }
 
 /** A usable lockTimeout in ms; undefined for anything else. */
@@ -112,8 +116,8 @@ export function lockTimeoutAt(record: LockTimeoutRecord, now: Date): LockTimeout
   const judged = judge(record, now)
   if (!judged) return undefined
   const { lockTimeout, change, broken } = judged
-  const pauses = storedPauses(record.pauses)
-  const known = { knownUntil: new Date(now.getTime() + KNOWN_FOR_MS), pauses, ...(broken && { broken }) }
+  const asked = { pauses: storedPauses(record.pauses), cancels: storedCancels(record.cancels) }
+  const known = { knownUntil: new Date(now.getTime() + KNOWN_FOR_MS), ...asked, ...(broken && { broken }) }
   if (!change || now >= handoverUntil(lockTimeout, change))
     return { dueMs: lockTimeout, leaseMs: lockTimeout, ...known }
   return { dueMs: Math.max(lockTimeout, change.wasMs), leaseMs: Math.min(lockTimeout, change.wasMs), ...known }

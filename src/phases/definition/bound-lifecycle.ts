@@ -73,6 +73,8 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly pause: Owner<Doc, G>['pause'] = (options) => this.owner().pause(options)
   /** Ends a pause; whether there was one. @throws InvalidOptions */
   readonly resume: Owner<Doc, G>['resume'] = (scope) => this.owner().resume(scope)
+  /** Asks for the step of a document that runs now to stop; it is parked then, with by whom and why. @throws InvalidOptions */
+  readonly cancel: Owner<Doc, G>['cancel'] = (id, options) => this.owner().cancel(id, options)
   /** Deletes a document outright, whoever holds it. */
   readonly remove: Owner<Doc, G>['remove'] = (id, options) => this.owner().remove(id, options)
 }

@@ -1,5 +1,14 @@
 import type { Ring } from '../../doorbell/index.js'
-import { type Claimant, type Claimed, pauseMs, type WorkSplit } from '../../lock/index.js'
+import {
+  type CancelRequest,
+  type Claimant,
+  type Claimed,
+  cancelText,
+  claimOf,
+  idKey,
+  pauseMs,
+  type WorkSplit,
+} from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { EndlessSteps } from '../errors.js'
 import type { ThreadPool } from '../threads/index.js'
@@ -103,6 +112,26 @@ export class LifecycleRunner {
   /** Whether it takes documents of a phase at present; not while the places for them hang. To be asked once a second. */
   takes(phase: string): boolean {
     return !this.places.hang(this.env.kindOf(phase), this.env.clock.monotonicMs())
+  }
+
+  /**
+   * Steps that their owner wants to stop: their signals abort, and their documents are parked once their handlers have ended. Each is asked
+   * once, however often it is called with the same.
+   */
+  cancel(requests: readonly CancelRequest[]): void {
+    for (const request of requests) {
+      const held = this.held.get(idKey(request._id))
+      if (!held || held.cancelled || claimOf(held.lease.token) !== request.claim) continue
+      held.cancelled = request
+      held.run?.abort('cancelled', cancelText(request))
+      const about = {
+        lifecycle: this.env.model.name,
+        id: held.lease.id,
+        phase: held.phase.name,
+        token: held.lease.token,
+      }
+      this.env.logger.info(`${this.env.model.name}: a step was ${cancelText(request)}`, about)
+    }
   }
 
   private won(phaseName: string, claimed: readonly Claimed[]): void {

@@ -1,9 +1,11 @@
 import { type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
+  addCancel,
   addPause,
   asReadable,
   freeFromTheFuture,
+  heldUnder,
   readLockTimeouts,
   removePause,
   setState,
@@ -18,9 +20,11 @@ import { isObject } from '../definition/check-graph.js'
 import { type LifecycleModel, whyUnknownState } from '../definition/model.js'
 import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
-import { newPause, resumedTarget } from './owner-pauses.js'
+import { cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
+  CancelOptions,
+  CancelResult,
   IdOf,
   InsertOptions,
   NewDocument,
@@ -162,6 +166,24 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const was = await removePause(this.db, this.model.name, resumedTarget(this.model, scope))
     if (was) this.rings.look({})
     return was !== undefined
+  }
+
+  /**
+   * Asks for the step of a document that runs now to stop, wherever it runs (docs/pausing.md): its signal aborts within a second. The document
+   * stays leased until its handler has ended; then it is parked, which says by whom and why, unless the handler has moved it on.
+   * @example await orders.cancel('order-4711', { by: 'ana', reason: 'stuck' }) // 'asked'
+   * @throws InvalidOptions
+   */
+  async cancel(id: IdOf<Doc>, options: CancelOptions): Promise<CancelResult> {
+    const { by, reason = null } = checkOptions('cancel', cancelOptions, options)
+    const { name, settings } = this.model
+    const inForce = (await readLockTimeouts(this.db, [name])).get(name)
+    const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
+    const held = await heldUnder(this.documents, id, { ...settings, lockTimeoutMs })
+    if (!held?.claim) return held ? 'notHeld' : 'notFound'
+    const verdict = await addCancel(this.db, name, { _id: held._id, claim: held.claim, by, reason })
+    if (verdict === 'asked') this.rings.look({})
+    return verdict
   }
 
   /** Resolves when replicas have been notified of what was written, or that was given up (after a second at most): for a program that ends. */

@@ -7,11 +7,15 @@ const scopeOf = ({ phases }: LifecycleModel) => ({
   id: t.anything<unknown>(),
 })
 
+const aReason = t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters'))
+
+export const cancelOptions = t.object({ by: t.aName, reason: aReason })
+
 const pauseOf = (model: LifecycleModel) =>
   t.object({
     ...scopeOf(model),
     by: t.aName,
-    reason: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
+    reason: aReason,
     until: t.optional(t.where<Date>((value) => value instanceof Date && value > new Date(0), t.expecting('a date'))),
     for: t.optional(t.duration('1s', '36500d')),
   })

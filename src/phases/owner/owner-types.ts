@@ -67,6 +67,19 @@ export interface PauseOptions<Doc = unknown, Phase extends string = string> exte
   readonly for?: Duration | undefined
 }
 
+export interface CancelOptions {
+  /** Who wants it to stop, for the history. */
+  readonly by: string
+  /** Why, for the history: at most 500 characters. Default: none is given. */
+  readonly reason?: string | undefined
+}
+
+/**
+ * What became of a cancel: `asked`, its holder has been asked; or why nobody was: no step of it runs, nobody knows the document, no replica
+ * has run the lifecycle yet, or 200 were asked for within ten minutes.
+ */
+export type CancelResult = 'asked' | 'notHeld' | 'notFound' | 'notRegistered' | 'tooMany'
+
 /**
  * What became of a pause: `done`, or why nothing is paused: no replica has run the lifecycle yet, or 200 pauses of it are in force.
  */

@@ -4,7 +4,9 @@ import type { ThreadDeclaration } from './declaration.js'
 import type { SentError } from './sent-error.js'
 
 /** Why a step was asked to stop, by its number in the cell; 0: it wasn't. */
-const REASONS: readonly StepAborted['why'][] = ['lease in danger', 'lease lost', 'step timeout', 'deadline', 'shutdown']
+const REASONS: readonly StepAborted['why'][] = [
+  ...(['lease in danger', 'lease lost', 'step timeout', 'deadline', 'shutdown', 'cancelled'] as const),
+]
 
 /**
  * Memory that both threads share while a step runs. A handler that computes without a pause sees in it why it is to stop, and until when

@@ -37,6 +37,11 @@ export class HeldDocuments {
     return this.byId.size + this.superseded.size
   }
 
+  /** What is held under a key (`idKey`). */
+  get(key: string): Held | undefined {
+    return this.byId.get(key)
+  }
+
   has(held: Held): boolean {
     return this.byId.get(held.lease.key) === held
   }

@@ -1,5 +1,5 @@
 import { BSON, type Document } from 'mongodb'
-import { type DeadlineHold, isValid, type Lease } from '../../../lock/index.js'
+import { type CancelRequest, type DeadlineHold, isValid, type Lease } from '../../../lock/index.js'
 import type { Phase } from '../../definition/model.js'
 import type { StepAborted } from '../../errors.js'
 import type { PlaceKind } from '../run/places.js'
@@ -29,6 +29,8 @@ export interface Held {
   lastAgain: string | null | undefined
   /** The step that runs now. */
   run: CurrentStep | undefined
+  /** Its owner has asked for its step to stop. */
+  cancelled?: CancelRequest
 }
 
 /** The parts of a document's progress that tell whether its steps go in circles. */
@@ -48,7 +50,7 @@ export interface CurrentStep {
   readonly hasBegun: boolean
   ranMs(): number
   /** Asks the handler to stop; only the first reason counts. */
-  abort(why: StepAborted['why']): void
+  abort(why: StepAborted['why'], detail?: string): void
   /**
    * To be called when it is past its step timeout or deadline: from the first call on it has `graceMs` to end, and a few turns of the event
    * loop however long that was blocked; then it is given up.

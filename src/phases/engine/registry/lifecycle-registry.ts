@@ -1,6 +1,7 @@
 import type { Collection, Db } from 'mongodb'
 import { limitCommands, protocolCollection } from '../../../database/index.js'
 import {
+  type CancelRequest,
   isInForce,
   KNOWN_FOR_MS,
   LIFECYCLES_COLLECTION,
@@ -202,6 +203,11 @@ export class LifecycleRegistry {
   /** What of a lifecycle is paused, as of the last reading. */
   paused({ name }: LifecycleModel): Paused {
     return this.pausedBy.get(name) ?? Paused.nothing
+  }
+
+  /** Which of a lifecycle's steps are to stop, as of the last reading. */
+  cancels({ name }: LifecycleModel): readonly CancelRequest[] {
+    return this.inForce.get(name)?.cancels ?? []
   }
 
   /** A forward step of the server's clock that isn't confirmed ends no pause. */

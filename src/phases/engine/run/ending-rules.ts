@@ -1,4 +1,11 @@
-import { type EndKind, errorPauseMs, type StepEnd, stepPauseMs } from '../../../lock/index.js'
+import {
+  type CancelRequest,
+  cancelText,
+  type EndKind,
+  errorPauseMs,
+  type StepEnd,
+  stepPauseMs,
+} from '../../../lock/index.js'
 import { StepTimeout, Unavailable } from '../../errors.js'
 import { cut, textOf, tried } from '../../kept-text.js'
 import { causesText, recordedError } from '../../recorded-error.js'
@@ -36,8 +43,9 @@ export class EndingRules {
     this.progress = env.model.settings.progress
   }
 
-  /** The ending of a document that needs no handler: unreadable, poison, past its deadline, or resting until it. */
+  /** The ending of a document that needs no handler: cancelled before its step began, unreadable, poison, past its deadline, or resting until it. */
   withoutHandler(held: Held): Ending | undefined {
+    if (held.cancelled) return this.released(held)
     if (held.unreadable) return this.unreadable(held, held.unreadable)
     const claims = countOf(held.document[this.progress]?.claims)
     if (claims > this.env.model.settings.maxClaims) {
@@ -58,12 +66,14 @@ export class EndingRules {
     try {
       if (settled.kind === 'returned') {
         const outcome = readOutcome(settled.value, run, held.phase, this.progress)
-        const end = isLate && outcome.kind !== 'moveTo' ? this.deadlineMove(held) : this.endOf(held, outcome)
-        return this.ending(held, end, ms, outcome.set)
+        const end = outcome.kind === 'moveTo' ? undefined : this.stopped(held, isLate)
+        return this.ending(held, end ?? this.endOf(held, outcome), ms, outcome.set)
       }
+      if (held.cancelled) return this.released(held, ms)
       if (isLate) return this.ending(held, this.deadlineMove(held), ms)
       return this.afterThrow(held, run, settled.kind === 'threw' ? settled.error : undefined, ms)
     } catch (error) {
+      if (held.cancelled) return this.released(held, ms)
       return this.afterError(held, error, ms)
     }
   }
@@ -75,8 +85,9 @@ export class EndingRules {
     return this.ending(held, { kind: 'park', step: null, reason: cut(reason, 'reason'), error: why }, 0)
   }
 
-  /** The ending of a document whose step hasn't begun, or had to be stopped through no fault of its own. */
+  /** The ending of a document whose step hasn't begun, or had to be stopped through no fault of its own; its owner's cancel stands. */
   released(held: Held, ms = 0): Ending {
+    if (held.cancelled) return this.ending(held, this.cancellation(held, held.cancelled), ms)
     return this.ending(held, { kind: 'released', step: this.stepName(held) }, ms)
   }
 
@@ -130,6 +141,17 @@ export class EndingRules {
       case 'park':
         return { kind: 'park', step, reason: outcome.reason, error: null }
     }
+  }
+
+  /** What takes the place of an outcome that leaves the document in its phase, where the step was to stop for good. */
+  private stopped(held: Held, isLate: boolean): EndKind | undefined {
+    if (held.cancelled) return this.cancellation(held, held.cancelled)
+    return isLate ? this.deadlineMove(held) : undefined
+  }
+
+  private cancellation(held: Held, request: CancelRequest): EndKind {
+    const reason = cut(cancelText(request), 'reason')
+    return { kind: 'park', step: this.stepName(held), reason, error: { name: 'Cancelled', message: reason } }
   }
 
   private deadlineMove(held: Held): EndKind {

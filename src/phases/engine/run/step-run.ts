@@ -81,9 +81,9 @@ export class StepRun implements CurrentStep {
     return this.env.clock.monotonicMs() - this.startedAtMs
   }
 
-  abort(why: StepAborted['why']): void {
+  abort(why: StepAborted['why'], detail?: string): void {
     if (this.aborted) return
-    this.aborted = new StepAborted(why)
+    this.aborted = new StepAborted(why, detail)
     this.controller?.abort(this.aborted)
   }
 

@@ -87,6 +87,7 @@ export class Tick {
   }
 
   private async serve(parts: RunningLifecycle, found: LookResult, counts: TickCounts): Promise<void> {
+    parts.runner.cancel(this.registry.cancels(parts.model))
     const paused = parts.paused()
     const due = new Set((found.due.get(parts.model.name) ?? []).filter((phase) => !paused.has(phase)))
     counts.due += [...due].filter((phase) => !isLeftAlone(parts, phase)).length

@@ -1,0 +1,73 @@
+import { claimOf } from '../lock/index.js'
+import { sleep, systemClock } from '../time/index.js'
+import { asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
+import { Refused } from './errors.js'
+import { type DocumentRef, documentMeant, type Found, readDocuments } from './find.js'
+import { modelOf, type System } from './system.js'
+
+const LOOK_EVERY_MS = 200
+
+/** What came of a request to stop a step. */
+export interface Cancelled extends Done {
+  readonly by: string
+  readonly reason: string | null
+  /** The token of the holder that was asked. */
+  readonly holder: string
+  /** Whether it has let go of the document. */
+  readonly ended: boolean
+  /** The document as it is now; undefined: it is gone. */
+  readonly now: Found | undefined
+}
+
+export interface CancelRequested {
+  /** Who wants it to stop. */
+  readonly by: string
+  /** Why, for its history: at most 500 characters. Default: none is given. */
+  readonly reason?: string | undefined
+  /** How long it waits for the handler to end. */
+  readonly waitMs: number
+}
+
+/**
+ * Asks for the step of a document that runs now to stop, and waits for that. Its document is parked then, with by whom and why, unless its handler
+ * has moved it on.
+ * @example await cancelStep(system, { id: 'shop' }, { by: 'ana', reason: 'stuck', waitMs: 5_000 }) // { ..., ended: true, now: { condition: { kind: 'parked' }, ... } }
+ * @throws NotFound, UsageError; InvalidOptions for a reason that is too long; Refused where nobody holds it, or too many were asked for
+ */
+export async function cancelStep(system: System, ref: DocumentRef, request: CancelRequested): Promise<Cancelled> {
+  const found = await documentMeant(system, ref)
+  const { by, reason, waitMs } = request
+  const { condition, lifecycle } = found
+  const _id = found.document['_id'] as never
+  const verdict = await asOwner(system, lifecycle, (owner) => owner.cancel(_id, { by, reason }))
+  if (verdict === 'notFound') throw whyNot(system, verdict, found, 'cancelled')
+  if (verdict !== 'asked' || condition.kind !== 'held') throw whyNotAsked(found, verdict)
+  const claim = claimOf(condition.by)
+  const untilMs = systemClock.monotonicMs() + waitMs
+  for (;;) {
+    const [now] = await readDocuments(system, modelOf(system, lifecycle), { _id }, 1)
+    const ended = now?.condition.kind !== 'held' || claimOf(now.condition.by) !== claim
+    if (ended || systemClock.monotonicMs() >= untilMs)
+      return { ...doneTo(found), by, reason: reason ?? null, holder: condition.by, ended, now }
+    await sleep(LOOK_EVERY_MS)
+  }
+}
+
+function whyNotAsked(found: Found, verdict: string): Refused {
+  const { lifecycle } = found
+  const name = nameOf(doneTo(found))
+  if (verdict === 'tooMany') {
+    const why = 'too many steps of its lifecycle were cancelled within ten minutes'
+    return new Refused(
+      `${name} was not cancelled: ${why}`,
+      { reason: 'tooManyCancels', lifecycle },
+      'pause the lifecycle',
+    )
+  }
+  const id: unknown = found.document['_id']
+  return new Refused(
+    `${name} can't be cancelled: no step of it runs (it is ${found.condition.kind})`,
+    { reason: 'notHeld', lifecycle, id },
+    'to keep the next one from beginning: phaselock pause',
+  )
+}
