@@ -50,6 +50,12 @@ export const BENCHMARKS = {
     takes: ['minutes'],
     server: false,
   },
+  limits: {
+    about:
+      'documents a second without a limit, with ample slots, with few by one and two replicas, beside a counter by hand',
+    module: './limits.mjs',
+    takes: ['documents', 'rounds'],
+  },
   schedules: {
     about: 'a million schedules: idle ticks, how late due ones start, runs a second under their locks',
     module: './schedules.mjs',

@@ -34,9 +34,12 @@ export { MissingPackage, UnsupportedNode } from './config/index.js'
 export {
   BadQueryPlan,
   type HistoryEntry,
+  type Limit,
   type PlanFinding,
+  type Rate,
   type RecordedError,
   type RecordedOutcome,
+  type SlotHolder,
   TASK_LOCK_INIT_TIME,
 } from './lock/index.js'
 export { type DoorbellMode, InvalidOptions } from './options/index.js'
@@ -60,6 +63,8 @@ export type {
   Lifecycle,
   LifecycleSettingsSpec,
   LifecycleSpec,
+  LimitOptions,
+  LimitSpec,
   Logger,
   LoopBlocked,
   NewDocument,
@@ -83,6 +88,7 @@ export type {
   RuleSpec,
   Rung,
   RunnableLifecycle,
+  SlotsHeld,
   StateOf,
   StateOptions,
   Step,
@@ -106,6 +112,7 @@ export {
   InvalidReplicaOptions,
   InvalidThread,
   LeaseLost,
+  Limits,
   lifecycleOf,
   MissingIndexes,
   NotAttached,

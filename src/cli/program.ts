@@ -2,6 +2,7 @@ import { Command } from 'commander'
 import { packageVersion } from '../config/index.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
+import { registerLimits } from './commands/limits.js'
 import { registerCount, registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
 import { registerOrphans } from './commands/orphans.js'
@@ -73,6 +74,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
   registerReplicas(program, context)
+  registerLimits(program, context)
   registerLocks(program, context)
   registerSchedules(program, context)
   registerRun(program, context)

@@ -10,7 +10,7 @@ export type Obstacle =
   | { readonly reason: 'invalidDuration'; readonly got: string }
   | { readonly reason: 'noDocument'; readonly id: unknown; readonly lifecycles: readonly string[] }
   | {
-      readonly reason: 'noLifecycle' | 'noSchedule' | 'noRun' | 'noRegion' | 'noLock' | 'noReplica'
+      readonly reason: 'noLifecycle' | 'noSchedule' | 'noRun' | 'noRegion' | 'noLock' | 'noReplica' | 'noLimit'
       readonly name: string
     }
   | { readonly reason: 'exists'; readonly lifecycle: string; readonly id: unknown }

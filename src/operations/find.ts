@@ -3,9 +3,11 @@ import {
   type CancelRequest,
   claimOf,
   idKey,
+  type Limit,
   PARKED,
   type Pause,
   Paused,
+  readLimits,
   readOwnFields,
   whyNotClaimable,
 } from '../lock/index.js'
@@ -125,6 +127,8 @@ export interface Shown extends Found {
   readonly refusal: string | undefined
   /** Who holds it, or held it last where that lease has run out; undefined: nobody, or no replica that is listed. */
   readonly holder: ReplicaState | undefined
+  /** The limits that its phase needs, where it is due: it waits for a slot if one has none free. */
+  readonly limits: readonly (Limit & { readonly needs: number })[]
   /** Those of other lifecycles with the same `_id`. */
   readonly also: readonly Found[]
 }
@@ -137,16 +141,30 @@ export interface Shown extends Found {
 export async function showDocument(system: System, ref: DocumentRef): Promise<Shown> {
   const found = await findDocument(system, ref)
   const token = holderOf(found.condition)
-  const [refusal, holder] = await Promise.all([
+  const [refusal, holder, limits] = await Promise.all([
     found.condition.kind === 'due' ? refusalOf(system, found) : undefined,
     token === undefined ? undefined : holderNamedBy(system, token),
+    found.condition.kind === 'due' ? limitsNeeded(system, found) : [],
   ])
-  return { ...found, refusal, holder }
+  return { ...found, refusal, holder, limits }
 }
 
 /** The token of the lease that it is under, or that has run out. */
 const holderOf = (condition: Condition): string | undefined =>
   condition.kind === 'held' ? condition.by : condition.kind === 'due' ? condition.expired : undefined
+
+async function limitsNeeded(system: System, { lifecycle, document }: Found): Promise<Shown['limits']> {
+  const needs = modelOf(system, lifecycle).phases.get(document['phase'])?.limits ?? []
+  if (needs.length === 0) return []
+  const { limits } = await readLimits(
+    system.db,
+    needs.map(({ limit }) => limit),
+  )
+  return needs.map(({ limit, slots }) => {
+    const known = limits.find(({ name }) => name === limit)
+    return { name: limit, slots: 0, rate: null, holders: [], ...known, needs: slots }
+  })
+}
 
 async function refusalOf(system: System, { lifecycle, document }: Found): Promise<string | undefined> {
   const model = modelOf(system, lifecycle)

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { isValid } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
-import { causeLines, type Progress } from '../../phases/index.js'
+import { causeLines, type Progress, rateText } from '../../phases/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
@@ -30,16 +30,16 @@ export function registerShow(program: Command, context: CliContext): void {
 
 function printJson(
   output: Output,
-  { lifecycle, condition, explanation, pause, refusal, holder, document, also }: Shown,
+  { lifecycle, condition, explanation, pause, refusal, holder, limits, document, also }: Shown,
 ): void {
   const others = also.map((other) => ({ lifecycle: other.lifecycle, explanation: other.explanation }))
-  output.json({ lifecycle, condition, explanation, pause, refusal, holder, document, also: others })
+  output.json({ lifecycle, condition, explanation, pause, limits, refusal, holder, document, also: others })
 }
 
 const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${valueText(phase)}`
 
 function print(output: Output, shown: Shown, field: string): void {
-  const { document, condition, explanation, refusal, also, now } = shown
+  const { document, condition, explanation, refusal, limits, also, now } = shown
   // An owner's own field of that name is shown as it is.
   const isOurs = condition.kind !== 'broken' || condition.field !== field
   const { history, ...rest } = isOurs ? ((document[field] ?? {}) as Progress) : {}
@@ -47,6 +47,7 @@ function print(output: Output, shown: Shown, field: string): void {
   output.line(explanation)
   const holder = aboutHolder(shown)
   if (holder) output.line(holder)
+  for (const line of limits.flatMap(aboutLimit)) output.line(line)
   if (refusal) output.line(`No replica can work on it: ${refusal}.`)
   output.line()
   printFields(output, [
@@ -61,6 +62,19 @@ function print(output: Output, shown: Shown, field: string): void {
   output.line()
   output.line('With the same _id (--lifecycle shows them):')
   for (const other of also) output.line(`  ${titleOf(other)}. ${other.explanation}`)
+}
+
+/** What it waits for, where a limit that it needs has no slot for it. */
+function aboutLimit({ name, slots, rate, holders, needs }: Shown['limits'][number]): string[] {
+  const taken = holders.reduce((sum, one) => sum + one.slots, 0)
+  const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
+  const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []
+  if (slots === null || slots - taken >= needs) return pace
+  const none =
+    slots < needs
+      ? `it has ${slots}, and ${needs} are needed (phaselock limits set ${name} --slots ${needs})`
+      : `${taken} of ${slots} are taken: ${who}`
+  return [`It waits for a slot of its limit ${name}: ${none}.`, ...pace]
 }
 
 /** Whether its holder is there; where its lease has run out, only of a replica that is listed. */

@@ -34,6 +34,8 @@ export interface ReplicaReport {
   /** Where it runs in Kubernetes. */
   readonly pod?: string | undefined
   readonly lifecycles: readonly RunLifecycle[]
+  /** Slots of limits that it has leased; absent: none. */
+  readonly limits?: readonly { readonly limit: string; readonly leased: number; readonly used: number }[] | undefined
   /** The longest time in which its event loop didn't turn, since its last beat; absent where that isn't watched. */
   readonly loopMs?: number | undefined
   /** How long its last tick took. */

@@ -9,7 +9,12 @@ export interface PhaseNode {
   readonly entry?: boolean
   readonly deadline?: { readonly after: string; readonly goTo: string; readonly setState?: string }
   readonly keepFor?: string
+  readonly limits?: readonly LimitNode[]
+  readonly slots?: number
 }
+
+/** A limit by its name, or with the number of slots that it has unless a person sets another. */
+export type LimitNode = string | { readonly name: string; readonly slots: number }
 
 export interface RuleNode {
   readonly when: string
@@ -20,7 +25,7 @@ export interface RuleNode {
 
 export type Phases = Readonly<Record<string, PhaseNode>>
 
-const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor']
+const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor', 'limits', 'slots']
 const DEADLINE_KEYS = ['after', 'goTo', 'setState']
 const RULE_KEYS = ['when', 'from', 'goTo', 'setState']
 
@@ -60,6 +65,8 @@ function shapeProblems(phases: Phases): string[] {
     if (name.startsWith('$') || name.includes('\0')) problems.push(`phase '${name}': a name can't start with '$'`)
     if (phase?.final && phase.deadline) problems.push(`phase '${name}' is final and can't have a deadline; use keepFor`)
     if (phase?.keepFor && !phase.final) problems.push(`phase '${name}' has keepFor but isn't final`)
+    if ((phase?.limits || phase?.slots) && !phase.next) problems.push(`phase '${name}' has limits but no handler`)
+    if (phase?.slots !== undefined && !phase.limits) problems.push(`phase '${name}' has slots but no limits`)
     if (phase?.final && phase.entry) problems.push(`phase '${name}' is final and can't be an entry`)
     return problems
   })

@@ -19,9 +19,24 @@ interface Passing<Names extends string, State> extends Without<'final' | 'keepFo
 
 /** A working phase names where it may go; a resting phase waits for its owner; a final phase is removed. */
 export type PhaseSpec<Names extends string, State> =
-  | (Passing<Names, State> & Without<'rest'> & { readonly next: readonly Names[] })
-  | (Passing<Names, State> & Without<'next'> & { readonly rest: true })
-  | (Without<'entry' | 'deadline' | 'next' | 'rest'> & { readonly final: true; readonly keepFor?: Duration })
+  | (Passing<Names, State> & Without<'rest'> & Limited & { readonly next: readonly Names[] })
+  | (Passing<Names, State> & Without<'next' | 'limits' | 'slots'> & { readonly rest: true })
+  | (Without<'entry' | 'deadline' | 'next' | 'rest' | 'limits' | 'slots'> & {
+      readonly final: true
+      readonly keepFor?: Duration
+    })
+
+/** What a phase's documents need while they are worked on. */
+interface Limited {
+  readonly limits?: readonly LimitSpec[]
+  readonly slots?: number
+}
+
+/**
+ * A limit across all replicas (docs/limits.md) by its name in `phaselock.limits`; with the slots that it has unless a person sets another number
+ * there.
+ */
+export type LimitSpec = string | { readonly name: string; readonly slots: number }
 
 export type Graph<G, State> = { readonly [P in keyof G]: PhaseSpec<keyof G & string, State> }
 export type NextOf<S> = S extends { readonly next: readonly (infer N extends string)[] } ? N : never
@@ -68,6 +83,10 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
   }
   /** Handlers that one replica runs at once. Default 32. */
   readonly concurrency?: number
+  /** What each document needs while a replica holds it, in every working phase (docs/limits.md). Default: nothing. */
+  readonly limits?: readonly LimitSpec[]
+  /** At most so many of its documents are worked on at once, by all replicas together. Default: any number. */
+  readonly maxActive?: number
   /** Claims without a recorded outcome until the document is parked as poison. Default 10. */
   readonly maxClaims?: number
   /**

@@ -15,6 +15,7 @@ import {
   ruleSources,
 } from './check-graph.js'
 import type { Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
+import { LimitsOf } from './limits.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { onPhase } from './on-phase.js'
 import { parseSettings } from './settings.js'
@@ -116,7 +117,8 @@ function modelOf(spec: object): LifecycleModel {
   const nodes = (phases ?? {}) as Phases
   problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
   const parsed = parseSettings(settings, problems)
-  const built = problems.length === 0 && buildPhases(nodes, problems)
+  const limits = new LimitsOf(name as string, parsed)
+  const built = problems.length === 0 && buildPhases(nodes, limits, problems)
   if (!parsed || !built || problems.length > 0)
     throw new InvalidLifecycle(typeof name === 'string' ? name : '?', problems)
   return {
@@ -126,11 +128,12 @@ function modelOf(spec: object): LifecycleModel {
     entries: entryPhases(nodes),
     rules: (rules as RuleNode[]).map((rule) => ({ ...rule, from: ruleSources(nodes, rule) })),
     renames: Object.entries(renamed as Record<string, string>).map(([from, to]) => ({ from, to })),
+    ...(limits.declared.size > 0 && { declaredLimits: limits.declared }),
     settings: parsed,
   }
 }
 
-function buildPhases(nodes: Phases, problems: string[]): Map<string, Phase> {
+function buildPhases(nodes: Phases, limits: LimitsOf, problems: string[]): Map<string, Phase> {
   const ms = (value: string | undefined, where: string) => {
     try {
       return value === undefined ? 0 : durationMs(value)
@@ -140,7 +143,8 @@ function buildPhases(nodes: Phases, problems: string[]): Map<string, Phase> {
       return 0
     }
   }
-  const phaseOf = (name: string, { final, rest, next = [], deadline, keepFor }: PhaseNode): Phase => ({
+  const phaseOf = (name: string, { final, rest, next = [], deadline, keepFor, ...needs }: PhaseNode): Phase => ({
+    ...(!final && !rest && limits.ofPhase(name, needs, problems)),
     name,
     kind: final ? 'final' : rest ? 'resting' : 'working',
     next,

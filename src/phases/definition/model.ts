@@ -13,6 +13,14 @@ export interface Phase {
     | undefined
   /** Of a final phase: how long a document is kept, 0: removed at once. */
   readonly keepForMs: number
+  /** Of a working phase: what each of its documents needs while it is held, by name. Absent: nothing. */
+  readonly limits?: readonly LimitNeed[] | undefined
+}
+
+/** So many slots of a limit. */
+export interface LimitNeed {
+  readonly limit: string
+  readonly slots: number
 }
 
 /** What the engine needs of a lifecycle, without the types of its document and graph. */
@@ -24,6 +32,8 @@ export interface LifecycleModel {
   readonly rules: readonly StateRule[]
   /** Phases of older versions. */
   readonly renames: readonly Rename[]
+  /** The limits for which it declares a number of slots. Absent: none. */
+  readonly declaredLimits?: ReadonlyMap<string, number>
   readonly settings: LifecycleSettings
 }
 

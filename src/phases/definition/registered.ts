@@ -20,6 +20,7 @@ const FIELDS = t.partOf({
         entry: t.flag,
         deadline: t.optional(t.partOf({ afterMs: t.aNumber, goTo: t.text, setState: t.optional(t.text) })),
         keepForMs: t.aNumber,
+        limits: t.orAbsent(listOf(t.partOf({ limit: t.text, slots: t.aNumber }))),
       }),
     ),
   ),

@@ -1,7 +1,8 @@
 import type { Document } from 'mongodb'
-import { type BackOffRule, DEFAULT_BACK_OFF } from '../../lock/index.js'
+import { type BackOffRule, DEFAULT_BACK_OFF, MOST_SLOTS } from '../../lock/index.js'
 import { readOptions, t } from '../../options/index.js'
 import { RESERVED_FIELDS } from '../outcome.js'
+import type { LimitNode } from './check-graph.js'
 
 /** A lifecycle's settings as the engine uses them: milliseconds and counts, every default filled in. */
 export interface LifecycleSettings {
@@ -13,6 +14,8 @@ export interface LifecycleSettings {
   readonly legacyWriters: boolean
   readonly progress: string
   readonly backOff: BackOffRule
+  readonly limits?: readonly LimitNode[] | undefined
+  readonly maxActive?: number | undefined
   /** Fields of the owner that handlers read; undefined: the whole document. */
   readonly reads?: readonly string[] | undefined
 }
@@ -33,6 +36,18 @@ const aShare = t.where<number>(
   t.expecting('a share from 0.01 to 1'),
 )
 
+const limitName = matchingText(/^[^$.\0][^\0]{0,199}$/, 'expected the name of a limit, at most 200 characters')
+const slotCount = t.whole(1, MOST_SLOTS)
+
+/** Limits by their names, some with their slots. */
+export const limitList = t.list(
+  t.chosen<LimitNode>((given) =>
+    typeof given === 'string' ? limitName : t.object({ name: limitName, slots: slotCount }),
+  ),
+  "expected a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]",
+)
+export const phaseLimits = t.partOf({ limits: t.withDefault(limitList, []), slots: t.withDefault(slotCount, 1) })
+
 const backOff = t.object({
   share: t.withDefault(aShare, DEFAULT_BACK_OFF.share),
   patience: t.withDefault(t.duration('1s', '24h'), `${DEFAULT_BACK_OFF.patienceMs}ms`),
@@ -48,6 +63,8 @@ export const settingsSchema = t.object({
   maxAttempts: t.withDefault(t.whole(1, 1_000), 20),
   maxClaims: t.withDefault(t.whole(1, 1_000), 10),
   concurrency: t.withDefault(t.whole(1, 10_000), 32),
+  limits: t.optional(limitList),
+  maxActive: t.optional(t.whole(1, MOST_SLOTS)),
   backOff: t.withDefault(
     t.checked(
       backOff,

@@ -4,6 +4,7 @@ import type { Clock } from '../../time/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
 import type { Logger } from '../logger.js'
+import type { Slots } from './claim/slots.js'
 import type { ReplicaObserver } from './observer.js'
 import type { BrokenReports } from './report/broken-reports.js'
 import type { PlaceKind } from './run/places.js'
@@ -33,6 +34,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly paused: () => Paused
   /** Where the handler of a phase runs. */
   readonly kindOf: (phase: string) => PlaceKind
+  /** This replica's slots of limits, for all of its lifecycles. */
+  readonly slots: Slots
   /** Documents that refuse writes. */
   readonly refusing: RefusingDocuments
   readonly broken: BrokenReports

@@ -16,6 +16,7 @@ import type { ReplicaSettings } from './check-options.js'
 import { type Capacities, Capacity } from './claim/capacity.js'
 import { Claimer } from './claim/claimer.js'
 import type { Company } from './claim/company.js'
+import type { Slots } from './claim/slots.js'
 import type { LifecycleEnvironment } from './environment.js'
 import { FRESH_MS, type Held, stepsSoFar, waitedMs } from './lease/held.js'
 import { HeldDocuments } from './lease/held-documents.js'
@@ -40,6 +41,8 @@ export interface ReplicaParts {
   readonly liveReplicas: LiveReplicas
   /** Which documents may be held together. */
   readonly company: Company
+  /** Of limits. */
+  readonly slots: Slots
   /** For handlers that are declared as `thread(...)`. */
   readonly threads: ThreadPool
   readonly monitor: LoopMonitor
@@ -143,7 +146,8 @@ export class LifecycleRunner {
     const won = claimed.map(({ document, lease, unreadable }): Held => {
       if (unreadable) broken.unreadable(lease.id, unreadable)
       const steps = stepsSoFar(document[model.settings.progress], phase)
-      return { document, lease, phase, kind, unreadable, run: undefined, ...since, ...steps }
+      const hasSlots = phase.limits !== undefined
+      return { document, lease, phase, kind, unreadable, run: undefined, hasSlots, ...since, ...steps }
     })
     for (const held of won) this.held.add(held)
     this.guard.watch()
@@ -190,6 +194,8 @@ export class LifecycleRunner {
   /** Drops it from what is held, and lets in what it kept from being held. Calling it twice does no harm. */
   private letGo(held: Held): void {
     this.held.drop(held)
+    if (held.hasSlots) this.env.slots.give(held.phase, 1)
+    held.hasSlots = false
     if (this.held.watched === 0) this.guard.stop()
     this.parts.company.left()
     this.claimer.claimIfRoom()
@@ -239,10 +245,11 @@ export class LifecycleRunner {
     return this.env.paused().hasDocument(phase.name, lease.id)
   }
 
-  /** Whether a chain of steps makes way: it has gone on for long while others are due, it is paused, or the replica stops. */
+  /** Whether a chain of steps makes way: it has gone on for long while others are due, it is paused, each of its steps counts
+   * for a rate, or the replica stops. */
   private yields(held: Held): boolean {
     const { claimedAtMs, kind } = held
-    if (this.stopping || this.isPaused(held)) return true
+    if (this.stopping || this.isPaused(held) || this.env.slots.isRated(held.phase)) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
     const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
     return othersWait || this.parts.company.closedMs > 0

@@ -9,6 +9,7 @@ import type { LifecycleModel } from '../definition/model.js'
 import type { Logger } from '../logger.js'
 import type { OwnerClientOptions } from '../owner/owner-types.js'
 import type { ThreadPool } from '../threads/index.js'
+import type { SlotsHeld } from './claim/slots.js'
 import type { ReplicaObserver } from './observer.js'
 import type { Alongside } from './wake/alongside.js'
 
@@ -130,6 +131,8 @@ export interface ReplicaStatus {
   readonly running: number
   /** Handlers that were given up after their step timeout, and still run. */
   readonly abandoned: number
+  /** What it has of the limits that its lifecycles need (docs/limits.md), of those that it has asked for so far. */
+  readonly limits: readonly SlotsHeld[]
   /** Documents that refuse writes, left alone for a while. */
   readonly skipped: number
   /** How it hears of new documents between its ticks; `deaf`: it can't now; `off`: it doesn't listen. */

@@ -18,6 +18,7 @@ import { sturdy, warningsLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
 import { checkOptions, type ReplicaSettings } from './check-options.js'
 import { Company } from './claim/company.js'
+import { Slots } from './claim/slots.js'
 import type { Environment } from './environment.js'
 import type { LifecycleRunner, ReplicaParts } from './lifecycle-runner.js'
 import { observers } from './observer.js'
@@ -69,6 +70,7 @@ export class Replica {
   private readonly monitor: LoopMonitor
   private readonly alongside: AlongsideWorks
   private readonly company: Company
+  private readonly slots: Slots
   private prepared: Promise<void> | undefined
   private ticker: NodeJS.Timeout | undefined
   private ticking: Promise<TickCounts> | undefined
@@ -111,9 +113,12 @@ export class Replica {
     this.monitor = new LoopMonitor({ limitMs, clock, logger, observer })
     const { threads, monitor } = this
     this.company = new Company(clock)
+    const leaseMs = () => Math.max(...models.map((model) => registry.lockTimeout(model).leaseMs))
+    this.slots = new Slots({ db: renewalDb, identity, clock, serverClock, logger, leaseMs })
     const parts: ReplicaParts = {
       ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
       company: this.company,
+      slots: this.slots,
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),
       ringOthers: (ring) => this.doorbell.ring(ring),
@@ -248,6 +253,7 @@ export class Replica {
       queued: sum('queued'),
       running: sum('running'),
       abandoned,
+      limits: this.slots.held(),
       skipped: this.running.reduce((n, { refusing }) => n + refusing.size, 0),
       doorbell: this.doorbell.status,
       replicas: this.liveReplicas.countByVersion(),
@@ -286,13 +292,20 @@ export class Replica {
   }
 
   /** What its document in `phaselock.replicas` says of it now. */
-  private figures(): Pick<ReplicaReport, 'lifecycles' | 'loopMs' | 'tickMs'> {
+  private figures(): Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'> {
     const lifecycles = this.running.map(({ model, runner: { counts } }): RunLifecycle => {
       const { concurrency } = model.settings
       const free = Math.max(0, concurrency - counts.running)
       return { name: model.name, phases: workingPhases(model), places: concurrency, free, held: counts.held }
     })
-    return { lifecycles, loopMs: this.monitor.takeLongestMs(), tickMs: this.lastTickMs }
+    const leased = this.slots.held().filter((held) => held.leased > 0)
+    const limits = leased.map(({ limit, leased, used }) => ({ limit, leased, used }))
+    return {
+      lifecycles,
+      ...(limits.length > 0 && { limits }),
+      loopMs: this.monitor.takeLongestMs(),
+      tickMs: this.lastTickMs,
+    }
   }
 
   /** At an offset within each second, so that replicas spread their looks. A second in which a tick still runs is skipped. */
@@ -327,7 +340,7 @@ export class Replica {
     const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
-    await Promise.race([Promise.all([left, this.beats.end()]), wait(LAST_CHANCE_MS)])
+    await Promise.race([Promise.all([left, this.beats.end(), this.slots.stop()]), wait(LAST_CHANCE_MS)])
     over.abort()
     await Promise.all([beside, ...this.running.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])

@@ -56,6 +56,7 @@ export interface PauseScope<Doc = unknown, Phase extends string = string> {
   readonly id?: IdOf<Doc> | undefined
 }
 
+/** What is paused, until when, by whom and why. */
 export interface PauseOptions<Doc = unknown, Phase extends string = string> extends PauseScope<Doc, Phase> {
   /** Who pauses it, for others to read. */
   readonly by: string
@@ -67,6 +68,7 @@ export interface PauseOptions<Doc = unknown, Phase extends string = string> exte
   readonly for?: Duration | undefined
 }
 
+/** Who wants a step to stop, and why. */
 export interface CancelOptions {
   /** Who wants it to stop, for the history. */
   readonly by: string

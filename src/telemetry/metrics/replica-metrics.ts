@@ -3,7 +3,7 @@ import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { LockObserver } from '../../locks/index.js'
 import { COUNT_LIMIT, countWaiting, type Waiting } from '../../operations/index.js'
 import { checkOptions, t } from '../../options/index.js'
-import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus } from '../../phases/index.js'
+import type { LifecycleModel, Logger, ReplicaObserver, ReplicaStatus, SlotsHeld } from '../../phases/index.js'
 import type { ScheduleReports } from '../../schedules/index.js'
 import { observerMetrics } from './counters.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
@@ -218,6 +218,21 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     () => pausedRows(status().paused),
     'max',
   )
+  const ofLimits = (name: string, help: string, value: (held: SlotsHeld) => number | null, aggregator?: 'max') =>
+    instruments.gauge(
+      name,
+      help,
+      ['limit'],
+      () =>
+        status().limits.flatMap((held): Row<'limit'>[] => {
+          const found = value(held)
+          return found === null ? [] : [[{ limit: held.limit }, found]]
+        }),
+      aggregator,
+    )
+  ofLimits('limit_slots_used', 'Slots of a limit under which this replica holds documents', (held) => held.used)
+  ofLimits('limit_slots_leased', 'Slots of a limit that this replica has, used or not', (held) => held.leased)
+  ofLimits('limit_slots', 'How many slots a limit has, as this replica knows', (held) => held.total, 'max')
   const { identity } = status()
   instruments.gauge('replica_info', 'The name of this replica in lockedBy; always 1', ['identity'], () => [
     [{ identity }, 1],

@@ -7,6 +7,7 @@ import {
   MissingIndex,
   type WorkSplit,
 } from '../../../lock/index.js'
+import type { Phase } from '../../definition/model.js'
 import { readProjection } from '../../definition/settings.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
@@ -41,6 +42,8 @@ export class Claimer {
   private readonly awaited = new Map<string, Set<string>>()
   /** Phases of which the last claim found nothing that it could try for. */
   private readonly fruitless = new Set<string>()
+  /** Phases of which no document could be claimed last time, as a limit had no slot. */
+  private readonly slotless = new Set<string>()
   /** Phases of which the last claim failed. */
   private readonly failed = new Set<string>()
   /** The outage of a missing claim index: over only when a query for candidates succeeds, whatever else works meanwhile. */
@@ -92,6 +95,11 @@ export class Claimer {
     return !this.current && this.roomFor(phase) > 0
   }
 
+  /** Whether what is due in a phase waits for slots of a limit. */
+  waitsForSlots(phase: string): boolean {
+    return this.slotless.has(phase)
+  }
+
   /** Whether the last claim of a phase found nothing that it could try for. */
   foundNothing(phase: string): boolean {
     return this.fruitless.has(phase)
@@ -120,7 +128,12 @@ export class Claimer {
     if (this.stopped || this.isPaused(phase)) return
     const { company } = this.options
     const isFree =
-      !this.current && !this.othersDue && !this.hasBacklog && this.roomFor(phase) >= ids.length && company.isOpen
+      !this.limitsOf(phase) &&
+      !this.current &&
+      !this.othersDue &&
+      !this.hasBacklog &&
+      this.roomFor(phase) >= ids.length &&
+      company.isOpen
     if (isFree) this.run(() => this.takeNamed(phase, ids))
     else {
       if (this.roomFor(phase) > 0) this.expectNamed(phase, ids)
@@ -208,10 +221,13 @@ export class Claimer {
     let allLost = 0
     while (this.hasRoom()) {
       const phase = this.nextPhase()
-      const limit = this.roomFor(phase)
+      const room = this.roomFor(phase)
+      const limit = this.limitsOf(phase) ? await this.takeSlots(phase, room) : room
+      if (limit === 0) continue
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
       const result = await this.claim(phase, (admission, won) => this.claims.claimBatch(phase, limit, won, admission))
+      this.giveUnusedSlots(phase, limit - (result?.claimed.length ?? 0))
       if (!result) {
         // Other phases go first next time: this one's documents may be the cause.
         if (!this.isPaused(phase)) this.failed.add(phase)
@@ -232,6 +248,35 @@ export class Claimer {
         if (result.left > 0) this.offerIn(phase, result.againInMs)
       }
     }
+  }
+
+  private limitsOf(phase: string): Phase | undefined {
+    const known = this.env.model.phases.get(phase)
+    return known?.limits ? known : undefined
+  }
+
+  /** Slots for so many documents of a phase; where there are none it is offered again when some are given back here, or by the next look. */
+  private async takeSlots(phase: string, most: number): Promise<number> {
+    const { slots, model } = this.env
+    const limited = model.phases.get(phase)!
+    try {
+      const count = await slots.take(limited, most)
+      if (count > 0) this.slotless.delete(phase)
+      else {
+        this.slotless.add(phase)
+        slots.whenFree(`${model.name} ${phase}`, () => this.offer([phase]))
+        this.offerIn(phase, slots.againInMs(limited))
+      }
+      return count
+    } catch (error) {
+      this.options.outage.failed(error)
+      return 0
+    }
+  }
+
+  private giveUnusedSlots(phase: string, count: number): void {
+    const limited = this.limitsOf(phase)
+    if (limited) this.env.slots.give(limited, count, true)
   }
 
   /** One claim, of what may be held together with all else; undefined: it failed, and what is due is forgotten, or its phase is paused. */

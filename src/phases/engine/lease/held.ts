@@ -29,6 +29,8 @@ export interface Held {
   lastAgain: string | null | undefined
   /** The step that runs now. */
   run: CurrentStep | undefined
+  /** Whether slots of its phase's limits are in use for it. */
+  hasSlots: boolean
   /** Its owner has asked for its step to stop. */
   cancelled?: CancelRequest
 }

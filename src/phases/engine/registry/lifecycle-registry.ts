@@ -2,6 +2,7 @@ import type { Collection, Db } from 'mongodb'
 import { limitCommands, protocolCollection } from '../../../database/index.js'
 import {
   type CancelRequest,
+  declareLimit,
   isInForce,
   KNOWN_FOR_MS,
   LIFECYCLES_COLLECTION,
@@ -110,6 +111,7 @@ export class LifecycleRegistry {
       const entry = { collection, phases: territoryOf(model).phases as string[], ...registeredFields(model) }
       const update = { $set: entry, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
       await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
+      for (const [limit, slots] of model.declaredLimits ?? []) await declareLimit(this.db, limit, slots)
     }
     if (await this.read()) return
     for (const { name, settings } of this.models) {

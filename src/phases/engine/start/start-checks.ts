@@ -15,6 +15,7 @@ import {
   describeFinding,
   ensureLockIndexes,
   LIFECYCLES_COLLECTION,
+  LIMITS_COLLECTION,
   type LookRequest,
   type Looks,
   REPLICAS_COLLECTION,
@@ -77,10 +78,12 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
     return [{ collection: model.collection, actions }, ...others]
   })
   const onLifecycles = ['find', 'insert', 'update', ...(creates ? [] : ['listIndexes'])]
+  const isLimited = lifecycles.some(({ model }) => [...model.phases.values()].some(({ limits }) => limits))
+  const onLimits = isLimited ? [{ collection: LIMITS_COLLECTION, actions: ['find', 'insert', 'update'] }] : []
   const onDoorbell = ['find', 'insert', creates ? 'convertToCapped' : 'listIndexes']
   const [missing, deaf, unseen] = await missingRights(
     db,
-    [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }],
+    [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }, ...onLimits],
     doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
     [{ collection: REPLICAS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
   )

@@ -101,11 +101,12 @@ export class Tick {
 }
 
 /**
- * Whether all that a look finds due in a phase refuses writes, as far as this replica knows: there is more of that than a look can name,
- * and a claim has just found nothing else.
+ * Whether all that a look finds due in a phase waits for slots of a limit, or refuses writes, as far as this replica knows: there is more of
+ * that than a look can name, and a claim has just found nothing else.
  */
 const isLeftAlone = ({ model, refusing, claimer }: RunningLifecycle, phase: string): boolean =>
-  refusing.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || claimer.foundNothing(phase))
+  claimer.waitsForSlots(phase) ||
+  (refusing.unnamed > 0 && (model.phases.get(phase)?.kind === 'final' || claimer.foundNothing(phase)))
 
 /** What each tick asks of a lifecycle: working and final phases, resting ones with a deadline, rules and renames. */
 export const lookRequestOf = (model: LifecycleModel, terms: Terms): LookRequest => ({

@@ -1,0 +1,96 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import { NotFound, UsageError } from '../../operations/index.js'
+import { Limits, rateText } from '../../phases/index.js'
+import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
+import { watching } from '../watch.js'
+import { merged, print, watchOption, withDatabase } from './command.js'
+
+type Listed = Awaited<ReturnType<Limits['list']>>[number]
+
+export function registerLimits(program: Command, context: CliContext): void {
+  const command = program
+    .command('limits')
+    .description('list the limits across all replicas: their slots, who has them, and how fast documents may begin')
+    .action((options: Options) =>
+      lookAtDatabase(context, options, ({ db }) =>
+        watching(context, options, async (output) => {
+          const limits = await new Limits(db).list()
+          if (options.json) return output.json(limits)
+          if (limits.length === 0) return output.line('no limits; to set one: phaselock limits set <name> --slots 5')
+          output.table(['limit', 'slots', 'taken', 'rate', 'by'], limits.map(row))
+        }),
+      ),
+    )
+  withDatabase(watchOption(command), [
+    'limits',
+    'limits set gitlab-api --slots 5 --rate 100/1m',
+    'limits remove gitlab-api',
+  ])
+  registerSet(command, context)
+  registerRemove(command, context)
+}
+
+function registerSet(limits: Command, context: CliContext): void {
+  const command = limits
+    .command('set')
+    .description('set how many slots a limit has, or how fast documents may begin under it; running steps end as ever')
+    .argument('<name>', 'by which lifecycles need it')
+    .option('--slots <n>', "a whole number, 0 to 1000000, or 'declared': as many as lifecycles declare", slotsFrom)
+    .option('--rate <n/span>', "how many may begin in a span of time, such as 100/1m, or 'any'")
+    .action(async (name: string, _options: Options, sub: Command) => {
+      const options = merged(sub)
+      const { slots, rate } = options as { slots?: number | 'declared'; rate?: string }
+      const limit = await onDatabase(context, options, ({ db }) =>
+        new Limits(db)
+          .set(name, { slots: slots === 'declared' ? null : slots, rate: rate === 'any' ? null : rate })
+          .catch(asUsage),
+      )
+      print(
+        context,
+        options,
+        limit,
+        `limit ${name}: ${slotsText(limit)}${limit.rate ? `, ${rateText(limit.rate)}` : ''}`,
+      )
+    })
+  withDatabase(command, [
+    'limits set gitlab-api --slots 5',
+    'limits set gitlab-api --rate 100/1m',
+    'limits set gitlab-api --slots declared',
+  ])
+}
+
+function registerRemove(limits: Command, context: CliContext): void {
+  const command = limits
+    .command('remove')
+    .description('remove a limit: documents that need it wait from then on')
+    .argument('<name>', 'by which lifecycles need it')
+    .action(async (name: string, _options: Options, sub: Command) => {
+      const options = merged(sub)
+      const removed = await onDatabase(context, options, ({ db }) => new Limits(db).remove(name))
+      if (!removed)
+        throw new NotFound(`there is no limit '${name}'`, { reason: 'noLimit', name }, 'see: phaselock limits')
+      print(context, options, { name, removed }, `limit ${name}: removed`)
+    })
+  withDatabase(command, ['limits remove gitlab-api'])
+}
+
+/** A problem with what was typed. */
+function asUsage(error: unknown): never {
+  const { name, message } = error as Error
+  throw name === 'InvalidOptions' ? new UsageError(message.replace(/^limits\.set: /, '')) : error
+}
+
+/** Commander takes null for a flag without a value. */
+function slotsFrom(text: string): number | 'declared' {
+  if (text === 'declared') return text
+  if (/^\d{1,7}$/.test(text) && Number(text) <= 1_000_000) return Number(text)
+  throw new InvalidArgumentError("expected a whole number from 0 to 1000000, or 'declared'.")
+}
+
+const slotsText = ({ slots }: Listed): string => (slots === null ? 'any number of slots' : `${slots} slots`)
+
+function row({ name, slots, rate, holders }: Listed): string[] {
+  const taken = holders.reduce((sum, one) => sum + one.slots, 0)
+  const by = holders.map((one) => `${one.by} (${one.slots})`).join(', ')
+  return [name, slots === null ? 'any' : `${slots}`, `${taken}`, rate ? rateText(rate) : '-', by || '-']
+}

@@ -1,0 +1,249 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { readOwnFields } from '../documents/read-each.js'
+import { isValid } from '../documents/type-name.js'
+import { literal } from '../terms/terms.js'
+
+/** Holds a document for each limit: how many slots it has, how fast they may be taken, and who has them. */
+export const LIMITS_COLLECTION = 'phaselock.limits'
+
+/** So many documents may begin in a span of time. */
+export interface Rate {
+  /** How many. */
+  readonly starts: number
+  /** In so many milliseconds. */
+  readonly perMs: number
+}
+
+/** A replica's share of a limit: a lease like a document's. Times are the server's. */
+export interface SlotHolder {
+  /** Its identity. */
+  readonly by: string
+  /** How many it has, used or not. */
+  readonly slots: number
+  /** When its lease ends unless it is renewed. */
+  readonly until: Date
+}
+
+/** A limit as it stands. */
+export interface Limit {
+  /** By which lifecycles need it. */
+  readonly name: string
+  /** null: as many as there are documents (it has a rate only). */
+  readonly slots: number | null
+  /** How fast documents may begin; null: at any speed. */
+  readonly rate: Rate | null
+  /** Those whose leases aren't over. */
+  readonly holders: readonly SlotHolder[]
+}
+
+/** The most slots of a limit, and starts of a rate. */
+export const MOST_SLOTS = 1_000_000
+/** So many may begin at once where none has for a while: a tenth of the rate, at least one. */
+export const burstOf = ({ starts }: Rate): number => Math.max(1, Math.floor(starts / 10))
+
+type Limits = Collection<Document & { _id: string }>
+const limitsOf = (db: Db): Limits => protocolCollection(db, LIMITS_COLLECTION)
+
+/** What a replica asks of a limit, all of it at once, so that what it has afterwards is known whatever became of earlier requests. */
+export interface SlotRequest {
+  readonly by: string
+  /** Slots under which documents are held: these it has in any case. */
+  readonly inUse: number
+  /** How many more it would take. */
+  readonly slots: number
+  /** How many documents it would begin; below 0: so many that it was granted weren't begun. */
+  readonly starts: number
+  readonly leaseMs: number
+  /** Greater than in its requests before: one that arrives late changes nothing. */
+  readonly turn: number
+}
+
+/** What it has been granted. */
+export interface SlotGrant {
+  /** Slots in all, those in use included, until the lease ends. */
+  readonly slots: number
+  readonly starts: number
+  readonly limit: Limit
+  /** Whether other replicas want some and have less than an equal share. */
+  readonly othersWait: boolean
+}
+
+const isCount = (path: string): Document => ({
+  $and: [{ $isNumber: path }, { $gte: [path, 0] }, { $lte: [path, MOST_SLOTS] }],
+})
+const countOr = (path: string, otherwise: Document | number | null): Document => ({
+  $cond: [isCount(path), { $floor: path }, otherwise],
+})
+const isRate: Document = {
+  $and: [isCount('$rate.starts'), { $isNumber: '$rate.perMs' }, { $gt: ['$rate.perMs', 0] }],
+}
+/** As a person set it, else as the replica that started last declares it; without either none, but where there is a rate any number. */
+const TOTAL: Document = countOr('$slots', countOr('$declared', { $cond: [isRate, MOST_SLOTS, 0] }))
+const HOLDERS: Document = { $cond: [{ $isArray: '$holders' }, '$holders', []] }
+const isLeased: Document = {
+  $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, { $gt: ['$$this.until', '$$NOW'] }, isCount('$$this.slots')],
+}
+
+const WAITING: Document = { $cond: [{ $isArray: '$waiting' }, '$waiting', []] }
+/** Who got less than an equal share asks again within a second. */
+const hasAskedOfLate: Document = {
+  $and: [
+    { $eq: [{ $type: '$$this.at' }, 'date'] },
+    { $gt: ['$$this.at', { $subtract: ['$$NOW', 3_000] }] },
+    { $lte: ['$$this.at', '$$NOW'] },
+  ],
+}
+
+/**
+ * Takes, renews or gives back slots and starts of a limit in one update that the server judges; undefined: there is no such limit.
+ *
+ * Invariant: with what it grants no more slots are leased than the limit has at that moment. A holder keeps what it has in use, so after the
+ * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share.
+ */
+export async function askForSlots(db: Db, name: string, request: SlotRequest): Promise<SlotGrant | undefined> {
+  const { by, inUse, slots, starts, leaseMs, turn } = request
+  const others = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
+  const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
+  const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
+  const taken = { $sum: { $map: { input: '$$others', in: '$$this.slots' } } }
+  const free = { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse] }] }] }
+  const waiters = { $add: [1, { $size: '$$waiting' }] }
+  // Alone it may have all; beside others that wait no more than an equal share, beyond what it has in use.
+  const share = { $ceil: { $divide: [TOTAL, waiters] } }
+  const granted = { $add: [inUse, { $max: [0, { $min: [slots, free, { $subtract: [share, inUse] }] }] }] }
+  const started = { $cond: [isRate, { $max: [0, { $min: [starts, { $floor: '$$left' }] }] }, 0] }
+  const entry = { by: literal(by), slots: '$$granted', starts: '$$started', turn, until: { $add: ['$$NOW', leaseMs] } }
+  const entries = { $cond: [{ $gt: [{ $add: ['$$granted', '$$started'] }, 0] }, [entry], []] }
+  const left = { $subtract: ['$$left', { $cond: [{ $gt: [starts, 0] }, '$$started', starts] }] }
+  const bucket = { left: { $min: [BURST, left] }, at: '$$NOW' }
+  const isShort = { $and: [{ $lt: ['$$granted', inUse + slots] }, { $lt: ['$$granted', share] }] }
+  const waits = { $cond: [isShort, [{ by: literal(by), at: '$$NOW' }], []] }
+  const change = {
+    holders: { $concatArrays: ['$$others', entries] },
+    waiting: { $concatArrays: ['$$waiting', waits] },
+    bucket: { $cond: [isRate, bucket, '$$REMOVE'] },
+  }
+  const isLate = { $gte: [{ $ifNull: ['$$own.turn', -1] }, turn] }
+  const changed = {
+    $let: {
+      vars: { others, own, waiting: { $filter: { input: WAITING, cond: isAnother } }, left: LEFT },
+      in: {
+        $let: {
+          vars: { granted },
+          in: {
+            $let: {
+              vars: { started },
+              in: { $mergeObjects: ['$$ROOT', { $cond: [isLate, {}, change] }] },
+            },
+          },
+        },
+      },
+    },
+  }
+  const stored = await limitsOf(db).findOneAndUpdate({ _id: name }, [{ $replaceWith: changed }], {
+    returnDocument: 'after',
+    maxTimeMS: 5_000,
+  })
+  if (!stored) return undefined
+  const mine = (stored['holders'] as Document[]).find((one) => one?.['by'] === by && one['turn'] === turn)
+  const othersWait = (stored['waiting'] as Document[] | undefined)?.some((one) => one['by'] !== by) ?? false
+  return { slots: mine?.['slots'] ?? 0, starts: mine?.['starts'] ?? 0, limit: limitOf(stored, new Date(0)), othersWait }
+}
+
+const BURST: Document = { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }
+/** What may begin now: what was left, and what has been added since, evenly; full where nobody has asked before. */
+const LEFT: Document = {
+  $cond: [
+    { $and: [isRate, { $isNumber: '$bucket.left' }, { $eq: [{ $type: '$bucket.at' }, 'date'] }] },
+    {
+      $min: [
+        BURST,
+        {
+          $add: [
+            '$bucket.left',
+            {
+              $multiply: [
+                { $divide: ['$rate.starts', '$rate.perMs'] },
+                { $max: [0, { $subtract: ['$$NOW', '$bucket.at'] }] },
+              ],
+            },
+          ],
+        },
+      ],
+    },
+    BURST,
+  ],
+}
+
+/** What a replica declares of a limit that its lifecycles name with a number of slots. What a person has set stands. */
+export async function declareLimit(db: Db, name: string, slots: number): Promise<void> {
+  await limitsOf(db).updateOne({ _id: name }, { $set: { declared: slots } }, { upsert: true })
+}
+
+/** What a person sets; null: what replicas declare is in force again, or there is no rate. */
+export interface LimitSetting {
+  readonly slots?: number | null | undefined
+  readonly rate?: Rate | null | undefined
+}
+
+/** Sets a limit, which exists from then on; what isn't given stays. In force with each replica's next request. */
+export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetting): Promise<Limit> {
+  const given = Object.entries({ slots, rate }).filter(([, value]) => value !== undefined)
+  const set = Object.fromEntries(given.filter(([, value]) => value !== null))
+  const unset = Object.fromEntries(given.filter(([, value]) => value === null).map(([field]) => [field, '']))
+  const update = {
+    ...(Object.keys(set).length > 0 && { $set: set }),
+    ...(Object.keys(unset).length > 0 && { $unset: unset }),
+  }
+  await limitsOf(db).updateOne({ _id: name }, update as Document, { upsert: true })
+  return (await readLimits(db, [name])).limits[0]!
+}
+
+/** Removes a limit: documents that need it wait from then on. False: there was none. */
+export async function removeLimit(db: Db, name: string): Promise<boolean> {
+  return (await limitsOf(db).deleteOne({ _id: name })).deletedCount > 0
+}
+
+/** Limits by name. @param names default: all */
+export async function readLimits(
+  db: Db,
+  names?: readonly string[],
+): Promise<{ readonly limits: readonly Limit[]; readonly now: Date | undefined }> {
+  const match = names ? [{ $match: { _id: { $in: [...names] } } }] : []
+  const pipeline = [...match, { $sort: { _id: 1 } }, { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
+  const rows = await readOwnFields((how) => limitsOf(db).aggregate(pipeline, how).toArray())
+  return { limits: rows.map(({ document, now }) => limitOf(document, now)), now: rows[0]?.['now'] }
+}
+
+/** A person may have put anything there: what has no sound number of slots has none. */
+function limitOf(document: Document, now: Date): Limit {
+  const { _id, slots, declared, rate, holders } = document
+  const total = [slots, declared].map(soundCount).find((count) => count !== undefined)
+  const sound = rateOf(rate)
+  return {
+    name: String(_id),
+    slots: total ?? (sound ? null : 0),
+    rate: sound,
+    holders: (Array.isArray(holders) ? holders : []).filter((one): one is SlotHolder => isHolder(one, now)),
+  }
+}
+
+/** As the server takes it. */
+const soundCount = (value: unknown): number | undefined => {
+  const count = value === null || value === undefined ? Number.NaN : Number(value)
+  return typeof value !== 'string' && count >= 0 && count <= MOST_SLOTS ? Math.floor(count) : undefined
+}
+
+function rateOf(rate: unknown): Rate | null {
+  const { starts, perMs } = (rate ?? {}) as Record<string, unknown>
+  const count = soundCount(starts)
+  return count !== undefined && typeof perMs === 'number' && perMs > 0 ? { starts: count, perMs } : null
+}
+
+function isHolder(one: unknown, now: Date): boolean {
+  const { by, slots, until } = (one ?? {}) as Record<string, unknown>
+  return (
+    typeof by === 'string' && (soundCount(slots) ?? 0) > 0 && until instanceof Date && isValid(until) && until > now
+  )
+}

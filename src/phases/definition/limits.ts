@@ -1,0 +1,46 @@
+import { readOptions } from '../../options/index.js'
+import type { LimitNode, PhaseNode } from './check-graph.js'
+import type { LimitNeed, Phase } from './model.js'
+import { type LifecycleSettings, phaseLimits } from './settings.js'
+
+/** The limit that `maxActive` stands for. */
+export const maxActiveLimit = (lifecycle: string): string => `${lifecycle} (maxActive)`
+
+/** What the documents of one lifecycle need of limits, and what it declares of these. */
+export class LimitsOf {
+  readonly declared = new Map<string, number>()
+  private readonly ofAll: readonly LimitNode[]
+
+  constructor(lifecycle: string, settings: Pick<LifecycleSettings, 'limits' | 'maxActive'> | undefined) {
+    const { limits = [], maxActive } = settings ?? {}
+    const active = maxActive === undefined ? [] : [{ name: maxActiveLimit(lifecycle), slots: maxActive }]
+    this.ofAll = [...limits, ...active]
+  }
+
+  /** A working phase's; a limit that it shares with its lifecycle is needed once, with the phase's own number of slots. */
+  ofPhase(name: string, needs: Pick<PhaseNode, 'limits' | 'slots'>, problems: string[]): Pick<Phase, 'limits'> {
+    const read = readOptions(phaseLimits, needs)
+    if ('problems' in read) {
+      problems.push(...read.problems.map((problem) => `phase '${name}'.${problem}`))
+      return {}
+    }
+    const { limits, slots } = read.options
+    const all = new Map<string, LimitNeed>()
+    for (const [nodes, each] of [[this.ofAll, 1] as const, [limits, slots] as const])
+      for (const node of nodes) {
+        const limit = this.nameOf(node, problems)
+        all.set(limit, { limit, slots: each })
+      }
+    const sorted = [...all.values()].sort((a, b) => (a.limit < b.limit ? -1 : 1))
+    return sorted.length > 0 ? { limits: sorted } : {}
+  }
+
+  private nameOf(node: LimitNode, problems: string[]): string {
+    if (typeof node === 'string') return node
+    const { name, slots } = node
+    const before = this.declared.get(name) ?? slots
+    if (before !== slots) problems.push(`limit '${name}' is declared with ${before} slots and with ${slots}`)
+    this.declared.set(name, slots)
+    return name
+  }
+}

@@ -1,0 +1,274 @@
+import type { Db } from 'mongodb'
+import { askForSlots, LEAST_PAUSE_MS, type Limit, type ServerClock, type SlotGrant } from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { LimitNeed, Phase } from '../../definition/model.js'
+import type { Logger } from '../../logger.js'
+
+/** Slots that nobody has asked for in this time are given back. */
+const UNUSED_MS = 1_000
+const ROUND_MS = 250
+/** Documents that wait for slots of others have no other sign that there are some. */
+const ASK_AGAIN_MS = 250
+
+export interface SlotsOptions {
+  readonly db: Db
+  readonly identity: string
+  readonly clock: Clock
+  readonly serverClock: ServerClock
+  readonly logger: Logger
+  /** How long a lease of slots lasts: as the longest of the documents' that need some. */
+  readonly leaseMs: () => number
+}
+
+/** What a replica has of a limit, for people. */
+export interface SlotsHeld {
+  /** Its name. */
+  readonly limit: string
+  /** Leased by this replica; renewed for as long as they are used. */
+  readonly leased: number
+  /** Of these those under which it holds documents. */
+  readonly used: number
+  /** Of the limit in all; null: any number, or it isn't known. */
+  readonly total: number | null
+}
+
+/**
+ * A replica's slots of all limits that its lifecycles name. It leases some before it claims, holds each document under its slots, and gives
+ * back what it doesn't need.
+ *
+ * Invariants: (1) slots in use and free ones are never more than what was leased, by a lease that isn't over; (2) a document is claimed only
+ * with its slots in use; they are given back when it is let go; (3) per limit one request at a time is under way, and slots are put to use
+ * only between requests, so that none gives back what has just been put to use.
+ */
+export class Slots {
+  private readonly leases = new Map<string, LeasedSlots>()
+  private readonly waiting = new Map<string, () => void>()
+  private timer: NodeJS.Timeout | undefined
+  private stopped = false
+
+  constructor(private readonly options: SlotsOptions) {}
+
+  /** How many documents of a phase may be claimed now, at most `most`; their slots are in use from now on. */
+  async take({ limits = [] }: Phase, most: number): Promise<number> {
+    let count = most
+    const taken: { readonly need: LimitNeed; readonly count: number }[] = []
+    // By name, so that two replicas never keep from each other what both need.
+    try {
+      for (const need of limits) {
+        if (count === 0) break
+        count = await this.leased(need.limit).take(need, count)
+        taken.push({ need, count })
+      }
+    } catch (error) {
+      count = 0
+      throw error
+    } finally {
+      // What a later limit had no slots for.
+      for (const { need, count: had } of taken) this.leased(need.limit).giveBack(need, had - count, true)
+    }
+    if (!this.stopped) this.timer ??= setTimeout(() => this.round(), ROUND_MS).unref()
+    return count
+  }
+
+  /** Slots of so many documents are free again. @param unstarted they weren't begun, so they don't count for a rate */
+  give({ limits = [] }: Phase, count: number, unstarted = false): void {
+    if (count === 0 || limits.length === 0) return
+    for (const need of limits) {
+      const lease = this.leased(need.limit)
+      lease.giveBack(need, count, unstarted)
+      if (unstarted) lease.share()
+    }
+    const waiting = [...this.waiting.values()]
+    this.waiting.clear()
+    for (const then of waiting) then()
+  }
+
+  /** Calls `then` once when slots have been given back here. */
+  whenFree(key: string, then: () => void): void {
+    this.waiting.set(key, then)
+  }
+
+  /** After how long it is worth asking again for a phase that got no slot: another replica gives back what it doesn't need, a rate admits one more. */
+  againInMs({ limits = [] }: Phase): number {
+    const pauses = limits.flatMap(({ limit }) => this.leases.get(limit)?.perStartMs ?? [])
+    return pauses.length > 0 ? Math.max(LEAST_PAUSE_MS, ...pauses) : ASK_AGAIN_MS
+  }
+
+  /** Whether a lease of slots that a document needs is nearly over: its step is to stop, as it does for its own lease. */
+  areInDanger({ limits }: Phase): boolean {
+    return limits?.some(({ limit }) => this.leases.get(limit)?.isInDanger) ?? false
+  }
+
+  /** Whether each step of a phase counts as one start of a rate. */
+  isRated({ limits }: Phase): boolean {
+    return limits?.some(({ limit }) => this.leases.get(limit)?.isRated) ?? false
+  }
+
+  held(): SlotsHeld[] {
+    return [...this.leases.values()].map((lease) => lease.held())
+  }
+
+  /** Gives everything back: to be called when no document is held any more. */
+  async stop(): Promise<void> {
+    this.stopped = true
+    clearTimeout(this.timer)
+    await Promise.all([...this.leases.values()].map((lease) => lease.settle().catch(() => undefined)))
+  }
+
+  private leased(name: string): LeasedSlots {
+    const known = this.leases.get(name) ?? new LeasedSlots(name, this.options)
+    this.leases.set(name, known)
+    return known
+  }
+
+  private round(): void {
+    this.timer = undefined
+    const leases = [...this.leases.values()]
+    for (const lease of leases) void lease.keep()
+    if (!this.stopped && leases.some((lease) => !lease.isIdle))
+      this.timer = setTimeout(() => this.round(), ROUND_MS).unref()
+  }
+}
+
+/** What this replica has of one limit. */
+class LeasedSlots {
+  private leased = 0
+  private used = 0
+  /** Documents that a rate has admitted and that haven't begun. */
+  private starts = 0
+  private limit: Limit | undefined
+  private turn = 0
+  /** Monotonic time before the last request that was granted. */
+  private askedAtMs = Number.NEGATIVE_INFINITY
+  private wantedAtMs = Number.NEGATIVE_INFINITY
+  private turns: Promise<unknown> = Promise.resolve()
+  private told: string | undefined
+  private othersWait = false
+
+  constructor(
+    private readonly name: string,
+    private readonly options: SlotsOptions,
+  ) {}
+
+  get isIdle(): boolean {
+    return this.leased === 0 && this.used === 0 && this.starts === 0
+  }
+
+  get isRated(): boolean {
+    return this.limit?.rate != null
+  }
+
+  get perStartMs(): number | undefined {
+    const rate = this.limit?.rate
+    return rate ? rate.perMs / Math.max(rate.starts, 1) : undefined
+  }
+
+  get isInDanger(): boolean {
+    return this.used > 0 && this.ageMs > (this.options.leaseMs() * 2) / 3
+  }
+
+  held(): SlotsHeld {
+    return { limit: this.name, leased: this.leased, used: this.used, total: this.limit?.slots ?? null }
+  }
+
+  /** Puts slots to use for as many documents as there are slots for, at most `most`. */
+  take({ slots: each }: LimitNeed, most: number): Promise<number> {
+    return this.inTurn(async () => {
+      this.wantedAtMs = this.options.clock.monotonicMs()
+      if (this.available(each) < most || this.isInDanger) await this.ask(most * each, most)
+      const count = Math.min(most, this.available(each))
+      this.used += count * each
+      if (this.isRated) this.starts -= count
+      this.tell(each)
+      return count
+    })
+  }
+
+  giveBack({ slots: each }: LimitNeed, count: number, unstarted: boolean): void {
+    this.used -= count * each
+    if (unstarted && this.isRated) this.starts += count
+  }
+
+  /** A claim has found less than it had slots for: they are another's at once, if one waits. */
+  share(): void {
+    if (this.othersWait && this.leased > this.used) void this.settle().catch(() => undefined)
+  }
+
+  /** Renews the lease in time, and gives back what nobody has needed for a while. Never rejects: what fails is tried again. */
+  async keep(): Promise<void> {
+    const isUnused = this.leased > this.used || this.starts > 0
+    const sinceMs = this.options.clock.monotonicMs() - this.wantedAtMs
+    const isAging = this.used > 0 && this.ageMs >= this.options.leaseMs() / 3
+    if (isAging || (isUnused && sinceMs >= UNUSED_MS)) await this.settle().catch(() => undefined)
+  }
+
+  /** Keeps what is in use, and gives back the rest. */
+  settle(): Promise<void> {
+    return this.inTurn(async () => {
+      if (!this.isIdle) await this.ask(0, -this.starts)
+    })
+  }
+
+  private get ageMs(): number {
+    return this.options.clock.monotonicMs() - this.askedAtMs
+  }
+
+  /** For how many documents there is what it takes; none by a lease that may be over. */
+  private available(each: number): number {
+    if (this.ageMs > (this.options.leaseMs() * 2) / 3) return 0
+    const free = Math.max(0, Math.floor((this.leased - this.used) / each))
+    return this.isRated ? Math.min(free, this.starts) : free
+  }
+
+  private async ask(slots: number, starts: number): Promise<void> {
+    const { db, identity, clock, serverClock, leaseMs } = this.options
+    const sentAtMs = clock.monotonicMs()
+    this.turn += 1
+    // After a forward step of the server's clock that isn't confirmed, leases of others only seem to be over.
+    const isHeld = serverClock.hold() !== undefined
+    const wanted = starts < 0 ? starts : isHeld ? 0 : Math.max(0, starts - this.starts)
+    const inUse = this.used
+    // Whatever becomes of a request that fails: it may have been executed.
+    const kept = { leased: inUse, starts: Math.min(0, starts) }
+    let grant: SlotGrant | undefined
+    try {
+      grant = await askForSlots(db, this.name, {
+        ...{ by: identity, inUse, slots: isHeld ? 0 : slots, starts: wanted },
+        ...{ leaseMs: leaseMs(), turn: this.turn },
+      })
+    } catch (error) {
+      this.leased = kept.leased
+      this.starts += kept.starts
+      throw error
+    }
+    this.limit = grant?.limit
+    this.othersWait = grant?.othersWait ?? false
+    this.leased = grant?.slots ?? 0
+    this.starts += starts < 0 ? starts : (grant?.starts ?? 0)
+    this.askedAtMs = sentAtMs
+  }
+
+  /** Says once what keeps documents waiting that only a person can change. */
+  private tell(each: number): void {
+    const problem = this.problem(each)
+    if (problem !== undefined && problem !== this.told) this.options.logger.warn(problem)
+    if (problem === undefined && this.told !== undefined)
+      this.options.logger.info(`limit ${this.name}: there are slots again`)
+    this.told = problem
+  }
+
+  private problem(each: number): string | undefined {
+    const { name, limit } = this
+    const fix = `to set it: phaselock limits set ${name} --slots ${each}`
+    if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
+    if (limit.slots === null || limit.slots >= each) return undefined
+    return `limit ${name}: it has ${limit.slots} slots, and a step needs ${each}, so documents that need it wait; ${fix}`
+  }
+
+  /** One at a time, in the order of the calls. */
+  private inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.turns.then(work)
+    this.turns = done.catch(() => undefined)
+    return done
+  }
+}

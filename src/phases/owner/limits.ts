@@ -1,0 +1,84 @@
+import type { Db } from 'mongodb'
+import { type Limit, MOST_SLOTS, type Rate, readLimits, removeLimit, setLimit } from '../../lock/index.js'
+import { checkOptions, InvalidOptions, t } from '../../options/index.js'
+import { durationMs, formatMs, InvalidDuration } from '../../time/index.js'
+
+/** What a limit is set to; what isn't given stays as it is. */
+export interface LimitOptions {
+  /** How many there are, 0 to 1,000,000; 0: nothing that needs one begins. null: as many as lifecycles declare. */
+  readonly slots?: number | null | undefined
+  /** How many documents may begin in a span of time: `100/1m`, `5/1s`. null: any number. */
+  readonly rate?: string | null | undefined
+}
+
+/** null: what was set is taken back. */
+const orNull = <T>(type: t.Type<T>) =>
+  t.optional(t.chosen<T | null>((given) => (given === null ? t.anything<null>() : type) as t.Type<T | null>))
+const limitOptions = t.object({ slots: orNull(t.whole(0, MOST_SLOTS)), rate: orNull(t.text) })
+const limitName = t.object({
+  name: t.checked(
+    t.aName,
+    (name) => name.length <= 200 && !/^[$.]|\0/.test(name),
+    'expected the name of a limit, at most 200 characters',
+  ),
+})
+
+/**
+ * The limits of a database (docs/limits.md): how many documents may be worked on at once, or begin in a span of time, by all replicas
+ * together. Lifecycles name those that they need.
+ * @example
+ * ```ts
+ * const limits = new Limits(db)
+ * await limits.set('gitlab-api', { slots: 5, rate: '100/1m' })
+ * await limits.list() // [{ name: 'gitlab-api', slots: 5, rate: { starts: 100, perMs: 60_000 }, holders: [...] }]
+ * ```
+ * @throws InvalidOptions for what isn't a database
+ */
+export class Limits {
+  constructor(private readonly db: Db) {
+    checkOptions('new Limits', t.object({ db: t.aDatabase }), { db })
+  }
+
+  /**
+   * Sets a limit, or makes it. In force with each replica's next request: at once where it is raised; where it is lowered, what runs may end.
+   * @throws InvalidOptions
+   */
+  async set(name: string, options: LimitOptions): Promise<Limit> {
+    checkOptions('limits.set', limitName, { name })
+    const { slots, rate } = checkOptions('limits.set', limitOptions, options)
+    if (slots === undefined && rate === undefined)
+      throw new InvalidOptions('limits.set', ['expected slots, a rate or both, got neither'])
+    return setLimit(this.db, name, { slots, rate: rate == null ? rate : rateFrom(rate) })
+  }
+
+  /** All limits by name, with those who have slots of them. */
+  async list(): Promise<readonly Limit[]> {
+    return (await readLimits(this.db)).limits
+  }
+
+  /** Removes a limit: documents that need it wait from then on; one that lifecycles declare comes back with their replicas' next start. @returns whether there was one */
+  remove(name: string): Promise<boolean> {
+    return removeLimit(this.db, name)
+  }
+}
+
+/** @throws InvalidOptions */
+function rateFrom(text: string): Rate {
+  const [, starts = '', span = ''] = /^\s*(\d+)\s*\/\s*(\S+)\s*$/.exec(text) ?? []
+  const perMs = spanMs(span)
+  if (perMs > 0 && Number(starts) <= MOST_SLOTS) return { starts: Number(starts), perMs }
+  const problem = `rate: expected how many in a span of time, such as '100/1m' or '5/1s', got '${text.slice(0, 100)}'`
+  throw new InvalidOptions('limits.set', [problem])
+}
+
+function spanMs(text: string): number {
+  try {
+    return durationMs(text)
+  } catch (error) {
+    if (error instanceof InvalidDuration) return 0
+    throw error
+  }
+}
+
+/** A rate for people: `100 in 1 min`. */
+export const rateText = ({ starts, perMs }: Rate): string => `${starts} in ${formatMs(perMs)}`

@@ -1,0 +1,84 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { lifecycleOf } from '../../src/index.js'
+import { askForSlots } from '../../src/lock/index.js'
+import { useDatabase } from '../support/database.js'
+import { replicaOf, type Thing, things } from '../support/thing.js'
+import { useCliFolder } from './cli-process.js'
+
+jest.setTimeout(240_000)
+
+describe('the commands on limits', () => {
+  const database = useDatabase()
+  const folder = useCliFolder()
+  const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
+
+  test('set, list, remove; show says what a document waits for', async () => {
+    const lifecycle = lifecycleOf<Thing>().define({
+      name: 'thing',
+      collection: 'Thing',
+      phases: { Creating: { next: ['Created'], limits: ['api'], slots: 2 }, Created: { rest: true } },
+      maxActive: 7,
+    })
+    const bound = lifecycle.handle({ Creating: async (_doc, step) => step.moveTo('Created') })
+    expect(await run('limits')).toMatchObject({
+      code: 0,
+      out: 'no limits; to set one: phaselock limits set <name> --slots 5\n',
+    })
+    const replica = replicaOf(database.db, bound)
+    await replica.prepare()
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating' })
+    expect((await run('show', 'a')).out).toContain(
+      'It waits for a slot of its limit api: it has 0, and 2 are needed (phaselock limits set api --slots 2).',
+    )
+    expect(await run('limits', 'set', 'api', '--slots', '3', '--rate', '100/1m')).toMatchObject({
+      code: 0,
+      out: 'limit api: 3 slots, 100 in 1 min\n',
+    })
+    await askForSlots(database.db, 'api', { by: 'r1~1', inUse: 2, slots: 0, starts: 0, leaseMs: 600_000, turn: 1 })
+    const list = await run('limits')
+    expect(list.out).toMatch(/^LIMIT +SLOTS +TAKEN +RATE +BY$/m)
+    expect(list.out).toMatch(/^api +3 +2 +100 in 1 min +r1~1 \(2\)$/m)
+    expect(list.out).toMatch(/^thing \(maxActive\) +7 +0 +- +-$/m)
+    expect((await run('limits', '--json')).json()).toMatchObject([
+      { name: 'api', slots: 3, rate: { starts: 100, perMs: 60_000 }, holders: [{ by: 'r1~1', slots: 2 }] },
+      { name: 'thing (maxActive)', slots: 7, rate: null, holders: [] },
+    ])
+    expect((await run('show', 'a')).out).toContain(
+      'It waits for a slot of its limit api: 2 of 3 are taken: r1~1 has 2.\nIts limit api lets 100 in 1 min begin.',
+    )
+    expect((await run('show', 'a', '--json')).json()).toMatchObject({ limits: [{ name: 'api', needs: 2 }, {}] })
+    expect((await run('limits', 'set', 'api', '--slots', '4', '--rate', 'any')).out).toBe('limit api: 4 slots\n')
+    await replica.runOnce()
+    expect(await bound.find('a')).toMatchObject({ phase: 'Created' })
+    expect((await run('limits', 'set', 'thing (maxActive)', '--slots', 'declared')).out).toBe(
+      'limit thing (maxActive): 7 slots\n',
+    )
+    expect((await run('limits', 'remove', 'api')).out).toBe('limit api: removed\n')
+    await replica.stop()
+  })
+
+  test('say what they expected', async () => {
+    const mistakes: [string[], number, string][] = [
+      [['limits', 'set', 'api'], 2, 'expected slots, a rate or both, got neither'],
+      [['limits', 'set', 'api', '--slots', '1.5'], 2, "expected a whole number from 0 to 1000000, or 'declared'."],
+      [['limits', 'set', 'api', '--slots', '-1'], 2, 'expected a whole number from 0 to 1000000'],
+      [
+        ['limits', 'set', 'api', '--rate', '100'],
+        2,
+        "rate: expected how many in a span of time, such as '100/1m' or '5/1s', got '100'",
+      ],
+      [['limits', 'set', '$x', '--slots', '1'], 2, 'name: expected the name of a limit, at most 200 characters'],
+      [['limits', 'remove', 'nothing'], 3, "there is no limit 'nothing'; see: phaselock limits"],
+    ]
+    for (const [args, code, problem] of mistakes) {
+      const { err, ...rest } = await run(...args)
+      expect({ args, err, code: rest.code, out: rest.out }).toEqual({
+        args,
+        err: expect.stringContaining(problem),
+        code,
+        out: '',
+      })
+    }
+    expect((await run('limits', '--json')).json()).toEqual([])
+  })
+})

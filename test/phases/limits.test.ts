@@ -1,0 +1,360 @@
+import { afterEach, describe, expect, test } from '@jest/globals'
+import type { Document } from 'mongodb'
+import { Limits, lifecycleOf, type Replica, type ReplicaOptions, type RunnableLifecycle } from '../../src/index.js'
+import { askForSlots, LIMITS_COLLECTION, readLimits, setLimit } from '../../src/lock/index.js'
+import { sleep } from '../../src/time/index.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { randomNumbers } from '../support/random.js'
+import { gate, recordingLogger, replicaOf, type Thing, things } from '../support/thing.js'
+
+type Creating = (doc: Thing) => Promise<unknown>
+
+describe('a limit', () => {
+  const replicas: Replica[] = []
+  afterEach(async () => {
+    await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+  })
+  // After that, so that it goes last.
+  const database = useDatabase()
+
+  const limited = (settings: object, phase: object = {}) =>
+    lifecycleOf<Thing>().define({
+      name: 'thing',
+      collection: 'Thing',
+      phases: {
+        Creating: { next: ['Created'], ...phase },
+        Created: { rest: true },
+        Deleting: { next: ['Deleted'] },
+        Deleted: { final: true },
+      },
+      rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
+      ...settings,
+    } as never)
+
+  const working = (creating: Creating, settings: object, phase?: object): RunnableLifecycle =>
+    (limited(settings, phase) as never as { handle(handlers: object): RunnableLifecycle }).handle({
+      async Creating(doc: Thing, step: { moveTo(phase: string): unknown }) {
+        await creating(doc)
+        return step.moveTo('Created')
+      },
+      Deleting: async (_doc: Thing, step: { moveTo(phase: string): unknown }) => step.moveTo('Deleted'),
+    })
+
+  const insert = (n: number, prefix = 'd') =>
+    things(database.db).insertMany(Array.from({ length: n }, (_, i) => ({ _id: `${prefix}${i}`, phase: 'Creating' })))
+  const limits = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
+  const created = () => things(database.db).countDocuments({ phase: 'Created' })
+
+  async function prepared(lifecycle: RunnableLifecycle, options: Partial<ReplicaOptions> = {}) {
+    const logger = recordingLogger()
+    const replica = replicaOf(database.db, lifecycle, { logger, ...options })
+    replicas.push(replica)
+    await replica.prepare()
+    return { replica, logger }
+  }
+
+  /** A handler that counts how many run at once, over all replicas of this process. */
+  function counted(ms = 5) {
+    const seen = { now: 0, most: 0, runs: 0 }
+    const creating = async () => {
+      seen.now += 1
+      seen.runs += 1
+      seen.most = Math.max(seen.most, seen.now)
+      await sleep(ms)
+      seen.now -= 1
+    }
+    return { seen, creating }
+  }
+
+  test.each<[string, object, object, number]>([
+    ['a lifecycle, by name', { limits: ['api'] }, {}, 3],
+    ['a lifecycle, declared', { limits: [{ name: 'api', slots: 3 }] }, {}, 3],
+    ['a phase', {}, { limits: ['api'] }, 3],
+    ['a phase whose steps need two slots', {}, { limits: ['api'], slots: 2 }, 1],
+    ['a lifecycle and a phase', { limits: ['other'] }, { limits: [{ name: 'api', slots: 3 }] }, 2],
+    ['maxActive', { maxActive: 3 }, {}, 3],
+  ])('of %s: no more at once on three replicas, and all are done once', async (_what, settings, phase, most) => {
+    const { seen, creating } = counted()
+    await setLimit(database.db, 'api', { slots: 3 })
+    await setLimit(database.db, 'other', { slots: 2 })
+    const lifecycle = working(creating, settings, phase)
+    for (let i = 0; i < 3; i += 1) await (await prepared(lifecycle)).replica.start()
+    await insert(40)
+    await eventually(async () => expect(await created()).toBe(40), { timeoutMs: 30_000 })
+    expect(seen).toMatchObject({ now: 0, runs: 40 })
+    expect(seen.most).toBeLessThanOrEqual(most)
+    expect(await things(database.db).countDocuments({ 'progress.claims': { $gt: 0 } })).toBe(0)
+  })
+
+  test('is used as far as it goes', async () => {
+    const { seen, creating } = counted(20)
+    const { replica } = await prepared(working(creating, { limits: [{ name: 'api', slots: 3 }] }))
+    await insert(12)
+    await replica.runOnce()
+    expect(seen).toEqual({ now: 0, most: 3, runs: 12 })
+  })
+
+  test('is shared by replicas that want more than there is', async () => {
+    const { db } = database
+    const ask = (by: string, inUse: number, turn: number) =>
+      askForSlots(db, 'api', { by, inUse, slots: 40, starts: 0, leaseMs: 30_000, turn })
+    await setLimit(db, 'api', { slots: 8 })
+    expect(await ask('a~1', 0, 1)).toMatchObject({ slots: 8, othersWait: false })
+    expect(await ask('b~1', 0, 1)).toMatchObject({ slots: 0, othersWait: false })
+    // Down to its share, as its documents end.
+    expect(await ask('a~1', 7, 2)).toMatchObject({ slots: 7, othersWait: true })
+    expect(await ask('a~1', 2, 3)).toMatchObject({ slots: 4 })
+    expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 4 })
+  })
+
+  test('is given back by runOnce, and by a stop', async () => {
+    const { creating } = counted(0)
+    const { replica } = await prepared(working(creating, { limits: [{ name: 'api', slots: 2 }] }))
+    await insert(9)
+    await replica.runOnce()
+    expect(await created()).toBe(9)
+    expect(replica.status().limits).toEqual([{ limit: 'api', leased: 2, used: 0, total: 2 }])
+    await eventually(async () => expect((await readLimits(database.db)).limits[0]!.holders).toEqual([]))
+    await insert(2, 'e')
+    await replica.runOnce()
+    await replica.stop()
+    expect((await readLimits(database.db)).limits).toEqual([{ name: 'api', slots: 2, rate: null, holders: [] }])
+  })
+
+  test('without a free slot: nothing is claimed, others go on, and a slot that is given back is taken at once', async () => {
+    const [began, end] = [gate(), gate()]
+    const lifecycle = working(
+      async (doc) => {
+        if (doc._id !== 'slow') return
+        began.open()
+        await end.wait
+      },
+      {},
+      { limits: [{ name: 'api', slots: 1 }] },
+    )
+    const { replica } = await prepared(lifecycle)
+    const { replica: other } = await prepared(lifecycle)
+    await things(database.db).insertOne({ _id: 'slow', phase: 'Creating' })
+    await replica.tick()
+    await began.wait
+    await insert(3)
+    await things(database.db).insertOne({ _id: 'gone', phase: 'Created', state: 'Deleted' })
+    await other.runOnce()
+    expect(await things(database.db).find({ phase: 'Creating', _id: /^d/ }).toArray()).toEqual(
+      ['d0', 'd1', 'd2'].map((_id) => ({ _id, phase: 'Creating' })),
+    )
+    expect(await things(database.db).countDocuments({ _id: 'gone' })).toBe(0)
+    end.open()
+    await replica.idle()
+    await replica.runOnce()
+    expect(await created()).toBe(4)
+  })
+
+  test('that is not there: what needs it waits, told once, until it is set', async () => {
+    const { creating } = counted(0)
+    const { replica, logger } = await prepared(working(creating, { limits: ['api'] }))
+    await insert(2)
+    await replica.runOnce()
+    await replica.runOnce()
+    expect(await created()).toBe(0)
+    const said = () =>
+      logger.lines.filter(({ message }) => message.startsWith('limit api')).map(({ message }) => message)
+    expect(said()).toEqual([
+      "limit api: it isn't in phaselock.limits, so documents that need it wait; to set it: phaselock limits set api --slots 1",
+    ])
+    await setLimit(database.db, 'api', { slots: 1 })
+    await replica.runOnce()
+    expect(await created()).toBe(2)
+    expect(said().slice(1)).toEqual(['limit api: there are slots again'])
+  })
+
+  test.each([0, -1, 'x', null, Number.NaN, [3], 1e12])('with %p slots: what needs it waits', async (slots) => {
+    const { creating } = counted(0)
+    const { replica } = await prepared(working(creating, { limits: ['api'] }))
+    await limits().insertOne({ _id: 'api', slots })
+    await insert(1)
+    await replica.runOnce()
+    expect(await created()).toBe(0)
+  })
+
+  test('lowered while in use lets what runs end, and grants nothing before enough is given back', async () => {
+    const ends = [gate(), gate(), gate()]
+    const seen = { now: 0, most: 0 }
+    const lifecycle = working(
+      async (doc) => {
+        seen.now += 1
+        seen.most = Math.max(seen.most, seen.now)
+        const end = ends[Number(doc._id.slice(1))]
+        if (end) await end.wait
+        seen.now -= 1
+      },
+      { limits: ['api'] },
+    )
+    await setLimit(database.db, 'api', { slots: 3 })
+    const { replica } = await prepared(lifecycle)
+    await insert(3)
+    await replica.tick()
+    await eventually(() => expect(seen.now).toBe(3))
+    await setLimit(database.db, 'api', { slots: 1 })
+    await things(database.db).insertMany([3, 4].map((i) => ({ _id: `d${i}`, phase: 'Creating' })))
+    const { replica: other } = await prepared(lifecycle)
+    ends[0]!.open(undefined)
+    await eventually(() => expect(seen.now).toBe(2))
+    await other.runOnce()
+    expect(await created()).toBe(1)
+    seen.most = 0
+    for (const end of ends) end.open(undefined)
+    await replica.idle()
+    await other.runOnce()
+    await replica.runOnce()
+    expect(await created()).toBe(5)
+    expect(seen.most).toBeLessThanOrEqual(2)
+  })
+
+  test('of a replica that was killed heals by itself', async () => {
+    const { creating } = counted(0)
+    await setLimit(database.db, 'api', { slots: 2 })
+    await askForSlots(database.db, 'api', { by: 'dead~1', inUse: 0, slots: 2, starts: 0, leaseMs: 400, turn: 1 })
+    const { replica } = await prepared(working(creating, { limits: ['api'] }))
+    await insert(2)
+    await replica.runOnce()
+    expect(await created()).toBe(0)
+    await eventually(async () => {
+      await replica.runOnce()
+      expect(await created()).toBe(2)
+    })
+  })
+
+  test('under which a step runs is renewed; where that fails the step is asked to stop before the lease is over', async () => {
+    const began = gate()
+    let aborted: unknown
+    const lifecycle = (
+      limited({ limits: ['api'], lockTimeout: '1s' }) as never as {
+        handle(handlers: object): RunnableLifecycle
+      }
+    ).handle({
+      async Creating(_doc: Thing, step: { signal: AbortSignal; moveTo(phase: string): unknown }) {
+        began.open()
+        await new Promise<void>((resolve) => {
+          step.signal.addEventListener('abort', () => resolve(), { once: true })
+        })
+        aborted = step.signal.reason
+        throw step.signal.reason
+      },
+      Deleting: async () => undefined,
+    })
+    await database.db.createCollection(LIMITS_COLLECTION, { validator: { locked: { $ne: true } } })
+    await setLimit(database.db, 'api', { slots: 1 })
+    const { replica } = await prepared(lifecycle)
+    await insert(1)
+    await replica.tick()
+    await began.wait
+    await sleep(2_500)
+    expect(aborted).toBeUndefined()
+    expect((await readLimits(database.db)).limits[0]!.holders).toMatchObject([{ by: replica.identity, slots: 1 }])
+    await limits().updateOne({ _id: 'api' }, { $set: { locked: true } }, { bypassDocumentValidation: true })
+    await eventually(() => expect(aborted).toMatchObject({ name: 'StepAborted', why: 'lease in danger' }))
+    await limits().updateOne({ _id: 'api' }, { $set: { locked: false } }, { bypassDocumentValidation: true })
+  })
+
+  test('is set, listed and removed by a program', async () => {
+    const limits = new Limits(database.db)
+    expect(await limits.list()).toEqual([])
+    expect(await limits.set('api', { slots: 5 })).toEqual({ name: 'api', slots: 5, rate: null, holders: [] })
+    expect(await limits.set('api', { rate: '100/1m' })).toMatchObject({
+      slots: 5,
+      rate: { starts: 100, perMs: 60_000 },
+    })
+    expect(await limits.set('api', { slots: null, rate: null })).toMatchObject({ slots: 0, rate: null })
+    expect(await limits.remove('api')).toBe(true)
+    expect(await limits.remove('api')).toBe(false)
+    await expect(limits.set('api', {})).rejects.toThrow('limits.set: expected slots, a rate or both, got neither')
+    await expect(limits.set('api', { slots: -1, rate: 5, burst: 3 } as never)).rejects.toThrow(
+      "limits.set: slots: expected a whole number from 0 to 1000000, got -1; rate: expected a string, got 5; unknown option 'burst'",
+    )
+    for (const rate of ['100', '0/', '5/0s', 'x/1m', '5/1x', '9999999/1s'])
+      await expect(limits.set('api', { rate })).rejects.toThrow('rate: expected how many in a span of time')
+    expect(() => new Limits({} as never)).toThrow('new Limits: db: expected a database from the driver')
+  })
+
+  test('a request that arrives late changes nothing', async () => {
+    const { db } = database
+    const ask = (by: string, inUse: number, slots: number, turn: number) =>
+      askForSlots(db, 'api', { by, inUse, slots, starts: 0, leaseMs: 30_000, turn })
+    await setLimit(db, 'api', { slots: 5 })
+    expect(await ask('a~1', 0, 4, 2)).toMatchObject({ slots: 4 })
+    expect(await ask('a~1', 1, 0, 1)).toMatchObject({ slots: 0 })
+    expect((await ask('b~1', 0, 5, 1))!.slots).toBe(1)
+    expect((await readLimits(db)).limits[0]!.holders).toMatchObject([
+      { by: 'a~1', slots: 4 },
+      { by: 'b~1', slots: 1 },
+    ])
+  })
+
+  test('random requests, expiries and changes of the limit: never more granted than there are slots', async () => {
+    const { db } = database
+    const random = randomNumbers(7)
+    const pick = (n: number) => Math.floor(random() * n)
+    const has = new Map<string, number>()
+    const turns = new Map<string, number>()
+    let total = 6
+    await setLimit(db, 'api', { slots: total })
+    for (let round = 0; round < 400; round += 1) {
+      const by = `r${pick(4)}~1`
+      if (pick(12) === 0) {
+        total = pick(9)
+        await setLimit(db, 'api', { slots: total })
+        continue
+      }
+      const turn = (turns.get(by) ?? 0) + 1
+      turns.set(by, turn)
+      const inUse = pick((has.get(by) ?? 0) + 1)
+      const wanted = pick(5)
+      const grant = (await askForSlots(db, 'api', { by, inUse, slots: wanted, starts: 0, leaseMs: 60_000, turn }))!
+      has.set(by, grant.slots)
+      expect(grant.slots).toBeGreaterThanOrEqual(inUse)
+      expect(grant.slots).toBeLessThanOrEqual(inUse + wanted)
+      const sum = [...has.values()].reduce((all, n) => all + n, 0)
+      if (grant.slots > inUse) expect(sum).toBeLessThanOrEqual(total)
+    }
+  })
+
+  test('with a rate: no more begin in any span than it allows, on two replicas, and none of them is lost', async () => {
+    const at: number[] = []
+    const lifecycle = working(async () => void at.push(performance.now()), { limits: ['api'] })
+    await setLimit(database.db, 'api', { rate: { starts: 20, perMs: 1_000 } })
+    for (let i = 0; i < 2; i += 1) await (await prepared(lifecycle)).replica.start()
+    await insert(30)
+    await eventually(async () => expect(await created()).toBe(30), { timeoutMs: 30_000 })
+    for (const [i, from] of at.entries()) {
+      const within = at.slice(i).filter((one) => one - from < 500).length
+      // Ten in half a second, two at once, and one that a slow machine began late.
+      expect(within).toBeLessThanOrEqual(13)
+    }
+    expect(at).toHaveLength(30)
+  })
+
+  test.each<[object, object, string]>([
+    [
+      { limits: 'api' },
+      {},
+      "limits: expected a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]",
+    ],
+    [{ limits: [''] }, {}, 'limits.0: expected the name of a limit, at most 200 characters'],
+    [
+      { limits: [{ name: 'api', slots: 1.5 }] },
+      {},
+      'limits.0.slots: expected a whole number from 1 to 1000000, got 1.5',
+    ],
+    [{ maxActive: 0 }, {}, 'maxActive: expected a whole number from 1 to 1000000, got 0'],
+    [{}, { limits: ['api'], slots: -1 }, "phase 'Creating'.slots: expected a whole number from 1 to 1000000, got -1"],
+    [{}, { slots: 2 }, "phase 'Creating' has slots but no limits"],
+    [
+      { limits: [{ name: 'a', slots: 1 }] },
+      { limits: [{ name: 'a', slots: 2 }] },
+      "limit 'a' is declared with 1 slots and with 2",
+    ],
+  ])('%j, %j is refused', (settings, phase, problem) => {
+    expect(() => limited(settings, phase)).toThrow(problem)
+  })
+})
