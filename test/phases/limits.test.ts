@@ -105,6 +105,26 @@ describe('a limit', () => {
     expect(await ask('a~1', 7, 2)).toMatchObject({ slots: 7, othersWait: true })
     expect(await ask('a~1', 2, 3)).toMatchObject({ slots: 4 })
     expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 4 })
+    // Where a document needs two, a single one is of use to nobody.
+    const askForTwo = (by: string) =>
+      askForSlots(db, 'pairs', { by, inUse: 0, slots: 40, each: 2, starts: 0, leaseMs: 30_000, turn: 1 })
+    await setLimit(db, 'pairs', { slots: 3 })
+    expect(await askForTwo('a~1')).toMatchObject({ slots: 2 })
+    expect(await askForTwo('b~1')).toMatchObject({ slots: 0 })
+  })
+
+  test('of which another is full is not kept from others', async () => {
+    const { db } = database
+    const { creating } = counted(0)
+    await setLimit(db, 'a', { slots: 1 })
+    await setLimit(db, 'b', { slots: 0 })
+    const { replica } = await prepared(working(creating, { limits: ['a', 'b'] }))
+    await insert(1)
+    await replica.runOnce()
+    await eventually(async () => expect((await readLimits(db, ['a'])).limits[0]!.holders).toEqual([]), {
+      timeoutMs: 900,
+    })
+    expect(await created()).toBe(0)
   })
 
   test('is given back by runOnce, and by a stop', async () => {

@@ -52,6 +52,8 @@ export interface SlotRequest {
   readonly inUse: number
   /** How many more it would take. */
   readonly slots: number
+  /** How many a document needs: it is granted as many as it can use. Default 1. */
+  readonly each?: number
   /** How many documents it would begin; below 0: so many that it was granted weren't begun. */
   readonly starts: number
   readonly leaseMs: number
@@ -102,7 +104,7 @@ const hasAskedOfLate: Document = {
  * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share.
  */
 export async function askForSlots(db: Db, name: string, request: SlotRequest): Promise<SlotGrant | undefined> {
-  const { by, inUse, slots, starts, leaseMs, turn } = request
+  const { by, inUse, slots, each = 1, starts, leaseMs, turn } = request
   const others = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
   const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
   const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
@@ -110,14 +112,16 @@ export async function askForSlots(db: Db, name: string, request: SlotRequest): P
   const free = { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse] }] }] }
   const waiters = { $add: [1, { $size: '$$waiting' }] }
   // Alone it may have all; beside others that wait no more than an equal share, beyond what it has in use.
-  const share = { $ceil: { $divide: [TOTAL, waiters] } }
-  const granted = { $add: [inUse, { $max: [0, { $min: [slots, free, { $subtract: [share, inUse] }] }] }] }
+  const share = { $max: [each, { $ceil: { $divide: [TOTAL, waiters] } }] }
+  const most = { $max: [0, { $min: [slots, free, { $subtract: [share, inUse] }] }] }
+  // As many as are of use: single ones of each would be, where a document needs two, of use to nobody.
+  const granted = { $add: [inUse, { $subtract: [most, { $mod: [most, each] }] }] }
   const started = { $cond: [isRate, { $max: [0, { $min: [starts, { $floor: '$$left' }] }] }, 0] }
   const entry = { by: literal(by), slots: '$$granted', starts: '$$started', turn, until: { $add: ['$$NOW', leaseMs] } }
   const entries = { $cond: [{ $gt: [{ $add: ['$$granted', '$$started'] }, 0] }, [entry], []] }
   const left = { $subtract: ['$$left', { $cond: [{ $gt: [starts, 0] }, '$$started', starts] }] }
   const bucket = { left: { $min: [BURST, left] }, at: '$$NOW' }
-  const isShort = { $and: [{ $lt: ['$$granted', inUse + slots] }, { $lt: ['$$granted', share] }] }
+  const isShort = { $lte: [{ $add: ['$$granted', each] }, { $min: [inUse + slots, share] }] }
   const waits = { $cond: [isShort, [{ by: literal(by), at: '$$NOW' }], []] }
   const change = {
     holders: { $concatArrays: ['$$others', entries] },

@@ -298,11 +298,11 @@ export class Replica {
       const free = Math.max(0, concurrency - counts.running)
       return { name: model.name, phases: workingPhases(model), places: concurrency, free, held: counts.held }
     })
-    const leased = this.slots.held().filter((held) => held.leased > 0)
-    const limits = leased.map(({ limit, leased, used }) => ({ limit, leased, used }))
+    const held = this.slots.held()
+    const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)
     return {
       lifecycles,
-      ...(limits.length > 0 && { limits }),
+      ...(held.length > 0 && { limits }),
       loopMs: this.monitor.takeLongestMs(),
       tickMs: this.lastTickMs,
     }

@@ -63,8 +63,13 @@ export class Slots {
       count = 0
       throw error
     } finally {
-      // What a later limit had no slots for.
-      for (const { need, count: had } of taken) this.leased(need.limit).giveBack(need, had - count, true)
+      // What a later limit had no slots for: others may have them at once, as they may have what is missing here.
+      for (const { need, count: had } of taken) {
+        if (had === count) continue
+        const lease = this.leased(need.limit)
+        lease.giveBack(need, had - count, true)
+        void lease.settle().catch(() => undefined)
+      }
     }
     if (!this.stopped) this.timer ??= setTimeout(() => this.round(), ROUND_MS).unref()
     return count
@@ -175,7 +180,7 @@ class LeasedSlots {
   take({ slots: each }: LimitNeed, most: number): Promise<number> {
     return this.inTurn(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
-      if (this.available(each) < most || this.isInDanger) await this.ask(most * each, most)
+      if (this.available(each) < most || this.isInDanger) await this.ask(most * each, most, each)
       const count = Math.min(most, this.available(each))
       this.used += count * each
       if (this.isRated) this.starts -= count
@@ -220,7 +225,7 @@ class LeasedSlots {
     return this.isRated ? Math.min(free, this.starts) : free
   }
 
-  private async ask(slots: number, starts: number): Promise<void> {
+  private async ask(slots: number, starts: number, each = 1): Promise<void> {
     const { db, identity, clock, serverClock, leaseMs } = this.options
     const sentAtMs = clock.monotonicMs()
     this.turn += 1
@@ -233,7 +238,7 @@ class LeasedSlots {
     let grant: SlotGrant | undefined
     try {
       grant = await askForSlots(db, this.name, {
-        ...{ by: identity, inUse, slots: isHeld ? 0 : slots, starts: wanted },
+        ...{ by: identity, inUse, slots: isHeld ? 0 : slots, each, starts: wanted },
         ...{ leaseMs: leaseMs(), turn: this.turn },
       })
     } catch (error) {

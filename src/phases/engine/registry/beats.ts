@@ -25,7 +25,7 @@ export interface BeatsOptions {
   readonly clock: Clock
   readonly logger: Logger
   /** What changes from one beat to the next. */
-  readonly figures: () => Pick<ReplicaReport, 'lifecycles' | 'loopMs' | 'tickMs'>
+  readonly figures: () => Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'>
 }
 
 /**
