@@ -15,6 +15,7 @@ import {
   registerWake,
 } from './commands/owner.js'
 import { registerPause, registerPauses, registerResume } from './commands/pause.js'
+import { registerAnswer, registerQuestions } from './commands/questions.js'
 import { registerRegions } from './commands/regions.js'
 import { registerReplicas } from './commands/replicas.js'
 import { registerRun, registerRuns } from './commands/runs.js'
@@ -32,7 +33,7 @@ Exit codes:
   2    the command line or a setting is invalid
   3    no such document, or no lifecycles in the database
   4    refused: the document is held, not held, parked, not parked, or exists already; a change of lockTimeout is under way;
-       a Region is in use; it is not paused
+       a Region is in use; it is not paused; it asks nothing, or takes another answer
   5    check: something was found
   130  interrupted by a second SIGINT
 
@@ -71,6 +72,8 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerPause(program, context)
   registerResume(program, context)
   registerPauses(program, context)
+  registerQuestions(program, context)
+  registerAnswer(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
   registerReplicas(program, context)

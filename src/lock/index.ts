@@ -11,6 +11,14 @@ export { isDatabaseError } from './documents/write-error.js'
 export { errorPauseMs, pauseMs, stepPauseMs } from './end/back-off.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
 export { type HistoryEntry, historyWith, type RecordedOutcome } from './end/history.js'
+export {
+  type AskedQuestion,
+  answerIn,
+  asksTheSame,
+  questionIn,
+  type StoredAnswer,
+  type StoredQuestion,
+} from './end/question.js'
 export type { EndKind, RecordedError, StepEnd, Verdict } from './end/step-end.js'
 export { collectionExists, ensureLockIndexes, hasIndex, unusableLockIndexes } from './indexes/indexes.js'
 export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
@@ -28,6 +36,7 @@ export * from './limits/limits.js'
 export { candidateCursor } from './look/candidates.js'
 export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
+export * from './move/answers.js'
 export * from './move/owner-writes.js'
 export { removeFinal } from './move/removal.js'
 export { type Rename, renameLook, renameUpdate } from './move/rename.js'

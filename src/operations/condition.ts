@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { leaseStateOf, typeName } from '../lock/index.js'
+import { answerIn, leaseStateOf, questionIn, type StoredQuestion, typeName } from '../lock/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 
 /** What a document is doing now, according to its fields. */
@@ -12,6 +12,8 @@ export type Condition =
   /** `renewedAt`: when its lease was taken or last renewed. */
   | { readonly kind: 'held'; readonly by: string; readonly renewedAt: Date; readonly until: Date }
   | { readonly kind: 'sleeping'; readonly until: Date }
+  /** Waits for an answer; nobody has given one yet. */
+  | { readonly kind: 'asking'; readonly question: StoredQuestion }
   /** `expired`: the holder whose lease has run out. `since`: undefined where the document doesn't tell. */
   | { readonly kind: 'due'; readonly expired: string | undefined; readonly since: Date | undefined }
   | { readonly kind: 'resting' }
@@ -41,8 +43,13 @@ export function conditionOf(
   if (state.kind === 'held') return { ...state, by: state.by ?? LEGACY_WRITER }
   if (phase.kind === 'resting') return { kind: 'resting' }
   if (phase.kind === 'final') return { kind: 'final', removedAt: state.kind === 'asleep' ? state.until : undefined }
-  return state.kind === 'asleep' ? { kind: 'sleeping', until: state.until } : state
+  if (state.kind !== 'asleep') return state
+  const question = questionIn(document[model.settings.progress])
+  const isOpen = question && !answerIn(document[model.settings.progress], question) && !isOver(question, serverNow)
+  return isOpen ? { kind: 'asking', question } : { kind: 'sleeping', until: state.until }
 }
+
+const isOver = ({ deadline }: StoredQuestion, now: Date): boolean => deadline !== null && deadline <= now
 
 const LEGACY_WRITER = 'a legacy writer'
 

@@ -3,6 +3,7 @@ import {
   dueBoundAt,
   dueRanges,
   dueWithin,
+  isAsking,
   isDue,
   isInForce,
   isValid,
@@ -41,6 +42,8 @@ export interface PhaseCount {
   readonly due: number
   readonly held: number
   readonly sleeping: number
+  /** Those of the sleeping ones that wait for an answer. */
+  readonly asking: number
   readonly parked: number
 }
 
@@ -117,10 +120,16 @@ async function countPhase(
   where: Filter<Document>,
 ): Promise<Omit<PhaseCount, 'paused'>> {
   const rows = await collection
-    .aggregate<{ _id: string; n: number }>([
+    .aggregate<{ _id: string; n: number; asking: number }>([
       { $match: where },
       { $limit: COUNT_LIMIT + 1 },
-      { $group: { _id: leaseStateExpression(terms), n: { $sum: 1 } } },
+      {
+        $group: {
+          _id: leaseStateExpression(terms),
+          n: { $sum: 1 },
+          asking: { $sum: { $cond: [isAsking(terms), 1, 0] } },
+        },
+      },
     ])
     .toArray()
   const of = (state: string) => Math.min(rows.find(({ _id }) => _id === state)?.n ?? 0, COUNT_LIMIT)
@@ -134,6 +143,7 @@ async function countPhase(
     due: of('due'),
     held: of('held'),
     sleeping: of('asleep'),
+    asking: rows.find(({ _id }) => _id === 'asleep')?.asking ?? 0,
     parked: of('parked'),
   }
 }

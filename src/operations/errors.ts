@@ -15,6 +15,11 @@ export type Obstacle =
     }
   | { readonly reason: 'exists'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'held' | 'notHeld' | 'parked' | 'notParked'; readonly lifecycle: string; readonly id: unknown }
+  | {
+      readonly reason: 'notAsking' | 'alreadyAnswered' | 'timedOut' | 'notAnOption'
+      readonly lifecycle: string
+      readonly id: unknown
+    }
   | { readonly reason: 'notPaused' | 'tooManyPauses' | 'tooManyCancels'; readonly lifecycle: string | undefined }
   | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }
   | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }

@@ -1,5 +1,14 @@
 import type { Document } from 'mongodb'
-import { type CancelRequest, cancelText, isValid, oddFields, type Pause, parseToken, typeName } from '../lock/index.js'
+import {
+  type CancelRequest,
+  cancelText,
+  isValid,
+  oddFields,
+  type Pause,
+  parseToken,
+  type StoredQuestion,
+  typeName,
+} from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
 import { formatMs, fromNow } from '../time/index.js'
@@ -71,6 +80,11 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
       return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${fromNow(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
     case 'sleeping':
       return `Sleeps, due ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
+    case 'asking': {
+      const { question } = condition
+      const answer = `phaselock answer ${idText(document['_id'])} ${question.options.length > 0 ? '<option>' : '<text>'}`
+      return `Asks ${askedText(question, (text) => `'${text}'`)} since ${age(question.askedAt, now)}: it waits for an answer (${answer})${timeoutNote(question, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
+    }
     case 'due': {
       const rule = ruleFor(document, model)
       if (rule) return `Its owner wants ${rule.when}: the next look moves it to ${rule.goTo}`
@@ -83,6 +97,17 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
         ? `Final: removed ${until(condition.removedAt, now)}`
         : 'Final: the next look removes it'
   }
+}
+
+/** A question in a few words: `Ship it? (yes or no), of ops`. */
+export function askedText({ question, options, to, times }: StoredQuestion, said = (text: string) => text): string {
+  const takes = options.length > 0 ? ` (${options.join(' or ')})` : ''
+  return `${said(question)}${takes}${to.length > 0 ? `, of ${to.join(' and ')},` : ''}${times > 1 ? ` for the ${times}. time` : ''}`
+}
+
+function timeoutNote({ deadline, onTimeout }: StoredQuestion, now: Date): string {
+  if (!deadline) return ', for as long as that takes'
+  return `; its time is over ${until(deadline, now)}${onTimeout === null ? '' : `, then '${onTimeout}' counts`}`
 }
 
 function dueSince({ since, expired }: Extract<Condition, { kind: 'due' }>, now: Date): string {
@@ -138,6 +163,7 @@ export function whyOf(document: Document, model: LifecycleModel, condition: Cond
   if (condition.kind === 'broken' || condition.kind === 'unknownPhase') return undefined
   const progress: Progress = document[model.settings.progress] ?? {}
   if (condition.kind === 'parked') return parkedReason(progress, model)
+  if (condition.kind === 'asking') return `asks ${askedText(condition.question)}`.replace(/,$/, '')
   const { error, waitingFor, waitingSince } = progress
   if (error?.message)
     return `error ${text(progress.attempts ?? 1)} of ${model.settings.maxAttempts}: ${text(error.message)}${causesText(error)}`

@@ -31,6 +31,14 @@ export {
   pauseWork,
   resumeWork,
 } from './pause.js'
+export {
+  type AnswerGiven,
+  type AnswerRequest,
+  answerQuestion,
+  type ListedQuestion,
+  type ListedQuestions,
+  listQuestions,
+} from './questions.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
 export {
   type LeasedDocument,

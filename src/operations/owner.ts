@@ -128,7 +128,7 @@ export async function wakeDocument(system: System, ref: DocumentRef): Promise<Wo
   // Neither parked nor asleep by its own fields: a date beyond 9999 that can't be read here, or a legacy writer has it.
   const unreadable = neverDue ? 'parked' : 'held'
   requireDone(system, verdict === 'notParked' ? unreadable : verdict, found, 'woken')
-  return { ...doneTo(found), woken: was === 'sleeping' || neverDue, was }
+  return { ...doneTo(found), woken: was === 'sleeping' || was === 'asking' || neverDue, was }
 }
 
 /**

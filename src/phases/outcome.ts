@@ -22,6 +22,20 @@ export type OwnFields<Doc> = { [Field in keyof Omit<Doc, ReservedField>]?: Doc[F
 /** Fields of the owner's to store together with an outcome: `undefined` removes one, Phaselock's own are refused. */
 export type WithSet<Doc> = { readonly set?: OwnFields<Doc> }
 
+/** A question to people. */
+export interface Ask {
+  /** For people: at most 1,000 characters. */
+  readonly question: string
+  /** The answers that it takes: at most 20, each of at most 100 characters. Default: any text. */
+  readonly options?: readonly string[] | undefined
+  /** Whom it is meant for. It is shown, and not enforced: anybody may answer. Default: anybody. */
+  readonly to?: string | readonly string[] | undefined
+  /** After that it is over, by the server's clock, and the handler runs with `answer.timedOut`. Default: it waits for as long as it takes. */
+  readonly timeout?: Duration | undefined
+  /** The answer that counts then. Default: none. */
+  readonly onTimeout?: string | undefined
+}
+
 /**
  * How a step ends. `Next` is the union of phases that the current phase may go to; `Doc` is the owner's document.
  * Made by the step's own methods, so that `moveTo` takes just the phases that this one may go to.
@@ -31,6 +45,8 @@ export type Outcome<Next extends string, Doc> =
   | ({ readonly kind: 'again'; readonly step?: string } & WithSet<Doc>)
   /** Relock: look again later, with progressive back-off unless `for` says when. Uses no attempt. */
   | ({ readonly kind: 'wait'; readonly reason: string; readonly for?: Duration } & WithSet<Doc>)
+  /** Let go until somebody answers. */
+  | ({ readonly kind: 'ask' } & Ask & WithSet<Doc>)
   /** Go to another phase. */
   | ({ readonly kind: 'moveTo'; readonly phase: Next } & WithSet<Doc>)
   /** Stop until a person, or the owner's state, moves it. */
@@ -47,7 +63,13 @@ export const isMadeBy = (run: object, outcome: { readonly [MADE_BY]?: object }):
 export const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean => outcome[MADE_BY] === undefined
 
 /** What an outcome takes besides its first argument. */
-const OPTIONS = { again: ['step', 'set'], wait: ['for', 'set'], moveTo: ['set'], park: ['set'] } as const
+const OPTIONS = {
+  again: ['step', 'set'],
+  wait: ['for', 'set'],
+  ask: ['question', 'options', 'to', 'timeout', 'onTimeout', 'set'],
+  moveTo: ['set'],
+  park: ['set'],
+} as const
 
 /**
  * What was silently ignored would make an endless loop of an `again('next')`, and lose the fields of a `{ sets: ... }`.
@@ -82,6 +104,11 @@ export class Outcomes {
   }
   wait(reason: string, also?: { for?: Duration } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
     return this.#made({ kind: 'wait', reason }, also)
+  }
+  ask(question: Ask & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    // JavaScript may give nothing.
+    requireOptions('ask', question)
+    return this.#made({ kind: 'ask' }, question)
   }
   moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
     return this.#made({ kind: 'moveTo', phase }, also)

@@ -1,7 +1,7 @@
-import type { HistoryEntry, RecordedError } from '../lock/index.js'
+import type { HistoryEntry, RecordedError, StoredAnswer, StoredQuestion } from '../lock/index.js'
 import type { Duration } from '../time/index.js'
 import type { Logger } from './logger.js'
-import type { Outcome, OwnFields, WithSet } from './outcome.js'
+import type { Ask, Outcome, OwnFields, WithSet } from './outcome.js'
 
 /** What Phaselock keeps of a document's way through its lifecycle; for handlers to read. */
 export interface Progress {
@@ -25,12 +25,32 @@ export interface Progress {
   readonly waitingFor?: string
   /** Since when it has waited for that. */
   readonly waitingSince?: Date
+  /** What its step asked last, until the step after that; absent: nothing. */
+  readonly question?: StoredQuestion
+  /** What somebody answered; absent: nobody has. */
+  readonly answer?: StoredAnswer
   /** The latest news from outside that it was woken for. */
   readonly heard?: { readonly source: string; readonly version: number; readonly at: Date }
   /** The last error, with its causes; absent after a step that succeeded. */
   readonly error?: RecordedError
   /** What has happened to it, oldest first: the newest 20 entries. */
   readonly history?: readonly HistoryEntry[]
+}
+
+/** What became of the question that a step asked. */
+export interface StepAnswer {
+  /** As it was asked. */
+  readonly question: string
+  /** One of its options, or the text that somebody gave; its `onTimeout` when nobody did in time, undefined where it has none. */
+  readonly option: string | undefined
+  /** Who answered; `timeout`: nobody did in time. */
+  readonly by: string
+  /** When, by the server's clock; or when its time was over. */
+  readonly at: Date
+  /** What they had to say about it. */
+  readonly comment: string | undefined
+  /** Whether its time was over before anybody answered. */
+  readonly timedOut: boolean
 }
 
 /**
@@ -48,6 +68,11 @@ export interface Step<Next extends string, Doc> {
   readonly attempt: number
   /** How long the document has waited so far: since it was last touched, or recorded a step, or entered its phase. */
   readonly waitedMs: number
+  /**
+   * What became of the question that this phase's last step asked; undefined: none was asked, or nobody has answered yet. It stays for as long as
+   * the step is tried again, and is gone after `again` and `moveTo`.
+   */
+  readonly answer: StepAnswer | undefined
   /** The document's progress when the step began. */
   readonly progress: Progress
   /** Writes to the replica's log, with the document and the step in each line. */
@@ -58,6 +83,8 @@ export interface Step<Next extends string, Doc> {
   again(also?: { step?: string } & WithSet<Doc>): Outcome<never, Doc>
   /** Look again later: for a tenth of the time waited so far at first, or after `for`. Uses no attempt; `reason` is shown to people. */
   wait(reason: string, also?: { for?: Duration } & WithSet<Doc>): Outcome<never, Doc>
+  /** Let go of the document until somebody answers (docs/questions.md): the next run of this step finds `answer`. Uses no attempt. */
+  ask(question: Ask & WithSet<Doc>): Outcome<never, Doc>
   /** Go to another phase that this one's `next` names. */
   moveTo<P extends Next>(phase: P, also?: WithSet<Doc>): Outcome<P, Doc>
   /** Wait for a person (`phaselock unpark`), with the reason. */

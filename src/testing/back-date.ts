@@ -43,6 +43,7 @@ export async function backDate(
       },
     ],
   }
+  const asked = movedWithin(`${field}.question`, ['askedAt', 'deadline'], ms)
   const { modifiedCount } = await collection.updateMany(options.filter ?? {}, [
     {
       $set: {
@@ -52,9 +53,23 @@ export async function backDate(
         [field]: { $cond: [{ $eq: [{ $type: `$${field}` }, 'object'] }, progress, `$${field}`] },
       },
     },
+    asked,
   ])
   return modifiedCount
 }
+
+/** The same for dates of an object that a document may have. */
+const movedWithin = (path: string, dates: readonly string[], ms: number): Document => ({
+  $set: {
+    [path]: {
+      $cond: [
+        { $eq: [{ $type: `$${path}` }, 'object'] },
+        { $mergeObjects: [`$${path}`, Object.fromEntries(dates.map((date) => [date, moved(`${path}.${date}`, ms)]))] },
+        '$$REMOVE',
+      ],
+    },
+  },
+})
 
 /** A missing field stays missing: its own path as the value of a `$set` removes nothing and adds nothing. */
 const moved = (field: string, ms: number): Document => ({

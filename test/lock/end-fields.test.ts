@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
+import { ASKS_FOREVER } from '../../src/lock/end/question.js'
 import {
   type EndKind,
   PARKED_AT,
@@ -167,6 +168,30 @@ describe('which write sets what', () => {
     expect(capped.after['lockedAt']).toEqual(at(wakeBy, 0))
     const long = await ended(wait())
     expect(long.after['lockedAt']).toEqual(at(long.now, LOCK_TIMEOUT_MS))
+  })
+
+  const asks = { question: 'Ship $it?', options: ['$yes'], to: [], onTimeout: null } as const
+
+  test('ask: lockedAt, resumeAt, question, endedBy, claims 0, attempts 0; lockedBy goes; the deadline is no later than wakeBy', async () => {
+    const outcome = await ended({ kind: 'ask', step: null, question: asks, forMs: 60_000, times: 1 })
+    const deadline = new Date(outcome.now.getTime() + 60_000)
+    const { token } = outcome
+    const { question } = outcome.after['progress']
+    expect(question).toEqual({ ...asks, id: token, by: token, askedAt: outcome.now, deadline, times: 1 })
+    expect(changes(outcome)).toMatchObject({ lockedAt: at(deadline, 0), lockedBy: undefined })
+    expect(outcome.after['progress']).toMatchObject({ resumeAt: deadline, endedBy: token, claims: 0, attempts: 0 })
+    const wakeBy = new Date(outcome.now.getTime() + 40_000)
+    const capped = await ended({ kind: 'ask', step: null, question: asks, forMs: null, times: 1 }, { wakeBy })
+    expect(capped.after['progress']).toMatchObject({ resumeAt: wakeBy, question: { deadline: wakeBy } })
+    const endless = await ended({ kind: 'ask', step: null, question: asks, forMs: null, times: 1 })
+    expect(endless.after['lockedAt']).toEqual(at(ASKS_FOREVER, 0))
+    const keeps = await ended(
+      { kind: 'ask', step: null, question: asks, forMs: 5, times: 1, keeps: true },
+      {},
+      { ...FULL, progress: { ...FULL.progress, question: { ...question, options: ['yes'] } } },
+    )
+    expect(keeps.after['progress'].question).toEqual({ ...question, options: ['yes'] })
+    expect(keeps.after['lockedAt']).toEqual(at(deadline, 0))
   })
 
   test('unavailable: like wait, but attempts stay', async () => {

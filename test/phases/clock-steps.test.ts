@@ -96,6 +96,36 @@ describe("a step of the server's clock", () => {
   }
 
   describe('forward', () => {
+    test('ends no question, for its handler or for an answer, before it has lasted', async () => {
+      const timeouts: (boolean | undefined)[] = []
+      const asks = lifecycle.handle({
+        Starting: async (_doc, step) => {
+          timeouts.push(step.answer?.timedOut)
+          return step.answer ? step.moveTo('Started') : step.ask({ question: 'Go on?', timeout: '2m' })
+        },
+        Stopping: async (_doc, step) => step.wait('winding down', { for: '1h' }),
+      })
+      const one = replicaOf(db, asks, { clock, logger: recordingLogger() })
+      await one.runOnce()
+      await put({ _id: 'a', phase: 'Starting' }, { _id: 'b', phase: 'Starting' }, { _id: 'c', phase: 'Starting' })
+      await one.runOnce()
+      proxy.stepClock(3 * MINUTE)
+      await one.runOnce()
+      expect(timeouts).toEqual([undefined, undefined, undefined])
+      const owner = new OwnerClient(db, lifecycle.model, { doorbell: 'off' })
+      expect(await owner.answer('a', { option: 'yes', by: 'ana' })).toMatchObject({ kind: 'answered' })
+      // Woken, it asks on.
+      await owner.wake('b')
+      await one.runOnce()
+      expect(timeouts.slice(3).sort()).toEqual([false, undefined])
+      // Confirmed.
+      timePasses(70_000)
+      expect(await owner.answer('c', { option: 'yes', by: 'ana' })).toMatchObject({ kind: 'timedOut' })
+      await one.runOnce()
+      await one.runOnce()
+      expect(timeouts.slice(5)).toEqual([true, true])
+    })
+
     test('fires no deadline, removes nothing and ends no lease before it has lasted; the rest goes on', async () => {
       const logger = recordingLogger()
       const steps: number[] = []

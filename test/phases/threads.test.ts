@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals'
 import { Binary, Decimal128, type Document, Double, Long, ObjectId, Timestamp, UUID } from 'mongodb'
-import { InvalidThread, lifecycleOf, type Replica, type ReplicaOptions, thread } from '../../src/index.js'
+import { InvalidThread, lifecycleOf, OwnerClient, type Replica, type ReplicaOptions, thread } from '../../src/index.js'
 import { ThreadPool } from '../../src/phases/threads/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
@@ -162,6 +162,21 @@ describe('a handler in a thread', () => {
     const found = await things(db).find().toArray()
     expect(Object.fromEntries(found.map(({ _id, progress }) => [_id, progress.error]))).toMatchObject(errors)
     expect(found.map(({ progress }) => progress.attempts)).toEqual(found.map(() => 1))
+  })
+
+  test('asks people, and finds what they answered', async () => {
+    const { db } = database
+    const one = replica('asks', NO_RETRY)
+    await things(db).insertOne({ _id: 'a', phase: 'Creating' })
+    await one.runOnce()
+    expect((await things(db).findOne({ _id: 'a' }))!['progress'].question).toMatchObject({
+      ...{ question: 'Ship it?', options: ['yes', 'no'], to: ['ops'], deadline: expect.any(Date) },
+    })
+    const owner = new OwnerClient(db, thingOf({}).model)
+    expect(await owner.answer('a', { option: 'yes', by: 'ana' })).toMatchObject({ kind: 'answered' })
+    await one.runOnce()
+    const is = { option: 'yes', by: 'ana', timedOut: false, isDate: true }
+    expect(await things(db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created', is })
   })
 
   test('that throws Unavailable uses no attempt and waits for as long as it says', async () => {

@@ -87,7 +87,7 @@ function countRow(count: PhaseCount): string[] {
     `${count.documents}${count.more ? '+' : ''}`,
     isWorking ? n(count.due) : '',
     n(count.held),
-    isWorking ? n(count.sleeping) : '',
+    isWorking ? `${n(count.sleeping)}${count.asking > 0 ? ` (${count.asking} asking)` : ''}` : '',
     n(count.parked),
   ]
 }
@@ -141,6 +141,8 @@ function conditionText(condition: Condition, now: Date): string {
       return `held by ${condition.by}`
     case 'sleeping':
       return `sleeping, due ${fromNow(condition.until, now)}`
+    case 'asking':
+      return condition.question.deadline ? `asking, ends ${fromNow(condition.question.deadline, now)}` : 'asking'
     case 'due':
       return condition.expired === undefined ? 'due' : `due: the lease of ${condition.expired} has run out`
     case 'final':

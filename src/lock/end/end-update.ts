@@ -13,6 +13,7 @@ import {
 } from '../terms/terms.js'
 import { serverPauseMs } from './back-off.js'
 import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
+import { ASKS_FOREVER, newQuestion } from './question.js'
 import { type EndKind, removedFields, type StepEnd } from './step-end.js'
 
 /** The ends of one group: same token, same kind and content. */
@@ -105,6 +106,19 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
         history: history(end.kind, { reason: end.reason }),
       })
     }
+    case 'ask': {
+      const { question, forMs, keeps: folds, times } = end
+      const ends = { $min: [forMs === null ? null : { $add: [now, forMs] }, each((member) => member.wakeBy)] }
+      const asked = inProgress(terms, 'question.deadline')
+      const wake = { $ifNull: [folds ? { $cond: [isDate(asked), asked, null] } : ends, ASKS_FOREVER] }
+      return letGo(asleepUntil(terms, wake), {
+        ...ended,
+        attempts: 0,
+        resumeAt: wake,
+        ...(!folds && { question: newQuestion(question, { token, now, deadline: ends, times }) }),
+        history: history('ask', { reason: question.question, folds }),
+      })
+    }
     case 'moveTo': {
       const wake = end.arrival.kind === 'sleep' ? { $add: [now, end.arrival.ms] } : undefined
       const { to, reason } = end
@@ -180,7 +194,7 @@ export const putsToSleep = ({ end }: Pick<EndGroup, 'end'>): boolean =>
 /** Why a document sleeps between two steps. */
 export const MANY_STEPS = 'many steps in a row without a new phase'
 
-const SLEEPS: ReadonlySet<EndKind['kind']> = new Set(['wait', 'unavailable', 'error', 'sleepUntilDeadline'])
+const SLEEPS: ReadonlySet<EndKind['kind']> = new Set(['wait', 'ask', 'unavailable', 'error', 'sleepUntilDeadline'])
 
 /** now + pause, or the document's deadline if that comes first. */
 const wakeAt = (terms: Terms, pause: Document | number, each: Each): Document => ({

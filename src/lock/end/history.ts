@@ -6,6 +6,7 @@ import { literal, type Terms } from '../terms/terms.js'
 export type RecordedOutcome =
   | 'again'
   | 'wait'
+  | 'ask'
   | 'unavailable'
   | 'moveTo'
   | 'park'

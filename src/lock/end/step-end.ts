@@ -1,4 +1,5 @@
 import type { Lease } from '../lease/lease.js'
+import type { AskedQuestion } from './question.js'
 
 /** What is kept of an error: bounded, so that a 10 MB message never costs a document. */
 export interface RecordedError {
@@ -35,6 +36,15 @@ export type EndKind = {
       readonly forMs?: number | undefined
     }
   | { readonly kind: 'wait' | 'unavailable'; readonly reason: string; readonly forMs: number | null }
+  | {
+      readonly kind: 'ask'
+      readonly question: AskedQuestion
+      /** Until its time is over; null: it has no end. */
+      readonly forMs: number | null
+      readonly times: number
+      /** It asks what it asked before and nobody has answered yet: that question goes on, with its deadline. */
+      readonly keeps?: true | undefined
+    }
   | {
       readonly kind: 'moveTo'
       readonly to: string

@@ -14,7 +14,7 @@ import { literal, perDocument, type Terms } from '../terms/terms.js'
  */
 
 /** Inside a transaction of the caller's, or without one. */
-type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
+export type OwnerWriteOptions = Pick<UpdateOptions, 'session'>
 
 /** Why an owner's write changed nothing. */
 type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'

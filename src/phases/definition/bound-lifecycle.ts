@@ -75,6 +75,10 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly resume: Owner<Doc, G>['resume'] = (scope) => this.owner().resume(scope)
   /** Asks for the step of a document that runs now to stop; it is parked then, with by whom and why. @throws InvalidOptions */
   readonly cancel: Owner<Doc, G>['cancel'] = (id, options) => this.owner().cancel(id, options)
+  /** Answers the question that a document asks; its handler runs at once. @throws InvalidOptions */
+  readonly answer: Owner<Doc, G>['answer'] = (id, options) => this.owner().answer(id, options)
+  /** The open questions, oldest first. @throws InvalidOptions; MissingIndex where no replica has run the lifecycle yet */
+  readonly questions: Owner<Doc, G>['questions'] = (options) => this.owner().questions(options)
   /** Deletes a document outright, whoever holds it. */
   readonly remove: Owner<Doc, G>['remove'] = (id, options) => this.owner().remove(id, options)
 }

@@ -6,25 +6,32 @@ import {
   asReadable,
   freeFromTheFuture,
   heldUnder,
+  openQuestions,
   readLockTimeouts,
   removePause,
   setState,
+  storeAnswer,
   type Terms,
   termsOf,
+  unconfirmedStepMs,
   unpark,
   wake,
   whyUnwritten,
 } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
 import { isObject } from '../definition/check-graph.js'
-import { type LifecycleModel, whyUnknownState } from '../definition/model.js'
+import { type LifecycleModel, whyUnknownState, workingPhases } from '../definition/model.js'
 import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
 import { cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
+import { mostQuestions, newAnswer } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
+  AnswerOptions,
+  AnswerResult,
   CancelOptions,
   CancelResult,
+  DocumentQuestion,
   IdOf,
   InsertOptions,
   NewDocument,
@@ -34,6 +41,7 @@ import type {
   PauseOptions,
   PauseResult,
   PauseScope,
+  QuestionsOptions,
   StateOf,
   StateOptions,
   StoredDocument,
@@ -184,6 +192,31 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const verdict = await addCancel(this.db, name, { _id: held._id, claim: held.claim, by, reason })
     if (verdict === 'asked') this.rings.look({})
     return verdict
+  }
+
+  /**
+   * Answers the question that a document asks (docs/questions.md); its handler then runs at once, with `step.answer`. One answer counts: a second
+   * one, and one that comes after the question's time, change nothing.
+   * @example await orders.answer('order-4711', { option: 'yes', by: 'ana' }) // { kind: 'answered', question: 'Ship it?', option: 'yes' }
+   * @throws InvalidOptions
+   */
+  async answer(id: IdOf<Doc>, options: AnswerOptions): Promise<AnswerResult> {
+    const answer = newAnswer(options)
+    const { documents, model, db } = this
+    const [terms, heldBackMs] = await Promise.all([this.termsInForce(), unconfirmedStepMs(db, model.name)])
+    const result = await storeAnswer(documents, terms, id, answer, { ...inSession(options), heldBackMs })
+    if (result.kind === 'answered') this.rings.look(options)
+    return result
+  }
+
+  /**
+   * The open questions of this lifecycle's documents, oldest first. Reads one key and one document for each that sleeps in a working phase.
+   * @throws InvalidOptions; MissingIndex where no replica has run the lifecycle yet
+   */
+  async questions(options: QuestionsOptions = {}): Promise<DocumentQuestion<Doc, Phase>[]> {
+    const most = mostQuestions(options)
+    const found = await openQuestions(this.documents, this.terms, workingPhases(this.model), most)
+    return found as DocumentQuestion<Doc, Phase>[]
   }
 
   /** Resolves when replicas have been notified of what was written, or that was given up (after a second at most): for a program that ends. */

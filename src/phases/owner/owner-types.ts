@@ -1,3 +1,4 @@
+import type { Answered, StoredQuestion } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
 import type { Progress } from '../step.js'
@@ -74,6 +75,33 @@ export interface CancelOptions {
   readonly by: string
   /** Why, for the history: at most 500 characters. Default: none is given. */
   readonly reason?: string | undefined
+}
+
+export interface AnswerOptions extends OwnerOptions {
+  /** One of the question's options; where it has none, any text of at most 1,000 characters. */
+  readonly option: string
+  /** Who answers. */
+  readonly by: string
+  /** What they have to say about it: at most 1,000 characters. Default: nothing. */
+  readonly comment?: string | undefined
+  /** The id of the question that is meant, as `questions` tells it. Default: the one that the document asks now. */
+  readonly question?: string | undefined
+}
+
+/** What became of an answer: `answered`, or why nothing was stored. */
+export type AnswerResult = Answered
+
+/** An open question, and the document that asks it. */
+export interface DocumentQuestion<Doc = unknown, Phase extends string = string> extends StoredQuestion {
+  /** The document's. */
+  readonly _id: IdOf<Doc>
+  /** The phase that it is in. */
+  readonly phase: Phase
+}
+
+export interface QuestionsOptions {
+  /** At most this many, 1 to 10,000: the oldest. Default 1,000. */
+  readonly limit?: number | undefined
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { StepAborted } from '../errors.js'
+import type { StepAnswer } from '../step.js'
 import type { ThreadDeclaration } from './declaration.js'
 import type { SentError } from './sent-error.js'
 
@@ -54,6 +55,7 @@ export interface StepTask {
   readonly fence: number
   readonly attempt: number
   readonly waitedMs: number
+  readonly answer: StepAnswer | undefined
   readonly cell: SharedArrayBuffer
   readonly port: MessagePort
 }

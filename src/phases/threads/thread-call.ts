@@ -69,9 +69,9 @@ export class ThreadCall {
     let result: StepResult
     try {
       const { declaration, wire, cell } = this
-      const { name, fence, attempt, waitedMs } = this.step
+      const { name, fence, attempt, waitedMs, answer } = this.step
       const task: StepTask = {
-        ...{ declaration, document: wire.encode(document), progressField, name, fence, attempt, waitedMs },
+        ...{ declaration, document: wire.encode(document), progressField, name, fence, attempt, waitedMs, answer },
         ...{ cell: cell.buffer, port: this.channel.port2 },
       }
       result = await pool.run(task, { signal: this.ending.signal, transferList: [task.port] })

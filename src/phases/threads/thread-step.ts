@@ -3,7 +3,7 @@ import { processMs } from '../../time/index.js'
 import { StepAborted } from '../errors.js'
 import { type Logger, loggerOf } from '../logger.js'
 import { Outcomes, type OwnFields } from '../outcome.js'
-import type { Progress, Step } from '../step.js'
+import type { Progress, Step, StepAnswer } from '../step.js'
 import { Cell, type FromThread, type StepTask, type ToThread } from './messages.js'
 import { receivedError, type SentError, sentError } from './sent-error.js'
 import type { Wire } from './wire.js'
@@ -16,6 +16,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   readonly fence: number
   readonly attempt: number
   readonly waitedMs: number
+  readonly answer: StepAnswer | undefined
   readonly progress: Progress
   readonly log: Logger = loggerOf((level, message, fields) => this.logged(level, message, fields))
   private readonly port: MessagePort
@@ -34,6 +35,7 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     this.fence = task.fence
     this.attempt = task.attempt
     this.waitedMs = task.waitedMs
+    this.answer = task.answer
     this.progress = (document[task.progressField] ?? {}) as Progress
     this.cell = new Cell(task.cell)
     this.port = task.port

@@ -71,8 +71,11 @@ function returned(value: unknown, task: StepTask): StepResult {
   return { kind: 'returned', value: parts, set: set === undefined ? undefined : wire.encodeSet(set) }
 }
 
-/** Strings and numbers as they are; for anything else, what the engine would say that it got. */
+const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
+
+/** Strings, numbers and lists of strings as they are; for anything else, what the engine would say that it got. */
 function primitive(value: unknown): unknown {
+  if (isTexts(value)) return value // a question's options
   if (typeof value === 'function' || typeof value === 'symbol') return String(value)
   return typeof value === 'object' && value !== null ? textOf(value) : value
 }

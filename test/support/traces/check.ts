@@ -5,6 +5,7 @@ import type { Documents, Told, Trace } from './trace.js'
 export const OUTCOMES: Record<Told['end'], readonly RecordedOutcome[] | null> = {
   again: ['again'],
   wait: ['wait'],
+  ask: ['ask'],
   unavailable: ['unavailable'],
   moveTo: ['moveTo', 'deadline'],
   park: ['park'],

@@ -15,11 +15,17 @@ export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending)
   const { model, observer } = env
   const phase = held.phase.name
   const outcome = outcomeOf(end)
-  const reason = 'reason' in end ? end.reason : 'error' in end && end.error ? end.error.message : null
+  const reason = reasonOf(end)
   const to = end.kind === 'moveTo' ? end.to : phase
   const told = { lifecycle: model.name, id: held.lease.id, phase, step: end.step, to, outcome, reason, ms }
   if (outcome === 'error' || outcome === 'park' || outcome === 'deadline') logEnd(env, end, told)
   observer.stepEnded(told)
+}
+
+function reasonOf(end: EndKind): string | null {
+  if (end.kind === 'ask') return end.question.question
+  if ('reason' in end) return end.reason
+  return 'error' in end && end.error ? end.error.message : null
 }
 
 function logEnd({ lines }: LifecycleEnvironment, end: EndKind, told: StepEnded): void {

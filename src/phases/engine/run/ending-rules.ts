@@ -1,4 +1,5 @@
 import {
+  asksTheSame,
   type CancelRequest,
   cancelText,
   type EndKind,
@@ -6,11 +7,12 @@ import {
   type StepEnd,
   stepPauseMs,
 } from '../../../lock/index.js'
-import { StepTimeout, Unavailable } from '../../errors.js'
+import { InvalidOutcome, StepTimeout, Unavailable } from '../../errors.js'
 import { cut, textOf, tried } from '../../kept-text.js'
 import { causesText, recordedError } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { countOf, deadlineOf, type Held } from '../lease/held.js'
+import type { Asked } from './asked.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import type { Settled, StepRun } from './step-run.js'
 
@@ -67,7 +69,10 @@ export class EndingRules {
       if (settled.kind === 'returned') {
         const outcome = readOutcome(settled.value, run, held.phase, this.progress)
         const end = outcome.kind === 'moveTo' ? undefined : this.stopped(held, isLate)
-        return this.ending(held, end ?? this.endOf(held, outcome), ms, outcome.set)
+        const ending = this.ending(held, end ?? this.endOf(held, outcome, run), ms, outcome.set)
+        // It waits for something else: what it asked is withdrawn.
+        const withdraws = ending.end.kind === 'wait' && run.asked && !run.asked.answer
+        return withdraws ? { ...ending, stale: [...ending.stale, 'question'] } : ending
       }
       if (held.cancelled) return this.released(held, ms)
       if (isLate) return this.ending(held, this.deadlineMove(held), ms)
@@ -112,7 +117,7 @@ export class EndingRules {
     return { kind: 'atOnce' }
   }
 
-  private endOf(held: Held, outcome: ReadOutcome): EndKind {
+  private endOf(held: Held, outcome: ReadOutcome, run: StepRun): EndKind {
     const step = this.stepName(held)
     switch (outcome.kind) {
       case 'again': {
@@ -129,6 +134,14 @@ export class EndingRules {
       }
       case 'wait':
         return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
+      case 'ask':
+        return {
+          kind: 'ask',
+          step,
+          question: outcome.question,
+          forMs: outcome.forMs,
+          ...askedBefore(run.asked, outcome),
+        }
       case 'moveTo': {
         const inCircles = this.isInCircles(held, outcome.phase) || undefined
         const pauseMs = inCircles && this.pauseAfter(held)
@@ -236,6 +249,24 @@ export class EndingRules {
   }
 }
 
+/**
+ * What of an earlier question goes on in this one.
+ * @throws InvalidOutcome for one that somebody has answered: it would be asked for ever
+ */
+function askedBefore(
+  asked: Asked | undefined,
+  { question }: Extract<ReadOutcome, { kind: 'ask' }>,
+): { readonly times: number; readonly keeps?: true } {
+  if (!asked || !asksTheSame(asked.question, question)) return { times: 1 }
+  const { times } = asked.question
+  if (!asked.answer) return { times, keeps: true }
+  if (asked.answer.timedOut) return { times: times + 1 }
+  const { option, by } = asked.answer
+  throw new InvalidOutcome(
+    `ask: ${by} has answered '${option}', and the same was asked again: look at step.answer first, or ask something else`,
+  )
+}
+
 /** JavaScript may have given it anything; a pause of years would be no pause any more. */
 function unavailable(error: Unavailable): { reason: string; forMs: number | null } {
   const given: unknown = tried(() => error.reason)
@@ -256,10 +287,11 @@ function isSetBy(end: EndKind, field: string): boolean {
 }
 
 const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
-  again: ['waitingFor', 'waitingSince', 'resumeAt', 'error'],
+  again: ['waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer'],
   wait: ['error', 'steps'],
+  ask: ['steps', 'waitingFor', 'waitingSince', 'error', 'answer'],
   unavailable: ['steps'],
-  moveTo: ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error'],
+  moveTo: ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer'],
   park: ['steps', 'waitingFor', 'waitingSince', 'resumeAt'],
   error: ['steps', 'waitingFor', 'waitingSince'],
   released: ['resumeAt'],

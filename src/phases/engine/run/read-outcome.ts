@@ -1,4 +1,5 @@
 import { BSON } from 'mongodb'
+import type { AskedQuestion } from '../../../lock/index.js'
 import { type Duration, durationMs } from '../../../time/index.js'
 import type { Phase } from '../../definition/model.js'
 import { InvalidOutcome } from '../../errors.js'
@@ -12,11 +13,23 @@ type Fields = Readonly<Record<string, unknown>>
 export type ReadOutcome =
   | { readonly kind: 'again'; readonly step: string | null; readonly set: Fields | undefined }
   | { readonly kind: 'wait'; readonly reason: string; readonly forMs: number | null; readonly set: Fields | undefined }
+  | {
+      readonly kind: 'ask'
+      readonly question: AskedQuestion
+      readonly forMs: number | null
+      readonly set: Fields | undefined
+    }
   | { readonly kind: 'moveTo'; readonly phase: string; readonly set: Fields | undefined }
   | { readonly kind: 'park'; readonly reason: string; readonly set: Fields | undefined }
 
-const EXPECTED = 'expected the result of step.again(), step.wait(), step.moveTo() or step.park()'
-const ARGUMENTS = { again: ['kind'], wait: ['kind', 'reason'], moveTo: ['kind', 'phase'], park: ['kind', 'reason'] }
+const EXPECTED = 'expected the result of step.again(), step.wait(), step.ask(), step.moveTo() or step.park()'
+const ARGUMENTS = {
+  again: ['kind'],
+  wait: ['kind', 'reason'],
+  ask: ['kind'],
+  moveTo: ['kind', 'phase'],
+  park: ['kind', 'reason'],
+}
 const DOCUMENT_LIMIT = 16 * 1024 * 1024
 
 /**
@@ -39,7 +52,9 @@ export function readOutcome(value: unknown, run: object, phase: Phase, progressF
     case 'again':
       return { kind, step: readName(outcome['step']), set }
     case 'wait':
-      return { kind, reason: readReason(outcome['reason'], kind), forMs: readFor(outcome['for']), set }
+      return { kind, reason: readReason(outcome['reason'], kind), forMs: readFor(outcome['for'], 'wait: for'), set }
+    case 'ask':
+      return { kind, ...readAsk(outcome), set }
     case 'moveTo':
       return { kind, phase: readPhase(outcome['phase'], phase), set }
     case 'park':
@@ -66,18 +81,53 @@ function readName(step: unknown): string | null {
   throw new InvalidOutcome(`again: expected a step's name of at most ${most} characters, got ${long}${shown(step)}`)
 }
 
-function readReason(reason: unknown, kind: string): string {
+function readReason(reason: unknown, kind: string, what = 'reason'): string {
   if (typeof reason === 'string' && reason !== '') return cut(reason, 'reason')
-  throw new InvalidOutcome(`${kind}: expected a reason, got ${shown(reason)}`)
+  throw new InvalidOutcome(`${kind}: expected a ${what}, got ${shown(reason)}`)
 }
 
-function readFor(value: unknown): number | null {
+function readFor(value: unknown, what: string): number | null {
   if (value === undefined) return null
   try {
     return durationMs(value as Duration)
   } catch (error) {
-    throw new InvalidOutcome(`wait: for: ${(error as Error).message}`)
+    throw new InvalidOutcome(`${what}: ${(error as Error).message}`)
   }
+}
+
+const MOST_OPTIONS = 20
+const LONGEST_OPTION = 100
+const LONGEST_TIMEOUT_MS = 100 * 365 * 86_400_000
+
+function readAsk({ question, options, to, timeout, onTimeout }: Record<string, unknown>) {
+  const asked: AskedQuestion = {
+    question: readReason(question, 'ask', 'question'),
+    options: readTexts(options, 'options'),
+    to: readTexts(typeof to === 'string' ? [to] : to, 'to'),
+    onTimeout: (onTimeout as string | undefined) ?? null,
+  }
+  const forMs = readFor(timeout, 'ask: timeout')
+  const wrong = (expected: string, got: unknown) => new InvalidOutcome(`ask: expected ${expected}, got ${shown(got)}`)
+  if (forMs !== null && (forMs <= 0 || forMs > LONGEST_TIMEOUT_MS))
+    throw wrong('a timeout of more than 0 and at most 36500d', timeout)
+  if (onTimeout === undefined) return { question: asked, forMs }
+  if (forMs === null) throw new InvalidOutcome('ask: expected a timeout beside onTimeout: without one it never counts')
+  if (asked.options.length > 0 && !asked.options.includes(onTimeout as string))
+    throw wrong(`one of its options (${asked.options.join(', ')}) as onTimeout`, onTimeout)
+  if (typeof onTimeout !== 'string' || onTimeout === '') throw wrong('a text as onTimeout', onTimeout)
+  return { question: asked, forMs }
+}
+
+/** Different ones, so that each has a meaning of its own. */
+function readTexts(value: unknown, name: string): readonly string[] {
+  if (value === undefined) return []
+  const isText = (one: unknown) => typeof one === 'string' && one !== '' && one.length <= LONGEST_OPTION
+  if (Array.isArray(value) && value.length > 0 && value.length <= MOST_OPTIONS && value.every(isText)) {
+    if (new Set(value).size === value.length) return [...value]
+  }
+  throw new InvalidOutcome(
+    `ask: expected ${name} to be 1 to ${MOST_OPTIONS} different texts of at most ${LONGEST_OPTION} characters, got ${shown(value)}`,
+  )
 }
 
 const RESERVED: ReadonlySet<string> = new Set(RESERVED_FIELDS.filter((name) => name !== 'progress'))

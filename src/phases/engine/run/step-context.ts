@@ -3,7 +3,7 @@ import { leaseUnmoved } from '../../../lock/index.js'
 import { LEASE_UNMOVED } from '../../holder.js'
 import { type Logger, withFields } from '../../logger.js'
 import { Outcomes, type OwnFields } from '../../outcome.js'
-import type { Progress, Step } from '../../step.js'
+import type { Progress, Step, StepAnswer } from '../../step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
 import { countOf } from '../lease/held.js'
 import { deepCopy } from './deep-copy.js'
@@ -36,6 +36,9 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
   }
   get waitedMs(): number {
     return this.#run.waitedMs
+  }
+  get answer(): StepAnswer | undefined {
+    return this.#run.asked?.answer
   }
   /** A copy, as the document is: what a handler does to it must not reach the engine. */
   get progress(): Progress {

@@ -4,6 +4,7 @@ import type { Progress, Step } from '../../step.js'
 import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { type CurrentStep, type Held, waitedMs } from '../lease/held.js'
+import { type Asked, askedIn } from './asked.js'
 
 /** Stores fields under the token and changes it; false: the lease is lost. */
 export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>) => Promise<boolean>
@@ -36,6 +37,7 @@ export class StepRun implements CurrentStep {
   private readonly madeAtMs: number
   private startedAtMs: number
   private waitsForThread = false
+  private question: { readonly asked: Asked | undefined } | undefined
   private controller: AbortController | undefined
   private giveUp: ((settled: Settled) => void) | undefined
   private over = false
@@ -60,6 +62,13 @@ export class StepRun implements CurrentStep {
   }
   get progress(): Progress {
     return this.held.document[this.env.model.settings.progress] ?? {}
+  }
+
+  /** What was asked, and what became of it: as the handler sees it, so is it judged. */
+  get asked(): Asked | undefined {
+    const { serverNow, serverClock } = this.env
+    this.question ??= { asked: askedIn(this.progress, serverNow, () => serverClock.deadlineHold()) }
+    return this.question.asked
   }
 
   /** Made when first asked for: most handlers never look at it. */

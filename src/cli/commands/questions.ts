@@ -1,0 +1,61 @@
+import type { Command } from 'commander'
+import { answerQuestion, idText, listQuestions, nameOf } from '../../operations/index.js'
+import { fromNow } from '../../time/index.js'
+import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
+import { watching } from '../watch.js'
+import { byFrom, byOption, onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
+
+export function registerQuestions(program: Command, context: CliContext): void {
+  const command = program
+    .command('questions')
+    .description('list the open questions, oldest first: what documents ask, of whom, and until when')
+    .argument('[lifecycle]', 'the kind of document (default: all)')
+    .action((lifecycle: string | undefined, options: Options) =>
+      lookAtSystem(context, options, (system) =>
+        watching(context, options, async (output) => {
+          const { questions, now } = await listQuestions(system, lifecycle)
+          if (options.json) return output.json(questions)
+          if (questions.length === 0) return output.line('nothing is asked')
+          output.table(
+            ['lifecycle', 'id', 'question', 'answers', 'to', 'asked', 'ends'],
+            questions.map(({ options: answers, to, askedAt, deadline, onTimeout, times, ...one }) => [
+              one.lifecycle,
+              idText(one._id),
+              short(`${one.question}${times > 1 ? ` (for the ${times}. time)` : ''}`),
+              answers.join(', ') || 'any text',
+              to.join(', ') || '-',
+              fromNow(askedAt, now),
+              deadline ? `${fromNow(deadline, now)}${onTimeout === null ? '' : ` (${onTimeout})`}` : '-',
+            ]),
+          )
+        }),
+      ),
+    )
+  withDatabase(watchOption(command), ['questions', 'questions order --watch', 'questions --json'])
+}
+
+const LONGEST = 100
+
+function short(question: string): string {
+  const [said = ''] = question.split('\n')
+  return said.length > LONGEST ? `${said.slice(0, LONGEST - 3)}...` : said
+}
+
+export function registerAnswer(program: Command, context: CliContext): void {
+  const command = onDocument(program, 'answer', 'answer the question that a document asks; it goes on at once')
+    .argument('<option>', "one of the question's options; where it has none, any text")
+    .option('--comment <text>', 'what there is to say about it')
+    .action((id: string, option: string, options: Options & { comment?: string }) =>
+      onSystem(context, options, async (system) => {
+        const request = { option, by: byFrom(options), comment: options.comment }
+        const done = await onOneMeant(context, id, options, (ref) => answerQuestion(system, ref, request))
+        print(
+          context,
+          options,
+          done,
+          `${nameOf(done)}: '${done.option}' to '${done.question}', by ${done.by}; it is due now`,
+        )
+      }),
+    )
+  withDatabase(byOption(command), ['answer order-4711 yes', 'answer order-4711 no --by ana --comment "out of stock"'])
+}

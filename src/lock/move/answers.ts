@@ -1,0 +1,191 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { asReadable, readOwnFields } from '../documents/read-each.js'
+import { historyWith } from '../end/history.js'
+import { answerIn, questionIn, type StoredAnswer, type StoredQuestion } from '../end/question.js'
+import { onClaimIndex } from '../indexes/on-index.js'
+import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { LIFECYCLES_COLLECTION, PARKED_AT } from '../terms/constants.js'
+import { inProgress, isDate, literal, type Terms } from '../terms/terms.js'
+import { DUE_AND_NOBODYS, type OwnerWriteOptions } from './owner-writes.js'
+
+/** An answer to the question that a document asks. */
+export interface NewAnswer {
+  readonly option: string
+  readonly by: string
+  readonly comment: string | null
+  /** The question that is meant. Default: the one that it asks now. */
+  readonly question?: string | undefined
+}
+
+/** What became of an answer. */
+export type Answered =
+  /** It is stored, and the document is due. */
+  | { readonly kind: 'answered'; readonly question: string; readonly option: string }
+  /** There is no such document. */
+  | { readonly kind: 'notFound' }
+  /** It asks nothing, or not that question any more. */
+  | { readonly kind: 'notAsking' }
+  /** A step of it runs now: it was woken, or the question's time is over. */
+  | { readonly kind: 'held' }
+  /** Its step parked meanwhile. */
+  | { readonly kind: 'parked' }
+  /** Somebody was first. */
+  | ({ readonly kind: 'alreadyAnswered' } & Pick<StoredAnswer, 'option' | 'by' | 'at'>)
+  /** Its time was over, by the server's clock. */
+  | { readonly kind: 'timedOut'; readonly deadline: Date }
+  /** The question takes one of these. */
+  | { readonly kind: 'notAnOption'; readonly options: readonly string[] }
+
+/**
+ * Stores an answer and makes its document due, in one update that the server judges: of two answers, or an answer and the end of the
+ * question's time, one counts.
+ * @param heldBackMs how long a forward step of the server's clock that isn't confirmed yet has been: no question ends by it
+ */
+export async function storeAnswer(
+  documents: Collection,
+  terms: Terms,
+  id: unknown,
+  { option, by, comment, question: meant }: NewAnswer,
+  { heldBackMs = 0, ...options }: OwnerWriteOptions & { readonly heldBackMs?: number },
+): Promise<Answered> {
+  const seen = await questionOf(documents, terms, id, options)
+  const refusal = whyNot(seen, meant, option, heldBackMs)
+  if (refusal) return refusal
+  const { question } = seen as Asking
+  const told = comment === null ? '' : `: ${comment}`
+  const history = historyWith(terms, { outcome: 'owner', reason: `answered '${option}'${told}`, by })
+  const answer = {
+    questionId: literal(question.id),
+    ...{ option: literal(option), by: literal(by), comment: literal(comment), at: terms.protocol.now() },
+  }
+  const isAnswered = { $eq: [inProgress(terms, 'answer.questionId'), literal(question.id)] }
+  const isOpen = { $and: [isInTime(terms, heldBackMs), { $not: [isAnswered] }] }
+  const { matchedCount } = await documents.updateOne(
+    {
+      $and: [
+        { _id: id as never, [`${terms.progress}.question.id`]: { $eq: question.id }, $expr: isOpen },
+        { ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } } },
+        ...(terms.legacyWriters ? [isNotHeld(terms)] : []),
+      ],
+    },
+    [
+      {
+        $set: { ...DUE_AND_NOBODYS, [terms.progress]: { $mergeObjects: [`$${terms.progress}`, { answer, history }] } },
+      },
+      { $unset: `${terms.progress}.resumeAt` },
+    ],
+    options,
+  )
+  if (matchedCount > 0) return { kind: 'answered', question: question.question, option }
+  const now = await questionOf(documents, terms, id, options)
+  // Held for a moment, and free again.
+  return whyNot(now, question.id, option, heldBackMs) ?? { kind: 'held' }
+}
+
+/** Whether the question's time isn't over. */
+const isInTime = (terms: Terms, heldBackMs = 0): Document => {
+  const deadline = inProgress(terms, 'question.deadline')
+  const isOver = { $lte: [{ $add: [deadline, heldBackMs] }, terms.protocol.now()] }
+  return { $cond: [isDate(deadline), { $not: [isOver] }, true] }
+}
+
+interface Asking {
+  readonly question: StoredQuestion
+  readonly answer: StoredAnswer | undefined
+  readonly document: Document
+}
+
+type Seen = Asking | 'notFound' | 'notAsking'
+
+async function questionOf(
+  documents: Collection,
+  { progress }: Terms,
+  id: unknown,
+  options: OwnerWriteOptions,
+): Promise<Seen> {
+  const projection = {
+    ...LEASE_FIELDS,
+    now: '$$NOW',
+    [`${progress}.since`]: 1,
+    [`${progress}.question`]: 1,
+    [`${progress}.answer`]: 1,
+  }
+  const [document] = await readOwnFields((how) =>
+    documents.find({ _id: id as never }, { projection, limit: 1, ...how, ...options }).toArray(),
+  )
+  if (!document) return 'notFound'
+  const question = questionIn(document[progress])
+  return question ? { question, answer: answerIn(document[progress], question), document } : 'notAsking'
+}
+
+/** Why an answer can't be stored, as far as the document shows it. */
+function whyNot(seen: Seen, meant: string | undefined, option: string, heldBackMs: number): Answered | undefined {
+  if (typeof seen === 'string') return { kind: seen }
+  const { question, answer, document } = seen
+  if (meant !== undefined && question.id !== meant) return { kind: 'notAsking' }
+  if (answer) return { kind: 'alreadyAnswered', option: answer.option, by: answer.by, at: answer.at }
+  if (isParked(document)) return { kind: 'parked' }
+  if (hasToken(document)) return { kind: 'held' }
+  const { options, deadline } = question
+  const isOver = deadline && deadline.getTime() + heldBackMs <= document['now'].getTime()
+  if (isOver) return { kind: 'timedOut', deadline }
+  return options.length > 0 && !options.includes(option) ? { kind: 'notAnOption', options } : undefined
+}
+
+/** By how much the server's clock has stepped forward without that being confirmed yet, in ms; 0: it hasn't. */
+export async function unconfirmedStepMs(db: Db, lifecycle: string): Promise<number> {
+  const lifecycles = protocolCollection<Document & { _id: string }>(db, LIFECYCLES_COLLECTION)
+  const isOpen = { $and: [isDate('$clockStep.until'), { $gt: ['$clockStep.until', '$$NOW'] }] }
+  const found = await lifecycles.findOne({ _id: lifecycle, $expr: isOpen }, { projection: { clockStep: 1 } })
+  const ms: unknown = found?.['clockStep']?.ms
+  return typeof ms === 'number' && ms > 0 ? ms : 0
+}
+
+/** An open question, and the document that asks it. */
+export interface OpenQuestion extends StoredQuestion {
+  readonly _id: unknown
+  readonly phase: string
+}
+
+/** Whether a document that sleeps waits for an answer, as an expression. */
+export const isAsking = (terms: Terms): Document => ({
+  $and: [{ $eq: [{ $type: inProgress(terms, 'question.id') }, 'string'] }, isUnanswered(terms)],
+})
+
+/** Neither answered, nor its time over. */
+const isUnanswered = (terms: Terms): Document => ({
+  $and: [isInTime(terms), { $ne: [inProgress(terms, 'answer.questionId'), inProgress(terms, 'question.id')] }],
+})
+
+/** {@link isAsking} for a query: the server looks at the field first. */
+const isOpenQuestion = (terms: Terms): Document => ({
+  [`${terms.progress}.question.id`]: { $type: 'string' },
+  $expr: isUnanswered(terms),
+})
+
+/**
+ * The open questions in these phases, oldest first. Reads the sleeping documents of these phases by the claim index, one key and one
+ * document for each.
+ */
+export async function openQuestions(
+  documents: Collection,
+  terms: Terms,
+  phases: readonly string[],
+  limit: number,
+): Promise<OpenQuestion[]> {
+  const projection = { phase: 1, [`${terms.progress}.since`]: 1, [`${terms.progress}.question`]: 1 }
+  const pipeline = [
+    { $match: { phase: { $in: [...phases] }, ...PUT_TO_SLEEP, ...isOpenQuestion(terms) } },
+    { $sort: { [`${terms.progress}.question.askedAt`]: 1 } },
+    { $limit: limit },
+    { $project: projection },
+  ]
+  const found = await onClaimIndex(documents, (hint) =>
+    asReadable((how) => documents.aggregate(pipeline, { hint, ...how }).toArray()),
+  )
+  return found.flatMap((document) => {
+    const question = questionIn(document[terms.progress])
+    return question ? [{ ...question, _id: document['_id'], phase: document['phase'] }] : []
+  })
+}

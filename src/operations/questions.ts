@@ -1,0 +1,90 @@
+import { type Answered, MissingIndex, type OpenQuestion, readLockTimeouts } from '../lock/index.js'
+import { asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
+import { Refused } from './errors.js'
+import { type DocumentRef, documentMeant } from './find.js'
+import { modelOf, type System } from './system.js'
+
+/** An open question of any lifecycle. */
+export interface ListedQuestion extends OpenQuestion {
+  readonly lifecycle: string
+}
+
+/** `now`: the server's time, by which their deadlines are judged. */
+export interface ListedQuestions {
+  readonly questions: readonly ListedQuestion[]
+  readonly now: Date
+}
+
+/**
+ * The open questions, oldest first: at most 1,000 of a lifecycle.
+ * @example await listQuestions(system) // { questions: [{ lifecycle: 'order', _id: 'order-4711', question: 'Ship it?', ... }], now }
+ * @throws UsageError for an unknown lifecycle
+ */
+export async function listQuestions(system: System, lifecycle?: string): Promise<ListedQuestions> {
+  const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
+  const registered = await readLockTimeouts(
+    system.db,
+    models.map(({ name }) => name),
+  )
+  const now = [...registered.values()][0]?.now ?? new Date(0) // none is registered: nothing is asked
+  const all = await Promise.all(
+    models.map(async ({ name }) => {
+      const found = await asOwner(system, name, (owner) => owner.questions()).catch((error: unknown) => {
+        if (error instanceof MissingIndex) return [] // no replica has ever run it
+        throw error
+      })
+      return found.map((question): ListedQuestion => ({ lifecycle: name, ...question }))
+    }),
+  )
+  return { questions: all.flat().sort((a, b) => a.askedAt.getTime() - b.askedAt.getTime()), now }
+}
+
+/** An answer that was stored. */
+export interface AnswerGiven extends Done {
+  readonly question: string
+  readonly option: string
+  readonly by: string
+  readonly comment: string | null
+}
+
+export interface AnswerRequest {
+  /** One of the question's options; where it has none, any text. */
+  readonly option: string
+  /** Who answers, for its history. */
+  readonly by: string
+  /** Default: nothing. */
+  readonly comment?: string | undefined
+}
+
+/**
+ * Answers the question that a document asks.
+ * @example await answerQuestion(system, { id: 'order-4711' }, { option: 'yes', by: 'ana' }) // { ..., question: 'Ship it?', option: 'yes' }
+ * @throws NotFound, UsageError; InvalidOptions for a text that is too long; Refused, which says what was expected
+ */
+export async function answerQuestion(system: System, ref: DocumentRef, request: AnswerRequest): Promise<AnswerGiven> {
+  const found = await documentMeant(system, ref)
+  const { lifecycle, document } = found
+  const result = await asOwner(system, lifecycle, (owner) => owner.answer(document['_id'], request))
+  const { option, by, comment = null } = request
+  const { kind } = result
+  if (kind === 'answered') return { ...doneTo(found), question: result.question, option, by, comment }
+  if (kind === 'notFound' || kind === 'held' || kind === 'parked') throw whyNot(system, kind, found, 'answered')
+  const [why, advice] = whyRefused(result, option)
+  const id: unknown = document['_id']
+  throw new Refused(`${nameOf(doneTo(found))} can't be answered: ${why}`, { reason: kind, lifecycle, id }, advice)
+}
+
+type NotTaken = Extract<Answered, { kind: 'notAsking' | 'alreadyAnswered' | 'timedOut' | 'notAnOption' }>
+
+function whyRefused(result: NotTaken, option: string): readonly [problem: string, advice: string] {
+  switch (result.kind) {
+    case 'notAsking':
+      return ['it asks nothing now', 'see: phaselock questions']
+    case 'alreadyAnswered':
+      return [`${result.by} has answered '${result.option}' at ${result.at.toISOString()}`, 'the first answer counts']
+    case 'timedOut':
+      return [`the time of its question was over at ${result.deadline.toISOString()}`, 'see: phaselock show']
+    case 'notAnOption':
+      return [`expected one of ${result.options.join(', ')}, got '${option}'`, 'nothing was stored']
+  }
+}

@@ -1,0 +1,35 @@
+import { answerIn, type DeadlineHold, questionIn, type StoredQuestion } from '../../../lock/index.js'
+import type { StepAnswer } from '../../step.js'
+
+/** What the document's last step asked, and what became of it; `answer` undefined: it is still open. */
+export interface Asked {
+  readonly question: StoredQuestion
+  readonly answer: StepAnswer | undefined
+}
+
+/**
+ * What a document's progress says of a question.
+ * @param now the server's time
+ * @param hold set while a step of the server's clock isn't confirmed: no question ends by that
+ */
+export function askedIn(progress: unknown, now: () => Date, hold: () => DeadlineHold | undefined): Asked | undefined {
+  const question = questionIn(progress)
+  if (!question) return undefined
+  const { question: text, deadline, onTimeout } = question
+  const stored = answerIn(progress, question)
+  if (stored) {
+    const { option, by, at, comment } = stored
+    return { question, answer: { question: text, option, by, at, comment: comment ?? undefined, timedOut: false } }
+  }
+  if (!deadline) return { question, answer: undefined }
+  const held = hold()
+  const endMs = held
+    ? Math.min(deadline.getTime() + held.ms, Math.max(deadline.getTime(), held.until.getTime()))
+    : deadline.getTime()
+  if (endMs > now().getTime()) return { question, answer: undefined }
+  const option = onTimeout ?? undefined
+  return {
+    question,
+    answer: { question: text, option, by: 'timeout', at: deadline, comment: undefined, timedOut: true },
+  }
+}

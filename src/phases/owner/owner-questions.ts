@@ -1,0 +1,24 @@
+import { checkOptions, t } from '../../options/index.js'
+
+const atMost = (most: number) =>
+  t.checked(t.aName, ({ length }) => length <= most, `expected at most ${most} characters`)
+
+const answerOptions = t.object({
+  option: atMost(1_000),
+  by: atMost(200),
+  comment: t.optional(atMost(1_000)),
+  question: t.optional(t.aName),
+  session: t.anything<never>(),
+})
+
+/** @throws InvalidOptions */
+export function newAnswer(options: unknown) {
+  const { option, by, comment = null, question } = checkOptions('answer', answerOptions, options)
+  return { option, by, comment, question }
+}
+
+const questionsOptions = t.object({ limit: t.optional(t.whole(1, 10_000)) })
+
+/** @throws InvalidOptions */
+export const mostQuestions = (options: unknown): number =>
+  checkOptions('questions', questionsOptions, options).limit ?? 1_000
