@@ -35,6 +35,7 @@ export {
   BadQueryPlan,
   type HistoryEntry,
   type Limit,
+  type PausedLimit,
   type PlanFinding,
   type Rate,
   type RecordedError,

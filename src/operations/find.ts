@@ -162,7 +162,7 @@ async function limitsNeeded(system: System, { lifecycle, document }: Found): Pro
   )
   return needs.map(({ limit, slots }) => {
     const known = limits.find(({ name }) => name === limit)
-    return { name: limit, slots: 0, rate: null, holders: [], ...known, needs: slots }
+    return { name: limit, slots: 0, rate: null, paused: null, holders: [], ...known, needs: slots }
   })
 }
 

@@ -28,6 +28,7 @@ export {
   listPauses,
   type PauseRequest,
   type PauseScope,
+  pausedText,
   pauseWork,
   resumeWork,
 } from './pause.js'

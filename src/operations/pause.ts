@@ -1,3 +1,4 @@
+import { isServerError } from '../database/index.js'
 import { ringerOf } from '../doorbell/index.js'
 import {
   addPause,
@@ -6,10 +7,15 @@ import {
   MOST_PAUSES,
   type Pause,
   type Paused,
+  type PausedLimit,
   type PauseEnd,
   type PauseTarget,
+  pauseLimit,
+  pauseTarget,
+  readLimits,
   readPauses,
   removePause,
+  resumeLimit,
 } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
@@ -26,6 +32,8 @@ export interface PauseScope {
   readonly phase?: string | undefined
   /** Of a document, as people write it. */
   readonly id?: string | undefined
+  /** A limit across replicas, instead of all of these. */
+  readonly limit?: string | undefined
 }
 
 export interface PauseRequest extends PauseScope {
@@ -39,10 +47,17 @@ export interface PauseRequest extends PauseScope {
   readonly for?: string | undefined
 }
 
-/** A pause, and of which lifecycle. */
-export type ListedPause = Pause & { readonly lifecycle: string }
+/** A pause, and of which lifecycle or limit. */
+export type ListedPause =
+  | (Pause & { readonly lifecycle: string })
+  | (PausedLimit & { readonly what: 'limit'; readonly limit: string })
+
+/** What is paused, in words. */
+export const pausedText = (pause: ListedPause): string =>
+  pause.what === 'limit' ? `limit ${pause.limit}` : pauseTarget(pause.lifecycle, pause)
 
 const LONGEST_REASON = 500
+const UNAUTHORIZED = 13
 /** Each look names the documents. */
 const LONGEST_ID_BYTES = 1_000
 
@@ -59,6 +74,7 @@ export async function pauseWork(system: System, request: PauseRequest): Promise<
   if (by === '') throw new UsageError('expected who pauses it, got an empty string')
   if (reason !== null && reason.length > LONGEST_REASON)
     throw new UsageError(`expected a reason of at most ${LONGEST_REASON} characters, got ${reason.length}`)
+  if (request.limit !== undefined) return [await pauseOneLimit(system, request.limit, request)]
   const { lifecycle, target } = await targetOf(system, request)
   const { byLifecycle, now } = await pausesOf(system)
   const end = endOf(request, now)
@@ -82,6 +98,7 @@ export async function pauseWork(system: System, request: PauseRequest): Promise<
  * @throws UsageError; Refused where it isn't paused, with what of it is
  */
 export async function resumeWork(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
+  if (scope.limit !== undefined) return [await resumeOneLimit(system, scope.limit)]
   const { byLifecycle } = await pausesOf(system)
   const lifecycle = scope.lifecycle === undefined ? undefined : modelOf(system, scope.lifecycle).name
   const target = resumedOf(system, scope, byLifecycle)
@@ -97,8 +114,8 @@ export async function resumeWork(system: System, scope: PauseScope): Promise<rea
 }
 
 /**
- * What is paused, in the order of the lifecycles.
- * @param lifecycle only this one's
+ * What is paused, in the order of the lifecycles, then limits.
+ * @param lifecycle only this one's, no limits
  * @example await listPauses(system) // { pauses: [{ lifecycle: 'order', what: 'lifecycle', by: 'ana', reason: null, since, until: null }], now }
  * @throws UsageError for an unknown lifecycle
  */
@@ -111,10 +128,17 @@ export async function listPauses(
   const pauses = [...byLifecycle].flatMap(([name, { pauses }]) =>
     pauses.map((pause) => ({ lifecycle: name, ...pause })),
   )
-  return {
-    pauses: pauses.filter((one) => lifecycle === undefined || one.lifecycle === lifecycle),
-    now: now ?? new Date(0),
-  }
+  if (lifecycle !== undefined)
+    return { pauses: pauses.filter((one) => one.lifecycle === lifecycle), now: now ?? new Date(0) }
+  const found = await readLimits(system.db).catch((error: unknown) => {
+    // A role of an earlier version.
+    if (isServerError(error, UNAUTHORIZED)) return { limits: [], now: undefined }
+    throw error
+  })
+  const ofLimits = found.limits.flatMap(({ name: limit, paused }) =>
+    paused ? [{ what: 'limit' as const, limit, ...paused }] : [],
+  )
+  return { pauses: [...pauses, ...ofLimits], now: now ?? found.now ?? new Date(0) }
 }
 
 /** What of the system's lifecycles is paused, by lifecycle. */
@@ -123,6 +147,25 @@ export const pausesOf = ({ db, models }: System) =>
     db,
     models.map(({ name }) => name),
   )
+
+async function pauseOneLimit(system: System, limit: string, request: PauseRequest): Promise<ListedPause> {
+  const { by, reason = null } = request
+  const now = (await readLimits(system.db, [limit])).now
+  const paused = now && (await pauseLimit(system.db, limit, { by, reason, end: endOf(request, now) }))
+  if (!paused)
+    throw new NotFound(`there is no limit '${limit}'`, { reason: 'noLimit', name: limit }, 'see: phaselock limits')
+  return { what: 'limit', limit, ...paused }
+}
+
+async function resumeOneLimit(system: System, limit: string): Promise<ListedPause> {
+  const was = await resumeLimit(system.db, limit)
+  if (was) return { what: 'limit', limit, ...was }
+  throw new Refused(
+    `limit ${limit} isn't paused`,
+    { reason: 'notPaused', lifecycle: undefined },
+    'see: phaselock pauses',
+  )
+}
 
 async function targetOf(
   system: System,
@@ -230,6 +273,6 @@ function notPaused({ lifecycle, phase, id }: PauseScope, byLifecycle: ReadonlyMa
 async function ringFor({ db, doorbell }: System, changed: readonly ListedPause[]): Promise<void> {
   if (doorbell === 'off') return
   const ringer = ringerOf(db)
-  ringer.ring({ lifecycles: changed.map(({ lifecycle }) => lifecycle) })
+  ringer.ring({ lifecycles: changed.flatMap((one) => (one.what === 'limit' ? [] : [one.lifecycle])) })
   await ringer.flush()
 }

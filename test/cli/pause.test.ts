@@ -70,6 +70,13 @@ describe('the commands that pause work', () => {
     )
     expect((await run('resume', 'thing', 'b', '--json')).json()).toMatchObject([{ what: 'document', _id: 'b' }])
     expect((await run('pause', '--all', '--json')).json()).toMatchObject([{ lifecycle: 'thing', what: 'all' }])
+    expect((await run('limits', 'set', 'ink', '--slots', '1')).code).toBe(0)
+    expect((await run('pause', '--limit', 'ink', '--by', 'ana', '--for', '1h', '--reason', 'none')).out).toMatch(
+      /^limit ink: paused by ana until 20\S+Z: none\n$/,
+    )
+    expect((await run('pauses')).out).toMatch(/^limit ink +(\d+ m?s ago|now) +in .* +ana +none$/m)
+    expect((await run('limits')).out).toMatch(/^ink +1 \(paused\) +0 +- +-$/m)
+    expect((await run('resume', '--limit', 'ink')).out).toMatch(/^limit ink: resumed; it was paused .+ by ana\n$/)
     expect((await run('resume', '--all')).out).toMatch(/^thing: resumed; it was paused .+\n$/)
     await replica.runOnce()
     expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
@@ -119,8 +126,11 @@ describe('the commands that pause work', () => {
     )
     await replica.prepare()
     const mistakes: [string[], number, string][] = [
-      [['pause'], 2, 'expected a lifecycle, or --all'],
-      [['pause', '--phase', 'Creating'], 2, 'expected a lifecycle, or --all'],
+      [['pause'], 2, 'expected a lifecycle, --limit or --all'],
+      [['pause', '--phase', 'Creating'], 2, 'expected a lifecycle, --limit or --all'],
+      [['pause', 'thing', '--limit', 'ink'], 2, 'expected --limit alone, or a lifecycle, or --all'],
+      [['pause', '--limit', 'ink'], 3, "there is no limit 'ink'; see: phaselock limits"],
+      [['resume', '--limit', 'ink'], 4, "limit ink isn't paused"],
       [['pause', 'thing', '--all'], 2, 'expected --all or a lifecycle, got both (thing)'],
       [
         ['pause', 'thing', '--for', '2'],

@@ -4,7 +4,6 @@ import { Limits, lifecycleOf, type Replica, type ReplicaOptions, type RunnableLi
 import { askForSlots, LIMITS_COLLECTION, readLimits, setLimit } from '../../src/lock/index.js'
 import { sleep } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { randomNumbers } from '../support/random.js'
 import { gate, recordingLogger, replicaOf, type Thing, things } from '../support/thing.js'
 
 type Creating = (doc: Thing) => Promise<unknown>
@@ -42,7 +41,7 @@ describe('a limit', () => {
 
   const insert = (n: number, prefix = 'd') =>
     things(database.db).insertMany(Array.from({ length: n }, (_, i) => ({ _id: `${prefix}${i}`, phase: 'Creating' })))
-  const limits = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
+  const limitDocuments = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
   const created = () => things(database.db).countDocuments({ phase: 'Created' })
 
   async function prepared(lifecycle: RunnableLifecycle, options: Partial<ReplicaOptions> = {}) {
@@ -94,23 +93,40 @@ describe('a limit', () => {
     expect(seen).toEqual({ now: 0, most: 3, runs: 12 })
   })
 
-  test('is shared by replicas that want more than there is', async () => {
+  test('that is paused: nothing that needs it begins, until it is resumed or its time is over', async () => {
     const { db } = database
-    const ask = (by: string, inUse: number, turn: number) =>
-      askForSlots(db, 'api', { by, inUse, slots: 40, starts: 0, leaseMs: 30_000, turn })
-    await setLimit(db, 'api', { slots: 8 })
-    expect(await ask('a~1', 0, 1)).toMatchObject({ slots: 8, othersWait: false })
-    expect(await ask('b~1', 0, 1)).toMatchObject({ slots: 0, othersWait: false })
-    // Down to its share, as its documents end.
-    expect(await ask('a~1', 7, 2)).toMatchObject({ slots: 7, othersWait: true })
-    expect(await ask('a~1', 2, 3)).toMatchObject({ slots: 4 })
-    expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 4 })
-    // Where a document needs two, a single one is of use to nobody.
-    const askForTwo = (by: string) =>
-      askForSlots(db, 'pairs', { by, inUse: 0, slots: 40, each: 2, starts: 0, leaseMs: 30_000, turn: 1 })
-    await setLimit(db, 'pairs', { slots: 3 })
-    expect(await askForTwo('a~1')).toMatchObject({ slots: 2 })
-    expect(await askForTwo('b~1')).toMatchObject({ slots: 0 })
+    const { creating } = counted(0)
+    const limits = new Limits(db)
+    expect(await limits.pause('api', { by: 'ana' })).toBe(false)
+    const { replica, logger } = await prepared(working(creating, { limits: [{ name: 'api', slots: 2 }] }))
+    await limits.pause('api', { by: 'ana', reason: 'they have asked us to' })
+    await insert(2)
+    await replica.runOnce()
+    expect(await created()).toBe(0)
+    expect(replica.status().limits).toEqual([{ limit: 'api', leased: 0, used: 0, total: 2, paused: true }])
+    expect((await limits.list())[0]).toMatchObject({
+      slots: 2,
+      paused: { by: 'ana', reason: 'they have asked us to', until: null },
+    })
+    expect(await limits.resume('api')).toBe(true)
+    expect(await limits.resume('api')).toBe(false)
+    await replica.runOnce()
+    expect(await created()).toBe(2)
+    await limits.pause('api', { by: 'ana', for: '1h' })
+    await insert(1, 'e')
+    await replica.runOnce()
+    expect(await created()).toBe(2)
+    await limitDocuments().updateOne({ _id: 'api' }, [{ $set: { 'paused.until': '$paused.since' } }])
+    await replica.runOnce()
+    expect(await created()).toBe(3)
+    const said = logger.lines.filter(({ message }) => message.startsWith('limit api')).map(({ message }) => message)
+    expect(said.slice(0, 2)).toEqual([
+      'limit api: paused by ana: they have asked us to; documents that need it wait',
+      'limit api: there are slots again',
+    ])
+    await expect(limits.pause('api', { by: '', phase: 'Creating' } as never)).rejects.toThrow(
+      "limits.pause: by: expected a name, got an empty string; unknown option 'phase'",
+    )
   })
 
   test('of which another is full is not kept from others', async () => {
@@ -133,12 +149,14 @@ describe('a limit', () => {
     await insert(9)
     await replica.runOnce()
     expect(await created()).toBe(9)
-    expect(replica.status().limits).toEqual([{ limit: 'api', leased: 2, used: 0, total: 2 }])
+    expect(replica.status().limits).toEqual([{ limit: 'api', leased: 2, used: 0, total: 2, paused: false }])
     await eventually(async () => expect((await readLimits(database.db)).limits[0]!.holders).toEqual([]))
     await insert(2, 'e')
     await replica.runOnce()
     await replica.stop()
-    expect((await readLimits(database.db)).limits).toEqual([{ name: 'api', slots: 2, rate: null, holders: [] }])
+    expect((await readLimits(database.db)).limits).toEqual([
+      { name: 'api', slots: 2, rate: null, paused: null, holders: [] },
+    ])
   })
 
   test('without a free slot: nothing is claimed, others go on, and a slot that is given back is taken at once', async () => {
@@ -191,7 +209,7 @@ describe('a limit', () => {
   test.each([0, -1, 'x', null, Number.NaN, [3], 1e12])('with %p slots: what needs it waits', async (slots) => {
     const { creating } = counted(0)
     const { replica } = await prepared(working(creating, { limits: ['api'] }))
-    await limits().insertOne({ _id: 'api', slots })
+    await limitDocuments().insertOne({ _id: 'api', slots })
     await insert(1)
     await replica.runOnce()
     expect(await created()).toBe(0)
@@ -234,15 +252,16 @@ describe('a limit', () => {
   test('of a replica that was killed heals by itself', async () => {
     const { creating } = counted(0)
     await setLimit(database.db, 'api', { slots: 2 })
-    await askForSlots(database.db, 'api', { by: 'dead~1', inUse: 0, slots: 2, starts: 0, leaseMs: 400, turn: 1 })
+    await askForSlots(database.db, 'api', { by: 'dead~1', inUse: 0, slots: 2, starts: 0, leaseMs: 600_000, turn: 1 })
     const { replica } = await prepared(working(creating, { limits: ['api'] }))
     await insert(2)
     await replica.runOnce()
     expect(await created()).toBe(0)
-    await eventually(async () => {
-      await replica.runOnce()
-      expect(await created()).toBe(2)
-    })
+    const [{ holders }] = (await readLimits(database.db)).limits as unknown as [{ holders: readonly { until: Date }[] }]
+    const until = new Date(holders[0]!.until.getTime() - 600_000)
+    await limitDocuments().updateOne({ _id: 'api' }, { $set: { 'holders.0.until': until } })
+    await replica.runOnce()
+    expect(await created()).toBe(2)
   })
 
   test('under which a step runs is renewed; where that fails the step is asked to stop before the lease is over', async () => {
@@ -272,15 +291,21 @@ describe('a limit', () => {
     await sleep(2_500)
     expect(aborted).toBeUndefined()
     expect((await readLimits(database.db)).limits[0]!.holders).toMatchObject([{ by: replica.identity, slots: 1 }])
-    await limits().updateOne({ _id: 'api' }, { $set: { locked: true } }, { bypassDocumentValidation: true })
+    await limitDocuments().updateOne({ _id: 'api' }, { $set: { locked: true } }, { bypassDocumentValidation: true })
     await eventually(() => expect(aborted).toMatchObject({ name: 'StepAborted', why: 'lease in danger' }))
-    await limits().updateOne({ _id: 'api' }, { $set: { locked: false } }, { bypassDocumentValidation: true })
+    await limitDocuments().updateOne({ _id: 'api' }, { $set: { locked: false } }, { bypassDocumentValidation: true })
   })
 
   test('is set, listed and removed by a program', async () => {
     const limits = new Limits(database.db)
     expect(await limits.list()).toEqual([])
-    expect(await limits.set('api', { slots: 5 })).toEqual({ name: 'api', slots: 5, rate: null, holders: [] })
+    expect(await limits.set('api', { slots: 5 })).toEqual({
+      name: 'api',
+      slots: 5,
+      rate: null,
+      paused: null,
+      holders: [],
+    })
     expect(await limits.set('api', { rate: '100/1m' })).toMatchObject({
       slots: 5,
       rate: { starts: 100, perMs: 60_000 },
@@ -297,61 +322,22 @@ describe('a limit', () => {
     expect(() => new Limits({} as never)).toThrow('new Limits: db: expected a database from the driver')
   })
 
-  test('a request that arrives late changes nothing', async () => {
-    const { db } = database
-    const ask = (by: string, inUse: number, slots: number, turn: number) =>
-      askForSlots(db, 'api', { by, inUse, slots, starts: 0, leaseMs: 30_000, turn })
-    await setLimit(db, 'api', { slots: 5 })
-    expect(await ask('a~1', 0, 4, 2)).toMatchObject({ slots: 4 })
-    expect(await ask('a~1', 1, 0, 1)).toMatchObject({ slots: 0 })
-    expect((await ask('b~1', 0, 5, 1))!.slots).toBe(1)
-    expect((await readLimits(db)).limits[0]!.holders).toMatchObject([
-      { by: 'a~1', slots: 4 },
-      { by: 'b~1', slots: 1 },
-    ])
-  })
-
-  test('random requests, expiries and changes of the limit: never more granted than there are slots', async () => {
-    const { db } = database
-    const random = randomNumbers(7)
-    const pick = (n: number) => Math.floor(random() * n)
-    const has = new Map<string, number>()
-    const turns = new Map<string, number>()
-    let total = 6
-    await setLimit(db, 'api', { slots: total })
-    for (let round = 0; round < 400; round += 1) {
-      const by = `r${pick(4)}~1`
-      if (pick(12) === 0) {
-        total = pick(9)
-        await setLimit(db, 'api', { slots: total })
-        continue
-      }
-      const turn = (turns.get(by) ?? 0) + 1
-      turns.set(by, turn)
-      const inUse = pick((has.get(by) ?? 0) + 1)
-      const wanted = pick(5)
-      const grant = (await askForSlots(db, 'api', { by, inUse, slots: wanted, starts: 0, leaseMs: 60_000, turn }))!
-      has.set(by, grant.slots)
-      expect(grant.slots).toBeGreaterThanOrEqual(inUse)
-      expect(grant.slots).toBeLessThanOrEqual(inUse + wanted)
-      const sum = [...has.values()].reduce((all, n) => all + n, 0)
-      if (grant.slots > inUse) expect(sum).toBeLessThanOrEqual(total)
-    }
-  })
-
-  test('with a rate: no more begin in any span than it allows, on two replicas, and none of them is lost', async () => {
-    const at: number[] = []
-    const lifecycle = working(async () => void at.push(performance.now()), { limits: ['api'] })
+  test('with a rate: no more begin than it allows, on two replicas, and none of them is lost', async () => {
+    let began = 0
+    const lifecycle = working(
+      async () => {
+        began += 1
+      },
+      { limits: ['api'] },
+    )
     await setLimit(database.db, 'api', { rate: { starts: 20, perMs: 1_000 } })
+    const startedMs = performance.now()
     for (let i = 0; i < 2; i += 1) await (await prepared(lifecycle)).replica.start()
     await insert(30)
-    await eventually(async () => expect(await created()).toBe(30), { timeoutMs: 30_000 })
-    for (const [i, from] of at.entries()) {
-      const within = at.slice(i).filter((one) => one - from < 500).length
-      // Ten in half a second, two at once, and one that a slow machine began late.
-      expect(within).toBeLessThanOrEqual(13)
-    }
-    expect(at).toHaveLength(30)
+    await eventually(async () => expect(await created()).toBe(30), { timeoutMs: 60_000 })
+    // Two at once, the others one in 50 ms; the server's clock and this one may differ by some.
+    expect(performance.now() - startedMs).toBeGreaterThan(1_390)
+    expect(began).toBe(30)
   })
 
   test.each<[object, object, string]>([

@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
-import { pauseTarget } from '../../lock/index.js'
 import {
   type ListedPause,
   listPauses,
   type PauseScope,
+  pausedText,
   pauseWork,
   resumeWork,
   UsageError,
@@ -13,7 +13,7 @@ import { type CliContext, lookAtSystem, type Options, onSystem } from '../contex
 import { watching } from '../watch.js'
 import { byFrom, byOption, durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
 
-type ScopeOptions = Options & { readonly phase?: string; readonly all?: true }
+type ScopeOptions = Options & { readonly phase?: string; readonly limit?: string; readonly all?: true }
 
 export function registerPause(program: Command, context: CliContext): void {
   const command = scoped(
@@ -29,7 +29,7 @@ export function registerPause(program: Command, context: CliContext): void {
         const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
         const request = { ...scopeOf(lifecycle, id, options), by: byFrom(options), reason, until, for: duration }
         const paused = await pauseWork(system, request)
-        const lines = paused.map((pause) => `${pauseTarget(pause.lifecycle, pause)}: paused${aboutPause(pause)}`)
+        const lines = paused.map((pause) => `${pausedText(pause)}: paused${aboutPause(pause)}`)
         print(context, options, paused, lines.join('\n'))
       }),
     )
@@ -37,6 +37,7 @@ export function registerPause(program: Command, context: CliContext): void {
     'pause order --reason "the warehouse is moving" --for 2h',
     'pause order --phase Packing --until 2026-12-01T06:00:00Z',
     'pause order order-4711 --by ana',
+    'pause --limit gitlab-api --for 1h --reason "they have asked us to"',
     'pause --all --reason "migrating the database"',
   ])
 }
@@ -48,17 +49,24 @@ export function registerResume(program: Command, context: CliContext): void {
         const resumed = await resumeWork(system, scopeOf(lifecycle, id, options))
         const { pauses, now } = await listPauses(system)
         const lines = resumed.map((was) => {
-          const rest = pauses.filter((pause) => pause.lifecycle === was.lifecycle)
-          const still = rest.map((pause) => `${pauseTarget(pause.lifecycle, pause)} is still paused`)
-          return [
-            `${pauseTarget(was.lifecycle, was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`,
-            ...still,
-          ].join('; ')
+          const rest = pauses.filter(
+            (pause) => was.what !== 'limit' && pause.what !== 'limit' && pause.lifecycle === was.lifecycle,
+          )
+          const still = rest.map((pause) => `${pausedText(pause)} is still paused`)
+          return [`${pausedText(was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`, ...still].join(
+            '; ',
+          )
         })
         print(context, options, resumed, lines.join('\n'))
       }),
   )
-  withDatabase(command, ['resume order', 'resume order --phase Packing', 'resume order order-4711', 'resume --all'])
+  withDatabase(command, [
+    'resume order',
+    'resume order --phase Packing',
+    'resume order order-4711',
+    'resume --limit gitlab-api',
+    'resume --all',
+  ])
 }
 
 export function registerPauses(program: Command, context: CliContext): void {
@@ -75,7 +83,7 @@ export function registerPauses(program: Command, context: CliContext): void {
           output.table(
             ['what', 'since', 'until', 'by', 'reason'],
             pauses.map((pause) => [
-              pauseTarget(pause.lifecycle, pause),
+              pausedText(pause),
               fromNow(pause.since, now),
               pause.until ? fromNow(pause.until, now) : 'resumed',
               pause.by,
@@ -95,12 +103,22 @@ const scoped = (program: Command, name: string, description: string): Command =>
     .argument('[lifecycle]', 'the kind of document')
     .argument('[id]', "one document's _id: plain text, ObjectId or Extended JSON")
     .option('--phase <phase>', 'only the documents in this phase')
+    .option('--limit <name>', 'nothing that needs this limit begins (phaselock limits)')
     .option('--all', 'everything: all lifecycles that replicas have registered')
 
-function scopeOf(lifecycle: string | undefined, id: string | undefined, { phase, all }: ScopeOptions): PauseScope {
+function scopeOf(
+  lifecycle: string | undefined,
+  id: string | undefined,
+  { phase, limit, all }: ScopeOptions,
+): PauseScope {
+  if (limit !== undefined) {
+    if (all || lifecycle !== undefined || phase !== undefined)
+      throw new UsageError('expected --limit alone, or a lifecycle, or --all')
+    return { limit }
+  }
   if (all && lifecycle !== undefined) throw new UsageError(`expected --all or a lifecycle, got both (${lifecycle})`)
   if (all && phase !== undefined) throw new UsageError('expected --all or a phase of a lifecycle, got both')
-  if (!all && lifecycle === undefined) throw new UsageError('expected a lifecycle, or --all')
+  if (!all && lifecycle === undefined) throw new UsageError('expected a lifecycle, --limit or --all')
   return { lifecycle, phase, id }
 }
 

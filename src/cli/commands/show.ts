@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { isValid } from '../../lock/index.js'
+import { isValid, pausedLimitText } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
 import { causeLines, type Progress, rateText } from '../../phases/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
@@ -65,9 +65,10 @@ function print(output: Output, shown: Shown, field: string): void {
 }
 
 /** What it waits for, where a limit that it needs has no slot for it. */
-function aboutLimit({ name, slots, rate, holders, needs }: Shown['limits'][number]): string[] {
+function aboutLimit({ name, slots, rate, holders, paused, needs }: Shown['limits'][number]): string[] {
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
+  if (paused) return [`Its limit ${pausedLimitText(name, paused)} (phaselock resume --limit ${name}).`]
   const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []
   if (slots === null || slots - taken >= needs) return pace
   const none =

@@ -2,6 +2,7 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isValid } from '../documents/type-name.js'
+import { endExpression, type NewPause } from '../terms/pauses.js'
 import { literal } from '../terms/terms.js'
 
 /** Holds a document for each limit: how many slots it has, how fast they may be taken, and who has them. */
@@ -25,6 +26,18 @@ export interface SlotHolder {
   readonly until: Date
 }
 
+/** Nothing that needs the limit begins. Times are the server's. */
+export interface PausedLimit {
+  /** Who has paused it. */
+  readonly by: string
+  /** Why; null: nobody said. */
+  readonly reason: string | null
+  /** When. */
+  readonly since: Date
+  /** When it ends by itself; null: when somebody resumes it. */
+  readonly until: Date | null
+}
+
 /** A limit as it stands. */
 export interface Limit {
   /** By which lifecycles need it. */
@@ -33,6 +46,8 @@ export interface Limit {
   readonly slots: number | null
   /** How fast documents may begin; null: at any speed. */
   readonly rate: Rate | null
+  /** null: it isn't paused. */
+  readonly paused: PausedLimit | null
   /** Those whose leases aren't over. */
   readonly holders: readonly SlotHolder[]
 }
@@ -80,8 +95,15 @@ const countOr = (path: string, otherwise: Document | number | null): Document =>
 const isRate: Document = {
   $and: [isCount('$rate.starts'), { $isNumber: '$rate.perMs' }, { $gt: ['$rate.perMs', 0] }],
 }
+const isPaused: Document = {
+  $and: [
+    { $eq: [{ $type: '$paused' }, 'object'] },
+    { $or: [{ $ne: [{ $type: '$paused.until' }, 'date'] }, { $gt: ['$paused.until', '$$NOW'] }] },
+  ],
+}
 /** As a person set it, else as the replica that started last declares it; without either none, but where there is a rate any number. */
-const TOTAL: Document = countOr('$slots', countOr('$declared', { $cond: [isRate, MOST_SLOTS, 0] }))
+const SLOTS: Document = countOr('$slots', countOr('$declared', { $cond: [isRate, MOST_SLOTS, 0] }))
+const TOTAL: Document = { $cond: [isPaused, 0, SLOTS] }
 const HOLDERS: Document = { $cond: [{ $isArray: '$holders' }, '$holders', []] }
 const isLeased: Document = {
   $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, { $gt: ['$$this.until', '$$NOW'] }, isCount('$$this.slots')],
@@ -127,6 +149,7 @@ export async function askForSlots(db: Db, name: string, request: SlotRequest): P
     holders: { $concatArrays: ['$$others', entries] },
     waiting: { $concatArrays: ['$$waiting', waits] },
     bucket: { $cond: [isRate, bucket, '$$REMOVE'] },
+    askedAt: '$$NOW',
   }
   const isLate = { $gte: [{ $ifNull: ['$$own.turn', -1] }, turn] }
   const changed = {
@@ -138,7 +161,7 @@ export async function askForSlots(db: Db, name: string, request: SlotRequest): P
           in: {
             $let: {
               vars: { started },
-              in: { $mergeObjects: ['$$ROOT', { $cond: [isLate, {}, change] }] },
+              in: { $mergeObjects: ['$$ROOT', { $cond: [isLate, { askedAt: '$$NOW' }, change] }] },
             },
           },
         },
@@ -152,7 +175,12 @@ export async function askForSlots(db: Db, name: string, request: SlotRequest): P
   if (!stored) return undefined
   const mine = (stored['holders'] as Document[]).find((one) => one?.['by'] === by && one['turn'] === turn)
   const othersWait = (stored['waiting'] as Document[] | undefined)?.some((one) => one['by'] !== by) ?? false
-  return { slots: mine?.['slots'] ?? 0, starts: mine?.['starts'] ?? 0, limit: limitOf(stored, new Date(0)), othersWait }
+  return {
+    slots: mine?.['slots'] ?? 0,
+    starts: mine?.['starts'] ?? 0,
+    limit: limitOf(stored, stored['askedAt']),
+    othersWait,
+  }
 }
 
 const BURST: Document = { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }
@@ -204,6 +232,28 @@ export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetti
   return (await readLimits(db, [name])).limits[0]!
 }
 
+/** Pauses a limit: nothing that needs it begins, what runs may end. A pause before it is replaced. Undefined: there is no such limit. */
+export async function pauseLimit(
+  db: Db,
+  name: string,
+  { by, reason, end }: Pick<NewPause, 'by' | 'reason' | 'end'>,
+): Promise<PausedLimit | undefined> {
+  const paused = { by: literal(by), reason: literal(reason), since: '$$NOW', until: endExpression(end) }
+  await limitsOf(db).updateOne({ _id: name }, [{ $set: { paused: { $literal: null } } }, { $set: { paused } }])
+  return (await readLimits(db, [name])).limits[0]?.paused ?? undefined
+}
+
+/** Ends the pause of a limit: what it was; undefined: there was none in force. */
+export async function resumeLimit(db: Db, name: string): Promise<PausedLimit | undefined> {
+  const was = (await readLimits(db, [name])).limits[0]?.paused ?? undefined
+  await limitsOf(db).updateOne({ _id: name }, { $unset: { paused: '' } })
+  return was
+}
+
+/** A pause of a limit in words: `gitlab-api: paused by ana until 2026-12-01T08:00:00.000Z: they have asked us to`. */
+export const pausedLimitText = (name: string, { by, reason, until }: Omit<PausedLimit, 'since'>): string =>
+  `${name}: paused by ${by}${until ? ` until ${until.toISOString()}` : ''}${reason === null ? '' : `: ${reason}`}`
+
 /** Removes a limit: documents that need it wait from then on. False: there was none. */
 export async function removeLimit(db: Db, name: string): Promise<boolean> {
   return (await limitsOf(db).deleteOne({ _id: name })).deletedCount > 0
@@ -222,13 +272,14 @@ export async function readLimits(
 
 /** A person may have put anything there: what has no sound number of slots has none. */
 function limitOf(document: Document, now: Date): Limit {
-  const { _id, slots, declared, rate, holders } = document
+  const { _id, slots, declared, rate, holders, paused } = document
   const total = [slots, declared].map(soundCount).find((count) => count !== undefined)
   const sound = rateOf(rate)
   return {
     name: String(_id),
     slots: total ?? (sound ? null : 0),
     rate: sound,
+    paused: pausedOf(paused, now),
     holders: (Array.isArray(holders) ? holders : []).filter((one): one is SlotHolder => isHolder(one, now)),
   }
 }
@@ -243,6 +294,20 @@ function rateOf(rate: unknown): Rate | null {
   const { starts, perMs } = (rate ?? {}) as Record<string, unknown>
   const count = soundCount(starts)
   return count !== undefined && typeof perMs === 'number' && perMs > 0 ? { starts: count, perMs } : null
+}
+
+/** As the server takes it: without a sound end it lasts until somebody resumes it. */
+function pausedOf(paused: unknown, now: Date): PausedLimit | null {
+  if (typeof paused !== 'object' || paused === null || Array.isArray(paused) || paused instanceof Date) return null
+  const { by, reason, since, until } = paused as Record<string, unknown>
+  const isDated = until instanceof Date
+  if (isDated && !(until > now)) return null
+  return {
+    by: typeof by === 'string' ? by : '?',
+    reason: typeof reason === 'string' ? reason : null,
+    since: since instanceof Date ? since : new Date(0),
+    until: isDated ? until : null,
+  }
 }
 
 function isHolder(one: unknown, now: Date): boolean {

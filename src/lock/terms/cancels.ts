@@ -80,6 +80,9 @@ export async function addCancel(
   return (await lifecycles.countDocuments({ _id: lifecycle })) > 0 ? 'tooMany' : 'notRegistered'
 }
 
+/** The name of the error that a cancel leaves in its document. */
+export const CANCELLED = 'Cancelled'
+
 /** A request in words: `cancelled by ana: stuck`. */
 export const cancelText = ({ by, reason }: Pick<CancelRequest, 'by' | 'reason'>): string =>
   `cancelled by ${by}${reason === null ? '' : `: ${reason}`}`

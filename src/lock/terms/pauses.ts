@@ -129,6 +129,10 @@ export interface NewPause {
   readonly end: PauseEnd
 }
 
+/** When a pause ends, as an expression. */
+export const endExpression = (end: PauseEnd): Document =>
+  end !== null && 'afterMs' in end ? { $add: ['$$NOW', end.afterMs] } : literal(end)
+
 /** What became of a request to pause something of one lifecycle. */
 export type PauseVerdict =
   | { readonly kind: 'paused'; readonly pause: Pause; readonly now: Date }
@@ -144,7 +148,7 @@ export async function addPause(
   { target, by, reason, end }: NewPause,
 ): Promise<PauseVerdict> {
   const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOf(target)] }] } } }
-  const until = end !== null && 'afterMs' in end ? { $add: ['$$NOW', end.afterMs] } : literal(end)
+  const until = endExpression(end)
   const { what, ...named } = target
   const pause = {
     ...{ what: literal(what), by: literal(by), reason: literal(reason), since: '$$NOW', until },

@@ -1,7 +1,18 @@
 import type { Db } from 'mongodb'
-import { type Limit, MOST_SLOTS, type Rate, readLimits, removeLimit, setLimit } from '../../lock/index.js'
+import {
+  type Limit,
+  MOST_SLOTS,
+  pauseLimit,
+  type Rate,
+  readLimits,
+  removeLimit,
+  resumeLimit,
+  setLimit,
+} from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import { durationMs, formatMs, InvalidDuration } from '../../time/index.js'
+import { pauseOf } from './owner-pauses.js'
+import type { PauseOptions } from './owner-types.js'
 
 /** What a limit is set to; what isn't given stays as it is. */
 export interface LimitOptions {
@@ -49,6 +60,21 @@ export class Limits {
     if (slots === undefined && rate === undefined)
       throw new InvalidOptions('limits.set', ['expected slots, a rate or both, got neither'])
     return setLimit(this.db, name, { slots, rate: rate == null ? rate : rateFrom(rate) })
+  }
+
+  /**
+   * Pauses a limit: nothing that needs it begins, what runs may end.
+   * @example await limits.pause('gitlab-api', { by: 'ana', reason: 'they have asked us to', for: '1h' })
+   * @returns whether there is such a limit
+   * @throws InvalidOptions
+   */
+  async pause(name: string, options: Omit<PauseOptions, 'phase' | 'id'>): Promise<boolean> {
+    return (await pauseLimit(this.db, name, pauseOf('limits.pause', options))) !== undefined
+  }
+
+  /** Ends a pause; whether there was one. */
+  async resume(name: string): Promise<boolean> {
+    return (await resumeLimit(this.db, name)) !== undefined
   }
 
   /** All limits by name, with those who have slots of them. */

@@ -11,20 +11,30 @@ const aReason = t.optional(t.checked(t.text, ({ length }) => length <= 500, 'exp
 
 export const cancelOptions = t.object({ by: t.aName, reason: aReason })
 
-const pauseOf = (model: LifecycleModel) =>
-  t.object({
-    ...scopeOf(model),
-    by: t.aName,
-    reason: aReason,
-    until: t.optional(t.where<Date>((value) => value instanceof Date && value > new Date(0), t.expecting('a date'))),
-    for: t.optional(t.duration('1s', '36500d')),
-  })
+const pauseFields = {
+  by: t.aName,
+  reason: aReason,
+  until: t.optional(t.where<Date>((value) => value instanceof Date && value > new Date(0), t.expecting('a date'))),
+  for: t.optional(t.duration('1s', '36500d')),
+}
+
+/** By whom, why and until when. @throws InvalidOptions */
+export function pauseOf(called: string, options: unknown): Omit<NewPause, 'target'> {
+  return withEnd(called, checkOptions(called, t.object(pauseFields), options))
+}
 
 /** @throws InvalidOptions */
 export function newPause(model: LifecycleModel, options: unknown): NewPause {
-  const { by, reason = null, until = null, for: afterMs, ...scope } = checkOptions('pause', pauseOf(model), options)
-  if (until !== null && afterMs !== undefined) throw new InvalidOptions('pause', ['expected until or for, got both'])
-  return { target: targetOf('pause', scope), by, reason, end: afterMs === undefined ? until : { afterMs } }
+  const { phase, id, ...given } = checkOptions('pause', t.object({ ...scopeOf(model), ...pauseFields }), options)
+  return { target: targetOf('pause', { phase, id }), ...withEnd('pause', given) }
+}
+
+type Given = t.ValueOf<t.ObjectType<typeof pauseFields>>
+
+function withEnd(called: string, given: Given): Omit<NewPause, 'target'> {
+  const { by, reason, until = null, for: afterMs } = given
+  if (until !== null && afterMs !== undefined) throw new InvalidOptions(called, ['expected until or for, got both'])
+  return { by, reason: reason ?? null, end: afterMs === undefined ? until : { afterMs } }
 }
 
 /** @throws InvalidOptions */

@@ -232,6 +232,12 @@ function replicaGauges(registry: Registry, status: () => ReplicaStatus): void {
     )
   ofLimits('limit_slots_used', 'Slots of a limit under which this replica holds documents', (held) => held.used)
   ofLimits('limit_slots_leased', 'Slots of a limit that this replica has, used or not', (held) => held.leased)
+  ofLimits(
+    'limit_paused',
+    '1: people have paused the limit, as this replica knows',
+    (held) => Number(held.paused),
+    'max',
+  )
   ofLimits('limit_slots', 'How many slots a limit has, as this replica knows', (held) => held.total, 'max')
   const { identity } = status()
   instruments.gauge('replica_info', 'The name of this replica in lockedBy; always 1', ['identity'], () => [

@@ -226,8 +226,15 @@ export class Claimer {
       if (limit === 0) continue
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
-      const result = await this.claim(phase, (admission, won) => this.claims.claimBatch(phase, limit, won, admission))
-      this.giveUnusedSlots(phase, limit - (result?.claimed.length ?? 0))
+      let claimed = 0
+      const result = await this.claim(phase, (admission, won) => {
+        const count = (some: readonly Claimed[]) => {
+          claimed += some.length // also if a later command of the claim fails
+          won(some)
+        }
+        return this.claims.claimBatch(phase, limit, count, admission)
+      })
+      this.giveUnusedSlots(phase, limit - claimed)
       if (!result) {
         // Other phases go first next time: this one's documents may be the cause.
         if (!this.isPaused(phase)) this.failed.add(phase)

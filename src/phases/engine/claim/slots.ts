@@ -1,5 +1,12 @@
 import type { Db } from 'mongodb'
-import { askForSlots, LEAST_PAUSE_MS, type Limit, type ServerClock, type SlotGrant } from '../../../lock/index.js'
+import {
+  askForSlots,
+  LEAST_PAUSE_MS,
+  type Limit,
+  pausedLimitText,
+  type ServerClock,
+  type SlotGrant,
+} from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LimitNeed, Phase } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
@@ -30,6 +37,8 @@ export interface SlotsHeld {
   readonly used: number
   /** Of the limit in all; null: any number, or it isn't known. */
   readonly total: number | null
+  /** Whether people have paused it, as of the last time it was asked for. */
+  readonly paused: boolean
 }
 
 /**
@@ -137,7 +146,10 @@ export class Slots {
 
 /** What this replica has of one limit. */
 class LeasedSlots {
+  /** As the server has it, at least. */
   private leased = 0
+  /** How many of these may be in use. */
+  private usable = 0
   private used = 0
   /** Documents that a rate has admitted and that haven't begun. */
   private starts = 0
@@ -173,7 +185,13 @@ class LeasedSlots {
   }
 
   held(): SlotsHeld {
-    return { limit: this.name, leased: this.leased, used: this.used, total: this.limit?.slots ?? null }
+    return {
+      limit: this.name,
+      leased: this.leased,
+      used: this.used,
+      total: this.limit?.slots ?? null,
+      paused: this.limit?.paused != null,
+    }
   }
 
   /** Puts slots to use for as many documents as there are slots for, at most `most`. */
@@ -221,7 +239,7 @@ class LeasedSlots {
   /** For how many documents there is what it takes; none by a lease that may be over. */
   private available(each: number): number {
     if (this.ageMs > (this.options.leaseMs() * 2) / 3) return 0
-    const free = Math.max(0, Math.floor((this.leased - this.used) / each))
+    const free = Math.max(0, Math.floor((this.usable - this.used) / each))
     return this.isRated ? Math.min(free, this.starts) : free
   }
 
@@ -233,8 +251,6 @@ class LeasedSlots {
     const isHeld = serverClock.hold() !== undefined
     const wanted = starts < 0 ? starts : isHeld ? 0 : Math.max(0, starts - this.starts)
     const inUse = this.used
-    // Whatever becomes of a request that fails: it may have been executed.
-    const kept = { leased: inUse, starts: Math.min(0, starts) }
     let grant: SlotGrant | undefined
     try {
       grant = await askForSlots(db, this.name, {
@@ -242,12 +258,16 @@ class LeasedSlots {
         ...{ leaseMs: leaseMs(), turn: this.turn },
       })
     } catch (error) {
-      this.leased = kept.leased
-      this.starts += kept.starts
+      // It may have been executed.
+      this.leased = Math.max(this.leased, inUse + slots)
+      this.usable = this.used
+      this.starts += Math.min(0, starts)
       throw error
     }
     this.limit = grant?.limit
     this.othersWait = grant?.othersWait ?? false
+    // What was given back meanwhile isn't put to use again by an answer that knows nothing of it: the limit may have been lowered.
+    this.usable = grant ? this.used + grant.slots - inUse : 0
     this.leased = grant?.slots ?? 0
     this.starts += starts < 0 ? starts : (grant?.starts ?? 0)
     this.askedAtMs = sentAtMs
@@ -265,6 +285,7 @@ class LeasedSlots {
   private problem(each: number): string | undefined {
     const { name, limit } = this
     const fix = `to set it: phaselock limits set ${name} --slots ${each}`
+    if (limit?.paused) return `limit ${pausedLimitText(name, limit.paused)}; documents that need it wait`
     if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
     if (limit.slots === null || limit.slots >= each) return undefined
     return `limit ${name}: it has ${limit.slots} slots, and a step needs ${each}, so documents that need it wait; ${fix}`

@@ -1,4 +1,4 @@
-import type { EndKind, RecordedOutcome } from '../../../lock/index.js'
+import { CANCELLED, type EndKind, type RecordedOutcome } from '../../../lock/index.js'
 import { InvalidOutcome } from '../../errors.js'
 import { causesText } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
@@ -39,7 +39,8 @@ function logEnd({ lines }: LifecycleEnvironment, end: EndKind, told: StepEnded):
       error,
     })
   } else if (outcome === 'park') {
-    const level = end.kind === 'park' && end.error === null ? 'warn' : 'error'
+    const isWanted = end.kind === 'park' && (end.error === null || end.error.name === CANCELLED)
+    const level = isWanted ? 'warn' : 'error'
     lines[level]({ kind: 'parked', phase }, `parked: ${reason}`, about)
   } else lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
 }

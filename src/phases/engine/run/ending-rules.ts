@@ -1,5 +1,6 @@
 import {
   asksTheSame,
+  CANCELLED,
   type CancelRequest,
   cancelText,
   type EndKind,
@@ -164,7 +165,7 @@ export class EndingRules {
 
   private cancellation(held: Held, request: CancelRequest): EndKind {
     const reason = cut(cancelText(request), 'reason')
-    return { kind: 'park', step: this.stepName(held), reason, error: { name: 'Cancelled', message: reason } }
+    return { kind: 'park', step: this.stepName(held), reason, error: { name: CANCELLED, message: reason } }
   }
 
   private deadlineMove(held: Held): EndKind {
