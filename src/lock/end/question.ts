@@ -4,6 +4,7 @@ import { literal } from '../terms/terms.js'
 
 /** What a step asks people. */
 export interface AskedQuestion {
+  /** What is asked. */
   readonly question: string
   /** The answers that it takes; none: any text. */
   readonly options: readonly string[]

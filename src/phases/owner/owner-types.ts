@@ -99,6 +99,7 @@ export interface DocumentQuestion<Doc = unknown, Phase extends string = string> 
   readonly phase: Phase
 }
 
+/** How much of the inbox is read. */
 export interface QuestionsOptions {
   /** At most this many, 1 to 10,000: the oldest. Default 1,000. */
   readonly limit?: number | undefined
