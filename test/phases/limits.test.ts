@@ -1,17 +1,21 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import type { Document, MongoClient } from 'mongodb'
 import { Limits, lifecycleOf, type Replica, type ReplicaOptions, type RunnableLifecycle } from '../../src/index.js'
 import { askForSlots, LIMITS_COLLECTION, readLimits, setLimit } from '../../src/lock/index.js'
 import { sleep } from '../../src/time/index.js'
+import { clientAt } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
 import { gate, recordingLogger, replicaOf, type Thing, things } from '../support/thing.js'
 
 type Creating = (doc: Thing) => Promise<unknown>
 
 describe('a limit', () => {
   const replicas: Replica[] = []
+  let client: MongoClient | undefined
   afterEach(async () => {
     await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+    await client?.close()
   })
   // After that, so that it goes last.
   const database = useDatabase()
@@ -91,6 +95,23 @@ describe('a limit', () => {
     await insert(12)
     await replica.runOnce()
     expect(seen).toEqual({ now: 0, most: 3, runs: 12 })
+  })
+
+  test('goes on where slots are given back while a request for some is under way', async () => {
+    const proxy = await TcpProxy.start(database.uri)
+    client = await clientAt(proxy.uri)
+    const [asking, end] = [proxy.hold('findAndModify', 2), gate()]
+    const lifecycle = working(() => end.wait, { limits: [{ name: 'api', slots: 3 }] })
+    const { replica } = await prepared(lifecycle, { renewalDb: client.db(database.db.databaseName) })
+    await insert(12)
+    await replica.tick()
+    const request = await asking
+    end.open()
+    await eventually(() => expect(replica.status().limits).toMatchObject([{ used: 0 }]))
+    request.release()
+    await replica.idle() // without another look
+    expect(await created()).toBe(12)
+    await proxy.stop()
   })
 
   test('that is paused: nothing that needs it begins, until it is resumed or its time is over', async () => {

@@ -266,12 +266,16 @@ export class Claimer {
   private async takeSlots(phase: string, most: number): Promise<number> {
     const { slots, model } = this.env
     const limited = model.phases.get(phase)!
+    const key = `${model.name} ${phase}`
     try {
+      // Before it asks: what is given back meanwhile isn't in the answer.
+      slots.whenFree(key, () => this.offer([phase]))
       const count = await slots.take(limited, most)
-      if (count > 0) this.slotless.delete(phase)
-      else {
+      if (count > 0) {
+        this.slotless.delete(phase)
+        slots.notWaiting(key)
+      } else {
         this.slotless.add(phase)
-        slots.whenFree(`${model.name} ${phase}`, () => this.offer([phase]))
         this.offerIn(phase, slots.againInMs(limited))
       }
       return count

@@ -102,6 +102,11 @@ export class Slots {
     this.waiting.set(key, then)
   }
 
+  /** It has got some, or no longer wants any. */
+  notWaiting(key: string): void {
+    this.waiting.delete(key)
+  }
+
   /** After how long it is worth asking again for a phase that got no slot: another replica gives back what it doesn't need, a rate admits one more. */
   againInMs({ limits = [] }: Phase): number {
     const pauses = limits.flatMap(({ limit }) => this.leases.get(limit)?.perStartMs ?? [])
