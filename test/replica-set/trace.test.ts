@@ -229,9 +229,10 @@ function* doctored(trace: Trace, changes: readonly Change[]): Generator<readonly
   const others = trace.verdicts.filter((one) => one !== right)
   const at = changes.findIndex((one) => one.id === id && one.after?.['progress']?.endedBy === token)
   const { before, after, wall } = changes[at]!
+  const isUnderIt = (document: Change['before']) => document?.['lockedBy']?.startsWith(`${claim}.`) ?? false
+  // Nobody need have let go of the document before: a claim may take it over from a holder whose lease ran out in an election.
   const claimedAt = changes.findLastIndex(
-    (one, i) =>
-      i < at && one.id === id && one.after?.['lockedBy']?.startsWith(`${claim}.`) && !one.before?.['lockedBy'],
+    (one, i) => i < at && one.id === id && isUnderIt(one.after) && !isUnderIt(one.before),
   )
   const verdict = (its: Trace['verdicts'][number]['verdict']) => ({
     ...trace,
