@@ -56,6 +56,12 @@ export const BENCHMARKS = {
     module: './limits.mjs',
     takes: ['documents', 'rounds'],
   },
+  fairness: {
+    about:
+      "how long a tenant's documents take behind 100,000 of another, in turns, by rank and by age; what an order costs",
+    module: './fairness.mjs',
+    takes: ['documents', 'rounds'],
+  },
   schedules: {
     about: 'a million schedules: idle ticks, how late due ones start, runs a second under their locks',
     module: './schedules.mjs',

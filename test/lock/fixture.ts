@@ -5,6 +5,7 @@ import { EndWriter } from '../../src/lock/end/end-writer.js'
 import {
   Claimant,
   type Claimed,
+  type ClaimOrder,
   Claims,
   type EndKind,
   ensureLockIndexes,
@@ -73,9 +74,9 @@ export interface ReplicaOfTest {
 /** What a replica claims with, its knowledge of the server's clock up to date. */
 export async function claimer(
   collection: Collection,
-  options: { terms?: Terms; clock?: Clock; random?: () => number; name?: string } = {},
+  options: { terms?: Terms; clock?: Clock; random?: () => number; name?: string; order?: ClaimOrder } = {},
 ): Promise<ReplicaOfTest> {
-  const { terms = TERMS, clock = systemClock, random, name = 'r' } = options
+  const { terms = TERMS, clock = systemClock, random, name = 'r', order } = options
   const serverClock = new ServerClock(clock)
   const sentAtMs = clock.monotonicMs()
   serverClock.saw(await serverNow(collection), sentAtMs)
@@ -87,6 +88,7 @@ export async function claimer(
     clock,
     serverClock,
     random,
+    order,
   })
   return { identity, claims, serverClock, clock }
 }

@@ -51,7 +51,7 @@ describe('an index of the protocol that is dropped under a replica', () => {
     ])
     expect(replica.status().notReady).toEqual([claimProblem])
 
-    await checkIndexes({ db: database.db, collections: ['Thing'], repair: true })
+    await checkIndexes({ db: database.db, models: [], collections: ['Thing'], repair: true })
     await tick()
     expect(await phaseOf('after')).toBe('Created')
     expect(said().slice(2)).toEqual([
@@ -68,7 +68,7 @@ describe('an index of the protocol that is dropped under a replica', () => {
     await insert('due')
     await tick()
     await things(database.db).deleteMany({})
-    await checkIndexes({ db: database.db, collections: ['Thing'], repair: true })
+    await checkIndexes({ db: database.db, models: [], collections: ['Thing'], repair: true })
     await tick()
     expect(said().at(-1)).toMatch(/^info: thing: claiming works again after /)
     expect(replica.status().notReady).toEqual([])
@@ -83,7 +83,7 @@ describe('an index of the protocol that is dropped under a replica', () => {
     await tick()
     expect(said()).toEqual([`error: the tick failed: ${stateProblem}`])
     expect(replica.status().notReady).toEqual([stateProblem])
-    await checkIndexes({ db: database.db, collections: ['Thing'], repair: true })
+    await checkIndexes({ db: database.db, models: [], collections: ['Thing'], repair: true })
     await tick()
     expect(said().at(-1)).toMatch(/^info: the tick works again after /)
     await replica.stop()

@@ -78,3 +78,7 @@ stateless.define({
   // @ts-expect-error no such state
   rules: [{ when: 'Deleted', from: 'any', goTo: 'C' }],
 })
+// The fields by which claims are ordered are the document's
+stateless.define({ name: 'x', collection: 'x', phases, priorityBy: 'pages', fairBy: '_id' })
+// @ts-expect-error it has no such field
+stateless.define({ name: 'x', collection: 'x', phases, fairBy: 'tenantId' })

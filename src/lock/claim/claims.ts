@@ -5,7 +5,8 @@ import type { Refused } from '../documents/write-around.js'
 import { isDatabaseError, isDefiniteRefusal } from '../documents/write-error.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { dueIn, notAfter, onlyIn } from '../lease/lease-state.js'
-import { lookForCandidates, type Seen } from '../look/candidates.js'
+import { type CandidateRequest, lookForCandidates, type Seen } from '../look/candidates.js'
+import { type ClaimOrder, OrderedLook, oddRank, orderIndexes } from '../look/order.js'
 import { type OddField, oddFields } from '../repair/odd-fields.js'
 import { Contention } from '../select/contention.js'
 import { RefusingDocuments } from '../select/refusing-documents.js'
@@ -57,6 +58,8 @@ export interface ClaimsOptions extends ClaimWriterOptions {
   readonly random?: (() => number) | undefined
   /** Which documents are this replica's share. Default: all. */
   readonly workSplit?: WorkSplit | undefined
+  /** Which of the due documents come first, besides the longest untouched. Default: no other. */
+  readonly order?: ClaimOrder | undefined
 }
 
 const NOTHING: ClaimResult = {
@@ -96,6 +99,7 @@ export class Claims {
   private readonly pace: ClaimPace
   private readonly missed: MissedIds
   private readonly writer: ClaimWriter
+  private readonly lookFor: (terms: Terms, request: CandidateRequest) => Promise<Seen>
   /** Phases with so many unlocked documents that the last look didn't get to the woken ones behind them. */
   private readonly crowded = new Set<string>()
 
@@ -108,6 +112,11 @@ export class Claims {
     this.contention = new Contention(() => this.workSplit.of > 1, random)
     this.pace = new ClaimPace(clock)
     this.missed = new MissedIds(collection)
+    const { order = {} } = options
+    const ordered = orderIndexes(order).length > 0 ? new OrderedLook(collection, order) : undefined
+    this.lookFor = ordered
+      ? (...asked) => ordered.look(...asked)
+      : (...asked) => lookForCandidates(collection, ...asked)
     const onRetry = (error: unknown) => {
       this.pace.failed()
       options.onRetry?.(error)
@@ -161,7 +170,7 @@ export class Claims {
       againInMs,
       more,
       cut: cut || (extent.places < limit && ids.length >= extent.places),
-      odd: [...oddOf(tried, taken), ...unmatched.map((id) => ({ id, fields: [UNMATCHED] }))],
+      odd: [...oddOf(tried, taken, this.options.order), ...unmatched.map((id) => ({ id, fields: [UNMATCHED] }))],
     }
   }
 
@@ -174,7 +183,7 @@ export class Claims {
   private async look(terms: Terms, phase: string, extent: Extent, dueBound: Date): Promise<Seen> {
     const sized = this.pace.most(phase) < Number.POSITIVE_INFINITY
     const request = { phase, extent, dueBound, sized, crowded: this.crowded.has(phase) }
-    const seen = await lookForCandidates(this.options.collection, terms, request)
+    const seen = await this.lookFor(terms, request)
     if (seen.crowded) this.crowded.add(phase)
     else this.crowded.delete(phase)
     return seen
@@ -301,9 +310,9 @@ const unsuspectedIn = (terms: Terms, phase: string): Document => ({
   $and: [onlyIn(terms, phase), { [`${terms.progress}.claims`]: { $not: { $gte: 1 } } }],
 })
 
-function oddOf(tried: readonly Document[], { claimed, broken }: Taken): ClaimResult['odd'] {
+function oddOf(tried: readonly Document[], { claimed, broken }: Taken, order: ClaimOrder = {}): ClaimResult['odd'] {
   const odd = tried.flatMap((document) => {
-    const fields = oddFields(document)
+    const fields = [...oddFields(document), ...oddRank(document, order)]
     return fields.length > 0 ? [{ id: idOf(document), fields }] : []
   })
   if (odd.length === 0) return odd

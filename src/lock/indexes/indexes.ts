@@ -1,8 +1,8 @@
-import type { Collection, Document } from 'mongodb'
+import type { Collection, Document, IndexSpecification } from 'mongodb'
 import { buildIndex, type IndexBuild, isServerError } from '../../database/index.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 
-/** The two indexes that the protocol needs. A third is never created. */
+/** The two indexes that the protocol needs. A third is created only for a lifecycle that declares an order of its own (look/order.ts). */
 const LOCK_INDEXES = [CLAIM_INDEX, STATE_INDEX]
 /** Kinds of index that don't hold every document, or not in the order in which the protocol reads. */
 const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
@@ -12,13 +12,17 @@ const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
 
 /**
- * Creates those that are missing. One with the same key but of another kind (hidden, partial) is left as it is: the check of query
+ * Creates those that are missing, and `more` of them. One with the same key but of another kind (hidden, partial) is left as it is: the check of query
  * plans reports it and says what to do.
  */
-export async function ensureLockIndexes(collection: Collection, build?: IndexBuild): Promise<void> {
-  for (const key of LOCK_INDEXES) {
+export async function ensureLockIndexes(
+  collection: Collection,
+  build?: IndexBuild,
+  more: readonly Document[] = [],
+): Promise<void> {
+  for (const key of [...LOCK_INDEXES, ...more]) {
     try {
-      await buildIndex(collection, key, build)
+      await buildIndex(collection, key as IndexSpecification, build)
     } catch (error) {
       if (!isServerError(error, INDEX_OPTIONS_CONFLICT, INDEX_KEY_SPECS_CONFLICT)) throw error
     }
@@ -37,14 +41,17 @@ export interface UnusableIndex {
 }
 
 /**
- * Finds out which of the two indexes can't be used; changes nothing. A collection that isn't there has no indexes.
+ * Finds out which of the indexes can't be used; changes nothing. A collection that isn't there has no indexes.
  * @throws MongoServerError 13 without the right to list the indexes
  */
-export async function unusableLockIndexes(collection: Collection): Promise<UnusableIndex[]> {
+export async function unusableLockIndexes(
+  collection: Collection,
+  more: readonly Document[] = [],
+): Promise<UnusableIndex[]> {
   const indexes = (await indexesOf(collection)) ?? []
   const collated = defaultCollation(collection.collectionName, indexes)
   if (collated) return [collated]
-  return LOCK_INDEXES.flatMap((key) => {
+  return [...LOCK_INDEXES, ...more].flatMap((key) => {
     const index = indexes.find(isOn(key))
     // Some servers name the simple collation, the one that we need; others leave it out.
     const crippled = OTHER_KINDS.filter((how) => index?.[how] && index[how].locale !== 'simple')

@@ -7,6 +7,13 @@ export const STAND_IN_INDEX = { ...CLAIM_INDEX, _id: 1 } as const
 
 export type ClaimIndex = typeof CLAIM_INDEX | typeof STAND_IN_INDEX
 
+/**
+ * The claim index for each value of a field. The field comes first, so that the planner never takes it for a look at a phase, which names no
+ * index.
+ */
+export const orderIndex = (field: string) => ({ [field]: 1, phase: 1, lockedAt: 1, updatedAt: 1 }) as const
+export type OrderIndex = ReturnType<typeof orderIndex>
+
 const BAD_VALUE = 2
 const QUERY_PLAN_KILLED = 175
 

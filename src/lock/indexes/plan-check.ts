@@ -2,6 +2,7 @@ import type { Collection, Db, Document } from 'mongodb'
 import { isServerError, protocolCollection } from '../../database/index.js'
 import { CANDIDATE_RANGES, candidateCursor } from '../look/candidates.js'
 import type { LookRequest, Looks } from '../look/look.js'
+import { orderIndexes } from '../look/order.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 import type { ServerClock } from '../terms/server-clock.js'
 import { unusableLockIndexes } from './indexes.js'
@@ -56,15 +57,19 @@ export async function checkPlans(options: PlanCheckOptions): Promise<PlanFinding
   await options.looks.look(options.requests, { maxTimeMS: MAX_TIME_MS })
   const collections = [...new Set(options.requests.map((request) => request.collection))]
   const found = await Promise.all([
-    ...collections.map((name) => indexFindings(protocolCollection(options.db, name))),
+    ...collections.map((name) => {
+      const orders = options.requests.filter(({ collection, order }) => collection === name && order)
+      const more = orders.flatMap(({ order }) => orderIndexes(order!))
+      return indexFindings(protocolCollection(options.db, name), more)
+    }),
     ...options.requests.map((request) => requestFindings(options, request)),
   ])
   return found.flat()
 }
 
-async function indexFindings(collection: Collection): Promise<PlanFinding[]> {
+async function indexFindings(collection: Collection, more: readonly Document[]): Promise<PlanFinding[]> {
   try {
-    const unusable = await unusableLockIndexes(collection)
+    const unusable = await unusableLockIndexes(collection, more)
     return unusable.map(({ what, problem, command }) => ({ what, problem, advice: `run ${command}` }))
   } catch (error) {
     if (!isServerError(error)) throw error

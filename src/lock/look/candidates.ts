@@ -1,8 +1,8 @@
 import type { Collection, Document, FindCursor } from 'mongodb'
 import { type OwnReading, readOwnFields } from '../documents/read-each.js'
-import { type ClaimIndex, onClaimIndex } from '../indexes/on-index.js'
+import { type ClaimIndex, type OrderIndex, onClaimIndex } from '../indexes/on-index.js'
 import { CHECKED_FIELDS } from '../repair/odd-fields.js'
-import type { CandidateList, Extent } from '../select/selection.js'
+import type { CandidateGroup, CandidateList, Extent } from '../select/selection.js'
 import { CLAIM_INDEX, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 import { dueRanges, dueWithin } from './due-ranges.js'
@@ -10,8 +10,8 @@ import { dueRanges, dueWithin } from './due-ranges.js'
 /** What `isLarge` needs. */
 const SIZE = { bytes: { $bsonSize: '$$ROOT' } } as const
 
-/** The claim index read from its end. */
-const BACKWARDS = { phase: -1, lockedAt: -1, updatedAt: -1 } as const
+/** An index read from its end. */
+const backwards = (index: Document) => Object.fromEntries(Object.keys(index).map((field) => [field, -1 as const]))
 
 /** What a look for candidates reads: `waiting` is what was unlocked, then what has woken. */
 export const CANDIDATE_RANGES = ['fresh', 'waiting', 'woken'] as const
@@ -21,9 +21,13 @@ interface Reading extends Partial<OwnReading> {
   readonly limit: number
   readonly dueBound: Date
   readonly without?: readonly unknown[]
-  readonly index?: ClaimIndex
+  readonly index?: ClaimIndex | OrderIndex
+  /** The value of the field that an {@link OrderIndex} begins with. */
+  readonly at?: Document
   readonly newestFirst?: boolean
   readonly sized?: boolean
+  /** Fields to be read besides those of the protocol. */
+  readonly also?: Document
 }
 
 /** One range of a look for candidates, as a cursor, so that a self-test can explain exactly what a claim runs. */
@@ -32,15 +36,23 @@ export function candidateCursor(
   terms: Terms,
   phase: string,
   range: (typeof CANDIDATE_RANGES)[number],
-  { dueBound, without = [], index = CLAIM_INDEX, newestFirst, sized, ...how }: Reading,
+  { dueBound, without = [], index = CLAIM_INDEX, newestFirst, sized, also, ...how }: Reading,
 ): FindCursor<Document> {
   return dueWithin(collection, terms, phase, dueRanges(dueBound)[range], index, {
-    projection: { ...CHECKED_FIELDS, [`${terms.progress}.claims`]: 1, ...(sized && SIZE) },
+    projection: candidateFields(terms, { sized, also }),
     others: without.length > 0 ? { _id: { $nin: without as never[] } } : {},
-    ...(newestFirst && { sort: BACKWARDS }),
+    ...(newestFirst && { sort: backwards(index) }),
     ...how,
   })
 }
+
+/** What is read of a candidate. */
+export const candidateFields = (terms: Terms, { sized, also }: Pick<CandidateRequest, 'sized' | 'also'>): Document => ({
+  ...CHECKED_FIELDS,
+  [`${terms.progress}.claims`]: 1,
+  ...(sized && SIZE),
+  ...also,
+})
 
 export interface CandidateRequest {
   readonly phase: string
@@ -51,6 +63,8 @@ export interface CandidateRequest {
   readonly sized?: boolean | undefined
   /** Whether the last look saw so many unlocked documents that it didn't get to the woken ones behind them. */
   readonly crowded?: boolean | undefined
+  /** Fields to be read besides those of the protocol. */
+  readonly also?: Document | undefined
 }
 
 /** What a look for candidates has shown, with the fields of each document that `oddFields` checks. */
@@ -68,28 +82,41 @@ export interface Seen {
 export async function lookForCandidates(
   collection: Collection,
   terms: Terms,
-  { phase, extent, dueBound, sized = false, crowded = false }: CandidateRequest,
+  { phase, extent, dueBound, sized = false, crowded = false, also = {} }: CandidateRequest,
 ): Promise<Seen> {
   const { wanted, spare, passed, without, newestFirst } = extent
   const limit = wanted + spare + passed
   const [fresh, waiting, alsoWoken] = await onClaimIndex(collection, (index) => {
-    const reading = { limit, dueBound, without, index, newestFirst, sized }
+    const reading = { limit, dueBound, without, index, newestFirst, sized, also }
     const all = (range: (typeof CANDIDATE_RANGES)[number]) =>
       readOwnFields((how) => candidateCursor(collection, terms, phase, range, { ...reading, ...how }).toArray())
     return Promise.all([all('fresh'), all('waiting'), crowded ? all('woken') : []])
   })
-  const released = waiting.filter(isReleased)
-  const woken = crowded ? alsoWoken : waiting.filter((document) => !isReleased(document))
+  const { released, woken } = divided(waiting)
   return {
-    lists: [
-      { least: 0.25, documents: woken },
-      { least: 0.5, documents: released },
-      { least: 0, documents: fresh },
-    ],
+    lists: byKind(fresh, released, crowded ? alsoWoken : woken),
     more: fresh.length === limit || waiting.length === limit,
     crowded: released.length >= wanted,
   }
 }
+
+/** The lists of one look, or of one group of it. */
+export const byKind = (
+  fresh: readonly Document[],
+  released: readonly Document[],
+  woken: readonly Document[],
+  group?: CandidateGroup,
+): CandidateList[] => [
+  { least: 0.25, documents: woken, group },
+  { least: 0.5, documents: released, group },
+  { least: 0, documents: fresh, group },
+]
+
+/** Of what waits: what was unlocked, and what has woken. */
+export const divided = (waiting: readonly Document[]) => ({
+  released: waiting.filter(isReleased),
+  woken: waiting.filter((document) => !isReleased(document)),
+})
 
 const isReleased = ({ lockedAt }: Document): boolean =>
   lockedAt instanceof Date && lockedAt.getTime() === TASK_LOCK_INIT_TIME.getTime()

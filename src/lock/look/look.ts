@@ -10,6 +10,7 @@ import { COMMITTED, IN_FORCE_FIELDS, type LockTimeoutInForce, lockTimeoutAt } fr
 import { LAST_SEEN, PRESENT_REPLICAS, type PresentReplica } from '../terms/presence.js'
 import type { ServerClock } from '../terms/server-clock.js'
 import { literal, type Terms } from '../terms/terms.js'
+import type { ClaimOrder } from './order.js'
 
 /** What a look asks of one lifecycle. */
 export interface LookRequest {
@@ -23,6 +24,8 @@ export interface LookRequest {
   readonly renames?: readonly Rename[] | undefined
   /** Queries that are run now and then, in the same command. Default: none. */
   readonly chores?: readonly Chore[] | undefined
+  /** The order of its claims; a look needs nothing of it but the check of the indexes. */
+  readonly order?: ClaimOrder | undefined
   /** Documents that refuse writes or are paused: not looked for. Default: none. */
   readonly skipped?: readonly unknown[] | undefined
 }

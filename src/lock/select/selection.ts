@@ -9,9 +9,17 @@ import { idKey } from '../documents/id-key.js'
 
 /** Due documents of one kind, the longest untouched first. */
 export interface CandidateList {
-  /** The least share of the places that it gets on average, if it has enough documents. */
+  /** The least share of the places (of its group's, where it is in one) that it gets on average, if it has enough documents. */
   readonly least: number
   readonly documents: readonly Document[]
+  /** Lists of one group share the places that it gets. Default: all are in one. */
+  readonly group?: CandidateGroup | undefined
+}
+
+/** Lists of due documents that share places. */
+export interface CandidateGroup {
+  /** The least share of the places that it gets on average, if it has enough documents. */
+  readonly least: number
 }
 
 export interface Candidates {
@@ -114,7 +122,7 @@ export function choose(
   }
   const { lists, retries } = candidates
   const forRetries = retries.length > 0 ? Math.min(retries.length, Math.floor(places / 8 + random())) : 0
-  const given = placesOf(lists, places - forRetries, random)
+  const given = placesByGroup(lists, places - forRetries, random)
   const chosen = lists.map(({ documents }, i) => documents.slice(0, given[i]!))
   const spares = spare > 0 ? lists.flatMap(({ documents }, i) => documents.slice(given[i]!)).slice(0, spare) : []
   const free = chosen.reduce((sum, { length }) => sum - length, places)
@@ -126,6 +134,24 @@ function eachOnce(ranges: readonly (readonly Document[])[]): readonly Document[]
   const filled = ranges.filter(({ length }) => length > 0)
   if (filled.length <= 1) return filled[0] ?? []
   return [...new Map(filled.flat().map((document) => [idKey(document['_id']), document])).values()]
+}
+
+/** How many places each list gets: each group has its own, and divides them among its lists. */
+function placesByGroup(lists: readonly CandidateList[], places: number, random: () => number): number[] {
+  const groups = [...Map.groupBy(lists, ({ group }) => group)]
+  if (groups.length <= 1) return placesOf(lists, places, random)
+  const wholes = groups.map(([group, own]) => ({
+    least: group?.least ?? 0,
+    documents: own.flatMap((one) => one.documents),
+  }))
+  const given = placesOf(wholes, places, random)
+  const byList = new Map(
+    groups.flatMap(([, own], i) => {
+      const inGroup = placesOf(own, given[i]!, random)
+      return own.map((list, k) => [list, inGroup[k]!] as const)
+    }),
+  )
+  return lists.map((list) => byList.get(list)!)
 }
 
 /** How many places each list gets: at least its share; what is left goes to the last lists first. */

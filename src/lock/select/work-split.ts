@@ -98,9 +98,9 @@ export class WorkSplit implements SelectionPolicy {
     const late = new Set([...others].filter(isLate).map(([key]) => key))
     const taken = new Set([...late].slice(-this.takeOver))
     this.late = taken
-    const lists = candidates.lists.map(({ least, documents }, i) => {
-      const takenOver = documents.filter((document) => taken.has(idKey(document['_id']))).reverse()
-      return { least, documents: [...own.lists[i]!.documents, ...takenOver] }
+    const lists = candidates.lists.map((list, i) => {
+      const takenOver = list.documents.filter((document) => taken.has(idKey(document['_id']))).reverse()
+      return { ...list, documents: [...own.lists[i]!.documents, ...takenOver] }
     })
     return { ...own, lists, left: others.size - taken.size, againInMs: late.size > taken.size ? 0 : againInMs }
   }

@@ -1,4 +1,4 @@
-import type { Collection } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import { unsafelySharded } from '../../database/index.js'
 import {
   checkPlans,
@@ -7,6 +7,7 @@ import {
   hasIndex,
   LIFECYCLES_COLLECTION,
   Looks,
+  orderIndexes,
   ServerClock,
   STAND_IN_INDEX,
   unusableLockIndexes,
@@ -18,12 +19,13 @@ import { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
 
 const MISSING = 'it is missing'
 
-/** Checks that each collection has its two indexes, of the right kind, and is on one shard or sharded by `_id`. */
+/** Checks that each collection has its indexes, of the right kind, and is on one shard or sharded by `_id`. */
 export async function checkIndexes({
   db,
+  models,
   collections,
   repair,
-}: Omit<Checked, 'models' | 'termsOf'>): Promise<CheckResult> {
+}: Omit<Checked, 'termsOf'>): Promise<CheckResult> {
   const unsafe = await unsafelySharded(db, collections, [LIFECYCLES_COLLECTION])
   const findings = unsafe.map((name) =>
     finding(
@@ -34,11 +36,19 @@ export async function checkIndexes({
       "keep it on one shard, or shard it by { _id: 'hashed' } if its documents are yours (docs/replica-sets.md)",
     ),
   )
-  for (const name of collections) {
+  const orders = new Map(
+    collections.map((name) => {
+      const own = models.filter(({ collection }) => collection === name)
+      return [name, own.flatMap(({ settings }) => orderIndexes(settings))]
+    }),
+  )
+  for (const [name, more] of orders) {
     const collection = db.collection(name)
-    if (await collectionExists(collection)) findings.push(...(await unusable(collection, repair)))
+    if (await collectionExists(collection)) findings.push(...(await unusable(collection, more, repair)))
   }
-  return { check: 'indexes', said: `2 on each of ${collections.length} collections`, findings }
+  const more = [...orders.values()].flat().length
+  const said = `2 on each of ${collections.length} collections${more > 0 ? `, and ${more} for an order of claims` : ''}`
+  return { check: 'indexes', said, findings }
 }
 
 /** Checks that no array has spoilt the claim index, and that no rebuild of it was left half done. */
@@ -87,11 +97,11 @@ export async function checkQueryPlans({ db, models, termsOf }: Checked): Promise
   return { check: 'query plans', said: `${asked} claims and looks explained`, findings }
 }
 
-async function unusable(collection: Collection, repair: boolean): Promise<Finding[]> {
+async function unusable(collection: Collection, more: readonly Document[], repair: boolean): Promise<Finding[]> {
   return Promise.all(
-    (await unusableLockIndexes(collection)).map(({ what, problem, command }) => {
+    (await unusableLockIndexes(collection, more)).map(({ what, problem, command }) => {
       const found = finding(what, problem, `run ${command}`)
-      return problem === MISSING ? mendable(found, repair, () => ensureLockIndexes(collection)) : found
+      return problem === MISSING ? mendable(found, repair, () => ensureLockIndexes(collection, {}, more)) : found
     }),
   )
 }

@@ -104,8 +104,11 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
   readonly fields?: { readonly progress?: string }
 }
 
-/** What `reads` may name: top-level fields of a document; of a union, the fields of each. */
-export type Reads<Doc> = readonly (Doc extends unknown ? keyof Doc & string : never)[]
+/** The top-level fields of a document; of a union, the fields of each. */
+export type FieldOf<Doc> = Doc extends unknown ? keyof Doc & string : never
+
+/** What `reads` may name. */
+export type Reads<Doc> = readonly FieldOf<Doc>[]
 
 /**
  * What handlers find in a document: all of it, or the fields that `reads` names and, where `Doc` declares them, those that are

@@ -14,7 +14,7 @@ import {
   type RuleNode,
   ruleSources,
 } from './check-graph.js'
-import type { Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
+import type { FieldOf, Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
 import { LimitsOf } from './limits.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { onPhase } from './on-phase.js'
@@ -68,6 +68,16 @@ export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = un
   readonly phases: G
   /** What the owner's `state` does: moves documents from some phases to another. Default: none. */
   readonly rules?: readonly RuleSpec<NoInfer<keyof G & string>, NoInfer<StateOf<Doc>>>[]
+  /**
+   * The field that holds a document's rank: 'urgent', 'high', 'normal' (as where it is missing) or 'low'. Higher ranks are claimed first, but each
+   * rank gets a share of every claim (docs/priority.md). Needs an index of its own. Default: the longest untouched first.
+   */
+  readonly priorityBy?: NoInfer<FieldOf<Doc>>
+  /**
+   * The field by whose values claims take turns, such as `tenantId`: however many documents of one value are due, others wait for no more than
+   * a few claims (docs/priority.md). Needs an index of its own. Default: the longest untouched first.
+   */
+  readonly fairBy?: NoInfer<FieldOf<Doc>>
   /**
    * Phases that an older version had and this one lacks, each with the phase that replaces it: documents in them go on there as soon as no
    * replica of the older version holds them. See docs/upgrading.md.

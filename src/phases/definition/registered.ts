@@ -32,6 +32,8 @@ const FIELDS = t.partOf({
   legacyWriters: t.orAbsent(t.flag),
   maxAttempts: t.orAbsent(t.aNumber),
   maxClaims: t.orAbsent(t.aNumber),
+  /** The fields by which claims are ordered. */
+  order: t.orAbsent(t.partOf({ priorityBy: t.orAbsent(fieldName), fairBy: t.orAbsent(fieldName) })),
   /** That of the definition; `lockTimeout` is the one in force. */
   definedLockTimeout: t.orAbsent(t.aNumber),
   /** The names of the phases and of those renamed: all that older versions store. */
@@ -46,7 +48,8 @@ export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeou
 export function registeredFields({ phases, entries, rules, renames, settings }: LifecycleModel): RegisteredFields {
   const { progress, legacyWriters, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
   const graph = [...phases.values()].map((one) => ({ ...one, entry: entries.includes(one.name) }))
-  const fields = { graph, rules, renames, progress, legacyWriters, maxAttempts, maxClaims, definedLockTimeout }
+  const order = { priorityBy: settings.priorityBy, fairBy: settings.fairBy }
+  const fields = { graph, rules, renames, progress, legacyWriters, maxAttempts, maxClaims, definedLockTimeout, order }
   return JSON.parse(JSON.stringify(fields)) // without what is undefined: the driver would store null
 }
 
@@ -72,6 +75,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
     phases: listed = [],
     definedLockTimeout,
     lockTimeout,
+    order,
     ...rest
   } = (t.readAs(FIELDS, entry) as { value: Registered }).value
   const isKnown = (phase: string) =>
@@ -88,7 +92,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const given = Object.entries(rest).filter(([, value]) => value !== undefined)
   const defaults = parseSettings({}, [])!
   const lockTimeoutMs = definedLockTimeout ?? lockTimeout ?? defaults.lockTimeoutMs
-  const settings: LifecycleSettings = { ...defaults, ...Object.fromEntries(given), lockTimeoutMs }
+  const settings: LifecycleSettings = { ...defaults, ...Object.fromEntries(given), ...order, lockTimeoutMs }
   const byName = new Map(phases.map((one) => [one.name, one]))
   return { model: { name, collection, phases: byName, entries, rules, renames, settings }, onlyNamed }
 }

@@ -16,6 +16,8 @@ export interface LifecycleSettings {
   readonly backOff: BackOffRule
   readonly limits?: readonly LimitNode[] | undefined
   readonly maxActive?: number | undefined
+  readonly priorityBy?: string | undefined
+  readonly fairBy?: string | undefined
   /** Fields of the owner that handlers read; undefined: the whole document. */
   readonly reads?: readonly string[] | undefined
 }
@@ -56,6 +58,16 @@ const backOff = t.object({
   afterSteps: t.withDefault(t.whole(10, 1_000_000_000), DEFAULT_BACK_OFF.afterSteps),
 })
 
+/** A field of the owner by which claims are put in order. */
+const ownerField = t.checked(
+  t.where<string>(
+    (value) => typeof value === 'string' && /^[A-Za-z_][A-Za-z0-9_]*$/.test(value),
+    t.expecting("the name of a top-level field, such as 'tenantId'"),
+  ),
+  (name) => !RESERVED_NAMES.includes(name) || name === 'state',
+  'expected a field of the owner, not one of those that Phaselock uses',
+)
+
 /** Settings that a lifecycle may declare, besides its graph. Unknown ones are refused by the definition's own check. */
 export const settingsSchema = t.object({
   lockTimeout: t.withDefault(t.duration('1s', '24h'), '30s'),
@@ -73,6 +85,8 @@ export const settingsSchema = t.object({
     ),
     {},
   ),
+  priorityBy: t.optional(ownerField),
+  fairBy: t.optional(ownerField),
   legacyWriters: t.withDefault(t.flag, false),
   reads: t.optional(
     t.list(

@@ -88,6 +88,7 @@ export type BrokenReason =
   | 'updatedAt'
   | 'phase'
   | 'progress'
+  | 'priority'
   | '_id'
   | 'tooLarge'
   | 'validator'

@@ -69,6 +69,7 @@ export class Claimer {
       claimant,
       workSplit,
       projection: readProjection(model.settings),
+      order: model.settings,
       onRetry: (error) => outage.failed(error),
       isOver: () => this.stopped,
     })

@@ -94,7 +94,7 @@ function lineOf({ lifecycle, id, reason, found, fate }: BrokenDocument): string 
     case 'mended':
       return `${document}: its ${reason} was ${found}; mended`
     case 'leftAlone':
-      return `${document}: its ${reason} is ${found}; it stays and counts as missing (others like it are not logged)`
+      return `${document}: its ${reason} is ${found}; it stays and ${reason === 'priority' ? 'is claimed by its age' : 'counts as missing'} (others like it are not logged)`
     case 'putAside':
       if (reason === 'unreadable')
         return `${document} can't be read by the driver: ${found}; it is parked, and the others go on`

@@ -1,4 +1,3 @@
-import type { Db } from 'mongodb'
 import {
   missingRights,
   protocolCollection,
@@ -18,6 +17,7 @@ import {
   LIMITS_COLLECTION,
   type LookRequest,
   type Looks,
+  orderIndexes,
   REPLICAS_COLLECTION,
   unusableLockIndexes,
 } from '../../../lock/index.js'
@@ -45,7 +45,7 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   await requireRights(env, options.replica)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
   await requireSafeSharding(db, collections, [LIFECYCLES_COLLECTION])
-  await provideIndexes(db, collections, indexes, env.logger)
+  await provideIndexes(options.replica, collections, env.logger)
   await registry.requireNoOverlap()
   await registry.register()
   const [registered] = lifecycles
@@ -96,13 +96,17 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
  * Creates the indexes, or with `check`, for users without DDL rights, reads whether all that a replica would create is there.
  * @throws MissingIndexes with the commands to paste
  */
-async function provideIndexes(db: Db, names: readonly string[], how: 'create' | 'check', logger: Logger) {
-  const collections = names.map((name) => db.collection(name))
-  if (how === 'create') {
-    for (const one of collections) await ensureLockIndexes(one, { waiting: (said) => logger.info(said) })
+async function provideIndexes({ db, lifecycles, indexes }: ReplicaSettings, names: readonly string[], logger: Logger) {
+  const needed = names.map((name) => {
+    const models = lifecycles.map(({ model }) => model).filter(({ collection }) => collection === name)
+    return [db.collection(name), models.flatMap(({ settings }) => orderIndexes(settings))] as const
+  })
+  if (indexes === 'create') {
+    const build = { waiting: (said: string) => logger.info(said) }
+    for (const [collection, more] of needed) await ensureLockIndexes(collection, build, more)
     return
   }
-  const unusable = (await Promise.all(collections.map((one) => unusableLockIndexes(one)))).flat()
+  const unusable = (await Promise.all(needed.map((one) => unusableLockIndexes(...one)))).flat()
   const missing = unusable.map(({ what, problem, command }) => ({ what: `${what}: ${problem}`, command }))
   if (!(await collectionExists(db.collection(LIFECYCLES_COLLECTION)))) {
     const command = `db.createCollection('${LIFECYCLES_COLLECTION}')`

@@ -118,4 +118,5 @@ export const lookRequestOf = (model: LifecycleModel, terms: Terms): LookRequest 
     .map((phase) => phase.name),
   rules: model.rules,
   renames: model.renames,
+  order: model.settings,
 })

@@ -1,0 +1,226 @@
+import { Binary, type Collection, type Document, type Filter, ObjectId } from 'mongodb'
+import { idKey } from '../documents/id-key.js'
+import { AS_IT_STANDS, readOwnFields } from '../documents/read-each.js'
+import { typeName } from '../documents/type-name.js'
+import { onIndex, orderIndex } from '../indexes/on-index.js'
+import { dueIn, notAfter } from '../lease/lease-state.js'
+import type { OddField } from '../repair/odd-fields.js'
+import type { CandidateGroup, CandidateList } from '../select/selection.js'
+import type { Terms } from '../terms/terms.js'
+import {
+  byKind,
+  type CandidateRequest,
+  candidateCursor,
+  candidateFields,
+  divided,
+  lookForCandidates,
+  type Seen,
+} from './candidates.js'
+
+/** Which of the due documents come first, besides the longest untouched. Absent: no other. */
+export interface ClaimOrder {
+  /** The field that holds a document's rank: 'low', 'normal' (as where it is missing), 'high' or 'urgent'. */
+  readonly priorityBy?: string | undefined
+  /** The field by whose values claims take turns. */
+  readonly fairBy?: string | undefined
+}
+
+/**
+ * The ranks of a document's priority, lowest first, with the least share of a claim's places that each gets while it has documents due; what
+ * the others leave goes to the highest.
+ */
+export const RANKS = { low: 1 / 16, normal: 1 / 8, high: 1 / 4, urgent: 1 / 2 } as const
+/** Of documents whose priority is none of them. */
+const UNRANKED = 1 / 16
+/** What is taken in turns, of a claim; the rest goes by age or rank, so that no value is passed over for ever. */
+const FAIR = 7 / 8
+const FAIR_BESIDE_RANKS = 1 / 2
+/** So many values get a turn in one claim. */
+const MOST_TURNS = 16
+
+/** The indexes that an order needs besides the claim index. */
+export const orderIndexes = ({ priorityBy, fairBy }: ClaimOrder): Document[] =>
+  [...new Set([priorityBy, fairBy])].flatMap((field) => (field === undefined ? [] : [orderIndex(field)]))
+
+/**
+ * Candidates in the order that a lifecycle declares. Where the look by age has seen all that is due, that is put in order; else each rank and
+ * each of the next values is read by itself, from its own part of an index, however many documents of others are before it.
+ *
+ * Bounds, of a claim's places and on average: of documents that are due a rank gets at least its share in {@link RANKS}; of the values that
+ * have some, the next {@link MOST_TURNS} get equal parts of {@link FAIR}, in turn, so none waits for more than (values / 16) claims.
+ */
+export class OrderedLook {
+  private readonly turns = new Map<string, Turns>()
+
+  constructor(
+    private readonly collection: Collection,
+    private readonly order: ClaimOrder,
+  ) {}
+
+  async look(terms: Terms, request: CandidateRequest): Promise<Seen> {
+    const { priorityBy, fairBy } = this.order
+    const fields = [priorityBy, fairBy].flatMap((field) => field ?? [])
+    const asked = { ...request, also: Object.fromEntries(fields.map((field) => [field, 1])) }
+    const seen = await lookForCandidates(this.collection, terms, asked)
+    const [byRank, inTurn] = await Promise.all([
+      priorityBy === undefined ? undefined : this.ranks(terms, asked, seen, priorityBy),
+      fairBy === undefined || !seen.more ? [] : this.inTurn(terms, asked, fairBy),
+    ])
+    const by = fairBy
+    const others = byRank ?? seen.lists
+    if (by === undefined) return { ...seen, lists: others }
+    const fair = byRank ? FAIR_BESIDE_RANKS : FAIR
+    const byTurns = others.map((list) => ({ ...list, documents: turnAbout(list.documents, by) }))
+    if (inTurn.length === 0) return { ...seen, lists: byTurns }
+    const turns = { least: 0, documents: turnAbout(inTurn, by), group: { least: fair } }
+    const taken = new Set(inTurn.map(({ _id }) => idKey(_id)))
+    const rest = byTurns.map((list) => ({
+      ...list,
+      documents: list.documents.filter(({ _id }) => !taken.has(idKey(_id))),
+    }))
+    return { ...seen, lists: [...scaled(rest, 1 - fair), turns] }
+  }
+
+  /** A group for each rank, the lowest first; before them what has none of these ranks. */
+  private async ranks(terms: Terms, request: CandidateRequest, seen: Seen, field: string): Promise<CandidateList[]> {
+    const unranked: CandidateGroup = { least: UNRANKED }
+    const lists = inGroup(seen.lists, unranked, (document) => rankOf(document[field]) === undefined)
+    const ranks = Object.entries(RANKS).map(async ([rank, least]) => {
+      const group = { least }
+      if (!seen.more) return inGroup(seen.lists, group, (document) => rankOf(document[field]) === rank)
+      const values = rank === 'normal' ? [rank, null] : [rank]
+      const [fresh, waiting] = await Promise.all(
+        (['fresh', 'waiting'] as const).map(async (range) => {
+          const found = await Promise.all(values.map((value) => this.range(terms, request, range, { [field]: value })))
+          return found.flat()
+        }),
+      )
+      const { released, woken } = divided(waiting!)
+      return byKind(fresh!, released, woken, group)
+    })
+    return [...lists, ...(await Promise.all(ranks)).flat()]
+  }
+
+  private range(
+    terms: Terms,
+    request: CandidateRequest,
+    range: 'fresh' | 'waiting',
+    at: Document,
+  ): Promise<Document[]> {
+    const { phase, extent, dueBound, sized = false, also = {} } = request
+    const { wanted, spare, passed, without, newestFirst } = extent
+    const reading = { limit: wanted + spare + passed, dueBound, without, newestFirst, sized, also, at }
+    return onIndex(this.collection, orderIndex(Object.keys(at)[0]!), (index) =>
+      readOwnFields((how) =>
+        candidateCursor(this.collection, terms, phase, range, { ...reading, index, ...how }).toArray(),
+      ),
+    )
+  }
+
+  /** Documents of the next values of a field that have some due, a part of what is wanted from each. */
+  private inTurn(terms: Terms, request: CandidateRequest, field: string): Promise<Document[]> {
+    const { phase, extent, dueBound, sized, also } = request
+    const { wanted, spare, passed, without } = extent
+    const turns = this.turns.get(phase) ?? new Turns(field)
+    this.turns.set(phase, turns)
+    return turns.take(wanted + spare + passed, (values, limit) =>
+      onIndex(this.collection, orderIndex(field), (hint) => {
+        const others = without.length > 0 ? [{ _id: { $nin: without as never[] } }] : []
+        const filter = { $and: [dueIn(terms, phase), values, notAfter(dueBound), ...others] }
+        const projection = candidateFields(terms, { sized, also })
+        return readOwnFields((how) =>
+          this.collection
+            .find(filter, { ...AS_IT_STANDS, ...how, projection, hint, limit, batchSize: limit + 1 })
+            .toArray(),
+        )
+      }),
+    )
+  }
+}
+
+/** Where a type of values begins; the server compares values with others of their type only. */
+const KINDS: readonly Filter<unknown>[] = [
+  { $gte: '' },
+  { $gte: new ObjectId('000000000000000000000000') },
+  { $gte: Number.NEGATIVE_INFINITY },
+  { $gte: new Binary(Buffer.alloc(0)) }, // UUIDs
+  { $eq: null }, // missing, too
+]
+
+/**
+ * Goes round the values of a field that have documents due, from where the last claim ended. A value of none of {@link KINDS} gets no turn.
+ * Each read finds the next value by skipping in the index: a key or two for a value whose documents all sleep.
+ */
+class Turns {
+  private kind = 0
+  private after: unknown
+  /** How many values had documents due last time: so many share a claim. */
+  private sharers = MOST_TURNS
+
+  constructor(private readonly field: string) {}
+
+  async take(
+    wanted: number,
+    read: (values: Filter<Document>, limit: number) => Promise<Document[]>,
+  ): Promise<Document[]> {
+    const turns = Math.min(MOST_TURNS, wanted)
+    const each = Math.ceil(wanted / Math.min(turns, this.sharers))
+    const found = new Map<string, Document[]>()
+    for (let ended = 0; found.size < turns && ended <= KINDS.length; ) {
+      const values = this.after === undefined ? KINDS[this.kind]! : { $gt: this.after }
+      const documents = await read({ [this.field]: values } as Filter<Document>, each)
+      const keys = Map.groupBy(documents, (document) => idKey(document[this.field] ?? null))
+      const isRound = [...keys.keys()].some((key) => found.has(key))
+      for (const [key, own] of keys) if (found.size < turns && !found.has(key)) this.took(key, own, found)
+      if (isRound) break
+      if (documents.length < each || this.isLast) {
+        this.kind = (this.kind + 1) % KINDS.length
+        this.after = undefined
+        ended += 1
+      }
+    }
+    this.sharers = Math.max(1, found.size)
+    return [...found.values()].flat()
+  }
+
+  private get isLast(): boolean {
+    return this.kind === KINDS.length - 1
+  }
+
+  private took(key: string, own: Document[], found: Map<string, Document[]>): void {
+    found.set(key, own)
+    this.after = own[0]![this.field] ?? undefined
+  }
+}
+
+/** The same with less: so much of the places for all of them. */
+function scaled(lists: readonly CandidateList[], share: number): CandidateList[] {
+  const groups = new Map<CandidateGroup | undefined, CandidateGroup>()
+  return lists.map((list) => {
+    const group = groups.get(list.group) ?? { least: (list.group?.least ?? 1) * share }
+    groups.set(list.group, group)
+    return { ...list, group }
+  })
+}
+
+const inGroup = (lists: readonly CandidateList[], group: CandidateGroup, isIn: (document: Document) => boolean) =>
+  lists.map((list) => ({ ...list, documents: list.documents.filter(isIn), group }))
+
+const rankOf = (value: unknown): string | undefined =>
+  value === undefined || value === null ? 'normal' : typeof value === 'string' && value in RANKS ? value : undefined
+
+/** A priority that is none: it counts by age, as the lowest do. */
+export function oddRank(document: Document, { priorityBy }: ClaimOrder): OddField[] {
+  const value: unknown = priorityBy !== undefined && document[priorityBy]
+  if (priorityBy === undefined || rankOf(value) !== undefined) return []
+  const found = typeof value === 'string' ? `none of ${Object.keys(RANKS).reverse().join(', ')}` : typeName(value)
+  return [{ field: 'priority', found, isMended: false }]
+}
+
+/** One of each value, then the next of each: of any first part, equal numbers. */
+function turnAbout(documents: readonly Document[], field: string): readonly Document[] {
+  const byValue = [...Map.groupBy(documents, (document) => idKey(document[field] ?? null)).values()]
+  if (byValue.length <= 1) return documents
+  const longest = Math.max(...byValue.map(({ length }) => length))
+  return Array.from({ length: longest }, (_, i) => byValue.flatMap((own) => own[i] ?? [])).flat()
+}
