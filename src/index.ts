@@ -33,6 +33,8 @@
 export { MissingPackage, UnsupportedNode } from './config/index.js'
 export {
   BadQueryPlan,
+  type ChildList,
+  type ChildrenRule,
   type HistoryEntry,
   type Limit,
   type PausedLimit,
@@ -42,6 +44,8 @@ export {
   type RecordedOutcome,
   type SlotHolder,
   type StoredAnswer,
+  type StoredAwaits,
+  type StoredParent,
   type StoredQuestion,
   TASK_LOCK_INIT_TIME,
 } from './lock/index.js'
@@ -57,6 +61,12 @@ export type {
   BrokenReason,
   CancelOptions,
   CancelResult,
+  Child,
+  ChildCounts,
+  ChildrenDone,
+  ChildrenDoneOptions,
+  ChildrenOptions,
+  ChildState,
   Claiming,
   ClockStepped,
   Deadline,
@@ -74,6 +84,7 @@ export type {
   LimitSpec,
   Logger,
   LoopBlocked,
+  NewChild,
   NewDocument,
   News,
   Outcome,
@@ -113,6 +124,7 @@ export type {
 } from './phases/index.js'
 export {
   BoundLifecycle,
+  ChildExists,
   DocumentExists,
   EndlessSteps,
   InvalidDocument,
@@ -134,6 +146,7 @@ export {
   ThreadDied,
   thread,
   Unavailable,
+  UnknownChild,
   UnknownState,
 } from './phases/index.js'
 export type { Clock, Duration } from './time/index.js'

@@ -22,7 +22,7 @@ const SYSTEM = [
   'schedules/three-processes.test.ts',
   'phases/versions-lock-timeout.test.ts',
   // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
-  'phases/{limits-processes,many-refusals,poison-company}.test.ts',
+  'phases/{children-processes,limits-processes,many-refusals,poison-company}.test.ts',
   // Documents of up to 16 MiB, tens of thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
   'schedules/many.test.ts',

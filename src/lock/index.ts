@@ -9,6 +9,15 @@ export { perUpdate, updateMatching, updateNamed } from './documents/update-named
 export { type Refused, updateAround, type WritesOf, writeAround } from './documents/write-around.js'
 export { isDatabaseError } from './documents/write-error.js'
 export { errorPauseMs, pauseMs, stepPauseMs } from './end/back-off.js'
+export {
+  awaitsIn,
+  type ChildList,
+  type ChildrenRule,
+  childListsIn,
+  parentIn,
+  type StoredAwaits,
+  type StoredParent,
+} from './end/children.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
 export { type HistoryEntry, historyWith, type RecordedOutcome } from './end/history.js'
 export {
@@ -20,7 +29,7 @@ export {
   type StoredQuestion,
 } from './end/question.js'
 export type { EndKind, RecordedError, StepEnd, Verdict } from './end/step-end.js'
-export { collectionExists, ensureLockIndexes, hasIndex, unusableLockIndexes } from './indexes/indexes.js'
+export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLockIndexes } from './indexes/indexes.js'
 export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './indexes/plan-check.js'
 export { stagesOf } from './indexes/plan-scans.js'
@@ -34,6 +43,7 @@ export { Renewals, uncountClaims } from './lease/renewal.js'
 export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
 export * from './limits/limits.js'
 export { candidateCursor } from './look/candidates.js'
+export * from './look/children.js'
 export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
 export { type ClaimOrder, orderIndexes, RANKS } from './look/order.js'

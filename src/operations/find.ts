@@ -13,6 +13,7 @@ import {
 } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
+import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idsMeantBy } from './document-id.js'
 import { NotFound, UsageError } from './errors.js'
@@ -129,6 +130,10 @@ export interface Shown extends Found {
   readonly holder: ReplicaState | undefined
   /** The limits that its phase needs, where it is due: it waits for a slot if one has none free. */
   readonly limits: readonly (Limit & { readonly needs: number })[]
+  /** What became of the children that its steps have inserted; undefined: they have inserted none. */
+  readonly children: ChildrenShown | undefined
+  /** Whose child it is; undefined: nobody's. */
+  readonly parent: ParentShown | undefined
   /** Those of other lifecycles with the same `_id`. */
   readonly also: readonly Found[]
 }
@@ -141,12 +146,14 @@ export interface Shown extends Found {
 export async function showDocument(system: System, ref: DocumentRef): Promise<Shown> {
   const found = await findDocument(system, ref)
   const token = holderOf(found.condition)
-  const [refusal, holder, limits] = await Promise.all([
+  const [refusal, holder, limits, children, parent] = await Promise.all([
     found.condition.kind === 'due' ? refusalOf(system, found) : undefined,
     token === undefined ? undefined : holderNamedBy(system, token),
     found.condition.kind === 'due' ? limitsNeeded(system, found) : [],
+    childrenOf(system, found),
+    parentOf(system, found),
   ])
-  return { ...found, refusal, holder, limits }
+  return { ...found, refusal, holder, limits, children, parent }
 }
 
 /** The token of the lease that it is under, or that has run out. */

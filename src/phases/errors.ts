@@ -222,7 +222,36 @@ export class InvalidDocument extends Error {
   }
 }
 
+/** A step inserts a child of a lifecycle that nobody knows, or whose documents aren't declared to be children. Nothing was inserted. */
+export class UnknownChild extends Error {
+  override readonly name = 'UnknownChild'
+  constructor(
+    /** The lifecycle that was named. */
+    readonly lifecycle: string,
+    problem: string,
+  ) {
+    super(`children: ${problem}; nothing was inserted`)
+  }
+}
+
+/** The `_id` of a new child is taken by a document that is no such child of this parent's. Those of its list before it may be inserted. */
+export class ChildExists extends Error {
+  override readonly name = 'ChildExists'
+  constructor(
+    /** The child's lifecycle. */
+    readonly lifecycle: string,
+    /** The `_id` that is taken. */
+    readonly id: unknown,
+    /** Whose it is. */
+    readonly whose: string,
+  ) {
+    super(`children: ${lifecycle} ${String(id)} is ${whose}: give the child another _id, or leave it out`)
+  }
+}
+
 brand({
+  UnknownChild,
+  ChildExists,
   Unavailable,
   LeaseLost,
   StepAborted,

@@ -1,10 +1,30 @@
 export { UnsupportedNode } from '../config/index.js'
 export { DOORBELL_COLLECTION } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+export {
+  CHILD_STATES,
+  type Child,
+  type ChildCounts,
+  type ChildrenDone,
+  type ChildrenDoneOptions,
+  type ChildrenOptions,
+  type ChildState,
+  countsOf,
+  countsText,
+  worstOf,
+} from './children.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, LimitSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
-export { claimedPhases, type LifecycleModel, type Phase, whyUnknownState, workingPhases } from './definition/model.js'
+export {
+  claimedPhases,
+  endPhases,
+  endsOf,
+  type LifecycleModel,
+  type Phase,
+  whyUnknownState,
+  workingPhases,
+} from './definition/model.js'
 export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
 export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { LifecycleSettings } from './definition/settings.js'

@@ -1,5 +1,14 @@
-import type { HistoryEntry, RecordedError, StoredAnswer, StoredQuestion } from '../lock/index.js'
+import type {
+  ChildList,
+  HistoryEntry,
+  RecordedError,
+  StoredAnswer,
+  StoredAwaits,
+  StoredParent,
+  StoredQuestion,
+} from '../lock/index.js'
 import type { Duration } from '../time/index.js'
+import type { Child, ChildrenDone, ChildrenDoneOptions, ChildrenOptions } from './children.js'
 import type { Logger } from './logger.js'
 import type { Ask, Outcome, OwnFields, WithSet } from './outcome.js'
 
@@ -31,6 +40,12 @@ export interface Progress {
   readonly answer?: StoredAnswer
   /** The latest news from outside that it was woken for. */
   readonly heard?: { readonly source: string; readonly version: number; readonly at: Date }
+  /** Whose child it is; absent: nobody's. */
+  readonly parent?: StoredParent
+  /** The lists of children that its steps have inserted; absent: none. */
+  readonly children?: readonly ChildList[]
+  /** What ends its sleep before its time; absent: nothing. */
+  readonly awaits?: StoredAwaits
   /** The last error, with its causes; absent after a step that succeeded. */
   readonly error?: RecordedError
   /** What has happened to it, oldest first: the newest 20 entries. */
@@ -94,6 +109,18 @@ export interface Step<Next extends string, Doc> {
    * @throws LeaseLost when another holder has the document: don't go on
    */
   checkpoint(set: OwnFields<Doc>): Promise<void>
+  /**
+   * Inserts documents of other lifecycles as this one's children (docs/children.md): each list once, whatever crashes, and none of it again if
+   * somebody removes one. Resolves when they and their number are stored.
+   * @throws InvalidOutcome, InvalidDocument, UnknownChild, ChildExists; LeaseLost as `checkpoint` does
+   */
+  children(children: readonly Child[], options?: ChildrenOptions): Promise<void>
+  /**
+   * Whether the children that this document's steps have inserted are done. Where that isn't decided, end with `step.wait(done.text)`: the last child
+   * that the rule needs ends the sleep.
+   * @throws InvalidOutcome for a document without lists of children, UnknownChild
+   */
+  childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone>
 }
 
 /**

@@ -112,7 +112,7 @@ describe('a lifecycle with an order of its claims', () => {
     const indexes = async (repair: boolean) =>
       (await checkDatabase({ db: database.db, models: [model], repair })).find(({ check }) => check === 'indexes')!
     expect(await indexes(false)).toMatchObject({
-      said: '2 on each of 1 collections, and 2 for an order of claims',
+      said: '2 on each of 1 collections, and 2 more that lifecycles ask for',
       findings: [{ problem: 'it is missing', repair: 'possible' }],
     })
     expect(await indexes(true)).toMatchObject({ findings: [{ repair: 'done' }] })

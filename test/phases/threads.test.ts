@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals'
 import { Binary, Decimal128, type Document, Double, Long, ObjectId, Timestamp, UUID } from 'mongodb'
-import { InvalidThread, lifecycleOf, OwnerClient, type Replica, type ReplicaOptions, thread } from '../../src/index.js'
+import { InvalidThread, lifecycleOf, OwnerClient, Replica, type ReplicaOptions, thread } from '../../src/index.js'
 import { ThreadPool } from '../../src/phases/threads/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
@@ -177,6 +177,23 @@ describe('a handler in a thread', () => {
     await one.runOnce()
     const is = { option: 'yes', by: 'ana', timedOut: false, isDate: true }
     expect(await things(db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created', is })
+  })
+
+  test('inserts children, and goes on when they are done', async () => {
+    const { db } = database
+    const toy = lifecycleOf<{ _id: string; n: number }>().define({
+      ...{ name: 'toy', collection: 'Toy', child: true },
+      phases: { Made: { next: ['Sold'] }, Sold: { rest: true } },
+    })
+    const toys = toy.handle({ Made: async (_doc, step) => step.moveTo('Sold') })
+    const parents = thingWith(thread(MODULE, { export: 'hasChild' }), thingOf(NO_RETRY))
+    const one = new Replica({ db, lifecycles: [parents, toys], threads: 2, grace: '0s' })
+    replicas.push(one)
+    await things(db).insertOne({ _id: 'a', phase: 'Creating' })
+    await one.runOnce()
+    const effects = ['1 of 1 child has ended']
+    expect(await things(db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created', effects })
+    expect(await db.collection('Toy').findOne({})).toMatchObject({ _id: 'thing/a/a', n: 1, phase: 'Sold' })
   })
 
   test('that throws Unavailable uses no attempt and waits for as long as it says', async () => {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { isValid, pausedLimitText } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
-import { causeLines, type Progress, rateText } from '../../phases/index.js'
+import { CHILD_STATES, causeLines, type Progress, rateText } from '../../phases/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import { type Output, valueText } from '../output.js'
@@ -30,10 +30,11 @@ export function registerShow(program: Command, context: CliContext): void {
 
 function printJson(
   output: Output,
-  { lifecycle, condition, explanation, pause, refusal, holder, limits, document, also }: Shown,
+  { lifecycle, condition, explanation, pause, refusal, holder, limits, children, parent, document, also }: Shown,
 ): void {
   const others = also.map((other) => ({ lifecycle: other.lifecycle, explanation: other.explanation }))
-  output.json({ lifecycle, condition, explanation, pause, limits, refusal, holder, document, also: others })
+  const family = { children, parent }
+  output.json({ lifecycle, condition, explanation, pause, limits, refusal, holder, ...family, document, also: others })
 }
 
 const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${valueText(phase)}`
@@ -48,6 +49,7 @@ function print(output: Output, shown: Shown, field: string): void {
   const holder = aboutHolder(shown)
   if (holder) output.line(holder)
   for (const line of limits.flatMap(aboutLimit)) output.line(line)
+  for (const line of aboutFamily(shown)) output.line(line)
   if (refusal) output.line(`No replica can work on it: ${refusal}.`)
   output.line()
   printFields(output, [
@@ -76,6 +78,20 @@ function aboutLimit({ name, slots, rate, holders, paused, needs }: Shown['limits
       ? `it has ${slots}, and ${needs} are needed (phaselock limits set ${name} --slots ${needs})`
       : `${taken} of ${slots} are taken: ${who}`
   return [`It waits for a slot of its limit ${name}: ${none}.`, ...pace]
+}
+
+/** Its children, the worst of them by name, and whose child it is. */
+function aboutFamily({ children, parent }: Shown): string[] {
+  const ofChildren = (children?.byLifecycle ?? []).map(({ lifecycle, total, worst, worstIds, ...counts }) => {
+    const all = CHILD_STATES.flatMap((state) => (counts[state] > 0 ? [`${counts[state]} ${state}`] : []))
+    const named = worstIds.map((_id) => nameOf({ lifecycle, _id })).join(', ')
+    return `It has ${total} children of ${lifecycle}: ${all.join(', ')}${named ? ` (${worst}: ${named})` : ''}.`
+  })
+  const unknown = children?.unknown.map((name) => `It has children of ${name}, of which nothing is known here.`) ?? []
+  if (!parent) return [...ofChildren, ...unknown]
+  const { lifecycle, id: _id, key, phase } = parent
+  const where = phase === undefined ? 'which is not there any more' : `which is in ${valueText(phase)}`
+  return [...ofChildren, ...unknown, `It is the child '${key}' of ${nameOf({ lifecycle, _id })}, ${where}.`]
 }
 
 /** Whether its holder is there; where its lease has run out, only of a replica that is listed. */

@@ -92,7 +92,14 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
       return letGo(wake ? asleepUntil(terms, wake) : TASK_LOCK_INIT_TIME, next, { updatedAt: now })
     }
     case 'checkpoint':
-      return { top: { lockedBy: literal(group.nextToken) }, progress: { at: now, history: history('checkpoint') } }
+      return {
+        top: { lockedBy: literal(group.nextToken) },
+        progress: {
+          at: now,
+          history: history('checkpoint', { reason: end.reason ?? null }),
+          ...(end.children && { children: literal(end.children) }),
+        },
+      }
     case 'wait':
     case 'unavailable': {
       const wake = wakeAt(terms, end.forMs === null ? serverPauseMs(terms) : Math.max(LEAST_PAUSE_MS, end.forMs), each)
@@ -103,6 +110,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
         waitingFor: literal(end.reason),
         waitingSince: { $cond: [isDate(since), since, now] },
         resumeAt: wake,
+        ...(end.awaits && { awaits: literal(end.awaits) }),
         history: history(end.kind, { reason: end.reason }),
       })
     }

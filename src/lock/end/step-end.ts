@@ -1,4 +1,5 @@
 import type { Lease } from '../lease/lease.js'
+import type { ChildList, StoredAwaits } from './children.js'
 import type { AskedQuestion } from './question.js'
 
 /** What is kept of an error: bounded, so that a 10 MB message never costs a document. */
@@ -35,7 +36,13 @@ export type EndKind = {
       /** Its lease doesn't go on, and it sleeps: too many steps in a row. */
       readonly forMs?: number | undefined
     }
-  | { readonly kind: 'wait' | 'unavailable'; readonly reason: string; readonly forMs: number | null }
+  | {
+      readonly kind: 'wait' | 'unavailable'
+      readonly reason: string
+      readonly forMs: number | null
+      /** What ends the sleep before its time. */
+      readonly awaits?: StoredAwaits | undefined
+    }
   | {
       readonly kind: 'ask'
       readonly question: AskedQuestion
@@ -64,7 +71,13 @@ export type EndKind = {
       readonly usesAttempt?: true | undefined
     }
   | { readonly kind: 'error'; readonly error: RecordedError }
-  | { readonly kind: 'released' | 'checkpoint' | 'sleepUntilDeadline' }
+  | { readonly kind: 'released' | 'sleepUntilDeadline' }
+  | {
+      readonly kind: 'checkpoint'
+      /** All lists of children that it has with this write. */
+      readonly children?: readonly ChildList[] | undefined
+      readonly reason?: string | undefined
+    }
   /** Parked without a record of why: for a document that takes no other write any more (its size, a `progress` of its owner's). */
   | { readonly kind: 'putAside'; readonly reason: string }
 )

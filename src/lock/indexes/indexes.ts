@@ -1,8 +1,10 @@
 import type { Collection, Document, IndexSpecification } from 'mongodb'
 import { buildIndex, type IndexBuild, isServerError } from '../../database/index.js'
+import { childIndex } from '../look/children.js'
+import { type ClaimOrder, orderIndexes } from '../look/order.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 
-/** The two indexes that the protocol needs. A third is created only for a lifecycle that declares an order of its own (look/order.ts). */
+/** The two indexes that the protocol needs. What more there is a lifecycle has asked for: {@link moreIndexes}. */
 const LOCK_INDEXES = [CLAIM_INDEX, STATE_INDEX]
 /** Kinds of index that don't hold every document, or not in the order in which the protocol reads. */
 const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
@@ -10,6 +12,11 @@ const OTHER_KINDS = ['hidden', 'sparse', 'partialFilterExpression', 'collation']
 const NO_SUCH_COLLECTION = 26
 const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
+
+/** What a lifecycle needs besides: for an order of its own, and for documents that may be children. */
+export const moreIndexes = (
+  settings: ClaimOrder & { readonly child?: boolean | undefined; readonly progress: string },
+): Document[] => [...orderIndexes(settings), ...(settings.child ? [childIndex(settings.progress)] : [])]
 
 /**
  * Creates those that are missing, and `more` of them. One with the same key but of another kind (hidden, partial) is left as it is: the check of query

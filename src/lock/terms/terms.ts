@@ -125,7 +125,17 @@ export function progressAcrossPhases(terms: Terms): Document {
 }
 
 /** Fields of `progress` that name a step, or say why a document waits, asks or failed; removed as soon as it moves on. */
-const PHASE_FIELDS = ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer']
+const PHASE_FIELDS = [
+  'step',
+  'steps',
+  'waitingFor',
+  'waitingSince',
+  'resumeAt',
+  'error',
+  'question',
+  'answer',
+  'awaits',
+]
 
 /**
  * One value for each document of a grouped write. The list of ids must be the filter's own: an id that isn't in it would

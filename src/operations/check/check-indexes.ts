@@ -7,7 +7,7 @@ import {
   hasIndex,
   LIFECYCLES_COLLECTION,
   Looks,
-  orderIndexes,
+  moreIndexes,
   ServerClock,
   STAND_IN_INDEX,
   unusableLockIndexes,
@@ -39,7 +39,7 @@ export async function checkIndexes({
   const orders = new Map(
     collections.map((name) => {
       const own = models.filter(({ collection }) => collection === name)
-      return [name, own.flatMap(({ settings }) => orderIndexes(settings))]
+      return [name, own.flatMap(({ settings }) => moreIndexes(settings))]
     }),
   )
   for (const [name, more] of orders) {
@@ -47,7 +47,7 @@ export async function checkIndexes({
     if (await collectionExists(collection)) findings.push(...(await unusable(collection, more, repair)))
   }
   const more = [...orders.values()].flat().length
-  const said = `2 on each of ${collections.length} collections${more > 0 ? `, and ${more} for an order of claims` : ''}`
+  const said = `2 on each of ${collections.length} collections${more > 0 ? `, and ${more} more that lifecycles ask for` : ''}`
   return { check: 'indexes', said, findings }
 }
 

@@ -9,6 +9,7 @@ export interface PhaseNode {
   readonly entry?: boolean
   readonly deadline?: { readonly after: string; readonly goTo: string; readonly setState?: string }
   readonly keepFor?: string
+  readonly failed?: true
   readonly limits?: readonly LimitNode[]
   readonly slots?: number
 }
@@ -25,7 +26,7 @@ export interface RuleNode {
 
 export type Phases = Readonly<Record<string, PhaseNode>>
 
-const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor', 'limits', 'slots']
+const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor', 'failed', 'limits', 'slots']
 const DEADLINE_KEYS = ['after', 'goTo', 'setState']
 const RULE_KEYS = ['when', 'from', 'goTo', 'setState']
 
@@ -65,6 +66,8 @@ function shapeProblems(phases: Phases): string[] {
     if (name.startsWith('$') || name.includes('\0')) problems.push(`phase '${name}': a name can't start with '$'`)
     if (phase?.final && phase.deadline) problems.push(`phase '${name}' is final and can't have a deadline; use keepFor`)
     if (phase?.keepFor && !phase.final) problems.push(`phase '${name}' has keepFor but isn't final`)
+    if (phase?.failed !== undefined && (phase.failed !== true || phase.next))
+      problems.push(`phase '${name}': failed must be true, and is for resting and final phases`)
     if ((phase?.limits || phase?.slots) && !phase.next) problems.push(`phase '${name}' has limits but no handler`)
     if (phase?.slots !== undefined && !phase.limits) problems.push(`phase '${name}' has slots but no limits`)
     if (phase?.final && phase.entry) problems.push(`phase '${name}' is final and can't be an entry`)

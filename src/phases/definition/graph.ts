@@ -19,12 +19,19 @@ interface Passing<Names extends string, State> extends Without<'final' | 'keepFo
 
 /** A working phase names where it may go; a resting phase waits for its owner; a final phase is removed. */
 export type PhaseSpec<Names extends string, State> =
-  | (Passing<Names, State> & Without<'rest'> & Limited & { readonly next: readonly Names[] })
-  | (Passing<Names, State> & Without<'next' | 'limits' | 'slots'> & { readonly rest: true })
-  | (Without<'entry' | 'deadline' | 'next' | 'rest' | 'limits' | 'slots'> & {
-      readonly final: true
-      readonly keepFor?: Duration
-    })
+  | (Passing<Names, State> & Without<'rest' | 'failed'> & Limited & { readonly next: readonly Names[] })
+  | (Passing<Names, State> & Without<'next' | 'limits' | 'slots'> & Ending & { readonly rest: true })
+  | (Without<'entry' | 'deadline' | 'next' | 'rest' | 'limits' | 'slots'> &
+      Ending & {
+        readonly final: true
+        readonly keepFor?: Duration
+      })
+
+/** A phase in which a document's work has ended. */
+interface Ending {
+  /** Whether it ended badly, for the document's parent (docs/children.md). Default false. */
+  readonly failed?: true
+}
 
 /** What a phase's documents need while they are worked on. */
 interface Limited {
@@ -89,6 +96,11 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
   readonly maxActive?: number
   /** Claims without a recorded outcome until the document is parked as poison. Default 10. */
   readonly maxClaims?: number
+  /**
+   * Whether its documents may be the children of others (docs/children.md): then their collection has an index on `progress.parent`, and the
+   * end of each of them is told to its parent. Default false.
+   */
+  readonly child?: boolean
   /**
    * Whether legacy writers lease documents of this lifecycle too: by `lockedAt` alone, without `lockedBy`. Their leases are then
    * distinguished from sleeps, and nothing of theirs is overwritten. Default false. See docs/upgrading.md.

@@ -1,8 +1,9 @@
 import { COLLECTION_NAME } from '../../options/index.js'
 import { durationMs, InvalidDuration } from '../../time/index.js'
+import type { Child } from '../children.js'
 import { InvalidLifecycle } from '../errors.js'
 import { shown } from '../kept-text.js'
-import type { StateOf } from '../owner/owner-types.js'
+import type { EntryOf, NewChild, StateOf } from '../owner/owner-types.js'
 import type { Handler, Step } from '../step.js'
 import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
 import {
@@ -35,6 +36,12 @@ export interface Lifecycle<Doc, G, Read = Doc> {
   handle(handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc, Read> }): BoundLifecycle<Doc, G>
   /** Nest: a decorator bound to this lifecycle, so that the method (or the property) below it is checked against the phase. */
   OnPhase<P extends Working<G>>(phase: P): OnPhaseDecorator<Handler<NextOf<G[P]>, Doc, Read>>
+  /**
+   * A document of this lifecycle for `step.children` of another one (docs/children.md); it needs `child: true`.
+   * @param key what its parent calls it: unique among the parent's children of this lifecycle, at most 200 characters
+   * @example await step.children([parcel.child('left', { weight: 3 }), parcel.child('right', { weight: 5 })])
+   */
+  child(key: string, document: NewChild<Doc, EntryOf<G>>): Child
   /** Types only: `typeof gateway.$step.Creating`. */
   readonly $step: { readonly [P in Working<G>]: Step<NextOf<G[P]>, Doc> }
   /** Types only: the document as handlers get it. */
@@ -106,6 +113,7 @@ export function lifecycleOf<Doc extends OwnerOf<Doc>>(): {
         model,
         handle: (handlers) => new BoundLifecycle(model, handlers as unknown as Readonly<Record<string, AnyHandler>>),
         OnPhase: (phase) => onPhase(model, phase),
+        child: (key, document) => ({ lifecycle: model.name, key, document }),
         $step: undefined as never,
         $doc: undefined as never,
       }
@@ -129,6 +137,7 @@ function modelOf(spec: object): LifecycleModel {
   const parsed = parseSettings(settings, problems)
   const limits = new LimitsOf(name as string, parsed)
   const built = problems.length === 0 && buildPhases(nodes, limits, problems)
+  if (built && parsed?.child) problems.push(...childProblems(built))
   if (!parsed || !built || problems.length > 0)
     throw new InvalidLifecycle(typeof name === 'string' ? name : '?', problems)
   return {
@@ -143,6 +152,17 @@ function modelOf(spec: object): LifecycleModel {
   }
 }
 
+/** A child that is removed as soon as it has ended couldn't be counted. */
+function childProblems(phases: Map<string, Phase>): string[] {
+  const lost = [...phases.values()].filter(
+    ({ kind, keepForMs, failed }) => kind === 'final' && keepForMs === 0 && !failed,
+  )
+  return lost.map(
+    ({ name }) =>
+      `phase '${name}' of a child is removed at once: give it a keepFor in which its parent counts it, or failed: true (what is gone counts as failed)`,
+  )
+}
+
 function buildPhases(nodes: Phases, limits: LimitsOf, problems: string[]): Map<string, Phase> {
   const ms = (value: string | undefined, where: string) => {
     try {
@@ -153,8 +173,12 @@ function buildPhases(nodes: Phases, limits: LimitsOf, problems: string[]): Map<s
       return 0
     }
   }
-  const phaseOf = (name: string, { final, rest, next = [], deadline, keepFor, ...needs }: PhaseNode): Phase => ({
+  const phaseOf = (
+    name: string,
+    { final, rest, next = [], deadline, keepFor, failed, ...needs }: PhaseNode,
+  ): Phase => ({
     ...(!final && !rest && limits.ofPhase(name, needs, problems)),
+    ...(failed && { failed }),
     name,
     kind: final ? 'final' : rest ? 'resting' : 'working',
     next,

@@ -13,6 +13,8 @@ export interface Phase {
     | undefined
   /** Of a final phase: how long a document is kept, 0: removed at once. */
   readonly keepForMs: number
+  /** Of a resting or final phase: it ended badly, for its parent. */
+  readonly failed?: boolean | undefined
   /** Of a working phase: what each of its documents needs while it is held, by name. Absent: nothing. */
   readonly limits?: readonly LimitNeed[] | undefined
 }
@@ -46,6 +48,23 @@ export function whyUnknownState({ name, rules, phases }: LifecycleModel, state: 
   const expected =
     known.length > 0 ? `a state that a rule of ${name} names (${known.join(', ')})` : `no state: ${name} has no rules`
   return `expected ${expected}, got ${shown(state)}${typeof state === 'string' ? didYouMean(state, known) : ''}`
+}
+
+/**
+ * The phases in which a document has ended as far as its parent is concerned: final ones, and resting ones but those in which documents begin.
+ */
+export function endPhases({ phases, entries }: LifecycleModel): { succeeded: string[]; failed: string[] } {
+  const ends = [...phases.values()].filter(
+    ({ kind, name }) => kind === 'final' || (kind === 'resting' && !entries.includes(name)),
+  )
+  const named = (failed: boolean) => ends.filter((one) => (one.failed ?? false) === failed).map(({ name }) => name)
+  return { succeeded: named(false), failed: named(true) }
+}
+
+/** All phases in which a child has ended. */
+export function endsOf(model: LifecycleModel): string[] {
+  const { succeeded, failed } = endPhases(model)
+  return [...succeeded, ...failed]
 }
 
 /** The names of the phases in which documents are claimed. */

@@ -20,6 +20,7 @@ const FIELDS = t.partOf({
         entry: t.flag,
         deadline: t.optional(t.partOf({ afterMs: t.aNumber, goTo: t.text, setState: t.optional(t.text) })),
         keepForMs: t.aNumber,
+        failed: t.orAbsent(t.flag),
         limits: t.orAbsent(listOf(t.partOf({ limit: t.text, slots: t.aNumber }))),
       }),
     ),
@@ -30,6 +31,7 @@ const FIELDS = t.partOf({
   renames: t.orAbsent(listOf(t.partOf({ from: t.text, to: t.text }))),
   progress: t.orAbsent(fieldName),
   legacyWriters: t.orAbsent(t.flag),
+  child: t.orAbsent(t.flag),
   maxAttempts: t.orAbsent(t.aNumber),
   maxClaims: t.orAbsent(t.aNumber),
   /** The fields by which claims are ordered. */
@@ -46,10 +48,21 @@ export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeou
 
 /** What a replica registers of a lifecycle. */
 export function registeredFields({ phases, entries, rules, renames, settings }: LifecycleModel): RegisteredFields {
-  const { progress, legacyWriters, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
+  const { progress, legacyWriters, child = false, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
   const graph = [...phases.values()].map((one) => ({ ...one, entry: entries.includes(one.name) }))
   const order = { priorityBy: settings.priorityBy, fairBy: settings.fairBy }
-  const fields = { graph, rules, renames, progress, legacyWriters, maxAttempts, maxClaims, definedLockTimeout, order }
+  const fields = {
+    graph,
+    rules,
+    renames,
+    progress,
+    legacyWriters,
+    child,
+    maxAttempts,
+    maxClaims,
+    definedLockTimeout,
+    order,
+  }
   return JSON.parse(JSON.stringify(fields)) // without what is undefined: the driver would store null
 }
 

@@ -12,6 +12,8 @@ export interface LifecycleSettings {
   readonly maxClaims: number
   readonly concurrency: number
   readonly legacyWriters: boolean
+  /** Whether its documents may be children of others. */
+  readonly child?: boolean | undefined
   readonly progress: string
   readonly backOff: BackOffRule
   readonly limits?: readonly LimitNode[] | undefined
@@ -88,6 +90,7 @@ export const settingsSchema = t.object({
   priorityBy: t.optional(ownerField),
   fairBy: t.optional(ownerField),
   legacyWriters: t.withDefault(t.flag, false),
+  child: t.optional(t.flag),
   reads: t.optional(
     t.list(
       matchingText(/^[^.$][^.]*$/, "expected the name of a top-level field, such as 'image'"),

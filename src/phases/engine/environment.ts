@@ -5,6 +5,7 @@ import type { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
 import type { Logger } from '../logger.js'
 import type { Slots } from './claim/slots.js'
+import type { Family } from './family.js'
 import type { ReplicaObserver } from './observer.js'
 import type { BrokenReports } from './report/broken-reports.js'
 import type { PlaceKind } from './run/places.js'
@@ -36,6 +37,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly kindOf: (phase: string) => PlaceKind
   /** This replica's slots of limits, for all of its lifecycles. */
   readonly slots: Slots
+  /** Parents and children of its documents. */
+  readonly relatives: Family
   /** Documents that refuse writes. */
   readonly refusing: RefusingDocuments
   readonly broken: BrokenReports

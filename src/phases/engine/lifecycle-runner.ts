@@ -6,6 +6,7 @@ import {
   cancelText,
   claimOf,
   idKey,
+  parentIn,
   pauseMs,
   type WorkSplit,
 } from '../../lock/index.js'
@@ -18,6 +19,7 @@ import { Claimer } from './claim/claimer.js'
 import type { Company } from './claim/company.js'
 import type { Slots } from './claim/slots.js'
 import type { LifecycleEnvironment } from './environment.js'
+import type { Family } from './family.js'
 import { FRESH_MS, type Held, stepsSoFar, waitedMs } from './lease/held.js'
 import { HeldDocuments } from './lease/held-documents.js'
 import { LeaseGuard } from './lease/lease-guard.js'
@@ -43,6 +45,8 @@ export interface ReplicaParts {
   readonly company: Company
   /** Of limits. */
   readonly slots: Slots
+  /** Parents and children of its documents. */
+  readonly relatives: Family
   /** For handlers that are declared as `thread(...)`. */
   readonly threads: ThreadPool
   readonly monitor: LoopMonitor
@@ -94,7 +98,7 @@ export class LifecycleRunner {
     this.claimer = new Claimer(env, { ...parts, workSplit, held, capacities, outage, onWon })
     const isLoaded = () => this.places.isWaitedFor('loop')
     this.outcomes = new OutcomeRecorder(env, endings, capacities, outage, isLoaded)
-    const checkpoint: Checkpoint = (one, set) => this.outcomes.checkpoint(one, set)
+    const checkpoint: Checkpoint = (one, set, also) => this.outcomes.checkpoint(one, set, also)
     const activities = new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)]))
     this.steps = new StepRunner(env, { handlers, threads, activities, endings, capacities, checkpoint })
     this.guard = new LeaseGuard(env, held, this.places, outage)
@@ -183,6 +187,7 @@ export class LifecycleRunner {
         recorded = await this.outcomes.record(held, ending)
       } while (recorded && goesOn(recorded))
       this.letGo(held)
+      if (recorded && this.env.model.settings.child) this.tellParent(held, recorded)
       if (recorded) this.expect(held, recorded)
     } catch (error) {
       this.letGo(held)
@@ -199,6 +204,16 @@ export class LifecycleRunner {
     if (this.held.watched === 0) this.guard.stop()
     this.parts.company.left()
     this.claimer.claimIfRoom()
+  }
+
+  /** Its parent may have waited for just this end. A hint: the parent counts its children itself. */
+  private tellParent({ document }: Held, { end }: Ending): void {
+    const { model, relatives } = this.env
+    const parent = parentIn(document[model.settings.progress])
+    if (!parent) return
+    if (end.kind === 'park' || end.kind === 'putAside') relatives.ended(model, parent, 'parked')
+    else if (end.kind === 'moveTo' && model.phases.get(end.to)?.kind !== 'working')
+      relatives.ended(model, parent, model.phases.get(end.to)?.failed ? 'failed' : 'succeeded')
   }
 
   /** Prepares for what comes due because of what was just recorded. */

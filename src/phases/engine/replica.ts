@@ -26,6 +26,7 @@ import { Beats } from './registry/beats.js'
 import { LifecycleRegistry } from './registry/lifecycle-registry.js'
 import { LiveReplicas } from './registry/live-replicas.js'
 import { requireDisjoint } from './registry/overlaps.js'
+import { Relatives } from './relatives.js'
 import type { ReplicaOptions, ReplicaStatus } from './replica-options.js'
 import { OutageLog } from './report/outage-log.js'
 import { LoopMonitor } from './run/loop-monitor.js'
@@ -71,6 +72,7 @@ export class Replica {
   private readonly alongside: AlongsideWorks
   private readonly company: Company
   private readonly slots: Slots
+  private readonly relatives: Relatives
   private prepared: Promise<void> | undefined
   private ticker: NodeJS.Timeout | undefined
   private ticking: Promise<TickCounts> | undefined
@@ -115,10 +117,16 @@ export class Replica {
     this.company = new Company(clock)
     const leaseMs = () => Math.max(...models.map((model) => registry.lockTimeout(model).leaseMs))
     this.slots = new Slots({ db: renewalDb, identity, clock, serverClock, logger, leaseMs })
+    this.relatives = new Relatives({
+      ...{ db, clock, logger, serverNow, running: lifecycles },
+      lookSoon: () => this.lookSoon(0),
+      ringOthers: (ring) => this.doorbell.ring(ring),
+    })
     const parts: ReplicaParts = {
       ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
       company: this.company,
       slots: this.slots,
+      relatives: this.relatives,
       wakes: () => this.waking,
       lookSoon: (ms) => this.lookSoon(ms),
       ringOthers: (ring) => this.doorbell.ring(ring),
@@ -217,6 +225,7 @@ export class Replica {
   /** Resolves when this replica holds nothing. */
   async idle(): Promise<void> {
     await Promise.all(this.running.map(({ runner }) => runner.idle()))
+    await this.relatives.settled()
   }
 
   /** Stops claiming; see docs/lock-protocol.md, shutdown. Resolves when nothing of it runs any more. */
@@ -342,7 +351,7 @@ export class Replica {
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
     await Promise.race([Promise.all([left, this.beats.end(), this.slots.stop()]), wait(LAST_CHANCE_MS)])
     over.abort()
-    await Promise.all([beside, ...this.running.map(({ waker }) => waker.stop())])
+    await Promise.all([beside, this.relatives.stop(), ...this.running.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])
     if (this.options.lifecycles.length > 0) await this.threads.leave()
     this.tellUntold()

@@ -41,6 +41,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     keepTermsFresh: () => registry.keepFresh(),
     paused: () => registry.paused(model),
     slots: parts.slots,
+    relatives: parts.relatives,
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
     kindOf: (phase) => (threadOf(handlers[phase]) ? 'thread' : 'loop'),
     refusing: new RefusingDocuments(clock),

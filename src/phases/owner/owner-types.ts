@@ -165,6 +165,13 @@ export type NewDocument<Doc, Entry extends string> = Without<Doc, Kept | '_id'> 
     readonly updatedAt?: Date
   }
 
+/**
+ * A document to insert as another's child: as `insert` takes it, and its `_id` may be left out where it may be a text. It gets one of its parent's
+ * lifecycle and `_id`, and of its key.
+ */
+export type NewChild<Doc, Entry extends string> = Omit<NewDocument<Without<Doc, '_id'>, Entry>, '_id'> &
+  (string extends IdOf<Doc> ? { readonly _id?: IdOf<Doc> } : { readonly _id: IdOf<Doc> })
+
 /** A document as it is stored. Phaselock fills in its fields when it first claims it; `progress` may be renamed by `fields`. */
 export type StoredDocument<Doc, Phase extends string = string> = Without<Doc, Kept | '_id'> & {
   /** As it was inserted. */

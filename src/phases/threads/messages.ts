@@ -68,9 +68,23 @@ export type StepResult =
 export type ToThread =
   | { readonly kind: 'abort' }
   | { readonly kind: 'stored'; readonly checkpoint: number; readonly error: SentError | undefined }
+  /** What became of a call about children. */
+  | {
+      readonly kind: 'answered'
+      readonly call: number
+      readonly value: Uint8Array
+      readonly error: SentError | undefined
+    }
 
 export type FromThread =
   | { readonly kind: 'checkpoint'; readonly checkpoint: number; readonly set: Uint8Array }
+  | {
+      readonly kind: 'call'
+      readonly call: number
+      readonly method: 'children' | 'childrenDone'
+      /** What it was given, first to last. */
+      readonly given: Uint8Array
+    }
   | {
       readonly kind: 'log'
       readonly level: 'debug' | 'info' | 'warn' | 'error'

@@ -4,7 +4,7 @@ import { LeaseLost, type StepAborted } from '../errors.js'
 import type { Step } from '../step.js'
 import { described, type ThreadDeclaration } from './declaration.js'
 import { Cell, type FromThread, type StepResult, type StepTask, type ToThread } from './messages.js'
-import { receivedError, sentError } from './sent-error.js'
+import { receivedError, type SentError, sentError } from './sent-error.js'
 import type { Wire } from './wire.js'
 
 type Fields = Record<string, unknown>
@@ -127,6 +127,7 @@ export class ThreadCall {
 
   private heard(message: FromThread): void {
     if (message.kind === 'log') this.logged(message)
+    else if (message.kind === 'call') void this.called(message)
     else void this.checkpoint(message)
   }
 
@@ -137,6 +138,18 @@ export class ThreadCall {
     } catch (error) {
       if (error instanceof LeaseLost) this.lost = error
       this.tell({ kind: 'stored', checkpoint, error: sentError(error) })
+    }
+  }
+
+  private async called({ call, method, given }: Extract<FromThread, { kind: 'call' }>): Promise<void> {
+    const answer = (value: unknown, error?: SentError) =>
+      this.tell({ kind: 'answered', call, value: this.wire.encode({ value }), error })
+    try {
+      const [first, second] = this.wire.document(given)['given'] as [never, never]
+      answer(await this.step[method](first, second))
+    } catch (error) {
+      if (error instanceof LeaseLost) this.lost = error
+      answer(null, sentError(error))
     }
   }
 

@@ -1,5 +1,6 @@
 import type { MessagePort } from 'node:worker_threads'
 import { processMs } from '../../time/index.js'
+import type { Child, ChildrenDone, ChildrenDoneOptions, ChildrenOptions } from '../children.js'
 import { StepAborted } from '../errors.js'
 import { type Logger, loggerOf } from '../logger.js'
 import { Outcomes, type OwnFields } from '../outcome.js'
@@ -24,6 +25,8 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   private readonly controller = new AbortController()
   private readonly checkpoints = new Map<number, PromiseWithResolvers<void>>()
   private lastCheckpoint = 0
+  private readonly calls = new Map<number, PromiseWithResolvers<unknown>>()
+  private lastCall = 0
 
   constructor(
     task: StepTask,
@@ -65,9 +68,39 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
     await stored.promise
   }
 
+  /** The replica inserts them. @throws as elsewhere */
+  async children(children: readonly Child[], options?: ChildrenOptions): Promise<void> {
+    await this.call('children', [children, options ?? {}])
+  }
+
+  /** The replica counts them. @throws as elsewhere */
+  async childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
+    return (await this.call('childrenDone', [options])) as ChildrenDone
+  }
+
+  private call(method: Extract<FromThread, { kind: 'call' }>['method'], given: readonly unknown[]): Promise<unknown> {
+    const bytes = this.wire.encode({ given })
+    this.lastCall += 1
+    const answer = Promise.withResolvers<unknown>()
+    this.calls.set(this.lastCall, answer)
+    this.tell({ kind: 'call', call: this.lastCall, method, given: bytes })
+    return answer.promise
+  }
+
+  private answered({ call, value, error }: Extract<ToThread, { kind: 'answered' }>): void {
+    const answer = this.calls.get(call)
+    this.calls.delete(call)
+    if (error) answer?.reject(receivedError(error))
+    else answer?.resolve(this.wire.document(value)['value'])
+  }
+
   private heard(message: ToThread): void {
     if (message.kind === 'abort') {
       this.lookAtCell()
+      return
+    }
+    if (message.kind === 'answered') {
+      this.answered(message)
       return
     }
     const stored = this.checkpoints.get(message.checkpoint)

@@ -8,6 +8,7 @@ import type { OutageLog } from '../report/outage-log.js'
 import { reportEnd, reportLoss } from '../report/reports.js'
 import { assignOwn } from '../run/deep-copy.js'
 import { type Ending, type EndingRules, goesOn } from '../run/ending-rules.js'
+import type { NewLists } from '../run/step-children.js'
 import { Refresher } from './refresher.js'
 import { WriteGrouper } from './write-grouper.js'
 
@@ -64,14 +65,18 @@ export class OutcomeRecorder {
   }
 
   /** Stores fields in the middle of a step; false: the lease is lost. */
-  async checkpoint(held: Held, set: Record<string, unknown>): Promise<boolean> {
-    const ending = this.endings.checkpoint(held, set, held.run?.ranMs() ?? 0)
+  async checkpoint(held: Held, set: Record<string, unknown>, also?: NewLists): Promise<boolean> {
+    const ending = this.endings.checkpoint(held, set, held.run?.ranMs() ?? 0, also)
     const verdict = await this.writes.record(ending)
     if (verdict.kind === 'givenUp') held.run?.abort('lease in danger') // whatever the handler makes of it: no attempt is used
     if (verdict.kind === 'rejected' || verdict.kind === 'givenUp') throw verdict.error
     if (verdict.kind === 'recorded' && ending.set) {
       held.document = { ...held.document }
       assignOwn(held.document, ending.set)
+    }
+    if (verdict.kind === 'recorded' && also) {
+      const { progress } = this.env.model.settings
+      held.document = { ...held.document, [progress]: { ...held.document[progress], children: also.children } }
     }
     return verdict.kind === 'recorded'
   }

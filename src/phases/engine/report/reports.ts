@@ -24,7 +24,7 @@ export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending)
 
 function reasonOf(end: EndKind): string | null {
   if (end.kind === 'ask') return end.question.question
-  if ('reason' in end) return end.reason
+  if ('reason' in end) return end.reason ?? null
   return 'error' in end && end.error ? end.error.message : null
 }
 

@@ -15,6 +15,7 @@ import type { LifecycleEnvironment } from '../environment.js'
 import { countOf, deadlineOf, type Held } from '../lease/held.js'
 import type { Asked } from './asked.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
+import type { NewLists } from './step-children.js'
 import type { Settled, StepRun } from './step-run.js'
 
 /** How a step ends: what is to be recorded. */
@@ -105,9 +106,9 @@ export class EndingRules {
   }
 
   /** @throws InvalidOutcome for a set that no outcome may have either */
-  checkpoint(held: Held, set: Fields, ms: number): Ending {
+  checkpoint(held: Held, set: Fields, ms: number, also?: NewLists): Ending {
     const fields = readSet(set, this.progress)
-    return { ...this.ending(held, { kind: 'checkpoint', step: this.stepName(held) }, ms, fields), stale: [] }
+    return { ...this.ending(held, { kind: 'checkpoint', step: this.stepName(held), ...also }, ms, fields), stale: [] }
   }
 
   /** How long a document entering a phase sleeps: until its deadline when it rests, until its removal when it's final. */
@@ -134,7 +135,12 @@ export class EndingRules {
         }
       }
       case 'wait':
-        return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
+        if (!run.awaits) return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
+        return {
+          ...{ kind: 'wait', step, reason: outcome.reason },
+          forMs: outcome.forMs ?? run.awaits.recheckMs,
+          awaits: run.awaits.stored,
+        }
       case 'ask':
         return {
           kind: 'ask',
@@ -281,6 +287,7 @@ const isState = (state: unknown): boolean => typeof state === 'string' || state 
 
 /** What a kind of end removes from some documents, and sets in others. */
 function isSetBy(end: EndKind, field: string): boolean {
+  if (field === 'awaits') return end.kind === 'wait' && end.awaits !== undefined
   if (field === 'resumeAt') {
     return end.kind === 'again' ? end.forMs !== undefined : end.kind === 'moveTo' && end.arrival.kind === 'sleep'
   }
@@ -288,13 +295,13 @@ function isSetBy(end: EndKind, field: string): boolean {
 }
 
 const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
-  again: ['waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer'],
-  wait: ['error', 'steps'],
-  ask: ['steps', 'waitingFor', 'waitingSince', 'error', 'answer'],
-  unavailable: ['steps'],
-  moveTo: ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer'],
-  park: ['steps', 'waitingFor', 'waitingSince', 'resumeAt'],
-  error: ['steps', 'waitingFor', 'waitingSince'],
+  again: ['waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer', 'awaits'],
+  wait: ['error', 'steps', 'awaits'],
+  ask: ['steps', 'waitingFor', 'waitingSince', 'error', 'answer', 'awaits'],
+  unavailable: ['steps', 'awaits'],
+  moveTo: ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer', 'awaits'],
+  park: ['steps', 'waitingFor', 'waitingSince', 'resumeAt', 'awaits'],
+  error: ['steps', 'waitingFor', 'waitingSince', 'awaits'],
   released: ['resumeAt'],
   checkpoint: [],
   putAside: [],

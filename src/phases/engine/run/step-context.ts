@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
 import { leaseUnmoved } from '../../../lock/index.js'
+import type { Child, ChildrenDone, ChildrenDoneOptions, ChildrenOptions } from '../../children.js'
 import { LEASE_UNMOVED } from '../../holder.js'
 import { type Logger, withFields } from '../../logger.js'
 import { Outcomes, type OwnFields } from '../../outcome.js'
@@ -57,6 +58,13 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
   }
   checkpoint(set: OwnFields<AnyDoc>): Promise<void> {
     return this.#run.checkpoint(set)
+  }
+
+  children(children: readonly Child[], options?: ChildrenOptions): Promise<void> {
+    return this.#run.children.insert(children, options)
+  }
+  childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
+    return this.#run.children.done(options)
   }
 
   /** For a handler that was made by `thread(...)`. */

@@ -5,9 +5,10 @@ import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { type CurrentStep, type Held, waitedMs } from '../lease/held.js'
 import { type Asked, askedIn } from './asked.js'
+import { type NewLists, StepChildren } from './step-children.js'
 
 /** Stores fields under the token and changes it; false: the lease is lost. */
-export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>) => Promise<boolean>
+export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>, also?: NewLists) => Promise<boolean>
 
 /** How a handler came to its end. */
 export type Settled =
@@ -38,6 +39,7 @@ export class StepRun implements CurrentStep {
   private startedAtMs: number
   private waitsForThread = false
   private question: { readonly asked: Asked | undefined } | undefined
+  private itsChildren: StepChildren | undefined
   private controller: AbortController | undefined
   private giveUp: ((settled: Settled) => void) | undefined
   private over = false
@@ -69,6 +71,17 @@ export class StepRun implements CurrentStep {
     const { serverNow, serverClock } = this.env
     this.question ??= { asked: askedIn(this.progress, serverNow, () => serverClock.deadlineHold()) }
     return this.question.asked
+  }
+
+  /** Made when first asked for. */
+  get children(): StepChildren {
+    this.itsChildren ??= new StepChildren(this)
+    return this.itsChildren
+  }
+
+  /** What the document waits for if the handler returns a wait; undefined: for nothing but its end. */
+  get awaits(): StepChildren['awaits'] {
+    return this.itsChildren?.awaits
   }
 
   /** Made when first asked for: most handlers never look at it. */
@@ -155,18 +168,18 @@ export class StepRun implements CurrentStep {
   }
 
   /** Whatever is asked for while the step runs is stored, in that order, and before its outcome. */
-  checkpoint(set: OwnFields<Record<string, unknown>>): Promise<void> {
-    const stored = this.store(set)
+  checkpoint(set: OwnFields<Record<string, unknown>>, also?: NewLists): Promise<void> {
+    const stored = this.store(set, also)
     stored.catch(() => undefined) // the handler's to catch; one that doesn't wait for it must not end the process
     return stored
   }
 
-  private async store(set: OwnFields<Record<string, unknown>>): Promise<void> {
+  private async store(set: OwnFields<Record<string, unknown>>, also?: NewLists): Promise<void> {
     if (this.over) {
       const message = 'checkpoint was called after the step had ended: nothing was stored'
       this.env.lines.warn({ kind: 'late checkpoints', phase: this.about.phase }, message, this.about)
     } else {
-      if (await this.storeFields(this.held, set)) return
+      if (await this.storeFields(this.held, set, also)) return
       this.abort('lease lost')
     }
     const { lifecycle, id, token } = this.about

@@ -17,7 +17,7 @@ import {
   LIMITS_COLLECTION,
   type LookRequest,
   type Looks,
-  orderIndexes,
+  moreIndexes,
   REPLICAS_COLLECTION,
   unusableLockIndexes,
 } from '../../../lock/index.js'
@@ -99,7 +99,7 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
 async function provideIndexes({ db, lifecycles, indexes }: ReplicaSettings, names: readonly string[], logger: Logger) {
   const needed = names.map((name) => {
     const models = lifecycles.map(({ model }) => model).filter(({ collection }) => collection === name)
-    return [db.collection(name), models.flatMap(({ settings }) => orderIndexes(settings))] as const
+    return [db.collection(name), models.flatMap(({ settings }) => moreIndexes(settings))] as const
   })
   if (indexes === 'create') {
     const build = { waiting: (said: string) => logger.info(said) }

@@ -34,6 +34,9 @@ export interface WakerOptions
   readonly onError: (error: unknown) => void
 }
 
+/** Whether a document that sleeps is to be woken, by its progress. */
+export type WakeIf = (progress: unknown) => Promise<boolean>
+
 /** A document to wake. */
 interface Wanted {
   readonly id: unknown
@@ -45,6 +48,8 @@ interface Wanted {
   readonly pauseMs: number
   /** The fence of the step that ran when it was first read. A later step has begun with what it is woken for. */
   readonly heldFence?: unknown
+  /** It is woken if one of these says so, each of another asker's; absent: in any case. */
+  readonly only?: ReadonlyMap<string, WakeIf>
 }
 
 interface Asleep {
@@ -88,6 +93,35 @@ export class Waker {
       this.wanted.set(key, { id, news: later(before?.news, news), untilMs, atMs, pauseMs: FIRST_PAUSE_MS / 2 })
     }
     this.run()
+  }
+
+  /**
+   * The same for one document, once it sleeps, if its progress is such that it is to be woken. One that nobody holds by then, and that isn't asleep,
+   * is left alone.
+   * @param asker only the newest question of an asker counts
+   */
+  wakeIf(id: unknown, asker: string, isDue: WakeIf): void {
+    if (this.stopped) return
+    const { clock, model } = this.options
+    const key = idKey(id)
+    const before = this.wanted.get(key)
+    if (before ? !before.only : this.wanted.size >= MOST_KEPT) return
+    const nowMs = clock.monotonicMs()
+    const untilMs = nowMs + model.settings.stepTimeoutMs + model.settings.lockTimeoutMs
+    const only = new Map([...(before?.only ?? []), [asker, isDue] as const])
+    this.wanted.set(key, { id, news: undefined, untilMs, atMs: nowMs, pauseMs: FIRST_PAUSE_MS / 2, only })
+    this.run()
+  }
+
+  /** Resolves when those that are to be woken on a condition have been looked at; they stay wanted where others hold them. */
+  async settled(): Promise<void> {
+    while (this.running) await this.running
+    const nowMs = this.options.clock.monotonicMs()
+    const waiting = [...this.wanted].filter(([, one]) => one.only)
+    if (waiting.length === 0) return
+    for (const [key, one] of waiting) this.wanted.set(key, { ...one, atMs: nowMs })
+    this.run()
+    await this.running
   }
 
   async stop(): Promise<void> {
@@ -155,16 +189,23 @@ export class Waker {
       if (!document || this.hasHeard(document, one.news)) continue
       if ('heldFence' in one && document['fence'] !== one.heldFence) continue
       if (hasToken(document)) this.keep({ ...one, heldFence: document['fence'] })
-      else if (wasPutToSleep(document)) asleep.push({ one, phase: document['phase'], fence: document['fence'] })
+      else if (wasPutToSleep(document) && (await this.isMeant(document, one)))
+        asleep.push({ one, phase: document['phase'], fence: document['fence'] })
     }
     const bySource = Map.groupBy(asleep, ({ one }) => one.news?.source)
     for (const [source, members] of bySource) await this.end(source, members)
   }
 
+  private async isMeant(document: Document, { only }: Wanted): Promise<boolean> {
+    if (!only) return true
+    for (const isDue of only.values()) if (await isDue(document[this.options.model.settings.progress])) return true
+    return false
+  }
+
   /** Reads those in working phases: resting and final ones have no step that could go on. */
   private async look(batch: readonly Wanted[]): Promise<Map<string, Document>> {
     const { collection, model } = this.options
-    const projection = { ...LEASE_FIELDS, phase: 1, fence: 1, [`${model.settings.progress}.heard`]: 1 }
+    const projection = { ...LEASE_FIELDS, phase: 1, fence: 1, ...fieldsOf(model.settings.progress) }
     const wanted = { _id: { $in: batch.map(({ id }) => id as never) }, phase: { $in: [...this.working] } }
     const documents = await readOwnFields((how) => collection.find(wanted, { projection, ...how }).toArray())
     return new Map(documents.map((document) => [idKey(document['_id']), document]))
@@ -192,6 +233,8 @@ export class Waker {
     onWoken([...new Set(members.map(({ phase }) => phase))], { count, source })
   }
 }
+
+const fieldsOf = (progress: string): Document => ({ [`${progress}.heard`]: 1, [`${progress}.awaits`]: 1 })
 
 /** The news with the higher version if both are of one source; otherwise the one that came last. */
 const later = (before: News | undefined, news: News | undefined): News | undefined =>

@@ -1,0 +1,63 @@
+import type { Document } from 'mongodb'
+
+/** Of a document that a step of another one has inserted: whose child it is, as it is stored in `progress.parent`. */
+export interface StoredParent {
+  /** The lifecycle of its parent. */
+  readonly lifecycle: string
+  /** Its parent's `_id`. */
+  readonly id: unknown
+  /** What its parent calls it: unique among the parent's children of this lifecycle. */
+  readonly key: string
+  /** The list of children in which it was inserted. */
+  readonly list: string
+}
+
+/** A list of children that a document's steps have inserted, as far as they are of one lifecycle: an entry of `progress.children`. */
+export interface ChildList {
+  /** The list's name, by which it is inserted once. */
+  readonly list: string
+  /** The lifecycle of these children; null: the list was empty. */
+  readonly lifecycle: string | null
+  /** How many there were when they were inserted. */
+  readonly total: number
+}
+
+/** When the children of a document are done: see docs/children.md. */
+export type ChildrenRule = 'allSucceeded' | 'allDone' | 'anyFailed' | `${number} of ${number}`
+
+/** What a sleeping document waits for besides the end of its sleep, as it is stored in `progress.awaits`. */
+export interface StoredAwaits {
+  /** Its children. */
+  readonly kind: 'children'
+  /** Until this is decided. */
+  readonly rule: ChildrenRule
+  /** Whether a child that is parked counts as failed. */
+  readonly parked: 'waits' | 'fails'
+}
+
+/** The parent in a document's progress. A person may have put anything there: what isn't one is none. */
+export function parentIn(progress: unknown): StoredParent | undefined {
+  const { parent } = Object(progress) as Document
+  const { lifecycle, id, key, list } = Object(parent) as Document
+  if (typeof lifecycle !== 'string' || id === undefined || typeof key !== 'string') return undefined
+  return { lifecycle, id, key, list: typeof list === 'string' ? list : '' }
+}
+
+/** The lists of children in a document's progress. */
+export function childListsIn(progress: unknown): readonly ChildList[] {
+  const { children } = Object(progress) as Document
+  if (!Array.isArray(children)) return []
+  return children.flatMap((one) => {
+    const { list, lifecycle, total } = Object(one) as Document
+    if (typeof list !== 'string' || !(typeof lifecycle === 'string' || lifecycle === null)) return []
+    return [{ list, lifecycle, total: typeof total === 'number' ? total : 0 }]
+  })
+}
+
+/** What a document in its sleep waits for; undefined: for nothing but its end. */
+export function awaitsIn(progress: unknown): StoredAwaits | undefined {
+  const { awaits } = Object(progress) as Document
+  const { kind, rule, parked } = Object(awaits) as Document
+  if (kind !== 'children' || typeof rule !== 'string') return undefined
+  return { kind, rule: rule as ChildrenRule, parked: parked === 'fails' ? 'fails' : 'waits' }
+}

@@ -1,0 +1,18 @@
+import type { Collection } from 'mongodb'
+import type { ChildrenOf, StoredParent } from '../../lock/index.js'
+import type { LifecycleModel } from '../definition/model.js'
+
+/** How a child came to its end. */
+export type ChildEnd = 'succeeded' | 'failed' | 'parked'
+
+/** Parents and children across lifecycles, be they run by this replica or by others. */
+export interface Family {
+  /** A lifecycle that this replica runs, or that another one has registered; undefined: nobody knows it. */
+  modelOf(name: string): Promise<LifecycleModel | undefined>
+  collectionOf(model: LifecycleModel): Collection
+  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent']): ChildrenOf
+  /** New documents of these lifecycles are due. */
+  inserted(models: readonly LifecycleModel[]): void
+  /** Tells a parent, if this end decides what it waits for. Returns at once and never throws. */
+  ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void
+}

@@ -1,0 +1,149 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import type { Ring } from '../../doorbell/index.js'
+import {
+  awaitsIn,
+  type ChildrenOf,
+  countChildrenIn,
+  hasOpenChild,
+  LIFECYCLES_COLLECTION,
+  readOwnFields,
+  type StoredParent,
+  termsOf,
+} from '../../lock/index.js'
+import type { Clock } from '../../time/index.js'
+import { successesFor } from '../children.js'
+import { endPhases, endsOf, type LifecycleModel } from '../definition/model.js'
+import { modelRegistered } from '../definition/registered.js'
+import type { Logger } from '../logger.js'
+import type { ChildEnd, Family } from './family.js'
+import { OutageLog } from './report/outage-log.js'
+import { type WakeIf, Waker } from './wake/waker.js'
+
+/** How long what `phaselock.lifecycles` says of a lifecycle that this replica doesn't run is taken for true. */
+const KNOWN_MS = 60_000
+
+export interface RelativesOptions {
+  readonly db: Db
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly serverNow: () => Date
+  /** The lifecycles that this replica runs. */
+  readonly running: () => readonly { readonly model: LifecycleModel; readonly waker: Waker }[]
+  readonly lookSoon: () => void
+  readonly ringOthers: (ring: Ring) => void
+}
+
+/**
+ * That a child has ended is told as a hint: its parent is woken if
+ * that decides what it waits for. What the hint relies on is read by an index when it is told, so nothing is counted that could be counted twice;
+ * where it is lost, the parent counts again at the end of its sleep.
+ */
+export class Relatives implements Family {
+  private readonly known = new Map<string, { readonly model: LifecycleModel; readonly readAtMs: number }>()
+  private readonly foreign = new Map<string, Waker>()
+  private readonly telling = new Set<Promise<void>>()
+  private readonly outage: OutageLog
+
+  constructor(private readonly options: RelativesOptions) {
+    this.outage = new OutageLog('waking parents', options.clock, options.logger)
+  }
+
+  async modelOf(name: string): Promise<LifecycleModel | undefined> {
+    const own = this.options.running().find(({ model }) => model.name === name)
+    if (own) return own.model
+    const nowMs = this.options.clock.monotonicMs()
+    const before = this.known.get(name)
+    if (before && nowMs - before.readAtMs < KNOWN_MS) return before.model
+    const lifecycles = this.options.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
+    const [entry] = await readOwnFields((how) => lifecycles.find({ _id: name }, { limit: 1, ...how }).toArray())
+    const model = entry && modelRegistered(entry)?.model
+    if (model) this.known.set(name, { model, readAtMs: nowMs })
+    return model
+  }
+
+  collectionOf(model: LifecycleModel): Collection {
+    return protocolCollection(this.options.db, model.collection)
+  }
+
+  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent']): ChildrenOf {
+    return { collection: this.collectionOf(model), progress: model.settings.progress, parent }
+  }
+
+  inserted(models: readonly LifecycleModel[]): void {
+    if (models.length === 0) return
+    this.options.ringOthers({ lifecycles: models.map(({ name }) => name) })
+    this.options.lookSoon()
+  }
+
+  ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void {
+    const told = this.tell(model, parent, how)
+      .catch((error) => this.outage.failed(error))
+      .finally(() => this.telling.delete(told))
+    this.telling.add(told)
+  }
+
+  /** Resolves when the ends so far have been told. */
+  async settled(): Promise<void> {
+    while (this.telling.size > 0) await Promise.all(this.telling)
+    const own = this.options.running().map(({ waker }) => waker)
+    await Promise.all([...own, ...this.foreign.values()].map((waker) => waker.settled()))
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.telling)
+    await Promise.all([...this.foreign.values()].map((waker) => waker.stop()))
+  }
+
+  private async tell(model: LifecycleModel, { lifecycle, id }: StoredParent, how: ChildEnd): Promise<void> {
+    const waker = await this.wakerOf(lifecycle)
+    // A failure that has not been looked at yet is not forgotten for a success after it.
+    waker?.wakeIf(
+      id,
+      how === 'succeeded' ? model.name : `${model.name} ${how}`,
+      this.decides(model, { lifecycle, id }, how),
+    )
+  }
+
+  private async wakerOf(lifecycle: string): Promise<Waker | undefined> {
+    const own = this.options.running().find(({ model }) => model.name === lifecycle)
+    if (own) return own.waker
+    const model = await this.modelOf(lifecycle)
+    // Without the lockTimeout in force legacy writers' leases can't be told from sleeps: the parent counts again by itself.
+    if (!model || model.settings.legacyWriters) return undefined
+    const before = this.foreign.get(lifecycle)
+    if (before) return before
+    const { clock, serverNow, ringOthers } = this.options
+    const terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })
+    const waker = new Waker({
+      ...{ model, clock, serverNow, collection: this.collectionOf(model), terms: () => terms },
+      workSplit: { isOwn: () => true, waitedFor: () => undefined },
+      onWoken: (phases) => ringOthers({ lifecycles: [lifecycle], phases }),
+      onError: (error) => this.outage.failed(error),
+    })
+    this.foreign.set(lifecycle, waker)
+    return waker
+  }
+
+  /**
+   * Whether the end of one child decides what its parent waits for, as far as the children of its lifecycle tell: a few index keys, however many
+   * there are.
+   */
+  private decides(model: LifecycleModel, parent: ChildrenOf['parent'], how: ChildEnd): WakeIf {
+    const of = this.childrenOf(model, parent)
+    return async (progress) => {
+      const awaits = awaitsIn(progress)
+      if (!awaits) return false
+      const butParked = awaits.parked === 'fails'
+      if (how === 'parked' && !butParked) return false
+      const hasFailed = how !== 'succeeded'
+      const { rule } = awaits
+      if (hasFailed && (rule === 'allSucceeded' || rule === 'anyFailed')) return true
+      const some = successesFor(rule)
+      const { succeeded, failed } = endPhases(model)
+      if (some && !hasFailed && (await countChildrenIn(of, succeeded, some.n)) >= some.n) return true
+      if (some && hasFailed && (butParked || (await countChildrenIn(of, failed, some.m)) > some.m - some.n)) return true
+      return !(await hasOpenChild(of, endsOf(model), { butParked }))
+    }
+  }
+}

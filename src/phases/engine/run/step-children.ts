@@ -1,0 +1,202 @@
+import { BSON, type Document } from 'mongodb'
+import {
+  type ChildList,
+  childListsIn,
+  countChildren,
+  ID_INDEX,
+  idKey,
+  idText,
+  insertWhileHeld,
+  leaseUnmoved,
+  parentIn,
+  readOwnFields,
+  type StoredAwaits,
+  type StoredParent,
+  underClaimOf,
+} from '../../../lock/index.js'
+import {
+  type Child,
+  type ChildCounts,
+  type ChildrenDone,
+  type ChildrenDoneOptions,
+  countsOf,
+  decide,
+  readChildren,
+  readDoneOptions,
+  sumOf,
+} from '../../children.js'
+import { endsOf, type LifecycleModel } from '../../definition/model.js'
+import { ChildExists, InvalidDocument, InvalidOutcome, LeaseLost, UnknownChild } from '../../errors.js'
+import type { Progress } from '../../step.js'
+import { whyNotStorable } from '../../storable.js'
+import type { LifecycleEnvironment } from '../environment.js'
+import type { Held } from '../lease/held.js'
+
+/** So many are inserted by one command, and in so many bytes. */
+const MOST_AT_ONCE = 500
+const MOST_BYTES = 4 * 1024 * 1024
+/** Each list stands in its parent: for ever, so that it is inserted once. */
+const MOST_LISTS = 100
+
+/** What a write in the middle of a step stores of children. */
+export interface NewLists {
+  readonly children: readonly ChildList[]
+  readonly reason: string
+}
+
+/** The run of the step whose document has children. */
+interface ParentRun {
+  readonly held: Held
+  readonly env: LifecycleEnvironment
+  readonly progress: Progress
+  /** Stores lists under the step's token. @throws LeaseLost */
+  checkpoint(set: object, also: NewLists): Promise<void>
+}
+
+/** The children of the document that a step works on. */
+export class StepChildren {
+  /** What the last {@link done} of this run left undecided. */
+  awaits: { readonly stored: StoredAwaits; readonly recheckMs: number } | undefined
+
+  constructor(private readonly run: ParentRun) {}
+
+  /**
+   * Inserts each list once. Invariants: a child is inserted only while this step holds its parent; its `_id` is the same however often the step
+   * is tried; once the list's number is stored under the step's token, nothing of it is inserted again.
+   */
+  async insert(given: readonly Child[], options: unknown): Promise<void> {
+    const { phase } = this.run.held
+    const { step } = this.run.progress
+    const { children, list } = readChildren(given, options, step === undefined ? phase.name : `${phase.name}/${step}`)
+    const before = childListsIn(this.run.progress)
+    if (before.some((one) => one.list === list)) return
+    const byLifecycle = [...Map.groupBy(children, ({ lifecycle }) => lifecycle)]
+    if (before.length + Math.max(1, byLifecycle.length) > MOST_LISTS)
+      throw new InvalidOutcome(
+        `children: expected at most ${MOST_LISTS} lists of children in a document's life, got one more: '${list}'`,
+      )
+    // All are checked before the first is inserted.
+    const prepared = await Promise.all(
+      byLifecycle.map(async ([lifecycle, some]) => {
+        const model = await this.modelOf(lifecycle)
+        return { model, documents: some.map((child) => this.documentOf(child, model, list)) }
+      }),
+    )
+    for (const { model, documents } of prepared)
+      for (const part of inParts(documents)) await this.insertPart(model, part)
+    const added = prepared.map(({ model, documents }) => ({ list, lifecycle: model.name, total: documents.length }))
+    const lists = [...before, ...(added.length > 0 ? added : [{ list, lifecycle: null, total: 0 }])]
+    const what = added.map(({ lifecycle, total }) => `${total} of ${lifecycle}`).join(', ')
+    await this.run.checkpoint({}, { children: lists, reason: `children: ${what || 'none'}`.slice(0, 1_000) })
+    this.run.env.relatives.inserted(prepared.map(({ model }) => model))
+  }
+
+  async done(options: ChildrenDoneOptions): Promise<ChildrenDone> {
+    this.awaits = undefined
+    const lists = childListsIn(this.run.progress)
+    if (lists.length === 0)
+      throw new InvalidOutcome('childrenDone: expected lists of children, got none: call step.children([...]) first')
+    const { rule, parked, recheckMs } = readDoneOptions(options, totalOf(lists))
+    const done = decide(rule, await this.count(lists), parked)
+    if (!done.decided) this.awaits = { stored: { kind: 'children', rule, parked }, recheckMs }
+    return done
+  }
+
+  private async count(lists: readonly ChildList[]): Promise<ChildCounts> {
+    const names = new Set(lists.flatMap(({ lifecycle }) => lifecycle ?? []))
+    const all = await Promise.all(
+      [...names].map(async (name) => {
+        const model = await this.modelOf(name)
+        const of = this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
+        const total = totalOf(lists.filter(({ lifecycle }) => lifecycle === name))
+        return countsOf(await countChildren(of, endsOf(model)), model, total)
+      }),
+    )
+    return sumOf(all)
+  }
+
+  private get id(): unknown {
+    return this.run.held.lease.id
+  }
+  private get parentLifecycle(): string {
+    return this.run.env.model.name
+  }
+
+  private async modelOf(lifecycle: string): Promise<LifecycleModel> {
+    const model = await this.run.env.relatives.modelOf(lifecycle)
+    if (!model)
+      throw new UnknownChild(
+        lifecycle,
+        `expected a lifecycle that this replica runs or another one has registered, got '${lifecycle}': start a replica that runs it`,
+      )
+    if (model.settings.child) return model
+    throw new UnknownChild(lifecycle, `'${lifecycle}' is no lifecycle of children: define it with child: true`)
+  }
+
+  private documentOf({ key, document }: Child, model: LifecycleModel, list: string): Document {
+    const { name, phases, entries, settings } = model
+    const derived = `${this.parentLifecycle}/${idText(this.id)}/${key}`
+    const parent: StoredParent = { lifecycle: this.parentLifecycle, id: this.id, key, list }
+    const { _id = derived, ...fields } = document as Document
+    const complete: Document = { _id, phase: entries[0], ...fields, [settings.progress]: { parent } }
+    const { phase } = complete
+    if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
+    const problem = whyNotStorable(complete)
+    if (problem !== undefined)
+      throw new InvalidDocument(name, phase, [...phases.keys()], `${name}, child '${key}': ${problem}`)
+    return complete
+  }
+
+  private async insertPart(model: LifecycleModel, documents: readonly Document[]): Promise<void> {
+    const { held, env } = this.run
+    const { collection, relatives } = env
+    const { lease } = held
+    if (lease.leftMs() === 0) throw new LeaseLost(this.parentLifecycle, lease.id, lease.token)
+    const filter = { _id: lease.id as never, ...underClaimOf(lease.token), ...leaseUnmoved(env.model.settings) }
+    await insertWhileHeld({ collection, filter }, documents, model.collection)
+    const children = relatives.collectionOf(model)
+    const { progress } = model.settings
+    const projection = { [`${progress}.parent`]: 1 }
+    const ids = documents.map(({ _id }) => _id as never)
+    const stored = await readOwnFields((how) =>
+      children.find({ _id: { $in: ids } }, { projection, hint: ID_INDEX, ...how }).toArray(),
+    )
+    const found = new Map(stored.map((one) => [idKey(one['_id']), parentIn(one[progress])]))
+    for (const { _id, [progress]: own } of documents) {
+      // Nothing was there, and nothing was inserted: somebody else holds the parent.
+      if (!found.has(idKey(_id))) throw new LeaseLost(this.parentLifecycle, lease.id, lease.token)
+      const there = found.get(idKey(_id))
+      if (!isSame(there, own.parent)) throw new ChildExists(model.name, _id, whoseIs(there))
+    }
+  }
+}
+
+const isSame = (there: StoredParent | undefined, own: StoredParent): boolean =>
+  there !== undefined &&
+  there.lifecycle === own.lifecycle &&
+  idKey(there.id) === idKey(own.id) &&
+  there.key === own.key &&
+  there.list === own.list
+
+const whoseIs = (parent: StoredParent | undefined): string =>
+  parent
+    ? `the child '${parent.key}' of ${parent.lifecycle} ${idText(parent.id)} already (its list '${parent.list}')`
+    : "there already, and is nobody's child"
+
+const totalOf = (lists: readonly ChildList[]): number => lists.reduce((sum, { total }) => sum + total, 0)
+
+function* inParts(documents: readonly Document[]): Generator<Document[]> {
+  let part: Document[] = []
+  let bytes = 0
+  for (const document of documents) {
+    const size = BSON.calculateObjectSize(document)
+    if (part.length > 0 && (part.length === MOST_AT_ONCE || bytes + size > MOST_BYTES)) {
+      yield part
+      part = []
+      bytes = 0
+    }
+    part.push(document)
+    bytes += size
+  }
+  if (part.length > 0) yield part
+}
