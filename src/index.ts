@@ -57,6 +57,10 @@ export type {
   AnswerResult,
   AnyHandler,
   Ask,
+  AuditEntry,
+  AuditOptions,
+  AuditOutcome,
+  AuditQuery,
   BrokenDocument,
   BrokenReason,
   CancelOptions,
@@ -104,6 +108,7 @@ export type {
   ReplicaObserver,
   ReplicaOptions,
   ReplicaStatus,
+  ResumeOptions,
   RuleSpec,
   Rung,
   RunnableLifecycle,
@@ -123,6 +128,7 @@ export type {
   Woken,
 } from './phases/index.js'
 export {
+  Audit,
   BoundLifecycle,
   ChildExists,
   DocumentExists,

@@ -5,6 +5,7 @@ import { readSettings, type Settings } from '../config/index.js'
 import { type DatabaseConnection, redactUri } from '../database/index.js'
 import { registeredLifecycles, type System } from '../operations/index.js'
 import type { Logger, RegisteredModel } from '../phases/index.js'
+import { auditOf } from './by.js'
 import { type Described, describedLifecycles } from './lifecycles-file.js'
 import { lineLogger } from './line-logger.js'
 import type { Output } from './output.js'
@@ -74,7 +75,8 @@ const withSystem =
     const { schedulesCollection: schedules, runsCollection: runs, doorbell } = settings
     const models = lifecycles.map(({ model }) => model)
     try {
-      return await ask({ db: connection.db, models, doorbell, collections: { schedules, runs } })
+      const audit = reads ? undefined : await auditOf(options, settings, connection, logger)
+      return await ask({ db: connection.db, models, doorbell, collections: { schedules, runs }, audit })
     } finally {
       await connection.close()
     }

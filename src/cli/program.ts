@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { packageVersion } from '../config/index.js'
+import { registerAudit } from './commands/audit.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
 import { registerLimits } from './commands/limits.js'
@@ -74,6 +75,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerPauses(program, context)
   registerQuestions(program, context)
   registerAnswer(program, context)
+  registerAudit(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
   registerReplicas(program, context)

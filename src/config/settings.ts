@@ -171,6 +171,12 @@ export const settingsSchema = t.object({
     fallback: '`runs`',
     special: '`start` uses those of the code that creates them (`collections` of Schedules)',
   }),
+  auditFor: about(t.withDefault(t.duration('1h', '3650d'), '90d'), {
+    value: 'duration',
+    meaning: 'how long the entries that commands leave in the audit are kept',
+    unit: 'duration, 1h to 3650d',
+    fallback: '`90d`',
+  }),
   http: about(t.optional(t.fromText(t.whole(0, 65_535))), {
     value: 'port',
     meaning: 'the port for /livez, /readyz and /metrics',

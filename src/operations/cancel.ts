@@ -39,7 +39,9 @@ export async function cancelStep(system: System, ref: DocumentRef, request: Canc
   const { by, reason, waitMs } = request
   const { condition, lifecycle } = found
   const _id = found.document['_id'] as never
-  const verdict = await asOwner(system, lifecycle, (owner) => owner.cancel(_id, { by, reason }))
+  const verdict = await asOwner(system, lifecycle, (owner) =>
+    owner.cancel(_id, { by, reason, audit: system.audit !== undefined }),
+  )
   if (verdict === 'notFound') throw whyNot(system, verdict, found, 'cancelled')
   if (verdict !== 'asked' || condition.kind !== 'held') throw whyNotAsked(found, verdict)
   const claim = claimOf(condition.by)

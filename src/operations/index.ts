@@ -1,4 +1,5 @@
 export { type Done, nameOf } from './as-owner.js'
+export { type AuditRequest, listAudit, recorded } from './audit.js'
 export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'
 export { clockFindings } from './check/check-clocks.js'

@@ -1,6 +1,8 @@
 import { learnSharding } from '../database/index.js'
 import { changeLockTimeout, encodeSleepsAnew, isLockTimeout, type LockTimeoutChange, termsOf } from '../lock/index.js'
+import type { AuditedEnd } from '../phases/index.js'
 import { durationMs, formatMs, InvalidDuration } from '../time/index.js'
+import { recorded } from './audit.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { modelOf, type System } from './system.js'
 
@@ -21,7 +23,8 @@ export type LockTimeoutSet = Extract<LockTimeoutChange, { kind: 'changed' | 'unc
 export async function setLockTimeout(system: System, lifecycle: string, lockTimeout: string): Promise<LockTimeoutSet> {
   const ms = lockTimeoutFrom(lockTimeout)
   const model = modelOf(system, lifecycle)
-  const change = await changeLockTimeout(system.db, lifecycle, ms)
+  const about = { action: 'set-lock-timeout', lifecycle, target: lifecycle }
+  const change = await recorded(system, about, () => changeLockTimeout(system.db, lifecycle, ms), endOf(ms))
   if (change.kind === 'notRegistered') {
     throw new NotFound(
       `no replica of ${lifecycle} has run in this database yet: set lockTimeout in its definition, and the first replica registers it`,
@@ -47,6 +50,13 @@ export async function setLockTimeout(system: System, lifecycle: string, lockTime
   }
   return { lifecycle, lockTimeoutMs: ms, ...change, sleepsEncodedAnew }
 }
+
+const endOf =
+  (ms: number) =>
+  ({ kind }: { readonly kind: string }): AuditedEnd => {
+    if (kind === 'changed') return { outcome: 'done', after: { lockTimeoutMs: ms } }
+    return kind === 'unchanged' ? { outcome: 'unchanged' } : { outcome: 'refused', problem: kind }
+  }
 
 function lockTimeoutFrom(text: string): number {
   try {

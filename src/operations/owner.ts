@@ -1,8 +1,9 @@
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { removeUnlessHeld } from '../lock/index.js'
+import { removeUnlessHeld, shownFields } from '../lock/index.js'
 import { DocumentExists, type LifecycleModel, whyUnknownState } from '../phases/index.js'
 import { asOwner, type Done, doneTo, type Force, nameOf, requireDone, whyNot } from './as-owner.js'
+import { recorded } from './audit.js'
 import type { ConditionKind } from './condition.js'
 import { Refused, UsageError } from './errors.js'
 import { type DocumentRef, documentMeant, readDocuments } from './find.js'
@@ -25,7 +26,7 @@ export async function addDocument(
   requireOwnFields(model, document)
   if ('state' in document && !force) requireKnownState(model, document['state'])
   try {
-    const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document))
+    const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document, { audit: system.audit }))
     return { lifecycle, _id, phase: document['phase'] }
   } catch (error) {
     if (!(error instanceof DocumentExists)) throw error
@@ -83,7 +84,7 @@ export async function setState(
   const model = modelOf(system, found.lifecycle)
   if (!force) requireKnownState(model, state)
   const verdict = await asOwner(system, found.lifecycle, (owner) =>
-    owner.setState(found.document['_id'], state, { force: true }),
+    owner.setState(found.document['_id'], state, { force: true, audit: system.audit }),
   )
   requireDone(system, verdict, found, `set to ${state}`)
   const { phase } = found.document
@@ -121,7 +122,9 @@ export interface Woken extends Done {
  */
 export async function wakeDocument(system: System, ref: DocumentRef): Promise<Woken> {
   const found = await documentMeant(system, ref)
-  const verdict = await asOwner(system, found.lifecycle, (owner) => owner.wake(found.document['_id']))
+  const verdict = await asOwner(system, found.lifecycle, (owner) =>
+    owner.wake(found.document['_id'], { audit: system.audit }),
+  )
   const { condition } = found
   const was = condition.kind
   const neverDue = was === 'broken' && condition.field === 'lockedAt'
@@ -144,7 +147,9 @@ export async function unparkDocument(
   { by, force = false }: Force & { readonly by: string },
 ): Promise<Done & { readonly by: string }> {
   const found = await documentMeant(system, ref)
-  const verdict = await asOwner(system, found.lifecycle, (owner) => owner.unpark(found.document['_id'], { by, force }))
+  const verdict = await asOwner(system, found.lifecycle, (owner) =>
+    owner.unpark(found.document['_id'], { by, force, audit: system.audit }),
+  )
   requireDone(system, verdict, found, 'unparked')
   return { ...doneTo(found), by }
 }
@@ -161,8 +166,13 @@ export async function removeDocument(system: System, ref: DocumentRef, { force =
   const terms = (await termsInForce(system.db, [model]))(model)
   const _id = found.document['_id'] as never
   const isRemoved = force
-    ? (await asOwner(system, model.name, (owner) => owner.remove(_id))) === 'done'
-    : await removeUnlessHeld(protocolCollection(system.db, model.collection), terms, _id)
+    ? (await asOwner(system, model.name, (owner) => owner.remove(_id, { audit: system.audit }))) === 'done'
+    : await recorded(
+        system,
+        { action: 'remove', lifecycle: model.name, document: _id, before: shownFields(found.document, terms.progress) },
+        () => removeUnlessHeld(protocolCollection(system.db, model.collection), terms, _id),
+        (isDone) => (isDone ? { outcome: 'done', after: null } : { outcome: 'refused', problem: 'held' }),
+      )
   if (isRemoved) return doneTo(found)
   const [now] = await readDocuments(system, model, { _id }, 1)
   throw whyNot(system, now ? 'held' : 'notFound', now ?? found, 'removed without --force')

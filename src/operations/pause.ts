@@ -20,6 +20,7 @@ import {
 import { didYouMean } from '../options/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 import { durationMs } from '../time/index.js'
+import { recorded } from './audit.js'
 import { idsMeantBy } from './document-id.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { documentMeant } from './find.js'
@@ -56,6 +57,13 @@ export type ListedPause =
 export const pausedText = (pause: ListedPause): string =>
   pause.what === 'limit' ? `limit ${pause.limit}` : pauseTarget(pause.lifecycle, pause)
 
+/** What was named, as far as it was. */
+function scopeText({ lifecycle, phase, id, limit }: PauseScope): string {
+  if (limit !== undefined) return `limit ${limit}`
+  const named = id ?? (phase === undefined ? undefined : `phase ${phase}`)
+  return [lifecycle ?? (named === undefined ? 'everything' : undefined), named].filter(Boolean).join(' ')
+}
+
 const LONGEST_REASON = 500
 const UNAUTHORIZED = 13
 /** Each look names the documents. */
@@ -69,7 +77,12 @@ const LONGEST_ID_BYTES = 1_000
  * @throws UsageError, nothing is paused then; NotFound for a document that isn't there, or a lifecycle that no replica has run yet; Refused where
  *   too much of it is paused
  */
-export async function pauseWork(system: System, request: PauseRequest): Promise<readonly ListedPause[]> {
+export function pauseWork(system: System, request: PauseRequest): Promise<readonly ListedPause[]> {
+  const act = () => pausing(system, request)
+  return recorded(system, { action: 'pause', target: scopeText(request) }, act, (after) => ({ outcome: 'done', after }))
+}
+
+async function pausing(system: System, request: PauseRequest): Promise<readonly ListedPause[]> {
   const { by, reason = null } = request
   if (by === '') throw new UsageError('expected who pauses it, got an empty string')
   if (reason !== null && reason.length > LONGEST_REASON)
@@ -97,7 +110,11 @@ export async function pauseWork(system: System, request: PauseRequest): Promise<
  * @example await resumeWork(system, { lifecycle: 'order', phase: 'Packing' }) // [{ lifecycle: 'order', what: 'phase', phase: 'Packing', by: 'ana', ... }]
  * @throws UsageError; Refused where it isn't paused, with what of it is
  */
-export async function resumeWork(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
+export function resumeWork(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
+  return recorded(system, { action: 'resume', target: scopeText(scope) }, () => resuming(system, scope))
+}
+
+async function resuming(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
   if (scope.limit !== undefined) return [await resumeOneLimit(system, scope.limit)]
   const { byLifecycle } = await pausesOf(system)
   const lifecycle = scope.lifecycle === undefined ? undefined : modelOf(system, scope.lifecycle).name

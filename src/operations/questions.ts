@@ -64,7 +64,9 @@ export interface AnswerRequest {
 export async function answerQuestion(system: System, ref: DocumentRef, request: AnswerRequest): Promise<AnswerGiven> {
   const found = await documentMeant(system, ref)
   const { lifecycle, document } = found
-  const result = await asOwner(system, lifecycle, (owner) => owner.answer(document['_id'], request))
+  const result = await asOwner(system, lifecycle, (owner) =>
+    owner.answer(document['_id'], { ...request, audit: system.audit }),
+  )
   const { option, by, comment = null } = request
   const { kind } = result
   if (kind === 'answered') return { ...doneTo(found), question: result.question, option, by, comment }

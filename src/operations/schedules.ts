@@ -1,3 +1,4 @@
+import type { AuditedEnd } from '../phases/index.js'
 import {
   type Json,
   type ListedSchedule,
@@ -12,6 +13,7 @@ import {
   type StoredRun,
 } from '../schedules/index.js'
 import { sleep, systemClock } from '../time/index.js'
+import { recorded } from './audit.js'
 import { NotFound, Refused } from './errors.js'
 import type { System } from './system.js'
 
@@ -44,7 +46,9 @@ export function setSchedule(
   fields: NewSchedule,
   by: string,
 ): Promise<'created' | 'replaced' | 'unchanged'> {
-  return onSchedules(system, (schedules) => schedules.upsert(id, fields, { by }))
+  const act = () => onSchedules(system, (schedules) => schedules.upsert(id, fields, { by }))
+  const ended = (done: string): AuditedEnd => ({ outcome: done === 'unchanged' ? 'unchanged' : 'done', after: fields })
+  return recorded(system, { action: 'schedules set', target: `schedule ${id}` }, act, ended)
 }
 
 /**
@@ -58,9 +62,11 @@ export function pauseSchedules(
   id: string | undefined,
   pause: PauseOptions & { readonly by: string },
 ): Promise<number> {
-  return onSchedules(system, (schedules) =>
-    id === undefined ? schedules.pauseAll(pause) : schedules.pause(id, pause).then(() => 1),
-  )
+  const act = () =>
+    onSchedules(system, (schedules) =>
+      id === undefined ? schedules.pauseAll(pause) : schedules.pause(id, pause).then(() => 1),
+    )
+  return recorded(system, { action: 'schedules pause', target: scheduleText(id) }, act)
 }
 
 /**
@@ -70,9 +76,11 @@ export function pauseSchedules(
  * @throws NotFound
  */
 export function resumeSchedules(system: System, id: string | undefined, by: string): Promise<number> {
-  return onSchedules(system, (schedules) =>
-    id === undefined ? schedules.resumeAll({ by }) : schedules.resume(id, { by }).then(() => 1),
-  )
+  const act = () =>
+    onSchedules(system, (schedules) =>
+      id === undefined ? schedules.resumeAll({ by }) : schedules.resume(id, { by }).then(() => 1),
+    )
+  return recorded(system, { action: 'schedules resume', target: scheduleText(id) }, act)
 }
 
 /**
@@ -81,10 +89,14 @@ export function resumeSchedules(system: System, id: string | undefined, by: stri
  * @throws NotFound
  */
 export async function removeSchedule(system: System, id: string): Promise<void> {
-  await onSchedules(system, async (schedules) => {
-    if (!(await schedules.remove(id))) throw noSchedule(id)
-  })
+  const act = () =>
+    onSchedules(system, async (schedules) => {
+      if (!(await schedules.remove(id))) throw noSchedule(id)
+    })
+  await recorded(system, { action: 'schedules remove', target: scheduleText(id) }, act)
 }
+
+const scheduleText = (id: string | undefined): string => (id === undefined ? 'all schedules' : `schedule ${id}`)
 
 const LOOK_EVERY_MS = 200
 
@@ -123,7 +135,11 @@ export function startRun(
   schedule: string,
   request: { readonly by: string; readonly args?: Json | undefined },
 ): Promise<string> {
-  return onSchedules(system, (schedules) => schedules.run(schedule, request))
+  const act = () => onSchedules(system, (schedules) => schedules.run(schedule, request))
+  return recorded(system, { action: 'run', target: scheduleText(schedule) }, act, (run) => ({
+    outcome: 'done',
+    after: { run },
+  }))
 }
 
 /** Whether a run has an outcome. */

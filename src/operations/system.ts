@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { type CancelRequest, isInForce, type Pause, readLockTimeouts, type Terms, termsOf } from '../lock/index.js'
 import { type DoorbellMode, didYouMean } from '../options/index.js'
-import type { LifecycleModel } from '../phases/index.js'
+import type { AuditOptions, LifecycleModel } from '../phases/index.js'
 import { UsageError } from './errors.js'
 
 /** What operations work on: a database, and the lifecycles whose documents are in it. */
@@ -13,6 +13,8 @@ export interface System {
   readonly doorbell?: DoorbellMode | undefined
   /** Those of schedules. Default: `schedules` and `runs`. */
   readonly collections?: { readonly schedules: string; readonly runs: string } | undefined
+  /** Who does what is done, and why: the audit keeps an entry of each action. Default: none. */
+  readonly audit?: AuditOptions | undefined
 }
 
 /** @throws UsageError for an unknown name */

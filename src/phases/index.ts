@@ -46,6 +46,15 @@ export * from './errors.js'
 export { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './holder.js'
 export { type Logger, loggerOf, silentLogger, warningsLogger, withFields } from './logger.js'
 export { type Ask, type Outcome, type OwnFields, RESERVED_FIELDS, type WithSet } from './outcome.js'
+export { Audit, type AuditEntry, type AuditQuery } from './owner/audit.js'
+export {
+  AUDIT_COLLECTION,
+  type AuditedAction,
+  type AuditedEnd,
+  type AuditOptions,
+  type AuditOutcome,
+  audited,
+} from './owner/audit-log.js'
 export { type LimitOptions, Limits, rateText } from './owner/limits.js'
 export { OwnerClient } from './owner/owner-client.js'
 export type * from './owner/owner-types.js'

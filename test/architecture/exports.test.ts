@@ -33,6 +33,7 @@ test('a compiler that knows no `exports` (module: commonjs) finds the types of e
 
 test('the main entry has what an app defines, runs and owns its documents with, and none of the engine', () => {
   expect(Object.keys(core).sort()).toEqual([
+    'Audit',
     'BadQueryPlan',
     'BoundLifecycle',
     'ChildExists',

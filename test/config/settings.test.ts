@@ -38,6 +38,7 @@ describe('settings', () => {
       earlyRecovery: 'off',
       schedulesCollection: 'schedules',
       runsCollection: 'runs',
+      auditFor: 90 * 86_400_000,
       httpHost: '0.0.0.0',
     })
   })

@@ -314,6 +314,7 @@ describeWithMongod('with access control, by the roles of docs/mongodb-role.md', 
       ['schedules'],
       ['runs'],
       ['remove', 'a', '--yes'],
+      ['audit'],
     ]
     const failed: unknown[] = []
     for (const args of commands) {

@@ -1,5 +1,7 @@
 import type { Command } from 'commander'
-import { type CheckResult, checkDatabase } from '../../operations/index.js'
+import { type CheckResult, checkDatabase, recorded } from '../../operations/index.js'
+import type { AuditedEnd } from '../../phases/index.js'
+import { byAndWhy } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Output } from '../output.js'
@@ -12,8 +14,10 @@ export function registerCheck(program: Command, context: CliContext): void {
     .option('--repair', 'repair what can safely be repaired while replicas run')
     .action((options: Options) => {
       const repair = options['repair'] === true
-      return (repair ? onSystem : lookAtSystem)(context, options, async ({ db, models }) => {
-        const checks = await checkDatabase({ db, models, repair })
+      return (repair ? onSystem : lookAtSystem)(context, options, async (system) => {
+        const { db, models } = system
+        const act = () => checkDatabase({ db, models, repair })
+        const checks = await recorded(system, { action: 'check --repair' }, act, endOfRepair)
         const findings = checks.flatMap((check) => check.findings)
         const left = findings.filter(({ repair }) => repair !== 'done').length
         if (options.json) context.output.json({ checks, found: findings.length, left })
@@ -25,7 +29,13 @@ export function registerCheck(program: Command, context: CliContext): void {
         throw new CliError('FindingsLeft', EXIT.found, `${found}${advice}`)
       })
     })
-  withDatabase(command, ['check', 'check --json', 'check --repair'])
+  withDatabase(byAndWhy(command), ['check', 'check --json', 'check --repair'])
+}
+
+function endOfRepair(checks: readonly CheckResult[]): AuditedEnd {
+  const repaired = checks.flatMap(({ findings }) => findings.filter(({ repair }) => repair === 'done'))
+  const after = repaired.map(({ about, problem }) => `${about}: ${problem}`)
+  return repaired.length > 0 ? { outcome: 'done', after } : { outcome: 'unchanged' }
 }
 
 function print(output: Output, results: readonly CheckResult[]): void {

@@ -1,4 +1,3 @@
-import { userInfo } from 'node:os'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import type { ReadStream } from 'node:tty'
@@ -85,20 +84,6 @@ export function print({ output }: CliContext, options: Options, done: unknown, s
 
 /** A subcommand's options take precedence over the same ones of its parent. */
 export const merged = (command: Command): Options => command.optsWithGlobals()
-
-/** Who does it, for the record. */
-export function byOption(command: Command): Command {
-  return command.option('--by <name>', 'who is doing this, for the record (default: your user name)')
-}
-
-export function byFrom({ by }: Options): string {
-  if (by !== undefined) return by
-  try {
-    return userInfo().username
-  } catch {
-    return 'cli' // a container's user may have no name
-  }
-}
 
 /** `in 4 h`, `3 min ago` by this machine's clock; `-` for anything but a date. */
 export const shortTime = (time: unknown): string =>

@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { NotFound, UsageError } from '../../operations/index.js'
-import { Limits, rateText } from '../../phases/index.js'
+import { NotFound, recorded, UsageError } from '../../operations/index.js'
+import { type AuditedEnd, Limits, rateText } from '../../phases/index.js'
+import { byAndWhy } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { watching } from '../watch.js'
 import { merged, print, watchOption, withDatabase } from './command.js'
@@ -40,11 +41,13 @@ function registerSet(limits: Command, context: CliContext): void {
     .action(async (name: string, _options: Options, sub: Command) => {
       const options = merged(sub)
       const { slots, rate } = options as { slots?: number | 'declared'; rate?: string }
-      const limit = await onDatabase(context, options, ({ db }) =>
-        new Limits(db)
-          .set(name, { slots: slots === 'declared' ? null : slots, rate: rate === 'any' ? null : rate })
-          .catch(asUsage),
-      )
+      const limit = await onDatabase(context, options, async (system) => {
+        const limits = new Limits(system.db)
+        const set = { slots: slots === 'declared' ? null : slots, rate: rate === 'any' ? null : rate }
+        const about = { action: 'limits set', target: `limit ${name}`, before: await setTo(limits, name) }
+        const act = () => limits.set(name, set).catch(asUsage)
+        return recorded(system, about, act, ({ slots, rate }) => ({ outcome: 'done', after: { slots, rate } }))
+      })
       print(
         context,
         options,
@@ -52,7 +55,7 @@ function registerSet(limits: Command, context: CliContext): void {
         `limit ${name}: ${slotsText(limit)}${limit.rate ? `, ${rateText(limit.rate)}` : ''}`,
       )
     })
-  withDatabase(command, [
+  withDatabase(byAndWhy(command), [
     'limits set gitlab-api --slots 5',
     'limits set gitlab-api --rate 100/1m',
     'limits set gitlab-api --slots declared',
@@ -66,12 +69,23 @@ function registerRemove(limits: Command, context: CliContext): void {
     .argument('<name>', 'by which lifecycles need it')
     .action(async (name: string, _options: Options, sub: Command) => {
       const options = merged(sub)
-      const removed = await onDatabase(context, options, ({ db }) => new Limits(db).remove(name))
+      const removed = await onDatabase(context, options, async (system) => {
+        const limits = new Limits(system.db)
+        const about = { action: 'limits remove', target: `limit ${name}`, before: await setTo(limits, name) }
+        const ended = (isDone: boolean): AuditedEnd => ({ outcome: isDone ? 'done' : 'unchanged' })
+        return recorded(system, about, () => limits.remove(name), ended)
+      })
       if (!removed)
         throw new NotFound(`there is no limit '${name}'`, { reason: 'noLimit', name }, 'see: phaselock limits')
       print(context, options, { name, removed }, `limit ${name}: removed`)
     })
-  withDatabase(command, ['limits remove gitlab-api'])
+  withDatabase(byAndWhy(command), ['limits remove gitlab-api'])
+}
+
+/** What a limit is set to now. */
+async function setTo(limits: Limits, name: string): Promise<object | undefined> {
+  const found = (await limits.list()).find((limit) => limit.name === name)
+  return found && { slots: found.slots, rate: found.rate }
 }
 
 /** A problem with what was typed. */

@@ -1,10 +1,20 @@
 import type { Command } from 'commander'
 import { type OperableLockProvider, openLockProvider } from '../../locks/index.js'
-import { heldLock, holderOf, type LockState, listLocks, releaseLock, UsageError } from '../../operations/index.js'
+import {
+  heldLock,
+  holderOf,
+  type LockState,
+  listLocks,
+  recorded,
+  releaseLock,
+  type System,
+  UsageError,
+} from '../../operations/index.js'
 import type { Logger } from '../../phases/index.js'
+import { byAndWhy, byFrom } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase, settle } from '../context.js'
 import { LOCK_SETTINGS } from '../setting-options.js'
-import { answerFrom, byFrom, byOption, merged, print, shortTime, withDatabase } from './command.js'
+import { answerFrom, merged, print, shortTime, withDatabase } from './command.js'
 
 export function registerLocks(program: Command, context: CliContext): void {
   const command = program
@@ -29,9 +39,9 @@ export function registerLocks(program: Command, context: CliContext): void {
     .option('--yes', 'free it without asking first')
     .action((name: string, _options: Options, sub: Command) => {
       const options = merged(sub)
-      return onLocks(context, options, (locks, logger) => free(context, options, name, locks, logger))
+      return onLocks(context, options, (locks, logger, system) => free(context, options, name, locks, logger, system))
     })
-  withLocks(byOption(release), ['locks release nightly-report --yes --by alice'])
+  withLocks(byAndWhy(release), ['locks release nightly-report --yes --by alice'])
   const migrate = command
     .command('migrate')
     .description(
@@ -69,7 +79,7 @@ function withLocks(command: Command, examples: readonly string[]): void {
 async function onLocks(
   context: CliContext,
   options: LockOptions,
-  act: (locks: OperableLockProvider, logger: Logger) => Promise<void>,
+  act: (locks: OperableLockProvider, logger: Logger, system?: System) => Promise<void>,
   on = onDatabase,
 ): Promise<void> {
   const { settings, logger } = await settle(context, options, 'warn')
@@ -78,15 +88,15 @@ async function onLocks(
     throw new UsageError('locks in memory are visible only to their own process; there is nothing to see from outside')
   const { collection, table, prefix, environment } = options
   const where = { provider, mode, url, collection, table, prefix, environment, name: 'cli', env: {} }
-  const use = async (locks: OperableLockProvider) => {
+  const use = async (locks: OperableLockProvider, system?: System) => {
     try {
-      await act(locks, logger)
+      await act(locks, logger, system)
     } finally {
       await locks.close()
     }
   }
   if (url || provider === 'postgres' || provider === 'redis') return await use(await openLockProvider(where))
-  return await on(context, options, async ({ db }) => use(await openLockProvider(where, db)))
+  return await on(context, options, async (system) => use(await openLockProvider(where, system.db), system))
 }
 
 async function list({ output }: CliContext, { json, all }: LockOptions, locks: OperableLockProvider): Promise<void> {
@@ -103,13 +113,17 @@ async function free(
   name: string,
   locks: OperableLockProvider,
   logger: Logger,
+  system?: System,
 ): Promise<void> {
   const seen = await heldLock(locks, name)
   const who = holderOf(seen)
   const question = `free '${name}', which ${who} holds until ${timeOf(seen.lockUntil)}?`
   if (!options.yes && !(await isMeant(context, question)))
     throw new UsageError(`expected yes, or --yes, to free '${name}'; nothing was freed`)
-  const released = await releaseLock(locks, seen)
+  const release = () => releaseLock(locks, seen)
+  const before = { holder: who, until: seen.lockUntil, fence: seen.fence }
+  const about = { action: 'locks release', target: `lock ${name}`, before }
+  const released = system ? await recorded(system, about, release) : await release()
   const by = byFrom(options)
   logger.warn('a lock was freed by hand', { lock: name, heldBy: seen.lockedBy, fence: seen.fence, by })
   print(context, options, { released, by }, `${name}: freed; ${who} had held it since ${timeOf(seen.lockedAt)}`)

@@ -5,8 +5,11 @@ import {
   type OrphanState,
   type OrphansReport,
   type OrphansRequest,
+  recorded,
 } from '../../operations/index.js'
+import type { AuditedEnd } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
+import { byAndWhy } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { CliError, EXIT } from '../errors.js'
 import { durationFrom, withDatabase } from './command.js'
@@ -28,7 +31,8 @@ export function registerOrphans(program: Command, context: CliContext): void {
     .action((options: Options & OrphansRequest & { region?: string[]; namespace?: string[] }) =>
       (options.remove ? onSystem : lookAtSystem)(context, options, async (system) => {
         const { region: regions, namespace: namespaces } = options
-        const { asked, failed, ...report } = await findOrphans(system, { ...options, regions, namespaces })
+        const act = () => findOrphans(system, { ...options, regions, namespaces })
+        const { asked, failed, ...report } = await recorded(system, { action: 'orphans --remove' }, act, endOfRemoval)
         if (options.json) context.output.json(report)
         else print(context, { asked, ...report }, options.remove === true)
         const missed = report.notLookedAt.filter(({ what }) => what === null).length
@@ -41,7 +45,15 @@ export function registerOrphans(program: Command, context: CliContext): void {
         throw new CliError('OrphansMissed', EXIT.failure, `${expected}: ${problems.join(', ')}`)
       }),
     )
-  withDatabase(command, ['orphans', 'orphans --region eu-1 --json', 'orphans --remove --older-than 1h'])
+  withDatabase(byAndWhy(command), ['orphans', 'orphans --region eu-1 --json', 'orphans --remove --older-than 1h'])
+}
+
+function endOfRemoval({ orphans }: OrphansReport): AuditedEnd {
+  const removed = orphans.filter((orphan) => orphan.removed)
+  const after = removed.map(({ region, kind, namespace, name }) =>
+    [region, namespace, kind, name].filter(Boolean).join(' '),
+  )
+  return removed.length > 0 ? { outcome: 'done', after } : { outcome: 'unchanged' }
 }
 
 function print({ output }: CliContext, report: Omit<OrphansReport, 'failed'>, removes: boolean): void {

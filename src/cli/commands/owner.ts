@@ -16,20 +16,11 @@ import {
   wakeDocument,
 } from '../../operations/index.js'
 import { durationMs } from '../../time/index.js'
+import { byAndWhy, byFrom, byOption } from '../by.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { reportError } from '../report-error.js'
 import { shellQuoted } from '../start/paste-lines.js'
-import {
-  byFrom,
-  byOption,
-  documentFrom,
-  durationFrom,
-  onDocument,
-  onDocuments,
-  onOneMeant,
-  print,
-  withDatabase,
-} from './command.js'
+import { documentFrom, durationFrom, onDocument, onDocuments, onOneMeant, print, withDatabase } from './command.js'
 
 export function registerAdd(program: Command, context: CliContext): void {
   const command = program
@@ -48,7 +39,7 @@ export function registerAdd(program: Command, context: CliContext): void {
         print(context, options, added, `${nameOf(added)} added in ${added.phase}; see: ${see}`)
       })
     })
-  withDatabase(command, [
+  withDatabase(byAndWhy(command), [
     'add api-gateway',
     `add api-gateway '{"_id": "shop", "state": "Running"}'`,
     `add api-gateway '{"phase": "Creating"}' --json`,
@@ -79,7 +70,7 @@ export function registerSetState(program: Command, context: CliContext): void {
         print(context, options, done, `${nameOf(done)}: ${wants}; ${follows}`)
       }),
     )
-  withDatabase(command, ['set-state shop Running', 'set-state shop Deleted --lifecycle api-gateway'])
+  withDatabase(byAndWhy(command), ['set-state shop Running', 'set-state shop Deleted --lifecycle api-gateway'])
 }
 
 export function registerWake(program: Command, context: CliContext): void {
@@ -91,12 +82,11 @@ export function registerWake(program: Command, context: CliContext): void {
         return [done, `${nameOf(done)}: ${sentence}`]
       }),
   )
-  withDatabase(command, ['wake shop', 'wake shop mill 66f0a1b2c3d4e5f60718293a --lifecycle api-gateway'])
+  withDatabase(byAndWhy(command), ['wake shop', 'wake shop mill 66f0a1b2c3d4e5f60718293a --lifecycle api-gateway'])
 }
 
 export function registerUnpark(program: Command, context: CliContext): void {
   const command = onDocuments(program, 'unpark', 'give parked documents another try, with their attempts back at 0')
-    .option('--by <name>', 'who is asking, for their history (default: your user name)')
     .option(
       '--force',
       "also free them from a lease that is ahead of the server's clock; only if you know that its holder is gone",
@@ -107,7 +97,7 @@ export function registerUnpark(program: Command, context: CliContext): void {
         return [done, `${nameOf(done)}: unparked by ${done.by}; it is due now`]
       }),
     )
-  withDatabase(command, ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])
+  withDatabase(byAndWhy(command), ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])
 }
 
 export function registerCancel(program: Command, context: CliContext): void {
@@ -181,5 +171,5 @@ export function registerRemove(program: Command, context: CliContext): void {
         print(context, options, { ...done, removed: true }, `${nameOf(done)}: removed`)
       })
     })
-  withDatabase(command, ['remove shop --yes', 'remove shop --yes --force'])
+  withDatabase(byAndWhy(command), ['remove shop --yes', 'remove shop --yes --force'])
 }

@@ -9,9 +9,10 @@ import {
   UsageError,
 } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
+import { byAndWhy, byFrom, byOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { watching } from '../watch.js'
-import { byFrom, byOption, durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
+import { durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
 
 type ScopeOptions = Options & { readonly phase?: string; readonly limit?: string; readonly all?: true }
 
@@ -60,7 +61,7 @@ export function registerResume(program: Command, context: CliContext): void {
         print(context, options, resumed, lines.join('\n'))
       }),
   )
-  withDatabase(command, [
+  withDatabase(byAndWhy(command), [
     'resume order',
     'resume order --phase Packing',
     'resume order order-4711',

@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
 import { answerQuestion, idText, listQuestions, nameOf } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
+import { byFrom, byOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
 import { watching } from '../watch.js'
-import { byFrom, byOption, onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
+import { onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
 
 export function registerQuestions(program: Command, context: CliContext): void {
   const command = program

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
-import { listRegions, removeRegion, usesText } from '../../operations/index.js'
+import { listRegions, recorded, removeRegion, usesText } from '../../operations/index.js'
+import { byAndWhy } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { merged, withDatabase } from './command.js'
 
@@ -30,12 +31,14 @@ export function registerRegions(program: Command, context: CliContext): void {
     .action((name: string, _options: Options, sub: Command) => {
       const options = merged(sub)
       return onDatabase(context, options, async (system) => {
-        const done = await removeRegion(system, name, options)
+        const act = () => removeRegion(system, name, options)
+        const about = { action: 'regions remove', target: `Region ${name}` }
+        const done = await recorded(system, about, act, ({ removed }) => ({ outcome: 'done', after: { removed } }))
         if (options.json) return output.json(done)
         output.line(`Region ${name}: removed${done.inUse.length > 0 ? `; now waiting: ${usesText(done.inUse)}` : ''}`)
         output.line('to restore it, insert this into Region:')
         output.json(done.removed)
       })
     })
-  withDatabase(remove, ['regions remove eu-1', 'regions remove eu-1 --force --json'])
+  withDatabase(byAndWhy(remove), ['regions remove eu-1', 'regions remove eu-1 --force --json'])
 }

@@ -2,9 +2,10 @@ import type { Command } from 'commander'
 import { isOver, type ListRuns, listRuns, Refused, startRun, UsageError, waitForRun } from '../../operations/index.js'
 import type { Json, RunStatistics, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
+import { byAndWhy, byFrom } from '../by.js'
 import type { CliContext, Options } from '../context.js'
 import { valueText } from '../output.js'
-import { byFrom, byOption, limitFrom, print } from './command.js'
+import { limitFrom, print } from './command.js'
 import { endText, lookAtSchedules, onSchedules, timeText, withSchedules } from './schedules.js'
 
 const PHASES: readonly string[] = ['Queued', 'Running', 'Completed', 'Failed', 'Skipped', 'Missed']
@@ -26,7 +27,7 @@ export function registerRun(program: Command, context: CliContext): void {
     .option('--args <json>', "instead of the schedule's own")
     .option('--wait', 'wait until the run is over; exit code 4 unless it is Completed')
     .action((id: string, options: RunOptions) => run(context, id, options))
-  withSchedules(byOption(command), ['run repo_sync_42', 'run repo_sync_42 --args \'{"full":true}\' --wait'])
+  withSchedules(byAndWhy(command), ['run repo_sync_42', 'run repo_sync_42 --args \'{"full":true}\' --wait'])
 }
 
 async function run(context: CliContext, id: string, options: RunOptions): Promise<void> {

@@ -11,20 +11,11 @@ import {
 } from '../../operations/index.js'
 import type { ListedSchedule, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
+import { byAndWhy, byFrom, byOption } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
 import { valueText } from '../output.js'
 import { SCHEDULE_SETTINGS } from '../setting-options.js'
-import {
-  byFrom,
-  byOption,
-  documentFrom,
-  limitFrom,
-  merged,
-  print,
-  shortTime,
-  timeFrom,
-  withDatabase,
-} from './command.js'
+import { documentFrom, limitFrom, merged, print, shortTime, timeFrom, withDatabase } from './command.js'
 
 export function registerSchedules(program: Command, context: CliContext): void {
   const command = program
@@ -134,7 +125,7 @@ function registerSet(schedules: Command, context: CliContext): void {
       const done = await onSchedules(context, options, (system) => setSchedule(system, id, given, byFrom(options)))
       print(context, options, { _id: id, done }, `${id} ${done}`)
     })
-  withSchedules(byOption(command))
+  withSchedules(byAndWhy(command))
 }
 
 function registerPause(schedules: Command, context: CliContext): void {
@@ -178,7 +169,7 @@ function onOneOrAll(
       const count = await onSchedules(context, options, (system) => act(system, id, options))
       print(context, options, { [done]: count }, `${id ?? `${count} schedules`} ${done}`)
     })
-  withSchedules(byOption(command))
+  withSchedules(command.name() === 'pause' ? byOption(command) : byAndWhy(command))
   return command
 }
 
@@ -192,5 +183,5 @@ function registerRemove(schedules: Command, context: CliContext): void {
       await onSchedules(context, options, (system) => removeSchedule(system, id))
       print(context, options, { _id: id, removed: true }, `${id} removed`)
     })
-  withSchedules(command)
+  withSchedules(byAndWhy(command))
 }

@@ -7,10 +7,15 @@ import {
   freeFromTheFuture,
   heldUnder,
   openQuestions,
+  pauseTarget,
   readLockTimeouts,
+  readOwnFields,
   removePause,
   setState,
+  shownFields,
+  shownProjection,
   storeAnswer,
+  TASK_LOCK_INIT_TIME,
   type Terms,
   termsOf,
   unconfirmedStepMs,
@@ -23,6 +28,7 @@ import { isObject } from '../definition/check-graph.js'
 import { type LifecycleModel, whyUnknownState, workingPhases } from '../definition/model.js'
 import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
+import { type AuditedAction, type AuditedEnd, audited } from './audit-log.js'
 import { cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
 import { mostQuestions, newAnswer } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
@@ -40,8 +46,8 @@ import type {
   OwnerVerdict,
   PauseOptions,
   PauseResult,
-  PauseScope,
   QuestionsOptions,
+  ResumeOptions,
   StateOf,
   StateOptions,
   StoredDocument,
@@ -95,7 +101,14 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
     const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
     for (const doc of complete) this.check(doc)
-    const inserting = this.documents.insertMany(complete, inSession(options))
+    const about = complete.length === 1 ? { document: complete[0]!['_id'] } : { target: `${complete.length} documents` }
+    const after = complete.length === 1 ? shownFields(complete[0]!, this.model.settings.progress) : undefined
+    const act = () => this.inserted(complete, options)
+    return this.record(options, { action: 'insert', ...about }, act, () => ({ outcome: 'done', after }))
+  }
+
+  private async inserted(complete: readonly Document[], options: InsertOptions): Promise<IdOf<Doc>[]> {
+    const inserting = this.documents.insertMany([...complete], inSession(options))
     const stored = this.rings.inserting(complete, options)
     const { insertedIds } = await inserting.catch((error) => {
       throw isDuplicateKey(error) ? this.existing(error, complete) : error
@@ -120,24 +133,31 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       const known = this.model.rules.map((rule) => rule.when)
       throw new UnknownState(this.model.name, state, [...new Set(known)], problem)
     }
-    const verdict = await setState(this.documents, id, state, inSession(options))
+    const act = () => setState(this.documents, id, state, inSession(options))
+    const verdict = await this.recordOn(id, options, 'set-state', act, { state })
     if (verdict === 'done' && this.rings.isRuled(state)) this.rings.look(options)
     return verdict
   }
 
   /** Ends a sleep: due at once. A document that is held is being worked on already; a parked one needs `unpark`. */
   async wake(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
-    return this.madeDue(await wake(this.documents, await this.termsInForce(), id, inSession(options)), id, options)
+    const act = async () =>
+      this.madeDue(await wake(this.documents, await this.termsInForce(), id, inSession(options)), id, options)
+    return this.recordOn(id, options, 'wake', act, { lockedAt: TASK_LOCK_INIT_TIME })
   }
 
   /** Gives a parked document another go, with its attempts and claims at 0. */
-  async unpark(id: IdOf<Doc>, { by = 'owner', force, session }: UnparkOptions = {}): Promise<OwnerVerdict> {
+  async unpark(id: IdOf<Doc>, options: UnparkOptions = {}): Promise<OwnerVerdict> {
     const { documents, terms } = this
-    const options = inSession({ session })
-    const isDone =
-      (await unpark(documents, terms, id, by, options)) ||
-      (force === true && (await freeFromTheFuture(documents, terms, id, by, options)))
-    return this.madeDue(isDone, id, { session })
+    const { by = options.audit?.by ?? 'owner', force } = options
+    const session = inSession(options)
+    const act = async () => {
+      const isDone =
+        (await unpark(documents, terms, id, by, session)) ||
+        (force === true && (await freeFromTheFuture(documents, terms, id, by, session)))
+      return this.madeDue(isDone, id, options)
+    }
+    return this.recordOn(id, options, 'unpark', act, { lockedAt: TASK_LOCK_INIT_TIME, attempts: 0 })
   }
 
   private async madeDue(isDone: boolean, id: IdOf<Doc>, options: OwnerOptions): Promise<OwnerVerdict> {
@@ -148,8 +168,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
 
   /** Deletes a document outright, whoever holds it: its holder's outcome is then dropped as lost. */
   async remove(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
-    const { deletedCount } = await this.documents.deleteOne({ _id: id as never }, inSession(options))
-    return deletedCount > 0 ? 'done' : 'notFound'
+    const act = async () => {
+      const { deletedCount } = await this.documents.deleteOne({ _id: id as never }, inSession(options))
+      return deletedCount > 0 ? ('done' as const) : ('notFound' as const)
+    }
+    return this.recordOn<OwnerVerdict>(id, options, 'remove', act, null)
   }
 
   /**
@@ -159,7 +182,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions
    */
   async pause(options: PauseOptions<Doc, Phase>): Promise<PauseResult> {
-    const { kind } = await addPause(this.db, this.model.name, newPause(this.model, options))
+    const pause = newPause(this.model, options)
+    const { by, reason: why, audit } = options
+    const about = { action: 'pause', target: pauseTarget(this.model.name, pause.target) }
+    const act = () => addPause(this.db, this.model.name, pause)
+    const { kind } = await this.record(audit ? { audit: { by, why } } : {}, about, act, (end) =>
+      end.kind === 'paused' ? { outcome: 'done', after: end.pause } : { outcome: 'refused', problem: end.kind },
+    )
     if (kind !== 'paused') return kind
     this.rings.look({})
     return 'done'
@@ -170,8 +199,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @returns whether it was paused
    * @throws InvalidOptions
    */
-  async resume(scope: PauseScope<Doc, Phase> = {}): Promise<boolean> {
-    const was = await removePause(this.db, this.model.name, resumedTarget(this.model, scope))
+  async resume(options: ResumeOptions<Doc, Phase> = {}): Promise<boolean> {
+    const target = resumedTarget(this.model, options)
+    const about = { action: 'resume', target: pauseTarget(this.model.name, target) }
+    const act = () => removePause(this.db, this.model.name, target)
+    const was = await this.record(options, about, act, (ended) => ({ outcome: ended ? 'done' : 'unchanged' }))
     if (was) this.rings.look({})
     return was !== undefined
   }
@@ -183,7 +215,12 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions
    */
   async cancel(id: IdOf<Doc>, options: CancelOptions): Promise<CancelResult> {
-    const { by, reason = null } = checkOptions('cancel', cancelOptions, options)
+    const { by, reason, audit } = checkOptions('cancel', cancelOptions, options)
+    const act = () => this.askToStop(id, by, reason ?? null)
+    return this.recordOn(id, audit ? { audit: { by, why: reason } } : {}, 'cancel', act, undefined)
+  }
+
+  private async askToStop(id: IdOf<Doc>, by: string, reason: string | null): Promise<CancelResult> {
     const { name, settings } = this.model
     const inForce = (await readLockTimeouts(this.db, [name])).get(name)
     const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
@@ -204,7 +241,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const answer = newAnswer(options)
     const { documents, model, db } = this
     const [terms, heldBackMs] = await Promise.all([this.termsInForce(), unconfirmedStepMs(db, model.name)])
-    const result = await storeAnswer(documents, terms, id, answer, { ...inSession(options), heldBackMs })
+    const act = () => storeAnswer(documents, terms, id, answer, { ...inSession(options), heldBackMs })
+    const about = { action: 'answer', document: id }
+    const result = await this.record(options, about, act, ({ kind }) =>
+      kind === 'answered'
+        ? { outcome: 'done', after: { answer: answer.option } }
+        : { outcome: 'refused', problem: kind },
+    )
     if (result.kind === 'answered') this.rings.look(options)
     return result
   }
@@ -222,6 +265,35 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   /** Resolves when replicas have been notified of what was written, or that was given up (after a second at most): for a program that ends. */
   flush(): Promise<void> {
     return this.rings.flush()
+  }
+
+  /** An action on one document, of which an entry is kept where the caller says who does it. */
+  private async recordOn<T extends string>(
+    id: IdOf<Doc>,
+    options: Pick<OwnerOptions, 'audit' | 'session'>,
+    action: string,
+    act: () => Promise<T>,
+    after: unknown,
+  ): Promise<T> {
+    if (!options.audit) return act()
+    const { settings } = this.model
+    const projection = shownProjection(settings.progress)
+    const [found] = await readOwnFields((how) =>
+      this.documents.find({ _id: id as never }, { projection, limit: 1, ...how, ...inSession(options) }).toArray(),
+    )
+    const before = found && shownFields(found, settings.progress)
+    return this.record(options, { action, document: id, before }, act, (verdict) => endOfVerdict(verdict, after))
+  }
+
+  private record<T>(
+    { audit, session }: Pick<OwnerOptions, 'audit' | 'session'>,
+    about: AuditedAction,
+    act: () => Promise<T>,
+    ended: (result: T) => AuditedEnd,
+  ): Promise<T> {
+    if (!audit) return act()
+    const action = { ...about, lifecycle: this.model.name }
+    return audited(this.db, audit, action, { ...inSession({ session }), act, ended })
   }
 
   /** Inserts are ordered: those before the one that exists are stored. */
@@ -255,6 +327,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const problem = whyNotStorable(doc)
     if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
   }
+}
+
+function endOfVerdict(verdict: string, after: unknown): AuditedEnd {
+  if (verdict === 'done' || verdict === 'asked') return { outcome: 'done', after }
+  return verdict === 'unchanged' ? { outcome: 'unchanged' } : { outcome: 'refused', problem: verdict }
 }
 
 /** The driver takes no `session: undefined`. Inside a transaction it leaves our write concern to the transaction's own. */

@@ -9,13 +9,14 @@ const scopeOf = ({ phases }: LifecycleModel) => ({
 
 const aReason = t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters'))
 
-export const cancelOptions = t.object({ by: t.aName, reason: aReason })
+export const cancelOptions = t.object({ by: t.aName, reason: aReason, audit: t.optional(t.flag) })
 
 const pauseFields = {
   by: t.aName,
   reason: aReason,
   until: t.optional(t.where<Date>((value) => value instanceof Date && value > new Date(0), t.expecting('a date'))),
   for: t.optional(t.duration('1s', '36500d')),
+  audit: t.optional(t.flag),
 }
 
 /** By whom, why and until when. @throws InvalidOptions */
@@ -39,7 +40,7 @@ function withEnd(called: string, given: Given): Omit<NewPause, 'target'> {
 
 /** @throws InvalidOptions */
 export const resumedTarget = (model: LifecycleModel, scope: unknown): PauseTarget =>
-  targetOf('resume', checkOptions('resume', t.object(scopeOf(model)), scope))
+  targetOf('resume', checkOptions('resume', t.object({ ...scopeOf(model), audit: t.anything() }), scope))
 
 function targetOf(called: string, { phase, id }: { phase?: string | undefined; id?: unknown }): PauseTarget {
   if (phase !== undefined && id !== undefined) throw new InvalidOptions(called, ['expected phase or id, got both'])

@@ -9,6 +9,7 @@ const answerOptions = t.object({
   comment: t.optional(atMost(1_000)),
   question: t.optional(t.aName),
   session: t.anything<never>(),
+  audit: t.anything<never>(),
 })
 
 /** @throws InvalidOptions */

@@ -2,6 +2,7 @@ import type { Answered, StoredQuestion } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
 import type { Progress } from '../step.js'
+import type { AuditOptions } from './audit-log.js'
 
 /** A driver's ClientSession by its shape: an app may bring another copy of the driver, whose class is another type. */
 export interface OwnerSession {
@@ -21,6 +22,8 @@ export interface OwnerSession {
 export interface OwnerOptions {
   /** The caller's session. Default: none, the write stands alone. */
   readonly session?: OwnerSession | undefined
+  /** Who does it and why, for the audit (docs/audit.md): an entry says so, one for all documents of an `insertMany`. Default: none. */
+  readonly audit?: AuditOptions | undefined
 }
 
 /** How an owner of documents tells replicas what it wrote. */
@@ -67,6 +70,14 @@ export interface PauseOptions<Doc = unknown, Phase extends string = string> exte
   readonly until?: Date | undefined
   /** The same as a duration from now on, instead of `until`. */
   readonly for?: Duration | undefined
+  /** Whether an entry in the audit (docs/audit.md) is to say so. Default false. */
+  readonly audit?: boolean | undefined
+}
+
+/** Which pause is ended, and for the audit by whom. */
+export interface ResumeOptions<Doc = unknown, Phase extends string = string> extends PauseScope<Doc, Phase> {
+  /** Who does it and why, for the audit (docs/audit.md). Default: no entry is stored. */
+  readonly audit?: AuditOptions | undefined
 }
 
 /** Who wants a step to stop, and why. */
@@ -75,6 +86,8 @@ export interface CancelOptions {
   readonly by: string
   /** Why, for the history: at most 500 characters. Default: none is given. */
   readonly reason?: string | undefined
+  /** Whether an entry in the audit (docs/audit.md) is to say so. Default false. */
+  readonly audit?: boolean | undefined
 }
 
 export interface AnswerOptions extends OwnerOptions {

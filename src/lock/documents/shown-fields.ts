@@ -1,0 +1,15 @@
+import type { Document } from 'mongodb'
+
+/** The fields of a document that {@link shownFields} looks at, as a projection. */
+export const shownProjection = (progress: string): Document => ({
+  ...{ phase: 1, state: 1, lockedAt: 1, lockedBy: 1 },
+  ...{ [`${progress}.step`]: 1, [`${progress}.attempts`]: 1 },
+})
+
+/** Where a document stands, for people who ask what was done to it: what it doesn't have is left out. */
+export function shownFields(document: Document, progress: string): Document {
+  const { phase, state, lockedAt, lockedBy } = document
+  const { step, attempts } = (document[progress] ?? {}) as Document
+  const all = { phase, state, lockedAt, lockedBy, step, attempts }
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value != null))
+}

@@ -1,0 +1,171 @@
+import { BSON, type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
+import { isNetworkError, isServerError, protocolCollection } from '../../database/index.js'
+import { literal } from '../../lock/index.js'
+import { checkOptions, t } from '../../options/index.js'
+import type { Duration } from '../../time/index.js'
+
+/** Who did what to which documents, when and why. */
+export const AUDIT_COLLECTION = 'phaselock.audit'
+
+/** Who does something, for the audit (docs/audit.md). */
+export interface AuditOptions {
+  /** Who does it: at most 200 characters. */
+  readonly by: string
+  /** Why: at most 500 characters. Default: nobody says. */
+  readonly why?: string | undefined
+  /** How long the entry is kept, 1 h to 3650 d. Default 90d. */
+  readonly keepFor?: Duration | undefined
+}
+
+/** What became of an action: `unknown`: whoever did it was gone before that was noted, so it may have been done or not. */
+export type AuditOutcome = 'done' | 'unchanged' | 'refused' | 'unknown'
+
+/** What is done, and to what. */
+export interface AuditedAction {
+  /** Such as `wake`. */
+  readonly action: string
+  readonly lifecycle?: string | undefined
+  /** The `_id` of the one document that it is about. */
+  readonly document?: unknown
+  /** What it is about, where that is no document: `limit gitlab-api`. */
+  readonly target?: string | undefined
+  /** What it changes, as it was. */
+  readonly before?: unknown
+}
+
+/** How an action ended, as far as its entry goes. */
+export interface AuditedEnd {
+  readonly outcome: AuditOutcome
+  /** Why nothing was done. */
+  readonly problem?: string | undefined
+  /** What it changed, as the action left it. */
+  readonly after?: unknown
+}
+
+const auditOptions = t.object({
+  by: t.checked(t.aName, ({ length }) => length <= 200, 'expected at most 200 characters'),
+  why: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
+  keepFor: t.withDefault(t.duration('1h', '3650d'), '90d'),
+})
+
+/** @throws InvalidOptions */
+export function checkedAudit(options: unknown): {
+  readonly by: string
+  readonly why: string | null
+  keepForMs: number
+} {
+  const { by, why = null, keepFor } = checkOptions('audit', auditOptions, options)
+  return { by, why, keepForMs: keepFor }
+}
+
+/** The most bytes of `before`, and of `after`: an entry stays small, whatever it is about. */
+const MOST_BYTES = 4_096
+const MOST_MS = 5_000
+/** The newest are kept when there are more, however young the others are. */
+export const MOST_ENTRIES = 500_000
+const COUNTED_EVERY = 1_000
+
+type Entries = Collection<Document & { _id: ObjectId }>
+const preparedDatabases = new WeakMap<Db, Promise<void>>()
+let written = 0
+
+/**
+ * Does something of which an entry is kept. The entry is stored before the action, with the outcome `unknown`, and completed after it: a
+ * crash between leaves an entry that says that it isn't known. An action whose entry can't be stored isn't done.
+ * @param session the caller's transaction: entry and action are stored together, or neither is
+ */
+export async function audited<T>(
+  db: Db,
+  options: AuditOptions,
+  action: AuditedAction,
+  { session, act, ended }: Audited<T>,
+): Promise<T> {
+  const who = checkedAudit(options)
+  const entries: Entries = protocolCollection(db, AUDIT_COLLECTION)
+  await prepared(db, entries)
+  const inSession = session ? { session } : {}
+  const _id = new ObjectId()
+  const { before, ...about } = action
+  const entry = {
+    ...about,
+    by: who.by,
+    why: who.why,
+    outcome: 'unknown',
+    ...(before !== undefined && { before: small(before) }),
+  }
+  const fields = Object.entries(entry).filter(([, value]) => value !== undefined)
+  const stored = Object.fromEntries(fields.map(([field, value]) => [field, literal(value)]))
+  const times = { at: '$$NOW', expiresAt: { $add: ['$$NOW', who.keepForMs] } }
+  await entries.updateOne({ _id }, [{ $set: { ...stored, ...times } }], { upsert: true, ...inSession })
+  const complete = ({ outcome, problem, after }: AuditedEnd) => {
+    const end = {
+      outcome,
+      ...(problem && { problem: problem.slice(0, 1_000) }),
+      ...(after !== undefined && { after: small(after) }),
+    }
+    return entries.updateOne({ _id }, { $set: end }, inSession)
+  }
+  let result: T
+  try {
+    result = await act()
+  } catch (error) {
+    const problem = String((error as Error).message)
+    // Whether a command reached the server isn't known when its connection ends; nor is a transaction's fate up to us.
+    const end: AuditedEnd = { outcome: isNetworkError(error) ? 'unknown' : 'refused', problem }
+    if (!session) await complete(end).catch(() => undefined)
+    throw error
+  }
+  // It is done, whether that can be noted or not; inside a transaction nothing is until it is committed.
+  const completed = complete(ended(result))
+  await (session ? completed : completed.catch(() => undefined))
+  return result
+}
+
+export interface Audited<T> {
+  readonly session?: ClientSession | undefined
+  act(): Promise<T>
+  ended(result: T): AuditedEnd
+}
+
+/** Indexes: entries expire, and are found by document and by time. Made with the first entry of a process. */
+function prepared(db: Db, entries: Entries): Promise<void> {
+  const known = preparedDatabases.get(db)
+  if (known && ++written % COUNTED_EVERY !== 0) return known
+  const preparing = prepare(entries)
+  preparedDatabases.set(db, preparing)
+  preparing.catch(() => preparedDatabases.delete(db))
+  return preparing
+}
+
+const UNAUTHORIZED = 13
+
+async function prepare(entries: Entries): Promise<void> {
+  try {
+    await entries.createIndexes(
+      [{ key: { expiresAt: 1 }, expireAfterSeconds: 0 }, { key: { at: -1 } }, { key: { document: 1, at: -1 } }],
+      { maxTimeMS: MOST_MS },
+    )
+    await forgetOldest(entries)
+  } catch (error) {
+    // Somebody else makes them, or has (docs/mongodb-role.md); an entry needs none.
+    if (!isServerError(error, UNAUTHORIZED)) throw error
+  }
+}
+
+async function forgetOldest(entries: Entries, most = MOST_ENTRIES): Promise<void> {
+  const excess = (await entries.estimatedDocumentCount({ maxTimeMS: MOST_MS })) - most
+  if (excess <= 0) return
+  const [last] = await entries
+    .find({}, { projection: { at: 1 }, maxTimeMS: MOST_MS })
+    .sort({ at: -1 })
+    .skip(most)
+    .limit(1)
+    .toArray()
+  if (last) await entries.deleteMany({ at: { $lte: last['at'] } }, { maxTimeMS: MOST_MS })
+}
+
+/** A value as it is stored in an entry: what is too large is only named. */
+function small(value: unknown): unknown {
+  const bytes = BSON.calculateObjectSize({ value })
+  return bytes <= MOST_BYTES ? value : `(${bytes} bytes: too large for the audit)`
+}
