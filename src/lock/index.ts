@@ -15,9 +15,11 @@ export {
   type ChildList,
   type ChildrenRule,
   childListsIn,
+  type DocumentName,
   parentIn,
   type StoredAwaits,
   type StoredParent,
+  waitersIn,
 } from './end/children.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
 export { type HistoryEntry, historyWith, type RecordedOutcome } from './end/history.js'

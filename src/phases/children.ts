@@ -68,6 +68,25 @@ export interface ChildrenDone {
   readonly text: string
 }
 
+/** How a document's children are removed before it. */
+export interface RemoveChildrenOptions {
+  /**
+   * The owner's state that is set on them; a rule of their lifecycle takes them down. Those of a lifecycle without a rule for it are deleted
+   * outright, as soon as nobody holds them. Default `Deleted`.
+   */
+  readonly state?: string | undefined
+}
+
+/** Whether a document's children are gone. */
+export interface ChildrenRemoved {
+  /** Whether all are gone, or final; without it: `return step.wait(gone.text)`. */
+  readonly done: boolean
+  /** How many are left. */
+  readonly left: number
+  /** For people: `2 children are left`. */
+  readonly text: string
+}
+
 const LONGEST_NAME = 200
 const RULES = ['allSucceeded', 'allDone', 'anyFailed']
 const N_OF_M = /^([1-9]\d{0,8}) of ([1-9]\d{0,8})$/
@@ -158,17 +177,26 @@ export function readDoneOptions(options: unknown, total: number) {
   if (some && (some.m !== total || some.n > some.m))
     throw wrong(`a rule about its ${total} children, such as '1 of ${total}'`, rule)
   if (parked !== 'waits' && parked !== 'fails') throw wrong("parked to be 'waits' or 'fails'", parked)
-  const recheckMs = durationOf(recheck)
-  if (recheckMs < 1_000 || recheckMs > LONGEST_RECHECK_MS) throw wrong('recheck to be 1s to 24h', recheck)
-  return { rule: rule as ChildrenRule, parked, recheckMs } as const
+  return { rule: rule as ChildrenRule, parked, recheckMs: readRecheck(recheck, 'childrenDone') } as const
 }
 
-function durationOf(value: unknown): number {
+/** @throws InvalidOutcome */
+export function readRecheck(value: unknown, what: string): number {
+  let ms: number
   try {
-    return durationMs(value as Duration)
+    ms = durationMs((value ?? DEFAULT_RECHECK) as Duration)
   } catch (error) {
-    throw new InvalidOutcome(`childrenDone: recheck: ${(error as Error).message}`)
+    throw new InvalidOutcome(`${what}: recheck: ${(error as Error).message}`)
   }
+  if (ms >= 1_000 && ms <= LONGEST_RECHECK_MS) return ms
+  throw new InvalidOutcome(`${what}: expected recheck to be 1s to 24h, got ${shown(value)}`)
+}
+
+/** @throws InvalidOutcome */
+export function readRemoveOptions(options: unknown): string {
+  const { state = 'Deleted' } = known(options ?? {}, 'removeChildren', ['state'])
+  if (isName(state)) return state
+  throw new InvalidOutcome(`removeChildren: expected a state of 1 to ${LONGEST_NAME} characters, got ${shown(state)}`)
 }
 
 /** @throws InvalidOutcome for what isn't a list of children with keys of their own */
@@ -200,7 +228,8 @@ export function readChildren(children: unknown, options: unknown, defaultList: s
 const isName = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && value.length <= LONGEST_NAME
 
-function known(options: unknown, what: string, names: readonly string[]): Record<string, unknown> {
+/** @throws InvalidOutcome for an option that isn't known */
+export function known(options: unknown, what: string, names: readonly string[]): Record<string, unknown> {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw new InvalidOutcome(`${what}: expected an object with ${names.join(', ')}, got ${shown(options)}`)
   const unknown = Object.keys(options).find((name) => !names.includes(name))

@@ -8,9 +8,11 @@ export {
   type ChildrenDone,
   type ChildrenDoneOptions,
   type ChildrenOptions,
+  type ChildrenRemoved,
   type ChildState,
   countsOf,
   countsText,
+  type RemoveChildrenOptions,
   worstOf,
 } from './children.js'
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
@@ -61,3 +63,4 @@ export type * from './owner/owner-types.js'
 export { causeLines, causesText, recordedError } from './recorded-error.js'
 export type { Handler, Progress, Step, StepAnswer } from './step.js'
 export { InvalidThread, standsFor, ThreadDied, type ThreadOptions, ThreadPool, thread } from './threads/index.js'
+export type { DocumentPhases, Reached, WaitForOptions } from './waits.js'

@@ -1,5 +1,6 @@
 import type {
   ChildList,
+  DocumentName,
   HistoryEntry,
   RecordedError,
   StoredAnswer,
@@ -8,9 +9,17 @@ import type {
   StoredQuestion,
 } from '../lock/index.js'
 import type { Duration } from '../time/index.js'
-import type { Child, ChildrenDone, ChildrenDoneOptions, ChildrenOptions } from './children.js'
+import type {
+  Child,
+  ChildrenDone,
+  ChildrenDoneOptions,
+  ChildrenOptions,
+  ChildrenRemoved,
+  RemoveChildrenOptions,
+} from './children.js'
 import type { Logger } from './logger.js'
 import type { Ask, Outcome, OwnFields, WithSet } from './outcome.js'
+import type { DocumentPhases, Reached, WaitForOptions } from './waits.js'
 
 /** What Phaselock keeps of a document's way through its lifecycle; for handlers to read. */
 export interface Progress {
@@ -44,6 +53,8 @@ export interface Progress {
   readonly parent?: StoredParent
   /** The lists of children that its steps have inserted; absent: none. */
   readonly children?: readonly ChildList[]
+  /** The newest 100 documents that have waited for a phase of this one; absent: none. */
+  readonly waiters?: readonly DocumentName[]
   /** What ends its sleep before its time; absent: nothing. */
   readonly awaits?: StoredAwaits
   /** The last error, with its causes; absent after a step that succeeded. */
@@ -121,6 +132,18 @@ export interface Step<Next extends string, Doc> {
    * @throws InvalidOutcome for a document without lists of children, UnknownChild
    */
   childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone>
+  /**
+   * Takes this document's children down before it (docs/children.md): sets the state that its lifecycle has a rule for on each, or deletes it. Until
+   * none is left, end with `step.wait(gone.text)`.
+   * @throws InvalidOutcome, UnknownChild
+   */
+  removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved>
+  /**
+   * Whether another document is in one of some phases (`order.at(id, 'Shipped')`). Where it isn't, end with `step.wait(there.text)`: its move ends the
+   * sleep.
+   * @throws InvalidOutcome for a lifecycle or a phase that nobody knows, and for documents that wait for each other in a circle
+   */
+  waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached>
 }
 
 /**

@@ -26,13 +26,28 @@ export interface ChildList {
 export type ChildrenRule = 'allSucceeded' | 'allDone' | 'anyFailed' | `${number} of ${number}`
 
 /** What a sleeping document waits for besides the end of its sleep, as it is stored in `progress.awaits`. */
-export interface StoredAwaits {
-  /** Its children. */
-  readonly kind: 'children'
-  /** Until this is decided. */
-  readonly rule: ChildrenRule
-  /** Whether a child that is parked counts as failed. */
-  readonly parked: 'waits' | 'fails'
+export type StoredAwaits =
+  | {
+      /** Its children. */
+      readonly kind: 'children'
+      /** Until this is decided. */
+      readonly rule: ChildrenRule
+      /** Whether a child that is parked counts as failed. */
+      readonly parked: 'waits' | 'fails'
+    }
+  | ({
+      /** Another document. */
+      readonly kind: 'document'
+      /** Until it is in one of these. */
+      readonly phases: readonly string[]
+    } & DocumentName)
+
+/** A document, by its lifecycle and its `_id`. */
+export interface DocumentName {
+  /** The name of its lifecycle. */
+  readonly lifecycle: string
+  /** Its `_id`. */
+  readonly id: unknown
 }
 
 /** The parent in a document's progress. A person may have put anything there: what isn't one is none. */
@@ -56,8 +71,20 @@ export function childListsIn(progress: unknown): readonly ChildList[] {
 
 /** What a document in its sleep waits for; undefined: for nothing but its end. */
 export function awaitsIn(progress: unknown): StoredAwaits | undefined {
-  const { awaits } = Object(progress) as Document
-  const { kind, rule, parked } = Object(awaits) as Document
-  if (kind !== 'children' || typeof rule !== 'string') return undefined
-  return { kind, rule: rule as ChildrenRule, parked: parked === 'fails' ? 'fails' : 'waits' }
+  const { kind, rule, parked, phases, ...name } = Object(Object(progress)['awaits']) as Document
+  if (kind === 'children' && typeof rule === 'string')
+    return { kind, rule: rule as ChildrenRule, parked: parked === 'fails' ? 'fails' : 'waits' }
+  const [document] = namesIn([name])
+  return kind === 'document' && document && Array.isArray(phases) ? { kind, ...document, phases } : undefined
 }
+
+/** The documents that wait for this one, as far as they have said so. */
+export const waitersIn = (progress: unknown): readonly DocumentName[] => namesIn(Object(progress)['waiters'])
+
+const namesIn = (list: unknown): DocumentName[] =>
+  Array.isArray(list)
+    ? list.flatMap((one) => {
+        const { lifecycle, id } = Object(one) as Document
+        return typeof lifecycle === 'string' && id !== undefined ? [{ lifecycle, id }] : []
+      })
+    : []

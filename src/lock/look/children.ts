@@ -1,6 +1,8 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { readOwnFields } from '../documents/read-each.js'
-import { PARKED_AT } from '../terms/constants.js'
+import type { DocumentName } from '../end/children.js'
+import { WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 
 /**
  * Serves every question about a document's children: how many are in which phase, whether one is open. Only in collections of lifecycles that
@@ -95,6 +97,45 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
   )
 }
 
+/** Sets what their owner wants of those of a document's children that aren't in these phases; a rule of theirs does the rest. */
+export async function setChildrenState(of: ChildrenOf, state: string, but: readonly string[]): Promise<void> {
+  const filter = { ...ofParent(of), phase: { $nin: [...but] }, state: { $ne: state } }
+  await of.collection.updateMany(filter, { $set: { state } }, { hint: childIndex(of.progress) })
+}
+
+/** Deletes those of a document's children that nobody holds, not even under a lease that has run out. */
+export async function deleteChildren(of: ChildrenOf): Promise<void> {
+  await of.collection.deleteMany({ ...ofParent(of), ...WITHOUT_TOKEN }, { hint: childIndex(of.progress) })
+}
+
+/** How many children are in no such phase. */
+export const countChildrenBut = (of: ChildrenOf, phases: readonly string[]): Promise<number> =>
+  of.collection.countDocuments({ ...ofParent(of), phase: { $nin: [...phases] } }, { hint: childIndex(of.progress) })
+
+/** A document keeps so many names of those that wait for it: the newest. */
+export const MOST_WAITERS = 100
+
+/**
+ * Notes in a document that another waits until it is in one of these phases; not if it is there already, and once. It takes no part in who holds it.
+ */
+export async function addWaiter(
+  of: Pick<ChildrenOf, 'collection' | 'progress'>,
+  id: unknown,
+  phases: readonly string[],
+  waiter: DocumentName,
+): Promise<void> {
+  const { collection, progress } = of
+  const waiters = `${progress}.waiters`
+  const filter = {
+    ...{ _id: id as never, phase: { $nin: [...phases] } },
+    // A `progress` of its owner's stays as it is.
+    $or: [{ [progress]: { $exists: false } }, { [progress]: { $type: 'object' } }],
+    [waiters]: { $not: { $elemMatch: { lifecycle: waiter.lifecycle, id: { $eq: waiter.id } } } },
+  }
+  const update = { $push: { [waiters]: { $each: [waiter], $slice: -MOST_WAITERS } } }
+  await collection.updateOne(filter as Filter<Document>, update as never, { hint: ID_INDEX })
+}
+
 /**
  * The stage that inserts documents into a collection beside the one that it reads, where there is nothing with their `_id`: for a document's
  * children, on the condition that it is still held. One command, judged by the server when it runs; repeated, it changes nothing.
@@ -111,5 +152,5 @@ export async function insertWhileHeld(
     { $replaceWith: '$documents' },
     { $merge: { into, on: '_id', whenMatched: 'keepExisting', whenNotMatched: 'insert' } },
   ]
-  await holder.collection.aggregate(insertion, { hint: { _id: 1 } }).toArray()
+  await holder.collection.aggregate(insertion, { hint: ID_INDEX }).toArray()
 }

@@ -3,8 +3,9 @@ import { durationMs, InvalidDuration } from '../../time/index.js'
 import type { Child } from '../children.js'
 import { InvalidLifecycle } from '../errors.js'
 import { shown } from '../kept-text.js'
-import type { EntryOf, NewChild, StateOf } from '../owner/owner-types.js'
+import type { EntryOf, IdOf, NewChild, StateOf } from '../owner/owner-types.js'
 import type { Handler, Step } from '../step.js'
+import type { DocumentPhases } from '../waits.js'
 import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
 import {
   entryPhases,
@@ -42,6 +43,11 @@ export interface Lifecycle<Doc, G, Read = Doc> {
    * @example await step.children([parcel.child('left', { weight: 3 }), parcel.child('right', { weight: 5 })])
    */
   child(key: string, document: NewChild<Doc, EntryOf<G>>): Child
+  /**
+   * Phases of one of its documents, for `step.waitFor` of another one.
+   * @example const there = await step.waitFor(order.at(doc.order, 'Shipped', 'Cancelled'))
+   */
+  at(id: IdOf<Doc>, ...phases: [keyof G & string, ...(keyof G & string)[]]): DocumentPhases
   /** Types only: `typeof gateway.$step.Creating`. */
   readonly $step: { readonly [P in Working<G>]: Step<NextOf<G[P]>, Doc> }
   /** Types only: the document as handlers get it. */
@@ -113,6 +119,7 @@ export function lifecycleOf<Doc extends OwnerOf<Doc>>(): {
         model,
         handle: (handlers) => new BoundLifecycle(model, handlers as unknown as Readonly<Record<string, AnyHandler>>),
         OnPhase: (phase) => onPhase(model, phase),
+        at: (id, ...phases) => ({ lifecycle: model.name, id, phases }),
         child: (key, document) => ({ lifecycle: model.name, key, document }),
         $step: undefined as never,
         $doc: undefined as never,

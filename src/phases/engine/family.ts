@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import type { ChildrenOf, StoredParent } from '../../lock/index.js'
+import type { ChildrenOf, DocumentName, StoredParent } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/model.js'
 
 /** How a child came to its end. */
@@ -15,4 +15,6 @@ export interface Family {
   inserted(models: readonly LifecycleModel[]): void
   /** Tells a parent, if this end decides what it waits for. Returns at once and never throws. */
   ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void
+  /** The same for who waits until a document is in this phase. */
+  reached(model: LifecycleModel, id: unknown, phase: string, waiter: DocumentName): void
 }

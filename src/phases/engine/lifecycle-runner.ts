@@ -9,6 +9,7 @@ import {
   parentIn,
   pauseMs,
   type WorkSplit,
+  waitersIn,
 } from '../../lock/index.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { EndlessSteps } from '../errors.js'
@@ -187,7 +188,7 @@ export class LifecycleRunner {
         recorded = await this.outcomes.record(held, ending)
       } while (recorded && goesOn(recorded))
       this.letGo(held)
-      if (recorded && this.env.model.settings.child) this.tellParent(held, recorded)
+      if (recorded) this.tellRelatives(held, recorded)
       if (recorded) this.expect(held, recorded)
     } catch (error) {
       this.letGo(held)
@@ -206,14 +207,16 @@ export class LifecycleRunner {
     this.claimer.claimIfRoom()
   }
 
-  /** Its parent may have waited for just this end. A hint: the parent counts its children itself. */
-  private tellParent({ document }: Held, { end }: Ending): void {
+  /** Its parent, or who waits for it, may have waited for just this. A hint: they look for themselves. */
+  private tellRelatives({ document, lease }: Held, { end }: Ending): void {
     const { model, relatives } = this.env
-    const parent = parentIn(document[model.settings.progress])
-    if (!parent) return
-    if (end.kind === 'park' || end.kind === 'putAside') relatives.ended(model, parent, 'parked')
-    else if (end.kind === 'moveTo' && model.phases.get(end.to)?.kind !== 'working')
-      relatives.ended(model, parent, model.phases.get(end.to)?.failed ? 'failed' : 'succeeded')
+    const progress: unknown = document[model.settings.progress]
+    const parent = model.settings.child ? parentIn(progress) : undefined
+    if (end.kind === 'moveTo') {
+      for (const waiter of waitersIn(progress)) relatives.reached(model, lease.id, end.to, waiter)
+      if (parent && model.phases.get(end.to)?.kind !== 'working')
+        relatives.ended(model, parent, model.phases.get(end.to)?.failed ? 'failed' : 'succeeded')
+    } else if (parent && (end.kind === 'park' || end.kind === 'putAside')) relatives.ended(model, parent, 'parked')
   }
 
   /** Prepares for what comes due because of what was just recorded. */

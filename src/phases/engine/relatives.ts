@@ -5,7 +5,9 @@ import {
   awaitsIn,
   type ChildrenOf,
   countChildrenIn,
+  type DocumentName,
   hasOpenChild,
+  idKey,
   LIFECYCLES_COLLECTION,
   readOwnFields,
   type StoredParent,
@@ -77,10 +79,17 @@ export class Relatives implements Family {
   }
 
   ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void {
-    const told = this.tell(model, parent, how)
-      .catch((error) => this.outage.failed(error))
-      .finally(() => this.telling.delete(told))
-    this.telling.add(told)
+    // A failure that has not been looked at yet is not forgotten for a success after it.
+    this.tell(parent, how === 'succeeded' ? model.name : `${model.name} ${how}`, this.decides(model, parent, how))
+  }
+
+  reached({ name: lifecycle }: LifecycleModel, id: unknown, phase: string, waiter: DocumentName): void {
+    const key = idKey(id)
+    this.tell(waiter, `${lifecycle} ${key}`, async (progress) => {
+      const awaits = awaitsIn(progress)
+      if (awaits?.kind !== 'document' || !awaits.phases.includes(phase)) return false
+      return awaits.lifecycle === lifecycle && idKey(awaits.id) === key
+    })
   }
 
   /** Resolves when the ends so far have been told. */
@@ -95,14 +104,12 @@ export class Relatives implements Family {
     await Promise.all([...this.foreign.values()].map((waker) => waker.stop()))
   }
 
-  private async tell(model: LifecycleModel, { lifecycle, id }: StoredParent, how: ChildEnd): Promise<void> {
-    const waker = await this.wakerOf(lifecycle)
-    // A failure that has not been looked at yet is not forgotten for a success after it.
-    waker?.wakeIf(
-      id,
-      how === 'succeeded' ? model.name : `${model.name} ${how}`,
-      this.decides(model, { lifecycle, id }, how),
-    )
+  private tell({ lifecycle, id }: DocumentName, asker: string, isDue: WakeIf): void {
+    const told = this.wakerOf(lifecycle)
+      .then((waker) => waker?.wakeIf(id, asker, isDue))
+      .catch((error) => this.outage.failed(error))
+      .finally(() => this.telling.delete(told))
+    this.telling.add(told)
   }
 
   private async wakerOf(lifecycle: string): Promise<Waker | undefined> {
@@ -129,11 +136,11 @@ export class Relatives implements Family {
    * Whether the end of one child decides what its parent waits for, as far as the children of its lifecycle tell: a few index keys, however many
    * there are.
    */
-  private decides(model: LifecycleModel, parent: ChildrenOf['parent'], how: ChildEnd): WakeIf {
-    const of = this.childrenOf(model, parent)
+  private decides(model: LifecycleModel, { lifecycle, id }: DocumentName, how: ChildEnd): WakeIf {
+    const of = this.childrenOf(model, { lifecycle, id })
     return async (progress) => {
       const awaits = awaitsIn(progress)
-      if (!awaits) return false
+      if (awaits?.kind !== 'children') return false
       const butParked = awaits.parked === 'fails'
       if (how === 'parked' && !butParked) return false
       const hasFailed = how !== 'succeeded'

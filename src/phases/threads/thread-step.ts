@@ -1,10 +1,18 @@
 import type { MessagePort } from 'node:worker_threads'
 import { processMs } from '../../time/index.js'
-import type { Child, ChildrenDone, ChildrenDoneOptions, ChildrenOptions } from '../children.js'
+import type {
+  Child,
+  ChildrenDone,
+  ChildrenDoneOptions,
+  ChildrenOptions,
+  ChildrenRemoved,
+  RemoveChildrenOptions,
+} from '../children.js'
 import { StepAborted } from '../errors.js'
 import { type Logger, loggerOf } from '../logger.js'
 import { Outcomes, type OwnFields } from '../outcome.js'
 import type { Progress, Step, StepAnswer } from '../step.js'
+import type { DocumentPhases, Reached, WaitForOptions } from '../waits.js'
 import { Cell, type FromThread, type StepTask, type ToThread } from './messages.js'
 import { receivedError, type SentError, sentError } from './sent-error.js'
 import type { Wire } from './wire.js'
@@ -76,6 +84,15 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   /** The replica counts them. @throws as elsewhere */
   async childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
     return (await this.call('childrenDone', [options])) as ChildrenDone
+  }
+
+  async removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {
+    return (await this.call('removeChildren', [options ?? {}])) as ChildrenRemoved
+  }
+
+  async waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
+    const there = (await this.call('waitFor', [target, options ?? {}])) as Reached
+    return { ...there, phase: there.phase ?? undefined }
   }
 
   private call(method: Extract<FromThread, { kind: 'call' }>['method'], given: readonly unknown[]): Promise<unknown> {

@@ -3,6 +3,8 @@ import {
   type ChildList,
   childListsIn,
   countChildren,
+  countChildrenBut,
+  deleteChildren,
   ID_INDEX,
   idKey,
   idText,
@@ -10,8 +12,8 @@ import {
   leaseUnmoved,
   parentIn,
   readOwnFields,
-  type StoredAwaits,
   type StoredParent,
+  setChildrenState,
   underClaimOf,
 } from '../../../lock/index.js'
 import {
@@ -19,10 +21,12 @@ import {
   type ChildCounts,
   type ChildrenDone,
   type ChildrenDoneOptions,
+  type ChildrenRemoved,
   countsOf,
   decide,
   readChildren,
   readDoneOptions,
+  readRemoveOptions,
   sumOf,
 } from '../../children.js'
 import { endsOf, type LifecycleModel } from '../../definition/model.js'
@@ -31,6 +35,7 @@ import type { Progress } from '../../step.js'
 import { whyNotStorable } from '../../storable.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
+import type { Awaits } from './step-waits.js'
 
 /** So many are inserted by one command, and in so many bytes. */
 const MOST_AT_ONCE = 500
@@ -49,15 +54,13 @@ interface ParentRun {
   readonly held: Held
   readonly env: LifecycleEnvironment
   readonly progress: Progress
+  awaits: Awaits | undefined
   /** Stores lists under the step's token. @throws LeaseLost */
   checkpoint(set: object, also: NewLists): Promise<void>
 }
 
 /** The children of the document that a step works on. */
 export class StepChildren {
-  /** What the last {@link done} of this run left undecided. */
-  awaits: { readonly stored: StoredAwaits; readonly recheckMs: number } | undefined
-
   constructor(private readonly run: ParentRun) {}
 
   /**
@@ -92,14 +95,40 @@ export class StepChildren {
   }
 
   async done(options: ChildrenDoneOptions): Promise<ChildrenDone> {
-    this.awaits = undefined
+    this.run.awaits = undefined
     const lists = childListsIn(this.run.progress)
     if (lists.length === 0)
       throw new InvalidOutcome('childrenDone: expected lists of children, got none: call step.children([...]) first')
     const { rule, parked, recheckMs } = readDoneOptions(options, totalOf(lists))
     const done = decide(rule, await this.count(lists), parked)
-    if (!done.decided) this.awaits = { stored: { kind: 'children', rule, parked }, recheckMs }
+    if (!done.decided) this.run.awaits = { stored: { kind: 'children', rule, parked }, recheckMs }
     return done
+  }
+
+  /** Takes all children down, each by its own lifecycle where that has a rule for this; says how many are left. */
+  async remove(options: unknown): Promise<ChildrenRemoved> {
+    this.run.awaits = undefined
+    const state = readRemoveOptions(options)
+    const lists = childListsIn(this.run.progress)
+    const names = new Set(lists.flatMap(({ lifecycle }) => lifecycle ?? []))
+    const counts = await Promise.all([...names].map((name) => this.removeOf(name, state)))
+    const left = counts.reduce((sum, one) => sum + one, 0)
+    if (left > 0) this.run.awaits = { stored: { kind: 'children', rule: 'allDone', parked: 'waits' }, recheckMs: null }
+    return { done: left === 0, left, text: `${left} ${left === 1 ? 'child is' : 'children are'} left` }
+  }
+
+  private async removeOf(lifecycle: string, state: string): Promise<number> {
+    const model = await this.modelOf(lifecycle)
+    const { relatives } = this.run.env
+    const of = relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
+    if (!model.rules.some((rule) => rule.when === state)) {
+      await deleteChildren(of)
+      return countChildrenBut(of, [])
+    }
+    const final = [...model.phases.values()].filter(({ kind }) => kind === 'final').map(({ name }) => name)
+    await setChildrenState(of, state, final)
+    relatives.inserted([model])
+    return countChildrenBut(of, final)
   }
 
   private async count(lists: readonly ChildList[]): Promise<ChildCounts> {

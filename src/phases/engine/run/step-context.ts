@@ -1,11 +1,19 @@
 import type { Document } from 'mongodb'
 import { leaseUnmoved } from '../../../lock/index.js'
-import type { Child, ChildrenDone, ChildrenDoneOptions, ChildrenOptions } from '../../children.js'
+import type {
+  Child,
+  ChildrenDone,
+  ChildrenDoneOptions,
+  ChildrenOptions,
+  ChildrenRemoved,
+  RemoveChildrenOptions,
+} from '../../children.js'
 import { LEASE_UNMOVED } from '../../holder.js'
 import { type Logger, withFields } from '../../logger.js'
 import { Outcomes, type OwnFields } from '../../outcome.js'
 import type { Progress, Step, StepAnswer } from '../../step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
+import type { DocumentPhases, Reached, WaitForOptions } from '../../waits.js'
 import { countOf } from '../lease/held.js'
 import { deepCopy } from './deep-copy.js'
 import type { StepRun } from './step-run.js'
@@ -65,6 +73,13 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
   }
   childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
     return this.#run.children.done(options)
+  }
+
+  removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {
+    return this.#run.children.remove(options)
+  }
+  waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
+    return this.#run.waitFor(target, options)
   }
 
   /** For a handler that was made by `thread(...)`. */

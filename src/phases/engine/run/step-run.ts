@@ -2,10 +2,12 @@ import { LeaseLost, StepAborted } from '../../errors.js'
 import type { OwnFields } from '../../outcome.js'
 import type { Progress, Step } from '../../step.js'
 import type { ThreadDeclaration, ThreadPool } from '../../threads/index.js'
+import type { DocumentPhases, Reached, WaitForOptions } from '../../waits.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { type CurrentStep, type Held, waitedMs } from '../lease/held.js'
 import { type Asked, askedIn } from './asked.js'
 import { type NewLists, StepChildren } from './step-children.js'
+import { type Awaits, waitFor } from './step-waits.js'
 
 /** Stores fields under the token and changes it; false: the lease is lost. */
 export type Checkpoint = (held: Held, set: OwnFields<Record<string, unknown>>, also?: NewLists) => Promise<boolean>
@@ -39,6 +41,8 @@ export class StepRun implements CurrentStep {
   private startedAtMs: number
   private waitsForThread = false
   private question: { readonly asked: Asked | undefined } | undefined
+  /** What the document waits for if the handler returns a wait: what it has found undecided last. */
+  awaits: Awaits | undefined
   private itsChildren: StepChildren | undefined
   private controller: AbortController | undefined
   private giveUp: ((settled: Settled) => void) | undefined
@@ -79,9 +83,9 @@ export class StepRun implements CurrentStep {
     return this.itsChildren
   }
 
-  /** What the document waits for if the handler returns a wait; undefined: for nothing but its end. */
-  get awaits(): StepChildren['awaits'] {
-    return this.itsChildren?.awaits
+  /** For a handler that waits for another document. */
+  waitFor(target: DocumentPhases, options?: WaitForOptions): Promise<Reached> {
+    return waitFor(this, target, options)
   }
 
   /** Made when first asked for: most handlers never look at it. */

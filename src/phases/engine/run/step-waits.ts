@@ -1,0 +1,130 @@
+import type { Document } from 'mongodb'
+import {
+  addWaiter,
+  awaitsIn,
+  type DocumentName,
+  hasToken,
+  ID_INDEX,
+  idKey,
+  idText,
+  LEASE_FIELDS,
+  parentIn,
+  readOwnFields,
+  type StoredAwaits,
+} from '../../../lock/index.js'
+import { known, readRecheck } from '../../children.js'
+import type { LifecycleModel } from '../../definition/model.js'
+import { InvalidOutcome } from '../../errors.js'
+import { shown } from '../../kept-text.js'
+import type { Progress } from '../../step.js'
+import type { Reached } from '../../waits.js'
+import type { LifecycleEnvironment } from '../environment.js'
+import type { Held } from '../lease/held.js'
+
+/** A document whose step runs just now may move without knowing who waits for it. */
+const RECHECK_OF_HELD_MS = 5_000
+/** How far a chain of documents that wait for each other is followed. */
+const MOST_HOPS = 20
+
+/** What a step has found undecided: its document sleeps until it is, or until it has to look again. */
+export interface Awaits {
+  readonly stored: StoredAwaits
+  /** null: as any other wait. */
+  readonly recheckMs: number | null
+}
+
+interface WaitingRun {
+  readonly held: Held
+  readonly env: LifecycleEnvironment
+  readonly progress: Progress
+  awaits: Awaits | undefined
+}
+
+/**
+ * Waits for another document's phase. The other one is told who waits for it before it is looked at, so either this step sees the move, or the move
+ * sees the waiter; only a step of the other one that runs already doesn't know.
+ */
+export async function waitFor(run: WaitingRun, target: unknown, options: unknown): Promise<Reached> {
+  run.awaits = undefined
+  const { lifecycle, id, phases } = read(target)
+  const recheckMs = readRecheck(known(options ?? {}, 'waitFor', ['recheck'])['recheck'], 'waitFor')
+  const { relatives, model } = run.env
+  const other = await modelOf(run, lifecycle)
+  const unknown = phases.find((phase) => !other.phases.has(phase))
+  if (unknown !== undefined)
+    throw new InvalidOutcome(
+      `waitFor: expected phases of ${lifecycle} (${[...other.phases.keys()].join(', ')}), got ${shown(unknown)}`,
+    )
+  const self = { lifecycle: model.name, id: run.held.lease.id }
+  if (isSame(self, { lifecycle, id })) throw new InvalidOutcome('waitFor: the document waits for itself')
+  const of = { collection: relatives.collectionOf(other), progress: other.settings.progress }
+  await addWaiter(of, id, phases, self)
+  const found = await look(run, other, id)
+  const phase = typeof found?.['phase'] === 'string' ? found['phase'] : undefined
+  const name = `${lifecycle} ${idText(id)}`
+  if (phase !== undefined && phases.includes(phase)) return { reached: true, phase, text: `${name} is in ${phase}` }
+  const chain = await circleTo(run, self, { lifecycle, id }, found)
+  if (chain) throw new InvalidOutcome(`waitFor: documents wait for each other in a circle: ${chain.join(' -> ')}`)
+  const isHeld = found !== undefined && hasToken(found)
+  const stored = { kind: 'document', lifecycle, id, phases } as const
+  run.awaits = { stored, recheckMs: isHeld ? Math.min(recheckMs, RECHECK_OF_HELD_MS) : recheckMs }
+  const where = phase === undefined ? 'is not there' : `is in ${phase}, not in ${phases.join(' or ')}`
+  return { reached: false, phase, text: `${name} ${where}` }
+}
+
+function read(target: unknown) {
+  const { lifecycle, id, phases } = Object(target) as Record<string, unknown>
+  if (typeof lifecycle !== 'string' || id === undefined || id === null)
+    throw new InvalidOutcome(`waitFor: expected a document's phases (lifecycle.at(id, 'Phase')), got ${shown(target)}`)
+  if (!Array.isArray(phases) || phases.length === 0 || phases.length > 100)
+    throw new InvalidOutcome(`waitFor: expected 1 to 100 phases, got ${shown(phases)}`)
+  return { lifecycle, id, phases: phases as string[] }
+}
+
+async function modelOf({ env }: WaitingRun, lifecycle: string): Promise<LifecycleModel> {
+  const model = await env.relatives.modelOf(lifecycle)
+  if (model) return model
+  throw new InvalidOutcome(
+    `waitFor: expected a lifecycle that this replica runs or another one has registered, got '${lifecycle}'`,
+  )
+}
+
+async function look({ env }: WaitingRun, model: LifecycleModel, id: unknown): Promise<Document | undefined> {
+  const { progress } = model.settings
+  const projection = { ...LEASE_FIELDS, phase: 1, [`${progress}.awaits`]: 1 }
+  const [found] = await readOwnFields((how) =>
+    env.relatives
+      .collectionOf(model)
+      .find({ _id: id as never }, { projection, hint: ID_INDEX, limit: 1, ...how })
+      .toArray(),
+  )
+  return found
+}
+
+/** The way from a document to itself, if what it wants to wait for waits for it: through other waits, or as a parent for its children. */
+async function circleTo(
+  run: WaitingRun,
+  self: DocumentName,
+  first: DocumentName,
+  foundFirst: Document | undefined,
+): Promise<string[] | undefined> {
+  const chain = [self, first]
+  let found = foundFirst
+  for (let hop = 0; found && hop < MOST_HOPS; hop += 1) {
+    const at = chain.at(-1)!
+    const model = await run.env.relatives.modelOf(at.lifecycle)
+    const awaits = awaitsIn(found[model?.settings.progress ?? 'progress'])
+    const parent = parentIn(run.progress)
+    if (awaits?.kind === 'children' && parent && isSame(parent, at)) return [...chain, self].map(nameOf)
+    if (awaits?.kind !== 'document') return undefined
+    chain.push(awaits)
+    if (isSame(awaits, self)) return chain.map(nameOf)
+    const next = await run.env.relatives.modelOf(awaits.lifecycle)
+    found = next && (await look(run, next, awaits.id))
+  }
+  return undefined
+}
+
+const isSame = (one: DocumentName, other: DocumentName): boolean =>
+  one.lifecycle === other.lifecycle && idKey(one.id) === idKey(other.id)
+const nameOf = ({ lifecycle, id }: DocumentName): string => `${lifecycle} ${idText(id)}`

@@ -1,0 +1,102 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { lifecycleOf } from '../../src/index.js'
+import { type Parcel, packed, parcel, parcelsWith, useChildren } from './children-fixture.js'
+
+jest.setTimeout(60_000)
+
+interface Order {
+  _id: string
+  state?: 'Deleted'
+}
+const order = lifecycleOf<Order>().define({
+  name: 'order',
+  collection: 'Order',
+  phases: {
+    Shipping: { next: ['Shipped'] },
+    Shipped: { rest: true },
+    Deleting: { next: ['Deleted'] },
+    Deleted: { final: true, keepFor: '1h' },
+  },
+  rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+})
+/** Children without a rule for any state. */
+const label = lifecycleOf<Parcel>().define({
+  name: 'label',
+  collection: 'Label',
+  child: true,
+  phases: { Printing: { next: ['Printed'] }, Printed: { rest: true } },
+})
+
+describe('children are removed before their parent', () => {
+  const { database, orders, parcels, stored, insert, prepared, pass } = useChildren()
+  const labels = () => database.db.collection<{ _id: string }>('Label')
+  const events: string[] = []
+
+  const lifecycles = (
+    Printing = async (_doc: unknown, step: { moveTo(phase: 'Printed'): never }) => step.moveTo('Printed'),
+  ) => [
+    order.handle({
+      async Shipping(_doc, step) {
+        await step.children([
+          parcel.child('left', { weight: 1 }),
+          parcel.child('right', { weight: 1 }),
+          label.child('left', { weight: 1 }),
+        ])
+        const done = await step.childrenDone({ rule: 'allDone' })
+        return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+      },
+      async Deleting(_doc, step) {
+        const gone = await step.removeChildren()
+        if (!gone.done) return step.wait(gone.text)
+        events.push('order')
+        return step.moveTo('Deleted')
+      },
+    }),
+    label.handle({ Printing: Printing as never }),
+  ]
+  const deleting = parcel.handle({
+    Packing: packed,
+    async Deleting(doc, step) {
+      events.push(doc._id)
+      return step.moveTo('Deleted')
+    },
+  })
+
+  test('each by its own lifecycle where that has a rule for it, the others outright; the parent goes last', async () => {
+    events.length = 0
+    const replica = await prepared([...lifecycles(), deleting])
+    await insert([])
+    await replica.runOnce()
+    expect(await stored()).toMatchObject({ phase: 'Shipped' })
+    await orders().updateOne({ _id: 'o' }, { $set: { state: 'Deleted' } })
+    await replica.runOnce()
+    await pass(1_000)
+    await replica.runOnce()
+    expect(await stored()).toMatchObject({ phase: 'Deleted' })
+    expect(events).toHaveLength(3)
+    expect(events.at(-1)).toBe('order')
+    expect(await parcels().countDocuments()).toBe(0)
+    expect(await labels().countDocuments()).toBe(0)
+  })
+
+  test('one that does not go keeps its parent, which says how many are left; a held one is not deleted', async () => {
+    const replica = await prepared(lifecycles())
+    await prepared([parcelsWith(async (_doc, step) => step.park('never'))])
+    await insert([])
+    await replica.runOnce()
+    await labels().updateOne(
+      {},
+      { $set: { lockedBy: 'another~1#1.1', lockedAt: new Date(), phase: 'Printing' } as never },
+    )
+    await orders().updateOne({ _id: 'o' }, { $set: { state: 'Deleted', lockedAt: new Date(0) } })
+    await replica.runOnce()
+    expect(await stored()).toMatchObject({ phase: 'Deleting', progress: { waitingFor: '3 children are left' } })
+    expect(await parcels().countDocuments({ state: 'Deleted' })).toBe(2)
+    expect(await labels().countDocuments()).toBe(1)
+    await labels().updateOne({}, { $unset: { lockedBy: 1 } as never })
+    await pass(120_000)
+    await replica.runOnce()
+    expect(await labels().countDocuments()).toBe(0)
+    expect((await stored())['progress'].waitingFor).toBe('2 children are left')
+  })
+})
