@@ -29,6 +29,10 @@ export interface ChildrenDoneOptions {
   readonly rule: ChildrenRule
   /** A parked child `waits` for a person, and its parent with it; or it counts as failed (`fails`). Default `waits`. */
   readonly parked?: 'waits' | 'fails' | undefined
+  /**
+   * What ends the document's sleep: the child's end that `decided` it, or `each` end, for a handler that goes by more than counts. Default `decided`.
+   */
+  readonly wake?: 'decided' | 'each' | undefined
   /** How long the document sleeps at most before its children are counted again, should the end of the last one not be told. Default 1m. */
   readonly recheck?: Duration | undefined
 }
@@ -167,8 +171,9 @@ export function readDoneOptions(options: unknown, total: number) {
   const {
     rule,
     parked = 'waits',
+    wake = 'decided',
     recheck = DEFAULT_RECHECK,
-  } = known(options, 'childrenDone', ['rule', 'parked', 'recheck'])
+  } = known(options, 'childrenDone', ['rule', 'parked', 'wake', 'recheck'])
   const wrong = (expected: string, got: unknown) =>
     new InvalidOutcome(`childrenDone: expected ${expected}, got ${shown(got)}`)
   if (typeof rule !== 'string' || !(RULES.includes(rule) || N_OF_M.test(rule)))
@@ -177,7 +182,9 @@ export function readDoneOptions(options: unknown, total: number) {
   if (some && (some.m !== total || some.n > some.m))
     throw wrong(`a rule about its ${total} children, such as '1 of ${total}'`, rule)
   if (parked !== 'waits' && parked !== 'fails') throw wrong("parked to be 'waits' or 'fails'", parked)
-  return { rule: rule as ChildrenRule, parked, recheckMs: readRecheck(recheck, 'childrenDone') } as const
+  if (wake !== 'decided' && wake !== 'each') throw wrong("wake to be 'decided' or 'each'", wake)
+  const each = wake === 'each'
+  return { rule: rule as ChildrenRule, parked, each, recheckMs: readRecheck(recheck, 'childrenDone') } as const
 }
 
 /** @throws InvalidOutcome */

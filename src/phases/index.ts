@@ -45,6 +45,17 @@ export type { TickCounts } from './engine/tick/housekeeper.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'
 export * from './errors.js'
+export {
+  type Flow,
+  type FlowHandlers,
+  type FlowRun,
+  type FlowSpec,
+  type FlowTask,
+  type FlowTaskSpec,
+  type FlowTasks,
+  flowOf,
+} from './flows/flow.js'
+export type { TaskState, TriggerRule } from './flows/trigger.js'
 export { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from './holder.js'
 export { type Logger, loggerOf, silentLogger, warningsLogger, withFields } from './logger.js'
 export { type Ask, type Outcome, type OwnFields, RESERVED_FIELDS, type WithSet } from './outcome.js'
@@ -61,6 +72,6 @@ export { type LimitOptions, Limits, rateText } from './owner/limits.js'
 export { OwnerClient } from './owner/owner-client.js'
 export type * from './owner/owner-types.js'
 export { causeLines, causesText, recordedError } from './recorded-error.js'
-export type { Handler, Progress, Step, StepAnswer } from './step.js'
+export type { ChildDocument, Handler, Progress, Step, StepAnswer } from './step.js'
 export { InvalidThread, standsFor, ThreadDied, type ThreadOptions, ThreadPool, thread } from './threads/index.js'
 export type { DocumentPhases, Reached, WaitForOptions } from './waits.js'

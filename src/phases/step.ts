@@ -63,6 +63,16 @@ export interface Progress {
   readonly history?: readonly HistoryEntry[]
 }
 
+/** A child as it is stored, with what Phaselock keeps of it. */
+export type ChildDocument<Read> = Read & {
+  /** The phase that it is in. */
+  readonly phase: string
+  /** When it was locked, or comes due; 9999-12-31: parked. */
+  readonly lockedAt?: Date | null
+  /** Its way through its lifecycle, with `parent`; `fields` of its lifecycle may name it otherwise. */
+  readonly progress: Progress
+}
+
 /** What became of the question that a step asked. */
 export interface StepAnswer {
   /** As it was asked. */
@@ -132,6 +142,11 @@ export interface Step<Next extends string, Doc> {
    * @throws InvalidOutcome for a document without lists of children, UnknownChild
    */
   childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone>
+  /**
+   * The children that are of one lifecycle, as they are now: at most 1,000, for what they have made.
+   * @example const parcels = await step.childrenOf(parcel)
+   */
+  childrenOf<Read>(lifecycle: { readonly name: string; readonly $doc: Read }): Promise<ChildDocument<Read>[]>
   /**
    * Takes this document's children down before it (docs/children.md): sets the state that its lifecycle has a rule for on each, or deletes it. Until
    * none is left, end with `step.wait(gone.text)`.

@@ -75,6 +75,21 @@ describe('children', () => {
     expect(await parcels().countDocuments({ _id: { $nin: ['taken', idOf('a')] } })).toBe(0)
   })
 
+  test('that are not of their lifecycle do not compile', () => {
+    // @ts-expect-error a field is missing
+    parcel.child('a', {})
+    // @ts-expect-error a field of another type
+    parcel.child('a', { weight: 'much' })
+    // @ts-expect-error no phase of it
+    parcel.child('a', { weight: 1, phase: 'Gone' })
+    // @ts-expect-error no phase of it
+    parcel.at('a', 'Gone')
+    // @ts-expect-error no phase
+    parcel.at('a')
+    const read = async (step: Step<'Shipped', Order>) => (await step.childrenOf(parcel)).map(({ weight }) => weight + 1)
+    expect(read).toBeDefined()
+  })
+
   test('of two parents with one _id: the second parent is told whose it is', async () => {
     const lifecycle = order.handle({
       async Shipping(_doc, step) {

@@ -34,6 +34,8 @@ export type StoredAwaits =
       readonly rule: ChildrenRule
       /** Whether a child that is parked counts as failed. */
       readonly parked: 'waits' | 'fails'
+      /** Or until any of them has ended. */
+      readonly each?: boolean
     }
   | ({
       /** Another document. */
@@ -71,9 +73,9 @@ export function childListsIn(progress: unknown): readonly ChildList[] {
 
 /** What a document in its sleep waits for; undefined: for nothing but its end. */
 export function awaitsIn(progress: unknown): StoredAwaits | undefined {
-  const { kind, rule, parked, phases, ...name } = Object(Object(progress)['awaits']) as Document
+  const { kind, rule, parked, each, phases, ...name } = Object(Object(progress)['awaits']) as Document
   if (kind === 'children' && typeof rule === 'string')
-    return { kind, rule: rule as ChildrenRule, parked: parked === 'fails' ? 'fails' : 'waits' }
+    return { kind, rule: rule as ChildrenRule, parked: parked === 'fails' ? 'fails' : 'waits', each: each === true }
   const [document] = namesIn([name])
   return kind === 'document' && document && Array.isArray(phases) ? { kind, ...document, phases } : undefined
 }

@@ -97,6 +97,10 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
   )
 }
 
+/** The children themselves, in the order of their phases. */
+export const childDocuments = (of: ChildrenOf, limit: number): Promise<Document[]> =>
+  of.collection.find(ofParent(of), { hint: childIndex(of.progress), limit }).toArray()
+
 /** Sets what their owner wants of those of a document's children that aren't in these phases; a rule of theirs does the rest. */
 export async function setChildrenState(of: ChildrenOf, state: string, but: readonly string[]): Promise<void> {
   const filter = { ...ofParent(of), phase: { $nin: [...but] }, state: { $ne: state } }

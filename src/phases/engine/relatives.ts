@@ -92,6 +92,12 @@ export class Relatives implements Family {
     })
   }
 
+  /** How many documents were woken so far, for whatever reason. */
+  get woken(): number {
+    const own = this.options.running().map(({ waker }) => waker)
+    return [...own, ...this.foreign.values()].reduce((sum, { woken }) => sum + woken, 0)
+  }
+
   /** Resolves when the ends so far have been told. */
   async settled(): Promise<void> {
     while (this.telling.size > 0) await Promise.all(this.telling)
@@ -143,6 +149,7 @@ export class Relatives implements Family {
       if (awaits?.kind !== 'children') return false
       const butParked = awaits.parked === 'fails'
       if (how === 'parked' && !butParked) return false
+      if (awaits.each) return true
       const hasFailed = how !== 'succeeded'
       const { rule } = awaits
       if (hasFailed && (rule === 'allSucceeded' || rule === 'anyFailed')) return true

@@ -224,8 +224,13 @@ export class Replica {
 
   /** Resolves when this replica holds nothing. */
   async idle(): Promise<void> {
-    await Promise.all(this.running.map(({ runner }) => runner.idle()))
-    await this.relatives.settled()
+    // What the end of one has woken is held next.
+    let before: number
+    do {
+      before = this.relatives.woken
+      await Promise.all(this.running.map(({ runner }) => runner.idle()))
+      await this.relatives.settled()
+    } while (this.relatives.woken !== before)
   }
 
   /** Stops claiming; see docs/lock-protocol.md, shutdown. Resolves when nothing of it runs any more. */

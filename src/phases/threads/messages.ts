@@ -81,7 +81,7 @@ export type FromThread =
   | {
       readonly kind: 'call'
       readonly call: number
-      readonly method: 'children' | 'childrenDone' | 'removeChildren' | 'waitFor'
+      readonly method: 'children' | 'childrenDone' | 'childrenOf' | 'removeChildren' | 'waitFor'
       /** What it was given, first to last. */
       readonly given: Uint8Array
     }

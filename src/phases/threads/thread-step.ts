@@ -11,7 +11,7 @@ import type {
 import { StepAborted } from '../errors.js'
 import { type Logger, loggerOf } from '../logger.js'
 import { Outcomes, type OwnFields } from '../outcome.js'
-import type { Progress, Step, StepAnswer } from '../step.js'
+import type { ChildDocument, Progress, Step, StepAnswer } from '../step.js'
 import type { DocumentPhases, Reached, WaitForOptions } from '../waits.js'
 import { Cell, type FromThread, type StepTask, type ToThread } from './messages.js'
 import { receivedError, type SentError, sentError } from './sent-error.js'
@@ -84,6 +84,10 @@ export class ThreadStep extends Outcomes implements Step<string, AnyDoc> {
   /** The replica counts them. @throws as elsewhere */
   async childrenDone(options: ChildrenDoneOptions): Promise<ChildrenDone> {
     return (await this.call('childrenDone', [options])) as ChildrenDone
+  }
+
+  async childrenOf<Read>({ name }: { name: string; $doc: Read }): Promise<ChildDocument<Read>[]> {
+    return (await this.call('childrenOf', [{ name }])) as ChildDocument<Read>[]
   }
 
   async removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {

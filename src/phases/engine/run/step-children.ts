@@ -1,6 +1,7 @@
 import { BSON, type Document } from 'mongodb'
 import {
   type ChildList,
+  childDocuments,
   childListsIn,
   countChildren,
   countChildrenBut,
@@ -31,6 +32,7 @@ import {
 } from '../../children.js'
 import { endsOf, type LifecycleModel } from '../../definition/model.js'
 import { ChildExists, InvalidDocument, InvalidOutcome, LeaseLost, UnknownChild } from '../../errors.js'
+import { shown } from '../../kept-text.js'
 import type { Progress } from '../../step.js'
 import { whyNotStorable } from '../../storable.js'
 import type { LifecycleEnvironment } from '../environment.js'
@@ -42,6 +44,8 @@ const MOST_AT_ONCE = 500
 const MOST_BYTES = 4 * 1024 * 1024
 /** Each list stands in its parent: for ever, so that it is inserted once. */
 const MOST_LISTS = 100
+/** More at once are no handler's business. */
+const MOST_DOCUMENTS = 1_000
 
 /** What a write in the middle of a step stores of children. */
 export interface NewLists {
@@ -99,10 +103,20 @@ export class StepChildren {
     const lists = childListsIn(this.run.progress)
     if (lists.length === 0)
       throw new InvalidOutcome('childrenDone: expected lists of children, got none: call step.children([...]) first')
-    const { rule, parked, recheckMs } = readDoneOptions(options, totalOf(lists))
+    const { rule, parked, each, recheckMs } = readDoneOptions(options, totalOf(lists))
     const done = decide(rule, await this.count(lists), parked)
-    if (!done.decided) this.run.awaits = { stored: { kind: 'children', rule, parked }, recheckMs }
+    if (!done.decided)
+      this.run.awaits = { stored: { kind: 'children', rule, parked, ...(each && { each }) }, recheckMs }
     return done
+  }
+
+  /** The children of one lifecycle as they are now, at most 1,000. */
+  async documentsOf(lifecycle: unknown): Promise<Document[]> {
+    const { name } = Object(lifecycle) as { name?: unknown }
+    if (typeof name !== 'string') throw new InvalidOutcome(`childrenOf: expected a lifecycle, got ${shown(lifecycle)}`)
+    const model = await this.modelOf(name)
+    const of = this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
+    return childDocuments(of, MOST_DOCUMENTS)
   }
 
   /** Takes all children down, each by its own lifecycle where that has a rule for this; says how many are left. */

@@ -11,7 +11,7 @@ import type {
 import { LEASE_UNMOVED } from '../../holder.js'
 import { type Logger, withFields } from '../../logger.js'
 import { Outcomes, type OwnFields } from '../../outcome.js'
-import type { Progress, Step, StepAnswer } from '../../step.js'
+import type { ChildDocument, Progress, Step, StepAnswer } from '../../step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
 import type { DocumentPhases, Reached, WaitForOptions } from '../../waits.js'
 import { countOf } from '../lease/held.js'
@@ -75,6 +75,9 @@ export class StepContext extends Outcomes implements Step<string, AnyDoc>, RunsT
     return this.#run.children.done(options)
   }
 
+  async childrenOf<Read>(lifecycle: { name: string; $doc: Read }): Promise<ChildDocument<Read>[]> {
+    return (await this.#run.children.documentsOf(lifecycle)) as ChildDocument<Read>[]
+  }
   removeChildren(options?: RemoveChildrenOptions): Promise<ChildrenRemoved> {
     return this.#run.children.remove(options)
   }

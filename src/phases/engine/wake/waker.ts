@@ -68,6 +68,8 @@ interface Asleep {
  */
 export class Waker {
   private readonly wanted = new Map<string, Wanted>()
+  /** How many it has woken. */
+  woken = 0
   private readonly working: readonly string[]
   private running: Promise<void> | undefined
   private timer: NodeJS.Timeout | undefined
@@ -225,6 +227,7 @@ export class Waker {
     const heard = source === undefined ? undefined : { source, version }
     const count = await wakeSleepers(collection, terms(), this.working, sleepers, heard)
     if (count === 0) return
+    this.woken += count
     // Those in others' shares, if woken by news, were left to them first: they had their time.
     for (const { one, phase } of members) {
       const key = idKey(one.id)

@@ -1,0 +1,221 @@
+import type { BoundLifecycle } from '../definition/bound-lifecycle.js'
+import { isObject } from '../definition/check-graph.js'
+import type { LifecycleSettingsSpec, LimitSpec } from '../definition/graph.js'
+import { type Lifecycle, lifecycleOf } from '../definition/lifecycle.js'
+import { InvalidLifecycle } from '../errors.js'
+import { shown } from '../kept-text.js'
+import { RESERVED_FIELDS } from '../outcome.js'
+import type { ChildDocument, Handler, Step } from '../step.js'
+import { tasksInOrder } from './check-tasks.js'
+import { runState, type TaskNode, type TaskState, type TriggerRule } from './trigger.js'
+
+/** A task of a flow: when it begins, and what it needs. */
+export interface FlowTaskSpec<Names extends string> {
+  /** The tasks that it comes after. Default: none, it begins with the run. */
+  readonly after?: readonly Names[]
+  /** When it begins, by how those have ended. Default `allSucceeded`. */
+  readonly when?: TriggerRule
+  /** Limits across all replicas that it needs while it runs (docs/limits.md). Default: none. */
+  readonly limits?: readonly LimitSpec[]
+  /** How many slots of each. Default 1. */
+  readonly slots?: number
+}
+
+/** The tasks of a flow, each by its name. */
+export type FlowTasks<T> = { readonly [Name in keyof T]: FlowTaskSpec<keyof T & string> }
+
+/** What `define` of a flow takes. */
+export interface FlowSpec<T> {
+  /** Unique in its database. Its tasks' lifecycle is called `<name>.task`. */
+  readonly name: string
+  /** Where its runs are. Its tasks' documents are in `<collection>.tasks`. */
+  readonly collection: string
+  /** Each task by its name; a circle is refused. At most 100. */
+  readonly tasks: T
+  /** A task that is parked `waits` for a person, and its run with it; or it has failed (`fails`). Default `waits`. */
+  readonly parked?: 'waits' | 'fails'
+  /** Settings of the tasks' lifecycle, such as `stepTimeout` and `maxAttempts`. Default: those of any lifecycle. */
+  readonly settings?: Omit<LifecycleSettingsSpec, 'child' | 'reads' | 'fields'>
+}
+
+/** A run as it is stored: the owner's document, and how far each task is. */
+export type FlowRun<Doc> = Doc & {
+  /** `Deleted`: it is removed, its tasks first. */
+  readonly state?: 'Deleted'
+  /** How far each task was when the run was last worked on. */
+  readonly tasks?: Readonly<Record<string, TaskState>>
+}
+
+/** The document of a task in a run. */
+export interface FlowTask<Doc> {
+  /** Made of its run's lifecycle and `_id`, and of its name. */
+  readonly _id: string
+  /** The run's own fields, as they were when the task began. */
+  readonly run: Doc
+  /** What the tasks before it have left in their `result`, by their names. */
+  readonly results: Readonly<Record<string, unknown>>
+  /** What it leaves to those after it, and to people: `step.moveTo('Succeeded', { set: { result } })`. */
+  readonly result?: unknown
+}
+
+type RunPhases = {
+  readonly Running: { readonly next: readonly ['Succeeded', 'Failed'] }
+  readonly Succeeded: { readonly rest: true }
+  readonly Failed: { readonly rest: true; readonly failed: true }
+  readonly Deleting: { readonly next: readonly ['Deleted'] }
+  readonly Deleted: { readonly final: true; readonly failed: true }
+}
+type TaskPhases<T> = { readonly [Name in keyof T]: { readonly next: readonly ['Succeeded', 'Failed'] } } & {
+  readonly Succeeded: { readonly rest: true }
+  readonly Failed: { readonly rest: true; readonly failed: true }
+}
+
+/** What each task of a flow does. */
+export type FlowHandlers<Doc, T> = {
+  readonly [Name in keyof T & string]: Handler<'Succeeded' | 'Failed', FlowTask<Doc>>
+}
+
+/** A run of several tasks, each of which begins by how others have ended. */
+export interface Flow<Doc, T> {
+  /** As it was defined. */
+  readonly name: string
+  /** The lifecycle of its runs: Running, then Succeeded or Failed. */
+  readonly runs: Lifecycle<FlowRun<Doc>, RunPhases>
+  /** The lifecycle of its tasks: each task is a phase of it. */
+  readonly tasks: Lifecycle<FlowTask<Doc>, TaskPhases<T>>
+  /** Gives each task its handler; returns what a replica runs: the runs, and the tasks. */
+  handle(
+    handlers: FlowHandlers<Doc, T>,
+  ): [runs: BoundLifecycle<FlowRun<Doc>, RunPhases>, tasks: BoundLifecycle<FlowTask<Doc>, TaskPhases<T>>]
+  /** A picture of its tasks, as text for Mermaid. */
+  diagram(): string
+}
+
+/**
+ * Begins a flow whose runs are documents of type `Doc` (docs/flows.md).
+ * @throws InvalidLifecycle (from `define`) listing every problem: unknown tasks and rules, tasks in a circle, settings
+ */
+export function flowOf<Doc extends { readonly _id?: unknown }>(): {
+  /** Checks the whole and returns the definition; see {@link FlowSpec}. */
+  define<const T extends FlowTasks<T>>(spec: FlowSpec<T>): Flow<Doc, T>
+} {
+  return { define: (spec) => defined(spec) }
+}
+
+const SPEC_KEYS = ['name', 'collection', 'tasks', 'parked', 'settings']
+
+function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
+  const problems: string[] = []
+  if (!isObject(spec))
+    throw new InvalidLifecycle('?', [`expected an object with ${SPEC_KEYS.join(', ')}, got ${shown(spec)}`])
+  const { name, collection, parked = 'waits', settings = {} } = spec
+  const unknown = Object.keys(spec).filter((key) => !SPEC_KEYS.includes(key))
+  problems.push(...unknown.map((key) => `unknown setting '${key}'; known: ${SPEC_KEYS.join(', ')}`))
+  if (parked !== 'waits' && parked !== 'fails') problems.push(`parked must be 'waits' or 'fails', got ${shown(parked)}`)
+  const nodes = tasksInOrder(spec.tasks, problems)
+  if (problems.length > 0) throw new InvalidLifecycle(String(name), problems)
+  const ends = { Succeeded: { rest: true }, Failed: { rest: true, failed: true } }
+  const phases = Object.entries(spec.tasks as Record<string, FlowTaskSpec<string>>).map(([task, { limits, slots }]) => {
+    const needs = { ...(limits && { limits }), ...(slots !== undefined && { slots }) }
+    return [task, { entry: true, next: ['Succeeded', 'Failed'], ...needs }]
+  })
+  const tasks = lifecycleOf<FlowTask<Doc>>().define({
+    ...settings,
+    ...{ name: `${name}.task`, collection: `${collection}.tasks`, child: true },
+    phases: { ...Object.fromEntries(phases), ...ends },
+  } as never) as unknown as Lifecycle<FlowTask<Doc>, TaskPhases<T>>
+  const runs = lifecycleOf<{ state?: 'Deleted' }>().define({
+    name,
+    collection,
+    child: true,
+    phases: {
+      Running: { next: ['Succeeded', 'Failed'] },
+      Succeeded: { rest: true },
+      Failed: { rest: true, failed: true },
+      Deleting: { next: ['Deleted'] },
+      Deleted: { final: true, failed: true },
+    },
+    rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+  }) as unknown as Lifecycle<FlowRun<Doc>, RunPhases>
+  const running = new Running(nodes, tasks as unknown as TaskLifecycle, parked)
+  return {
+    name,
+    runs,
+    tasks,
+    handle: (handlers) => [
+      runs.handle({
+        Running: (doc, step) => running.step(doc as AnyDoc, step as unknown as RunStep) as never,
+        async Deleting(_doc, step) {
+          const gone = await step.removeChildren()
+          return gone.done ? step.moveTo('Deleted') : step.wait(gone.text)
+        },
+      }),
+      tasks.handle(handlers as never),
+    ],
+    diagram: () => diagramOf(nodes),
+  }
+}
+
+type AnyDoc = Readonly<Record<string, unknown>>
+type RunStep = Step<'Succeeded' | 'Failed', AnyDoc>
+type TaskLifecycle = Lifecycle<FlowTask<AnyDoc>, Record<string, never>>
+
+/** Works on runs: begins each task once, when its rule is met. What is left to do follows from its tasks' documents alone. */
+class Running {
+  constructor(
+    private readonly nodes: ReadonlyMap<string, TaskNode>,
+    private readonly tasks: TaskLifecycle,
+    private readonly parked: 'waits' | 'fails',
+  ) {}
+
+  async step(doc: AnyDoc, step: RunStep) {
+    const found = await step.childrenOf(this.tasks)
+    const results = new Map(found.map((task) => [keyOf(task), task.result]))
+    const begun = new Map((step.progress.children ?? []).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
+    for (const task of found) begun.set(keyOf(task), this.stateOf(task))
+    const { states, begins, isOver, hasFailed } = runState(this.nodes, begun)
+    const tasks = Object.fromEntries(states)
+    if (isOver) return step.moveTo(hasFailed ? 'Failed' : 'Succeeded', { set: { tasks } })
+    const run = Object.fromEntries(Object.entries(doc).filter(([field]) => isOwn(field)))
+    for (const name of begins) {
+      const before = this.nodes.get(name)!.after.map((one) => [one, results.get(one) ?? null])
+      const document = { run, results: Object.fromEntries(before), phase: name as never }
+      await step.children([this.tasks.child(name, document as never)], { list: name })
+    }
+    const done = await step.childrenDone({ rule: 'allDone', parked: this.parked, wake: 'each' })
+    // One has ended since they were read.
+    if (done.decided) return step.again({ set: { tasks } })
+    for (const name of begins) tasks[name] = 'open'
+    return step.wait(textOf(tasks), { set: { tasks } })
+  }
+
+  private stateOf({ phase, lockedAt }: ChildDocument<unknown>): TaskState {
+    if (phase === 'Succeeded') return 'succeeded'
+    if (phase === 'Failed') return 'failed'
+    if (!(lockedAt instanceof Date) || lockedAt.getTime() < PARKED_MS) return 'open'
+    return this.parked === 'fails' ? 'failed' : 'parked'
+  }
+}
+
+const PARKED_MS = Date.parse('9999-12-31T00:00:00Z')
+const keyOf = ({ progress }: ChildDocument<unknown>): string => progress.parent?.key ?? ''
+const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks']
+const isOwn = (field: string): boolean => !NOT_OWN.includes(field)
+
+/** `2 of 4 tasks are over; train is open, report waits`. */
+function textOf(tasks: Readonly<Record<string, TaskState>>): string {
+  const all = Object.entries(tasks)
+  const left = all.filter(([, state]) => ['waiting', 'open', 'parked'].includes(state))
+  const busy = left.filter(([, state]) => state !== 'waiting').map(([name, state]) => `${name} is ${state}`)
+  return `${all.length - left.length} of ${all.length} tasks are over; ${busy.slice(0, 10).join(', ')}`
+}
+
+function diagramOf(nodes: ReadonlyMap<string, TaskNode>): string {
+  const ids = new Map([...nodes.keys()].map((name, i) => [name, `t${i}`]))
+  const quoted = (name: string) => `"${name.replaceAll('"', '#quot;')}"`
+  const boxes = [...nodes.keys()].map((name) => `  ${ids.get(name)}[${quoted(name)}]`)
+  const arrows = [...nodes].flatMap(([name, { after, when }]) =>
+    after.map((one) => `  ${ids.get(one)} -->${when === 'allSucceeded' ? '' : `|${when}|`} ${ids.get(name)}`),
+  )
+  return ['flowchart LR', ...boxes, ...arrows, ''].join('\n')
+}

@@ -1,0 +1,227 @@
+import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import { flowOf, Replica, silentLogger, type TaskState } from '../../src/index.js'
+import { runState, TRIGGER_RULES, triggered } from '../../src/phases/flows/trigger.js'
+import { LifecycleKit } from '../../src/testing/index.js'
+import { useDatabase } from '../support/database.js'
+
+jest.setTimeout(60_000)
+
+interface Night {
+  _id: string
+  day: string
+  fails?: string[]
+  parks?: string[]
+}
+
+const spec = {
+  name: 'nightly',
+  collection: 'Nightly',
+  tasks: {
+    report: { after: ['clean', 'train'], when: 'allDone' },
+    extract: {},
+    clean: { after: ['extract'] },
+    train: { after: ['clean'] },
+    alert: { after: ['extract', 'clean', 'train'], when: 'oneFailed' },
+  },
+} as const
+const nightly = flowOf<Night>().define(spec)
+
+/** Each task notes that it ran, with what it was given; those of `fails` and `parks` do. */
+function handled() {
+  const ran: string[] = []
+  const given: Record<string, unknown> = {}
+  const task: Parameters<typeof nightly.handle>[0]['clean'] = async (doc, step) => {
+    const name = step.progress.parent!.key
+    ran.push(name)
+    given[name] = doc.results
+    if (doc.run.parks?.includes(name) && step.progress.error === undefined) return step.park('look at me')
+    return step.moveTo(doc.run.fails?.includes(name) ? 'Failed' : 'Succeeded', {
+      set: { result: `${name} of ${doc.run.day}` },
+    })
+  }
+  const lifecycles = nightly.handle({ extract: task, clean: task, train: task, report: task, alert: task })
+  return { ran, given, lifecycles }
+}
+
+describe('a flow', () => {
+  const database = useDatabase()
+  const replicas: Replica[] = []
+  afterEach(async () => {
+    await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+  })
+  const runs = () => database.db.collection<{ _id: string } & Record<string, any>>('Nightly')
+  const tasks = () => database.db.collection<{ _id: string } & Record<string, any>>('Nightly.tasks')
+
+  async function ran(more: Partial<Night> = {}) {
+    const { lifecycles, ...seen } = handled()
+    const replica = new Replica({ db: database.db, lifecycles, logger: silentLogger })
+    replicas.push(replica)
+    await replica.prepare()
+    await lifecycles[0].insert({ _id: 'n', day: 'monday', ...more })
+    await replica.runOnce()
+    return { replica, lifecycles, run: (await runs().findOne({ _id: 'n' }))!, ...seen }
+  }
+
+  test('runs each task once, after those before it, with what they left; what is skipped is not inserted', async () => {
+    const { run, ran: order, given } = await ran()
+    expect(run).toMatchObject({
+      phase: 'Succeeded',
+      tasks: { extract: 'succeeded', clean: 'succeeded', train: 'succeeded', report: 'succeeded', alert: 'skipped' },
+    })
+    expect(order).toEqual(['extract', 'clean', 'train', 'report'])
+    expect(given['report']).toEqual({ clean: 'clean of monday', train: 'train of monday' })
+    expect(await tasks().countDocuments()).toBe(4)
+    expect(await tasks().findOne({ _id: 'nightly/n/clean' })).toMatchObject({
+      phase: 'Succeeded',
+      run: { _id: 'n', day: 'monday' },
+    })
+  })
+
+  test('goes on by its rules when one fails: what needed it is skipped, what asks for failures begins', async () => {
+    const { run, ran: order } = await ran({ fails: ['clean'] })
+    expect(run['tasks']).toEqual({
+      extract: 'succeeded',
+      clean: 'failed',
+      train: 'skipped',
+      report: 'succeeded',
+      alert: 'succeeded',
+    })
+    // Its last tasks have succeeded.
+    expect(run['phase']).toBe('Succeeded')
+    expect([...order].sort()).toEqual(['alert', 'clean', 'extract', 'report'])
+  })
+
+  test('has failed if a last task has', async () => {
+    const { run } = await ran({ fails: ['report'] })
+    expect(run['phase']).toBe('Failed')
+  })
+
+  test('waits for a person with a task that is parked, and goes on after that', async () => {
+    const { run, replica, lifecycles } = await ran({ parks: ['clean'] })
+    expect(run).toMatchObject({ phase: 'Running', progress: { waitingFor: '1 of 5 tasks are over; clean is open' } })
+    await lifecycles[1].unpark('nightly/n/clean')
+    await tasks().updateOne({ _id: 'nightly/n/clean' }, { $set: { 'run.parks': [] } })
+    await replica.runOnce()
+    expect(await runs().findOne({ _id: 'n' })).toMatchObject({ phase: 'Succeeded' })
+  })
+
+  test('counts a task that was removed by hand as failed, and does not begin it again', async () => {
+    const { replica } = await ran({ parks: ['extract'] })
+    await tasks().deleteMany({})
+    await runs().updateOne({ _id: 'n' }, { $set: { lockedAt: new Date(0) } })
+    await replica.runOnce()
+    expect((await runs().findOne({ _id: 'n' }))!['tasks']).toMatchObject({
+      extract: 'failed',
+      clean: 'skipped',
+      alert: 'succeeded',
+    })
+    expect(await tasks().countDocuments({ _id: 'nightly/n/extract' })).toBe(0)
+  })
+
+  test('is removed with its tasks', async () => {
+    const { replica, lifecycles } = await ran()
+    await lifecycles[0].setState('n', 'Deleted')
+    await replica.runOnce()
+    expect(await runs().countDocuments()).toBe(0)
+    expect(await tasks().countDocuments()).toBe(0)
+  })
+
+  test('survives a crash after each of its steps: each task has one document, and runs again at most once for it', async () => {
+    const { ran: order, lifecycles } = handled()
+    const kit = await LifecycleKit.open({ lifecycles, uri: database.uri })
+    try {
+      await kit.insert('nightly', { _id: 'n', phase: 'Running', day: 'monday' })
+      for (const after of ['Running', 'extract', 'clean']) {
+        await Promise.all([kit.crash(after), kit.untilIdle()])
+        await kit.advance('31s')
+      }
+      await kit.untilPhase('nightly', 'n', 'Succeeded')
+      expect(await kit.documents('nightly.task').countDocuments()).toBe(4)
+      expect(order.filter((name) => name === 'train')).toHaveLength(1)
+      expect(order.length).toBeLessThanOrEqual(6)
+    } finally {
+      await kit.close()
+    }
+  })
+
+  test('with tasks or rules that there are not does not compile', () => {
+    const define = () => {
+      // @ts-expect-error no such task
+      flowOf<Night>().define({ name: 'x', collection: 'X', tasks: { a: {}, b: { after: ['c'] } } })
+      // @ts-expect-error no such rule
+      flowOf<Night>().define({ name: 'x', collection: 'X', tasks: { a: {}, b: { after: ['a'], when: 'most' } } })
+      // @ts-expect-error a task has no handler
+      nightly.handle({ extract: async (_doc, step) => step.moveTo('Failed') })
+    }
+    expect(define).toThrow()
+  })
+
+  test('is drawn', () => {
+    expect(nightly.diagram()).toBe(`flowchart LR
+  t0["extract"]
+  t1["clean"]
+  t2["train"]
+  t3["report"]
+  t4["alert"]
+  t0 --> t1
+  t1 --> t2
+  t1 -->|allDone| t3
+  t2 -->|allDone| t3
+  t0 -->|oneFailed| t4
+  t1 -->|oneFailed| t4
+  t2 -->|oneFailed| t4
+`)
+  })
+
+  test.each<[string, object, RegExp]>([
+    ['a circle', { a: { after: ['c'] }, b: { after: ['a'] }, c: { after: ['b'] } }, /in a circle: a -> c -> b -> a/],
+    ['a task after itself', { a: { after: ['a'] } }, /in a circle: a -> a/],
+    [
+      'an unknown task',
+      { extract: {}, b: { after: ['extrat'] } },
+      /unknown task "extrat" \(did you mean 'extract'\?\)/,
+    ],
+    ['an unknown rule', { a: {}, b: { after: ['a'], when: 'most' } }, /b'\.when: expected one of allSucceeded/],
+    ['a rule for nothing', { a: { when: 'allDone' } }, /has a rule \(when\) but comes after no task/],
+    ['a task twice', { a: {}, b: { after: ['a', 'a'] } }, /names a task twice/],
+    ['an unknown key', { a: { afer: [] } }, /unknown key 'afer' \(did you mean 'after'\?\)/],
+    ['no tasks', {}, /a task at least/],
+    ['the name of an end', { Failed: {} }, /choose another name/],
+    [
+      'more than a hundred',
+      Object.fromEntries(Array.from({ length: 101 }, (_, i) => [`t${i}`, {}])),
+      /at most 100, got 101/,
+    ],
+    ['a limit that is none', { a: { limits: [5] } }, /limits/],
+  ])('with %s is refused', (_what, given, message) => {
+    expect(() => flowOf().define({ ...spec, tasks: given } as never)).toThrow(message)
+  })
+})
+
+describe('a trigger rule', () => {
+  const all: TaskState[] = ['waiting', 'open', 'parked', 'succeeded', 'failed', 'skipped']
+  const over = new Set<TaskState>(['succeeded', 'failed', 'skipped'])
+
+  test('never changes what it has said, however the rest ends, and always says something in the end', () => {
+    for (const rule of TRIGGER_RULES)
+      for (const a of all)
+        for (const b of all) {
+          const said = triggered(rule, [a, b])
+          const ends = (state: TaskState) => (over.has(state) ? [state] : [...over])
+          const later = new Set(ends(a).flatMap((one) => ends(b).map((other) => triggered(rule, [one, other]))))
+          expect(later.has('waits')).toBe(false)
+          if (said !== 'waits') expect([...later]).toEqual([said])
+        }
+  })
+
+  test('a run is over when nothing is left to begin or to end', () => {
+    const tasks = new Map([
+      ['a', { after: [], when: 'allSucceeded' }],
+      ['b', { after: ['a'], when: 'allSucceeded' }],
+    ] as const)
+    expect(runState(tasks, new Map())).toMatchObject({ begins: ['a'], isOver: false })
+    expect(runState(tasks, new Map([['a', 'open']]))).toMatchObject({ begins: [], isOver: false })
+    expect(runState(tasks, new Map([['a', 'failed']]))).toMatchObject({ begins: [], isOver: true, hasFailed: true })
+    expect(runState(tasks, new Map([['a', 'succeeded']]))).toMatchObject({ begins: ['b'], isOver: false })
+  })
+})
