@@ -1,7 +1,7 @@
 export { whyNotClaimable } from './claim/claim-trial.js'
 export { claimUpdate } from './claim/claim-update.js'
 export type { Claimed } from './claim/claim-writer.js'
-export { type ClaimResult, Claims } from './claim/claims.js'
+export { type ClaimResult, Claims, type ValueLimit } from './claim/claims.js'
 export { idBytes, idKey, idText } from './documents/id-key.js'
 export { AS_IT_STANDS, asReadable, phasesIn, readEach, readOwnFields } from './documents/read-each.js'
 export { shownFields, shownProjection } from './documents/shown-fields.js'

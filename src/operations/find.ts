@@ -12,7 +12,7 @@ import {
   whyNotClaimable,
 } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
-import type { LifecycleModel } from '../phases/index.js'
+import { keyNeedOf, type LifecycleModel } from '../phases/index.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idsMeantBy } from './document-id.js'
@@ -161,14 +161,18 @@ const holderOf = (condition: Condition): string | undefined =>
   condition.kind === 'held' ? condition.by : condition.kind === 'due' ? condition.expired : undefined
 
 async function limitsNeeded(system: System, { lifecycle, document }: Found): Promise<Shown['limits']> {
-  const needs = modelOf(system, lifecycle).phases.get(document['phase'])?.limits ?? []
+  const model = modelOf(system, lifecycle)
+  const phase = model.phases.get(document['phase'])
+  const own = phase?.kind === 'working' ? keyNeedOf(model, document) : undefined
+  const needs = [...(phase?.limits ?? []), ...(own ? [own] : [])]
   if (needs.length === 0) return []
   const { limits } = await readLimits(
     system.db,
     needs.map(({ limit }) => limit),
   )
-  return needs.map(({ limit, slots }) => {
+  return needs.flatMap(({ limit, slots, key }) => {
     const known = limits.find(({ name }) => name === limit)
+    if (!known && key) return [] // nobody has any of it
     return { name: limit, slots: 0, rate: null, paused: null, holders: [], ...known, needs: slots }
   })
 }

@@ -18,7 +18,7 @@ import {
   resumeLimit,
 } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
-import type { LifecycleModel } from '../phases/index.js'
+import { keyLimitName, type LifecycleModel } from '../phases/index.js'
 import { durationMs } from '../time/index.js'
 import { recorded } from './audit.js'
 import { idsMeantBy } from './document-id.js'
@@ -35,6 +35,8 @@ export interface PauseScope {
   readonly id?: string | undefined
   /** A limit across replicas, instead of all of these. */
   readonly limit?: string | undefined
+  /** Of a lifecycle with limits for each value of a field (`limitBy`): one of these values. */
+  readonly key?: string | undefined
 }
 
 export interface PauseRequest extends PauseScope {
@@ -58,7 +60,8 @@ export const pausedText = (pause: ListedPause): string =>
   pause.what === 'limit' ? `limit ${pause.limit}` : pauseTarget(pause.lifecycle, pause)
 
 /** What was named, as far as it was. */
-function scopeText({ lifecycle, phase, id, limit }: PauseScope): string {
+function scopeText({ lifecycle, phase, id, limit, key }: PauseScope): string {
+  if (key !== undefined) return `${lifecycle} --key ${key}`
   if (limit !== undefined) return `limit ${limit}`
   const named = id ?? (phase === undefined ? undefined : `phase ${phase}`)
   return [lifecycle ?? (named === undefined ? 'everything' : undefined), named].filter(Boolean).join(' ')
@@ -87,6 +90,7 @@ async function pausing(system: System, request: PauseRequest): Promise<readonly 
   if (by === '') throw new UsageError('expected who pauses it, got an empty string')
   if (reason !== null && reason.length > LONGEST_REASON)
     throw new UsageError(`expected a reason of at most ${LONGEST_REASON} characters, got ${reason.length}`)
+  if (request.key !== undefined) return [await pauseOneLimit(system, limitOfKey(system, request), request, true)]
   if (request.limit !== undefined) return [await pauseOneLimit(system, request.limit, request)]
   const { lifecycle, target } = await targetOf(system, request)
   const { byLifecycle, now } = await pausesOf(system)
@@ -115,6 +119,7 @@ export function resumeWork(system: System, scope: PauseScope): Promise<readonly 
 }
 
 async function resuming(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
+  if (scope.key !== undefined) return [await resumeOneLimit(system, limitOfKey(system, scope))]
   if (scope.limit !== undefined) return [await resumeOneLimit(system, scope.limit)]
   const { byLifecycle } = await pausesOf(system)
   const lifecycle = scope.lifecycle === undefined ? undefined : modelOf(system, scope.lifecycle).name
@@ -165,10 +170,25 @@ export const pausesOf = ({ db, models }: System) =>
     models.map(({ name }) => name),
   )
 
-async function pauseOneLimit(system: System, limit: string, request: PauseRequest): Promise<ListedPause> {
+/** @throws UsageError where the lifecycle has no such limits */
+function limitOfKey(system: System, { lifecycle, key, phase, id, limit }: PauseScope): string {
+  if (lifecycle === undefined || [phase, id, limit].some((one) => one !== undefined))
+    throw new UsageError('expected a lifecycle and --key, and nothing else of it')
+  const { name, settings } = modelOf(system, lifecycle)
+  if (settings.limitBy === undefined)
+    throw new UsageError(`expected a lifecycle with limitBy, got ${name}, which has no limits of single values`)
+  return keyLimitName(name, settings.limitBy, key!)
+}
+
+async function pauseOneLimit(
+  system: System,
+  limit: string,
+  request: PauseRequest,
+  isKey = false,
+): Promise<ListedPause> {
   const { by, reason = null } = request
-  const now = (await readLimits(system.db, [limit])).now
-  const paused = now && (await pauseLimit(system.db, limit, { by, reason, end: endOf(request, now) }))
+  const { now = isKey ? (await pausesOf(system)).now : undefined } = await readLimits(system.db, [limit])
+  const paused = now && (await pauseLimit(system.db, limit, { by, reason, end: endOf(request, now) }, isKey))
   if (!paused)
     throw new NotFound(`there is no limit '${limit}'`, { reason: 'noLimit', name: limit }, 'see: phaselock limits')
   return { what: 'limit', limit, ...paused }

@@ -57,6 +57,39 @@ describe('the commands on limits', () => {
     await replica.stop()
   })
 
+  test('of single values: listed with --keys, paused with --key, and said by show', async () => {
+    const lifecycle = lifecycleOf<Thing & { tenant?: string }>().define({
+      name: 'thing',
+      collection: 'Thing',
+      phases: { Creating: { next: ['Created'] }, Created: { rest: true } },
+      limitBy: 'tenant',
+      each: 2,
+    })
+    const replica = replicaOf(database.db, lifecycle.handle({ Creating: async (_doc, step) => step.moveTo('Created') }))
+    expect(await run('pause', 'thing', '--key', 'acme')).toMatchObject({ code: 3 })
+    await replica.prepare()
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating', tenant: 'acme' } as never)
+    expect((await run('show', 'a')).out).not.toContain('limit')
+    expect(await run('pause', 'thing', '--key', 'acme', '--by', 'ana', '--reason', 'they asked')).toMatchObject({
+      code: 0,
+      out: 'limit thing tenant=acme: paused by ana until it is resumed: they asked\n',
+    })
+    await replica.runOnce()
+    expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Creating' })
+    expect((await run('show', 'a')).out).toContain(
+      "Its limit thing tenant=acme: paused by ana: they asked (phaselock resume --limit 'thing tenant=acme').",
+    )
+    expect((await run('pauses')).out).toContain('limit thing tenant=acme')
+    expect((await run('limits')).out).toContain('no limits')
+    expect((await run('limits', '--keys')).out).toMatch(/^thing tenant=acme +2 \(paused\) +0 +- +-$/m)
+    expect((await run('pause', 'thing', 'a', '--key', 'acme')).code).toBe(2)
+    expect((await run('pause', '--key', 'acme')).err).toContain('expected a lifecycle with --key')
+    expect((await run('resume', 'thing', '--key', 'acme')).out).toContain('limit thing tenant=acme: resumed')
+    await replica.runOnce()
+    expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
+    await replica.stop()
+  })
+
   test('say what they expected', async () => {
     const mistakes: [string[], number, string][] = [
       [['limits', 'set', 'api'], 2, 'expected slots, a rate or both, got neither'],

@@ -15,11 +15,15 @@ const SLOTS = 3
 interface Effect {
   by: string
   doc: string
+  tenant?: string
   begunAt?: Date
   endedAt?: Date
 }
 
-describe('three processes under one limit', () => {
+describe.each([
+  ['one limit', []],
+  ['the limits of two keys', ['a', 'b']],
+])('three processes under %s', (_what, tenants) => {
   const database = useDatabase()
   const children: ChildProcess[] = []
   afterEach(() => {
@@ -28,7 +32,9 @@ describe('three processes under one limit', () => {
 
   async function replica(name: string): Promise<ChildProcess> {
     const program = fileURLToPath(new URL('fixtures/limited-process.mjs', import.meta.url))
-    const child = spawn(process.execPath, [program, database.uri, name], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, [program, database.uri, name, ...(tenants.length > 0 ? [`${SLOTS}`] : [])], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
     children.push(child)
     await once(createInterface({ input: child.stdout! }), 'line')
     return child
@@ -45,8 +51,11 @@ describe('three processes under one limit', () => {
     await new Limits(db).set('api', { slots: SLOTS })
     const [a, b] = [await replica('a'), await replica('b')]
     await replica('c')
-    const documents = db.collection<{ _id: string; phase: string }>('Limited')
-    await documents.insertMany(Array.from({ length: DOCUMENTS }, (_, i) => ({ _id: `d${i}`, phase: 'Creating' })))
+    const documents = db.collection<{ _id: string; phase: string; tenant?: string }>('Limited')
+    const tenantOf = (i: number) => (tenants.length > 0 ? { tenant: tenants[i % tenants.length]! } : {})
+    await documents.insertMany(
+      Array.from({ length: DOCUMENTS }, (_, i) => ({ _id: `d${i}`, phase: 'Creating', ...tenantOf(i) })),
+    )
     const created = () => documents.countDocuments({ phase: 'Created' })
     await eventually(async () => expect(await created()).toBeGreaterThan(50), { timeoutMs: 60_000 })
     // From then on these do nothing more, until they find out.
@@ -71,23 +80,27 @@ describe('three processes under one limit', () => {
       const wasCut = stopped && begunAt! <= stopped && !(endedAt && endedAt <= stopped)
       return wasCut ? stopped : (endedAt ?? begunAt!)
     }
-    const events = effects.flatMap((effect) => [
-      { at: effect.begunAt!.getTime(), n: 1 },
-      { at: endOf(effect).getTime(), n: -1 },
-    ])
-    events.sort((one, other) => one.at - other.at || one.n - other.n)
-    let [now, most] = [0, 0]
-    for (const { n } of events) {
-      now += n
-      most = Math.max(most, now)
+    for (const tenant of tenants.length > 0 ? tenants : [undefined]) {
+      const events = effects
+        .filter((effect) => (effect.tenant ?? undefined) === tenant)
+        .flatMap((effect) => [
+          { at: effect.begunAt!.getTime(), n: 1 },
+          { at: endOf(effect).getTime(), n: -1 },
+        ])
+      events.sort((one, other) => one.at - other.at || one.n - other.n)
+      let [now, most] = [0, 0]
+      for (const { n } of events) {
+        now += n
+        most = Math.max(most, now)
+      }
+      expect(most).toBe(SLOTS)
     }
-    expect(most).toBe(SLOTS)
     expect(new Set(effects.map(({ doc }) => doc)).size).toBe(DOCUMENTS)
     // Each that was cut off was taken up once more, and nothing else was.
-    expect(effects.length - DOCUMENTS).toBeLessThanOrEqual(2 * SLOTS)
+    expect(effects.length - DOCUMENTS).toBeLessThanOrEqual(2 * SLOTS * Math.max(1, tenants.length))
     expect(effects.some(({ by, begunAt }) => by === 'b' && begunAt! > backAt)).toBe(true)
     for (const child of children) child.kill('SIGTERM')
-    const holders = async () => (await new Limits(db).list()).flatMap((limit) => limit.holders)
+    const holders = async () => (await new Limits(db).list({ keys: true })).flatMap((limit) => limit.holders)
     await eventually(async () => expect(await holders()).toEqual([]), { timeoutMs: 20_000 })
   })
 })

@@ -12,10 +12,11 @@ export function registerLimits(program: Command, context: CliContext): void {
   const command = program
     .command('limits')
     .description('list the limits across all replicas: their slots, who has them, and how fast documents may begin')
-    .action((options: Options) =>
+    .option('--keys', 'also those of single values of a field (limitBy) that are used, paused or set')
+    .action((options: Options & { keys?: true }) =>
       lookAtDatabase(context, options, ({ db }) =>
         watching(context, options, async (output) => {
-          const limits = await new Limits(db).list()
+          const limits = await new Limits(db).list({ keys: options.keys === true })
           if (options.json) return output.json(limits)
           if (limits.length === 0) return output.line('no limits; to set one: phaselock limits set <name> --slots 5')
           output.table(['limit', 'slots', 'taken', 'rate', 'by'], limits.map(row))
@@ -24,6 +25,7 @@ export function registerLimits(program: Command, context: CliContext): void {
     )
   withDatabase(watchOption(command), [
     'limits',
+    'limits --keys',
     'limits set gitlab-api --slots 5 --rate 100/1m',
     'limits remove gitlab-api',
   ])

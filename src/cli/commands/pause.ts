@@ -14,7 +14,12 @@ import { type CliContext, lookAtSystem, type Options, onSystem } from '../contex
 import { watching } from '../watch.js'
 import { durationFrom, print, timeFrom, watchOption, withDatabase } from './command.js'
 
-type ScopeOptions = Options & { readonly phase?: string; readonly limit?: string; readonly all?: true }
+type ScopeOptions = Options & {
+  readonly phase?: string
+  readonly limit?: string
+  readonly key?: string
+  readonly all?: true
+}
 
 export function registerPause(program: Command, context: CliContext): void {
   const command = scoped(
@@ -105,13 +110,18 @@ const scoped = (program: Command, name: string, description: string): Command =>
     .argument('[id]', "one document's _id: plain text, ObjectId or Extended JSON")
     .option('--phase <phase>', 'only the documents in this phase')
     .option('--limit <name>', 'nothing that needs this limit begins (phaselock limits)')
+    .option('--key <value>', 'documents with this value in the field by which the lifecycle limits (limitBy)')
     .option('--all', 'everything: all lifecycles that replicas have registered')
 
 function scopeOf(
   lifecycle: string | undefined,
   id: string | undefined,
-  { phase, limit, all }: ScopeOptions,
+  { phase, limit, all, key }: ScopeOptions,
 ): PauseScope {
+  if (key !== undefined) {
+    if (all || lifecycle === undefined) throw new UsageError('expected a lifecycle with --key')
+    return { lifecycle, id, phase, limit, key }
+  }
   if (limit !== undefined) {
     if (all || lifecycle !== undefined || phase !== undefined)
       throw new UsageError('expected --limit alone, or a lifecycle, or --all')

@@ -70,15 +70,18 @@ function print(output: Output, shown: Shown, field: string): void {
 function aboutLimit({ name, slots, rate, holders, paused, needs }: Shown['limits'][number]): string[] {
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
-  if (paused) return [`Its limit ${pausedLimitText(name, paused)} (phaselock resume --limit ${name}).`]
+  if (paused) return [`Its limit ${pausedLimitText(name, paused)} (phaselock resume --limit ${typed(name)}).`]
   const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []
   if (slots === null || slots - taken >= needs) return pace
   const none =
     slots < needs
-      ? `it has ${slots}, and ${needs} are needed (phaselock limits set ${name} --slots ${needs})`
+      ? `it has ${slots}, and ${needs} are needed (phaselock limits set ${typed(name)} --slots ${needs})`
       : `${taken} of ${slots} are taken: ${who}`
   return [`It waits for a slot of its limit ${name}: ${none}.`, ...pace]
 }
+
+/** A name as one types it. */
+const typed = (name: string): string => (/^[\w.-]+$/.test(name) ? name : `'${name}'`)
 
 /** Its children, the worst of them by name, and whose child it is. */
 function aboutFamily({ children, parent }: Shown): string[] {

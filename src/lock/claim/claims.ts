@@ -49,6 +49,14 @@ export interface ClaimResult {
   readonly odd: { readonly id: unknown; readonly fields: readonly OddField[] }[]
 }
 
+/** Holds back documents because of the value of the field by which claims take turns. */
+export interface ValueLimit {
+  /** Values of which no document may be claimed now: they get no turn. */
+  full(): readonly unknown[]
+  /** Of the documents that a claim has chosen, those that it may try for. */
+  admit(documents: readonly Document[]): Promise<readonly Document[]>
+}
+
 export interface ClaimsOptions extends ClaimWriterOptions {
   /** The terms in force; asked at each claim, as lockTimeout may change. */
   readonly terms: () => Terms
@@ -129,16 +137,19 @@ export class Claims {
    * the token what was won; more than 500 in two commands at once ({@link claimCommands}). A document that refuses a claim because of
    * its content (its size, the owner's validator) costs a few more round trips, but never another document's claim.
    * @param won called with what each command has won as soon as it is known; the result has all of it
-   * @param callers a policy of the caller's for this claim
+   * @param callers policies of the caller's for this claim
+   * @param values holds some back by a value of theirs
    */
   async claimBatch(
     phase: string,
     limit: number,
     won: Won = () => undefined,
-    callers?: SelectionPolicy,
+    callers: readonly SelectionPolicy[] = [],
+    values?: ValueLimit,
   ): Promise<ClaimResult> {
     const terms = this.options.terms()
     const dueBound = this.options.serverClock.dueBound(terms.lockTimeoutMs)
+    if (!dueBound && values) return NOTHING // the next look brings the time
     if (!dueBound) {
       const result = await this.claimOne(phase)
       won(result.claimed)
@@ -146,11 +157,16 @@ export class Claims {
     }
     const policies = this.policiesFor(terms, phase, callers)
     const extent = extentFor(policies, phase, Math.min(limit, this.pace.most(phase)))
-    const { lists, more } = await this.look(terms, phase, extent, dueBound)
+    const full = values?.full() ?? []
+    const { lists, more } = await this.look(terms, phase, extent, dueBound, full)
     const chosen = choose(policies, phase, lists, extent, this.random)
+    const admitted = values ? await values.admit(chosen.documents) : chosen.documents
+    const heldBack = chosen.documents.length - admitted.length
     const { left, againInMs } = chosen
-    if (chosen.documents.length === 0) return { ...NOTHING, left, againInMs, more }
-    const { tried, taken, cut } = await this.claim(terms, phase, chosen, won)
+    // Some values have turned out to have no slot: behind them there may be others.
+    const isHeldUp = more && heldBack > 0
+    if (admitted.length === 0) return { ...NOTHING, left, againInMs, more, cut: isHeldUp }
+    const { tried, taken, cut } = await this.claim(terms, phase, { ...chosen, documents: admitted }, won)
     const ids = tried.map(idOf)
     const missed = this.missedOf(ids, taken)
     for (const policy of policies) policy.learn?.(phase, { tried: ids, missed, hasRefused: taken.refused.length > 0 })
@@ -169,20 +185,26 @@ export class Claims {
       left,
       againInMs,
       more,
-      cut: cut || (extent.places < limit && ids.length >= extent.places),
+      cut: cut || isHeldUp || (extent.places < limit && ids.length >= extent.places),
       odd: [...oddOf(tried, taken, this.options.order), ...unmatched.map((id) => ({ id, fields: [UNMATCHED] }))],
     }
   }
 
   /** The order matters: each chooses among what those before it have left. */
-  private policiesFor(terms: Terms, phase: string, callers: SelectionPolicy | undefined): SelectionPolicy[] {
+  private policiesFor(terms: Terms, phase: string, callers: readonly SelectionPolicy[]): SelectionPolicy[] {
     const { refusing, workSplit, contention } = this
-    return [refusing, isShared(terms, phase) ? workSplit : [], callers ?? [], contention].flat()
+    return [refusing, isShared(terms, phase) ? workSplit : [], ...callers, contention].flat()
   }
 
-  private async look(terms: Terms, phase: string, extent: Extent, dueBound: Date): Promise<Seen> {
+  private async look(
+    terms: Terms,
+    phase: string,
+    extent: Extent,
+    dueBound: Date,
+    full: readonly unknown[],
+  ): Promise<Seen> {
     const sized = this.pace.most(phase) < Number.POSITIVE_INFINITY
-    const request = { phase, extent, dueBound, sized, crowded: this.crowded.has(phase) }
+    const request = { phase, extent, dueBound, sized, crowded: this.crowded.has(phase), full }
     const seen = await this.lookFor(terms, request)
     if (seen.crowded) this.crowded.add(phase)
     else this.crowded.delete(phase)

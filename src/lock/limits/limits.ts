@@ -1,7 +1,8 @@
 import type { Collection, Db, Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import { isServerError, protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isValid } from '../documents/type-name.js'
+import { ID_INDEX } from '../terms/constants.js'
 import { endExpression, type NewPause } from '../terms/pauses.js'
 import { literal } from '../terms/terms.js'
 
@@ -74,6 +75,15 @@ export interface SlotRequest {
   readonly leaseMs: number
   /** Greater than in its requests before: one that arrives late changes nothing. */
   readonly turn: number
+  /** The limit of a key, which exists while somebody uses it: what it has where nobody has set it. */
+  readonly key?: KeyLimit | undefined
+}
+
+/** What each value of a field has, unless a person sets something else for one of them. */
+export interface KeyLimit {
+  /** Absent: any number. */
+  readonly slots?: number | undefined
+  readonly rate?: Rate | undefined
 }
 
 /** What it has been granted. */
@@ -126,7 +136,52 @@ const hasAskedOfLate: Document = {
  * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share.
  */
 export async function askForSlots(db: Db, name: string, request: SlotRequest): Promise<SlotGrant | undefined> {
-  const { by, inUse, slots, each = 1, starts, leaseMs, turn } = request
+  const options = { returnDocument: 'after', maxTimeMS: 5_000 } as const
+  const stored = await limitsOf(db).findOneAndUpdate({ _id: name }, slotUpdate(request), options)
+  return stored ? grantOf(stored, request) : undefined
+}
+
+/**
+ * The same for the limits of keys, which are made where they aren't there. Requests for the same are one update of many documents: a thousand of
+ * these updates by themselves take this process a second and a half to write down.
+ */
+export async function askForKeys(
+  db: Db,
+  requests: ReadonlyMap<string, SlotRequest>,
+): Promise<ReadonlyMap<string, SlotGrant>> {
+  const limits = limitsOf(db)
+  const mayBeNew = [...requests].filter(([, { inUse }]) => inUse === 0).map(([_id]) => ({ _id, key: true }))
+  if (mayBeNew.length > 0) {
+    // Nothing rests on it: the update that follows is what counts.
+    const options = { ordered: false, writeConcern: { w: 1 } } as const
+    await limits.insertMany(mayBeNew, options).catch((error: unknown) => {
+      if (!isServerError(error, DUPLICATE_KEY)) throw error
+    })
+  }
+  const alike = Map.groupBy(requests, ([, request]) => JSON.stringify(request))
+  const updates = [...alike.values()].map((some) => {
+    const filter = { _id: { $in: some.map(([name]) => name) } }
+    return { updateMany: { filter, update: slotUpdate(some[0]![1]), hint: ID_INDEX } }
+  })
+  await limits.bulkWrite(updates, { ordered: false, maxTimeMS: 5_000 })
+  const names = [...requests.keys()]
+  const reading = { maxTimeMS: 5_000, batchSize: names.length + 1 }
+  const stored = await limits.find({ _id: { $in: names } }, reading).toArray()
+  return new Map(stored.map((one) => [one._id, grantOf(one, requests.get(one._id)!)]))
+}
+
+function grantOf(stored: Document, { by, turn }: SlotRequest): SlotGrant {
+  const mine = (stored['holders'] as Document[] | undefined)?.find((one) => one?.['by'] === by && one['turn'] === turn)
+  const othersWait = (stored['waiting'] as Document[] | undefined)?.some((one) => one['by'] !== by) ?? false
+  return {
+    slots: mine?.['slots'] ?? 0,
+    starts: mine?.['starts'] ?? 0,
+    limit: limitOf(stored, stored['askedAt'] ?? new Date(0)),
+    othersWait,
+  }
+}
+
+function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, key }: SlotRequest): Document[] {
   const others = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
   const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
   const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
@@ -168,19 +223,49 @@ export async function askForSlots(db: Db, name: string, request: SlotRequest): P
       },
     },
   }
-  const stored = await limitsOf(db).findOneAndUpdate({ _id: name }, [{ $replaceWith: changed }], {
-    returnDocument: 'after',
-    maxTimeMS: 5_000,
-  })
-  if (!stored) return undefined
-  const mine = (stored['holders'] as Document[]).find((one) => one?.['by'] === by && one['turn'] === turn)
-  const othersWait = (stored['waiting'] as Document[] | undefined)?.some((one) => one['by'] !== by) ?? false
+  return [...(key ? [declaredBy(key)] : []), { $replaceWith: changed }]
+}
+
+const DUPLICATE_KEY = 11000
+
+/** Makes a document the limit of a key. A rate that a person has set stands. */
+function declaredBy({ slots, rate }: KeyLimit): Document {
+  const isDeclared = { $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }
   return {
-    slots: mine?.['slots'] ?? 0,
-    starts: mine?.['starts'] ?? 0,
-    limit: limitOf(stored, stored['askedAt']),
-    othersWait,
+    $set: {
+      key: true,
+      declared: slots ?? '$$REMOVE',
+      declaredRate: rate ? literal(rate) : '$$REMOVE',
+      rate: { $cond: [isDeclared, rate ? literal(rate) : '$$REMOVE', '$rate'] },
+    },
   }
+}
+
+/** Nobody has set anything of it. */
+const isAsDeclared: Document = { key: true, slots: { $exists: false }, $expr: { $not: [isPaused] } }
+const notOf = (by: string): Document => ({ $not: { $elemMatch: { by: { $ne: by } } } })
+
+/** Removes limits of keys of which this replica alone has had something, and nobody waits for. Whether that were all of them. */
+export async function forgetKeys(db: Db, names: readonly string[], by: string): Promise<boolean> {
+  const isUnrated = { rate: { $exists: false } }
+  const isAsked = { askedAt: { $exists: true } } // else it has just been made
+  const isUnused = { ...isAsDeclared, ...isUnrated, ...isAsked, holders: notOf(by), waiting: notOf(by) }
+  return (await limitsOf(db).deleteMany({ _id: { $in: [...names] }, ...isUnused })).deletedCount === names.length
+}
+
+/** A rate of a longer span than this is forgotten with its key. */
+const KEPT_MS = 3_600_000
+
+/** Removes limits of keys that nobody has asked for in an hour: their replicas were killed, or they have a rate. */
+export async function forgetOldKeys(db: Db): Promise<void> {
+  const isOld = { $lt: ['$askedAt', { $subtract: ['$$NOW', KEPT_MS] }] }
+  const { $expr, ...asDeclared } = isAsDeclared
+  const isHeld = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
+  const isSet = { $not: [{ $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }] }
+  await limitsOf(db).deleteMany({
+    ...asDeclared,
+    $expr: { $and: [isOld, $expr, { $not: [isHeld] }, { $not: [isSet] }] },
+  })
 }
 
 const BURST: Document = { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }
@@ -232,14 +317,20 @@ export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetti
   return (await readLimits(db, [name])).limits[0]!
 }
 
-/** Pauses a limit: nothing that needs it begins, what runs may end. A pause before it is replaced. Undefined: there is no such limit. */
+/**
+ * Pauses a limit: nothing that needs it begins, what runs may end. A pause before it is replaced. Undefined: there is no such limit.
+ * @param key that of a key: it is made where nobody uses it
+ */
 export async function pauseLimit(
   db: Db,
   name: string,
   { by, reason, end }: Pick<NewPause, 'by' | 'reason' | 'end'>,
+  key = false,
 ): Promise<PausedLimit | undefined> {
   const paused = { by: literal(by), reason: literal(reason), since: '$$NOW', until: endExpression(end) }
-  await limitsOf(db).updateOne({ _id: name }, [{ $set: { paused: { $literal: null } } }, { $set: { paused } }])
+  const made = key ? { key: true, askedAt: '$$NOW' } : {}
+  const stages = [{ $set: { paused: { $literal: null }, ...made } }, { $set: { paused } }]
+  await limitsOf(db).updateOne({ _id: name }, stages, { upsert: key })
   return (await readLimits(db, [name])).limits[0]?.paused ?? undefined
 }
 
@@ -259,12 +350,13 @@ export async function removeLimit(db: Db, name: string): Promise<boolean> {
   return (await limitsOf(db).deleteOne({ _id: name })).deletedCount > 0
 }
 
-/** Limits by name. @param names default: all */
+/** Limits by name. @param which default: all; `shared`: those that aren't of a key */
 export async function readLimits(
   db: Db,
-  names?: readonly string[],
+  which?: readonly string[] | 'shared',
 ): Promise<{ readonly limits: readonly Limit[]; readonly now: Date | undefined }> {
-  const match = names ? [{ $match: { _id: { $in: [...names] } } }] : []
+  const filter = which === 'shared' ? { key: { $ne: true } } : which && { _id: { $in: [...which] } }
+  const match = filter ? [{ $match: filter }] : []
   const pipeline = [...match, { $sort: { _id: 1 } }, { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
   const rows = await readOwnFields((how) => limitsOf(db).aggregate(pipeline, how).toArray())
   return { limits: rows.map(({ document, now }) => limitOf(document, now)), now: rows[0]?.['now'] }

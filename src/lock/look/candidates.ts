@@ -65,6 +65,8 @@ export interface CandidateRequest {
   readonly crowded?: boolean | undefined
   /** Fields to be read besides those of the protocol. */
   readonly also?: Document | undefined
+  /** Values that get no turn (see order.ts). */
+  readonly full?: readonly unknown[]
 }
 
 /** What a look for candidates has shown, with the fields of each document that `oddFields` checks. */

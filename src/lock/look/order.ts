@@ -119,13 +119,16 @@ export class OrderedLook {
 
   /** Documents of the next values of a field that have some due, a part of what is wanted from each. */
   private inTurn(terms: Terms, request: CandidateRequest, field: string): Promise<Document[]> {
-    const { phase, extent, dueBound, sized, also } = request
+    const { phase, extent, dueBound, sized, also, full = [] } = request
     const { wanted, spare, passed, without } = extent
     const turns = this.turns.get(phase) ?? new Turns(field)
     this.turns.set(phase, turns)
     return turns.take(wanted + spare + passed, (values, limit) =>
       onIndex(this.collection, orderIndex(field), (hint) => {
-        const others = without.length > 0 ? [{ _id: { $nin: without as never[] } }] : []
+        const others = [
+          ...(without.length > 0 ? [{ _id: { $nin: without as never[] } }] : []),
+          ...(full.length > 0 ? [{ [field]: { $nin: full as never[] } }] : []),
+        ]
         const filter = { $and: [dueIn(terms, phase), values, notAfter(dueBound), ...others] }
         const projection = candidateFields(terms, { sized, also })
         return readOwnFields((how) =>

@@ -92,6 +92,18 @@ export interface LifecycleSpec<Doc, G, Named extends Reads<Doc> | undefined = un
    */
   readonly fairBy?: NoInfer<FieldOf<Doc>>
   /**
+   * The field of whose values each has slots of its own, such as `tenantId`, with `each` (docs/limits.md). Its values take turns, as with `fairBy`.
+   * Default: none.
+   */
+  readonly limitBy?: NoInfer<FieldOf<Doc>>
+  /**
+   * With `limitBy`: how many documents of one value are worked on at once, by all replicas together, or `{ slots, rate }`, with how many may
+   * begin in a span of time.
+   * @example 3
+   * @example { slots: 3, rate: '10/1m' }
+   */
+  readonly each?: number | { readonly slots?: number; readonly rate?: string }
+  /**
    * Phases that an older version had and this one lacks, each with the phase that replaces it: documents in them go on there as soon as no
    * replica of the older version holds them. See docs/upgrading.md.
    */

@@ -1,10 +1,38 @@
+import { createHash } from 'node:crypto'
+import type { Document } from 'mongodb'
+import { idText } from '../../lock/index.js'
 import { readOptions } from '../../options/index.js'
 import type { LimitNode, PhaseNode } from './check-graph.js'
-import type { LimitNeed, Phase } from './model.js'
+import type { LifecycleModel, LimitNeed, Phase } from './model.js'
 import { type LifecycleSettings, phaseLimits } from './settings.js'
 
 /** The limit that `maxActive` stands for. */
 export const maxActiveLimit = (lifecycle: string): string => `${lifecycle} (maxActive)`
+
+/** What the limit of a key is called: `order tenantId=acme`. */
+export function keyLimitName(lifecycle: string, field: string, value: string): string {
+  const short = value.length <= LONGEST_KEY ? value : `${value.slice(0, LONGEST_KEY)}~${digestOf(value)}`
+  return `${keyLimits(lifecycle, field)}=${short}`
+}
+
+/** What all of them are called together: `order tenantId`. */
+export const keyLimits = (lifecycle: string, field: string): string => `${lifecycle} ${field}`
+
+const LONGEST_KEY = 120
+const digestOf = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 16)
+
+/** What a document needs because of the value of a field; undefined: its lifecycle has no such limit. */
+export function keyNeedOf({ name, settings }: LifecycleModel, document: Document): LimitNeed | undefined {
+  const { limitBy, each } = settings
+  if (limitBy === undefined || each === undefined) return undefined
+  const value: unknown = document[limitBy] ?? null
+  const limit = keyLimitName(name, limitBy, value === null ? '(none)' : idText(value))
+  return {
+    limit,
+    slots: 1,
+    key: { ...(typeof each === 'number' ? { slots: each } : each), of: keyLimits(name, limitBy) },
+  }
+}
 
 /** What the documents of one lifecycle need of limits, and what it declares of these. */
 export class LimitsOf {

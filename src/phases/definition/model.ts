@@ -1,4 +1,4 @@
-import type { Rename, StateRule } from '../../lock/index.js'
+import type { KeyLimit, Rename, StateRule } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
 import { shown } from '../kept-text.js'
 import type { LifecycleSettings } from './settings.js'
@@ -23,6 +23,8 @@ export interface Phase {
 export interface LimitNeed {
   readonly limit: string
   readonly slots: number
+  /** The limit of a key: what each has, and of what, for people. */
+  readonly key?: (KeyLimit & { readonly of: string }) | undefined
 }
 
 /** What the engine needs of a lifecycle, without the types of its document and graph. */

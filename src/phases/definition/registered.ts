@@ -36,6 +36,15 @@ const FIELDS = t.partOf({
   maxClaims: t.orAbsent(t.aNumber),
   /** The fields by which claims are ordered. */
   order: t.orAbsent(t.partOf({ priorityBy: t.orAbsent(fieldName), fairBy: t.orAbsent(fieldName) })),
+  /** What each value of a field has. */
+  keys: t.orAbsent(
+    t.partOf({
+      limitBy: t.orAbsent(fieldName),
+      each: t.orAbsent(
+        t.partOf({ slots: t.orAbsent(t.aNumber), rate: t.orAbsent(t.partOf({ starts: t.aNumber, perMs: t.aNumber })) }),
+      ),
+    }),
+  ),
   /** That of the definition; `lockTimeout` is the one in force. */
   definedLockTimeout: t.orAbsent(t.aNumber),
   /** The names of the phases and of those renamed: all that older versions store. */
@@ -50,6 +59,8 @@ export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeou
 export function registeredFields({ phases, entries, rules, renames, settings }: LifecycleModel): RegisteredFields {
   const { progress, legacyWriters, child = false, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
   const graph = [...phases.values()].map((one) => ({ ...one, entry: entries.includes(one.name) }))
+  const { limitBy, each } = settings
+  const keys = { limitBy, each: typeof each === 'number' ? { slots: each } : each }
   const order = { priorityBy: settings.priorityBy, fairBy: settings.fairBy }
   const fields = {
     graph,
@@ -62,6 +73,7 @@ export function registeredFields({ phases, entries, rules, renames, settings }: 
     maxClaims,
     definedLockTimeout,
     order,
+    keys,
   }
   return JSON.parse(JSON.stringify(fields)) // without what is undefined: the driver would store null
 }
@@ -89,6 +101,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
     definedLockTimeout,
     lockTimeout,
     order,
+    keys,
     ...rest
   } = (t.readAs(FIELDS, entry) as { value: Registered }).value
   const isKnown = (phase: string) =>
@@ -105,7 +118,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const given = Object.entries(rest).filter(([, value]) => value !== undefined)
   const defaults = parseSettings({}, [])!
   const lockTimeoutMs = definedLockTimeout ?? lockTimeout ?? defaults.lockTimeoutMs
-  const settings: LifecycleSettings = { ...defaults, ...Object.fromEntries(given), ...order, lockTimeoutMs }
+  const settings: LifecycleSettings = { ...defaults, ...Object.fromEntries(given), ...order, ...keys, lockTimeoutMs }
   const byName = new Map(phases.map((one) => [one.name, one]))
   return { model: { name, collection, phases: byName, entries, rules, renames, settings }, onlyNamed }
 }

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { type BackOffRule, DEFAULT_BACK_OFF, MOST_SLOTS } from '../../lock/index.js'
+import { type BackOffRule, DEFAULT_BACK_OFF, type KeyLimit, MOST_SLOTS, type Rate } from '../../lock/index.js'
 import { readOptions, t } from '../../options/index.js'
 import { RESERVED_FIELDS } from '../outcome.js'
 import type { LimitNode } from './check-graph.js'
@@ -19,7 +19,10 @@ export interface LifecycleSettings {
   readonly limits?: readonly LimitNode[] | undefined
   readonly maxActive?: number | undefined
   readonly priorityBy?: string | undefined
+  /** Also where `limitBy` is declared: claims look for documents of those values that have slots. */
   readonly fairBy?: string | undefined
+  readonly limitBy?: string | undefined
+  readonly each?: number | KeyLimit | undefined
   /** Fields of the owner that handlers read; undefined: the whole document. */
   readonly reads?: readonly string[] | undefined
 }
@@ -51,6 +54,24 @@ export const limitList = t.list(
   "expected a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]",
 )
 export const phaseLimits = t.partOf({ limits: t.withDefault(limitList, []), slots: t.withDefault(slotCount, 1) })
+
+/** How many may begin in a span of time, as text: `100/1m`. Undefined: it is none. */
+export function rateFrom(text: string): Rate | undefined {
+  const [, starts = '', span = ''] = /^\s*(\d+)\s*\/\s*(\S+)\s*$/.exec(text) ?? []
+  const perMs = t.msOf(span)
+  return perMs > 0 && Number(starts) <= MOST_SLOTS ? { starts: Number(starts), perMs } : undefined
+}
+export const RATE = "how many in a span of time, such as '100/1m' or '5/1s'"
+
+const rate = t.converted(
+  t.where<string>((value) => typeof value === 'string' && rateFrom(value) !== undefined, t.expecting(RATE)),
+  (text) => rateFrom(text)!,
+)
+const eachKey = t.chosen<number | KeyLimit>((given) =>
+  typeof given === 'object' && given !== null
+    ? t.object({ slots: t.optional(slotCount), rate: t.optional(rate) })
+    : slotCount,
+)
 
 const backOff = t.object({
   share: t.withDefault(aShare, DEFAULT_BACK_OFF.share),
@@ -89,6 +110,8 @@ export const settingsSchema = t.object({
   ),
   priorityBy: t.optional(ownerField),
   fairBy: t.optional(ownerField),
+  limitBy: t.optional(ownerField),
+  each: t.optional(eachKey),
   legacyWriters: t.withDefault(t.flag, false),
   child: t.optional(t.flag),
   reads: t.optional(
@@ -110,14 +133,23 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
     return undefined
   }
   const { lockTimeout: lockTimeoutMs, stepTimeout: stepTimeoutMs, fields, backOff, ...rest } = read.options
+  const { limitBy, each, fairBy } = rest
+  if ((limitBy === undefined) !== (each === undefined))
+    problems.push('expected limitBy and each together: the field, and what each of its values has')
+  if (limitBy !== undefined && fairBy !== undefined && limitBy !== fairBy)
+    problems.push(`limitBy and fairBy: expected the same field, got '${limitBy}' and '${fairBy}'`)
+  if (typeof each === 'object' && each.slots === undefined && each.rate === undefined)
+    problems.push('each: expected slots, a rate or both, got neither')
   const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs, afterSteps } = backOff
   return {
     ...{ ...rest, lockTimeoutMs, stepTimeoutMs, progress: fields.progress },
+    ...(limitBy !== undefined && { fairBy: limitBy }),
     backOff: { share, patienceMs, firstErrorMs, longestErrorMs, afterSteps },
   }
 }
 
 /** The projection with which documents are read for handlers; undefined: all of them. `ReadDocument` is the matching type. */
-export function readProjection({ reads, progress }: LifecycleSettings): Document | undefined {
-  return reads && Object.fromEntries([...RESERVED_FIELDS, progress, ...reads].map((field) => [field, 1]))
+export function readProjection({ reads, progress, limitBy }: LifecycleSettings): Document | undefined {
+  const ours = limitBy === undefined ? [progress] : [progress, limitBy]
+  return reads && Object.fromEntries([...RESERVED_FIELDS, ...ours, ...reads].map((field) => [field, 1]))
 }

@@ -4,6 +4,7 @@ import type { Clock } from '../../time/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
 import type { Logger } from '../logger.js'
+import type { KeyLimits } from './claim/key-limits.js'
 import type { Slots } from './claim/slots.js'
 import type { Family } from './family.js'
 import type { ReplicaObserver } from './observer.js'
@@ -35,6 +36,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly paused: () => Paused
   /** Where the handler of a phase runs. */
   readonly kindOf: (phase: string) => PlaceKind
+  /** What each value of a field has; undefined: it has no such limit. */
+  readonly keys: KeyLimits | undefined
   /** This replica's slots of limits, for all of its lifecycles. */
   readonly slots: Slots
   /** Parents and children of its documents. */

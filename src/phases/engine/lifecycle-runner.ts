@@ -16,8 +16,9 @@ import { EndlessSteps } from '../errors.js'
 import type { ThreadPool } from '../threads/index.js'
 import type { ReplicaSettings } from './check-options.js'
 import { type Capacities, Capacity } from './claim/capacity.js'
-import { Claimer } from './claim/claimer.js'
+import { Claimer, type ClaimerOptions } from './claim/claimer.js'
 import type { Company } from './claim/company.js'
+import type { KeyedClaim } from './claim/key-limits.js'
 import type { Slots } from './claim/slots.js'
 import type { LifecycleEnvironment } from './environment.js'
 import type { Family } from './family.js'
@@ -95,7 +96,7 @@ export class LifecycleRunner {
     this.endings = new EndingRules(env, (one) => this.yields(one))
     const { capacities, endings } = this
     company.join(held, model.settings)
-    const onWon = (phase: string, claimed: readonly Claimed[]) => this.won(phase, claimed)
+    const onWon: ClaimerOptions['onWon'] = (phase, claimed, keyed) => this.won(phase, claimed, keyed)
     this.claimer = new Claimer(env, { ...parts, workSplit, held, capacities, outage, onWon })
     const isLoaded = () => this.places.isWaitedFor('loop')
     this.outcomes = new OutcomeRecorder(env, endings, capacities, outage, isLoaded)
@@ -142,7 +143,7 @@ export class LifecycleRunner {
     }
   }
 
-  private won(phaseName: string, claimed: readonly Claimed[]): void {
+  private won(phaseName: string, claimed: readonly Claimed[], keyed?: KeyedClaim): void {
     if (claimed.length === 0) return
     const { model, clock, broken, kindOf } = this.env
     const [phase, kind] = [model.phases.get(phaseName)!, kindOf(phaseName)]
@@ -151,8 +152,11 @@ export class LifecycleRunner {
     const won = claimed.map(({ document, lease, unreadable }): Held => {
       if (unreadable) broken.unreadable(lease.id, unreadable)
       const steps = stepsSoFar(document[model.settings.progress], phase)
-      const hasSlots = phase.limits !== undefined
-      return { document, lease, phase, kind, unreadable, run: undefined, hasSlots, ...since, ...steps }
+      const own = keyed?.takenFor(lease.key, unreadable ? undefined : document)
+      const limits = own ? [...(phase.limits ?? []), own] : phase.limits
+      // Its owner has changed the key since it was chosen: it is let go, and claimed under that.
+      const isKeyless = keyed !== undefined && !own
+      return { document, lease, phase, kind, unreadable, run: undefined, limits, isKeyless, ...since, ...steps }
     })
     for (const held of won) this.held.add(held)
     this.guard.watch()
@@ -175,7 +179,8 @@ export class LifecycleRunner {
         // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
         const turn = this.places.take(held.kind, held.queuedAtMs)
         const hasPlace = turn === undefined || (await turn)
-        const mayBegin = hasPlace && held.lease.leftMs() > 0 && !this.stopping && !this.isPaused(held)
+        const mayBegin =
+          hasPlace && held.lease.leftMs() > 0 && !this.stopping && !held.isKeyless && !this.isPaused(held)
         let ending: Ending
         try {
           ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)
@@ -200,8 +205,9 @@ export class LifecycleRunner {
   /** Drops it from what is held, and lets in what it kept from being held. Calling it twice does no harm. */
   private letGo(held: Held): void {
     this.held.drop(held)
-    if (held.hasSlots) this.env.slots.give(held.phase, 1)
-    held.hasSlots = false
+    for (const need of held.limits ?? []) if (need.key) this.env.keys?.gaveBack(need)
+    this.env.slots.give(held, 1)
+    held.limits = undefined
     if (this.held.watched === 0) this.guard.stop()
     this.parts.company.left()
     this.claimer.claimIfRoom()
@@ -267,7 +273,7 @@ export class LifecycleRunner {
    * for a rate, or the replica stops. */
   private yields(held: Held): boolean {
     const { claimedAtMs, kind } = held
-    if (this.stopping || this.isPaused(held) || this.env.slots.isRated(held.phase)) return true
+    if (this.stopping || this.isPaused(held) || this.env.slots.isRated(held)) return true
     if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
     const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
     return othersWait || this.parts.company.closedMs > 0

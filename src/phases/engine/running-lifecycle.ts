@@ -4,6 +4,7 @@ import { RefusingDocuments, SAFE_PROTOCOL, type Terms, termsOf, WorkSplit } from
 import { BoundedLog } from '../bounded-log.js'
 import { workingPhases } from '../definition/model.js'
 import { threadOf } from '../threads/index.js'
+import { KeyLimits } from './claim/key-limits.js'
 import type { Environment, LifecycleEnvironment } from './environment.js'
 import { LifecycleRunner, type ReplicaParts } from './lifecycle-runner.js'
 import type { RunnableLifecycle } from './replica-options.js'
@@ -42,6 +43,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     paused: () => registry.paused(model),
     slots: parts.slots,
     relatives: parts.relatives,
+    keys: model.settings.limitBy === undefined ? undefined : new KeyLimits(model, parts.slots, clock),
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
     kindOf: (phase) => (threadOf(handlers[phase]) ? 'thread' : 'loop'),
     refusing: new RefusingDocuments(clock),

@@ -10,7 +10,8 @@ import {
   setLimit,
 } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
-import { durationMs, formatMs, InvalidDuration } from '../../time/index.js'
+import { formatMs } from '../../time/index.js'
+import { RATE, rateFrom } from '../definition/settings.js'
 import { pauseOf } from './owner-pauses.js'
 import type { PauseOptions } from './owner-types.js'
 
@@ -59,7 +60,7 @@ export class Limits {
     const { slots, rate } = checkOptions('limits.set', limitOptions, options)
     if (slots === undefined && rate === undefined)
       throw new InvalidOptions('limits.set', ['expected slots, a rate or both, got neither'])
-    return setLimit(this.db, name, { slots, rate: rate == null ? rate : rateFrom(rate) })
+    return setLimit(this.db, name, { slots, rate: rate == null ? rate : rateOf(rate) })
   }
 
   /**
@@ -77,9 +78,13 @@ export class Limits {
     return (await resumeLimit(this.db, name)) !== undefined
   }
 
-  /** All limits by name, with those who have slots of them. */
-  async list(): Promise<readonly Limit[]> {
-    return (await readLimits(this.db)).limits
+  /**
+   * All limits by name, with those who have slots of them.
+   * @param options `keys`: also those of single values (`limitBy`), which are there while they are used, paused or set. Default: not
+   */
+  async list(options: { readonly keys?: boolean } = {}): Promise<readonly Limit[]> {
+    const { keys } = checkOptions('limits.list', t.object({ keys: t.withDefault(t.flag, false) }), options)
+    return (await readLimits(this.db, keys ? undefined : 'shared')).limits
   }
 
   /** Removes a limit: documents that need it wait from then on; one that lifecycles declare comes back with their replicas' next start. @returns whether there was one */
@@ -89,21 +94,10 @@ export class Limits {
 }
 
 /** @throws InvalidOptions */
-function rateFrom(text: string): Rate {
-  const [, starts = '', span = ''] = /^\s*(\d+)\s*\/\s*(\S+)\s*$/.exec(text) ?? []
-  const perMs = spanMs(span)
-  if (perMs > 0 && Number(starts) <= MOST_SLOTS) return { starts: Number(starts), perMs }
-  const problem = `rate: expected how many in a span of time, such as '100/1m' or '5/1s', got '${text.slice(0, 100)}'`
-  throw new InvalidOptions('limits.set', [problem])
-}
-
-function spanMs(text: string): number {
-  try {
-    return durationMs(text)
-  } catch (error) {
-    if (error instanceof InvalidDuration) return 0
-    throw error
-  }
+function rateOf(text: string): Rate {
+  const rate = rateFrom(text)
+  if (rate) return rate
+  throw new InvalidOptions('limits.set', [`rate: expected ${RATE}, got '${text.slice(0, 100)}'`])
 }
 
 /** A rate for people: `100 in 1 min`. */

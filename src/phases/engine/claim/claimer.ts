@@ -15,6 +15,7 @@ import { OutageLog } from '../report/outage-log.js'
 import { Wakeups } from '../wake/wakeups.js'
 import type { Capacities } from './capacity.js'
 import type { Admission, Company } from './company.js'
+import type { KeyedClaim } from './key-limits.js'
 
 /** After this many claims in a row that won none of their candidates, the next tick looks again. */
 const MOST_LOST_CLAIMS = 20
@@ -30,7 +31,7 @@ export interface ClaimerOptions {
   /** Asks for a look ahead of the next tick. */
   readonly lookSoon: () => void
   /** Called with documents as soon as they have been won, before their claim is over. */
-  readonly onWon: (phase: string, claimed: readonly Claimed[]) => void
+  readonly onWon: (phase: string, claimed: readonly Claimed[], keyed?: KeyedClaim) => void
 }
 
 /** Takes documents of the phases in which something is due, as long as there is room. One claim at a time. */
@@ -130,6 +131,7 @@ export class Claimer {
     const { company } = this.options
     const isFree =
       !this.limitsOf(phase) &&
+      !this.isKeyed(phase) &&
       !this.current &&
       !this.othersDue &&
       !this.hasBacklog &&
@@ -228,13 +230,21 @@ export class Claimer {
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
       let claimed = 0
-      const result = await this.claim(phase, (admission, won) => {
-        const count = (some: readonly Claimed[]) => {
-          claimed += some.length // also if a later command of the claim fails
-          won(some)
-        }
-        return this.claims.claimBatch(phase, limit, count, admission)
-      })
+      const keyed = this.isKeyed(phase) ? this.env.keys?.forClaim() : undefined
+      // Before it asks: what is given back meanwhile isn't in the answer.
+      if (keyed) this.env.slots.whenFree(this.keyedName(phase), () => this.offer([phase]))
+      const result = await this.claim(
+        phase,
+        (admission, won) => {
+          const count = (some: readonly Claimed[]) => {
+            claimed += some.length // also if a later command of the claim fails
+            won(some)
+          }
+          return this.claims.claimBatch(phase, limit, count, keyed ? [admission, keyed] : [admission], keyed)
+        },
+        keyed,
+      )
+      if (keyed) this.keyedIsOver(phase, keyed, claimed)
       this.giveUnusedSlots(phase, limit - claimed)
       if (!result) {
         // Other phases go first next time: this one's documents may be the cause.
@@ -256,6 +266,23 @@ export class Claimer {
         if (result.left > 0) this.offerIn(phase, result.againInMs)
       }
     }
+  }
+
+  private keyedIsOver(phase: string, keyed: KeyedClaim, claimed: number): void {
+    keyed.over()
+    if (keyed.heldBack) this.offerIn(phase, this.env.keys!.againInMs)
+    else this.env.slots.notWaiting(this.keyedName(phase))
+    if (keyed.heldBack && claimed === 0) this.slotless.add(phase)
+    else this.slotless.delete(phase)
+  }
+
+  private keyedName(phase: string): string {
+    return `${this.env.model.name} ${phase} by key`
+  }
+
+  /** Whether its documents need a slot of their key: those of working phases, as with other limits. */
+  private isKeyed(phase: string): boolean {
+    return this.env.keys !== undefined && this.env.model.phases.get(phase)?.kind === 'working'
   }
 
   private limitsOf(phase: string): Phase | undefined {
@@ -295,6 +322,7 @@ export class Claimer {
   private async claim<Result extends ClaimResult>(
     phase: string,
     send: (admission: Admission, won: (claimed: readonly Claimed[]) => void) => Promise<Result>,
+    keyed?: KeyedClaim,
   ): Promise<Result | undefined> {
     const { company, outage, onWon } = this.options
     const { model, keepTermsFresh } = this.env
@@ -302,7 +330,7 @@ export class Claimer {
     try {
       await keepTermsFresh()
       if (this.isPaused(phase)) return undefined // as has just been read
-      const result = await send(admission, (claimed) => onWon(phase, claimed))
+      const result = await send(admission, (claimed) => onWon(phase, claimed, keyed))
       outage.succeeded()
       this.report(phase, result)
       return result

@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
 import {
-  askForSlots,
+  forgetOldKeys,
   LEAST_PAUSE_MS,
   type Limit,
   pausedLimitText,
@@ -8,12 +8,17 @@ import {
   type SlotGrant,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import type { LimitNeed, Phase } from '../../definition/model.js'
+import type { LimitNeed } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
+import { SlotRequests } from './slot-requests.js'
 
 /** Slots that nobody has asked for in this time are given back. */
 const UNUSED_MS = 1_000
+/** Those of a key sooner: they are few, and another replica may have the next document. */
+const UNUSED_KEY_MS = 100
 const ROUND_MS = 250
+/** Limits of keys that nobody uses are looked for so often. */
+const OLD_KEYS_EVERY_MS = 600_000
 /** Documents that wait for slots of others have no other sign that there are some. */
 const ASK_AGAIN_MS = 250
 
@@ -54,18 +59,23 @@ export class Slots {
   private readonly waiting = new Map<string, () => void>()
   private timer: NodeJS.Timeout | undefined
   private stopped = false
+  private oldKeysAtMs = Number.NEGATIVE_INFINITY
 
-  constructor(private readonly options: SlotsOptions) {}
+  private readonly requests: SlotRequests
+
+  constructor(private readonly options: SlotsOptions) {
+    this.requests = new SlotRequests(options.db, options.identity)
+  }
 
   /** How many documents of a phase may be claimed now, at most `most`; their slots are in use from now on. */
-  async take({ limits = [] }: Phase, most: number): Promise<number> {
+  async take({ limits = [] }: Needing, most: number): Promise<number> {
     let count = most
     const taken: { readonly need: LimitNeed; readonly count: number }[] = []
     // By name, so that two replicas never keep from each other what both need.
     try {
       for (const need of limits) {
         if (count === 0) break
-        count = await this.leased(need.limit).take(need, count)
+        count = await this.leased(need).take(need, count)
         taken.push({ need, count })
       }
     } catch (error) {
@@ -75,20 +85,28 @@ export class Slots {
       // What a later limit had no slots for: others may have them at once, as they may have what is missing here.
       for (const { need, count: had } of taken) {
         if (had === count) continue
-        const lease = this.leased(need.limit)
+        const lease = this.leased(need)
         lease.giveBack(need, had - count, true)
         void lease.settle().catch(() => undefined)
       }
     }
-    if (!this.stopped) this.timer ??= setTimeout(() => this.round(), ROUND_MS).unref()
+    this.watch()
     return count
   }
 
+  /** The same of one limit. `isAllHere`: no other replica has any, so there is none before some is given back here. */
+  async takeOf(need: LimitNeed, most: number): Promise<{ readonly count: number; readonly isAllHere: boolean }> {
+    const lease = this.leased(need)
+    const count = await lease.take(need, most)
+    this.watch()
+    return { count, isAllHere: lease.isAllHere }
+  }
+
   /** Slots of so many documents are free again. @param unstarted they weren't begun, so they don't count for a rate */
-  give({ limits = [] }: Phase, count: number, unstarted = false): void {
+  give({ limits = [] }: Needing, count: number, unstarted = false): void {
     if (count === 0 || limits.length === 0) return
     for (const need of limits) {
-      const lease = this.leased(need.limit)
+      const lease = this.leased(need)
       lease.giveBack(need, count, unstarted)
       if (unstarted) lease.share()
     }
@@ -108,23 +126,31 @@ export class Slots {
   }
 
   /** After how long it is worth asking again for a phase that got no slot: another replica gives back what it doesn't need, a rate admits one more. */
-  againInMs({ limits = [] }: Phase): number {
+  againInMs({ limits = [] }: Needing): number {
     const pauses = limits.flatMap(({ limit }) => this.leases.get(limit)?.perStartMs ?? [])
     return pauses.length > 0 ? Math.max(LEAST_PAUSE_MS, ...pauses) : ASK_AGAIN_MS
   }
 
   /** Whether a lease of slots that a document needs is nearly over: its step is to stop, as it does for its own lease. */
-  areInDanger({ limits }: Phase): boolean {
+  areInDanger({ limits }: Needing): boolean {
     return limits?.some(({ limit }) => this.leases.get(limit)?.isInDanger) ?? false
   }
 
-  /** Whether each step of a phase counts as one start of a rate. */
-  isRated({ limits }: Phase): boolean {
+  /** Whether each step counts as one start of a rate. */
+  isRated({ limits }: Needing): boolean {
     return limits?.some(({ limit }) => this.leases.get(limit)?.isRated) ?? false
   }
 
+  /** Those of keys as one for each field. */
   held(): SlotsHeld[] {
-    return [...this.leases.values()].map((lease) => lease.held())
+    const held = new Map<string, SlotsHeld>()
+    for (const lease of this.leases.values()) {
+      const one = lease.held()
+      const before = held.get(one.limit)
+      const all = before && { ...one, leased: one.leased + before.leased, used: one.used + before.used }
+      held.set(one.limit, all ?? one)
+    }
+    return [...held.values()]
   }
 
   /** Gives everything back: to be called when no document is held any more. */
@@ -134,19 +160,38 @@ export class Slots {
     await Promise.all([...this.leases.values()].map((lease) => lease.settle().catch(() => undefined)))
   }
 
-  private leased(name: string): LeasedSlots {
-    const known = this.leases.get(name) ?? new LeasedSlots(name, this.options)
-    this.leases.set(name, known)
+  private leased(need: LimitNeed): LeasedSlots {
+    const known = this.leases.get(need.limit) ?? new LeasedSlots(need, this.options, this.requests)
+    this.leases.set(need.limit, known)
     return known
+  }
+
+  private watch(): void {
+    if (!this.stopped) this.timer ??= setTimeout(() => this.round(), ROUND_MS).unref()
   }
 
   private round(): void {
     this.timer = undefined
-    const leases = [...this.leases.values()]
-    for (const lease of leases) void lease.keep()
-    if (!this.stopped && leases.some((lease) => !lease.isIdle))
-      this.timer = setTimeout(() => this.round(), ROUND_MS).unref()
+    const leases = [...this.leases]
+    for (const [name, lease] of leases) {
+      if (lease.isKey && lease.isIdle && !lease.isAsking) this.leases.delete(name)
+      else void lease.keep()
+    }
+    if (leases.some(([, lease]) => lease.isKey)) void this.forgetOldKeys()
+    if (leases.some(([, lease]) => !lease.isIdle)) this.watch()
   }
+
+  private async forgetOldKeys(): Promise<void> {
+    const { clock, db } = this.options
+    if (clock.monotonicMs() - this.oldKeysAtMs < OLD_KEYS_EVERY_MS) return
+    this.oldKeysAtMs = clock.monotonicMs()
+    await forgetOldKeys(db).catch(() => undefined) // the next round but one tries again
+  }
+}
+
+/** What needs slots: a phase's documents, or one of them. */
+export interface Needing {
+  readonly limits?: readonly LimitNeed[] | undefined
 }
 
 /** What this replica has of one limit. */
@@ -159,7 +204,7 @@ class LeasedSlots {
   /** Documents that a rate has admitted and that haven't begun. */
   private starts = 0
   private limit: Limit | undefined
-  private turn = 0
+  private asking = 0
   /** Monotonic time before the last request that was granted. */
   private askedAtMs = Number.NEGATIVE_INFINITY
   private wantedAtMs = Number.NEGATIVE_INFINITY
@@ -167,10 +212,28 @@ class LeasedSlots {
   private told: string | undefined
   private othersWait = false
 
+  private readonly name: string
+
   constructor(
-    private readonly name: string,
+    private readonly need: LimitNeed,
     private readonly options: SlotsOptions,
-  ) {}
+    private readonly requests: SlotRequests,
+  ) {
+    this.name = need.limit
+  }
+
+  get isKey(): boolean {
+    return this.need.key !== undefined
+  }
+
+  get isAsking(): boolean {
+    return this.asking > 0
+  }
+
+  /** Whether no other replica has any of it, so that there is nothing to be had before some is given back here. */
+  get isAllHere(): boolean {
+    return this.limit?.slots != null && this.used >= this.limit.slots
+  }
 
   get isIdle(): boolean {
     return this.leased === 0 && this.used === 0 && this.starts === 0
@@ -191,11 +254,11 @@ class LeasedSlots {
 
   held(): SlotsHeld {
     return {
-      limit: this.name,
+      limit: this.need.key?.of ?? this.name,
       leased: this.leased,
       used: this.used,
-      total: this.limit?.slots ?? null,
-      paused: this.limit?.paused != null,
+      total: this.isKey ? null : (this.limit?.slots ?? null),
+      paused: !this.isKey && this.limit?.paused != null,
     }
   }
 
@@ -227,7 +290,8 @@ class LeasedSlots {
     const isUnused = this.leased > this.used || this.starts > 0
     const sinceMs = this.options.clock.monotonicMs() - this.wantedAtMs
     const isAging = this.used > 0 && this.ageMs >= this.options.leaseMs() / 3
-    if (isAging || (isUnused && sinceMs >= UNUSED_MS)) await this.settle().catch(() => undefined)
+    if (isAging || (isUnused && sinceMs >= (this.isKey ? UNUSED_KEY_MS : UNUSED_MS)))
+      await this.settle().catch(() => undefined)
   }
 
   /** Keeps what is in use, and gives back the rest. */
@@ -249,18 +313,17 @@ class LeasedSlots {
   }
 
   private async ask(slots: number, starts: number, each = 1): Promise<void> {
-    const { db, identity, clock, serverClock, leaseMs } = this.options
+    const { identity, clock, serverClock, leaseMs } = this.options
     const sentAtMs = clock.monotonicMs()
-    this.turn += 1
     // After a forward step of the server's clock that isn't confirmed, leases of others only seem to be over.
     const isHeld = serverClock.hold() !== undefined
     const wanted = starts < 0 ? starts : isHeld ? 0 : Math.max(0, starts - this.starts)
     const inUse = this.used
     let grant: SlotGrant | undefined
     try {
-      grant = await askForSlots(db, this.name, {
+      grant = await this.requests.ask(this.name, {
         ...{ by: identity, inUse, slots: isHeld ? 0 : slots, each, starts: wanted },
-        ...{ leaseMs: leaseMs(), turn: this.turn },
+        ...{ leaseMs: leaseMs(), key: this.need.key },
       })
     } catch (error) {
       // It may have been executed.
@@ -280,6 +343,7 @@ class LeasedSlots {
 
   /** Says once what keeps documents waiting that only a person can change. */
   private tell(each: number): void {
+    if (this.isKey) return // there may be any number of them; phaselock show tells
     const problem = this.problem(each)
     if (problem !== undefined && problem !== this.told) this.options.logger.warn(problem)
     if (problem === undefined && this.told !== undefined)
@@ -298,7 +362,10 @@ class LeasedSlots {
 
   /** One at a time, in the order of the calls. */
   private inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.turns.then(work)
+    this.asking += 1
+    const done = this.turns.then(work).finally(() => {
+      this.asking -= 1
+    })
     this.turns = done.catch(() => undefined)
     return done
   }

@@ -1,6 +1,6 @@
 import { BSON, type Document } from 'mongodb'
 import { type CancelRequest, type DeadlineHold, isValid, type Lease } from '../../../lock/index.js'
-import type { Phase } from '../../definition/model.js'
+import type { LimitNeed, Phase } from '../../definition/model.js'
 import type { StepAborted } from '../../errors.js'
 import type { PlaceKind } from '../run/places.js'
 
@@ -29,8 +29,10 @@ export interface Held {
   lastAgain: string | null | undefined
   /** The step that runs now. */
   run: CurrentStep | undefined
-  /** Whether slots of its phase's limits are in use for it. */
-  hasSlots: boolean
+  /** The limits of which slots are in use for it. */
+  limits: readonly LimitNeed[] | undefined
+  /** Its key was changed while it was claimed, so it has no slot of that. */
+  readonly isKeyless: boolean
   /** Its owner has asked for its step to stop. */
   cancelled?: CancelRequest
 }

@@ -62,7 +62,7 @@ export class LeaseGuard {
     // For a lease taken before lockTimeout was shortened, this is the longer one, until it is renewed.
     const { lastsMs } = held.lease
     const isTimedOut = run.ranMs() >= this.env.model.settings.stepTimeoutMs
-    const isInDanger = held.lease.ageMs() > (lastsMs * 2) / 3 || this.env.slots.areInDanger(held.phase)
+    const isInDanger = held.lease.ageMs() > (lastsMs * 2) / 3 || this.env.slots.areInDanger(held)
     if (isInDanger) run.abort('lease in danger')
     if (!isTimedOut && !this.isPastDeadline(held)) return
     run.abort(isTimedOut ? 'step timeout' : 'deadline')

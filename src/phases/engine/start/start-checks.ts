@@ -78,8 +78,10 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
     return [{ collection: model.collection, actions }, ...others]
   })
   const onLifecycles = ['find', 'insert', 'update', ...(creates ? [] : ['listIndexes'])]
-  const isLimited = lifecycles.some(({ model }) => [...model.phases.values()].some(({ limits }) => limits))
-  const onLimits = isLimited ? [{ collection: LIMITS_COLLECTION, actions: ['find', 'insert', 'update'] }] : []
+  const isKeyed = lifecycles.some(({ model }) => model.settings.limitBy !== undefined)
+  const isLimited = isKeyed || lifecycles.some(({ model }) => [...model.phases.values()].some(({ limits }) => limits))
+  const limiting = ['find', 'insert', 'update', ...(isKeyed ? ['remove'] : [])]
+  const onLimits = isLimited ? [{ collection: LIMITS_COLLECTION, actions: limiting }] : []
   const onDoorbell = ['find', 'insert', creates ? 'convertToCapped' : 'listIndexes']
   const [missing, deaf, unseen] = await missingRights(
     db,

@@ -1,0 +1,68 @@
+import type { Db } from 'mongodb'
+import { askForKeys, askForSlots, forgetKeys, type SlotGrant, type SlotRequest } from '../../../lock/index.js'
+
+/** A turn is given to it when it is sent. */
+type Request = Omit<SlotRequest, 'turn'>
+
+interface Pending {
+  readonly name: string
+  readonly request: Request
+  readonly resolve: (grant: SlotGrant | undefined) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** How a replica asks for slots: those of keys together, as a claim asks for many. */
+export class SlotRequests {
+  private pending: Pending[] = []
+  private turn = 0
+
+  constructor(
+    private readonly db: Db,
+    private readonly identity: string,
+  ) {}
+
+  /** Undefined: there is no such limit. */
+  ask(name: string, request: Request): Promise<SlotGrant | undefined> {
+    if (!request.key) return askForSlots(this.db, name, { ...request, turn: this.nextTurn() })
+    return new Promise((resolve, reject) => {
+      if (this.pending.length === 0) setImmediate(() => void this.send())
+      this.pending.push({ name, request, resolve, reject })
+    })
+  }
+
+  private nextTurn(): number {
+    this.turn += 1
+    return this.turn
+  }
+
+  private async send(): Promise<void> {
+    const sent = this.pending
+    this.pending = []
+    // Of one limit there is one request at a time.
+    const isBack = ({ request }: Pending) =>
+      request.inUse + request.slots === 0 && request.starts === 0 && !request.key?.rate
+    const [back, asked] = [sent.filter(isBack), sent.filter((one) => !isBack(one))]
+    await Promise.all([this.giveBack(back), this.askFor(asked)])
+  }
+
+  /** What is given back as a whole goes with its limit, unless others need that. */
+  private async giveBack(back: readonly Pending[]): Promise<void> {
+    if (back.length === 0) return
+    const names = back.map(({ name }) => name)
+    const areForgotten = await forgetKeys(this.db, names, this.identity).catch(() => false)
+    if (!areForgotten) return this.askFor(back)
+    for (const { resolve } of back) resolve(undefined)
+  }
+
+  private async askFor(asked: readonly Pending[]): Promise<void> {
+    if (asked.length === 0) return
+    const turn = this.nextTurn()
+    try {
+      const requests = new Map(asked.map(({ name, request }) => [name, { ...request, turn }]))
+      const grants = await askForKeys(this.db, requests)
+      for (const { name, resolve } of asked) resolve(grants.get(name))
+    } catch (error) {
+      for (const { reject } of asked) reject(error)
+    }
+  }
+}

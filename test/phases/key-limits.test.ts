@@ -1,0 +1,214 @@
+import { afterEach, describe, expect, test } from '@jest/globals'
+import type { Document } from 'mongodb'
+import { InvalidLifecycle, Limits, lifecycleOf, type Replica, type ReplicaOptions } from '../../src/index.js'
+import { forgetOldKeys, LIMITS_COLLECTION } from '../../src/lock/index.js'
+import { sleep } from '../../src/time/index.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { gate, recordingLogger, replicaOf, type Thing, thing, thingOf, things, thingWith } from '../support/thing.js'
+
+describe('limitBy', () => {
+  const replicas: Replica[] = []
+  afterEach(async () => {
+    await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+  })
+  // After that, so that it goes last.
+  const database = useDatabase()
+  const limits = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
+
+  type Keyed = Thing & { tenant?: unknown }
+
+  /** Replicas whose handlers count how many run at once, of each tenant. */
+  function counted(work: (doc: Keyed) => Promise<unknown> = () => sleep(5), settings: object = {}) {
+    const running = new Map<unknown, number>()
+    const seen = { most: new Map<unknown, number>(), runs: [] as string[] }
+    const lifecycle = thingWith(
+      async (doc: Keyed, step) => {
+        const now = (running.get(doc.tenant) ?? 0) + 1
+        running.set(doc.tenant, now)
+        seen.most.set(doc.tenant, Math.max(seen.most.get(doc.tenant) ?? 0, now))
+        seen.runs.push(doc._id)
+        try {
+          await work(doc)
+        } finally {
+          running.set(doc.tenant, running.get(doc.tenant)! - 1)
+        }
+        return step.moveTo('Created')
+      },
+      thingOf({ limitBy: 'tenant', each: 3, ...settings }),
+    )
+    const prepared = async (options: Partial<ReplicaOptions> = {}) => {
+      const logger = recordingLogger()
+      const replica = replicaOf(database.db, lifecycle, { logger, ...options })
+      replicas.push(replica)
+      await replica.prepare()
+      return { replica, logger }
+    }
+    return { seen, prepared, most: () => Math.max(...seen.most.values()) }
+  }
+
+  const insert = (n: number, tenant?: unknown, prefix = `${tenant}x`) =>
+    things(database.db).insertMany(
+      Array.from({ length: n }, (_, i) => ({
+        _id: `${prefix}${i}`,
+        phase: 'Creating',
+        ...(tenant !== undefined && { tenant }),
+      })),
+    )
+  const created = () => things(database.db).countDocuments({ phase: 'Created' })
+
+  test('no more of a tenant at once on three replicas, and all are done once, without a claim in vain', async () => {
+    const { seen, prepared, most } = counted()
+    for (let i = 0; i < 3; i += 1) await (await prepared()).replica.start()
+    for (const tenant of ['a', 'b', 'c', 'd', 'e']) await insert(40, tenant)
+    await eventually(async () => expect(await created()).toBe(200), { timeoutMs: 60_000 })
+    expect(most()).toBeLessThanOrEqual(3)
+    expect(new Set(seen.runs).size).toBe(200)
+    expect(seen.runs).toHaveLength(200)
+    expect(await things(database.db).countDocuments({ 'progress.claims': { $gt: 0 } })).toBe(0)
+  })
+
+  test('all that one tenant has are used; others go on behind 2,000 documents of one that is busy', async () => {
+    const end = gate()
+    const { seen, prepared } = counted((doc) => (doc.tenant === 'busy' ? end.wait : Promise.resolve()))
+    const { replica } = await prepared()
+    await insert(2_000, 'busy')
+    await insert(50, 'other')
+    await insert(20, undefined, 'none')
+    await replica.start()
+    await eventually(async () => expect(await created()).toBe(70), { timeoutMs: 20_000 })
+    expect(seen.most.get('busy')).toBe(3)
+    expect(seen.runs.filter((id) => id.startsWith('busy'))).toHaveLength(3)
+    expect(await things(database.db).countDocuments({ tenant: 'busy', fence: { $exists: true } })).toBe(3)
+    end.open()
+  })
+
+  test('1,000 tenants: all are done, and nothing is left of their limits', async () => {
+    const { prepared, most } = counted(async () => undefined, { each: 1 })
+    await things(database.db).insertMany(
+      Array.from({ length: 2_000 }, (_, i) => ({ _id: `d${i}`, phase: 'Creating', tenant: `t${i % 1_000}` })),
+    )
+    const [one, other] = [await prepared(), await prepared()]
+    await Promise.all([one.replica.start(), other.replica.start()])
+    await eventually(async () => expect(await created()).toBe(2_000), { timeoutMs: 60_000 })
+    expect(most()).toBe(1)
+    await Promise.all([one.replica.stop(), other.replica.stop()])
+    expect(await limits().countDocuments({ 'holders.0': { $exists: true } })).toBe(0)
+    // What two replicas wanted at the same time is left for the next hour.
+    await limits().updateMany({}, [{ $set: { askedAt: { $subtract: ['$$NOW', 3_700_000] } } }])
+    await forgetOldKeys(database.db)
+    expect(await limits().countDocuments()).toBe(0)
+  })
+
+  test('what a killed replica had is free when its lease is over, and runOnce() ends before that', async () => {
+    const { prepared, seen } = counted()
+    const { replica } = await prepared()
+    const until = new Date(Date.now() + 60_000)
+    const _id = 'thing tenant=a'
+    await limits().insertOne({ _id, key: true, declared: 3, holders: [{ by: 'gone~1', slots: 3, until }], waiting: [] })
+    await insert(5, 'a')
+    await replica.runOnce()
+    expect(seen.runs).toEqual([])
+    await limits().updateOne({ _id }, [{ $set: { holders: [{ by: 'gone~1', slots: 3, until: '$$NOW' }] } }])
+    await eventually(async () => {
+      await replica.runOnce()
+      expect(await created()).toBe(5)
+    })
+  })
+
+  test('documents without a value have a limit together', async () => {
+    const { prepared, seen } = counted()
+    await insert(10, undefined, 'missing')
+    await insert(10, null, 'null')
+    const { replica } = await prepared()
+    await replica.start()
+    await eventually(async () => expect(await created()).toBe(20), { timeoutMs: 20_000 })
+    expect((seen.most.get(undefined) ?? 0) + (seen.most.get(null) ?? 0)).toBeLessThanOrEqual(6)
+  })
+
+  test('a person sets what one tenant has, and takes it back', async () => {
+    const set = new Limits(database.db)
+    const end = gate()
+    const { prepared, seen } = counted(() => end.wait)
+    await set.set('thing tenant=vip', { slots: 5 })
+    await set.set('thing tenant=banned', { slots: 0 })
+    for (const tenant of ['vip', 'banned', 'other']) await insert(10, tenant)
+    const { replica } = await prepared()
+    await replica.start()
+    const runs = (tenant: string) => seen.runs.filter((id) => id.startsWith(tenant)).length
+    await eventually(() => expect([runs('vip'), runs('banned'), runs('other')]).toEqual([5, 0, 3]))
+    expect(await set.list()).toEqual([])
+    expect((await set.list({ keys: true })).map(({ name, slots }) => `${name}: ${slots}`)).toEqual([
+      'thing tenant=banned: 0',
+      'thing tenant=other: 3',
+      'thing tenant=vip: 5',
+    ])
+    expect(replica.status().limits).toMatchObject([{ limit: 'thing tenant', used: 8, total: null }])
+    await set.set('thing tenant=banned', { slots: null })
+    await eventually(() => expect(runs('banned')).toBe(3))
+    end.open()
+  })
+
+  test('a rate of each', async () => {
+    const { prepared, seen } = counted(async () => undefined, { each: { rate: '20/1m' } })
+    await insert(30, 'a')
+    await insert(1, 'b')
+    const { replica } = await prepared()
+    await replica.runOnce()
+    expect(seen.runs.filter((id) => id.startsWith('a')).length).toBeLessThanOrEqual(3)
+    expect(seen.runs).toContain('bx0')
+  })
+
+  test('a document whose tenant is changed while it is chosen is let go, and runs under the other', async () => {
+    const { prepared, seen } = counted()
+    const { replica } = await prepared()
+    await insert(1, 'a')
+    const write = limits().bulkWrite
+    // Between the choice and the claim the slots are asked for.
+    const collection = Object.getPrototypeOf(limits())
+    collection.bulkWrite = async function (this: { collectionName: string }, ...args: never[]) {
+      if (this.collectionName === LIMITS_COLLECTION)
+        await things(database.db).updateOne({ _id: 'ax0', tenant: 'a' }, { $set: { tenant: 'b' } })
+      return write.apply(this as never, args as never)
+    }
+    try {
+      await replica.runOnce()
+    } finally {
+      collection.bulkWrite = write
+    }
+    expect(seen.runs).toEqual(['ax0'])
+    expect([...seen.most]).toEqual([['b', 1]])
+    expect(await things(database.db).findOne({ _id: 'ax0' })).toMatchObject({ phase: 'Created' })
+  })
+
+  test('other limits hold too', async () => {
+    const { prepared, seen } = counted(() => sleep(5), { maxActive: 4 })
+    for (const tenant of ['a', 'b', 'c']) await insert(10, tenant)
+    const { replica } = await prepared()
+    await replica.runOnce()
+    await eventually(async () => {
+      await replica.runOnce()
+      expect(await created()).toBe(30)
+    })
+    expect(seen.runs).toHaveLength(30)
+    expect(Math.max(...seen.most.values())).toBeLessThanOrEqual(3)
+  })
+
+  test.each([
+    [{ limitBy: 'tenant' }, 'expected limitBy and each together'],
+    [{ each: 3 }, 'expected limitBy and each together'],
+    [{ limitBy: 'tenant', each: 0 }, 'each: expected a whole number from 1 to 1000000'],
+    [{ limitBy: 'tenant', each: -1.5 }, 'each: expected a whole number from 1 to 1000000'],
+    [{ limitBy: 'tenant', each: {} }, 'each: expected slots, a rate or both, got neither'],
+    [{ limitBy: 'tenant', each: { rate: '5' } }, "each.rate: expected how many in a span of time, such as '100/1m'"],
+    [{ limitBy: 'tenant', each: { slot: 5 } }, "unknown setting 'each.slot'"],
+    [
+      { limitBy: 'tenant', each: 3, fairBy: 'other' },
+      "limitBy and fairBy: expected the same field, got 'tenant' and 'other'",
+    ],
+  ])('%j is refused', (wrong, message) => {
+    const define = () =>
+      lifecycleOf<Thing>().define({ name: 'thing', collection: 'Thing', phases: thing.phases, ...wrong } as never)
+    expect(define).toThrow(InvalidLifecycle)
+    expect(define).toThrow(message)
+  })
+})
