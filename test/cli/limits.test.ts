@@ -1,7 +1,7 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { lifecycleOf } from '../../src/index.js'
 import { askForSlots } from '../../src/lock/index.js'
-import { useDatabase } from '../support/database.js'
+import { eventually, useDatabase } from '../support/database.js'
 import { replicaOf, type Thing, things } from '../support/thing.js'
 import { useCliFolder } from './cli-process.js'
 
@@ -85,8 +85,11 @@ describe('the commands on limits', () => {
     expect((await run('pause', 'thing', 'a', '--key', 'acme')).code).toBe(2)
     expect((await run('pause', '--key', 'acme')).err).toContain('expected a lifecycle with --key')
     expect((await run('resume', 'thing', '--key', 'acme')).out).toContain('limit thing tenant=acme: resumed')
-    await replica.runOnce()
-    expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
+    // It is asked about again after a quarter of a second.
+    await eventually(async () => {
+      await replica.runOnce()
+      expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
+    })
     await replica.stop()
   })
 
