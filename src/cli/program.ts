@@ -6,6 +6,7 @@ import { registerCompletion } from './commands/completion.js'
 import { registerLimits } from './commands/limits.js'
 import { registerCount, registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
+import { registerOperations } from './commands/operations.js'
 import { registerOrphans } from './commands/orphans.js'
 import {
   registerAdd,
@@ -75,6 +76,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerPauses(program, context)
   registerQuestions(program, context)
   registerAnswer(program, context)
+  registerOperations(program, context)
   registerAudit(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)

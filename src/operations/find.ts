@@ -237,7 +237,8 @@ export async function listDocuments(
 }
 
 const NOT_PARKED: Filter<Document> = { $nor: [PARKED] }
-const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
+/** The documents that have a trouble, as a filter. */
+export const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
   parked: () => PARKED,
   failing: (progress) => ({ [`${progress}.error`]: { $type: 'object' }, ...NOT_PARKED }),
   waiting: (progress) => ({ [`${progress}.waitingFor`]: { $type: 'string' }, ...NOT_PARKED }),

@@ -1,5 +1,23 @@
 export { type Done, nameOf } from './as-owner.js'
 export { type AuditRequest, listAudit, recorded } from './audit.js'
+export { workOnOperations } from './bulk/foreground.js'
+export {
+  ACTIONS,
+  OPERATION_LIFECYCLE,
+  OPERATIONS_COLLECTION,
+  type OperationDocument,
+} from './bulk/operation.js'
+export {
+  abortOperation,
+  beginOperation,
+  listOperations,
+  type OperationPreview,
+  type OperationRequest,
+  type OperationState,
+  operationLifecycle,
+  operationNamed,
+  previewOperation,
+} from './bulk/operations.js'
 export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'
 export { clockFindings } from './check/check-clocks.js'

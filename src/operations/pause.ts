@@ -21,6 +21,7 @@ import { didYouMean } from '../options/index.js'
 import { keyLimitName, type LifecycleModel } from '../phases/index.js'
 import { durationMs } from '../time/index.js'
 import { recorded } from './audit.js'
+import { OPERATION_LIFECYCLE } from './bulk/operation.js'
 import { idsMeantBy } from './document-id.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { documentMeant } from './find.js'
@@ -95,8 +96,9 @@ async function pausing(system: System, request: PauseRequest): Promise<readonly 
   const { lifecycle, target } = await targetOf(system, request)
   const { byLifecycle, now } = await pausesOf(system)
   const end = endOf(request, now)
-  // All is what replicas have registered; one that is only in a file has no entry to be paused in.
-  const names = lifecycle === undefined ? system.models.map(({ name }) => name) : [lifecycle]
+  // All is what replicas have registered; one that is only in a file has no entry to be paused in. People who begin an operation mean it, now.
+  const all = system.models.map(({ name }) => name).filter((name) => name !== OPERATION_LIFECYCLE)
+  const names = lifecycle === undefined ? all : [lifecycle]
   const paused: ListedPause[] = []
   for (const name of names) {
     const verdict = await addPause(system.db, name, { target, by, reason, end })

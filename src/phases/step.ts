@@ -57,6 +57,8 @@ export interface Progress {
   readonly waiters?: readonly DocumentName[]
   /** What ends its sleep before its time; absent: nothing. */
   readonly awaits?: StoredAwaits
+  /** The latest five operations on many documents (docs/bulk-operations.md) that have acted on it, oldest first. */
+  readonly operations?: readonly string[]
   /** The last error, with its causes; absent after a step that succeeded. */
   readonly error?: RecordedError
   /** What has happened to it, oldest first: the newest 20 entries. */

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, jest, test } from '@jest/globals'
@@ -76,7 +77,10 @@ describe('completion', () => {
     const { out } = await folder().run(['completion', 'fish'])
     const complete = (line: string) => {
       const script = `${out}\ncomplete -C 'phaselock ${line}'`
-      const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', script], { encoding: 'utf8' })
+      // An argument may have 128 KB at most: it comes as a file.
+      const file = join(folder().path, 'complete.fish')
+      writeFileSync(file, script)
+      const { stdout, stderr } = spawnSync('fish', ['--no-config', file], { encoding: 'utf8' })
       expect(stderr).toBe('')
       return stdout
         .trim()

@@ -315,6 +315,10 @@ describeWithMongod('with access control, by the roles of docs/mongodb-role.md', 
       ['runs'],
       ['remove', 'a', '--yes'],
       ['audit'],
+      ['add', 'thing', '{"_id":"b"}'],
+      ['operations', 'run', 'set-state', '--to-state', 'Deleted', '--lifecycle', 'thing', '--all', '--yes'],
+      ['operations'],
+      ['operations', 'resume'],
     ]
     const failed: unknown[] = []
     for (const args of commands) {

@@ -95,6 +95,12 @@ export function limitFrom(text: string): number {
   throw new InvalidArgumentError('expected a whole number from 1 to 10000.')
 }
 
+/** A whole number from 1 on. */
+export function countFrom(text: string): number {
+  if (/^\d{1,9}$/.test(text) && Number(text) >= 1) return Number(text)
+  throw new InvalidArgumentError('expected a whole number from 1 to 999999999.')
+}
+
 /** A duration, as it was given: `30s`. */
 export function durationFrom(text: string): string {
   try {

@@ -13,6 +13,7 @@ import {
 import { COLLECTION_NAME } from '../../options/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
+import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
 import { COUNT_LIMIT } from '../count.js'
 import { idText } from '../document-id.js'
 import { counted } from './check-documents.js'
@@ -87,6 +88,8 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
       { phase: { $in: Array.isArray(phases) ? phases : [] }, $expr: isDue(termsOf(lockTimeoutMs)) },
       { limit: COUNT_LIMIT },
     )
+  // People begin operations, and work on them as long as they last.
+  if (_id === OPERATION_LIFECYCLE && due === 0) return []
   const waits = due === 0 ? '' : `; ${counted(due)} documents of ${collection} are due or at rest`
   const since = silentMs === undefined ? 'as far as is recorded' : `for ${formatMs(silentMs)}`
   return [

@@ -1,0 +1,276 @@
+import type { ReadStream } from 'node:tty'
+import type { Command } from 'commander'
+import type { Document } from 'mongodb'
+import {
+  ACTIONS,
+  abortOperation,
+  beginOperation,
+  idText,
+  listOperations,
+  nameOf,
+  type OperationPreview,
+  type OperationRequest,
+  type OperationState,
+  operationNamed,
+  previewOperation,
+  Refused,
+  type System,
+  UsageError,
+  workOnOperations,
+} from '../../operations/index.js'
+import { formatMs, fromNow } from '../../time/index.js'
+import { byAndWhy, byFrom } from '../by.js'
+import { type CliContext, lookAtDatabase, type Options, onDatabase, onSystem } from '../context.js'
+import { CliError, EXIT } from '../errors.js'
+import { valueText } from '../output.js'
+import { watching } from '../watch.js'
+import { answerFrom, countFrom, documentFrom, merged, watchOption, withDatabase } from './command.js'
+
+export function registerOperations(program: Command, context: CliContext): void {
+  const command = program
+    .command('operations')
+    .description('list operations on many documents: how far each is, how fast, how long it still takes')
+    .action((options: Options) =>
+      lookAtDatabase(context, options, (system) =>
+        watching(context, options, async (output) => {
+          const { operations, now } = await listOperations(system)
+          if (options.json) return output.json(operations)
+          if (operations.length === 0) return output.line('no operations; to begin one: phaselock operations run')
+          const head = [
+            'operation',
+            'lifecycle',
+            'is',
+            'seen',
+            'done',
+            'skipped',
+            'failed',
+            'rate',
+            'left',
+            'begun',
+            'by',
+          ]
+          output.table(
+            head,
+            operations.map((one) => row(one, now)),
+          )
+        }),
+      ),
+    )
+  withDatabase(watchOption(command), [
+    'operations',
+    'operations run wake --lifecycle order --phase Packing',
+    'operations abort wake-4f2a9c1b',
+  ])
+  registerRun(command, context)
+  registerShow(command, context)
+  registerResume(command, context)
+  registerAbort(command, context)
+}
+
+interface RunFlags extends Options {
+  readonly filter?: string
+  readonly phase?: string
+  readonly state?: string
+  readonly toState?: string
+  readonly atMost?: number
+  readonly rate?: number
+  readonly concurrency?: number
+  readonly dryRun?: true
+  readonly why?: string
+}
+
+function registerRun(operations: Command, context: CliContext): void {
+  const command = operations
+    .command('run')
+    .description('do something to many documents: shows how many and a few of them, asks, and works until it is done')
+    .argument('<action>', ACTIONS.join(', '))
+    .requiredOption('--lifecycle <name>', 'whose documents')
+    .option('--filter <json>', 'only documents that match this filter of MongoDB')
+    .option('--phase <phase>', 'only those in this phase')
+    .option('--state <state>', 'only those whose owner wants this state')
+    .option('--parked', 'only those waiting for a person')
+    .option('--failing', 'only those whose last step failed, and is tried again')
+    .option('--waiting', 'only those whose handler waits for something')
+    .option('--all', 'all of the lifecycle')
+    .option('--to-state <state>', 'set-state: the state to set')
+    .option('--force', 'set-state: even a state that no rule names')
+    .option('--at-most <n>', 'refuse if more documents match (default: 10000)', countFrom)
+    .option('--rate <n>', 'at most so many in a second (default: 1000)', countFrom)
+    .option('--concurrency <n>', 'at most so many at once (default: 8)', countFrom)
+    .option('--dry-run', 'only show what would be done')
+    .option('--yes', 'do it without asking')
+    .action(async (action: string, _options: RunFlags, sub: Command) => {
+      const options = merged(sub) as RunFlags
+      await onSystem(context, options, async (system) => {
+        const request = requestFrom(action, options)
+        const preview = await previewOperation(system, request)
+        if (options.dryRun) return print(context, options, preview)
+        if (!options.yes && !(await isMeant(context, options, preview)))
+          throw new UsageError(`expected yes, or --yes, to ${sentence(preview)}; nothing was changed`)
+        const { _id } = await beginOperation(system, request)
+        await work(context, options, system, [_id])
+      })
+    })
+  withDatabase(byAndWhy(command), [
+    'operations run wake --lifecycle order --phase Packing --dry-run',
+    'operations run unpark --lifecycle order --parked --why "the printer is back" --yes',
+    `operations run set-state --to-state Deleted --lifecycle order --filter '{"customer": "4711"}'`,
+    'operations run remove --lifecycle order --phase Archived --at-most 1000000 --rate 500 --yes',
+  ])
+}
+
+function requestFrom(action: string, options: RunFlags): OperationRequest {
+  const { lifecycle = '', filter, phase, state, atMost, rate, concurrency, why } = options
+  const { parked, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
+  const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
+  return {
+    ...{ action, atMost, rate, concurrency, why, by: byFrom(options) },
+    selection: { lifecycle, filter: narrowed, phase, state, parked, failing, waiting, all },
+    options: { state: options.toState, force: options.force },
+  }
+}
+
+const sentence = ({ action, count, lifecycle }: OperationPreview): string =>
+  `${action} ${count} document${count === 1 ? '' : 's'} of ${lifecycle}`
+
+function print({ output }: CliContext, options: Options, preview: OperationPreview): void {
+  const { action, lifecycle, count, examples } = preview
+  if (options.json) {
+    const some = examples.map(({ condition, document: { _id, phase, state } }) => ({ _id, phase, state, condition }))
+    output.json({ action, lifecycle, count, examples: some })
+    return
+  }
+  for (const line of previewLines(preview)) output.line(line)
+  output.line('nothing was changed; without --dry-run it is done')
+}
+
+const previewLines = (preview: OperationPreview): string[] => [
+  `${sentence(preview)}${preview.count > 0 ? ', such as:' : ''}`,
+  ...preview.examples.map(
+    ({ lifecycle, document, explanation }) =>
+      `  ${nameOf({ lifecycle, _id: document['_id'] })}: ${valueText(document['phase'])}. ${explanation.split('\n')[0]}`,
+  ),
+]
+
+async function isMeant({ output, stdin }: CliContext, options: Options, preview: OperationPreview): Promise<boolean> {
+  if (options.json || !(stdin as ReadStream).isTTY) return false
+  for (const line of previewLines(preview)) output.problem(line)
+  output.problem(`${sentence(preview)}? [y/N]`)
+  return /^y(es)?$/i.test((await answerFrom(stdin)) ?? '')
+}
+
+/** Works on operations until they have ended; Ctrl-C leaves them as they are, for whoever resumes them. */
+async function work(context: CliContext, options: Options, system: System, ids: readonly string[]): Promise<void> {
+  const { output } = context
+  const leaving = new AbortController()
+  const leave = () => leaving.abort()
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+  for (const signal of signals) process.once(signal, leave)
+  try {
+    const tell = (one: OperationState) => options.json || output.problem(progressText(one))
+    const ended = await workOnOperations(system, ids, { tell, signal: leaving.signal })
+    if (options.json) output.json(ended.length === 1 ? ended[0] : ended)
+    else for (const one of ended) for (const line of endLines(one)) output.line(line)
+    const open = ended.filter(({ condition }) => condition === 'Running' || condition === 'Waiting')
+    if (open.length > 0)
+      throw new Refused(
+        `not done yet: ${open.map(({ _id }) => _id).join(', ')}`,
+        undefined,
+        'go on with: phaselock operations resume',
+      )
+    const failed = ended.filter(({ condition, counts }) => condition === 'Parked' || counts.failed > 0)
+    if (failed.length > 0)
+      throw new CliError(
+        'OperationFailed',
+        EXIT.failure,
+        `expected all documents to be done, got failures in ${failed.map(({ _id }) => _id).join(', ')}`,
+      )
+  } finally {
+    for (const signal of signals) process.off(signal, leave)
+  }
+}
+
+const progressText = (one: OperationState): string => {
+  const { _id, counts, expected } = one
+  return `${_id}: ${counts.seen} of ${expected}, ${rateText(one)}, ${leftText(one)} left`
+}
+const rateText = ({ perSecond }: OperationState): string =>
+  perSecond === undefined ? '-' : `${perSecond < 10 ? perSecond.toFixed(1) : Math.round(perSecond)}/s`
+const leftText = ({ leftMs }: OperationState): string => (leftMs === undefined ? '-' : formatMs(leftMs))
+
+function endLines(one: OperationState): string[] {
+  const { _id, condition, problem, counts, troubles, workedMs } = one
+  const { seen, done, unchanged, skipped, failed } = counts
+  const rest = Object.entries({ unchanged, skipped, failed }).flatMap(([what, n]) => (n > 0 ? [`${n} ${what}`] : []))
+  return [
+    `${_id}: ${condition}${problem ? ` (${problem})` : ''}; of ${seen} documents ${done} done${rest.map((text) => `, ${text}`).join('')}, in ${formatMs(workedMs)}`,
+    ...troubles.map(
+      ({ what, reason, count, examples }) =>
+        `  ${what} ${count}: ${reason} (${examples.map(idText).join(', ')}${count > examples.length ? ', ...' : ''})`,
+    ),
+  ]
+}
+
+function row(one: OperationState, now: Date | undefined): string[] {
+  const { _id, lifecycle, condition, counts, expected, createdAt, by } = one
+  return [
+    ...[_id, lifecycle, condition, `${counts.seen} of ${expected}`],
+    ...[counts.done + counts.unchanged, counts.skipped, counts.failed].map((n) => `${n || '-'}`),
+    ...[rateText(one), leftText(one), createdAt && now ? fromNow(createdAt, now) : '-', by],
+  ]
+}
+
+function registerShow(operations: Command, context: CliContext): void {
+  const command = operations
+    .command('show')
+    .description('show an operation: what it does to which documents, how far it is, and what it left alone')
+    .argument('<id>', "the operation's id")
+    .action((id: string, _options: Options, sub: Command) => {
+      const options = merged(sub)
+      return lookAtDatabase(context, options, async (system) => {
+        const found = await operationNamed(system, id)
+        const { output } = context
+        if (options.json) return output.json(found)
+        for (const line of endLines(found)) output.line(line)
+        const { lifecycle, filter, expected, by, why, worker } = found
+        output.line(`  of ${lifecycle}, where ${filter}; ${expected} matched`)
+        output.line(`  by ${by}${why ? `: ${why}` : ''}${worker ? `; ${worker} works on it` : ''}`)
+      })
+    })
+  withDatabase(command, ['operations show wake-4f2a9c1b'])
+}
+
+function registerResume(operations: Command, context: CliContext): void {
+  const command = operations
+    .command('resume')
+    .description('work on operations that nobody works on any more, until they are done')
+    .argument('[id...]', 'their ids (default: all that have not ended)')
+    .action((ids: string[], _options: Options, sub: Command) => {
+      const options = merged(sub)
+      return onDatabase(context, options, async (system) => {
+        for (const id of ids) await operationNamed(system, id)
+        const { operations } = await listOperations(system, { limit: 10_000 })
+        const open = operations.filter(({ condition }) => condition === 'Running' || condition === 'Waiting')
+        const meant = ids.length > 0 ? ids : open.map(({ _id }) => _id)
+        if (meant.length === 0) return context.output.line('no operation is under way')
+        await work(context, options, system, meant)
+      })
+    })
+  withDatabase(command, ['operations resume', 'operations resume wake-4f2a9c1b'])
+}
+
+function registerAbort(operations: Command, context: CliContext): void {
+  const command = operations
+    .command('abort')
+    .description('end an operation after the documents that are under way; what is done stays done')
+    .argument('<id>', "the operation's id")
+    .action((id: string, _options: Options, sub: Command) => {
+      const options = merged(sub)
+      return onDatabase(context, options, async (system) => {
+        const { counts, expected } = await abortOperation(system, id)
+        if (options.json) return context.output.json({ _id: id, aborted: true, counts })
+        context.output.line(`${id}: asked to end; ${counts.seen} of ${expected} were done by then`)
+      })
+    })
+  withDatabase(byAndWhy(command), ['operations abort wake-4f2a9c1b'])
+}

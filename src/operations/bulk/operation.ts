@@ -1,0 +1,85 @@
+import { lifecycleOf } from '../../phases/index.js'
+
+/** The lifecycle of operations on many documents, and where its documents are. */
+export const OPERATION_LIFECYCLE = 'phaselock-operation'
+export const OPERATIONS_COLLECTION = 'phaselock.operations'
+
+/** What an operation does to each of its documents. */
+export const ACTIONS = ['wake', 'unpark', 'set-state', 'remove'] as const
+export type ActionName = (typeof ACTIONS)[number]
+
+/** What has become of the documents so far. */
+export interface OperationCounts {
+  /** How many it has looked at. */
+  readonly seen: number
+  readonly done: number
+  /** How many were as they are to be already. */
+  readonly unchanged: number
+  /** How many were left alone, such as held ones. */
+  readonly skipped: number
+  /** How many the database refused to write. */
+  readonly failed: number
+}
+
+/** Why documents were left alone, or could not be written. */
+export interface OperationTrouble {
+  readonly what: 'skipped' | 'failed'
+  readonly reason: string
+  readonly count: number
+  /** The first few `_id`s. */
+  readonly examples: readonly unknown[]
+}
+
+/** Documents that are acted upon next, or were when whoever ran it was killed: stored before the first of them is. */
+export interface OperationPage {
+  readonly ids: readonly unknown[]
+}
+
+/** An operation as it is stored. */
+export interface OperationDocument {
+  readonly _id: string
+  state?: 'Aborted'
+  readonly action: ActionName
+  /** Whose documents. */
+  readonly lifecycle: string
+  /** Which of them, as Extended JSON: a filter's keys may begin with $. */
+  readonly filter: string
+  /** What the action needs, as Extended JSON. */
+  readonly options: string
+  readonly by: string
+  readonly why: string | null
+  /** It ends when it has looked at so many. */
+  readonly atMost: number
+  /** Documents in a second, at most. */
+  readonly rate: number
+  /** Documents at once, at most. */
+  readonly concurrency: number
+  /** How many matched when it was begun. */
+  readonly expected: number
+  readonly counts: OperationCounts
+  readonly troubles: readonly OperationTrouble[]
+  /** How long it has worked, in ms. */
+  readonly workedMs: number
+  /** The last one of the pages that are over. */
+  readonly cursor?: { readonly id: unknown } | null
+  readonly page?: OperationPage | null
+}
+
+export const NO_COUNTS: OperationCounts = { seen: 0, done: 0, unchanged: 0, skipped: 0, failed: 0 }
+
+const KEPT_FOR = '30d'
+
+/** Ended ones are kept for a month. A page is one step, so an operation takes as many as it has pages. */
+export const operationDefinition = lifecycleOf<OperationDocument>().define({
+  name: OPERATION_LIFECYCLE,
+  collection: OPERATIONS_COLLECTION,
+  phases: {
+    Running: { next: ['Done', 'Aborted'], entry: true },
+    Done: { final: true, keepFor: KEPT_FOR },
+    Aborted: { final: true, keepFor: KEPT_FOR },
+  },
+  rules: [{ when: 'Aborted', from: ['Running'], goTo: 'Aborted' }],
+  stepTimeout: '1h',
+  concurrency: 4,
+  backOff: { afterSteps: 1_000_000_000 },
+})

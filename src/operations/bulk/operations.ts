@@ -1,0 +1,231 @@
+import { randomBytes } from 'node:crypto'
+import { BSON, type Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { readOwnFields } from '../../lock/index.js'
+import { didYouMean } from '../../options/index.js'
+import { DocumentExists, OwnerClient, type RunnableLifecycle } from '../../phases/index.js'
+import { asOwner } from '../as-owner.js'
+import { recorded } from '../audit.js'
+import { NotFound, Refused, UsageError } from '../errors.js'
+import { type Found, readDocuments } from '../find.js'
+import { modelOf, type System } from '../system.js'
+import { actions } from './actions.js'
+import {
+  ACTIONS,
+  type ActionName,
+  NO_COUNTS,
+  OPERATION_LIFECYCLE,
+  OPERATIONS_COLLECTION,
+  type OperationDocument,
+  operationDefinition,
+} from './operation.js'
+import { countMatching, filterText, type Selection, selectionFilter } from './selection.js'
+import { workOnPage } from './work.js'
+
+/** The lifecycle of operations with its handler, for a replica that works on them. */
+export const operationLifecycle = (system: Pick<System, 'db' | 'doorbell'>): RunnableLifecycle =>
+  operationDefinition.handle({ Running: (doc, step) => workOnPage(system, doc as OperationDocument, step) }) as never
+
+/** Something to be done to many documents. */
+export interface OperationRequest {
+  readonly action: string
+  readonly selection: Selection
+  /** What the action needs, such as the `state` of `set-state`. */
+  readonly options?: Document | undefined
+  /** The most documents that may match: more are refused. Default 10,000. */
+  readonly atMost?: number | undefined
+  /** The most documents in a second. Default 1,000. */
+  readonly rate?: number | undefined
+  /** The most documents at once. Default 8. */
+  readonly concurrency?: number | undefined
+  readonly by: string
+  readonly why?: string | undefined
+}
+
+/** What an operation would do. */
+export interface OperationPreview {
+  readonly action: ActionName
+  readonly lifecycle: string
+  /** How many documents match. */
+  readonly count: number
+  /** A few of them. */
+  readonly examples: readonly Found[]
+}
+
+const DEFAULT_AT_MOST = 10_000
+const EXAMPLES = 5
+
+interface Checked {
+  readonly action: ActionName
+  readonly filter: Document
+  readonly atMost: number
+}
+
+/**
+ * What an operation would do: how many documents match, and a few of them. Nothing is changed.
+ * @example await previewOperation(system, { action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { count: 1_204, examples: [...], ... }
+ * @throws UsageError for an unknown action, lifecycle, phase or option, a filter that can't be used, or where more match than `atMost`
+ */
+export async function previewOperation(system: System, request: OperationRequest): Promise<OperationPreview> {
+  const { action, filter, atMost } = checked(system, request)
+  const model = modelOf(system, request.selection.lifecycle)
+  const count = await countMatching(system.db.collection(model.collection), filter, atMost)
+  if (count > atMost)
+    throw new UsageError(
+      `expected at most ${atMost} documents of ${model.name} to match, got more; nothing was changed`,
+      undefined,
+      'narrow the filter, or say how many there may be: --at-most',
+    )
+  return { action, lifecycle: model.name, count, examples: await readDocuments(system, model, filter, EXAMPLES) }
+}
+
+function checked(system: System, { action, selection, options = {}, ...request }: OperationRequest): Checked {
+  const { atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
+  if (!isAction(action))
+    throw new UsageError(`expected an action (${ACTIONS.join(', ')}), got '${action}'${didYouMean(action, ACTIONS)}`)
+  for (const [name, value, most] of [
+    ['atMost', atMost, 100_000_000],
+    ['rate', rate, 100_000],
+    ['concurrency', concurrency, 100],
+  ] as const)
+    if (!Number.isSafeInteger(value) || value < 1 || value > most)
+      throw new UsageError(`${name}: expected a whole number from 1 to ${most}, got ${value}`)
+  const model = modelOf(system, selection.lifecycle)
+  if (model.name === OPERATION_LIFECYCLE) throw new UsageError('expected a lifecycle other than that of operations')
+  const given = Object.keys(options).filter((name) => options[name] !== undefined)
+  const unknown = given.find((name) => !actions[action].takes.includes(name))
+  if (unknown !== undefined)
+    throw new UsageError(`${action}: unknown option '${unknown}'; known: ${actions[action].takes.join(', ') || 'none'}`)
+  actions[action].check(model, options)
+  return { action, filter: selectionFilter(model, selection), atMost }
+}
+
+const isAction = (name: string): name is ActionName => ACTIONS.includes(name as ActionName)
+
+/**
+ * Begins an operation: a document in `phaselock.operations`, which replicas of its lifecycle work on.
+ * @example await beginOperation(system, { action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { _id: 'wake-4f2a9c1b', expected: 1_204, ... }
+ * @throws as `previewOperation`; UsageError where nothing matches
+ */
+export async function beginOperation(system: System, request: OperationRequest): Promise<OperationDocument> {
+  const { action, lifecycle, count } = await previewOperation(system, request)
+  const { filter, atMost } = checked(system, request)
+  if (count === 0) throw new NotFound(`no document of ${lifecycle} matches: there is nothing to ${action}`)
+  const document: OperationDocument = {
+    _id: `${action}-${randomBytes(4).toString('hex')}`,
+    ...{ action, lifecycle, filter: filterText(filter), options: BSON.EJSON.stringify(request.options ?? {}) },
+    ...{ by: request.by, why: request.why ?? null, atMost, rate: request.rate ?? 1_000 },
+    ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
+  }
+  const { _id } = document
+  const about = { action: `operations run ${action}`, target: `operation ${_id}`, lifecycle }
+  const after = { filter: document.filter.slice(0, 2_000), options: document.options.slice(0, 1_000), matching: count }
+  await recorded(
+    system,
+    about,
+    () => insert(system, document),
+    () => ({ outcome: 'done', after }),
+  )
+  return document
+}
+
+async function insert(system: System, document: OperationDocument): Promise<void> {
+  const owner = new OwnerClient(system.db, operationDefinition.model, { doorbell: system.doorbell })
+  try {
+    await owner.insert(document as never)
+  } catch (error) {
+    if (!(error instanceof DocumentExists)) throw error
+    throw new Refused(`operation ${document._id} exists already`, {
+      reason: 'exists',
+      lifecycle: OPERATION_LIFECYCLE,
+      id: document._id,
+    })
+  } finally {
+    await owner.flush()
+  }
+}
+
+/** An operation, and how far it is. */
+export interface OperationState extends OperationDocument {
+  /** `Parked`: it could not go on, and waits for a person; `Waiting`: nobody works on it now. */
+  readonly condition: 'Running' | 'Waiting' | 'Parked' | 'Done' | 'Aborted'
+  /** Why it waits or is parked. */
+  readonly problem: string | undefined
+  /** Who works on it. */
+  readonly worker: string | undefined
+  readonly createdAt: Date | undefined
+  /** Documents in a second, as long as it was worked on; undefined: too short to tell. */
+  readonly perSecond: number | undefined
+  /** How long the rest takes at that rate. */
+  readonly leftMs: number | undefined
+}
+
+/**
+ * Operations, the newest first; ended ones are kept for a month.
+ * @example await listOperations(system) // { operations: [{ _id: 'wake-4f2a9c1b', condition: 'Running', counts: { seen: 400, ... }, perSecond: 912, leftMs: 880 }], now }
+ */
+export async function listOperations(
+  { db }: System,
+  { id, limit = 50 }: { readonly id?: string | undefined; readonly limit?: number | undefined } = {},
+): Promise<{ readonly operations: readonly OperationState[]; readonly now: Date | undefined }> {
+  const { name, settings } = operationDefinition.model
+  const system: System = { db, models: [operationDefinition.model] }
+  const filter = id === undefined ? {} : { _id: id as never }
+  const found = await readOwnFields((how) =>
+    protocolCollection(db, OPERATIONS_COLLECTION)
+      .find(filter, { projection: { _id: 1 }, sort: { createdAt: -1 }, limit, ...how })
+      .toArray(),
+  )
+  const ids = found.map(({ _id }) => _id)
+  const all = await readDocuments(system, modelOf(system, name), { _id: { $in: ids as never[] } }, limit)
+  const byId = new Map(all.map((one) => [one.document['_id'], one]))
+  const states = ids.flatMap((one) => byId.get(one) ?? []).map((one) => stateOf(one, settings.progress))
+  return { operations: states, now: all[0]?.now }
+}
+
+/** A rate needs some time to mean anything. */
+const LEAST_WORKED_MS = 50
+
+function stateOf({ document, condition, why }: Found, progress: string): OperationState {
+  const operation = document as unknown as OperationDocument & { phase: string; createdAt?: Date }
+  const { counts = NO_COUNTS, workedMs, expected, phase } = operation
+  const perSecond = workedMs >= LEAST_WORKED_MS ? (counts.seen / workedMs) * 1_000 : undefined
+  const kind = condition.kind
+  const isOpen = phase === 'Running'
+  const since = (document[progress] as Document | undefined)?.['since']
+  return {
+    ...operation,
+    condition: !isOpen ? (phase as 'Done') : kind === 'held' ? 'Running' : kind === 'parked' ? 'Parked' : 'Waiting',
+    problem: isOpen && kind !== 'held' ? why : undefined,
+    worker: kind === 'held' ? condition.by : undefined,
+    createdAt: operation.createdAt ?? (since instanceof Date ? since : undefined),
+    perSecond,
+    leftMs: isOpen && perSecond ? (Math.max(0, expected - counts.seen) / perSecond) * 1_000 : undefined,
+  }
+}
+
+/** @throws NotFound */
+export async function operationNamed(system: System, id: string): Promise<OperationState> {
+  const [found] = (await listOperations(system, { id })).operations
+  if (found) return found
+  throw new NotFound(
+    `there is no operation '${id}'`,
+    { reason: 'noDocument', id, lifecycles: [OPERATION_LIFECYCLE] },
+    'see: phaselock operations',
+  )
+}
+
+/**
+ * Ends an operation after the page that is under way: what is done stays done.
+ * @example await abortOperation(system, 'wake-4f2a9c1b')
+ * @throws NotFound; Refused where it has ended
+ */
+export async function abortOperation(system: System, id: string): Promise<OperationState> {
+  const found = await operationNamed(system, id)
+  if (found.condition === 'Done' || found.condition === 'Aborted')
+    throw new Refused(`operation ${id} has ended already: it is ${found.condition}`)
+  const own: System = { ...system, models: [operationDefinition.model] }
+  const about = { action: 'operations abort', target: `operation ${id}`, before: found.counts }
+  await recorded(system, about, () => asOwner(own, OPERATION_LIFECYCLE, (owner) => owner.setState(id, 'Aborted')))
+  return found
+}

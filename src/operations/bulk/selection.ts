@@ -1,0 +1,76 @@
+import { BSON, type Collection, type Document, type Filter } from 'mongodb'
+import { isServerError } from '../../database/index.js'
+import { afterId, readOwnFields } from '../../lock/index.js'
+import type { LifecycleModel } from '../../phases/index.js'
+import { UsageError } from '../errors.js'
+import { inTrouble, TROUBLES, type Trouble } from '../find.js'
+
+/** Which documents of a lifecycle are meant: those that match all that is given. */
+export interface Selection extends Partial<Readonly<Record<Trouble, boolean | undefined>>> {
+  readonly lifecycle: string
+  /** A filter of MongoDB. */
+  readonly filter?: Document | undefined
+  readonly phase?: string | undefined
+  readonly state?: string | undefined
+  /** All of them: nothing else is given. */
+  readonly all?: boolean | undefined
+}
+
+/**
+ * The filter for a selection: only of documents in the lifecycle's phases, as others may share its collection.
+ * @throws UsageError where nothing is given, or both `all` and something else
+ */
+export function selectionFilter(model: LifecycleModel, selection: Selection): Document {
+  const { filter, phase, state, all } = selection
+  const asked = TROUBLES.filter((trouble) => selection[trouble])
+  const isNarrowed = filter !== undefined || phase !== undefined || state !== undefined || asked.length > 0
+  if (!isNarrowed && !all)
+    throw new UsageError(
+      `expected which documents of ${model.name} are meant, got nothing`,
+      undefined,
+      'see --filter, --phase, --state, --parked, --failing, --waiting; --all means all of them',
+    )
+  if (isNarrowed && all) throw new UsageError('expected --all or a filter, got both')
+  const phases = [...model.phases.keys()]
+  if (phase !== undefined && !phases.includes(phase))
+    throw new UsageError(`expected a phase of ${model.name} (${phases.join(', ')}), got '${phase}'`, {
+      reason: 'unknownPhase',
+      got: phase,
+      known: phases,
+    })
+  const parts: Document[] = [phase === undefined ? { phase: { $in: phases } } : { phase }]
+  if (state !== undefined) parts.push({ state })
+  if (asked.length > 0) parts.push({ $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) })
+  if (filter !== undefined) parts.push(filter)
+  return { $and: parts }
+}
+
+export const filterText = (filter: Document): string => BSON.EJSON.stringify(filter, { relaxed: false })
+export const filterFrom = (text: string): Filter<Document> => BSON.EJSON.parse(text, { relaxed: false }) as never
+
+const COUNT_WITHIN_MS = 60_000
+
+/**
+ * How many documents match, up to one more than `atMost`.
+ * @throws UsageError for a filter that the server can't use
+ */
+export async function countMatching(documents: Collection, filter: Document, atMost: number): Promise<number> {
+  try {
+    return await documents.countDocuments(filter as Filter<Document>, { limit: atMost + 1, maxTimeMS: COUNT_WITHIN_MS })
+  } catch (error) {
+    if (!isServerError(error) || error.code === 13) throw error
+    throw new UsageError(
+      `expected a filter that MongoDB can use, got ${BSON.EJSON.stringify(filter)}: ${error.message}`,
+    )
+  }
+}
+
+/** The next documents in the order of `_id`, with these fields. */
+export function nextPage(
+  documents: Collection,
+  filter: Filter<Document>,
+  { after, limit, projection }: { after: { readonly id: unknown } | undefined; limit: number; projection: Document },
+): Promise<Document[]> {
+  const all = { $and: [filter, ...(after ? [afterId(after.id)] : [])] }
+  return readOwnFields((how) => documents.find(all, { projection, sort: { _id: 1 }, limit, ...how }).toArray())
+}

@@ -1,0 +1,156 @@
+import { BSON, type Db, type Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { ringerOf } from '../../doorbell/index.js'
+import { idText, isDefiniteRefusal } from '../../lock/index.js'
+import type { Step } from '../../phases/index.js'
+import { sleep, systemClock } from '../../time/index.js'
+import { registeredLifecycles } from '../lifecycles.js'
+import { type System, termsInForce } from '../system.js'
+import { type Acted, type Acting, actions } from './actions.js'
+import {
+  OPERATIONS_COLLECTION,
+  type OperationCounts,
+  type OperationDocument,
+  type OperationTrouble,
+} from './operation.js'
+import { filterFrom, nextPage } from './selection.js'
+
+type OperationStep = Step<'Done' | 'Aborted', OperationDocument>
+type Fields = Partial<OperationDocument>
+
+/** The most documents of one page: how many may be acted upon again after a crash, in vain. */
+const MOST_PER_PAGE = 200
+/** So that an abort is heard within about that time, a slow operation has small pages. */
+const PAGE_MS = 1_000
+const MOST_TROUBLES = 20
+const MOST_EXAMPLES = 3
+
+/**
+ * One page of an operation: its next documents, in the order of `_id`. They are stored before the first is acted upon, and their counts
+ * with the end of the step, so that after a crash the same ones are tried again: each write finds its own mark (operation-writes.ts).
+ */
+export async function workOnPage(
+  { db, doorbell }: Pick<System, 'db' | 'doorbell'>,
+  doc: Readonly<OperationDocument>,
+  step: OperationStep,
+) {
+  if (await isAborted(db, doc)) return step.moveTo('Aborted', { set: { page: null } })
+  const startedMs = systemClock.monotonicMs()
+  const [registered] = (await registeredLifecycles(db, '', { needed: false })).filter(
+    ({ model }) => model.name === doc.lifecycle,
+  )
+  if (!registered) return step.park(`no replica has registered the lifecycle ${doc.lifecycle} in this database`)
+  const { model } = registered
+  const documents = protocolCollection(db, model.collection)
+  const acting: Acting = {
+    ...{ model, documents, options: BSON.EJSON.parse(doc.options) as Document },
+    terms: (await termsInForce(db, [model]))(model),
+    operating: { operation: doc._id, by: doc.by, where: filterFrom(doc.filter) },
+  }
+  const { ids } = doc.page ?? (await turnPage(doc, step, acting))
+  const acts: (Acted | Failed)[] = []
+  await eachOf([...ids.entries()], doc.concurrency, async ([i, id]) => {
+    // After an abort nothing else is begun; what is under way ends.
+    if (step.signal.aborted) throw step.signal.reason
+    acts[i] = await actOn(acting, doc, id)
+  })
+  const page = new PageResult(doc)
+  for (const [i, id] of ids.entries()) page.add(id, acts[i]!)
+  if (page.hasDone && doorbell !== 'off') ringerOf(db).ring({ lifecycles: [model.name] })
+  const tookMs = () => systemClock.monotonicMs() - startedMs
+  await sleep(Math.max(0, (ids.length / doc.rate) * 1_000 - tookMs()), { signal: step.signal })
+  const cursor = ids.length > 0 ? { id: ids.at(-1) } : (doc.cursor ?? null)
+  const set: Fields = { ...page.fields(), cursor, page: null, workedMs: doc.workedMs + Math.round(tookMs()) }
+  const isOver = ids.length === 0 || page.counts.seen >= doc.atMost
+  return isOver ? step.moveTo('Done', { set }) : step.again({ set })
+}
+
+/** Steps of a chain see their owner's fields as they were some time ago. */
+async function isAborted(db: Db, { _id }: Readonly<OperationDocument>): Promise<boolean> {
+  const operations = protocolCollection<OperationDocument>(db, OPERATIONS_COLLECTION)
+  return (await operations.findOne({ _id }, { projection: { state: 1 } }))?.state === 'Aborted'
+}
+
+async function turnPage(doc: Readonly<OperationDocument>, step: OperationStep, { documents, operating }: Acting) {
+  const perPage = Math.max(1, Math.min(MOST_PER_PAGE, Math.floor((doc.rate * PAGE_MS) / 1_000)))
+  const limit = Math.min(perPage, doc.atMost - doc.counts.seen)
+  const after = doc.cursor ?? undefined
+  const found = limit <= 0 ? [] : await nextPage(documents, operating.where, { after, limit, projection: { _id: 1 } })
+  const page = { ids: found.map(({ _id }) => _id as unknown) }
+  if (page.ids.length > 0) await step.checkpoint({ page })
+  return page
+}
+
+interface Failed {
+  readonly failed: string
+}
+
+/** A document that the database refuses to write fails alone; a database that is away fails the step, which is tried again. */
+async function actOn(acting: Acting, doc: Readonly<OperationDocument>, id: unknown): Promise<Acted | Failed> {
+  try {
+    return await actions[doc.action].act(acting, id)
+  } catch (error) {
+    if (!isDefiniteRefusal(error)) throw error
+    return { failed: error.message }
+  }
+}
+
+/** Resolves when all are done; after the first error nothing else is begun. */
+async function eachOf<T>(all: readonly T[], atOnce: number, act: (one: T) => Promise<void>): Promise<void> {
+  const left = all.values()
+  let failed = false
+  const worker = async () => {
+    for (const one of left) {
+      if (failed) return
+      try {
+        await act(one)
+      } catch (error) {
+        failed = true
+        throw error
+      }
+    }
+  }
+  const ended = await Promise.allSettled(Array.from({ length: Math.min(atOnce, all.length) }, worker))
+  const rejected = ended.find((one) => one.status === 'rejected')
+  if (rejected) throw rejected.reason
+}
+
+/** What has become of the documents, with those of a page. */
+class PageResult {
+  hasDone = false
+  counts: OperationCounts
+  private readonly troubles: OperationTrouble[]
+
+  constructor({ counts, troubles }: Readonly<OperationDocument>) {
+    this.counts = counts
+    this.troubles = [...troubles]
+  }
+
+  add(id: unknown, acted: Acted | Failed): void {
+    const kind = typeof acted === 'string' ? acted : 'failed' in acted ? 'failed' : 'skipped'
+    const { counts } = this
+    this.counts = { ...counts, seen: counts.seen + 1, [kind]: counts[kind] + 1 }
+    if (kind === 'done') this.hasDone = true
+    if (typeof acted === 'object')
+      this.note(id, 'failed' in acted ? ['failed', acted.failed] : ['skipped', acted.skipped])
+  }
+
+  fields(): Pick<OperationDocument, 'counts' | 'troubles'> {
+    return { counts: this.counts, troubles: this.troubles }
+  }
+
+  /** Reasons beyond the first few are one: a message may name its document. */
+  private note(id: unknown, [what, said]: readonly [OperationTrouble['what'], string]): void {
+    const { troubles } = this
+    const text = said.slice(0, 300)
+    const known = (reason: string) => troubles.findIndex((one) => one.what === what && one.reason === reason)
+    const reason = known(text) >= 0 || troubles.length < MOST_TROUBLES - 2 ? text : 'other reasons'
+    const at = known(reason)
+    const before = troubles[at] ?? { what, reason, count: 0, examples: [] }
+    const examples =
+      before.examples.length < MOST_EXAMPLES ? [...before.examples, idText(id).slice(0, 200)] : before.examples
+    const now = { ...before, count: before.count + 1, examples }
+    if (at >= 0) troubles[at] = now
+    else troubles.push(now)
+  }
+}

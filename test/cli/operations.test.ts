@@ -1,0 +1,140 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { ASLEEP, BulkWorld, HELD, many } from '../operations/bulk-world.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { useCliFolder } from './cli-process.js'
+
+jest.setTimeout(240_000)
+
+describe('phaselock operations', () => {
+  const database = useDatabase()
+  const folder = useCliFolder()
+  const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
+  const woken = (w: BulkWorld) => w.things.countDocuments({ lockedAt: new Date(0) })
+
+  test('run previews, asks for --yes, works until it is done, and says what it left alone; list, show and audit tell', async () => {
+    const w = await BulkWorld.of(database.db)
+    await w.things.insertMany([...many(30, { ...ASLEEP, n: 1 }), { _id: 'held', phase: 'Creating', ...HELD, n: 1 }])
+    expect(await run('operations')).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('no operations; to begin one'),
+    })
+    const wake = [
+      'operations',
+      'run',
+      'wake',
+      '--lifecycle',
+      'thing',
+      '--filter',
+      '{"n":1}',
+      '--by',
+      'ana',
+      '--why',
+      'the truck is here',
+    ]
+    const preview = await run(...wake, '--dry-run')
+    expect(preview).toMatchObject({ code: 0, err: '' })
+    expect(preview.out).toMatch(/^wake 31 documents of thing, such as:\n {2}thing \S+: Creating\. /)
+    expect((await run(...wake, '--dry-run', '--json')).json()).toMatchObject({ action: 'wake', count: 31 })
+    expect(await run(...wake)).toMatchObject({
+      code: 2,
+      err: 'phaselock: expected yes, or --yes, to wake 31 documents of thing; nothing was changed\n',
+    })
+    expect(await woken(w)).toBe(0)
+
+    const done = await run(...wake, '--yes')
+    expect(done).toMatchObject({ code: 0, err: '' })
+    expect(done.out).toMatch(
+      /^wake-\w{8}: Done; of 31 documents 30 done, 1 skipped, in .*\n {2}skipped 1: it is held, so it is being worked on \(held\)\n$/,
+    )
+    expect(await woken(w)).toBe(30)
+    const [id = ''] = /wake-\w+/.exec(done.out) ?? []
+    expect((await run('operations')).out).toMatch(
+      new RegExp(`^${id} +thing +Done +31 of 31 +30 +1 +- +\\S+/s +- +\\S.* +ana$`, 'm'),
+    )
+    expect((await run('operations', 'show', id)).out).toMatch(
+      /where \{.*"n".*\}; 31 matched\n {2}by ana: the truck is here\n$/,
+    )
+    expect((await run('operations', '--json')).json()).toMatchObject([{ _id: id, condition: 'Done', leftMs: null }])
+    expect((await run('audit', '--json')).json()).toMatchObject([
+      {
+        action: 'operations run wake',
+        by: 'ana',
+        why: 'the truck is here',
+        target: `operation ${id}`,
+        outcome: 'done',
+      },
+    ])
+    expect(await run('operations', 'resume')).toMatchObject({ code: 0, out: 'no operation is under way\n' })
+    expect((await run('check')).out).not.toContain('phaselock-operation')
+  })
+
+  test('killed in the middle, another command goes on with it', async () => {
+    const w = await BulkWorld.of(database.db)
+    await w.things.insertMany(many(400, ASLEEP))
+    const args = ['operations', 'run', 'wake', '--lifecycle', 'thing', '--all', '--rate', '50', '--yes']
+    const killed = folder().phaselock(args, { MONGODB_URI: database.uri })
+    await eventually(async () => expect(await woken(w)).toBeGreaterThanOrEqual(100), { timeoutMs: 60_000 })
+    killed.killAll()
+    await killed.exited
+    const [begun] = (await run('operations', '--json')).json() as [{ _id: string; counts: { seen: number } }]
+    expect(begun.counts.seen).toBeLessThan(400)
+    await database.db
+      .collection('phaselock.operations')
+      .updateMany({}, [{ $set: { lockedAt: { $subtract: ['$lockedAt', 60_000] }, rate: 100_000 } }])
+    expect(await run('operations', 'resume')).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^wake-\w{8}: Done; of 400 documents 400 done, in /),
+    })
+    expect(await woken(w)).toBe(400)
+  })
+
+  test('Ctrl-C leaves it for whoever resumes it; abort ends it', async () => {
+    const w = await BulkWorld.of(database.db)
+    await w.things.insertMany(many(400, ASLEEP))
+    const args = ['operations', 'run', 'wake', '--lifecycle', 'thing', '--all', '--rate', '50', '--yes']
+    const left = folder().phaselock(args, { MONGODB_URI: database.uri })
+    await left.printed(/wake-\w{8}: \d+ of 400, \d+\/s, .* left/, 'err')
+    left.child.kill('SIGINT')
+    expect(await left.exited).toBe(4)
+    expect(left.err).toContain('go on with: phaselock operations resume')
+    const [{ _id, condition }] = (await run('operations', '--json')).json() as [{ _id: string; condition: string }]
+    expect(condition).toBe('Waiting')
+    expect(await run('operations', 'abort', _id)).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('asked to end'),
+    })
+    expect(await run('operations', 'resume', _id)).toMatchObject({
+      code: 0,
+      out: expect.stringContaining(': Aborted; of '),
+    })
+    expect(await run('operations', 'abort', _id)).toMatchObject({ code: 4 })
+    expect(await woken(w)).toBeLessThan(400)
+  })
+
+  test('say what they expected', async () => {
+    const w = await BulkWorld.of(database.db)
+    await w.things.insertMany(many(3, ASLEEP))
+    const mistakes: [string[], number, string][] = [
+      [['run', 'wkae', '--lifecycle', 'thing', '--all'], 2, "got 'wkae'; did you mean 'wake'?"],
+      [['run', 'wake', '--all'], 2, "required option '--lifecycle <name>' not specified"],
+      [['run', 'wake', '--lifecycle', 'thing'], 2, 'expected which documents of thing are meant, got nothing'],
+      [['run', 'wake', '--lifecycle', 'thing', '--filter', '{n:'], 2, 'expected a document as JSON'],
+      [
+        ['run', 'wake', '--lifecycle', 'thing', '--filter', '{"$no":1}', '--yes'],
+        2,
+        'expected a filter that MongoDB can use',
+      ],
+      [['run', 'wake', '--lifecycle', 'thing', '--filter', '{"n":9}', '--yes'], 3, 'there is nothing to wake'],
+      [['run', 'wake', '--lifecycle', 'thing', '--all', '--at-most', '2', '--yes'], 2, 'expected at most 2 documents'],
+      [['run', 'wake', '--lifecycle', 'thing', '--all', '--rate', '0'], 2, 'expected a whole number from 1'],
+      [['run', 'set-state', '--lifecycle', 'thing', '--all'], 2, '--to-state'],
+      [['show', 'wake-1'], 3, "there is no operation 'wake-1'; see: phaselock operations"],
+      [['abort', 'wake-1'], 3, "there is no operation 'wake-1'"],
+      [['resume', 'wake-1'], 3, "there is no operation 'wake-1'"],
+    ]
+    for (const [args, code, problem] of mistakes) {
+      const { err, ...rest } = await run('operations', ...args)
+      expect({ args, err, code: rest.code }).toEqual({ args, err: expect.stringContaining(problem), code })
+    }
+  })
+})
