@@ -1,5 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { LeaseLost } from '../../src/index.js'
+import { childIndex, countChildrenIn, hasOpenChild } from '../../src/lock/index.js'
 import { showDocument } from '../../src/operations/index.js'
 import { LifecycleKit } from '../../src/testing/index.js'
 import { eventually } from '../support/database.js'
@@ -292,6 +293,24 @@ describe('children', () => {
     await ofParcels.runOnce()
     expect(await parcels().findOne({ _id: idOf('left') })).toMatchObject({ phase: 'Packed' })
     expect(await orders().countDocuments()).toBe(0)
+  })
+
+  test('end at the cost of a few keys, however many there are; nobody counts them for that', async () => {
+    await prepared([parcelsWith()])
+    const inserted = Array.from({ length: 2_000 }, (_, i) => ({
+      ...{ _id: `c${i}`, phase: i < 1_000 ? 'Packed' : 'Packing' },
+      progress: { parent: { lifecycle: 'order', id: 'o', key: `c${i}`, list: 'x' } },
+    }))
+    await parcels().insertMany(inserted)
+    const of = { 'progress.parent.id': { $eq: 'o' }, 'progress.parent.lifecycle': { $eq: 'order' } }
+    const open = parcels().find({ ...of, phase: { $nin: ['Packed', 'Broken', 'Deleted'] } })
+    const hinted = open.hint(childIndex('progress')).project({ _id: 0, phase: 1 }).limit(1)
+    const { totalKeysExamined, totalDocsExamined } = (await hinted.explain('executionStats'))['executionStats']
+    expect(totalKeysExamined).toBeLessThanOrEqual(5)
+    expect(totalDocsExamined).toBe(0)
+    const family = { collection: parcels() as never, progress: 'progress', parent: { lifecycle: 'order', id: 'o' } }
+    expect(await hasOpenChild(family, ['Packed', 'Broken', 'Deleted'])).toBe(true)
+    expect(await countChildrenIn(family, ['Packed'], 10)).toBe(10)
   })
 
   test('are found by an index of their own, which only their collection has', async () => {
