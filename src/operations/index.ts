@@ -42,7 +42,7 @@ export { registeredLifecycles } from './lifecycles.js'
 export { type LockTimeoutSet, setLockTimeout } from './lock-timeout.js'
 export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './locks.js'
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
-export { addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
+export { type Added, addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
 export {
   type ListedPause,
   listPauses,

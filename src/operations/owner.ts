@@ -1,7 +1,13 @@
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { removeUnlessHeld, shownFields } from '../lock/index.js'
-import { DocumentExists, type LifecycleModel, whyUnknownState } from '../phases/index.js'
+import {
+  DocumentExists,
+  type DuplicateOptions,
+  type InsertResult,
+  type LifecycleModel,
+  whyUnknownState,
+} from '../phases/index.js'
 import { asOwner, type Done, doneTo, type Force, nameOf, requireDone, whyNot } from './as-owner.js'
 import { recorded } from './audit.js'
 import type { ConditionKind } from './condition.js'
@@ -9,9 +15,18 @@ import { Refused, UsageError } from './errors.js'
 import { type DocumentRef, documentMeant, readDocuments } from './find.js'
 import { modelOf, type System, termsInForce } from './system.js'
 
+/** A document that was inserted, or met. */
+export interface Added extends Done {
+  /** The phase that it has begun in; absent: it has not begun. */
+  readonly phase?: string
+  /** Where `onDuplicate` was given: what it came to. */
+  readonly kind?: InsertResult['kind']
+}
+
 /**
  * Inserts a document; without a phase it starts in the first entry phase.
  * @param force even with a state that no rule names
+ * @param onDuplicate what happens to one that has its `_id`. Default: it is refused
  * @example await addDocument(system, 'order', { _id: 'shop' }) // { lifecycle: 'order', _id: 'shop', phase: 'Creating' }
  * @throws UsageError for fields of Phaselock's own; InvalidDocument; Refused where it exists already
  */
@@ -19,15 +34,21 @@ export async function addDocument(
   system: System,
   lifecycle: string,
   fields: Document,
-  { force = false }: Force = {},
-): Promise<Done & { readonly phase: string }> {
+  { force = false, onDuplicate }: Force & Partial<Pick<DuplicateOptions, 'onDuplicate'>> = {},
+): Promise<Added> {
   const model = modelOf(system, lifecycle)
   const document: Document = { phase: model.entries[0], ...fields }
   requireOwnFields(model, document)
   if ('state' in document && !force) requireKnownState(model, document['state'])
   try {
-    const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document, { audit: system.audit }))
-    return { lifecycle, _id, phase: document['phase'] }
+    const { audit } = system
+    if (onDuplicate === undefined) {
+      const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document, { audit }))
+      return { lifecycle, _id, phase: document['phase'] }
+    }
+    const { id, kind } = await asOwner(system, lifecycle, (owner) => owner.insert(document, { onDuplicate, audit }))
+    const hasBegun = kind === 'inserted' || kind === 'restarted'
+    return { lifecycle, _id: id, ...(hasBegun && { phase: document['phase'] }), kind }
   } catch (error) {
     if (!(error instanceof DocumentExists)) throw error
     const name = nameOf({ lifecycle, _id: document['_id'] })

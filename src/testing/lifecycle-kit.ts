@@ -5,6 +5,8 @@ import { checkOptions, t } from '../options/index.js'
 import {
   type AnswerResult,
   type AnyHandler,
+  type DuplicateOptions,
+  type InsertResult,
   type LifecycleModel,
   type Logger,
   OwnerClient,
@@ -159,14 +161,18 @@ export class LifecycleKit {
   }
 
   /** Inserts a document as it is, so with its `phase`. @returns its `_id` */
-  async insert(lifecycle: string, document: Document): Promise<unknown> {
+  async insert(lifecycle: string, document: Document): Promise<unknown>
+  /** As an owner does where one with its `_id` may exist. @returns what it came to */
+  async insert(lifecycle: string, document: Document, options: DuplicateOptions): Promise<InsertResult>
+  async insert(lifecycle: string, document: Document, options?: DuplicateOptions): Promise<unknown> {
+    if (options) return this.owner(lifecycle).insert(document, options)
     const { insertedId } = await this.documents(lifecycle).insertOne({ ...document })
     return insertedId
   }
 
   /** Answers the question that a document asks, as `tester` unless somebody is named; the next tick runs its handler. */
   answer(lifecycle: string, id: unknown, option: string, by = 'tester'): Promise<AnswerResult> {
-    return new OwnerClient(this.db, this.model(lifecycle), { doorbell: 'off' }).answer(id, { option, by })
+    return this.owner(lifecycle).answer(id, { option, by })
   }
 
   /** The document as it is stored now; null: there is none. */
@@ -206,6 +212,10 @@ export class LifecycleKit {
     await this.current?.close()
     await this.db.dropDatabase()
     await this.connection.close()
+  }
+
+  private owner(lifecycle: string): OwnerClient {
+    return new OwnerClient(this.db, this.model(lifecycle), { doorbell: 'off' })
   }
 
   private model(lifecycle: string): LifecycleModel {

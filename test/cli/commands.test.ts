@@ -1,3 +1,4 @@
+import { userInfo } from 'node:os'
 import { describe, expect, jest, test } from '@jest/globals'
 import { type Collection, type Document, ObjectId } from 'mongodb'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
@@ -37,6 +38,19 @@ describe('the commands on documents', () => {
     const again = await run(['add', 'thing', '{"_id": "a"}'])
     expect(again.code).toBe(4)
     expect(again.err).toMatch(/^phaselock: thing a was not added: it already exists/)
+
+    const met = (onDuplicate: string, ...more: string[]) =>
+      run(['add', 'thing', '{"_id": "a", "n": 2}', '--on-duplicate', onDuplicate, ...more])
+    expect((await met('ignore')).out).toBe('thing a exists, and nothing has changed; see: phaselock show a\n')
+    expect((await met('replaceWaiting', '--json')).json()).toEqual({ lifecycle: 'thing', _id: 'a', kind: 'replaced' })
+    expect(await thing('a')).toMatchObject({ n: 2 })
+    await things().updateOne({ _id: 'a' } as never, { $set: { phase: 'Created' } })
+    expect((await met('wake')).out).toMatch(/^thing a exists, and is at rest: nothing has changed;/)
+    expect((await met('runAgain')).out).toMatch(/^thing a exists, and begins again in Creating with these fields;/)
+    expect((await thing('a'))?.['progress'].history).toMatchObject([{ by: userInfo().username, to: 'Creating' }])
+    expect((await met('replace')).err).toMatch(/--on-duplicate <what>.* Allowed choices are ignore, wake/)
+    const unnamed = await run(['add', 'thing', '{}', '--on-duplicate', 'wake'])
+    expect(unnamed.err).toMatch(/expected an _id by which a document may be there already/)
   })
 
   test('list: counts by phase, then documents with what they do, filtered and limited', async () => {

@@ -68,6 +68,8 @@ describe('the kit for lifecycle tests', () => {
   test('untilPhase lets as much time pass as it takes, or says that it was too long', async () => {
     await kit.untilPhase('thing', 'a', 'Created')
     await kit.insert('thing', { _id: 'b', phase: 'Creating' })
+    const again = await kit.insert('thing', { _id: 'b', n: 2 }, { onDuplicate: 'replaceWaiting' })
+    expect(again).toEqual({ id: 'b', kind: 'replaced' })
     await expect(kit.untilPhase('thing', 'b', 'Created', { within: '20s' })).rejects.toThrow(
       /in phase Created within 20 s/,
     )

@@ -40,6 +40,15 @@ export async function owner() {
   // @ts-expect-error another type of id
   await orders.insert({ _id: 'a', customer: 'ann' })
 
+  const met = await orders.insert({ _id: id, customer: 'ann' }, { onDuplicate: 'runAgain', session })
+  const same: readonly [ObjectId, string] = [met.id, met.kind]
+  // @ts-expect-error what it came to, not its _id
+  const other: ObjectId = await orders.insert({ _id: id, customer: 'ann' }, { onDuplicate: 'wake' })
+  // @ts-expect-error an unknown way to meet a document
+  await orders.insert({ _id: id, customer: 'ann' }, { onDuplicate: 'replace' })
+  // @ts-expect-error one at a time
+  await orders.insertMany([{ _id: id, customer: 'ann' }], { onDuplicate: 'wake' })
+
   const verdict: 'done' | 'notFound' | 'held' | 'parked' | 'notParked' | 'unchanged' = await orders.setState(
     id,
     'Cancelled',
@@ -67,7 +76,7 @@ export async function owner() {
   const field = found?.custmer
   // The same through the owner's own object
   await orders.owner().setState(id, 'Wanted')
-  return { verdict, phase, customer, waiting, typo, field }
+  return { verdict, phase, customer, waiting, typo, field, same, other }
 }
 
 // A document without a state has none to set; an id that it doesn't declare may be any

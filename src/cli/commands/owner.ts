@@ -1,6 +1,8 @@
 import { text } from 'node:stream/consumers'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
+import { ON_DUPLICATE } from '../../lock/index.js'
 import {
+  type Added,
   addDocument,
   type Cancelled,
   cancelStep,
@@ -29,6 +31,12 @@ export function registerAdd(program: Command, context: CliContext): void {
     .argument('<lifecycle>', 'the kind of document')
     .argument('[json]', 'its fields as JSON or Extended JSON; - reads them from standard input', '{}')
     .option('--force', 'even with a state that no rule names')
+    .addOption(
+      new Option(
+        '--on-duplicate <what>',
+        'what happens to the one that has its _id already (default: it is refused)',
+      ).choices(ON_DUPLICATE),
+    )
     .action(async (lifecycle: string, json: string, options: Options) => {
       const fields = documentFrom(json === '-' ? await text(context.stdin) : json)
       await onSystem(context, options, async (system) => {
@@ -36,7 +44,7 @@ export function registerAdd(program: Command, context: CliContext): void {
         const module = options.lifecycles
         const own = module === undefined ? '' : ` --lifecycles ${shellQuoted(String(module))}`
         const see = `phaselock show ${idText(added._id)}${own}`
-        print(context, options, added, `${nameOf(added)} added in ${added.phase}; see: ${see}`)
+        print(context, options, added, `${nameOf(added)} ${addedSentence(added)}; see: ${see}`)
       })
     })
   withDatabase(byAndWhy(command), [
@@ -44,7 +52,29 @@ export function registerAdd(program: Command, context: CliContext): void {
     `add api-gateway '{"_id": "shop", "state": "Running"}'`,
     `add api-gateway '{"phase": "Creating"}' --json`,
     'add api-gateway - < gateway.json',
+    `add api-gateway '{"_id": "shop", "state": "Running"}' --on-duplicate replaceWaiting`,
   ])
+}
+
+function addedSentence({ kind = 'inserted', phase }: Added): string {
+  switch (kind) {
+    case 'inserted':
+      return `added in ${phase}`
+    case 'ignored':
+      return 'exists, and nothing has changed'
+    case 'woken':
+      return 'exists, and was woken: it is due now'
+    case 'replaced':
+      return 'exists, and has these fields now'
+    case 'restarted':
+      return `exists, and begins again in ${phase} with these fields`
+    case 'held':
+      return 'exists, and a step of it runs: nothing has changed'
+    case 'parked':
+      return 'exists, and is parked: nothing has changed'
+    case 'resting':
+      return 'exists, and is at rest: nothing has changed'
+  }
 }
 
 export function registerSetState(program: Command, context: CliContext): void {

@@ -57,8 +57,11 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     return this.client
   }
 
-  /** Inserts a document in an entry phase; returns its `_id`. @throws InvalidDocument, DocumentExists: then nothing is inserted */
-  readonly insert: Owner<Doc, G>['insert'] = (doc, options) => this.owner().insert(doc, options)
+  /**
+   * Inserts a document in an entry phase; returns its `_id`. With `{ onDuplicate }` it says what it came to instead (docs/inserting.md).
+   * @throws InvalidDocument, DocumentExists: then nothing is inserted; InvalidOptions
+   */
+  readonly insert: Owner<Doc, G>['insert'] = (...given: [never, never]) => this.owner().insert(...given) as never
   /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
   readonly insertMany: Owner<Doc, G>['insertMany'] = (docs, options) => this.owner().insertMany(docs, options)
   /** The document as it is now; null: there is none. */

@@ -6,6 +6,8 @@ import {
   asReadable,
   freeFromTheFuture,
   heldUnder,
+  insertOnce,
+  type OnDuplicate,
   openQuestions,
   pauseTarget,
   readLockTimeouts,
@@ -29,6 +31,7 @@ import { type LifecycleModel, whyUnknownState, workingPhases } from '../definiti
 import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
 import { type AuditedAction, type AuditedEnd, audited } from './audit-log.js'
+import { checkMeeting, endOfInsert, insertResult, onDuplicateOf, refuseOnDuplicate } from './owner-inserts.js'
 import { cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
 import { mostQuestions, newAnswer } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
@@ -38,8 +41,10 @@ import type {
   CancelOptions,
   CancelResult,
   DocumentQuestion,
+  DuplicateOptions,
   IdOf,
   InsertOptions,
+  InsertResult,
   NewDocument,
   OwnerClientOptions,
   OwnerOptions,
@@ -92,13 +97,53 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * Inserts a document; without a `phase` it starts in the first entry phase. Returns its `_id`.
    * @throws InvalidDocument for an unknown phase, or a value that can't be stored as it is; DocumentExists. Nothing is inserted then
    */
-  async insert(doc: NewDocument<Doc, Entry>, options: OwnerOptions = {}): Promise<IdOf<Doc>> {
+  async insert(
+    doc: NewDocument<Doc, Entry>,
+    options?: OwnerOptions & { readonly onDuplicate?: undefined },
+  ): Promise<IdOf<Doc>>
+  /**
+   * Inserts a document, or does what `onDuplicate` says where one with its `_id` exists (docs/inserting.md): one command, judged by the
+   * database, so that of any number at once none is lost.
+   * @example await reports.insert({ _id: 'ann', rows }, { onDuplicate: 'replaceWaiting' }) // { id: 'ann', kind: 'replaced' }
+   * @throws InvalidDocument as without it, or where what exists is in an unknown phase; DocumentExists by a unique index of yours; InvalidOptions
+   */
+  async insert(doc: NewDocument<Doc, Entry>, options: DuplicateOptions): Promise<InsertResult<IdOf<Doc>>>
+  async insert(
+    doc: NewDocument<Doc, Entry>,
+    options: OwnerOptions & { readonly onDuplicate?: OnDuplicate | undefined } = {},
+  ): Promise<IdOf<Doc> | InsertResult<IdOf<Doc>>> {
+    if (options.onDuplicate !== undefined) return this.insertOnce(doc, options)
     const [id] = await this.insertMany([doc], options)
     return id as IdOf<Doc>
   }
 
+  private async insertOnce(doc: NewDocument<Doc, Entry>, options: OwnerOptions): Promise<InsertResult<IdOf<Doc>>> {
+    const { documents, model, terms, rings } = this
+    const onDuplicate = onDuplicateOf(model, options)
+    const document: Document = { phase: model.entries[0], ...doc }
+    this.check(document)
+    checkMeeting(model, document)
+    const working = workingPhases(model)
+    const resting = [...model.phases.keys()].filter((phase) => !working.includes(phase))
+    const id = document['_id'] as IdOf<Doc>
+    const act = async () => {
+      const request = { document, onDuplicate, working, resting, by: options.audit?.by ?? 'owner' }
+      const insertion = await insertOnce(documents, terms, request, inSession(options)).catch((error) => {
+        throw isDuplicateKey(error) ? this.existing(error, [document]) : error
+      })
+      return insertResult(model, id, insertion)
+    }
+    const after = shownFields(document, model.settings.progress)
+    const about = { action: 'insert', document: id }
+    const result = await this.record(options, about, act, (end) => endOfInsert(end, after))
+    if (result.kind === 'inserted') rings.inserting([document], options)()
+    else if (MADE_DUE.has(result.kind)) rings.look(options)
+    return result
+  }
+
   /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
   async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
+    refuseOnDuplicate(options)
     const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
     for (const doc of complete) this.check(doc)
     const about = complete.length === 1 ? { document: complete[0]!['_id'] } : { target: `${complete.length} documents` }
@@ -328,6 +373,9 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
   }
 }
+
+/** What gives a replica something to do. */
+const MADE_DUE: ReadonlySet<InsertResult<unknown>['kind']> = new Set(['woken', 'replaced', 'restarted'])
 
 function endOfVerdict(verdict: string, after: unknown): AuditedEnd {
   if (verdict === 'done' || verdict === 'asked') return { outcome: 'done', after }

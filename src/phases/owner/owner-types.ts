@@ -1,4 +1,4 @@
-import type { Answered, StoredQuestion } from '../../lock/index.js'
+import type { Answered, InsertKind, OnDuplicate, StoredQuestion } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
 import type { Progress } from '../step.js'
@@ -35,6 +35,26 @@ export interface OwnerClientOptions {
 export interface InsertOptions extends OwnerOptions {
   /** `phase`: others of their phase were stored along with these and are due too, and nobody has rung for them. Default `these`. */
   readonly ringFor?: 'these' | 'phase' | undefined
+}
+
+/** What an insert does where a document with its `_id` exists; docs/inserting.md has a table. */
+export interface DuplicateOptions extends OwnerOptions {
+  /**
+   * `ignore`: nothing. `wake`: ends its sleep. `replaceWaiting`: its fields get the new values, and it is due. `runAgain`: the same, and where it
+   * has come to rest or is parked it starts again.
+   */
+  readonly onDuplicate: OnDuplicate
+}
+
+/** What an insert with `onDuplicate` came to. */
+export interface InsertResult<Id = unknown> {
+  /** The document's `_id`. */
+  readonly id: Id
+  /**
+   * `inserted`: there was none. Of the one that exists: `woken`, `replaced` (the new values are in it), `restarted` (these too, in the phase of
+   * an insert); or as it was, because it was to be (`ignored`), a step of it runs (`held`), it is `parked`, or it is at rest (`resting`).
+   */
+  readonly kind: InsertKind
 }
 
 export interface StateOptions extends OwnerOptions {

@@ -1,0 +1,148 @@
+import type { Collection, Document } from 'mongodb'
+import { isDuplicateKey } from '../../database/index.js'
+import { historyWith } from '../end/history.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { hasOurShape, isDate, literal, progressAcrossPhases, type Terms } from '../terms/terms.js'
+import type { OwnerWriteOptions } from './owner-writes.js'
+
+/** What becomes of the document that has the `_id` of one that is inserted. */
+export const ON_DUPLICATE = ['ignore', 'wake', 'replaceWaiting', 'runAgain'] as const
+/** One of {@link ON_DUPLICATE}. */
+export type OnDuplicate = (typeof ON_DUPLICATE)[number]
+
+/** How the document that has the `_id` was found. */
+type Found = 'none' | 'due' | 'asleep' | 'held' | 'parked' | 'resting' | 'unknown' | 'odd'
+
+/** What an insert came to. */
+export type InsertKind = 'inserted' | 'ignored' | 'woken' | 'replaced' | 'held' | 'restarted' | 'parked' | 'resting'
+
+/** What an insert came to, or `refused`: the document that is there is in a phase that isn't known, or isn't of Phaselock's shape. */
+export type Insertion =
+  | { readonly kind: InsertKind }
+  | { readonly kind: 'refused'; readonly phase: unknown; readonly isOdd: boolean }
+
+/** A document to insert, with its `_id` and `phase`. */
+export interface InsertRequest {
+  readonly document: Document
+  readonly onDuplicate: OnDuplicate
+  /** The phases in which documents have work to do, and the others. */
+  readonly working: readonly string[]
+  readonly resting: readonly string[]
+  /** Who inserts it, for the history. */
+  readonly by: string
+}
+
+/** Two inserts of a new `_id` at once: the server may refuse one of them, which then finds the other's. */
+const MOST_TRIES = 5
+
+/**
+ * Inserts a document, or does what `onDuplicate` says to the one that has its `_id`: one command, judged by the server, so that of any number
+ * at once each finds what the one before it has left. Nothing here ends a lease.
+ *
+ * A document counts as asleep if it was put to sleep and nobody has woken or claimed it since: also when it has just come due.
+ * @throws the server's duplicate key error, where a unique index of the owner's refuses the document
+ */
+export async function insertOnce(
+  documents: Collection,
+  terms: Terms,
+  request: InsertRequest,
+  options: OwnerWriteOptions = {},
+): Promise<Insertion> {
+  const { document, onDuplicate } = request
+  const found = foundAs(terms, request)
+  const update = [{ $replaceWith: met(terms, request, found) }]
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const before = await documents.findOneAndUpdate({ _id: { $eq: document['_id'] } }, update, {
+        upsert: true,
+        returnDocument: 'before',
+        projection: { _id: 0, found, phase: { $cond: [{ $eq: [found, 'unknown'] }, '$phase', null] } },
+        ...options,
+      })
+      return insertionOf(onDuplicate, before?.['found'] ?? 'none', before?.['phase'])
+    } catch (error) {
+      const isOfId = isDuplicateKey(error) && / index: _id_ /.test((error as Error).message)
+      if (!isOfId || tries === MOST_TRIES) throw error
+    }
+  }
+}
+
+function insertionOf(onDuplicate: OnDuplicate, found: Found, phase: unknown): Insertion {
+  if (found === 'none') return { kind: 'inserted' }
+  if (onDuplicate === 'ignore') return { kind: 'ignored' }
+  switch (found) {
+    case 'due':
+      return { kind: onDuplicate === 'wake' ? 'ignored' : 'replaced' }
+    case 'asleep':
+      return { kind: onDuplicate === 'wake' ? 'woken' : 'replaced' }
+    case 'parked':
+    case 'resting':
+      return { kind: onDuplicate === 'runAgain' ? 'restarted' : found }
+    case 'held':
+      return { kind: 'held' }
+    default:
+      return { kind: 'refused', phase, isOdd: found === 'odd' }
+  }
+}
+
+/** How the server finds the document, as an expression: a {@link Found}. An upsert starts with nothing but the `_id`. */
+function foundAs(terms: Terms, { working, resting }: InsertRequest): Document {
+  const isIn = (phases: readonly string[]) => ({ $in: ['$phase', literal(phases)] })
+  const isAsleep = { $and: [isDate('$lockedAt'), { $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }] }
+  return {
+    $switch: {
+      branches: [
+        [{ $eq: [{ $size: { $objectToArray: '$$ROOT' } }, 1] }, 'none'],
+        [{ $not: [hasOurShape(terms)] }, 'odd'],
+        [{ $not: [isIn([...working, ...resting])] }, 'unknown'],
+        [{ $ne: [{ $ifNull: ['$lockedBy', null] }, null] }, 'held'],
+        [{ $and: [isDate('$lockedAt'), { $gte: ['$lockedAt', PARKED_AT] }] }, 'parked'],
+        [isIn(resting), 'resting'],
+        [isAsleep, 'asleep'],
+      ].map(([when, then]) => ({ case: when, then })),
+      default: 'due',
+    },
+  }
+}
+
+/** What the document is after the insert, whatever was there. */
+function met(terms: Terms, { document, onDuplicate, by }: InsertRequest, found: Document): Document {
+  const { lockedAt } = document
+  const dueAt = lockedAt ?? TASK_LOCK_INIT_TIME
+  const own = literal(ownFields(document, terms))
+  const awake = progressIfThere(terms, { $unsetField: { field: 'resumeAt', input: `$${terms.progress}` } })
+  const replaced = (found: Found) => ({
+    $mergeObjects: ['$$ROOT', own, ...(found === 'due' && !lockedAt ? [] : [{ lockedAt: dueAt }, awake])],
+  })
+  const woken = { $mergeObjects: ['$$ROOT', { lockedAt: TASK_LOCK_INIT_TIME }, awake] }
+  const history = historyWith(terms, { outcome: 'owner', reason: 'inserted again', by, to: document['phase'] })
+  const begun = { since: terms.protocol.now(), attempts: 0, claims: 0, history }
+  const restarted = {
+    $mergeObjects: [
+      '$$ROOT',
+      own,
+      { phase: literal(document['phase']), lockedAt: dueAt, updatedAt: terms.protocol.now() },
+      { [terms.progress]: { $mergeObjects: [progressAcrossPhases(terms), begun] } },
+    ],
+  }
+  const cases: Partial<Record<Found, Document>> = { none: { $mergeObjects: ['$$ROOT', literal(document)] } }
+  if (onDuplicate === 'wake') cases.asleep = woken
+  else if (onDuplicate !== 'ignore') {
+    cases.due = replaced('due')
+    cases.asleep = replaced('asleep')
+    if (onDuplicate === 'runAgain') cases.parked = cases.resting = restarted
+  }
+  const branches = Object.entries(cases).map(([one, then]) => ({ case: { $eq: ['$$found', one] }, then }))
+  return { $let: { vars: { found }, in: { $switch: { branches, default: '$$ROOT' } } } }
+}
+
+/** Where Phaselock has stored nothing yet, nothing is stored: the first claim of such a document is cheaper. */
+const progressIfThere = ({ progress }: Terms, changed: Document): Document => ({
+  $cond: [{ $eq: [{ $type: `$${progress}` }, 'object'] }, { [progress]: changed }, {}],
+})
+
+/** What is the owner's in a document to insert. */
+function ownFields(document: Document, { progress }: Terms): Document {
+  const ours = new Set(['_id', 'phase', 'lockedAt', 'lockedBy', 'fence', 'createdAt', 'updatedAt', progress])
+  return Object.fromEntries(Object.entries(document).filter(([field]) => !ours.has(field)))
+}

@@ -1,0 +1,64 @@
+import type { Document } from 'mongodb'
+import { type Insertion, ON_DUPLICATE } from '../../lock/index.js'
+import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
+import type { LifecycleModel } from '../definition/model.js'
+import { InvalidDocument } from '../errors.js'
+import type { AuditedEnd } from './audit-log.js'
+import type { InsertResult } from './owner-types.js'
+
+const insertOptions = t.object({
+  onDuplicate: t.oneOf(ON_DUPLICATE),
+  session: t.anything<never>(),
+  audit: t.anything<never>(),
+})
+
+/** @throws InvalidOptions */
+export function onDuplicateOf({ settings, name }: LifecycleModel, options: unknown) {
+  const { onDuplicate } = checkOptions('insert', insertOptions, options)
+  if (settings.legacyWriters && onDuplicate !== 'ignore') {
+    const problem = `expected 'ignore', got '${onDuplicate}': ${name} has legacyWriters, which would overlook what is left for them`
+    throw new InvalidOptions('insert', [`onDuplicate: ${problem}`])
+  }
+  return onDuplicate
+}
+
+/** @throws InvalidOptions: each of many documents would need an answer of its own */
+export function refuseOnDuplicate(options: object): void {
+  if (!('onDuplicate' in options) || options.onDuplicate === undefined) return
+  throw new InvalidOptions('insertMany', ['onDuplicate: expected to be given to insert, one document at a time'])
+}
+
+/**
+ * What an insert needs that may meet a document: an `_id`, and none of the fields that say what became of that.
+ * @throws InvalidDocument
+ */
+export function checkMeeting({ name, phases, settings }: LifecycleModel, document: Document): void {
+  const ours = [settings.progress, 'lockedBy', 'fence'].filter((field) => document[field] !== undefined)
+  const { _id, lockedAt } = document
+  const problem =
+    _id == null
+      ? `expected an _id by which a document may be there already, got ${shown(_id)}`
+      : ours.length > 0
+        ? `expected only the owner's own fields, got ${ours.join(', ')}: Phaselock writes these; leave them out`
+        : lockedAt == null || lockedAt instanceof Date
+          ? undefined
+          : `expected lockedAt to be a date, or left out, got ${shown(lockedAt)}`
+  if (problem) throw new InvalidDocument(name, document['phase'], [...phases.keys()], `insert: ${problem}`)
+}
+
+/** @throws InvalidDocument where the document that is there is none that may be met */
+export function insertResult<Id>({ name, phases, settings }: LifecycleModel, id: Id, end: Insertion): InsertResult<Id> {
+  if (end.kind !== 'refused') return { id, kind: end.kind }
+  const known = [...phases.keys()]
+  const problem = end.isOdd
+    ? `${name} ${String(id)} exists, and its '${settings.progress}' or 'phase' isn't Phaselock's: correct it, or remove it`
+    : `${name} ${String(id)} exists in a phase that isn't known here: expected one of ${known.join(', ')}, got ${shown(end.phase)}; is a newer version at work?`
+  throw new InvalidDocument(name, end.phase, known, problem)
+}
+
+/** How it is told in the audit. */
+export function endOfInsert({ kind }: InsertResult<unknown>, after: unknown): AuditedEnd {
+  if (kind === 'ignored') return { outcome: 'unchanged' }
+  if (kind === 'held' || kind === 'parked' || kind === 'resting') return { outcome: 'refused', problem: kind }
+  return { outcome: 'done', after: kind === 'woken' ? undefined : after }
+}
