@@ -17,6 +17,8 @@ export {
   operationLifecycle,
   operationNamed,
   previewOperation,
+  previewUndo,
+  undoOperation,
 } from './bulk/operations.js'
 export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'

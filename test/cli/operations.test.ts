@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { ASLEEP, BulkWorld, HELD, many } from '../operations/bulk-world.js'
+import { ASLEEP, BulkWorld, HELD, many, PARKED } from '../operations/bulk-world.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { useCliFolder } from './cli-process.js'
 
@@ -68,6 +68,39 @@ describe('phaselock operations', () => {
     expect((await run('check')).out).not.toContain('phaselock-operation')
   })
 
+  test('redo with other fields, and undo', async () => {
+    const w = await BulkWorld.of(database.db)
+    await w.things.insertMany(many(3, { ...PARKED, n: 1 }))
+    const args = [
+      '--lifecycle',
+      'thing',
+      '--parked',
+      '--to-phase',
+      'Deleting',
+      '--to-step',
+      'label',
+      '--set',
+      '{"n":2}',
+    ]
+    const redone = await run('operations', 'run', 'redo', ...args, '--yes')
+    expect(redone).toMatchObject({ code: 0, out: expect.stringMatching(/: Done; of 3 documents 3 done, in /) })
+    expect(await w.things.countDocuments({ phase: 'Deleting', n: 2, 'progress.step': 'label' })).toBe(3)
+    const [id = ''] = /redo-\w+/.exec(redone.out) ?? []
+    expect(await run('operations', 'undo', id)).toMatchObject({
+      code: 2,
+      err: 'phaselock: expected yes, or --yes, to look at 3 documents of thing to undo redo; nothing was changed\n',
+    })
+    expect(await run('operations', 'undo', id, '--yes')).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(new RegExp(`^undo-${id}: Done; of 3 documents 3 done, in `)),
+    })
+    expect(await w.things.countDocuments({ phase: 'Creating', n: 1, lockedAt: PARKED.lockedAt })).toBe(3)
+    expect(await run('operations', 'undo', id, '--yes')).toMatchObject({
+      code: 4,
+      err: expect.stringContaining('exists already'),
+    })
+  })
+
   test('killed in the middle, another command goes on with it', async () => {
     const w = await BulkWorld.of(database.db)
     await w.things.insertMany(many(400, ASLEEP))
@@ -128,6 +161,12 @@ describe('phaselock operations', () => {
       [['run', 'wake', '--lifecycle', 'thing', '--all', '--at-most', '2', '--yes'], 2, 'expected at most 2 documents'],
       [['run', 'wake', '--lifecycle', 'thing', '--all', '--rate', '0'], 2, 'expected a whole number from 1'],
       [['run', 'set-state', '--lifecycle', 'thing', '--all'], 2, '--to-state'],
+      [
+        ['run', 'redo', '--lifecycle', 'thing', '--all', '--to-phase', 'Created'],
+        2,
+        'expected a phase of thing with a handler',
+      ],
+      [['undo', 'wake-1'], 3, "there is no operation 'wake-1'"],
       [['show', 'wake-1'], 3, "there is no operation 'wake-1'; see: phaselock operations"],
       [['abort', 'wake-1'], 3, "there is no operation 'wake-1'"],
       [['resume', 'wake-1'], 3, "there is no operation 'wake-1'"],

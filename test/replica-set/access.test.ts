@@ -318,6 +318,7 @@ describeWithMongod('with access control, by the roles of docs/mongodb-role.md', 
       ['add', 'thing', '{"_id":"b"}'],
       ['operations', 'run', 'set-state', '--to-state', 'Deleted', '--lifecycle', 'thing', '--all', '--yes'],
       ['operations'],
+      ['operations', 'run', 'redo', '--to-phase', 'Creating', '--lifecycle', 'thing', '--all', '--yes'],
       ['operations', 'resume'],
     ]
     const failed: unknown[] = []

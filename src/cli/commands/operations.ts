@@ -13,9 +13,11 @@ import {
   type OperationState,
   operationNamed,
   previewOperation,
+  previewUndo,
   Refused,
   type System,
   UsageError,
+  undoOperation,
   workOnOperations,
 } from '../../operations/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
@@ -65,6 +67,7 @@ export function registerOperations(program: Command, context: CliContext): void 
   registerShow(command, context)
   registerResume(command, context)
   registerAbort(command, context)
+  registerUndo(command, context)
 }
 
 interface RunFlags extends Options {
@@ -72,6 +75,9 @@ interface RunFlags extends Options {
   readonly phase?: string
   readonly state?: string
   readonly toState?: string
+  readonly toPhase?: string
+  readonly toStep?: string
+  readonly set?: string
   readonly atMost?: number
   readonly rate?: number
   readonly concurrency?: number
@@ -93,6 +99,9 @@ function registerRun(operations: Command, context: CliContext): void {
     .option('--waiting', 'only those whose handler waits for something')
     .option('--all', 'all of the lifecycle')
     .option('--to-state <state>', 'set-state: the state to set')
+    .option('--to-phase <phase>', 'redo: the phase in which they begin again (default: their own); migrate: where to')
+    .option('--to-step <step>', 'redo: the step with which they begin (default: the first of the phase)')
+    .option('--set <json>', 'redo: fields of their own to set')
     .option('--force', 'set-state: even a state that no rule names')
     .option('--at-most <n>', 'refuse if more documents match (default: 10000)', countFrom)
     .option('--rate <n>', 'at most so many in a second (default: 1000)', countFrom)
@@ -115,6 +124,7 @@ function registerRun(operations: Command, context: CliContext): void {
     'operations run wake --lifecycle order --phase Packing --dry-run',
     'operations run unpark --lifecycle order --parked --why "the printer is back" --yes',
     `operations run set-state --to-state Deleted --lifecycle order --filter '{"customer": "4711"}'`,
+    `operations run redo --lifecycle order --parked --to-phase Packing --to-step label --set '{"printer": "p8"}'`,
     'operations run remove --lifecycle order --phase Archived --at-most 1000000 --rate 500 --yes',
   ])
 }
@@ -126,7 +136,10 @@ function requestFrom(action: string, options: RunFlags): OperationRequest {
   return {
     ...{ action, atMost, rate, concurrency, why, by: byFrom(options) },
     selection: { lifecycle, filter: narrowed, phase, state, parked, failing, waiting, all },
-    options: { state: options.toState, force: options.force },
+    options: {
+      ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },
+      set: options.set === undefined ? undefined : documentFrom(options.set),
+    },
   }
 }
 
@@ -152,10 +165,18 @@ const previewLines = (preview: OperationPreview): string[] => [
   ),
 ]
 
-async function isMeant({ output, stdin }: CliContext, options: Options, preview: OperationPreview): Promise<boolean> {
+const isMeant = (context: CliContext, options: Options, preview: OperationPreview): Promise<boolean> =>
+  isYes(context, options, previewLines(preview), sentence(preview))
+
+async function isYes(
+  { output, stdin }: CliContext,
+  options: Options,
+  lines: readonly string[],
+  question: string,
+): Promise<boolean> {
   if (options.json || !(stdin as ReadStream).isTTY) return false
-  for (const line of previewLines(preview)) output.problem(line)
-  output.problem(`${sentence(preview)}? [y/N]`)
+  for (const line of lines) output.problem(line)
+  output.problem(`${question}? [y/N]`)
   return /^y(es)?$/i.test((await answerFrom(stdin)) ?? '')
 }
 
@@ -257,6 +278,26 @@ function registerResume(operations: Command, context: CliContext): void {
       })
     })
   withDatabase(command, ['operations resume', 'operations resume wake-4f2a9c1b'])
+}
+
+function registerUndo(operations: Command, context: CliContext): void {
+  const command = operations
+    .command('undo')
+    .description('put documents back to what they were before an operation, where nothing has happened to them since')
+    .argument('<id>', "the operation's id")
+    .option('--yes', 'do it without asking')
+    .action((id: string, _options: RunFlags, sub: Command) => {
+      const options = merged(sub) as RunFlags
+      return onDatabase(context, options, async (system) => {
+        const { of, count } = await previewUndo(system, id)
+        const question = `look at ${count} document${count === 1 ? '' : 's'} of ${of.lifecycle} to undo ${of.action}`
+        if (!options.yes && !(await isYes(context, options, [], question)))
+          throw new UsageError(`expected yes, or --yes, to ${question}; nothing was changed`)
+        const { _id } = await undoOperation(system, id, { by: byFrom(options), why: options.why })
+        await work(context, options, system, [_id])
+      })
+    })
+  withDatabase(byAndWhy(command), ['operations undo unpark-4f2a9c1b --why "the wrong printer"'])
 }
 
 function registerAbort(operations: Command, context: CliContext): void {

@@ -46,6 +46,9 @@ export function leaseStateOf(document: Document, terms: LeaseTerms, now: Date): 
 /** For people: a value that no claim has written is shown by its type. */
 const tokenText = (token: unknown): string => (typeof token === 'string' ? token : typeName(token))
 
+/** The token that it carries, whether or not that lease is still in force; null: none, or nothing that a claim has written. */
+export const tokenOf = ({ lockedBy }: Document): string | null => (typeof lockedBy === 'string' ? lockedBy : null)
+
 /** Whether it carries a token, whether or not that lease is still in force. */
 export const hasToken = (document: Document): boolean => document['lockedBy'] != null
 

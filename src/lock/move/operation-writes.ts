@@ -3,7 +3,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { historyWith } from '../end/history.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { literal, progressIfOurs, type Terms } from '../terms/terms.js'
+import { hasOurShape, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
 import { DUE_AND_NOBODYS } from './owner-writes.js'
 
 /*
@@ -74,7 +74,132 @@ export const operationWrites = {
     ]
     return [unmarked(terms, id, operating), update]
   },
+
+  /** Has it begin again: in a phase, at a step, with other fields of its owner's; `$phase`: where it is. Not while it is held. */
+  redo(terms: Terms, id: unknown, operating: Operating, { phase, step, set }: Redo): Write {
+    const { operation, by } = operating
+    const history = historyWith(terms, {
+      outcome: 'owner',
+      reason: `redone (${operation})`,
+      by,
+      ...(phase && { to: phase }),
+    })
+    const now = terms.protocol.now()
+    const begunAnew = {
+      ...{ since: now, attempts: 0, claims: 0, history, operations: withMark(terms, operating) },
+      ...(step !== undefined && { step: literal(step) }),
+    }
+    const fields = Object.fromEntries(Object.entries(set).map(([field, value]) => [field, literal(value)]))
+    const moved = {
+      ...{ ...fields, ...DUE_AND_NOBODYS, updatedAt: now, ...(phase && { phase: literal(phase) }) },
+      [terms.progress]: { $mergeObjects: [progressAcrossPhases(terms), begunAnew] },
+    }
+    return [unmarked(terms, id, operating, { $expr: hasOurShape(terms) }, isNotHeld(terms)), [{ $set: moved }]]
+  },
+
+  /** Moves it to another phase as a rename does: its sleep, its step and its deadline go on. Not while it is held. */
+  migrate(terms: Terms, id: unknown, operating: Operating, phase: string): Write {
+    const { operation, by } = operating
+    const history = historyWith(terms, { outcome: 'owner', reason: `moved (${operation})`, by, to: phase })
+    const marked = { $mergeObjects: [`$${terms.progress}`, { history, operations: withMark(terms, operating) }] }
+    const moved = { phase: literal(phase), lockedBy: '$$REMOVE', [terms.progress]: marked }
+    const elsewhere = { phase: { $ne: phase } }
+    return [
+      unmarked(terms, id, operating, elsewhere, { $expr: hasOurShape(terms) }, isNotHeld(terms)),
+      [{ $set: moved }],
+    ]
+  },
+
+  /** Sets a state back, if what an operation has set still stands. */
+  setStateBack(
+    terms: Terms,
+    id: unknown,
+    operating: Operating,
+    { before, state }: { before: unknown; state: string },
+  ): Write {
+    const [filter, update] = operationWrites.setState(terms, id, operating, before as string | undefined)
+    return [{ $and: [filter, { state: { $eq: state, $not: { $type: 'array' } } }] }, update]
+  },
+
+  /**
+   * Puts it back to where it was before an operation, if that was the last one to act on it and no step of it has begun since, and nobody
+   * has moved it or changed what the operation has set.
+   */
+  putBack(terms: Terms, id: unknown, operating: Operating, { of, before, set, phase, wakes }: PutBack): Write {
+    const { operation, by } = operating
+    const { fence, progress, fields, ...own } = before
+    const history = historyWith(terms, {
+      outcome: 'owner',
+      reason: `undone: ${of} (${operation})`,
+      by,
+      to: before.phase,
+    })
+    const marked = { history, operations: withMark(terms, operating) }
+    const isLast = { $eq: [{ $arrayElemAt: [{ $ifNull: [`$${marksIn(terms)}`, []] }, -1] }, literal(of)] }
+    const standsStill = {
+      ...{ $expr: isLast, fence: fence ?? null, phase, lockedBy: null },
+      lockedAt: wakes ? TASK_LOCK_INIT_TIME : ((own.lockedAt as Date | undefined) ?? null),
+    }
+    const stands = Object.entries(set).map(([field, value]) => ({ [field]: { $eq: value } }))
+    const was: Document = { ...own, ...fields }
+    const names = ['phase', 'lockedAt', 'updatedAt', ...Object.keys(set)]
+    const asBefore = Object.fromEntries(names.map((name) => [name, name in was ? literal(was[name]) : '$$REMOVE']))
+    const moved = { ...asBefore, [terms.progress]: { $mergeObjects: [literal(progress), marked] } }
+    return [unmarked(terms, id, operating, standsStill, ...stands), [{ $set: moved }]]
+  },
 } as const
+
+/** From where a document begins again. */
+export interface Redo {
+  readonly phase: string | undefined
+  readonly step: string | undefined
+  readonly set: Document
+}
+
+/** What a document was before an operation, as far as the operation may change it. */
+export interface Before {
+  readonly phase: string
+  readonly lockedAt?: unknown
+  readonly updatedAt?: unknown
+  readonly fence?: unknown
+  /** Without its history, which goes on. */
+  readonly progress: Document
+  /** Those of its owner's that the operation sets. */
+  readonly fields: Document
+}
+
+export interface PutBack {
+  /** The operation that is undone. */
+  readonly of: string
+  readonly before: Before
+  /** What that has set. */
+  readonly set: Document
+  /** The phase in which it left the document. */
+  readonly phase: string
+  /** Whether it made the document due. */
+  readonly wakes: boolean
+}
+
+/** What an operation may have to put back of a document that was read. */
+export function beforeOf(document: Document, { progress }: Pick<Terms, 'progress'>, fields: readonly string[]): Before {
+  const { history: _, operations: __, ...own } = (document[progress] ?? {}) as Document
+  const those = (names: readonly string[]) =>
+    Object.fromEntries(names.flatMap((name) => (name in document ? [[name, document[name]]] : [])))
+  const here = those(['phase', 'lockedAt', 'updatedAt', 'fence'])
+  return { phase: String(document['phase']), ...here, progress: own, fields: those(fields) }
+}
+
+/** The projection for {@link beforeOf}. */
+export const beforeProjection = ({ progress }: Pick<Terms, 'progress'>, fields: readonly string[]): Document =>
+  Object.fromEntries(
+    ['phase', 'state', 'lockedAt', 'updatedAt', 'fence', progress, ...fields].map((field) => [field, 1]),
+  )
+
+/** Whether an operation is among the latest that acted on a document. */
+export const wasActedOn = (document: Document, { progress }: Pick<Terms, 'progress'>, operation: string): boolean => {
+  const marks: unknown = (document[progress] as Document | undefined)?.['operations']
+  return Array.isArray(marks) && marks.includes(operation)
+}
 
 /** A filter by which one of an operation's documents is deleted, if nobody holds it. */
 export const operationRemoval = (terms: Terms, id: unknown, operating: Operating): Filter<Document> =>

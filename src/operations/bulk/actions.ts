@@ -1,7 +1,23 @@
-import type { Collection, Document, Filter } from 'mongodb'
-import { type Operating, operationRemoval, operationWrites, type Terms, whyUnmatched } from '../../lock/index.js'
-import { type LifecycleModel, whyUnknownState } from '../../phases/index.js'
+import type { Collection, Db, Document, Filter } from 'mongodb'
+import {
+  addCancel,
+  addPause,
+  claimOf,
+  heldUnder,
+  idBytes,
+  MOST_PAUSES,
+  type Operating,
+  operationRemoval,
+  operationWrites,
+  readOwnFields,
+  removePause,
+  type Terms,
+  wasActedOn,
+  whyUnmatched,
+} from '../../lock/index.js'
+import { type LifecycleModel, RESERVED_FIELDS, whyUnknownState, workingPhases } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
+import { changeNamed } from './changes.js'
 import type { ActionName } from './operation.js'
 
 /** What an action needs to know of its documents' lifecycle, and of who acts. */
@@ -11,6 +27,9 @@ export interface Acting {
   readonly terms: Terms
   readonly operating: Operating
   readonly options: Document
+  readonly db: Db
+  readonly by: string
+  readonly why: string | null
 }
 
 /** What became of one document: done, as it was already, or why it was left alone. */
@@ -21,11 +40,33 @@ interface Action {
   readonly takes: readonly string[]
   /** @throws UsageError for options that don't fit the lifecycle */
   check(model: LifecycleModel, options: Document): void
-  /** Acts on one document, in one write that is conditional on all that has to be so. */
-  act(acting: Acting, id: unknown): Promise<Acted>
+  /** Whether it takes documents in phases that the lifecycle doesn't have. */
+  readonly anyPhase?: true
+  /** It can be undone: the fields of its owner's that it sets. */
+  changes?(options: Document): readonly string[]
+  /**
+   * Acts on one document, in one write that is conditional on all that has to be so.
+   * @param token what it was held by when its page was turned
+   */
+  act(acting: Acting, id: unknown, token: string | null): Promise<Acted>
 }
 
 const nothingToCheck = () => undefined
+
+/** It has to wait before it goes on. */
+export class TooMany extends Error {
+  override readonly name = 'TooMany'
+}
+
+function requireOwnFields({ settings }: LifecycleModel, set: Document): void {
+  const taken = [...RESERVED_FIELDS, settings.progress]
+  const wrong = Object.keys(set).find((field) => taken.includes(field) || /^\$|[.\0]/.test(field) || field === '')
+  if (wrong !== undefined)
+    throw new UsageError(`--set: expected fields of the documents' owner, at their top level, got '${wrong}'`, {
+      reason: 'invalidField',
+      fields: [wrong],
+    })
+}
 
 const WHY = {
   gone: 'it is gone',
@@ -62,6 +103,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
   unpark: {
     takes: [],
     check: nothingToCheck,
+    changes: () => [],
     async act(acting, id) {
       const [filter, update] = operationWrites.unpark(acting.terms, id, acting.operating)
       const { matchedCount } = await acting.documents.updateOne(filter, update)
@@ -72,6 +114,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
   },
   'set-state': {
     takes: ['state', 'force'],
+    changes: () => [],
     check(model, { state, force }) {
       if (typeof state !== 'string') throw new UsageError('expected the state to be set (--to-state), got none')
       const problem = force === true ? undefined : whyUnknownState(model, state)
@@ -94,6 +137,106 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       if (acted === 'done' || (await acting.documents.countDocuments({ _id: id as never, state }, { limit: 1 })) === 0)
         return acted
       return 'unchanged'
+    },
+  },
+  redo: {
+    takes: ['phase', 'step', 'set'],
+    changes: ({ set = {} }) => Object.keys(set),
+    check(model, { phase, step, set }) {
+      const working = workingPhases(model)
+      if (phase !== undefined && !working.includes(phase))
+        throw new UsageError(
+          `expected a phase of ${model.name} with a handler (${working.join(', ')}), got '${phase}'`,
+          { reason: 'unknownPhase', got: phase, known: working },
+        )
+      if (step === '') throw new UsageError('expected the name of a step (--to-step), got an empty string')
+      requireOwnFields(model, set ?? {})
+    },
+    async act(acting, id) {
+      const { model, operating, options } = acting
+      const { phase, step, set = {} } = options
+      const where =
+        phase === undefined ? { $and: [operating.where, { phase: { $in: workingPhases(model) } }] } : operating.where
+      const write = operationWrites.redo(acting.terms, id, { ...operating, where }, { phase, step, set })
+      const { matchedCount } = await acting.documents.updateOne(...write)
+      const changed = 'it was changed meanwhile, or its phase has no handler (--to-phase says where it begins)'
+      return matchedCount > 0 ? 'done' : unmatched(acting, id, { parked: changed, changed })
+    },
+  },
+  migrate: {
+    takes: ['phase'],
+    anyPhase: true,
+    changes: () => [],
+    check(model, { phase }) {
+      const known = [...model.phases.values()].filter(({ kind }) => kind !== 'final').map(({ name }) => name)
+      if (typeof phase === 'string' && known.includes(phase)) return
+      throw new UsageError(
+        `expected where to (--to-phase): a phase of ${model.name} that isn't final (${known.join(', ')}), got ${phase === undefined ? 'none' : `'${phase}'`}`,
+        { reason: 'unknownPhase', got: phase, known },
+      )
+    },
+    act: (acting, id) =>
+      written(acting, id, operationWrites.migrate(acting.terms, id, acting.operating, acting.options['phase'])),
+  },
+  pause: {
+    takes: [],
+    check: nothingToCheck,
+    async act({ db, model, by, why }, id) {
+      if (idBytes(id) > 1_000) return { skipped: 'its _id is longer than 1000 bytes: pause its phase' }
+      const pause = { target: { what: 'document', _id: id }, by, reason: why, end: null } as const
+      const { kind } = await addPause(db, model.name, pause)
+      return kind === 'paused'
+        ? 'done'
+        : { skipped: `${MOST_PAUSES} pauses of ${model.name} are in force: pause a phase` }
+    },
+  },
+  resume: {
+    takes: [],
+    check: nothingToCheck,
+    act: async ({ db, model }, id) =>
+      (await removePause(db, model.name, { what: 'document', _id: id })) ? 'done' : 'unchanged',
+  },
+  cancel: {
+    takes: [],
+    check: nothingToCheck,
+    async act({ db, documents, model, terms, by, why }, id, token) {
+      const claim = token === null ? undefined : claimOf(token)
+      const held = claim === undefined ? undefined : await heldUnder(documents, id, terms)
+      // Another claim of it isn't meant: this one has ended.
+      if (claim === undefined || held?.claim !== claim) return { skipped: 'no step of it runs' }
+      const verdict = await addCancel(db, model.name, { _id: id, claim, by, reason: why })
+      if (verdict === 'tooMany') throw new TooMany('200 steps were cancelled within ten minutes')
+      return 'done'
+    },
+  },
+  undo: {
+    takes: ['of', 'action', 'options'],
+    check: nothingToCheck,
+    async act(acting, change) {
+      const { db, documents, terms, operating, options } = acting
+      const found = await changeNamed(db, String(change))
+      if (!found) return { skipped: 'nobody knows any more what it was before' }
+      const { document: id, before, state } = found
+      const { of, action } = options
+      const { set = {}, phase = before.phase, ...more } = options['options'] as Document
+      const write =
+        action === 'set-state'
+          ? operationWrites.setStateBack(terms, id, operating, { before: state, state: more['state'] })
+          : operationWrites.putBack(terms, id, operating, { of, before, set, phase, wakes: action !== 'migrate' })
+      const { matchedCount } = await documents.updateOne(...write)
+      if (matchedCount > 0) return 'done'
+      const [now] = await readOwnFields((how) =>
+        documents
+          .find({ _id: id as never }, how)
+          .limit(1)
+          .toArray(),
+      )
+      if (now && wasActedOn(now, terms, operating.operation)) return 'done'
+      if (!now || !wasActedOn(now, terms, of)) return now ? 'unchanged' : { skipped: WHY.gone }
+      return {
+        skipped:
+          action === 'set-state' ? 'its owner wants something else by now' : 'it has gone on since, or was changed',
+      }
     },
   },
   remove: {

@@ -5,8 +5,19 @@ export const OPERATION_LIFECYCLE = 'phaselock-operation'
 export const OPERATIONS_COLLECTION = 'phaselock.operations'
 
 /** What an operation does to each of its documents. */
-export const ACTIONS = ['wake', 'unpark', 'set-state', 'remove'] as const
-export type ActionName = (typeof ACTIONS)[number]
+export const ACTIONS = [
+  'wake',
+  'unpark',
+  'set-state',
+  'redo',
+  'migrate',
+  'pause',
+  'resume',
+  'cancel',
+  'remove',
+] as const
+/** `undo`: of another operation, which says what of. */
+export type ActionName = (typeof ACTIONS)[number] | 'undo'
 
 /** What has become of the documents so far. */
 export interface OperationCounts {
@@ -33,6 +44,8 @@ export interface OperationTrouble {
 /** Documents that are acted upon next, or were when whoever ran it was killed: stored before the first of them is. */
 export interface OperationPage {
   readonly ids: readonly unknown[]
+  /** To cancel: the token that each was held by. */
+  readonly tokens?: readonly (string | null)[]
 }
 
 /** An operation as it is stored. */

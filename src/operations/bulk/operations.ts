@@ -10,6 +10,7 @@ import { NotFound, Refused, UsageError } from '../errors.js'
 import { type Found, readDocuments } from '../find.js'
 import { modelOf, type System } from '../system.js'
 import { actions } from './actions.js'
+import { countChanges, prepareChanges } from './changes.js'
 import {
   ACTIONS,
   type ActionName,
@@ -79,7 +80,8 @@ export async function previewOperation(system: System, request: OperationRequest
   return { action, lifecycle: model.name, count, examples: await readDocuments(system, model, filter, EXAMPLES) }
 }
 
-function checked(system: System, { action, selection, options = {}, ...request }: OperationRequest): Checked {
+function checked(system: System, { action, selection, ...request }: OperationRequest): Checked {
+  const options = given(request.options)
   const { atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
   if (!isAction(action))
     throw new UsageError(`expected an action (${ACTIONS.join(', ')}), got '${action}'${didYouMean(action, ACTIONS)}`)
@@ -92,15 +94,18 @@ function checked(system: System, { action, selection, options = {}, ...request }
       throw new UsageError(`${name}: expected a whole number from 1 to ${most}, got ${value}`)
   const model = modelOf(system, selection.lifecycle)
   if (model.name === OPERATION_LIFECYCLE) throw new UsageError('expected a lifecycle other than that of operations')
-  const given = Object.keys(options).filter((name) => options[name] !== undefined)
-  const unknown = given.find((name) => !actions[action].takes.includes(name))
+  const unknown = Object.keys(options).find((name) => !actions[action].takes.includes(name))
   if (unknown !== undefined)
     throw new UsageError(`${action}: unknown option '${unknown}'; known: ${actions[action].takes.join(', ') || 'none'}`)
   actions[action].check(model, options)
-  return { action, filter: selectionFilter(model, selection), atMost }
+  return { action, filter: selectionFilter(model, selection, actions[action].anyPhase), atMost }
 }
 
-const isAction = (name: string): name is ActionName => ACTIONS.includes(name as ActionName)
+/** Without what is undefined, which would be stored as null. */
+const given = (options: Document = {}): Document =>
+  Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
+
+const isAction = (name: string): name is (typeof ACTIONS)[number] => (ACTIONS as readonly string[]).includes(name)
 
 /**
  * Begins an operation: a document in `phaselock.operations`, which replicas of its lifecycle work on.
@@ -113,11 +118,12 @@ export async function beginOperation(system: System, request: OperationRequest):
   if (count === 0) throw new NotFound(`no document of ${lifecycle} matches: there is nothing to ${action}`)
   const document: OperationDocument = {
     _id: `${action}-${randomBytes(4).toString('hex')}`,
-    ...{ action, lifecycle, filter: filterText(filter), options: BSON.EJSON.stringify(request.options ?? {}) },
+    ...{ action, lifecycle, filter: filterText(filter), options: BSON.EJSON.stringify(given(request.options)) },
     ...{ by: request.by, why: request.why ?? null, atMost, rate: request.rate ?? 1_000 },
     ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
   const { _id } = document
+  if (actions[action].changes) await prepareChanges(system.db)
   const about = { action: `operations run ${action}`, target: `operation ${_id}`, lifecycle }
   const after = { filter: document.filter.slice(0, 2_000), options: document.options.slice(0, 1_000), matching: count }
   await recorded(
@@ -126,6 +132,48 @@ export async function beginOperation(system: System, request: OperationRequest):
     () => insert(system, document),
     () => ({ outcome: 'done', after }),
   )
+  return document
+}
+
+/** How many documents would be looked at to undo an operation. @throws NotFound; Refused where it can't be undone, or has not ended */
+export async function previewUndo(
+  system: System,
+  id: string,
+): Promise<{ readonly of: OperationState; readonly count: number }> {
+  const of = await operationNamed(system, id)
+  if (of.condition !== 'Done' && of.condition !== 'Aborted')
+    throw new Refused(
+      `operation ${id} has not ended: it is ${of.condition}`,
+      undefined,
+      `phaselock operations abort ${id}`,
+    )
+  if (!actions[of.action].changes)
+    throw new Refused(`operation ${id} can't be undone: ${of.action} leaves nothing to put back`)
+  return { of, count: await countChanges(system.db, id) }
+}
+
+/**
+ * Begins to undo an operation: documents are put back to what they were before, where that operation was the last to act on them, no step of
+ * theirs has begun since, and what it has set still stands. Others are left alone.
+ * @example await undoOperation(system, 'unpark-4f2a9c1b', { by: 'ana' }) // { _id: 'undo-unpark-4f2a9c1b', expected: 1_201, ... }
+ * @throws NotFound; Refused where it can't be undone, has not ended, or is being undone already
+ */
+export async function undoOperation(
+  system: System,
+  id: string,
+  { by, why }: Pick<OperationRequest, 'by' | 'why'>,
+): Promise<OperationDocument> {
+  const { of, count } = await previewUndo(system, id)
+  const { lifecycle, action, options, rate, concurrency } = of
+  if (count === 0) throw new NotFound(`operation ${id} has changed nothing that could be undone`)
+  const undone = { of: id, action, options: BSON.EJSON.parse(options) }
+  const document: OperationDocument = {
+    ...{ _id: `undo-${id}`, action: 'undo', lifecycle, filter: '{}', options: BSON.EJSON.stringify(undone) },
+    ...{ by, why: why ?? null, atMost: count, rate, concurrency, expected: count },
+    ...{ counts: NO_COUNTS, troubles: [], workedMs: 0 },
+  }
+  const about = { action: 'operations undo', target: `operation ${id}`, lifecycle }
+  await recorded(system, about, () => insert(system, document))
   return document
 }
 

@@ -18,9 +18,10 @@ export interface Selection extends Partial<Readonly<Record<Trouble, boolean | un
 
 /**
  * The filter for a selection: only of documents in the lifecycle's phases, as others may share its collection.
+ * @param anyPhase `phase` may be one that the lifecycle doesn't have
  * @throws UsageError where nothing is given, or both `all` and something else
  */
-export function selectionFilter(model: LifecycleModel, selection: Selection): Document {
+export function selectionFilter(model: LifecycleModel, selection: Selection, anyPhase = false): Document {
   const { filter, phase, state, all } = selection
   const asked = TROUBLES.filter((trouble) => selection[trouble])
   const isNarrowed = filter !== undefined || phase !== undefined || state !== undefined || asked.length > 0
@@ -32,7 +33,7 @@ export function selectionFilter(model: LifecycleModel, selection: Selection): Do
     )
   if (isNarrowed && all) throw new UsageError('expected --all or a filter, got both')
   const phases = [...model.phases.keys()]
-  if (phase !== undefined && !phases.includes(phase))
+  if (phase !== undefined && !anyPhase && !phases.includes(phase))
     throw new UsageError(`expected a phase of ${model.name} (${phases.join(', ')}), got '${phase}'`, {
       reason: 'unknownPhase',
       got: phase,

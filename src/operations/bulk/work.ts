@@ -1,16 +1,18 @@
 import { BSON, type Db, type Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ringerOf } from '../../doorbell/index.js'
-import { idText, isDefiniteRefusal } from '../../lock/index.js'
+import { idText, isDefiniteRefusal, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
 import type { Step } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { registeredLifecycles } from '../lifecycles.js'
 import { type System, termsInForce } from '../system.js'
-import { type Acted, type Acting, actions } from './actions.js'
+import { type Acted, type Acting, actions, TooMany } from './actions.js'
+import { keepBefore, nextChanges } from './changes.js'
 import {
   OPERATIONS_COLLECTION,
   type OperationCounts,
   type OperationDocument,
+  type OperationPage,
   type OperationTrouble,
 } from './operation.js'
 import { filterFrom, nextPage } from './selection.js'
@@ -43,17 +45,25 @@ export async function workOnPage(
   const { model } = registered
   const documents = protocolCollection(db, model.collection)
   const acting: Acting = {
-    ...{ model, documents, options: BSON.EJSON.parse(doc.options) as Document },
+    ...{ db, model, documents, options: BSON.EJSON.parse(doc.options) as Document, by: doc.by, why: doc.why },
     terms: (await termsInForce(db, [model]))(model),
     operating: { operation: doc._id, by: doc.by, where: filterFrom(doc.filter) },
   }
-  const { ids } = doc.page ?? (await turnPage(doc, step, acting))
+  const { ids, tokens } = doc.page ?? (await turnPage(doc, step, acting))
+  const fields = actions[doc.action].changes?.(acting.options)
+  const kept = { operation: doc._id, first: doc.counts.seen, ids }
+  if (fields && ids.length > 0) await keepBefore(db, documents, acting.terms, { ...kept, fields })
   const acts: (Acted | Failed)[] = []
-  await eachOf([...ids.entries()], doc.concurrency, async ([i, id]) => {
-    // After an abort nothing else is begun; what is under way ends.
-    if (step.signal.aborted) throw step.signal.reason
-    acts[i] = await actOn(acting, doc, id)
-  })
+  try {
+    await eachOf([...ids.entries()], doc.concurrency, async ([i, id]) => {
+      // After an abort nothing else is begun; what is under way ends.
+      if (step.signal.aborted) throw step.signal.reason
+      acts[i] = await actOn(acting, doc, id, tokens?.[i] ?? null)
+    })
+  } catch (error) {
+    if (error instanceof TooMany) return step.wait(error.message, { for: '1m' })
+    throw error
+  }
   const page = new PageResult(doc)
   for (const [i, id] of ids.entries()) page.add(id, acts[i]!)
   if (page.hasDone && doorbell !== 'off') ringerOf(db).ring({ lifecycles: [model.name] })
@@ -71,14 +81,25 @@ async function isAborted(db: Db, { _id }: Readonly<OperationDocument>): Promise<
   return (await operations.findOne({ _id }, { projection: { state: 1 } }))?.state === 'Aborted'
 }
 
-async function turnPage(doc: Readonly<OperationDocument>, step: OperationStep, { documents, operating }: Acting) {
+async function turnPage(doc: Readonly<OperationDocument>, step: OperationStep, acting: Acting) {
   const perPage = Math.max(1, Math.min(MOST_PER_PAGE, Math.floor((doc.rate * PAGE_MS) / 1_000)))
   const limit = Math.min(perPage, doc.atMost - doc.counts.seen)
-  const after = doc.cursor ?? undefined
-  const found = limit <= 0 ? [] : await nextPage(documents, operating.where, { after, limit, projection: { _id: 1 } })
-  const page = { ids: found.map(({ _id }) => _id as unknown) }
+  const page = limit <= 0 ? { ids: [] } : await pageAfter(doc, acting, limit)
   if (page.ids.length > 0) await step.checkpoint({ page })
   return page
+}
+
+async function pageAfter(
+  { action, cursor }: Readonly<OperationDocument>,
+  acting: Acting,
+  limit: number,
+): Promise<OperationPage> {
+  const { db, documents, operating, options } = acting
+  if (action === 'undo') return { ids: await nextChanges(db, options['of'], cursor?.id, limit) }
+  const projection = action === 'cancel' ? LEASE_FIELDS : { _id: 1 }
+  const found = await nextPage(documents, operating.where, { after: cursor ?? undefined, limit, projection })
+  const ids = found.map(({ _id }) => _id as unknown)
+  return action === 'cancel' ? { ids, tokens: found.map(tokenOf) } : { ids }
 }
 
 interface Failed {
@@ -86,9 +107,14 @@ interface Failed {
 }
 
 /** A document that the database refuses to write fails alone; a database that is away fails the step, which is tried again. */
-async function actOn(acting: Acting, doc: Readonly<OperationDocument>, id: unknown): Promise<Acted | Failed> {
+async function actOn(
+  acting: Acting,
+  doc: Readonly<OperationDocument>,
+  id: unknown,
+  token: string | null,
+): Promise<Acted | Failed> {
   try {
-    return await actions[doc.action].act(acting, id)
+    return await actions[doc.action].act(acting, id, token)
   } catch (error) {
     if (!isDefiniteRefusal(error)) throw error
     return { failed: error.message }
