@@ -25,6 +25,7 @@ import { registerSchedules } from './commands/schedules.js'
 import { registerSetLockTimeout } from './commands/set-lock-timeout.js'
 import { registerShow } from './commands/show.js'
 import { registerStart } from './commands/start.js'
+import { registerStatus } from './commands/status.js'
 import type { CliContext } from './context.js'
 import { registerDemo } from './demo/index.js'
 
@@ -80,6 +81,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerAudit(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)
+  registerStatus(program, context)
   registerReplicas(program, context)
   registerLimits(program, context)
   registerLocks(program, context)

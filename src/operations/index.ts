@@ -71,4 +71,5 @@ export {
   type ReplicasRequest,
 } from './replicas.js'
 export * from './schedules.js'
+export { type LastSweep, type LifecycleStatus, lastSweep, type SystemStatus, systemStatus } from './status.js'
 export { modelOf, type System } from './system.js'

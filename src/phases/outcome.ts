@@ -44,7 +44,7 @@ export type Outcome<Next extends string, Doc> =
   /** Unlock: the next step is due at once. */
   | ({ readonly kind: 'again'; readonly step?: string } & WithSet<Doc>)
   /** Relock: look again later, with progressive back-off unless `for` says when. Uses no attempt. */
-  | ({ readonly kind: 'wait'; readonly reason: string; readonly for?: Duration } & WithSet<Doc>)
+  | ({ readonly kind: 'wait'; readonly reason: string; readonly for?: Duration; readonly on?: string } & WithSet<Doc>)
   /** Let go until somebody answers. */
   | ({ readonly kind: 'ask' } & Ask & WithSet<Doc>)
   /** Go to another phase. */
@@ -65,7 +65,7 @@ export const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean =>
 /** What an outcome takes besides its first argument. */
 const OPTIONS = {
   again: ['step', 'set'],
-  wait: ['for', 'set'],
+  wait: ['for', 'on', 'set'],
   ask: ['question', 'options', 'to', 'timeout', 'onTimeout', 'set'],
   moveTo: ['set'],
   park: ['set'],
@@ -102,7 +102,7 @@ export class Outcomes {
   again(also?: { step?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
     return this.#made({ kind: 'again' }, also)
   }
-  wait(reason: string, also?: { for?: Duration } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+  wait(reason: string, also?: { for?: Duration; on?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
     return this.#made({ kind: 'wait', reason }, also)
   }
   ask(question: Ask & WithSet<AnyDoc>): Outcome<never, AnyDoc> {

@@ -41,6 +41,8 @@ export interface Progress {
   readonly steps?: number
   /** What `step.wait` or `Unavailable` said last; absent: it doesn't wait. */
   readonly waitingFor?: string
+  /** The kind of thing that it waits for, as `on` says. */
+  readonly waitingOn?: string
   /** Since when it has waited for that. */
   readonly waitingSince?: Date
   /** What its step asked last, until the step after that; absent: nothing. */
@@ -119,8 +121,12 @@ export interface Step<Next extends string, Doc> {
   leaseLeftMs(): number
   /** Go on in this phase, at once: with the step of this name, or the phase's first one; `set` is stored along with it. */
   again(also?: { step?: string } & WithSet<Doc>): Outcome<never, Doc>
-  /** Look again later: for a tenth of the time waited so far at first, or after `for`. Uses no attempt; `reason` is shown to people. */
-  wait(reason: string, also?: { for?: Duration } & WithSet<Doc>): Outcome<never, Doc>
+  /**
+   * Look again later: for a tenth of the time waited so far at first, or after `for`. Uses no attempt; `reason` is shown to people. `on` says in a
+   * word what kind of thing it waits for, by which `phaselock status` and the metrics count: letters, digits, `_`, `-` and `.`, at most 50.
+   * @example return step.wait(`certificate ${name} isn't Ready`, { on: 'certificate' })
+   */
+  wait(reason: string, also?: { for?: Duration; on?: string } & WithSet<Doc>): Outcome<never, Doc>
   /** Let go of the document until somebody answers (docs/questions.md): the next run of this step finds `answer`. Uses no attempt. */
   ask(question: Ask & WithSet<Doc>): Outcome<never, Doc>
   /** Go to another phase that this one's `next` names. */

@@ -40,7 +40,7 @@ describe('completion', () => {
       return stdout.trim().split('\n')
     }
     expect(complete('unp')).toEqual(['unpark'])
-    expect(complete('s')).toEqual(['start', 'show', 'set-state', 'set-lock-timeout', 'schedules'])
+    expect(complete('s')).toEqual(['start', 'show', 'set-state', 'set-lock-timeout', 'status', 'schedules'])
     expect(complete('list', 'api-gateway', '--par')).toEqual(['--parked'])
     expect(complete('locks', 're')).toEqual(['release'])
     expect(complete('locks', 'release', 'x', '--y')).toEqual(['--yes'])

@@ -50,7 +50,7 @@ test('the contract lists just the fields that a replica writes', async () => {
       parcel.handle({
         async Packing(doc, step) {
           await collect()
-          if (doc._id === 'waits') return step.wait('rain', { for: '10m' })
+          if (doc._id === 'waits') return step.wait('rain', { for: '10m', on: 'weather' })
           if (doc._id === 'fails') throw new Error('no')
           if (doc._id === 'parks') return step.park('no')
           if (doc._id === 'often' && !step.progress.steps) return step.again()

@@ -98,6 +98,9 @@ async function commandsOfALife(options: Partial<ReplicaOptions>): Promise<Set<st
   await eventually(() => expect(replica.status().doorbell).toBe('capped'))
   await replica.tick()
   await eventually(() => expect([...seen]).toContain('delete phaselock.replicas'))
+  // They are begun half a minute after a start.
+  await database.db.collection('phaselock.duties').deleteMany()
+  await (replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
   await replica.stop()
   return seen
 }
@@ -161,10 +164,12 @@ describe('docs/mongodb-role.md', () => {
       ['Order', actionsOn('yours', create)],
       ['phaselock.lifecycles', actionsOn('phaselock.lifecycles', create)],
       ['phaselock.replicas', actionsOn('phaselock.replicas', create)],
+      ['phaselock.duties', actionsOn('phaselock.duties', create)],
       ['phaselock.doorbell', actionsOn('phaselock.doorbell', create)],
       ['Order', actionsOn('yours', check)],
       ['phaselock.lifecycles', actionsOn('phaselock.lifecycles', check)],
       ['phaselock.replicas', actionsOn('phaselock.replicas', check)],
+      ['phaselock.duties', actionsOn('phaselock.duties', check)],
       ['phaselock.doorbell', actionsOn('phaselock.doorbell', check)],
     ])
   })

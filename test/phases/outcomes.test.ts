@@ -186,7 +186,7 @@ describe('how a step may end', () => {
     [
       'a pause where the options of a wait belong',
       (step) => step.wait('x', '5s'),
-      /^wait: expected an object with for, set, as in \{ for: "5s" \}, got "5s"$/,
+      /^wait: expected an object with for, on, set, as in \{ for: "5s" \}, got "5s"$/,
     ],
     [
       'an unknown option of moveTo',

@@ -6,7 +6,7 @@ import { type Collection, type CommandFailedEvent, type Document, MongoClient } 
 import { ReplicaSet } from '../../chaos/replica-set/replica-set.ts'
 import { MissingRights } from '../../src/database/index.js'
 import { lifecycleOf, OwnerClient, Replica, type ReplicaOptions } from '../../src/index.js'
-import { REPLICAS_COLLECTION } from '../../src/lock/index.js'
+import { DUTIES_COLLECTION, REPLICAS_COLLECTION } from '../../src/lock/index.js'
 import { mongoLockProvider } from '../../src/locks/index.js'
 import { Schedules } from '../../src/schedules/index.js'
 import { backDate } from '../../src/testing/index.js'
@@ -57,7 +57,7 @@ async function documentedRoles(database: string): Promise<{ role: string; privil
 
 const DOORBELL = 'phaselock.doorbell'
 /** Without rights on these a replica works as ever. */
-const SPARED = [DOORBELL, REPLICAS_COLLECTION]
+const SPARED = [DOORBELL, REPLICAS_COLLECTION, DUTIES_COLLECTION]
 
 describeWithMongod('with access control, by the roles of docs/mongodb-role.md', () => {
   let set: ReplicaSet

@@ -37,6 +37,20 @@ describe('the metrics of a replica', () => {
     return { db, replica, metrics, things: db.collection<{ _id: string } & Document>('Thing') }
   }
 
+  test('what the last sweep has found, and how the duties went', async () => {
+    const { replica, metrics, things } = replicaWithMetrics()
+    expect(await metrics.registry.metrics()).not.toMatch(/^phaselock_(duty|documents_waiting)\w*\{/m)
+    await things.insertMany([{ _id: 'waits', phase: 'Creating' }])
+    await replica.runOnce()
+    await (replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
+    const said = await metrics.registry.metrics()
+    expect(said).toMatch(/^phaselock_documents_waiting\{lifecycle="thing",on="-"\} 1$/m)
+    expect(said).toMatch(/^phaselock_questions_open\{lifecycle="thing"\} 0$/m)
+    expect(said).toMatch(/^phaselock_duty_failed\{duty="sweep"\} 0$/m)
+    expect(said).toMatch(/^phaselock_duty_age_seconds\{duty="sweep"\} 0\.\d+$/m)
+    await replica.stop()
+  })
+
   test.each<[unknown, string]>([
     [undefined, 'replicaMetrics: expected an object, got undefined'],
     [

@@ -4,7 +4,7 @@ import { NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
 import type { Settings } from '../../config/index.js'
 import { loadTelemetryHttp, PhaselockModule, type TelemetrySources } from '../../nest/index.js'
-import { type Logger, Replica } from '../../phases/index.js'
+import { type Logger, Replica, type ReplicaObserver } from '../../phases/index.js'
 import { replicaMetrics } from '../../telemetry/index.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Workspace } from '../workspace.js'
@@ -21,6 +21,7 @@ export async function bootApp(
   { connection, lifecycles }: Workspace,
   settings: Settings,
   logger: Logger,
+  observers: readonly ReplicaObserver[] = [],
 ): Promise<RunningReplica> {
   const metrics = replicaMetrics({ db: connection.db, lifecycles, logger })
   let replica: Replica | undefined
@@ -31,7 +32,7 @@ export async function bootApp(
       lifecycles,
       ...(await replicaOptions(settings)),
       logger,
-      observer: [metrics.observer, ...transitionsOf(settings, connection, logger)],
+      observer: [metrics.observer, ...transitionsOf(settings, connection, logger), ...observers],
     }),
     await telemetry({
       registry: metrics.registry,

@@ -9,6 +9,8 @@ export interface StartOptions extends CliContext {
   readonly settings: Settings
   readonly logger: Logger
   readonly json: boolean
+  /** Ends by itself after so many ticks. Default: when it is asked to stop. */
+  readonly ticks?: number | undefined
 }
 
 /** A replica in this process, and its orderly shutdown, that of its workspace included. */

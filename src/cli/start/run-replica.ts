@@ -1,7 +1,7 @@
 import type { Settings } from '../../config/index.js'
 import { doorbellClient, renewalClient } from '../../database/index.js'
 import { observeLocks } from '../../locks/index.js'
-import { type Logger, Replica } from '../../phases/index.js'
+import { type Logger, Replica, type ReplicaObserver } from '../../phases/index.js'
 import type { Workspace } from '../workspace.js'
 import { optimiseWhenBusy } from './lean-heap.js'
 import { type RunningReplica, replicaOptions, transitionsOf } from './options.js'
@@ -17,13 +17,14 @@ export async function runReplica(
   settings: Settings,
   logger: Logger,
   measured = false,
+  observers: readonly ReplicaObserver[] = [],
 ): Promise<RunningReplica> {
   try {
     const running =
       settings.http === undefined
-        ? await runAlone(workspace, settings, logger, measured)
+        ? await runAlone(workspace, settings, logger, measured, observers)
         : // Nest is loaded for the web server only.
-          await (await import('./app.js')).bootApp(workspace, settings, logger)
+          await (await import('./app.js')).bootApp(workspace, settings, logger, observers)
     const { replica, metrics } = running
     optimiseWhenBusy(process.env)
     // The lifecycles' module creates its own executors of named locks.
@@ -48,6 +49,7 @@ async function runAlone(
   settings: Settings,
   logger: Logger,
   measured: boolean,
+  observers: readonly ReplicaObserver[],
 ): Promise<RunningReplica> {
   const { db } = connection
   const metrics = measured
@@ -63,7 +65,7 @@ async function runAlone(
     lifecycles,
     ...(await replicaOptions(settings)),
     logger,
-    observer: [...(metrics ? [metrics.observer] : []), ...transitionsOf(settings, connection, logger)],
+    observer: [...(metrics ? [metrics.observer] : []), ...transitionsOf(settings, connection, logger), ...observers],
   })
   metrics?.watch(replica)
   await replica.start()

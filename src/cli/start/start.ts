@@ -43,17 +43,24 @@ export async function start(options: StartOptions): Promise<void> {
     work.catch(() => undefined)
     return crew?.stop()
   }
-  await signals.stopped
+  await Promise.race([signals.stopped, ...('over' in running ? [running.over] : [])])
   await running.stop()
   if (!options.json) output.line('stopped')
 }
 
-async function run(options: StartOptions): Promise<{ stop(): Promise<void> }> {
-  const { logger } = options
+/** `over` resolves when it has ticked as often as it was to; undefined: it goes on. */
+async function run(options: StartOptions): Promise<{ stop(): Promise<void>; over?: Promise<void> }> {
+  const { logger, ticks } = options
+  const { promise: over, resolve } = Promise.withResolvers<void>()
+  let left = ticks ?? Number.POSITIVE_INFINITY
+  const ticked = () => {
+    left -= 1
+    if (left <= 0) resolve()
+  }
   return await patiently(options.settings, logger, async (settings) => {
     const workspace = await openWorkspace({ ...options, settings })
-    const running = await runReplica(workspace, settings, logger)
+    const running = await runReplica(workspace, settings, logger, false, ticks === undefined ? [] : [{ ticked }])
     await printBanner(options, workspace, { identity: running.replica.identity, http: running.http })
-    return running
+    return ticks === undefined ? running : { ...running, over }
   })
 }

@@ -108,6 +108,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
         ...ended,
         ...(end.kind === 'wait' && { attempts: 0 }),
         waitingFor: literal(end.reason),
+        ...(end.on !== undefined && { waitingOn: literal(end.on) }),
         waitingSince: { $cond: [isDate(since), since, now] },
         resumeAt: wake,
         ...(end.awaits && { awaits: literal(end.awaits) }),

@@ -39,6 +39,8 @@ export type EndKind = {
   | {
       readonly kind: 'wait' | 'unavailable'
       readonly reason: string
+      /** The kind of thing that it waits for. */
+      readonly on?: string | undefined
       readonly forMs: number | null
       /** What ends the sleep before its time. */
       readonly awaits?: StoredAwaits | undefined

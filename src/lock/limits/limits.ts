@@ -256,16 +256,17 @@ export async function forgetKeys(db: Db, names: readonly string[], by: string): 
 /** A rate of a longer span than this is forgotten with its key. */
 const KEPT_MS = 3_600_000
 
-/** Removes limits of keys that nobody has asked for in an hour: their replicas were killed, or they have a rate. */
-export async function forgetOldKeys(db: Db): Promise<void> {
+/** Removes limits of keys that nobody has asked for in an hour: their replicas were killed, or they have a rate. @returns how many */
+export async function forgetOldKeys(db: Db): Promise<number> {
   const isOld = { $lt: ['$askedAt', { $subtract: ['$$NOW', KEPT_MS] }] }
   const { $expr, ...asDeclared } = isAsDeclared
   const isHeld = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
   const isSet = { $not: [{ $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }] }
-  await limitsOf(db).deleteMany({
+  const old = await limitsOf(db).deleteMany({
     ...asDeclared,
     $expr: { $and: [isOld, $expr, { $not: [isHeld] }, { $not: [isSet] }] },
   })
+  return old.deletedCount
 }
 
 const BURST: Document = { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }

@@ -129,6 +129,7 @@ const PHASE_FIELDS = [
   'step',
   'steps',
   'waitingFor',
+  'waitingOn',
   'waitingSince',
   'resumeAt',
   'error',

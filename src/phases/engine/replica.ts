@@ -33,6 +33,7 @@ import { LoopMonitor } from './run/loop-monitor.js'
 import { type RunningLifecycle, runningLifecycle } from './running-lifecycle.js'
 import { checkAtStart } from './start/start-checks.js'
 import { ClockWatch } from './tick/clock-watch.js'
+import { Duties } from './tick/duties.js'
 import type { TickCounts } from './tick/housekeeper.js'
 import { Tick } from './tick/tick.js'
 import { AlongsideWorks } from './wake/alongside.js'
@@ -62,6 +63,7 @@ export class Replica {
   private readonly registry: LifecycleRegistry
   private readonly liveReplicas: LiveReplicas
   private readonly beats: Beats
+  private readonly duties: Duties
   private readonly looks: Looks
   private readonly running: readonly RunningLifecycle[]
   private readonly everyTick: Tick
@@ -139,6 +141,7 @@ export class Replica {
     }
     this.doorbell = new DoorbellLink(env, options, identity, this.running, look)
     this.beats = new Beats({ db, identity, clock, logger, figures: () => this.figures() })
+    this.duties = new Duties({ db, identity, clock, logger, serverNow, running: lifecycles })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 
@@ -301,7 +304,7 @@ export class Replica {
       return { ruled: 0, removed: 0, due: 0 }
     } finally {
       this.lastTickMs = Math.round(seconds() * 1_000)
-      if (this.waking) this.beats.ifDue()
+      if (this.waking) for (const one of [this.beats, this.duties]) one.ifDue()
     }
   }
 
@@ -354,7 +357,10 @@ export class Replica {
     const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
-    await Promise.race([Promise.all([left, this.beats.end(), this.slots.stop()]), wait(LAST_CHANCE_MS)])
+    await Promise.race([
+      Promise.all([left, this.beats.end(), this.duties.stop(), this.slots.stop()]),
+      wait(LAST_CHANCE_MS),
+    ])
     over.abort()
     await Promise.all([beside, this.relatives.stop(), ...this.running.map(({ waker }) => waker.stop())])
     await Promise.all([this.ticking, this.doorbell.stop()])

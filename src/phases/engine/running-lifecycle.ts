@@ -72,7 +72,17 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const wake: Waker['wake'] = (ids, news) => waker.wake(ids, news)
   const context = { model, db, replica: identity, logger, observer, clock, wake, look }
   return {
-    ...{ model, refusing: own.refusing, paused: own.paused, lines, terms, runner, claimer: runner.claimer, waker },
+    ...{
+      model,
+      collection: own.collection,
+      refusing: own.refusing,
+      paused: own.paused,
+      lines,
+      terms,
+      runner,
+      claimer: runner.claimer,
+      waker,
+    },
     housekeeper: new Housekeeper(own, registry),
     /** Its background work, with what that wakes documents with. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),

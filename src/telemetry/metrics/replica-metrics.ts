@@ -9,6 +9,7 @@ import { observerMetrics } from './counters.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
 import { type LockNames, lockMetrics } from './lock-metrics.js'
 import { type AddReports, runMetrics, scheduleGauges } from './schedule-metrics.js'
+import { sweepGauges } from './sweep-metrics.js'
 
 /** A lifecycle; that of schedules brings metrics besides those of its steps. */
 export interface MeasuredLifecycle {
@@ -121,6 +122,7 @@ export function documentMetrics(
     }
   })
   documentGauges(registry, scrape)
+  sweepGauges(registry, options.db)
   return { add }
 }
 

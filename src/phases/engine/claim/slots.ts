@@ -1,12 +1,5 @@
 import type { Db } from 'mongodb'
-import {
-  forgetOldKeys,
-  LEAST_PAUSE_MS,
-  type Limit,
-  pausedLimitText,
-  type ServerClock,
-  type SlotGrant,
-} from '../../../lock/index.js'
+import { LEAST_PAUSE_MS, type Limit, pausedLimitText, type ServerClock, type SlotGrant } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LimitNeed } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
@@ -17,8 +10,6 @@ const UNUSED_MS = 1_000
 /** Those of a key sooner: they are few, and another replica may have the next document. */
 const UNUSED_KEY_MS = 100
 const ROUND_MS = 250
-/** Limits of keys that nobody uses are looked for so often. */
-const OLD_KEYS_EVERY_MS = 600_000
 /** Documents that wait for slots of others have no other sign that there are some. */
 const ASK_AGAIN_MS = 250
 
@@ -59,7 +50,6 @@ export class Slots {
   private readonly waiting = new Map<string, () => void>()
   private timer: NodeJS.Timeout | undefined
   private stopped = false
-  private oldKeysAtMs = Number.NEGATIVE_INFINITY
 
   private readonly requests: SlotRequests
 
@@ -177,15 +167,7 @@ export class Slots {
       if (lease.isKey && lease.isIdle && !lease.isAsking) this.leases.delete(name)
       else void lease.keep()
     }
-    if (leases.some(([, lease]) => lease.isKey)) void this.forgetOldKeys()
     if (leases.some(([, lease]) => !lease.isIdle)) this.watch()
-  }
-
-  private async forgetOldKeys(): Promise<void> {
-    const { clock, db } = this.options
-    if (clock.monotonicMs() - this.oldKeysAtMs < OLD_KEYS_EVERY_MS) return
-    this.oldKeysAtMs = clock.monotonicMs()
-    await forgetOldKeys(db).catch(() => undefined) // the next round but one tries again
   }
 }
 

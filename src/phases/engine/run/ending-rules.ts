@@ -134,13 +134,15 @@ export class EndingRules {
           forMs,
         }
       }
-      case 'wait':
-        if (!run.awaits) return { kind: 'wait', step, reason: outcome.reason, forMs: outcome.forMs }
+      case 'wait': {
+        const on = outcome.on === undefined ? {} : { on: outcome.on }
+        if (!run.awaits) return { kind: 'wait', step, reason: outcome.reason, ...on, forMs: outcome.forMs }
         return {
-          ...{ kind: 'wait', step, reason: outcome.reason },
+          ...{ kind: 'wait', step, reason: outcome.reason, ...on },
           forMs: outcome.forMs ?? run.awaits.recheckMs,
           awaits: run.awaits.stored,
         }
+      }
       case 'ask':
         return {
           kind: 'ask',
@@ -288,6 +290,7 @@ const isState = (state: unknown): boolean => typeof state === 'string' || state 
 /** What a kind of end removes from some documents, and sets in others. */
 function isSetBy(end: EndKind, field: string): boolean {
   if (field === 'awaits') return end.kind === 'wait' && end.awaits !== undefined
+  if (field === 'waitingOn') return end.kind === 'wait' && end.on !== undefined
   if (field === 'resumeAt') {
     return end.kind === 'again' ? end.forMs !== undefined : end.kind === 'moveTo' && end.arrival.kind === 'sleep'
   }
@@ -295,15 +298,26 @@ function isSetBy(end: EndKind, field: string): boolean {
 }
 
 const STALE_AFTER: Record<EndKind['kind'], readonly string[]> = {
-  again: ['waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer', 'awaits'],
-  wait: ['error', 'steps', 'awaits'],
-  ask: ['steps', 'waitingFor', 'waitingSince', 'error', 'answer', 'awaits'],
-  unavailable: ['steps', 'awaits'],
-  moveTo: ['step', 'steps', 'waitingFor', 'waitingSince', 'resumeAt', 'error', 'question', 'answer', 'awaits'],
-  park: ['steps', 'waitingFor', 'waitingSince', 'resumeAt', 'awaits'],
-  error: ['steps', 'waitingFor', 'waitingSince', 'awaits'],
+  again: ['waitingFor', 'waitingOn', 'waitingSince', 'resumeAt', 'error', 'question', 'answer', 'awaits'],
+  wait: ['error', 'steps', 'awaits', 'waitingOn'],
+  ask: ['steps', 'waitingFor', 'waitingOn', 'waitingSince', 'error', 'answer', 'awaits'],
+  unavailable: ['steps', 'awaits', 'waitingOn'],
+  moveTo: [
+    'step',
+    'steps',
+    'waitingFor',
+    'waitingOn',
+    'waitingSince',
+    'resumeAt',
+    'error',
+    'question',
+    'answer',
+    'awaits',
+  ],
+  park: ['steps', 'waitingFor', 'waitingOn', 'waitingSince', 'resumeAt', 'awaits'],
+  error: ['steps', 'waitingFor', 'waitingOn', 'waitingSince', 'awaits'],
   released: ['resumeAt'],
   checkpoint: [],
   putAside: [],
-  sleepUntilDeadline: ['waitingFor', 'waitingSince', 'error'],
+  sleepUntilDeadline: ['waitingFor', 'waitingOn', 'waitingSince', 'error'],
 }

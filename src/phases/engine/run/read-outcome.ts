@@ -12,7 +12,13 @@ type Fields = Readonly<Record<string, unknown>>
 /** An outcome whose every field has been looked at: handlers may be JavaScript, or have used `any`. */
 export type ReadOutcome =
   | { readonly kind: 'again'; readonly step: string | null; readonly set: Fields | undefined }
-  | { readonly kind: 'wait'; readonly reason: string; readonly forMs: number | null; readonly set: Fields | undefined }
+  | {
+      readonly kind: 'wait'
+      readonly reason: string
+      readonly on: string | undefined
+      readonly forMs: number | null
+      readonly set: Fields | undefined
+    }
   | {
       readonly kind: 'ask'
       readonly question: AskedQuestion
@@ -52,7 +58,10 @@ export function readOutcome(value: unknown, run: object, phase: Phase, progressF
     case 'again':
       return { kind, step: readName(outcome['step']), set }
     case 'wait':
-      return { kind, reason: readReason(outcome['reason'], kind), forMs: readFor(outcome['for'], 'wait: for'), set }
+      return {
+        ...{ kind, reason: readReason(outcome['reason'], kind), on: readOn(outcome['on']) },
+        ...{ forMs: readFor(outcome['for'], 'wait: for'), set },
+      }
     case 'ask':
       return { kind, ...readAsk(outcome), set }
     case 'moveTo':
@@ -84,6 +93,13 @@ function readName(step: unknown): string | null {
 function readReason(reason: unknown, kind: string, what = 'reason'): string {
   if (typeof reason === 'string' && reason !== '') return cut(reason, 'reason')
   throw new InvalidOutcome(`${kind}: expected a ${what}, got ${shown(reason)}`)
+}
+
+function readOn(on: unknown): string | undefined {
+  if (on === undefined || (typeof on === 'string' && /^[\w.-]{1,50}$/.test(on))) return on
+  throw new InvalidOutcome(
+    `wait: on: expected letters, digits, _, - and ., at most 50, as in 'certificate', got ${shown(on)}`,
+  )
 }
 
 function readFor(value: unknown, what: string): number | null {

@@ -11,6 +11,7 @@ import {
   BadQueryPlan,
   checkPlans,
   collectionExists,
+  DUTIES_COLLECTION,
   describeFinding,
   ensureLockIndexes,
   LIFECYCLES_COLLECTION,
@@ -83,14 +84,16 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
   const limiting = ['find', 'insert', 'update', ...(isKeyed ? ['remove'] : [])]
   const onLimits = isLimited ? [{ collection: LIMITS_COLLECTION, actions: limiting }] : []
   const onDoorbell = ['find', 'insert', creates ? 'convertToCapped' : 'listIndexes']
-  const [missing, deaf, unseen] = await missingRights(
+  const [missing, deaf, unseen, idle] = await missingRights(
     db,
     [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }, ...onLimits],
     doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
     [{ collection: REPLICAS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
+    [{ collection: DUTIES_COLLECTION, actions: ['find', 'insert', 'update'] }],
   )
   if (missing) throw missing
   if (deaf) logger.warn(`the doorbell lacks rights, so new documents may wait for the next tick: ${deaf.message}`)
+  if (idle) logger.warn(`phaselock status won't show what waits for what, as the duties lack rights: ${idle.message}`)
   if (unseen) logger.warn(`phaselock replicas won't show all of this replica, which works as ever: ${unseen.message}`)
 }
 

@@ -1,0 +1,58 @@
+import type { Command } from 'commander'
+import { type LifecycleStatus, type SystemStatus, systemStatus } from '../../operations/index.js'
+import { formatMs, fromNow } from '../../time/index.js'
+import { type CliContext, lookAtSystem, type Options } from '../context.js'
+import type { Output } from '../output.js'
+import { watching } from '../watch.js'
+import { watchOption, withDatabase } from './command.js'
+
+export function registerStatus(program: Command, context: CliContext): void {
+  const command = program
+    .command('status')
+    .description('show at a glance who works, what there is to do, what waits for what, and what needs a person')
+    .action((options: Options) =>
+      lookAtSystem(context, options, (system) =>
+        watching(context, options, async (output) => {
+          const status = await systemStatus(system)
+          if (options.json) output.json(status)
+          else print(output, status)
+        }),
+      ),
+    )
+  withDatabase(watchOption(command), ['status', 'status --watch', 'status --json'])
+}
+
+function print(output: Output, { versions, lifecycles, duties, sweptAt, problems, now }: SystemStatus): void {
+  const replicas = Object.entries(versions).map(([version, count]) => `${count} of ${version}`)
+  output.line(`live replicas: ${replicas.length > 0 ? replicas.join(', ') : 'none'}`)
+  output.line()
+  output.table(
+    ['lifecycle', 'replicas', 'documents', 'due', 'oldest due', 'held', 'sleeping', 'asking', 'parked'],
+    lifecycles.map(row),
+  )
+  const waits = lifecycles.flatMap(({ lifecycle, swept }) =>
+    (swept?.waiting ?? []).map(({ on, documents }) => [lifecycle, on, `${documents}`]),
+  )
+  if (waits.length > 0) {
+    output.line()
+    output.table(['lifecycle', 'waits for', `documents, ${sweptAt ? fromNow(sweptAt, now) : '-'}`], waits)
+  }
+  if (duties.length > 0) {
+    output.line()
+    output.table(
+      ['duty', 'every', 'last', 'took', 'by'],
+      duties.map(({ name, everyMs, begunAt, tookMs, by }) => [
+        ...[name, formatMs(everyMs), fromNow(begunAt, now), tookMs === null ? '-' : formatMs(tookMs), by],
+      ]),
+    )
+  }
+  output.line()
+  if (problems.length === 0) output.line('nothing needs a person')
+  for (const problem of problems) output.line(`!! ${problem}`)
+}
+
+const row = (one: LifecycleStatus): string[] => {
+  const { lifecycle, replicas, documents, due, oldestDueSeconds, held, sleeping, asking, parked } = one
+  const oldest = oldestDueSeconds > 0 ? formatMs(Math.round(oldestDueSeconds) * 1_000) : '-'
+  return [lifecycle, ...[replicas, documents, due].map(String), oldest, ...[held, sleeping, asking, parked].map(String)]
+}

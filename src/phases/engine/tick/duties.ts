@@ -1,0 +1,144 @@
+import type { Db, Document } from 'mongodb'
+import { isServerError } from '../../../database/index.js'
+import { endDuty, forgetOldKeys, LIFECYCLES_COLLECTION, sweep, takeDuty } from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import { workingPhases } from '../../definition/model.js'
+import type { Logger } from '../../logger.js'
+import { recordedError } from '../../recorded-error.js'
+import type { RunningLifecycle } from '../running-lifecycle.js'
+
+/** The name of the duty that finds what nobody takes. */
+export const SWEEP = 'sweep'
+const SWEEP_EVERY_MS = 300_000
+const OLD_KEYS_EVERY_MS = 600_000
+/** A replica has then had time to claim what it found. */
+const FIRST_AFTER_MS = 30_000
+/** A lifecycle whose entry no replica has stamped for so long has none. */
+const UNHANDLED_AFTER_MS = 300_000
+const UNAUTHORIZED = 13
+
+/** Why nobody has claimed what has been due for over a minute: `limit`: it waits for a slot; `busy`: replicas have no room, or it refuses. */
+export type Unclaimed = 'paused' | 'limit' | 'busy'
+
+/** What the sweep has found in one lifecycle; see `phaselock status`. Each number is at most 10,000. */
+export interface SweptLifecycle {
+  /** Its name. */
+  readonly lifecycle: string
+  /** Documents that have been due for over a minute, by phase. */
+  readonly overdue: readonly { readonly phase: string; readonly documents: number; readonly why: Unclaimed }[]
+  /** Of these, those that were left by a holder whose lease has run out. */
+  readonly orphans: number
+  /** Documents that wait, by what for, as `on` of their `step.wait` says; '-': it doesn't. */
+  readonly waiting: readonly { readonly on: string; readonly documents: number }[]
+  /** Documents that wait for an answer. */
+  readonly asking: number
+}
+
+/** What the sweep has found. */
+export interface SweepFound {
+  /** In the lifecycles of the replica that has swept. */
+  readonly lifecycles: readonly SweptLifecycle[]
+  /** Lifecycles that no replica has looked after for five minutes. */
+  readonly unhandled: readonly string[]
+}
+
+export interface DutiesOptions {
+  readonly db: Db
+  readonly identity: string
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly serverNow: () => Date
+  readonly running: () => readonly RunningLifecycle[]
+}
+
+interface DutyToDo {
+  readonly name: string
+  readonly everyMs: number
+  readonly run: () => Promise<object>
+}
+
+/**
+ * What one replica does now and then for all: at most one does a duty within its interval, as its document in `phaselock.duties` says. Nothing
+ * waits for a duty, and nothing depends on it: one that fails is done again after its interval, and its document says why it failed.
+ */
+export class Duties {
+  private readonly nextAtMs = new Map<string, number>()
+  private readonly duties: readonly DutyToDo[]
+  private current: Promise<void> | undefined
+  private stopped = false
+
+  constructor(private readonly options: DutiesOptions) {
+    const hasKeys = () => options.running().some(({ model }) => model.settings.limitBy !== undefined)
+    const forget = async () => ({ removed: hasKeys() ? await forgetOldKeys(options.db) : 0 })
+    this.duties = [
+      { name: SWEEP, everyMs: SWEEP_EVERY_MS, run: () => this.sweep() },
+      { name: 'unused limits of keys', everyMs: OLD_KEYS_EVERY_MS, run: forget },
+    ]
+  }
+
+  /** Does what is due, one after the other. Returns at once. */
+  ifDue(): void {
+    const now = this.options.clock.monotonicMs()
+    if (this.nextAtMs.size === 0) for (const { name } of this.duties) this.nextAtMs.set(name, now + FIRST_AFTER_MS)
+    const due = this.duties.filter(({ name }) => now >= this.nextAtMs.get(name)!)
+    if (this.current || due.length === 0) return
+    for (const { name, everyMs } of due) this.nextAtMs.set(name, now + everyMs)
+    this.current = this.runAll(due).finally(() => {
+      this.current = undefined
+    })
+  }
+
+  /** Does those that no other replica has done within their intervals. Never rejects. */
+  async runAll(duties = this.duties): Promise<void> {
+    for (const duty of duties) if (!this.stopped) await this.do(duty)
+  }
+
+  async stop(): Promise<void> {
+    this.stopped = true
+    await this.current
+  }
+
+  /** What isn't the server's answer is an outage, which the tick reports; of a missing right the start has told. */
+  private async do({ name, everyMs, run }: DutyToDo): Promise<void> {
+    const { db, identity, clock, logger } = this.options
+    try {
+      if (!(await takeDuty(db, name, identity, everyMs))) return
+      const startedMs = clock.monotonicMs()
+      const tookMs = () => Math.round(clock.monotonicMs() - startedMs)
+      try {
+        await endDuty(db, name, identity, { found: (await run()) as Document, tookMs: tookMs() })
+      } catch (error) {
+        await endDuty(db, name, identity, { error: recordedError(error).message, tookMs: tookMs() })
+        throw error
+      }
+    } catch (error) {
+      if (!isServerError(error) || isServerError(error, UNAUTHORIZED)) return
+      const why = recordedError(error).message
+      logger.warn(`the duty '${name}' failed, and is done again in ${everyMs / 60_000} min: ${why}`)
+    }
+  }
+
+  private async sweep(): Promise<SweepFound> {
+    const { db, serverNow, running } = this.options
+    const lifecycles: SweptLifecycle[] = []
+    for (const one of running()) {
+      const { model, collection, terms } = one
+      const { overdue, orphans, waiting, asking } = await sweep(collection, terms(), workingPhases(model), serverNow())
+      lifecycles.push({
+        lifecycle: model.name,
+        overdue: [...overdue].map(([phase, documents]) => ({ phase, documents, why: whyUnclaimed(one, phase) })),
+        orphans,
+        waiting: [...waiting].map(([on, documents]) => ({ on, documents })),
+        asking,
+      })
+    }
+    const isOld = { $lt: ['$handledAt', { $subtract: ['$$NOW', UNHANDLED_AFTER_MS] }] }
+    const entries = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
+    const old = await entries.find({ $expr: isOld }, { projection: { _id: 1 }, limit: 100 }).toArray()
+    const own = new Set(lifecycles.map(({ lifecycle }) => lifecycle))
+    return { lifecycles, unhandled: old.map(({ _id }) => String(_id)).filter((name) => !own.has(name)) }
+  }
+}
+
+const whyUnclaimed = ({ paused, claimer }: RunningLifecycle, phase: string): Unclaimed =>
+  paused().has(phase) ? 'paused' : claimer.waitsForSlots(phase) ? 'limit' : 'busy'

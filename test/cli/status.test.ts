@@ -1,0 +1,58 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { useDatabase } from '../support/database.js'
+import { replicaOf, things, thingWith } from '../support/thing.js'
+import { THINGS, useCliFolder } from './cli-process.js'
+
+jest.setTimeout(240_000)
+
+describe('phaselock status', () => {
+  const database = useDatabase()
+  const folder = useCliFolder()
+  const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
+
+  test('tells who works, what waits for what, and what needs a person', async () => {
+    const lifecycle = thingWith(async (doc, step) =>
+      doc._id === 'parks' ? step.park('no paper') : step.wait('the certificate', { on: 'certificate', for: '1h' }),
+    )
+    const replica = replicaOf(database.db, lifecycle, { name: 'one' })
+    await replica.prepare()
+    expect((await run('status')).out).toMatch(
+      /^live replicas: none\n[\s\S]*^!! no replica is running \(phaselock start\)$/m,
+    )
+    await replica.start()
+    await things(database.db).insertMany([
+      { _id: 'waits', phase: 'Creating' },
+      { _id: 'parks', phase: 'Creating' },
+    ])
+    await replica.tick()
+    await replica.idle()
+    await (replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
+    const { out, code } = await run('status')
+    expect(code).toBe(0)
+    expect(out).toMatch(/^live replicas: 1 of \d/m)
+    expect(out).toMatch(/^thing +1 +2 +0 +- +0 +1 +0 +1$/m)
+    expect(out).toMatch(/^thing +certificate +1$/m)
+    expect(out).toMatch(/^sweep +5 min +\d.* one~/m)
+    expect(out).toMatch(/\n\n!! thing: 1 parked \(phaselock list thing --parked\)\n$/)
+    expect((await run('status', '--json')).json()).toMatchObject({
+      lifecycles: [
+        { lifecycle: 'thing', replicas: 1, parked: 1, swept: { waiting: [{ on: 'certificate', documents: 1 }] } },
+      ],
+      problems: ['thing: 1 parked (phaselock list thing --parked)'],
+    })
+    await things(database.db).deleteMany()
+    expect((await run('status')).out).toMatch(/\nnothing needs a person\n$/)
+    await replica.stop()
+  })
+
+  test('start --ticks ends by itself, in order', async () => {
+    const { out, code } = await run('start', '--ticks', '2', '--lifecycles', THINGS)
+    expect(code).toBe(0)
+    expect(out).toMatch(/is running[\s\S]*^stopped$/m)
+    expect((await run('start', '--ticks', '0')).err).toContain('expected a whole number from 1')
+    expect(await run('start', '--ticks', '2', '--workers', '2')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('expected --ticks or --workers, got both'),
+    })
+  })
+})

@@ -1,0 +1,206 @@
+import { afterEach, describe, expect, test } from '@jest/globals'
+import type { Document } from 'mongodb'
+import type { Handler, Replica } from '../../src/index.js'
+import {
+  DUTIES_COLLECTION,
+  endDuty,
+  LIFECYCLES_COLLECTION,
+  readDuties,
+  setLimit,
+  takeDuty,
+} from '../../src/lock/index.js'
+import { systemStatus } from '../../src/operations/index.js'
+import type { SweepFound } from '../../src/phases/index.js'
+import { useDatabase } from '../support/database.js'
+import {
+  backDate,
+  recordingLogger,
+  replicaOf,
+  type Thing,
+  thing,
+  thingOf,
+  things,
+  thingWith,
+} from '../support/thing.js'
+
+describe('duties', () => {
+  const replicas: Replica[] = []
+  afterEach(async () => {
+    await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+  })
+  // After that, so that it goes last.
+  const database = useDatabase()
+  const duties = () => database.db.collection<Document & { _id: string }>(DUTIES_COLLECTION)
+
+  async function prepared(creating: Handler<'Created' | 'Deleting', Thing>, lifecycle = thing) {
+    const logger = recordingLogger()
+    const replica = replicaOf(database.db, thingWith(creating, lifecycle), { logger })
+    replicas.push(replica)
+    await replica.prepare()
+    // They are begun half a minute after the start, and then by the clock.
+    const runAll = () => (replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
+    return { replica, logger, runAll }
+  }
+
+  const insert = (n: number, fields: Document = {}, prefix = 'd') =>
+    things(database.db).insertMany(
+      Array.from({ length: n }, (_, i) => ({ _id: `${prefix}${i}`, phase: 'Creating', ...fields })),
+    )
+  const status = () => systemStatus({ db: database.db, models: [thing.model] } as never)
+  const found = async () =>
+    (await readDuties(database.db)).duties.find(({ name }) => name === 'sweep')?.found as SweepFound | undefined
+  const OLD = { createdAt: new Date('2020-01-01') }
+
+  test('one of 20 replicas does it within its interval, and again after that, and after a step back of the clock', async () => {
+    const take = () =>
+      Promise.all(Array.from({ length: 20 }, (_, i) => takeDuty(database.db, 'a', `r${i}`, 60_000).catch(() => false)))
+    const taken = async () => (await take()).filter(Boolean).length
+    expect(await taken()).toBe(1)
+    expect(await taken()).toBe(0)
+    await duties().updateOne({ _id: 'a' }, [{ $set: { begunAt: { $subtract: ['$$NOW', 61_000] } } }])
+    expect(await taken()).toBe(1)
+    await duties().updateOne({ _id: 'a' }, [{ $set: { begunAt: { $add: ['$$NOW', 600_000] } } }])
+    expect(await taken()).toBe(1)
+    await duties().updateOne({ _id: 'a' }, { $set: { begunAt: 'soon' } })
+    expect(await taken()).toBe(1)
+  })
+
+  test('what a replica found that was overtaken is not stored', async () => {
+    await takeDuty(database.db, 'a', 'slow', 1)
+    await duties().updateOne({ _id: 'a' }, { $set: { begunAt: new Date(0) } })
+    expect(await takeDuty(database.db, 'a', 'quick', 60_000)).toBe(true)
+    await endDuty(database.db, 'a', 'slow', { tookMs: 5, found: { n: 1 } })
+    expect((await readDuties(database.db)).duties).toMatchObject([{ by: 'quick', tookMs: null, found: null }])
+    await endDuty(database.db, 'a', 'quick', { tookMs: 7, found: { n: 2 } })
+    expect((await readDuties(database.db)).duties).toMatchObject([
+      { by: 'quick', tookMs: 7, found: { n: 2 }, error: null },
+    ])
+  })
+
+  test('the sweep counts what waits by kind, what asks, and what nobody takes, with why', async () => {
+    const { replica, runAll } = await prepared(
+      async (doc, step) => {
+        if (doc._id.startsWith('cert')) return step.wait(`certificate of ${doc._id}`, { on: 'certificate', for: '1h' })
+        if (doc._id.startsWith('pod')) return step.wait(`pod of ${doc._id}`, { on: 'pod', for: '1h' })
+        if (doc._id.startsWith('ask')) return step.ask({ question: 'Go on?' })
+        if (doc._id.startsWith('wait')) return step.wait('something', { for: '1h' })
+        return step.moveTo('Created')
+      },
+      thingOf({ limits: ['api'] }),
+    )
+    await setLimit(database.db, 'api', { slots: 50 })
+    for (const [prefix, n] of [
+      ['cert', 4],
+      ['pod', 2],
+      ['ask', 3],
+      ['wait', 1],
+    ] as const)
+      await insert(n, {}, prefix)
+    await replica.runOnce()
+    await setLimit(database.db, 'api', { slots: 0 })
+    await insert(7, OLD, 'stuck')
+    await insert(2, {}, 'fresh')
+    await things(database.db).insertOne({
+      _id: 'left',
+      phase: 'Creating',
+      lockedBy: 'gone~1#1.1',
+      lockedAt: new Date(1_000),
+    })
+    await replica.runOnce()
+    await runAll()
+    expect((await found())?.lifecycles).toEqual([
+      {
+        lifecycle: 'thing',
+        overdue: [{ phase: 'Creating', documents: 8, why: 'limit' }],
+        orphans: 1,
+        waiting: [
+          { on: 'certificate', documents: 4 },
+          { on: 'pod', documents: 2 },
+          { on: '-', documents: 1 },
+        ],
+        asking: 3,
+      },
+    ])
+    const { problems, lifecycles } = await status()
+    expect(problems).toContain(
+      'thing: 8 documents have been due in Creating for over a minute: they wait for a slot (phaselock limits)',
+    )
+    expect(lifecycles).toMatchObject([{ due: 10, sleeping: 10, asking: 3, held: 0 }])
+  })
+
+  test('a lifecycle that no replica looks after is named; so is a duty that failed', async () => {
+    const { runAll } = await prepared(async (_doc, step) => step.moveTo('Created'))
+    await database.db
+      .collection(LIFECYCLES_COLLECTION)
+      .insertOne({ _id: 'gone' as never, collection: 'Gone', handledAt: new Date(0) })
+    await runAll()
+    expect(await found()).toMatchObject({ unhandled: ['gone'] })
+    await duties().updateOne({ _id: 'sweep' }, { $set: { error: 'no reason' } })
+    expect((await status()).problems).toEqual([
+      'no replica is running (phaselock start)',
+      'gone: no replica has looked after it for five minutes',
+      "the duty 'sweep' failed: no reason",
+    ])
+  })
+
+  test('a sweep that fails says why, in the log and in the database, and the next one is as ever', async () => {
+    const { runAll, logger } = await prepared(async (_doc, step) => step.moveTo('Created'))
+    await things(database.db).dropIndexes()
+    await runAll()
+    expect(logger.lines.map(({ message }) => message)).toEqual([
+      expect.stringMatching(/^the duty 'sweep' failed, and is done again in 5 min: Thing has no index/),
+    ])
+    expect((await readDuties(database.db)).duties.find(({ name }) => name === 'sweep')?.error).toMatch(
+      /^Thing has no index/,
+    )
+  })
+
+  test('reads few keys of 20,000 documents that sleep, and nothing of those that rest', async () => {
+    const { runAll } = await prepared(async (_doc, step) => step.moveTo('Created'))
+    await things(database.db).insertMany(
+      Array.from({ length: 20_000 }, (_, i) => ({ _id: `r${i}`, phase: 'Created', lockedAt: new Date(0) })),
+    )
+    await insert(12_000, { lockedAt: new Date('9000-01-01'), progress: { waitingFor: 'x', waitingOn: 'y' } })
+    await runAll()
+    expect((await found())?.lifecycles[0]?.waiting).toEqual([{ on: 'y', documents: 10_000 }])
+  })
+
+  test.each([[''], ['a b'], [5], ['x'.repeat(51)], [null]])('step.wait with on: %j is refused', async (on) => {
+    const { replica } = await prepared(async (_doc, step) => step.wait('for it', { on: on as never }))
+    await insert(1)
+    await replica.runOnce()
+    const { progress } = (await things(database.db).findOne({ _id: 'd0' }))!
+    expect(progress.error.message).toContain(
+      "wait: on: expected letters, digits, _, - and ., at most 50, as in 'certificate'",
+    )
+  })
+
+  test('what a document waits on goes with the wait', async () => {
+    let next: 'on' | 'other' | 'plain' | 'move' = 'on'
+    const { replica } = await prepared(async (_doc, step) => {
+      if (next === 'move') return step.moveTo('Created')
+      return step.wait('for it', next === 'plain' ? {} : { on: next })
+    })
+    await insert(1)
+    const on = async () => (await things(database.db).findOne({ _id: 'd0' }))!['progress'].waitingOn
+    for (const [step, expected] of [
+      ['on', 'on'],
+      ['other', 'other'],
+      ['plain', undefined],
+      ['on', 'on'],
+      ['move', undefined],
+    ] as const) {
+      next = step
+      await backDate(database.db, 'd0', 600_000)
+      await replica.runOnce()
+      expect(await on()).toBe(expected)
+    }
+  })
+
+  test('a replica that stops waits for its duty, and begins no other', async () => {
+    const { replica, runAll } = await prepared(async (_doc, step) => step.moveTo('Created'))
+    await replica.stop()
+    await runAll()
+    expect(await duties().countDocuments()).toBe(0)
+  })
+})
