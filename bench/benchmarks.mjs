@@ -62,6 +62,11 @@ export const BENCHMARKS = {
     module: './fairness.mjs',
     takes: ['documents', 'rounds'],
   },
+  operations: {
+    about: 'an operation on many documents: how many it wakes and redoes in a second, beside as many single updates',
+    module: './operations.mjs',
+    takes: ['documents', 'rounds'],
+  },
   schedules: {
     about: 'a million schedules: idle ticks, how late due ones start, runs a second under their locks',
     module: './schedules.mjs',
