@@ -180,6 +180,28 @@ describe('limitBy', () => {
     expect(await things(database.db).findOne({ _id: 'ax0' })).toMatchObject({ phase: 'Created' })
   })
 
+  test.each([1, 3])(
+    '300 documents that refuse writes, in front of the others of their tenant, with %d each',
+    async (each) => {
+      const { prepared, seen, most } = counted(async () => undefined, { each })
+      await database.db.createCollection('Thing', { validator: { $or: [{ bad: { $ne: true } }, { lockedBy: null }] } })
+      const { replica } = await prepared()
+      const refusing = Array.from({ length: 300 }, (_, i) => ({
+        _id: `a${i}`,
+        phase: 'Creating',
+        tenant: 'a',
+        bad: true,
+      }))
+      await things(database.db).insertMany(refusing)
+      await insert(20, 'a', 'z')
+      await insert(20, 'b')
+      await replica.start()
+      await eventually(async () => expect(await created()).toBe(40), { timeoutMs: 60_000 })
+      expect(most()).toBeLessThanOrEqual(each)
+      expect(seen.runs).toHaveLength(40)
+    },
+  )
+
   test('other limits hold too', async () => {
     const { prepared, seen } = counted(() => sleep(5), { maxActive: 4 })
     for (const tenant of ['a', 'b', 'c']) await insert(10, tenant)

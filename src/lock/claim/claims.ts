@@ -163,10 +163,11 @@ export class Claims {
     const admitted = values ? await values.admit(chosen.documents) : chosen.documents
     const heldBack = chosen.documents.length - admitted.length
     const { left, againInMs } = chosen
+    const spares = values ? [] : chosen.spares // nobody has admitted those
     // Some values have turned out to have no slot: behind them there may be others.
     const isHeldUp = more && heldBack > 0
     if (admitted.length === 0) return { ...NOTHING, left, againInMs, more, cut: isHeldUp }
-    const { tried, taken, cut } = await this.claim(terms, phase, { ...chosen, documents: admitted }, won)
+    const { tried, taken, cut } = await this.claim(terms, phase, { ...chosen, documents: admitted, spares }, won)
     const ids = tried.map(idOf)
     const missed = this.missedOf(ids, taken)
     for (const policy of policies) policy.learn?.(phase, { tried: ids, missed, hasRefused: taken.refused.length > 0 })
