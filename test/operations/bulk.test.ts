@@ -1,7 +1,15 @@
 import { describe, expect, test } from '@jest/globals'
 import { ObjectId } from 'mongodb'
 import { Audit } from '../../src/index.js'
-import { abortOperation, listOperations, operationNamed, previewOperation } from '../../src/operations/index.js'
+import {
+  abortOperation,
+  listOperations,
+  operationNamed,
+  pauseWork,
+  previewOperation,
+  registeredLifecycles,
+  resumeWork,
+} from '../../src/operations/index.js'
 import { backDate } from '../../src/testing/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate } from '../support/thing.js'
@@ -213,6 +221,24 @@ describe('an operation on many documents', () => {
     expect(ended).toMatchObject({ condition: 'Done', counts: { seen: 100, done: 98, skipped: 2, failed: 0 } })
     const why = Object.fromEntries(ended.troubles.map(({ reason, examples }) => [reason, examples]))
     expect(why).toEqual({ 'it is not asleep': ['d00098'], 'it is gone': ['d00099'] })
+  })
+
+  test('goes on while everything is paused; is paused alone by its own lifecycle', async () => {
+    const w = await world()
+    await w.things.insertMany(many(3, ASLEEP))
+    const { _id } = await w.begin('wake', { all: true })
+    const worker = w.worker()
+    await worker.prepare()
+    const models = (await registeredLifecycles(database.db, '')).map(({ model }) => model)
+    const system = { ...w.system, models }
+    expect(await pauseWork(system, { by: 'ana' })).toMatchObject([{ lifecycle: 'thing' }])
+    await pauseWork(system, { lifecycle: 'phaselock-operation', id: _id, by: 'ana' })
+    await worker.runOnce()
+    expect((await operationNamed(w.system, _id)).counts.seen).toBe(0)
+    await resumeWork(system, { lifecycle: 'phaselock-operation', id: _id })
+    await worker.runOnce()
+    await worker.stop()
+    expect(await operationNamed(w.system, _id)).toMatchObject({ condition: 'Done', counts: { done: 3 } })
   })
 
   test('is previewed; looks at no more than it may; says what it expected', async () => {

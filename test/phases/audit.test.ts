@@ -1,8 +1,9 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { Audit, type AuditEntry, OwnerClient, silentLogger } from '../../src/index.js'
+import { forgetOldest } from '../../src/phases/owner/audit-log.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { replicaOf, things, thingWith } from '../support/thing.js'
+import { gate, replicaOf, things, thingWith } from '../support/thing.js'
 
 const database = useDatabase()
 const parking = thingWith(async (_doc, step) => step.park('no tape'))
@@ -58,6 +59,7 @@ describe('the audit of what owners do', () => {
     await quiet.insert({ _id: 'a' })
     await quiet.wake('a')
     await quiet.setState('a', 'Deleted')
+    await quiet.flush()
     await client.close()
     expect(commands.filter((command) => / (Thing|phaselock\.audit)$/.test(command))).toEqual([
       'insert Thing',
@@ -70,27 +72,47 @@ describe('the audit of what owners do', () => {
   test('an action that is interrupted leaves an entry whose outcome is unknown; one whose entry cannot be stored is not done', async () => {
     await owner().insert({ _id: 'a' }, { audit })
     const db = database.db
+    const { wait, open } = gate()
     const dying = new Proxy(db, {
       get(target, name) {
         if (name !== 'collection') return Reflect.get(target, name)
         return (called: string, ...more: never[]) => {
           const collection = target.collection(called, ...more)
-          if (called === 'Thing') collection.updateOne = () => new Promise(() => undefined) as never
+          if (called === 'Thing')
+            collection.updateOne = (async () => {
+              await wait
+              throw new Error('killed')
+            }) as never
           return collection
         }
       },
     })
-    void owner(dying).wake('a', { audit })
+    const killed = owner(dying)
+      .wake('a', { audit })
+      .catch(() => undefined)
     await eventually(async () => expect(await entries()).toHaveLength(2))
     const found = await entries()
     expect(found[0]).toMatchObject({ action: 'wake', document: 'a', outcome: 'unknown' })
     expect(found[0]).not.toHaveProperty('after')
+    open()
+    await killed
 
     await db.collection('phaselock.audit').drop()
     await db.createCollection('phaselock.audit', { validator: { never: true } })
     const before = await things(db).findOne({ _id: 'a' })
     await expect(owner().setState('a', 'Deleted', { audit })).rejects.toThrow(/validation/)
     expect(await things(db).findOne({ _id: 'a' })).toEqual(before)
+  })
+
+  test('has an end: beyond so many entries the oldest go', async () => {
+    for (const _id of ['a', 'b', 'c', 'd', 'e']) {
+      await owner().insert({ _id }, { audit })
+      await new Promise((resolve) => setTimeout(resolve, 2)) // by the server's clock each is later than the one before
+    }
+    await forgetOldest(database.db.collection('phaselock.audit'), 3)
+    expect((await entries()).map(({ document }) => document)).toEqual(['e', 'd', 'c'])
+    await forgetOldest(database.db.collection('phaselock.audit'), 3)
+    expect(await entries()).toHaveLength(3)
   })
 
   test('expires; its entries stay small; what cannot be an entry is refused before anything is done', async () => {

@@ -32,7 +32,9 @@ function withMark(terms: Terms, { operation }: Operating): Document {
 }
 
 const unmarked = (terms: Terms, id: unknown, { operation, where }: Operating, ...also: Filter<Document>[]) => ({
-  $and: [{ _id: id as never }, { [marksIn(terms)]: { $ne: operation } }, where, ...also],
+  // At the top: a router looks for it there.
+  _id: id as never,
+  $and: [{ [marksIn(terms)]: { $ne: operation } }, where, ...also],
 })
 
 type Write = [filter: Filter<Document>, update: Document[]]
@@ -117,8 +119,9 @@ export const operationWrites = {
     operating: Operating,
     { before, state }: { before: unknown; state: string },
   ): Write {
-    const [filter, update] = operationWrites.setState(terms, id, operating, before as string | undefined)
-    return [{ $and: [filter, { state: { $eq: state, $not: { $type: 'array' } } }] }, update]
+    const stands = { state: { $eq: state, $not: { $type: 'array' } } }
+    const where = { $and: [operating.where, stands] }
+    return operationWrites.setState(terms, id, { ...operating, where }, before as string | undefined)
   },
 
   /**

@@ -152,7 +152,8 @@ async function prepare(entries: Entries): Promise<void> {
   }
 }
 
-async function forgetOldest(entries: Entries, most = MOST_ENTRIES): Promise<void> {
+/** Removes the oldest entries beyond so many. */
+export async function forgetOldest(entries: Entries, most = MOST_ENTRIES): Promise<void> {
   const excess = (await entries.estimatedDocumentCount({ maxTimeMS: MOST_MS })) - most
   if (excess <= 0) return
   const [last] = await entries
