@@ -16,6 +16,8 @@ const ON_ANY_DATABASE = [
   'ownerEdits',
   'ownerWakes',
   'ownerDeletes',
+  'workPaused',
+  'limitLowered',
 ] as const
 
 /** And with a local database of one server. */
@@ -73,6 +75,8 @@ const EXCLUSIVE: Partial<Record<FaultKind, { group: string; leastMs: number; mos
   databaseSlow: { group: 'database', leastMs: 2_000, mostMs: 6_000, restMs: 3_000 },
   databaseNotPrimary: { group: 'database', leastMs: 1_000, mostMs: 4_000, restMs: 4_000 },
   replicaPaused: { group: 'pause', leastMs: 9_000, mostMs: 14_000, restMs: 2_000 },
+  workPaused: { group: 'people', leastMs: 500, mostMs: 2_500, restMs: 3_000 },
+  limitLowered: { group: 'people', leastMs: 500, mostMs: 2_500, restMs: 3_000 },
   handlerBlocksLoop: { group: 'block', leastMs: 0, mostMs: 0, restMs: 10_000 },
   handlerIgnoresSignal: { group: 'places', leastMs: 0, mostMs: 0, restMs: 4_000 },
 }

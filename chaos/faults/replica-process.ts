@@ -9,17 +9,19 @@ import { doTimedWork } from './timed-work.ts'
 export interface FaultsReplicaConfig extends ReplicaConfig {
   readonly ledgerUri: string
   readonly stepTimeoutMs: number
+  readonly maxActive: number
   /** Whether it has named locks and schedules to work on as well. */
   readonly timedWork: boolean
 }
 
 gatewayReplica<FaultsReplicaConfig>((config) => {
-  const { lockTimeoutMs, ledgerUri, database, stepTimeoutMs } = config
+  const { lockTimeoutMs, ledgerUri, database, stepTimeoutMs, maxActive } = config
   if (config.timedWork) void doTimedWork(config)
   const received = receivedHandlers(new Receiver(new MongoClient(ledgerUri).db(database)), roundStepNumber)
   return {
     ledgerUri,
     stepTimeoutMs,
+    maxActive,
     numberOf: roundStepNumber,
     wrap: (observe) =>
       faultyHandlers((lifecycle, phase, handler) => observe(lifecycle, phase, received(lifecycle, phase, handler)), {

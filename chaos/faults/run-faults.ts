@@ -22,6 +22,8 @@ import { SCHEDULE_EVERY_MS, TimedOwner } from './timed-work.ts'
 
 const PROGRAM = fileURLToPath(new URL('./replica-process.ts', import.meta.url))
 const CONCURRENCY = 32
+/** As many as two of the three replicas run: a limit that is taken for all that is done. */
+const MAX_ACTIVE = 2 * CONCURRENCY
 const PACE = { leastMs: 10, mostMs: 60, slowMs: 0 }
 const GRACE_MS = 10_000
 /** Longer than the lock timeout, so that a hanging step has been renewed before it is given up. */
@@ -119,6 +121,7 @@ async function run(
     ledgerUri: database.ledger.uri,
     stepTimeoutMs: STEP_TIMEOUT_IN_LOCK_TIMEOUTS * lockTimeoutMs,
     timedWork: replicaSet,
+    maxActive: MAX_ACTIVE,
   }
   const timed = new TimedOwner(db)
   if (replicaSet) await timed.begin()

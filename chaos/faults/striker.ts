@@ -1,7 +1,7 @@
 import { apiGatewayDefinitions } from '../../dist/api-gateway/index.js'
 import { waitFor } from '../../dist/cli/demo/wait-for.js'
-import { changeLockTimeout } from '../../dist/lock/index.js'
-import { systemClock } from '../../dist/time/index.js'
+import { addPause, changeLockTimeout, setLimit } from '../../dist/lock/index.js'
+import { sleep, systemClock } from '../../dist/time/index.js'
 import { BAD_DOCUMENT_VARIANTS } from './bad-documents.ts'
 import type { Faults, FaultsDatabase } from './faults-database.ts'
 import type { Fault } from './plan.ts'
@@ -59,11 +59,43 @@ export class Striker {
     ownerEdits: () => this.byOwner((owner) => owner.edit()),
     ownerWakes: () => this.byOwner((owner) => owner.wake()),
     ownerDeletes: () => this.byOwner((owner) => owner.deleteDocument()),
+    workPaused: (fault) => this.pauseWork(fault),
+    limitLowered: (fault) => this.lowerLimit(fault),
   }
 
   private async byOwner(does: (owner: RestlessOwner) => Promise<void>): Promise<boolean> {
     await does(this.options.owner)
     return true
+  }
+
+  /** One kind of document, or all; it ends by itself. False while the database is away. */
+  private async pauseWork({ which, forMs }: Fault): Promise<boolean> {
+    const { db } = this.options.database
+    const names = apiGatewayDefinitions().all.map(({ name }) => name)
+    const chosen = names[Math.floor(which * (names.length + 1))]
+    const pause = { target: { what: 'lifecycle' as const }, by: 'chaos', reason: null, end: { afterMs: forMs } }
+    try {
+      for (const name of chosen === undefined ? names : [chosen]) await addPause(db, name, pause)
+    } catch {
+      return false
+    }
+    await sleep(forMs)
+    return true
+  }
+
+  /** To a few slots, or none, and back, however long that takes. */
+  private async lowerLimit({ which, forMs }: Fault): Promise<boolean> {
+    const { db } = this.options.database
+    const set = (slots: number | null) =>
+      setLimit(db, 'api-gateway (maxActive)', { slots }).then(
+        () => true,
+        () => false,
+      )
+    const isLowered = await set(Math.floor(which * 3))
+    await sleep(isLowered ? forMs : 0)
+    // It may have been executed all the same.
+    while (!(await set(null))) await sleep(LOOK_EVERY_MS)
+    return isLowered
   }
 
   /** To the longer one or back. False while an earlier change isn't over, or the database is away. */

@@ -31,6 +31,8 @@ export interface Variation {
   /** Wraps the wrapper that writes the ledger. */
   readonly wrap?: (observe: WrapHandler) => WrapHandler
   readonly stepTimeoutMs?: number
+  /** How many gateways, databases and domains are worked on at once, each by all replicas together. */
+  readonly maxActive?: number
   /** A connection to the ledger that only the end of the database itself disturbs. */
   readonly ledgerUri?: string
 }
@@ -43,7 +45,14 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
   const run = async (config: Config, life: ReplicaLife<Config>) => {
     const { uri, database, lockTimeoutMs, name, concurrency, graceMs } = config
     pace = config.pace
-    const { replica, numberOf = stepNumber, wrap = (observe) => observe, stepTimeoutMs, ledgerUri } = vary(config)
+    const {
+      replica,
+      numberOf = stepNumber,
+      wrap = (observe) => observe,
+      stepTimeoutMs,
+      maxActive,
+      ledgerUri,
+    } = vary(config)
     const connection = await connectDatabase({
       uri,
       database,
@@ -58,6 +67,7 @@ export function gatewayReplica<Config extends ReplicaConfig>(vary: (config: Conf
       db: connection.db,
       lockTimeout: `${lockTimeoutMs}ms` satisfies Duration,
       concurrency,
+      ...(maxActive !== undefined && { maxActive }),
       ...(stepTimeoutMs && { stepTimeout: `${stepTimeoutMs}ms` satisfies Duration }),
       wrap: wrap(observedHandlers(ledger, () => pace, hurry.signal, numberOf)),
     })
