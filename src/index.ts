@@ -33,6 +33,7 @@
 export { MissingPackage, UnsupportedNode } from './config/index.js'
 export {
   BadQueryPlan,
+  type CallbackName,
   type ChildList,
   type ChildrenRule,
   type DocumentName,
@@ -64,6 +65,11 @@ export type {
   AuditQuery,
   BrokenDocument,
   BrokenReason,
+  Callback,
+  CallbackCall,
+  CallbackEvent,
+  Callbacks,
+  CalledBack,
   CancelOptions,
   CancelResult,
   Child,
@@ -148,6 +154,7 @@ export type {
 export {
   Audit,
   BoundLifecycle,
+  CallbackTimeout,
   ChildExists,
   DocumentExists,
   EndlessSteps,

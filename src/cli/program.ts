@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { packageVersion } from '../config/index.js'
 import { registerAudit } from './commands/audit.js'
+import { registerCallbacks } from './commands/callbacks.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
 import { registerLimits } from './commands/limits.js'
@@ -77,6 +78,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerPauses(program, context)
   registerQuestions(program, context)
   registerAnswer(program, context)
+  registerCallbacks(program, context)
   registerOperations(program, context)
   registerAudit(program, context)
   registerCheck(program, context)

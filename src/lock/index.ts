@@ -58,6 +58,15 @@ export * from './move/owner-writes.js'
 export { removeFinal } from './move/removal.js'
 export { type Rename, renameLook, renameUpdate } from './move/rename.js'
 export { ruleLook, ruleUpdate, type StateRule } from './move/rule-update.js'
+export * from './outbox/deliveries.js'
+export {
+  CALLBACK_NAMES,
+  callbacksAfter,
+  MOST_OPEN,
+  type Outbox,
+  type OutboxEntry,
+  outboxIn,
+} from './outbox/outbox.js'
 export { type OddField, oddFields } from './repair/odd-fields.js'
 export { RepairLook } from './repair/repair-look.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
@@ -73,4 +82,12 @@ export { PRESENT_EVERY_MS, PRESENT_REPLICAS, type PresentReplica, sayGone, sayPr
 export { type Protocol, SAFE_PROTOCOL } from './terms/protocol.js'
 export * from './terms/replica-documents.js'
 export { type DeadlineHold, ServerClock } from './terms/server-clock.js'
-export { type BackOffRule, DEFAULT_BACK_OFF, literal, type Only, type Terms, termsOf } from './terms/terms.js'
+export {
+  type BackOffRule,
+  type CallbackName,
+  DEFAULT_BACK_OFF,
+  literal,
+  type Only,
+  type Terms,
+  termsOf,
+} from './terms/terms.js'

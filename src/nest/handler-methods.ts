@@ -1,5 +1,13 @@
 import type { DiscoveryService } from '@nestjs/core'
-import { type AnyHandler, HANDLERS_NEED, handledPhases, standsFor } from '../phases/index.js'
+import {
+  type AnyCallback,
+  type AnyHandler,
+  CALLBACKS_NEED,
+  callbackMethods,
+  HANDLERS_NEED,
+  handledPhases,
+  standsFor,
+} from '../phases/index.js'
 import { InvalidHandlers } from './errors.js'
 
 /** A method of one of the app's providers that handles a phase. */
@@ -13,62 +21,87 @@ export interface HandlerMethod {
   readonly call: AnyHandler
 }
 
+/** A method of one of the app's providers that is a callback. */
+export interface CallbackMethod extends Pick<HandlerMethod, 'lifecycle' | 'where' | 'module'> {
+  readonly callback: string
+  readonly call: AnyCallback
+}
+
+/** What the app's providers do for its lifecycles. */
+export interface Methods {
+  readonly handlers: readonly HandlerMethod[]
+  readonly callbacks: readonly CallbackMethod[]
+}
+
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
 /**
- * The methods with `@lifecycle.OnPhase(...)` of all providers and controllers. A plain object with which a test replaces a provider handles
+ * The methods with `@lifecycle.OnPhase(...)` and `@lifecycle.Callback(...)` of all providers and controllers. A plain object with which a test replaces a provider handles
  * what the replaced class would.
  * @throws InvalidHandlers for a class that Nest instantiates per request or per use: there is no single instance to call
  */
-export function handlerMethods(discovery: DiscoveryService): HandlerMethod[] {
-  const found = new Map<object, HandlerMethod[]>()
+export function handlerMethods(discovery: DiscoveryService): Methods {
+  const handlers = new Map<object, HandlerMethod[]>()
+  const callbacks = new Map<object, CallbackMethod[]>()
   const problems: string[] = []
   for (const wrapper of [...discovery.getProviders(), ...discovery.getControllers()]) {
     if (wrapper.isAlias) continue
-    const declared = declaredPhases(wrapper)
-    if (declared.length === 0) continue
+    const phases = declaredBy(wrapper, handledPhases, ({ phase }) => phase)
+    const called = declaredBy(wrapper, callbackMethods, ({ callback }) => callback)
+    if (phases.length + called.length === 0) continue
     if (!wrapper.isDependencyTreeStatic() || wrapper.isTransient) {
+      const does = phases.length > 0 ? 'handles phases' : 'has callbacks'
       problems.push(
-        `${className(wrapper)} handles phases but is not a singleton (it, or something it injects, has request or transient scope); steps have no request: use the default scope`,
+        `${className(wrapper)} ${does} but is not a singleton (it, or something it injects, has request or transient scope); steps have no request: use the default scope`,
       )
       continue
     }
     HANDLERS_NEED.meet(wrapper.instance)
-    const methods = declared.map((one) => methodOf(wrapper, one))
-    found.set(wrapper.instance, methods)
+    CALLBACKS_NEED.meet(wrapper.instance)
+    const { instance } = wrapper
+    handlers.set(
+      instance,
+      phases.map(({ lifecycle, phase, method }) => ({
+        ...{ lifecycle, phase, ...placeOf(wrapper, method) },
+        call: standsFor<AnyHandler>(
+          (doc, step) => instance[method](doc, step),
+          () => instance[method],
+        ),
+      })),
+    )
+    callbacks.set(
+      instance,
+      called.map(({ lifecycle, callback, method }) => ({
+        ...{ lifecycle, callback, ...placeOf(wrapper, method) },
+        call: (event, call) => instance[method](event, call),
+      })),
+    )
   }
   if (problems.length > 0) throw new InvalidHandlers(problems)
-  return [...found.values()].flat()
+  return { handlers: [...handlers.values()].flat(), callbacks: [...callbacks.values()].flat() }
 }
 
-type Declared = ReturnType<typeof handledPhases>[number]
-
-function declaredPhases(wrapper: Wrapper): Declared[] {
+function declaredBy<T extends { readonly lifecycle: string; readonly method: string | symbol }>(
+  wrapper: Wrapper,
+  declaredIn: (instance: object) => readonly T[],
+  nameOf: (one: T) => string,
+): T[] {
   const candidates = [wrapper.instance, prototypeOf(wrapper.metatype), prototypeOf(wrapper.token)]
   const declared = candidates
     .filter((candidate) => typeof candidate === 'object' && candidate !== null)
-    .map((candidate) => handledPhases(candidate))
-    .find((phases) => phases.length > 0)
-  const keyOf = ({ lifecycle, phase, method }: Declared) => `${lifecycle} ${phase} ${String(method)}`
+    .map((candidate) => declaredIn(candidate))
+    .find((methods) => methods.length > 0)
+  const keyOf = (one: T) => `${one.lifecycle} ${nameOf(one)} ${String(one.method)}`
   // A subclass that overrides a method and decorates it again declares the same thing twice.
   return [...new Map(declared?.map((one) => [keyOf(one), one])).values()]
 }
 
 const prototypeOf = (value: unknown): unknown => (typeof value === 'function' ? value.prototype : undefined)
 
-function methodOf(wrapper: Wrapper, { lifecycle, phase, method }: Declared): HandlerMethod {
-  const { instance } = wrapper
-  return {
-    lifecycle,
-    phase,
-    where: `${className(wrapper)}.${String(method)}`,
-    module: wrapper.host?.name ?? 'its module',
-    call: standsFor<AnyHandler>(
-      (doc, step) => instance[method](doc, step),
-      () => instance[method],
-    ),
-  }
-}
+const placeOf = (wrapper: Wrapper, method: string | symbol) => ({
+  where: `${className(wrapper)}.${String(method)}`,
+  module: wrapper.host?.name ?? 'its module',
+})
 
 function className(wrapper: Wrapper): string {
   const { token, instance } = wrapper

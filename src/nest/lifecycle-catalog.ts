@@ -1,5 +1,6 @@
 import type { DiscoveryService } from '@nestjs/core'
 import {
+  type AnyCallback,
   type AnyHandler,
   BoundLifecycle,
   type LifecycleModel,
@@ -9,7 +10,7 @@ import {
   workingPhases,
 } from '../phases/index.js'
 import { InvalidHandlers } from './errors.js'
-import type { HandlerMethod } from './handler-methods.js'
+import type { CallbackMethod, HandlerMethod, Methods } from './handler-methods.js'
 
 /** A lifecycle as `forFeature` takes it: a definition, whose handlers are methods of the app's providers, or one with handlers. */
 export interface FeatureLifecycle {
@@ -35,6 +36,8 @@ interface Entry {
   readonly database: string | undefined
   /** By phase; undefined: the lifecycle came with its handlers. */
   readonly methods: Map<string, HandlerMethod> | undefined
+  /** By name. */
+  readonly callbacks: Map<string, CallbackMethod>
 }
 
 const DEFAULT_LOCK_TIMEOUT_MS = 30_000
@@ -76,17 +79,23 @@ export class LifecycleCatalog {
   }
 
   /**
-   * Gives the working phases their methods.
+   * Gives the working phases and the callbacks their methods.
    * @param ownersOnly this process doesn't work on documents: a lifecycle may be without any handler
-   * @throws InvalidHandlers listing every phase without a method, with two, and every method that no lifecycle asks for
+   * @throws InvalidHandlers listing every phase and callback without a method, with two, and every method that no lifecycle asks for
    */
-  connect(methods: readonly HandlerMethod[], { ownersOnly }: { ownersOnly: boolean }): void {
-    const problems = methods.map((method) => this.take(method)).filter((problem) => problem !== undefined)
-    for (const { model, methods: taken } of this.entries.values()) {
+  connect({ handlers, callbacks }: Methods, { ownersOnly }: { ownersOnly: boolean }): void {
+    const taking = [...handlers.map((method) => this.take(method)), ...callbacks.map((one) => this.takeCallback(one))]
+    const problems = taking.filter((problem) => problem !== undefined)
+    for (const { model, methods: taken, callbacks: called } of this.entries.values()) {
       if (!taken || (ownersOnly && taken.size === 0)) continue
       for (const phase of workingPhases(model).filter((name) => !taken.has(name))) {
         problems.push(
           `lifecycle '${model.name}': working phase '${phase}' has no handler; add a method with @${camel(model.name)}.OnPhase('${phase}') to a provider, and that provider to a module of this app`,
+        )
+      }
+      for (const name of (model.settings.callbacks ?? []).filter((one) => !called.has(one))) {
+        problems.push(
+          `lifecycle '${model.name}': callback '${name}' is missing; add a method with @${camel(model.name)}.Callback('${name}') to a provider, and that provider to a module of this app`,
         )
       }
     }
@@ -108,7 +117,8 @@ export class LifecycleCatalog {
     if (!isRunnable(lifecycle)) this.entries.set(model.name, there ?? entryOf(model, database))
     else if (!there?.methods && there && there.runnable !== lifecycle)
       return `lifecycle '${model.name}' was given handlers twice (two calls of handle); keep one`
-    else this.entries.set(model.name, { model, runnable: lifecycle, database, methods: undefined })
+    else
+      this.entries.set(model.name, { model, runnable: lifecycle, database, methods: undefined, callbacks: new Map() })
     return undefined
   }
 
@@ -127,6 +137,21 @@ export class LifecycleCatalog {
     entry.methods.set(method.phase, method)
     return undefined
   }
+
+  private takeCallback(method: CallbackMethod): string | undefined {
+    const { lifecycle, callback, where, module } = method
+    const entry = this.entries.get(lifecycle)
+    const what = `${where} is the callback '${callback}' of lifecycle '${lifecycle}'`
+    if (!entry)
+      return `${what}, which this app doesn't have; add PhaselockModule.forFeature([${camel(lifecycle)}]) to the imports of ${module}`
+    if (!entry.methods)
+      return `${what}, which came with its handlers; remove the method, or register the definition itself instead of what handle() returned`
+    const other = entry.callbacks.get(callback)
+    if (other)
+      return `lifecycle '${lifecycle}': callback '${callback}' is there twice, ${other.where} (${other.module}) and ${where} (${module}); keep one, and list its class as a provider of one module only`
+    entry.callbacks.set(callback, method)
+    return undefined
+  }
 }
 
 function entryOf(model: LifecycleModel, database: string | undefined): Entry {
@@ -142,7 +167,16 @@ function entryOf(model: LifecycleModel, database: string | undefined): Entry {
     return standsFor(call, () => methods.get(phase)?.call)
   }
   const handlers = Object.fromEntries(workingPhases(model).map((phase) => [phase, handlerOf(phase)]))
-  return { model, database, methods, runnable: new BoundLifecycle(model, handlers) }
+  const callbacks = new Map<string, CallbackMethod>()
+  const callbackOf =
+    (name: string): AnyCallback =>
+    (event, call) => {
+      const method = callbacks.get(name)
+      if (method) return method.call(event, call)
+      throw new Unavailable(`callback '${name}' of lifecycle '${model.name}' is missing in this process`)
+    }
+  const called = Object.fromEntries((model.settings.callbacks ?? []).map((name) => [name, callbackOf(name)]))
+  return { model, database, methods, callbacks, runnable: new BoundLifecycle(model, handlers, called) }
 }
 
 const isRunnable = (lifecycle: FeatureLifecycle): lifecycle is FeatureLifecycle & RunnableLifecycle =>

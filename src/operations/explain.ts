@@ -14,6 +14,7 @@ import { causesText, type LifecycleModel, type Progress } from '../phases/index.
 import { formatMs, fromNow } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idText } from './document-id.js'
+import { untoldOf, untoldText } from './untold.js'
 
 /**
  * What a document waits for, in one sentence for people: `Sleeps, due in 3 s, waiting for 'certificate not Ready'
@@ -34,7 +35,9 @@ export function explain(
   const said =
     pause && condition.kind === 'due' ? dueSince(condition, serverNow) : sentence(document, model, serverNow, condition)
   const stops = cancel ? `; its step was ${cancelText(cancel)}, and ends when its handler does` : ''
-  return `${paused}${said}${stops}${oddNote(document, condition)}.`
+  const untold = untoldOf(document, model)
+  const tells = untold ? ` ${untoldText(untold, serverNow)}` : ''
+  return `${paused}${said}${stops}${oddNote(document, condition)}.${tells}`
 }
 
 const PAUSED_WITH = {

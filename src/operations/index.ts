@@ -20,6 +20,7 @@ export {
   previewUndo,
   undoOperation,
 } from './bulk/operations.js'
+export { listUntold, type Retried, retryCallbacks } from './callbacks.js'
 export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'
 export { clockFindings } from './check/check-clocks.js'
@@ -73,3 +74,4 @@ export {
 export * from './schedules.js'
 export { type LastSweep, type LifecycleStatus, lastSweep, type SystemStatus, systemStatus } from './status.js'
 export { modelOf, type System } from './system.js'
+export type { Untold } from './untold.js'

@@ -67,6 +67,17 @@ export class StepTimeout extends Error {
   }
 }
 
+/** A callback that took longer than `callbackTimeout`; it is called again after a pause. */
+export class CallbackTimeout extends Error {
+  override readonly name = 'CallbackTimeout'
+  constructor(
+    /** The lifecycle's `callbackTimeout`, in ms. */
+    readonly afterMs: number,
+  ) {
+    super(`the callback did not end within its callbackTimeout of ${afterMs} ms`)
+  }
+}
+
 /** A handler that returned something other than an outcome of its own step; recorded as an attempt. */
 export class InvalidOutcome extends Error {
   override readonly name = 'InvalidOutcome'

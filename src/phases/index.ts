@@ -1,6 +1,7 @@
 export { UnsupportedNode } from '../config/index.js'
 export { DOORBELL_COLLECTION } from '../doorbell/index.js'
 export { BadQueryPlan, type PlanFinding, type RecordedError, TASK_LOCK_INIT_TIME } from '../lock/index.js'
+export type { AnyCallback, Callback, CallbackCall, CallbackEvent, Callbacks } from './callbacks.js'
 export {
   CHILD_STATES,
   type Child,
@@ -28,7 +29,14 @@ export {
   whyUnknownState,
   workingPhases,
 } from './definition/model.js'
-export { HANDLERS_NEED, type HandledPhase, handledPhases } from './definition/on-phase.js'
+export {
+  CALLBACKS_NEED,
+  type CallbackMethod,
+  callbackMethods,
+  HANDLERS_NEED,
+  type HandledPhase,
+  handledPhases,
+} from './definition/on-phase.js'
 export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { LifecycleSettings } from './definition/settings.js'
 export { runnableLifecycles, sharedOptions } from './engine/check-options.js'

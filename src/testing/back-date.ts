@@ -54,6 +54,7 @@ export async function backDate(
       },
     },
     asked,
+    movedWithin(`${field}.outbox`, ['dueAt'], ms),
   ])
   return modifiedCount
 }

@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
 import { stepFence } from '../lease/fence.js'
+import { outboxAfter } from '../outbox/outbox.js'
 import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import {
   countAt,
@@ -41,7 +42,10 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const ids = group.members.map((member) => member.lease.id)
   const each = (value: (member: StepEnd) => unknown) => perDocument(ids, group.members.map(value))
   const change = changeOf(terms, group, each)
-  const progress = change.progress && { [terms.progress]: { $mergeObjects: [`$${terms.progress}`, change.progress] } }
+  const outbox = outboxAfter(terms, group.end, group.token)
+  const progress = change.progress && {
+    [terms.progress]: { $mergeObjects: [`$${terms.progress}`, { ...change.progress, ...outbox }] },
+  }
   const alike = fieldsSetByAll(group)
   const own = Object.fromEntries((alike ?? []).map((name) => [name, each((member) => member.set?.[name])]))
   const stages: Document[] = [{ $set: { ...change.top, ...progress, ...own } }]

@@ -2,7 +2,9 @@ import type { Collection, Document, IndexSpecification } from 'mongodb'
 import { buildIndex, type IndexBuild, isServerError } from '../../database/index.js'
 import { childIndex } from '../look/children.js'
 import { type ClaimOrder, orderIndexes } from '../look/order.js'
+import { outboxIndex } from '../outbox/outbox.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
+import type { Terms } from '../terms/terms.js'
 
 /** The two indexes that the protocol needs. What more there is a lifecycle has asked for: {@link moreIndexes}. */
 const LOCK_INDEXES = [CLAIM_INDEX, STATE_INDEX]
@@ -13,10 +15,14 @@ const NO_SUCH_COLLECTION = 26
 const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
 
-/** What a lifecycle needs besides: for an order of its own, and for documents that may be children. */
+/** What a lifecycle needs besides: for an order of its own, for documents that may be children, and for callbacks. */
 export const moreIndexes = (
-  settings: ClaimOrder & { readonly child?: boolean | undefined; readonly progress: string },
-): Document[] => [...orderIndexes(settings), ...(settings.child ? [childIndex(settings.progress)] : [])]
+  settings: ClaimOrder & Pick<Terms, 'progress' | 'callbacks'> & { readonly child?: boolean | undefined },
+): Document[] => [
+  ...orderIndexes(settings),
+  ...(settings.child ? [childIndex(settings.progress)] : []),
+  ...(settings.callbacks ? [outboxIndex(settings.progress)] : []),
+]
 
 /**
  * Creates those that are missing, and `more` of them. One with the same key but of another kind (hidden, partial) is left as it is: the check of query

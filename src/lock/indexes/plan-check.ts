@@ -3,6 +3,7 @@ import { isServerError, protocolCollection } from '../../database/index.js'
 import { CANDIDATE_RANGES, candidateCursor } from '../look/candidates.js'
 import type { LookRequest, Looks } from '../look/look.js'
 import { orderIndexes } from '../look/order.js'
+import { outboxIndex } from '../outbox/outbox.js'
 import { CLAIM_INDEX, STATE_INDEX } from '../terms/constants.js'
 import type { ServerClock } from '../terms/server-clock.js'
 import { unusableLockIndexes } from './indexes.js'
@@ -58,8 +59,11 @@ export async function checkPlans(options: PlanCheckOptions): Promise<PlanFinding
   const collections = [...new Set(options.requests.map((request) => request.collection))]
   const found = await Promise.all([
     ...collections.map((name) => {
-      const orders = options.requests.filter(({ collection, order }) => collection === name && order)
-      const more = orders.flatMap(({ order }) => orderIndexes(order!))
+      const own = options.requests.filter(({ collection }) => collection === name)
+      const more = own.flatMap(({ order, outbox, terms }) => [
+        ...orderIndexes(order ?? {}),
+        ...(outbox ? [outboxIndex(terms.progress)] : []),
+      ])
       return indexFindings(protocolCollection(options.db, name), more)
     }),
     ...options.requests.map((request) => requestFindings(options, request)),
@@ -107,8 +111,9 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
       rule: `state ${request.rules[index]?.when}`,
       chore: `${request.chores?.[index]?.name}`,
       rename: `documents of the former phase ${request.renames?.[index]?.from}`,
+      outbox: 'callbacks to be told',
     }[kind]
-    const meant = kind === 'rule' ? STATE_INDEX : CLAIM_INDEX
+    const meant = { rule: STATE_INDEX, outbox: outboxIndex(terms.progress) }[kind as string] ?? CLAIM_INDEX
     const query = (how: { hint?: Document } = {}) =>
       collection.aggregate([{ $match: match }, { $limit: 1 }], { ...how, maxTimeMS: MAX_TIME_MS })
     return {

@@ -26,6 +26,8 @@ export interface LookRequest {
   readonly chores?: readonly Chore[] | undefined
   /** The order of its claims; a look needs nothing of it but the check of the indexes. */
   readonly order?: ClaimOrder | undefined
+  /** Asks whether callbacks of any document are to be told. Default: nothing is asked. */
+  readonly outbox?: Document | undefined
   /** Documents that refuse writes or are paused: not looked for. Default: none. */
   readonly skipped?: readonly unknown[] | undefined
 }
@@ -42,6 +44,8 @@ export interface LookResult {
   readonly rules: ReadonlyMap<string, readonly StateRule[]>
   readonly renames: ReadonlyMap<string, readonly Rename[]>
   readonly chores: ReadonlyMap<string, readonly string[]>
+  /** Lifecycles with callbacks that are to be told. */
+  readonly outboxes: ReadonlySet<string>
   /** The lockTimeout and the pauses in force, by lifecycle; one that isn't registered, or whose entry has no usable value, is absent. */
   readonly lockTimeouts: ReadonlyMap<string, LockTimeoutInForce>
   /** The live replicas, by lifecycle: those that tick by themselves. */
@@ -63,7 +67,7 @@ export const HANDLED_EVERY_MS = 60_000
 
 /** One query of a look. */
 export interface LookQuery {
-  readonly kind: 'due' | 'rule' | 'rename' | 'chore'
+  readonly kind: 'due' | 'rule' | 'rename' | 'chore' | 'outbox'
   /** Which of the request's phases, rules, renames or chores it asks about. */
   readonly index: number
   readonly match: Document
@@ -102,6 +106,7 @@ export class Looks {
       rules: found('rule', ({ rules }) => rules),
       renames: found('rename', ({ renames }) => renames),
       chores: found('chore', ({ chores }) => chores?.map(({ name }) => name)),
+      outboxes: new Set(found('outbox', ({ outbox }) => outbox && [outbox]).keys()),
       lockTimeouts: new Map(inForce.flatMap(([id, known]) => (known ? [[id, known]] : []))),
       replicas: new Map(lifecycles.map(({ _id, replicas }) => [String(_id), replicas])),
       unstamped: lifecycles.filter(isUnstamped).map(({ _id }) => String(_id)),
@@ -140,7 +145,7 @@ export class Looks {
 
   /** What a look asks of one lifecycle, one query for each phase and each rule. */
   queries(request: LookRequest): LookQuery[] {
-    const { terms, phases, rules, renames = [], chores = [], skipped = [] } = request
+    const { terms, phases, rules, renames = [], chores = [], outbox, skipped = [] } = request
     const bound = this.serverClock.dueBound(terms.lockTimeoutMs)
     const others = skipped.length > 0 ? { _id: { $nin: skipped } } : {}
     const due = { ...notAfter(bound), $expr: isDue(terms) }
@@ -154,6 +159,7 @@ export class Looks {
       ...rules.map((rule) => ruleLook(terms, rule)).map(query('rule')),
       ...renames.map((rename) => renameLook(terms, rename)).map(query('rename')),
       ...chores.map(({ match }) => match).map(query('chore')),
+      ...(outbox ? [outbox].map(query('outbox')) : []),
     ]
   }
 }

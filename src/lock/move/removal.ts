@@ -37,7 +37,7 @@ export interface RemovalResult {
  * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. Nobody holds a
  * due document; both writes judge that again by the server's clock. One without `progress.since` (written into the phase by
  * hand) is kept for `keepFor` from now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and is
- * never deleted.
+ * never deleted. One whose callbacks haven't been told of all is kept until they have.
  */
 export async function removeFinal(
   collection: Collection,
@@ -50,7 +50,7 @@ export async function removeFinal(
   const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [], refused: [] }
   const due = (some: readonly unknown[]) => ({ ...withIds(some), $and: [{ phase, $expr: isDue(terms) }] })
-  const isOver = { $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } }
+  const isOver = { $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] }, ...hasTold(terms) }
   const removed = await deleteNamed(collection, ids, (some) => ({ ...due(some), ...isOver }))
   if (removed === ids.length) return { removed, armed: 0, putAside: [], refused: [] }
   const { refused, matched } = await updateAround(collection, ids, due, armed(terms, keepForMs))
@@ -67,9 +67,21 @@ function hasBeenKept(terms: Terms, keepForMs: number): Document {
   return { $and: [isDue(terms), isPastDate(terms, since), isOver] }
 }
 
+/** A document whose callbacks haven't been told of all is kept until they have. */
+const hasTold = ({ callbacks, progress }: Terms): Document =>
+  callbacks ? { [`${progress}.outbox.next`]: { $exists: false } } : {}
+
+function untilTold(terms: Terms, kept: Document): Document {
+  const isOpen = { $ne: [{ $type: inProgress(terms, 'outbox.next') }, 'missing'] }
+  const later = { $add: [terms.protocol.now(), UNTOLD_PAUSE_MS] }
+  return { $cond: [isOpen, { $max: [kept, later] }, kept] }
+}
+const UNTOLD_PAUSE_MS = 5_000
+
 function armed(terms: Terms, keepForMs: number): Document[] {
   const entered = enteredAt(terms)
-  const resumeAt = { $add: [entered, keepForMs] }
+  const kept = { $add: [entered, keepForMs] }
+  const resumeAt = terms.callbacks ? untilTold(terms, kept) : kept
   const asleep = {
     lockedAt: { $cond: [hasOurShape(terms), { $subtract: [resumeAt, terms.lockTimeoutMs] }, PARKED_AT] },
     lockedBy: '$$REMOVE',

@@ -2,6 +2,7 @@ import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
 import { historyWith } from '../end/history.js'
 import { isNotHeld } from '../lease/lease-state.js'
+import { hasRoom, outboxAfterRule } from '../outbox/outbox.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
 
@@ -23,6 +24,7 @@ export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
     state: { $eq: rule.when, $not: { $type: 'array' } },
     phase: { $in: [...rule.from], $not: { $type: 'array' } },
     ...isNotHeld(terms),
+    ...hasRoom(terms),
   }
 }
 
@@ -35,7 +37,7 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
   const now = terms.protocol.now()
   const reason = `owner wants ${rule.when}`
   const history = historyWith(terms, { outcome: 'rule', reason, by: 'rule', to: rule.goTo })
-  const progress = { since: now, attempts: 0, claims: 0, history }
+  const progress = { since: now, attempts: 0, claims: 0, history, ...outboxAfterRule(terms, rule.goTo, reason) }
   const moved = {
     phase: literal(rule.goTo),
     lockedAt: TASK_LOCK_INIT_TIME,

@@ -23,7 +23,12 @@ export interface Terms {
   readonly protocol: Protocol
   /** In these phases only documents that match are looked for and claimed; the others are left to replicas that can work on them. */
   readonly only?: Only | undefined
+  /** The callbacks that are told of what becomes of documents. Absent: none, and nothing is stored for them. */
+  readonly callbacks?: readonly CallbackName[] | undefined
 }
+
+/** A document has moved, was parked, or its phase's deadline has passed. */
+export type CallbackName = 'onMoved' | 'onParked' | 'onTimeout'
 
 /** How long documents sleep between looks, and after errors. */
 export interface BackOffRule {

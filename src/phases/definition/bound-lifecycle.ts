@@ -1,5 +1,7 @@
 import type { Db, Document } from 'mongodb'
+import { CALLBACK_NAMES } from '../../lock/index.js'
 import { meant, shown } from '../../options/index.js'
+import type { Callbacks } from '../callbacks.js'
 import type { Alongside } from '../engine/wake/alongside.js'
 import { InvalidLifecycle, NotAttached } from '../errors.js'
 import { OwnerClient } from '../owner/owner-client.js'
@@ -30,9 +32,11 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     readonly model: LifecycleModel,
     /** The handler of each working phase, by its name. */
     readonly handlers: Readonly<Record<string, AnyHandler>>,
+    /** What each of its `callbacks` does, by its name. */
+    readonly callbacks: Callbacks = {},
   ) {
     this.name = model.name
-    const problems = handlerProblems(model, handlers)
+    const problems = [...handlerProblems(model, handlers), ...callbackProblems(model, callbacks)]
     if (problems.length > 0) throw new InvalidLifecycle(model.name, problems)
   }
 
@@ -84,6 +88,23 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   readonly questions: Owner<Doc, G>['questions'] = (options) => this.owner().questions(options)
   /** Deletes a document outright, whoever holds it. */
   readonly remove: Owner<Doc, G>['remove'] = (id, options) => this.owner().remove(id, options)
+}
+
+function callbackProblems({ settings }: LifecycleModel, callbacks: Callbacks): string[] {
+  if (!isObject(callbacks)) return [`handle: expected an object with callbacks by name, got ${shown(callbacks)}`]
+  const { callbacks: declared = [] } = settings
+  const missing = declared.filter((name) => typeof callbacks[name] !== 'function')
+  const undeclared = Object.keys(callbacks).filter((name) => !declared.some((one) => one === name))
+  return [
+    ...missing.map(
+      (name) => `callback '${name}' is missing; add { ${name}(event, call) { ... } } as the second argument of handle`,
+    ),
+    ...undeclared.map((name) =>
+      CALLBACK_NAMES.some((known) => known === name)
+        ? `callback '${name}' isn't declared; add it to callbacks: [...] of its definition`
+        : `callback '${name}': expected one of ${CALLBACK_NAMES.join(', ')}${meant(name, CALLBACK_NAMES)}`,
+    ),
+  ]
 }
 
 function handlerProblems(model: LifecycleModel, handlers: Readonly<Record<string, AnyHandler>>): string[] {

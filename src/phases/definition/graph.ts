@@ -1,3 +1,4 @@
+import type { CallbackName } from '../../lock/index.js'
 import type { Duration } from '../../time/index.js'
 import type { ReservedField } from '../outcome.js'
 
@@ -94,6 +95,13 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
   readonly limits?: readonly LimitSpec[]
   /** At most so many of its documents are worked on at once, by all replicas together. Default: any number. */
   readonly maxActive?: number
+  /**
+   * What is called after the outcome is stored (docs/callbacks.md): each has an implementation in `handle`, or a method with `Callback`. Documents
+   * keep in `progress.outbox` what they haven't been told yet; needs an index of its own. Default: none.
+   */
+  readonly callbacks?: readonly CallbackName[]
+  /** How long a callback may take until its signal aborts and it counts as failed, 100ms to 1h. Default 30s. */
+  readonly callbackTimeout?: Duration
   /** Claims without a recorded outcome until the document is parked as poison. Default 10. */
   readonly maxClaims?: number
   /**

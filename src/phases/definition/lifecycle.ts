@@ -1,5 +1,7 @@
+import type { CallbackName } from '../../lock/index.js'
 import { COLLECTION_NAME } from '../../options/index.js'
 import { durationMs, InvalidDuration } from '../../time/index.js'
+import type { Callback, Callbacks } from '../callbacks.js'
 import type { Child } from '../children.js'
 import { InvalidLifecycle } from '../errors.js'
 import { shown } from '../kept-text.js'
@@ -19,7 +21,7 @@ import {
 import type { FieldOf, Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
 import { LimitsOf } from './limits.js'
 import type { LifecycleModel, Phase } from './model.js'
-import { onPhase } from './on-phase.js'
+import { onCallback, onPhase } from './on-phase.js'
 import { parseSettings } from './settings.js'
 
 /**
@@ -33,10 +35,19 @@ export interface Lifecycle<Doc, G, Read = Doc> {
   readonly phases: G
   /** Phases, rules and settings as they were checked, with defaults filled in. */
   readonly model: LifecycleModel
-  /** Gives each working phase its handler. */
-  handle(handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc, Read> }): BoundLifecycle<Doc, G>
+  /**
+   * Gives each working phase its handler, and each of the declared `callbacks` what it does.
+   * @example order.handle({ Packing }, { onMoved: ({ id, to }) => tellShop(id, to) })
+   * @throws InvalidLifecycle for a phase without a handler, a callback that is declared and missing, or the other way round
+   */
+  handle(
+    handlers: { readonly [P in Working<G>]: Handler<NextOf<G[P]>, Doc, Read> },
+    callbacks?: Callbacks<Read, keyof G & string>,
+  ): BoundLifecycle<Doc, G>
   /** Nest: a decorator bound to this lifecycle, so that the method (or the property) below it is checked against the phase. */
   OnPhase<P extends Working<G>>(phase: P): OnPhaseDecorator<Handler<NextOf<G[P]>, Doc, Read>>
+  /** Nest: a decorator bound to this lifecycle; the method below it is one of its `callbacks`. */
+  Callback(name: CallbackName): CallbackDecorator<Callback<Read, keyof G & string>>
   /**
    * A document of this lifecycle for `step.children` of another one (docs/children.md); it needs `child: true`.
    * @param key what its parent calls it: unique among the parent's children of this lifecycle, at most 200 characters
@@ -59,6 +70,12 @@ interface OnPhaseDecorator<H> {
   /** A property that holds a handler: one that `thread(...)` has made. It can't be private, as its type is checked. */
   <K extends string | symbol>(proto: { readonly [P in K]: H }, key: K): void
 }
+
+type CallbackDecorator<C> = <Method extends C>(
+  proto: object,
+  key: string | symbol,
+  method: TypedPropertyDescriptor<Method>,
+) => void
 
 interface Owned {
   readonly state?: string
@@ -129,8 +146,14 @@ export function lifecycleOf<Doc extends OwnerOf<Doc>>(): {
         name: model.name,
         phases: spec.phases,
         model,
-        handle: (handlers) => new BoundLifecycle(model, handlers as unknown as Readonly<Record<string, AnyHandler>>),
+        handle: (handlers, callbacks = {}) =>
+          new BoundLifecycle(
+            model,
+            handlers as unknown as Readonly<Record<string, AnyHandler>>,
+            callbacks as Callbacks,
+          ),
         OnPhase: (phase) => onPhase(model, phase),
+        Callback: (callback) => onCallback(model, callback),
         at: (id, ...phases) => ({ lifecycle: model.name, id, phases }),
         child: (key, document) => ({ lifecycle: model.name, key, document }),
         $step: undefined as never,

@@ -1,4 +1,5 @@
 import { Need, needsModule, note, noted } from '../../decorated/index.js'
+import type { CallbackName } from '../../lock/index.js'
 import { meant, shown } from '../../options/index.js'
 import { InvalidLifecycle } from '../errors.js'
 import { type LifecycleModel, workingPhases } from './model.js'
@@ -17,6 +18,41 @@ export interface HandledPhase {
   readonly lifecycle: string
   readonly phase: string
   readonly method: string | symbol
+}
+
+/** Met by the Nest module, which finds the methods. */
+export const CALLBACKS_NEED = new Need({
+  decorator: '@lifecycle.Callback',
+  module: 'PhaselockModule.forRoot() (phaselock/nest)',
+  without: 'is never called',
+})
+
+/** A class's methods that are callbacks, by lifecycle. */
+const CALLED_BACK = Symbol.for('phaselock:called-back')
+
+export interface CallbackMethod {
+  readonly lifecycle: string
+  readonly callback: CallbackName
+  readonly method: string | symbol
+}
+
+export function onCallback(model: LifecycleModel, callback: CallbackName) {
+  return (proto: object, key: string | symbol): void => {
+    const { callbacks = [] } = model.settings
+    if (!callbacks.includes(callback)) {
+      const declared = callbacks.length > 0 ? callbacks.join(', ') : 'there are none'
+      throw new InvalidLifecycle(model.name, [
+        `Callback(${shown(callback)}): expected one of its callbacks (${declared})${meant(String(callback), callbacks)}`,
+      ])
+    }
+    needsModule(proto, key, CALLBACKS_NEED)
+    note<CallbackMethod>(proto, CALLED_BACK, { lifecycle: model.name, callback, method: key })
+  }
+}
+
+/** The callbacks that an instance's methods are, inherited ones included. */
+export function callbackMethods(instance: object): readonly CallbackMethod[] {
+  return noted(instance, CALLED_BACK)
 }
 
 export function onPhase(model: LifecycleModel, phase: string) {

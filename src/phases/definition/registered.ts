@@ -1,4 +1,5 @@
 import type { Document } from 'mongodb'
+import { CALLBACK_NAMES } from '../../lock/index.js'
 import { COLLECTION_NAME, t } from '../../options/index.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { fieldName, type LifecycleSettings, parseSettings } from './settings.js'
@@ -32,6 +33,7 @@ const FIELDS = t.partOf({
   progress: t.orAbsent(fieldName),
   legacyWriters: t.orAbsent(t.flag),
   child: t.orAbsent(t.flag),
+  callbacks: t.orAbsent(listOf(t.oneOf(CALLBACK_NAMES))),
   maxAttempts: t.orAbsent(t.aNumber),
   maxClaims: t.orAbsent(t.aNumber),
   /** The fields by which claims are ordered. */
@@ -69,6 +71,7 @@ export function registeredFields({ phases, entries, rules, renames, settings }: 
     progress,
     legacyWriters,
     child,
+    callbacks: settings.callbacks,
     maxAttempts,
     maxClaims,
     definedLockTimeout,

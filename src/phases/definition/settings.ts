@@ -1,5 +1,13 @@
 import type { Document } from 'mongodb'
-import { type BackOffRule, DEFAULT_BACK_OFF, type KeyLimit, MOST_SLOTS, type Rate } from '../../lock/index.js'
+import {
+  type BackOffRule,
+  CALLBACK_NAMES,
+  type CallbackName,
+  DEFAULT_BACK_OFF,
+  type KeyLimit,
+  MOST_SLOTS,
+  type Rate,
+} from '../../lock/index.js'
 import { readOptions, t } from '../../options/index.js'
 import { RESERVED_FIELDS } from '../outcome.js'
 import type { LimitNode } from './check-graph.js'
@@ -23,6 +31,9 @@ export interface LifecycleSettings {
   readonly fairBy?: string | undefined
   readonly limitBy?: string | undefined
   readonly each?: number | KeyLimit | undefined
+  /** The callbacks that it has; undefined: none. */
+  readonly callbacks?: readonly CallbackName[] | undefined
+  readonly callbackTimeoutMs?: number | undefined
   /** Fields of the owner that handlers read; undefined: the whole document. */
   readonly reads?: readonly string[] | undefined
 }
@@ -91,6 +102,12 @@ const ownerField = t.checked(
   'expected a field of the owner, not one of those that Phaselock uses',
 )
 
+/** Each once; an empty list is none. */
+const callbackList = t.converted(
+  t.list(t.oneOf(CALLBACK_NAMES), t.expecting(`a list of callbacks (${CALLBACK_NAMES.join(', ')})`)),
+  (names) => (names.length > 0 ? [...new Set(names)] : undefined),
+)
+
 /** Settings that a lifecycle may declare, besides its graph. Unknown ones are refused by the definition's own check. */
 export const settingsSchema = t.object({
   lockTimeout: t.withDefault(t.duration('1s', '24h'), '30s'),
@@ -112,6 +129,8 @@ export const settingsSchema = t.object({
   fairBy: t.optional(ownerField),
   limitBy: t.optional(ownerField),
   each: t.optional(eachKey),
+  callbacks: t.optional(callbackList),
+  callbackTimeout: t.optional(t.duration('100ms', '1h')),
   legacyWriters: t.withDefault(t.flag, false),
   child: t.optional(t.flag),
   reads: t.optional(
@@ -123,6 +142,7 @@ export const settingsSchema = t.object({
   fields: t.withDefault(t.object({ progress: t.withDefault(fieldName, 'progress') }), {}),
 })
 
+const DEFAULT_CALLBACK_TIMEOUT_MS = 30_000
 const DEFINED_BESIDE = ['name', 'collection', 'phases', 'rules', 'renamed']
 
 /** The settings; undefined: `problems` has new ones, each with the setting's name, what was expected and what came. */
@@ -132,17 +152,27 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
     problems.push(...read.problems)
     return undefined
   }
-  const { lockTimeout: lockTimeoutMs, stepTimeout: stepTimeoutMs, fields, backOff, ...rest } = read.options
+  const {
+    lockTimeout: lockTimeoutMs,
+    stepTimeout: stepTimeoutMs,
+    fields,
+    backOff,
+    callbackTimeout,
+    ...rest
+  } = read.options
   const { limitBy, each, fairBy } = rest
   if ((limitBy === undefined) !== (each === undefined))
     problems.push('expected limitBy and each together: the field, and what each of its values has')
   if (limitBy !== undefined && fairBy !== undefined && limitBy !== fairBy)
     problems.push(`limitBy and fairBy: expected the same field, got '${limitBy}' and '${fairBy}'`)
+  if (callbackTimeout !== undefined && !rest.callbacks)
+    problems.push("callbackTimeout: expected callbacks too, such as ['onMoved']; without any nothing is called")
   if (typeof each === 'object' && each.slots === undefined && each.rate === undefined)
     problems.push('each: expected slots, a rate or both, got neither')
   const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs, afterSteps } = backOff
   return {
     ...{ ...rest, lockTimeoutMs, stepTimeoutMs, progress: fields.progress },
+    ...(rest.callbacks && { callbackTimeoutMs: callbackTimeout ?? DEFAULT_CALLBACK_TIMEOUT_MS }),
     ...(limitBy !== undefined && { fairBy: limitBy }),
     backOff: { share, patienceMs, firstErrorMs, longestErrorMs, afterSteps },
   }

@@ -1,5 +1,5 @@
 import type { Collection } from 'mongodb'
-import type { Paused, RefusingDocuments, ServerClock, Terms } from '../../lock/index.js'
+import type { EndKind, Paused, RefusingDocuments, ServerClock, Terms } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 import type { LifecycleModel } from '../definition/model.js'
@@ -42,6 +42,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly slots: Slots
   /** Parents and children of its documents. */
   readonly relatives: Family
+  /** Told of each recorded end of a step; undefined: the lifecycle has no callbacks. */
+  readonly callbacks: { recorded(id: unknown, end: EndKind): void } | undefined
   /** Documents that refuse writes. */
   readonly refusing: RefusingDocuments
   readonly broken: BrokenReports

@@ -1,5 +1,5 @@
 import type { Ring } from '../../doorbell/index.js'
-import type { RecordedOutcome } from '../../lock/index.js'
+import type { CallbackName, RecordedOutcome } from '../../lock/index.js'
 import { tellObservers } from '../../observers/index.js'
 import type { BoundedLog } from '../bounded-log.js'
 
@@ -20,6 +20,26 @@ export interface StepEnded {
   /** What it waits for, why it is parked, or the error's message; null: none. */
   readonly reason: string | null
   /** How long the handler ran, in ms. */
+  readonly ms: number
+}
+
+/** A callback was called, or given up. */
+export interface CalledBack {
+  /** Its name. */
+  readonly lifecycle: string
+  /** The document's `_id`. */
+  readonly id: unknown
+  /** Its name: `onMoved`. */
+  readonly callback: CallbackName
+  /** Which of the document's events it was called for. */
+  readonly seq: number
+  /** 1 for the first call for this event. */
+  readonly attempt: number
+  /** `told`: it returned; `failed`: it is called again after a pause; `parked`: it has failed too often, and waits for a person. */
+  readonly outcome: 'told' | 'failed' | 'parked'
+  /** Why it failed; null: it didn't. */
+  readonly reason: string | null
+  /** How long it took, in ms. */
   readonly ms: number
 }
 
@@ -148,6 +168,8 @@ export interface ReplicaEvents {
   claimed: Claiming
   /** A step was recorded. */
   stepEnded: StepEnded
+  /** A callback was called after an outcome was stored. */
+  calledBack: CalledBack
   /** A lease was lost, or an outcome dropped. */
   leaseLost: LeaseLoss
   /** A state rule moved documents. */
@@ -174,6 +196,7 @@ export interface ReplicaEvents {
 export const REPLICA_EVENTS = Object.keys({
   claimed: true,
   stepEnded: true,
+  calledBack: true,
   leaseLost: true,
   ruled: true,
   broken: true,

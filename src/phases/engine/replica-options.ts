@@ -4,6 +4,7 @@ import type { DoorbellKind } from '../../doorbell/index.js'
 import type { Only, Protocol } from '../../lock/index.js'
 import type { DoorbellMode } from '../../options/index.js'
 import type { Clock, Duration } from '../../time/index.js'
+import type { Callbacks } from '../callbacks.js'
 import type { AnyHandler } from '../definition/bound-lifecycle.js'
 import type { LifecycleModel } from '../definition/model.js'
 import type { Logger } from '../logger.js'
@@ -19,6 +20,8 @@ export interface RunnableLifecycle {
   readonly model: LifecycleModel
   /** The handler of each working phase, by its name. */
   readonly handlers: Readonly<Record<string, AnyHandler>>
+  /** What each of its callbacks does, by its name; one that is declared and missing here is left to other replicas. Default: none. */
+  readonly callbacks?: Callbacks
   /** Gives its owner's methods their database; a replica does this when it is made. */
   attach(db: Db, options?: OwnerClientOptions): unknown
   /** Asked before each look and claim: documents that this process can't work on, in some phases, are left to others. */

@@ -233,6 +233,7 @@ export class Replica {
       before = this.relatives.woken
       await Promise.all(this.running.map(({ runner }) => runner.idle()))
       await this.relatives.settled()
+      await Promise.all(this.running.map(({ deliverer }) => deliverer?.settled()))
     } while (this.relatives.woken !== before)
   }
 
@@ -356,7 +357,9 @@ export class Replica {
     const left = this.liveReplicas.leave().catch(() => undefined)
     const beside = this.alongside.stop(graceMs + LAST_CHANCE_MS)
     // The claims of a tick under way come first: each runner waits for its own, then gives back what has not begun.
+    const told = Promise.all(this.running.map(({ deliverer }) => deliverer?.stop(graceMs, LAST_CHANCE_MS, wait)))
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
+    await told
     await Promise.race([
       Promise.all([left, this.beats.end(), this.duties.stop(), this.slots.stop()]),
       wait(LAST_CHANCE_MS),

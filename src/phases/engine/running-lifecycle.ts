@@ -4,12 +4,14 @@ import { RefusingDocuments, SAFE_PROTOCOL, type Terms, termsOf, WorkSplit } from
 import { BoundedLog } from '../bounded-log.js'
 import { workingPhases } from '../definition/model.js'
 import { threadOf } from '../threads/index.js'
+import { Deliverer } from './callbacks/deliverer.js'
 import { KeyLimits } from './claim/key-limits.js'
 import type { Environment, LifecycleEnvironment } from './environment.js'
 import { LifecycleRunner, type ReplicaParts } from './lifecycle-runner.js'
 import type { RunnableLifecycle } from './replica-options.js'
 import { BrokenReports } from './report/broken-reports.js'
 import { OutageLog } from './report/outage-log.js'
+import type { PlaceKind } from './run/places.js'
 import { Housekeeper } from './tick/housekeeper.js'
 import { Waker } from './wake/waker.js'
 
@@ -25,15 +27,15 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const lines = new BoundedLog(logger, clock, ({ phase }) => lookAt(model.name, phase))
   const terms = (): Terms => {
     const { dueMs, leaseMs, knownUntil: validUntil } = registry.lockTimeout(model)
-    const { legacyWriters, progress, backOff } = model.settings
+    const { legacyWriters, progress, backOff, callbacks } = model.settings
     const protocol = options.protocol ?? SAFE_PROTOCOL
     const held = serverClock.hold()
     const hold = held && { ...held, working: workingPhases(model) }
     return termsOf(dueMs, {
-      ...{ leaseMs, validUntil, legacyWriters, progress, backOff, protocol, hold, only: lifecycle.only?.() },
+      ...{ leaseMs, validUntil, legacyWriters, progress, backOff, protocol, hold, only: lifecycle.only?.(), callbacks },
     })
   }
-  const own: LifecycleEnvironment = {
+  const shared = {
     ...env,
     model,
     collection: protocolCollection<Document>(db, model.collection),
@@ -45,11 +47,18 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     relatives: parts.relatives,
     keys: model.settings.limitBy === undefined ? undefined : new KeyLimits(model, parts.slots, clock),
     // Asked each time: in a Nest app the handlers are known only after the replica was made.
-    kindOf: (phase) => (threadOf(handlers[phase]) ? 'thread' : 'loop'),
+    kindOf: (phase: string) => (threadOf(handlers[phase]) ? 'thread' : 'loop') as PlaceKind,
     refusing: new RefusingDocuments(clock),
     broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
     lines,
   }
+  const deliverer =
+    model.settings.callbacks &&
+    new Deliverer({
+      ...{ env: shared, identity, callbacks: lifecycle.callbacks ?? {} },
+      outage: new OutageLog(`${model.name}: telling callbacks`, clock, logger),
+    })
+  const own: LifecycleEnvironment = { ...shared, callbacks: deliverer }
   const workSplit = new WorkSplit((phase) => liveReplicas.standing(model.name, phase), clock)
   const ring = (phases?: readonly string[]) => ringOthers({ lifecycles: [model.name], phases })
   const runner = new LifecycleRunner(own, parts, workSplit, handlers)
@@ -83,6 +92,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
       claimer: runner.claimer,
       waker,
     },
+    deliverer,
     housekeeper: new Housekeeper(own, registry),
     /** Its background work, with what that wakes documents with. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),

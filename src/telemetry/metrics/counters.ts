@@ -17,6 +17,11 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
     'Outcomes or leases of this replica that were lost to another holder, by how: refused, movedOn, renewal, abandoned, givenUp',
     ['lifecycle', 'how'],
   )
+  const calledBack = instruments.counter(
+    'callbacks_total',
+    'Calls of callbacks by this replica, by outcome: told, failed, parked (it has failed too often and waits for a person)',
+    ['lifecycle', 'callback', 'outcome'],
+  )
   const claims = instruments.counter('claims_total', 'Documents that this replica claimed', labels)
   const lost = instruments.counter(
     'candidates_lost_total',
@@ -78,6 +83,7 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
       steps.inc({ lifecycle, phase, outcome })
       stepSeconds.observe({ lifecycle, phase }, ms / 1_000)
     },
+    calledBack: ({ lifecycle, callback, outcome }) => calledBack.inc({ lifecycle, callback, outcome }),
     leaseLost: ({ lifecycle, how }) => leaseLost.inc({ lifecycle, how }),
     ruled: ({ lifecycle, state, to, count }) => ruled.inc({ lifecycle, state, to }, count),
     broken: ({ lifecycle, reason, fate }) => broken.inc({ lifecycle, reason, fate }),

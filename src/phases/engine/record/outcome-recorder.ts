@@ -91,6 +91,7 @@ export class OutcomeRecorder {
     this.capacities[held.kind].recorded(now - held.queuedAtMs - ending.ms)
     held.queuedAtMs = now
     reportEnd(this.env, held, ending)
+    this.env.callbacks?.recorded(held.lease.id, ending.end)
     if (!goesOn(ending)) return ending
     this.adopt(held, ending)
     held.steps += 1

@@ -5,6 +5,8 @@ import {
   cancelText,
   type EndKind,
   errorPauseMs,
+  MOST_OPEN,
+  outboxIn,
   type StepEnd,
   stepPauseMs,
 } from '../../../lock/index.js'
@@ -56,6 +58,14 @@ export class EndingRules {
       const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
       const error = { name: 'Poison', message: reason }
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, 0)
+    }
+    const untold = this.env.model.settings.callbacks ? outboxIn(held.document[this.progress]) : undefined
+    if (untold && untold.open.length >= MOST_OPEN) {
+      const reason = cut(
+        `${untold.open.length} calls of its callbacks, ${untold.error ?? 'none of which has ended'}`,
+        'reason',
+      )
+      return this.ending(held, { kind: 'wait', step: this.stepName(held), reason, forMs: null }, 0)
     }
     const deadline = this.deadlineOf(held)
     if (deadline && deadline <= this.env.serverNow()) return this.ending(held, this.deadlineMove(held), 0)

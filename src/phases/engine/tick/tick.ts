@@ -45,8 +45,9 @@ export class Tick {
 
   /** What each look asks for. */
   requests({ withChores = false } = {}): LookRequest[] {
-    return this.lifecycles.map(({ model, terms, refusing, housekeeper }) => ({
+    return this.lifecycles.map(({ model, terms, refusing, housekeeper, deliverer }) => ({
       ...lookRequestOf(model, terms()),
+      ...(deliverer && { outbox: deliverer.match() }),
       skipped: refusing.ids(),
       ...(withChores && { chores: housekeeper.chores() }),
     }))
@@ -91,6 +92,10 @@ export class Tick {
     const paused = parts.paused()
     const due = new Set((found.due.get(parts.model.name) ?? []).filter((phase) => !paused.has(phase)))
     counts.due += [...due].filter((phase) => !isLeftAlone(parts, phase)).length
+    if (found.outboxes.has(parts.model.name)) {
+      counts.due += 1
+      parts.deliverer?.found()
+    }
     try {
       await parts.housekeeper.serve(found, due, counts)
     } finally {

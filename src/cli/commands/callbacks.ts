@@ -1,0 +1,60 @@
+import type { Command } from 'commander'
+import { idText, listUntold, nameOf, retryCallbacks } from '../../operations/index.js'
+import { fromNow } from '../../time/index.js'
+import { byAndWhy } from '../by.js'
+import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
+import { watching } from '../watch.js'
+import { merged, onDocument, onOneMeant, print, watchOption, withDatabase } from './command.js'
+
+export function registerCallbacks(program: Command, context: CliContext): void {
+  const command = program
+    .command('callbacks')
+    .description(
+      'list the documents whose callbacks have not been told of all yet: what failed, why, and when it is tried next',
+    )
+    .argument('[lifecycle]', 'the kind of document (default: all)')
+    .action((lifecycle: string | undefined, options: Options) =>
+      lookAtSystem(context, options, (system) =>
+        watching(context, options, async (output) => {
+          const { untold, now } = await listUntold(system, lifecycle)
+          if (options.json) return output.json(untold)
+          if (untold.length === 0) return output.line('all callbacks have been told')
+          output.table(
+            ['lifecycle', 'id', 'callback', 'from -> to', 'since', 'open', 'tries', 'next', 'error'],
+            untold.map((one) => [
+              one.lifecycle,
+              idText(one._id),
+              one.callback,
+              one.from === one.to ? one.from : `${one.from} -> ${one.to}`,
+              fromNow(one.at, now),
+              `${one.open}`,
+              `${one.tries}`,
+              one.dueAt ? fromNow(one.dueAt, now) : 'waits for a person',
+              one.error?.split('\n')[0]?.slice(0, 100) ?? '-',
+            ]),
+          )
+        }),
+      ),
+    )
+  withDatabase(watchOption(command), ['callbacks', 'callbacks order --watch', 'callbacks retry order-4711'])
+  registerRetry(command, context)
+}
+
+function registerRetry(callbacks: Command, context: CliContext): void {
+  const description =
+    "try the next call of a document's callbacks again now; with --skip, give that one call up for good"
+  const command = onDocument(callbacks, 'retry', description)
+    .option('--skip', 'give the call up: the one after it is next')
+    .action(async (id: string, _options: Options, sub: Command) => {
+      const options = merged(sub) as Options & { skip?: true }
+      const done = await onSystem(context, options, (system) =>
+        onOneMeant(context, id, options, (ref) => retryCallbacks(system, ref, { skip: options.skip })),
+      )
+      const what = done.skipped ? 'is given up' : 'is called again'
+      print(context, options, done, `${nameOf(done)}: ${done.callback} (event ${done.seq}) ${what}`)
+    })
+  withDatabase(byAndWhy(command), [
+    'callbacks retry order-4711',
+    'callbacks retry order-4711 --skip --why "told by phone"',
+  ])
+}

@@ -1,0 +1,188 @@
+import type { AggregateOptions, Collection, Document, Filter } from 'mongodb'
+import { AS_IT_STANDS, type ReadEach, readEach } from '../documents/read-each.js'
+import { withIds } from '../documents/reordered-ids.js'
+import { updateNamed } from '../documents/update-named.js'
+import { type Refused, updateAround } from '../documents/write-around.js'
+import { onIndex } from '../indexes/on-index.js'
+import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { type CallbackName, countAt, literal, perDocument } from '../terms/terms.js'
+import { outboxIndex } from './outbox.js'
+
+/** Where outboxes are. */
+export interface Outboxes {
+  readonly collection: Collection
+  /** The field that holds Phaselock's own. */
+  readonly progress: string
+  /** The callbacks that this process has: what is to be told next to another one is left to others. */
+  readonly callbacks: readonly CallbackName[]
+}
+
+/** An outbox that is held to be delivered, under a token that no other delivery has. */
+export interface Delivery {
+  readonly id: unknown
+  readonly token: string
+}
+
+/** The server's clocks of a set's members may differ by so much from what this process knows. It only saves reading keys. */
+const SLACK_MS = 60_000
+
+/** The question of a look whether anything is due, and of a search for it. */
+export function outboxDue({ progress, callbacks }: Omit<Outboxes, 'collection'>, now: Date): Filter<Document> {
+  const [next, dueAt] = [`${progress}.outbox.next`, `${progress}.outbox.dueAt`]
+  return {
+    [next]: { $in: [...callbacks] },
+    [dueAt]: { $lte: new Date(now.getTime() + SLACK_MS) },
+    $expr: { $lte: [`$${dueAt}`, '$$NOW'] },
+  }
+}
+
+/** The `_id`s of documents whose outbox is due, at most `limit`. */
+export async function dueOutboxes(of: Outboxes, now: Date, limit: number, skipped: readonly unknown[]) {
+  const others = skipped.length > 0 ? { _id: { $nin: [...skipped] as never[] } } : {}
+  const read = (hint: Document) =>
+    of.collection
+      .find({ ...outboxDue(of, now), ...others }, { projection: { _id: 1 }, hint, limit, ...AS_IT_STANDS })
+      .toArray()
+  const found = await onIndex(of.collection, outboxIndex(of.progress), read)
+  return found.map(({ _id }) => _id as unknown)
+}
+
+/**
+ * Takes the outboxes of some documents for `leaseMs`, as far as they are due, and reads those that it has won.
+ * @param justStored the outcome was recorded by this process, and it is the first to try: before others may
+ */
+export async function takeOutboxes(
+  of: Outboxes,
+  ids: readonly unknown[],
+  how: { token: string; leaseMs: number; justStored: boolean; projection: Document | undefined },
+): Promise<ReadEach & { readonly refused: readonly Refused[] }> {
+  const { collection, progress, callbacks } = of
+  const box = `$${progress}.outbox`
+  const isDue = { $lte: [`${box}.dueAt`, '$$NOW'] }
+  const isNew = {
+    $and: [{ $eq: [{ $type: `${box}.by` }, 'missing'] }, { $eq: [{ $type: `${box}.tries` }, 'missing'] }],
+  }
+  const isOpen = { [`${progress}.outbox.next`]: { $in: [...callbacks] } }
+  const matching = (some: readonly unknown[]) => ({
+    ...withIds(some),
+    $and: [isOpen, { $expr: how.justStored ? { $or: [isDue, isNew] } : isDue }],
+  })
+  const taken = {
+    [`${progress}.outbox.by`]: literal(how.token),
+    [`${progress}.outbox.dueAt`]: { $add: ['$$NOW', how.leaseMs] },
+    [`${progress}.outbox.tries`]: { $add: [countAt(`${box}.tries`), 1] },
+  }
+  const { matched, refused } = await updateAround(collection, ids, matching, [{ $set: taken }])
+  if (matched === 0) return { documents: [], unreadable: [], refused }
+  const { projection } = how
+  const own = { ...withIds(ids), [`${progress}.outbox.by`]: how.token }
+  const read = await readEach(collection, own, { hint: ID_INDEX, ...(projection && { projection }) })
+  return { ...read, refused }
+}
+
+/** A delivery of which entries up to one were told. */
+export interface Told extends Delivery {
+  readonly seq: number
+  /** The next entry is told under the same token; otherwise the outbox is let go, and what is left in it is due at once. */
+  readonly goesOn: boolean
+}
+
+/**
+ * Takes what was told out of the outboxes, as far as each is still held under its token. One that goes on stays held for `leaseMs` more.
+ * @returns how many were still held
+ */
+export async function toldOutboxes(
+  of: Outboxes,
+  all: readonly Told[],
+  leaseMs: number,
+): Promise<{ readonly matched: number; readonly refused: readonly Refused[] }> {
+  const groups = [...Map.groupBy(all, ({ token, goesOn }) => `${goesOn} ${token}`).values()]
+  const written = await Promise.all(
+    groups.map((told) => {
+      const { token, goesOn } = told[0]!
+      const [ids, seqs] = [told.map(({ id }) => id), told.map(({ seq }) => seq)]
+      const update = [{ $set: withoutTold(of.progress, perDocument(ids, seqs), goesOn ? leaseMs : undefined) }]
+      return updateAround(of.collection, ids, (some) => heldUnder(of, some, token), update)
+    }),
+  )
+  const matched = written.reduce((sum, one) => sum + one.matched, 0)
+  return { matched, refused: written.flatMap(({ refused }) => refused) }
+}
+
+function withoutTold(progress: string, seq: Document, leaseMs: number | undefined): Document {
+  const box = `$${progress}.outbox`
+  const left = { $filter: { input: openOf(progress), as: 'one', cond: { $gt: ['$$one.seq', seq] } } }
+  const goesOn = {
+    seq: `${box}.seq`,
+    open: '$$left',
+    next: { $getField: { field: 'callback', input: { $first: '$$left' } } },
+    ...(leaseMs === undefined
+      ? { dueAt: '$$NOW' }
+      : { by: `${box}.by`, dueAt: { $add: ['$$NOW', leaseMs] }, tries: 1 }),
+  }
+  const outbox = { $cond: [{ $eq: [{ $size: '$$left' }, 0] }, { seq: `${box}.seq` }, goesOn] }
+  return { [`${progress}.outbox`]: { $let: { vars: { left }, in: outbox } } }
+}
+
+/** Why an outbox is let go with its first entry untold. */
+export type LetGo =
+  /** The callback failed: tried again after a pause, or (null) when a person says so. */
+  | { readonly error: string; readonly pauseMs: number | null }
+  /** It wasn't called: that counts as no try. */
+  | 'uncalled'
+
+/** Lets go of an outbox that is still held under its token; whether it was. */
+export async function letGoOutbox(of: Outboxes, { id, token }: Delivery, why: LetGo): Promise<boolean> {
+  const box = `${of.progress}.outbox`
+  const set =
+    why === 'uncalled'
+      ? { dueAt: '$$NOW', tries: { $max: [0, { $subtract: [countAt(`$${box}.tries`), 1] }] } }
+      : { error: literal(why.error), dueAt: why.pauseMs === null ? PARKED_AT : { $add: ['$$NOW', why.pauseMs] } }
+  const fields = Object.entries({ ...set, by: '$$REMOVE' }).map(([name, value]) => [`${box}.${name}`, value])
+  const update = [{ $set: Object.fromEntries(fields) }]
+  const { matchedCount } = await updateNamed(of.collection, [{ ids: [id], filter: heldUnder(of, [id], token), update }])
+  return matchedCount > 0
+}
+
+/**
+ * A person's word about a document whose callbacks fail: the first one is tried again now, or given up for good.
+ * @param entry the first one, as the person has seen it
+ * @returns whether it is still the first, and isn't being told just now
+ */
+export async function retryOutbox(
+  { collection, progress }: Pick<Outboxes, 'collection' | 'progress'>,
+  id: unknown,
+  { seq, skip }: { readonly seq: number; readonly skip: boolean },
+): Promise<boolean> {
+  const box = `${progress}.outbox`
+  const isIdle = { $or: [{ [`${box}.by`]: { $exists: false } }, { $expr: { $lte: [`$${box}.dueAt`, '$$NOW'] } }] }
+  const filter = { ...withIds([id]), [`${box}.open.0.seq`]: seq, $and: [isIdle] }
+  const retried = {
+    [`${box}.dueAt`]: '$$NOW',
+    [`${box}.tries`]: 0,
+    [`${box}.by`]: '$$REMOVE',
+  }
+  const update = [{ $set: skip ? withoutTold(progress, literal(seq), undefined) : retried }]
+  return (await updateNamed(collection, [{ ids: [id], filter, update }])).matchedCount > 0
+}
+
+/** Documents of which something is to be told, with the server's time; those that are due first come first. */
+export function untoldOutboxes({ collection, progress, callbacks }: Outboxes, limit: number, how: AggregateOptions) {
+  const pipeline = [
+    { $match: { [`${progress}.outbox.next`]: { $in: [...callbacks] } } },
+    { $limit: limit },
+    { $project: { _id: 0, document: { _id: '$_id', [progress]: { outbox: `$${progress}.outbox` } }, now: '$$NOW' } },
+  ]
+  return collection.aggregate(pipeline, how).toArray()
+}
+
+/** A person may have put anything there. */
+const openOf = (progress: string): Document => {
+  const open = `$${progress}.outbox.open`
+  return { $cond: [{ $isArray: open }, open, []] }
+}
+
+const heldUnder = ({ progress }: Outboxes, ids: readonly unknown[], token: string): Filter<Document> => ({
+  ...withIds(ids),
+  [`${progress}.outbox.by`]: token,
+})

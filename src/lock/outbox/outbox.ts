@@ -1,0 +1,154 @@
+import type { Document } from 'mongodb'
+import type { RecordedOutcome } from '../end/history.js'
+import type { EndKind } from '../end/step-end.js'
+import { type CallbackName, countAt, literal, type Terms } from '../terms/terms.js'
+
+/*
+ * The outbox: what a document's callbacks haven't been told yet, in the document itself (docs/callbacks.md).
+ *
+ * Invariants:
+ * - An entry is stored by the very update that does what it tells of: neither is there without the other, whatever crashes in between.
+ * - An entry leaves the outbox only after its callback has returned, or because a person skips it. So each is told at least once, and
+ *   nothing is dropped without a word: a document whose outbox is full doesn't go on.
+ * - Only the first entry is told, and only by who has the outbox's lease (`by`, until `dueAt`, by the server's clock). So one document's
+ *   callbacks are told in their order, one at a time.
+ * - A lifecycle without callbacks stores nothing of this, and reads nothing for it.
+ */
+
+/** The callbacks that a lifecycle may declare. */
+export const CALLBACK_NAMES = ['onMoved', 'onParked', 'onTimeout'] as const satisfies readonly CallbackName[]
+
+/** What a callback has still to be told. */
+export interface OutboxEntry {
+  /** Grows by 1 with each entry of a document. */
+  readonly seq: number
+  readonly callback: CallbackName
+  /** When it happened, by the server's clock. */
+  readonly at: Date
+  readonly from: string
+  readonly to: string
+  readonly step: string | null
+  readonly outcome: RecordedOutcome
+  readonly reason: string | null
+  /** The token of the step that did it, or `rule`. */
+  readonly by: string
+}
+
+/** A document's outbox as it is read. */
+export interface Outbox {
+  readonly open: readonly OutboxEntry[]
+  /** When it may be delivered next, or the lease of who delivers it ends; `PARKED_AT`: when a person says so. */
+  readonly dueAt: Date | undefined
+  /** Who delivers it now; absent: nobody. */
+  readonly by: string | undefined
+  /** How often the first entry was tried. */
+  readonly tries: number
+  /** Why the last try failed. */
+  readonly error: string | undefined
+}
+
+/** With so many entries a document doesn't go on: 100 of 1 KB at most are no burden, and whoever moves it has to wait for its callbacks. */
+export const MOST_OPEN = 100
+/** What is kept of a reason. */
+const LONGEST_REASON = 500
+/** The replica that has recorded an outcome delivers it; others leave it alone for so long. */
+const RECORDER_FIRST_MS = 2_000
+
+/** Finds what is due, for each callback that a replica has: a key each where nothing is. Only for lifecycles with callbacks. */
+export const outboxIndex = (progress: string): Readonly<Record<string, 1>> => ({
+  [`${progress}.outbox.next`]: 1,
+  [`${progress}.outbox.dueAt`]: 1,
+})
+
+/** Something to be told, as the update that does it knows it. `to`: absent where the document stays in its phase. */
+export interface NewEvent {
+  readonly outcome: RecordedOutcome
+  readonly to?: string | undefined
+  readonly step?: string | null
+  readonly reason?: string | null
+  readonly by: string
+}
+
+/** The callbacks that the end of a step calls for, of those that are declared. */
+export function callbacksAfter({ callbacks }: Pick<Terms, 'callbacks'>, end: EndKind): readonly CallbackName[] {
+  if (!callbacks) return []
+  if (end.kind === 'park') return only(callbacks, ['onParked'])
+  if (end.kind !== 'moveTo') return []
+  return only(callbacks, end.by === 'deadline' ? ['onTimeout', 'onMoved'] : ['onMoved'])
+}
+
+const only = (declared: readonly CallbackName[], names: readonly CallbackName[]) =>
+  names.filter((name) => declared.includes(name))
+
+/** What the end of a step adds to `progress`; undefined: nothing. */
+export function outboxAfter(terms: Terms, end: EndKind, token: string): Document | undefined {
+  const names = callbacksAfter(terms, end)
+  if (names.length === 0) return undefined
+  const { step } = end
+  if (end.kind !== 'moveTo') {
+    const reason = 'reason' in end ? (end.reason ?? null) : null
+    return { outbox: outboxWith(terms, names, { outcome: 'park', step, reason, by: token }, RECORDER_FIRST_MS) }
+  }
+  const outcome = end.by === 'deadline' ? 'deadline' : 'moveTo'
+  const event = { outcome, to: end.to, step, reason: end.reason, by: token } as const
+  return { outbox: outboxWith(terms, names, event, RECORDER_FIRST_MS) }
+}
+
+/** What a state rule adds to `progress`; undefined: nothing. */
+export function outboxAfterRule(terms: Terms, to: string, reason: string): Document | undefined {
+  const names = only(terms.callbacks ?? [], ['onMoved'])
+  if (names.length === 0) return undefined
+  return { outbox: outboxWith(terms, names, { outcome: 'rule', to, reason, by: 'rule' }, 0) }
+}
+
+/** A document that a rule may move has room in its outbox. */
+export const hasRoom = ({ callbacks, progress }: Terms): Document =>
+  callbacks ? { [`${progress}.outbox.open.${MOST_OPEN - 1}`]: { $exists: false } } : {}
+
+/**
+ * The outbox with one more entry for each of the callbacks. Where it was empty, it is due after `restMs`; where it wasn't, whoever delivers the
+ * earlier ones goes on with it.
+ */
+function outboxWith(terms: Terms, names: readonly CallbackName[], event: NewEvent, restMs: number): Document {
+  const field = `$${terms.progress}.outbox`
+  const now = terms.protocol.now()
+  const added = names.map((callback, i) => ({
+    seq: { $add: ['$$seq', i + 1] },
+    callback: literal(callback),
+    at: now,
+    from: '$phase',
+    to: event.to === undefined ? '$phase' : literal(event.to),
+    step: literal(event.step ?? null),
+    outcome: literal(event.outcome),
+    reason: literal(event.reason?.slice(0, LONGEST_REASON) ?? null),
+    by: literal(event.by),
+  }))
+  const vars = {
+    open: { $cond: [{ $isArray: `${field}.open` }, `${field}.open`, []] },
+    seq: countAt(`${field}.seq`),
+  }
+  const first = { next: literal(names[0]), dueAt: restMs > 0 ? { $add: [now, restMs] } : now }
+  const more = {
+    seq: { $add: ['$$seq', names.length] },
+    open: { $concatArrays: ['$$open', added] },
+  }
+  const isEmpty = { $eq: [{ $size: '$$open' }, 0] }
+  return { $let: { vars, in: { $mergeObjects: [{ $cond: [isEmpty, first, field] }, more] } } }
+}
+
+/** The outbox in a document's progress. A person may have put anything there: what isn't an entry is none. */
+export function outboxIn(progress: unknown): Outbox {
+  const { open, dueAt, by, tries, error } = Object(Object(progress)['outbox']) as Document
+  return {
+    open: Array.isArray(open) ? open.filter(isEntry) : [],
+    dueAt: dueAt instanceof Date ? dueAt : undefined,
+    by: typeof by === 'string' ? by : undefined,
+    tries: typeof tries === 'number' ? tries : 0,
+    error: typeof error === 'string' ? error : undefined,
+  }
+}
+
+const isEntry = (one: unknown): one is OutboxEntry => {
+  const { seq, callback } = Object(one) as Document
+  return typeof seq === 'number' && typeof callback === 'string'
+}

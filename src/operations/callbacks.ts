@@ -1,0 +1,81 @@
+import { CALLBACK_NAMES, type CallbackName, readOwnFields, retryOutbox, untoldOutboxes } from '../lock/index.js'
+import { type Done, doneTo, nameOf } from './as-owner.js'
+import { recorded } from './audit.js'
+import { Refused } from './errors.js'
+import { type DocumentRef, documentMeant } from './find.js'
+import { modelOf, type System } from './system.js'
+import { type Untold, untoldOf } from './untold.js'
+
+/**
+ * Documents whose callbacks haven't been told of all yet: those that wait for a person first, then those that have waited longest. At most `limit` of
+ * a lifecycle.
+ * @example await listUntold(system) // { untold: [{ lifecycle: 'order', _id: 'order-4711', callback: 'onMoved', tries: 20, error: 'the shop is away', dueAt: null, ... }], now }
+ * @throws UsageError for an unknown lifecycle
+ */
+export async function listUntold(
+  system: System,
+  lifecycle?: string,
+  limit = 1_000,
+): Promise<{ readonly untold: readonly Untold[]; readonly now: Date }> {
+  const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
+  let now = new Date(0)
+  const all = await Promise.all(
+    models.map(async (model) => {
+      const { collection, settings } = model
+      if (!settings.callbacks) return []
+      const of = {
+        collection: system.db.collection(collection),
+        progress: settings.progress,
+        callbacks: CALLBACK_NAMES,
+      }
+      const rows = await readOwnFields((how) => untoldOutboxes(of, limit, how))
+      return rows.flatMap(({ document, now: readAt }) => {
+        now = readAt
+        return untoldOf(document, model) ?? []
+      })
+    }),
+  )
+  const rank = ({ dueAt, at }: Untold) => (dueAt ? 1 : 0) * 1e15 + at.getTime()
+  return { untold: all.flat().sort((a, b) => rank(a) - rank(b)), now }
+}
+
+/** What was done about a document's callbacks. */
+export interface Retried extends Done {
+  readonly callback: CallbackName
+  readonly seq: number
+  /** Whether this call was given up for good. */
+  readonly skipped: boolean
+}
+
+/**
+ * Has the next call of a document's callbacks tried again now, or gives that one up for good.
+ * @example await retryCallbacks(system, { id: 'order-4711' }) // { lifecycle: 'order', _id: 'order-4711', callback: 'onMoved', seq: 7, skipped: false }
+ * @throws NotFound, UsageError; Refused where nothing is to be told, or it is being told
+ */
+export async function retryCallbacks(
+  system: System,
+  ref: DocumentRef,
+  { skip = false }: { readonly skip?: boolean | undefined } = {},
+): Promise<Retried> {
+  const found = await documentMeant(system, ref)
+  const { lifecycle, document } = found
+  const model = modelOf(system, lifecycle)
+  const id: unknown = document['_id']
+  const untold = untoldOf(document, model)
+  const name = nameOf(doneTo(found))
+  const advice = `see: phaselock show ${ref.id}`
+  if (!untold)
+    throw new Refused(`${name} has nothing to tell its callbacks`, { reason: 'nothingToTell', lifecycle, id }, advice)
+  const of = { collection: system.db.collection(model.collection), progress: model.settings.progress }
+  const { callback, seq } = untold
+  const about = {
+    action: skip ? 'callbacks skip' : 'callbacks retry',
+    lifecycle,
+    document: id,
+    before: { callback, seq },
+  }
+  const act = () => retryOutbox(of, id, { seq, skip })
+  const isDone = await recorded(system, about, act, (done) => ({ outcome: done ? 'done' : 'refused' }))
+  if (isDone) return { ...doneTo(found), callback, seq, skipped: skip }
+  throw new Refused(`${name}: ${callback} is being told just now`, { reason: 'beingTold', lifecycle, id }, advice)
+}

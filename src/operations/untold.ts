@@ -1,0 +1,46 @@
+import { type CallbackName, outboxIn, PARKED_AT } from '../lock/index.js'
+import type { LifecycleModel } from '../phases/index.js'
+import { fromNow } from '../time/index.js'
+
+/** A document whose callbacks haven't been told of all that became of it. */
+export interface Untold {
+  readonly lifecycle: string
+  readonly _id: unknown
+  /** The callback that is told next, and of which event. */
+  readonly callback: CallbackName
+  readonly seq: number
+  readonly from: string
+  readonly to: string
+  /** When it happened. */
+  readonly at: Date
+  /** How many are to be told, this one among them. */
+  readonly open: number
+  /** How often it was tried; with one that runs now. */
+  readonly tries: number
+  /** Why the last try failed; null: none has. */
+  readonly error: string | null
+  /** When it is tried next, or given up by who tries it now; null: when a person says so. */
+  readonly dueAt: Date | null
+}
+
+/** What a document's callbacks haven't been told yet; undefined: nothing. */
+export function untoldOf(document: Readonly<Record<string, unknown>>, model: LifecycleModel): Untold | undefined {
+  const { name, settings } = model
+  if (!settings.callbacks) return undefined
+  const { open, dueAt, tries, error = null } = outboxIn(document[settings.progress])
+  const first = open[0]
+  if (!first) return undefined
+  const { callback, seq, from, to, at } = first
+  const isParked = dueAt !== undefined && dueAt >= PARKED_AT
+  const next = { dueAt: isParked || !dueAt ? null : dueAt, open: open.length, tries, error }
+  return { lifecycle: name, _id: document['_id'], callback, seq, from, to, at, ...next }
+}
+
+/** The same for people: ` 2 calls of its callbacks are to come: onMoved of First -> Second, ...`. */
+export function untoldText({ callback, from, to, open, tries, error, dueAt }: Untold, now: Date): string {
+  const calls = open === 1 ? 'A call of its callbacks is to come' : `${open} calls of its callbacks are to come`
+  const of = from === to ? `in ${from}` : `of ${from} -> ${to}`
+  const failed = error === null ? '' : `, tried ${tries === 1 ? 'once' : `${tries} times`}: '${error}'`
+  const next = dueAt ? `next ${fromNow(dueAt, now)}` : 'it waits for a person (phaselock callbacks retry)'
+  return `${calls}: ${callback} ${of}${failed}; ${next}.`
+}

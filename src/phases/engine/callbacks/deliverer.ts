@@ -1,0 +1,306 @@
+import type { Document } from 'mongodb'
+import {
+  callbacksAfter,
+  type Delivery,
+  dueOutboxes,
+  type EndKind,
+  errorPauseMs,
+  idKey,
+  type LetGo,
+  letGoOutbox,
+  type OutboxEntry,
+  type Outboxes,
+  outboxDue,
+  outboxIn,
+  type Refused,
+  type Told,
+  takeOutboxes,
+  toldOutboxes,
+} from '../../../lock/index.js'
+import type { Callbacks } from '../../callbacks.js'
+import { readProjection } from '../../definition/settings.js'
+import { CallbackTimeout } from '../../errors.js'
+import { withFields } from '../../logger.js'
+import { causesText, recordedError } from '../../recorded-error.js'
+import type { LifecycleEnvironment } from '../environment.js'
+import type { OutageLog } from '../report/outage-log.js'
+import { deepCopy } from '../run/deep-copy.js'
+
+/** How much longer an outbox is held than its callback may take: for the commands around it. */
+const LEASE_MARGIN_MS = 10_000
+/** More than these aren't kept in memory: looks find them. */
+const MOST_KEPT = 10_000
+const MOST_SEQ = 1_000_000_000
+
+export interface DelivererOptions {
+  readonly env: Omit<LifecycleEnvironment, 'callbacks'>
+  /** What the process has. */
+  readonly callbacks: Callbacks
+  readonly identity: string
+  readonly outage: OutageLog
+}
+
+/** A document in hand: its delivery, and until when its outbox is held. */
+interface InHand extends Delivery {
+  readonly document: Document
+  leaseUntilMs: number
+}
+
+/**
+ * Tells the callbacks of one lifecycle what became of its documents, after that is stored: what this replica has recorded at once, and what others
+ * left behind (a crash, a pause after an error, a rule) when a look finds it.
+ *
+ * Invariants: a callback begins only while the document's outbox is held under this delivery's token, by local time too, and after the entry
+ * before it was taken out. What fails is let go with its error and tried again after a pause; after `maxAttempts` it waits for a person, with all that
+ * follows it. So a callback that hangs or throws costs its own document's callbacks, a place for `callbackTimeout`, and nobody else anything.
+ */
+export class Deliverer {
+  private readonly of: Outboxes
+  private readonly projection: Document | undefined
+  private readonly timeoutMs: number
+  private readonly leaseMs: number
+  /** Recorded here, and not yet taken. */
+  private readonly stored = new Map<string, unknown>()
+  private isFound = false
+  private readonly inHand = new Map<string, InHand>()
+  private readonly calls = new Set<AbortController>()
+  private readonly works = new Set<Promise<unknown>>()
+  private readonly told: Told[] = []
+  private takingOut: Promise<unknown> | undefined
+  private taking: Promise<void> | undefined
+  private batches = 0
+  private stopping = false
+
+  constructor(private readonly options: DelivererOptions) {
+    const { env, callbacks } = options
+    const { settings } = env.model
+    const own = (settings.callbacks ?? []).filter((name) => callbacks[name])
+    this.of = { collection: env.collection, progress: settings.progress, callbacks: own }
+    this.projection = readProjection(settings)
+    this.timeoutMs = settings.callbackTimeoutMs!
+    this.leaseMs = this.timeoutMs + LEASE_MARGIN_MS
+  }
+
+  /** What a look asks for: whether anything is to be told. */
+  match(): Document | undefined {
+    return this.stopping || this.of.callbacks.length === 0
+      ? undefined
+      : outboxDue(this.of, this.options.env.serverNow())
+  }
+
+  /** A step's end was recorded: its callbacks, if it has any, are told now. Returns at once. */
+  recorded(id: unknown, end: EndKind): void {
+    if (callbacksAfter(this.options.env.model.settings, end).length === 0) return
+    if (this.stored.size < MOST_KEPT) this.stored.set(idKey(id), id)
+    this.take()
+  }
+
+  /** A look has found something to tell. Returns at once. */
+  found(): void {
+    this.isFound = true
+    this.take()
+  }
+
+  /** Resolves when nothing is being told, and nothing more is known to be due. */
+  async settled(): Promise<void> {
+    while (this.taking || this.works.size > 0) await Promise.all([this.taking, ...this.works])
+  }
+
+  /** Running callbacks may finish within `graceMs`, then their signals abort; what wasn't told is left to others. */
+  async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
+    this.stopping = true
+    await Promise.race([this.settled(), wait(graceMs)])
+    for (const call of this.calls) call.abort(new Error('shutdown'))
+    await Promise.race([this.settled(), wait(lastMs)])
+  }
+
+  private take(): void {
+    if (this.taking || this.stopping) return
+    this.taking = this.takeAll()
+      .catch((error) => this.options.outage.failed(error))
+      .finally(() => {
+        this.taking = undefined
+      })
+  }
+
+  /** As long as there is room: one place for each document, as many as handlers have. */
+  private async takeAll(): Promise<void> {
+    // In the next turn, so that what ends together is taken together.
+    await nextTurn()
+    const { env } = this.options
+    while (!this.stopping) {
+      const room = env.model.settings.concurrency - this.inHand.size
+      if (room <= 0) return
+      const own = [...this.stored].filter(([key]) => !this.inHand.has(key)).slice(0, room)
+      for (const [key] of own) this.stored.delete(key)
+      if (own.length > 0) {
+        await this.deliver(
+          own.map(([, id]) => id),
+          true,
+        )
+        continue
+      }
+      if (!this.isFound) return
+      const skipped = [...env.refusing.ids(), ...[...this.inHand.values()].map(({ id }) => id)]
+      const due = await dueOutboxes(this.of, env.serverNow(), room, skipped)
+      if (due.length < room) this.isFound = false
+      if (due.length > 0) await this.deliver(due, false)
+    }
+  }
+
+  private async deliver(ids: readonly unknown[], justStored: boolean): Promise<void> {
+    const { env, identity, outage } = this.options
+    const token = `${identity}!${++this.batches}`
+    const { leaseMs } = this
+    const leaseUntilMs = env.clock.monotonicMs() + leaseMs
+    const taken = await takeOutboxes(this.of, ids, { token, leaseMs, justStored, projection: this.projection })
+    outage.succeeded()
+    this.refused(taken.refused)
+    for (const { id, error } of taken.unreadable)
+      this.work(this.letGo({ id, token }, { error: `the driver can't read it: ${error.message}`, pauseMs: null }))
+    for (const document of taken.documents) {
+      const one: InHand = { id: document['_id'], token, document, leaseUntilMs }
+      const key = idKey(one.id)
+      this.inHand.set(key, one)
+      const carried = this.carry(one).finally(() => {
+        this.inHand.delete(key)
+        if (this.stored.size > 0 || this.isFound) this.take()
+      })
+      this.work(carried)
+    }
+  }
+
+  /** Tells one document's callbacks, one after the other, up to one that this process doesn't have. */
+  private async carry(one: InHand): Promise<void> {
+    const { open, tries } = outboxIn(one.document[this.of.progress])
+    const others = open.findIndex(({ callback }) => !this.of.callbacks.includes(callback))
+    const own = others < 0 ? open : open.slice(0, others)
+    // A person has changed it by hand: what is to be told next is judged anew.
+    if (own.length === 0) await this.takeOut({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false })
+    for (const [i, entry] of own.entries()) {
+      const { clock } = this.options.env
+      const isSafe = one.leaseUntilMs - clock.monotonicMs() >= this.timeoutMs
+      if (this.stopping || !isSafe) return this.letGo(one, 'uncalled')
+      if (!(await this.call(one, entry, i === 0 ? tries : 1))) return
+      const leaseUntilMs = clock.monotonicMs() + this.leaseMs
+      const { id, token } = one
+      if (!(await this.takeOut({ id, token, seq: entry.seq, goesOn: i < own.length - 1 }))) return
+      one.leaseUntilMs = leaseUntilMs
+    }
+  }
+
+  /** Whether it returned; otherwise its outbox was let go. */
+  private async call(one: InHand, entry: OutboxEntry, attempt: number): Promise<boolean> {
+    const { env, callbacks } = this.options
+    const { model, clock, observer } = env
+    const { maxAttempts } = model.settings
+    const { seq, callback } = entry
+    const about = { lifecycle: model.name, id: one.id, callback, seq }
+    const told = { ...about, attempt }
+    if (attempt > maxAttempts) {
+      const reason = `called ${attempt - 1} times without an end: it kills or outlives its replicas`
+      observer.calledBack({ ...told, outcome: 'parked', reason, ms: 0 })
+      await this.letGo(one, { error: reason, pauseMs: null })
+      return false
+    }
+    const startedMs = clock.monotonicMs()
+    const controller = new AbortController()
+    this.calls.add(controller)
+    let failure: { readonly error: unknown } | undefined
+    try {
+      const event = { ...entry, lifecycle: model.name, id: one.id, document: deepCopy(one.document) }
+      const log = withFields(env.logger, about)
+      await inTime(
+        () => callbacks[callback]!(event, { signal: controller.signal, attempt, log }),
+        this.timeoutMs,
+        controller,
+      )
+    } catch (error) {
+      failure = { error }
+    } finally {
+      this.calls.delete(controller)
+    }
+    const ms = clock.monotonicMs() - startedMs
+    if (!failure) {
+      observer.calledBack({ ...told, outcome: 'told', reason: null, ms })
+      return true
+    }
+    // Asked to stop for the replica's sake: that counts as no try.
+    if (this.stopping && controller.signal.aborted) {
+      await this.letGo(one, 'uncalled')
+      return false
+    }
+    const known = recordedError(failure.error)
+    const why = this.after(`${known.message}${causesText(known)}`, attempt)
+    const outcome = why.pauseMs === null ? 'parked' : 'failed'
+    const next = why.pauseMs === null ? 'it waits for a person (phaselock callbacks)' : `again in ${why.pauseMs} ms`
+    const line = `callback ${callback} failed (${attempt} of ${maxAttempts}): ${why.error}; ${next}`
+    env.lines[outcome === 'parked' ? 'error' : 'warn']({ kind: 'a callback failed', phase: entry.to }, line, about)
+    observer.calledBack({ ...told, outcome, reason: why.error, ms })
+    await this.letGo(one, why)
+    return false
+  }
+
+  private after(error: string, attempt: number): Exclude<LetGo, string> {
+    const { model, random } = this.options.env
+    const { maxAttempts, backOff } = model.settings
+    const kept = error.slice(0, 2_000)
+    return { error: kept, pauseMs: attempt >= maxAttempts ? null : errorPauseMs(attempt, random(), backOff) }
+  }
+
+  /** The last of a document together with those of others that end in this turn of the event loop. Whether its outbox goes on to be held. */
+  private async takeOut(one: Told): Promise<boolean> {
+    if (one.goesOn) return this.takenOut([one])
+    const isFirst = this.told.push(one) === 1
+    this.takingOut = isFirst ? nextTurn().then(() => this.takenOut(this.told.splice(0))) : this.takingOut
+    await this.takingOut
+    return false
+  }
+
+  private async takenOut(all: readonly Told[]): Promise<boolean> {
+    try {
+      const { matched, refused } = await toldOutboxes(this.of, all, this.leaseMs)
+      this.refused(refused)
+      return matched === all.length
+    } catch (error) {
+      this.options.outage.failed(error) // the leases run out, and it is told again
+      return false
+    }
+  }
+
+  private async letGo(one: Delivery, why: LetGo): Promise<void> {
+    try {
+      await letGoOutbox(this.of, one, why)
+    } catch (error) {
+      this.options.outage.failed(error) // its lease runs out
+    }
+  }
+
+  private refused(all: readonly Refused[]): void {
+    for (const one of all) {
+      this.options.env.refusing.add(one.id)
+      this.options.env.broken.refused(one)
+    }
+  }
+
+  private work(promise: Promise<unknown>): void {
+    const done = promise.catch((error) => this.options.outage.failed(error)).finally(() => this.works.delete(done))
+    this.works.add(done)
+  }
+}
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
+
+/** What a callback returns, or that it didn't in time: then its signal aborts, and it is waited for no longer. */
+async function inTime(call: () => unknown, ms: number, controller: AbortController): Promise<unknown> {
+  const { signal } = controller
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  signal.addEventListener('abort', () => reject(signal.reason))
+  const timer = setTimeout(() => controller.abort(new CallbackTimeout(ms)), ms)
+  try {
+    return await Promise.race([Promise.resolve().then(call), aborted])
+  } finally {
+    clearTimeout(timer)
+    aborted.catch(() => undefined)
+  }
+}
