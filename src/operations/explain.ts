@@ -2,10 +2,12 @@ import type { Document } from 'mongodb'
 import {
   type CancelRequest,
   cancelText,
+  hasNext,
   isValid,
   oddFields,
   type Pause,
   parseToken,
+  type StoredNext,
   type StoredQuestion,
   typeName,
 } from '../lock/index.js'
@@ -37,7 +39,20 @@ export function explain(
   const stops = cancel ? `; its step was ${cancelText(cancel)}, and ends when its handler does` : ''
   const untold = untoldOf(document, model)
   const tells = untold ? ` ${untoldText(untold, serverNow)}` : ''
-  return `${paused}${said}${stops}${oddNote(document, condition)}.${tells}`
+  const left = leftNote(document[model.settings.progress], condition, serverNow)
+  return `${paused}${said}${stops}${left}${oddNote(document, condition)}.${tells}`
+}
+
+/** What an insert has left for it. */
+function leftNote(progress: unknown, { kind }: Condition, now: Date): string {
+  if (!hasNext(progress)) return ''
+  const { set, begin, by, at } = Object((progress as Progress).next) as StoredNext
+  const fields = Object.keys(Object(set))
+  const values = fields.length > 0 ? `new values of ${fields.join(', ')}` : 'no new values'
+  const again = typeof begin === 'string' ? `, and it begins again in ${begin} should it rest or be parked by then` : ''
+  const who = `${typeof by === 'string' ? by : 'somebody'}${isReadable(at) ? ` ${fromNow(at, now)}` : ''}`
+  const when = kind === 'held' ? 'goes with the end of this step' : 'goes with its next claim'
+  return `; an insert by ${who} ${when}: ${values}${again}`
 }
 
 const PAUSED_WITH = {
@@ -175,6 +190,8 @@ export function whyOf(document: Document, model: LifecycleModel, condition: Cond
 }
 
 function parkedReason(progress: Progress, model: LifecycleModel, said = (reason: string) => reason): string {
+  if (hasNext(progress))
+    return 'the server refuses what an insert has left for it (a validator, a unique index, its size)'
   const history = Array.isArray(progress.history) ? progress.history : []
   const last = history.findLast((entry) => entry?.outcome === 'park')
   const reason = last?.reason ?? progress.error?.message

@@ -5,6 +5,7 @@ import type {
   RecordedError,
   StoredAnswer,
   StoredAwaits,
+  StoredNext,
   StoredParent,
   StoredQuestion,
 } from '../lock/index.js'
@@ -61,6 +62,8 @@ export interface Progress {
   readonly awaits?: StoredAwaits
   /** The latest five operations on many documents (docs/bulk-operations.md) that have acted on it, oldest first. */
   readonly operations?: readonly string[]
+  /** What inserts have left for it while it was held (docs/inserting.md); absent: nothing. */
+  readonly next?: StoredNext
   /** The last error, with its causes; absent after a step that succeeded. */
   readonly error?: RecordedError
   /** What has happened to it, oldest first: the newest 20 entries. */

@@ -44,6 +44,7 @@ export async function backDate(
     ],
   }
   const asked = movedWithin(`${field}.question`, ['askedAt', 'deadline'], ms)
+  const left = movedWithin(`${field}.next`, ['at', 'lockedAt'], ms)
   const { modifiedCount } = await collection.updateMany(options.filter ?? {}, [
     {
       $set: {
@@ -55,6 +56,7 @@ export async function backDate(
     },
     asked,
     movedWithin(`${field}.outbox`, ['dueAt'], ms),
+    left,
   ])
   return modifiedCount
 }

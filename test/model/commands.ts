@@ -1,6 +1,6 @@
 import type { Document } from 'mongodb'
 import { claimUpdate, firstClaimUpdate, neverClaimed } from '../../src/lock/claim/claim-update.js'
-import { endUpdate } from '../../src/lock/end/end-update.js'
+import { endFilter, endUpdate } from '../../src/lock/end/end-update.js'
 import {
   type EndKind,
   endLeasesOf,
@@ -47,15 +47,11 @@ export const COMMANDS = {
     update: firstClaimUpdate(terms, token),
   }),
 
-  end: (terms: Terms, { kind, token, nextToken, set, stale = [], pauseMs, wakeBy = null }: End): Write => ({
-    filter: { _id: ID, ...terms.protocol.heldBy(token), ...leaseUnmoved(terms) },
-    update: endUpdate(terms, {
-      token,
-      end: kind,
-      nextToken,
-      members: [{ lease: leaseOn(token), end: kind, ms: 5, set, stale, pauseMs, wakeBy }],
-    }),
-  }),
+  end: (terms: Terms, { kind, token, nextToken, set, stale = [], pauseMs, wakeBy = null }: End): Write => {
+    const members = [{ lease: leaseOn(token), end: kind, ms: 5, set, stale, pauseMs, wakeBy }]
+    const group = { token, end: kind, nextToken, members }
+    return { filter: { _id: ID, ...endFilter(terms, group) }, update: endUpdate(terms, group) }
+  },
 
   renew: (terms: Terms, replica: string, claim: number): Write => ({
     filter: {

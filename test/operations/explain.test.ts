@@ -58,6 +58,21 @@ describe('what a document waits for, in one sentence', () => {
     )
   })
 
+  test('what an insert has left for it', () => {
+    const held = { lockedAt: ago(2), lockedBy: 'x' }
+    const next = { set: { n: 1, rows: [] }, begin: 'Creating', by: 'ana', at: ago(5) }
+    expect(said({ ...held, progress: { next } })).toMatch(
+      /; an insert by ana 5 s ago goes with the end of this step: new values of n, rows, and it begins again in Creating should it rest or be parked by then\.$/,
+    )
+    expect(said({ lockedAt: ago(40), lockedBy: 'x', progress: { next: { set: {}, at: ago(5) } } })).toMatch(
+      /; an insert by somebody 5 s ago goes with its next claim: no new values\.$/,
+    )
+    expect(said({ lockedAt: PARKED_AT, progress: { next } })).toMatch(
+      /^Parked because the server refuses what an insert has left for it \(a validator, a unique index, its size\): /,
+    )
+    expect(said({ ...held, progress: { next: 7 } })).toMatch(/: no new values\.$/)
+  })
+
   test('sleeping: until when, why, since when', () => {
     const progress = { waitingFor: 'certificate not Ready', waitingSince: ago(120) }
     expect(said({ lockedAt: ago(25), progress })).toBe(

@@ -47,7 +47,7 @@ describe('an insert of a document that exists', () => {
   const due = { kind: 'replaced', change: 'data, due' } as const
   const again = { kind: 'restarted', change: 'begins again' } as const
   const woken = { kind: 'woken', change: 'due' } as const
-  const [ignored, held] = [same('ignored'), same('held')]
+  const [ignored, queued] = [same('ignored'), { kind: 'queued', change: 'left' } as const]
 
   test.each([
     ['new and due', [ignored, ignored, replaced, replaced]],
@@ -57,8 +57,8 @@ describe('an insert of a document that exists', () => {
     ['parked', [ignored, same('parked'), same('parked'), again]],
     ['resting', [ignored, same('resting'), same('resting'), again]],
     ['final', [ignored, same('resting'), same('resting'), again]],
-    ['held', [ignored, held, held, held]],
-    ['under a lease that is over', [ignored, held, held, held]],
+    ['held', [ignored, queued, queued, queued]],
+    ['under a lease that is over', [ignored, queued, queued, queued]],
   ])('that is %s: each way to meet it', async (state, cells) => {
     for (const [i, onDuplicate] of ON_DUPLICATE.entries()) {
       await things(database.db).deleteMany()
@@ -72,9 +72,9 @@ describe('an insert of a document that exists', () => {
       const { lockedAt, n, effects, phase, updatedAt, progress: after, ...rest } = await stored()
       const { lockedAt: _l, n: _n, phase: phaseBefore, progress: progressBefore, ...restBefore } = before
       expect(rest).toEqual(restBefore)
-      const hasData = change !== 'nothing' && change !== 'due'
+      const hasData = ['data', 'data, due', 'begins again'].includes(change)
       expect({ n, effects }).toEqual(hasData ? { n: 2, effects: ['x'] } : { n: 1, effects: undefined })
-      const isDue = change !== 'nothing' && change !== 'data'
+      const isDue = ['due', 'data, due', 'begins again'].includes(change)
       expect(lockedAt).toEqual(isDue ? FREE : before['lockedAt'])
       if (change === 'begins again') {
         const { since, history, ...others } = after
@@ -83,6 +83,10 @@ describe('an insert of a document that exists', () => {
         expect(history).toMatchObject([
           { outcome: 'owner', reason: 'inserted again', by: 'owner', from: phaseBefore, to: 'Creating' },
         ])
+      } else if (change === 'left') {
+        const set = onDuplicate === 'wake' ? {} : { n: 2, effects: ['x'] }
+        const begin = onDuplicate === 'runAgain' ? { begin: 'Creating' } : {}
+        expect(after).toEqual({ ...progressBefore, next: { set, ...begin, by: 'owner', at: expect.any(Date) } })
       } else {
         const { resumeAt, ...slept } = progressBefore ?? {}
         expect(phase).toBe(phaseBefore)

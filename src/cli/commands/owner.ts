@@ -68,8 +68,8 @@ function addedSentence({ kind = 'inserted', phase }: Added): string {
       return 'exists, and has these fields now'
     case 'restarted':
       return `exists, and begins again in ${phase} with these fields`
-    case 'held':
-      return 'exists, and a step of it runs: nothing has changed'
+    case 'queued':
+      return 'exists, and a step of it runs: this is done at its end'
     case 'parked':
       return 'exists, and is parked: nothing has changed'
     case 'resting':

@@ -2,8 +2,8 @@ import type { Collection, Document } from 'mongodb'
 import { type Clock, sleep } from '../../time/index.js'
 import type { Lease } from '../lease/lease.js'
 import type { Terms } from '../terms/terms.js'
-import type { EndGroup } from './end-update.js'
-import { readBack, traceOf } from './read-back.js'
+import { type EndGroup, marked } from './end-update.js'
+import { isMarked, readBack, traceOf } from './read-back.js'
 import type { StepEnd, Verdict } from './step-end.js'
 
 const FIRST_RETRY_MS = 50
@@ -16,6 +16,9 @@ const MOST_FAILING_MS = 10_000
 const MOST_ALONE = 20
 
 const RECORDED: Verdict = { kind: 'recorded' }
+const RECORDED_MARKED: Verdict = { kind: 'recorded', isMarked: true }
+
+const recordedOf = ({ isMarked }: EndGroup): Verdict => (isMarked ? RECORDED_MARKED : RECORDED)
 
 /** The result of a command. */
 export type Sent =
@@ -35,7 +38,7 @@ export class Verdicts {
   constructor(private readonly ends: number) {}
 
   recorded(group: EndGroup): void {
-    for (const member of group.members) this.decide(group, member, RECORDED)
+    for (const member of group.members) this.decide(group, member, recordedOf(group))
   }
 
   /** Passes the lease to its next step if the verdict allows it, else ends it; a rejected end leaves its lease as it is. */
@@ -153,7 +156,7 @@ export class EndRetries {
     if (sizeOf(batch.groups) === 1) {
       if (sent.kind === 'refused') {
         if (batch.inDoubt) this.doubted.add(end.lease)
-        return verdicts.decide(group, end, { kind: 'rejected', error: sent.error })
+        return verdicts.decide(group, end, { kind: 'rejected', error: sent.error, isMarked: group.isMarked })
       }
       if (sent.kind === 'unknown' && this.isHopeless(batch, end)) {
         return verdicts.decide(group, end, { kind: 'givenUp', error: sent.error })
@@ -173,18 +176,24 @@ export class EndRetries {
     const terms = this.options.terms()
     const notWritten: EndGroup[] = []
     const movedOn: [EndGroup, StepEnd][] = []
+    let missed = 0
     for (const group of batch.groups) {
       const open: StepEnd[] = []
+      const withNext: StepEnd[] = []
       for (const member of group.members) {
-        const trace = traceOf(found.get(member.lease.key), terms, group)
-        if (trace === 'notWritten') open.push(member)
+        const document = found.get(member.lease.key)
+        const trace = traceOf(document, terms, group)
+        if (trace === 'notWritten') (isMarked(document) && !group.isMarked ? withNext : open).push(member)
         else if (trace === 'movedOn' || this.doubted.has(member.lease)) movedOn.push([group, member])
-        else verdicts.decide(group, member, RECORDED)
+        else verdicts.decide(group, member, recordedOf(group))
       }
       if (open.length > 0) notWritten.push({ ...group, members: open })
+      if (withNext.length > 0) notWritten.push(marked({ ...group, members: withNext }))
+      missed += withNext.length
     }
-    // Every reply so far was definite, and the last one missed just as many as have moved on: those were lost, not recorded.
-    const isLost = !batch.inDoubt && sent.kind === 'fewer' && movedOn.length === sent.missing
+    // Every reply so far was definite, and the last one missed just as many as have moved on (or have something left for them): those were
+    // lost, not recorded.
+    const isLost = !batch.inDoubt && sent.kind === 'fewer' && movedOn.length + missed === sent.missing
     for (const [group, member] of movedOn) verdicts.decide(group, member, { kind: isLost ? 'lost' : 'movedOn' })
     return notWritten
   }

@@ -1,5 +1,6 @@
-import type { Document } from 'mongodb'
+import type { Document, Filter } from 'mongodb'
 import { stepFence } from '../lease/fence.js'
+import { leaseUnmoved } from '../lease/legacy-writers.js'
 import { outboxAfter } from '../outbox/outbox.js'
 import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import {
@@ -14,6 +15,7 @@ import {
 } from '../terms/terms.js'
 import { serverPauseMs } from './back-off.js'
 import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
+import { applyNext, nothingNext } from './next.js'
 import { ASKS_FOREVER, newQuestion } from './question.js'
 import { type EndKind, removedFields, type StepEnd } from './step-end.js'
 
@@ -24,7 +26,26 @@ export interface EndGroup {
   readonly members: readonly StepEnd[]
   /** What `lockedBy` becomes if the lease goes on (`again`, checkpoint). */
   readonly nextToken: string | null
+  /** Something is left for them (next.ts), which goes with this write. */
+  readonly isMarked?: true | undefined
 }
+
+/** The same ends of documents for which something is left: none keeps its lease. */
+export function marked(group: EndGroup): EndGroup {
+  const { end } = group
+  if (!needsNothingNext(end)) return group
+  return { ...group, end: end.kind === 'again' ? { ...end, keepsLease: false } : end, nextToken: null, isMarked: true }
+}
+
+/** What a group's update requires of its documents: the lease, and that nothing is left for them that it doesn't take along. */
+export const endFilter = (terms: Terms, { token, end, isMarked }: EndGroup): Filter<Document> => ({
+  ...terms.protocol.heldBy(token),
+  ...leaseUnmoved(terms),
+  ...(!isMarked && needsNothingNext(end) && nothingNext(terms)),
+})
+
+/** A checkpoint keeps its document, and putting aside must take no more of it than it has: what is left for them stays. */
+const needsNothingNext = ({ kind }: EndKind): boolean => kind !== 'checkpoint' && kind !== 'putAside'
 
 /** The fields that an end writes, besides the owner's. */
 interface Change {
@@ -54,6 +75,7 @@ export function endUpdate(terms: Terms, group: EndGroup): Document[] {
   const { stale = [], set = {} } = group.members[0] ?? {}
   const gone = [...stale.map((field) => `${terms.progress}.${field}`), ...removedFields(set)]
   if (gone.length > 0) stages.push({ $unset: gone })
+  if (group.isMarked) stages.push(applyNext(terms))
   return stages
 }
 

@@ -1,9 +1,8 @@
 import { mostPerUpdate, type NamedUpdate, updateNamed } from '../documents/update-named.js'
 import { isDefiniteRefusal } from '../documents/write-error.js'
-import { leaseUnmoved } from '../lease/legacy-writers.js'
 import { groupEnds } from './end-groups.js'
 import { EndRetries, type EndWriterOptions, type Sent, Verdicts } from './end-retries.js'
-import { type EndGroup, endUpdate, putsToSleep } from './end-update.js'
+import { type EndGroup, endFilter, endUpdate, putsToSleep } from './end-update.js'
 import type { StepEnd, Verdict } from './step-end.js'
 
 /** Called while a write goes on. */
@@ -60,7 +59,7 @@ export class EndWriter {
     const terms = this.options.terms()
     const updates = groups.map((group): NamedUpdate => {
       const ids = group.members.map((member) => member.lease.id)
-      const filter = { _id: { $in: ids as never[] }, ...terms.protocol.heldBy(group.token), ...leaseUnmoved(terms) }
+      const filter = { _id: { $in: ids as never[] }, ...endFilter(terms, group) }
       return { ids, filter, update: endUpdate(terms, group) }
     })
     return (await updateNamed(this.options.collection, updates)).matchedCount

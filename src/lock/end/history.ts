@@ -39,10 +39,12 @@ export interface HistoryEntry {
   count: number
 }
 
-/** `step` and `reason`: null when absent; `to`: the document stays in its phase. */
-export interface NewHistoryEntry
-  extends Pick<HistoryEntry, 'outcome' | 'by'>,
-    Partial<Pick<HistoryEntry, 'step' | 'reason' | 'to'>> {
+/** `step` and `reason`: null when absent. */
+export interface NewHistoryEntry extends Pick<HistoryEntry, 'outcome'>, Partial<Pick<HistoryEntry, 'step' | 'reason'>> {
+  /** Or an expression. */
+  by: string | Document
+  /** Or an expression. Default: the document stays in its phase. */
+  to?: string | Document
   /** Milliseconds: a number (default 0), or an expression that gives each document its own. */
   ms?: number | Document
   /** Identical ones in a row are one entry, as waits always are. */
@@ -64,11 +66,11 @@ export function historyWith(
   const added = {
     at: terms.protocol.now(),
     from: '$phase',
-    to: to === undefined ? '$phase' : literal(to),
+    to: to === undefined ? '$phase' : textOr(to),
     step: literal(step),
     outcome: literal(outcome),
     reason: literal(reason),
-    by: literal(by),
+    by: textOr(by),
     ms,
     count: 1,
   }
@@ -76,6 +78,8 @@ export function historyWith(
   const appended = { $slice: [{ $concatArrays: ['$$kept', [added]] }, -HISTORY_LIMIT] }
   return { $let: { vars: { kept }, in: folds ? folded(added, appended) : appended } }
 }
+
+const textOr = (value: string | Document): Document => (typeof value === 'string' ? literal(value) : value)
 
 function folded(added: Document, appended: Document): Document {
   const isAlike = {

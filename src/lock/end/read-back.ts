@@ -4,7 +4,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { isDefiniteRefusal } from '../documents/write-error.js'
 import { isLeaseUnmoved } from '../lease/legacy-writers.js'
 import { ID_INDEX } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { inProgress, type Terms } from '../terms/terms.js'
 
 /** What a document says about a write under `token` that may or may not have arrived. */
 export type Trace =
@@ -30,6 +30,11 @@ export function traceOf(
   return lockedBy === token && isLeaseUnmoved(terms, document) ? 'notWritten' : 'movedOn'
 }
 
+/** Whether something is left for a document that was read back. */
+export const isMarked = (document: Document | undefined): boolean =>
+  document !== undefined && document[NEXT] !== 'missing'
+const NEXT = 'typeOfNext'
+
 /** A write's documents as the majority has them, by {@link idKey}; deleted ones are absent. */
 export async function readBack(
   collection: Collection,
@@ -39,6 +44,7 @@ export async function readBack(
   const projection = {
     lockedBy: 1,
     [`${terms.progress}.endedBy`]: 1,
+    [NEXT]: { $type: inProgress(terms, 'next') },
     ...(terms.legacyWriters ? { lockedAt: 1, [`${terms.progress}.lockedAt`]: 1 } : {}),
   }
   const options = { projection, readConcern: { level: 'majority' as const }, hint: ID_INDEX }

@@ -100,6 +100,8 @@ export interface StepEnd {
   readonly wakeBy: Date | null
   /** Fields of `progress` that the document has and that this end removes. */
   readonly stale: readonly string[]
+  /** Set when it is recorded: what was left for the document went with it. */
+  readonly isMarked?: true | undefined
 }
 
 /** The names of fields that a `set` removes. */
@@ -107,7 +109,7 @@ export const removedFields = (set: Readonly<Record<string, unknown>>): string[] 
   Object.keys(set).filter((name) => set[name] === undefined)
 
 /**
- * What became of a write under a token:
+ * What became of a write under a token (`isMarked`: one that took along what was left for its document, and let go of it):
  * - `recorded`;
  * - `lost`: the lease was taken, nothing was written;
  * - `movedOn`: unknown, but the document has gone on and there is nothing left to do;
@@ -116,6 +118,6 @@ export const removedFields = (set: Readonly<Record<string, unknown>>): string[] 
  *   still arrive: the lease runs out, and the step is repeated.
  */
 export type Verdict =
-  | { readonly kind: 'recorded' | 'lost' | 'movedOn' }
-  | { readonly kind: 'rejected'; readonly error: Error }
+  | { readonly kind: 'recorded' | 'lost' | 'movedOn'; readonly isMarked?: true | undefined }
+  | { readonly kind: 'rejected'; readonly error: Error; readonly isMarked?: true | undefined }
   | { readonly kind: 'givenUp'; readonly error: unknown }

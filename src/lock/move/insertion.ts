@@ -1,8 +1,8 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey } from '../../database/index.js'
-import { historyWith } from '../end/history.js'
+import { begunIn, leftFor, nextFields, withoutNext } from '../end/next.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { hasOurShape, isDate, literal, progressAcrossPhases, type Terms } from '../terms/terms.js'
+import { hasOurShape, isDate, literal, type Terms } from '../terms/terms.js'
 import type { OwnerWriteOptions } from './owner-writes.js'
 
 /** What becomes of the document that has the `_id` of one that is inserted. */
@@ -14,7 +14,7 @@ export type OnDuplicate = (typeof ON_DUPLICATE)[number]
 type Found = 'none' | 'due' | 'asleep' | 'held' | 'parked' | 'resting' | 'unknown' | 'odd'
 
 /** What an insert came to. */
-export type InsertKind = 'inserted' | 'ignored' | 'woken' | 'replaced' | 'held' | 'restarted' | 'parked' | 'resting'
+export type InsertKind = 'inserted' | 'ignored' | 'woken' | 'replaced' | 'queued' | 'restarted' | 'parked' | 'resting'
 
 /** What an insert came to, or `refused`: the document that is there is in a phase that isn't known, or isn't of Phaselock's shape. */
 export type Insertion =
@@ -37,7 +37,7 @@ const MOST_TRIES = 5
 
 /**
  * Inserts a document, or does what `onDuplicate` says to the one that has its `_id`: one command, judged by the server, so that of any number
- * at once each finds what the one before it has left. Nothing here ends a lease.
+ * at once each finds what the one before it has left. Nothing here ends a lease: for a document that is held it is left in `progress.next`.
  *
  * A document counts as asleep if it was put to sleep and nobody has woken or claimed it since: also when it has just come due.
  * @throws the server's duplicate key error, where a unique index of the owner's refuses the document
@@ -79,7 +79,7 @@ function insertionOf(onDuplicate: OnDuplicate, found: Found, phase: unknown): In
     case 'resting':
       return { kind: onDuplicate === 'runAgain' ? 'restarted' : found }
     case 'held':
-      return { kind: 'held' }
+      return { kind: 'queued' }
     default:
       return { kind: 'refused', phase, isOdd: found === 'odd' }
   }
@@ -107,30 +107,28 @@ function foundAs(terms: Terms, { working, resting }: InsertRequest): Document {
 
 /** What the document is after the insert, whatever was there. */
 function met(terms: Terms, { document, onDuplicate, by }: InsertRequest, found: Document): Document {
-  const { lockedAt } = document
+  const lockedAt: unknown = document['lockedAt'] ?? undefined
   const dueAt = lockedAt ?? TASK_LOCK_INIT_TIME
   const own = literal(ownFields(document, terms))
-  const awake = progressIfThere(terms, { $unsetField: { field: 'resumeAt', input: `$${terms.progress}` } })
-  const replaced = (found: Found) => ({
-    $mergeObjects: ['$$ROOT', own, ...(found === 'due' && !lockedAt ? [] : [{ lockedAt: dueAt }, awake])],
+  // An owner may have freed it while something was left for it.
+  const fields = ['$$ROOT', nextFields(terms), own]
+  const awake = progressIfThere(terms, withoutNext(`$${terms.progress}`))
+  const wake = { $mergeObjects: ['$$ROOT', { lockedAt: TASK_LOCK_INIT_TIME }, awake] }
+  const phase = literal(document['phase'])
+  const restarted = { $mergeObjects: [...fields, begunIn(terms, { phase, lockedAt: dueAt, by })] }
+  const left = (insert: { set: Document; begin?: string; lockedAt?: unknown }) => ({
+    $mergeObjects: ['$$ROOT', { [terms.progress]: leftFor(terms, { ...insert, by }) }],
   })
-  const woken = { $mergeObjects: ['$$ROOT', { lockedAt: TASK_LOCK_INIT_TIME }, awake] }
-  const history = historyWith(terms, { outcome: 'owner', reason: 'inserted again', by, to: document['phase'] })
-  const begun = { since: terms.protocol.now(), attempts: 0, claims: 0, history }
-  const restarted = {
-    $mergeObjects: [
-      '$$ROOT',
-      own,
-      { phase: literal(document['phase']), lockedAt: dueAt, updatedAt: terms.protocol.now() },
-      { [terms.progress]: { $mergeObjects: [progressAcrossPhases(terms), begun] } },
-    ],
-  }
   const cases: Partial<Record<Found, Document>> = { none: { $mergeObjects: ['$$ROOT', literal(document)] } }
-  if (onDuplicate === 'wake') cases.asleep = woken
-  else if (onDuplicate !== 'ignore') {
-    cases.due = replaced('due')
-    cases.asleep = replaced('asleep')
-    if (onDuplicate === 'runAgain') cases.parked = cases.resting = restarted
+  if (onDuplicate === 'wake') {
+    cases.asleep = wake
+    cases.held = left({ set: {} })
+  } else if (onDuplicate !== 'ignore') {
+    const runsAgain = onDuplicate === 'runAgain'
+    cases.due = { $mergeObjects: [...fields, ...(lockedAt ? [{ lockedAt }] : []), awake] }
+    cases.asleep = { $mergeObjects: [...fields, { lockedAt: dueAt }, awake] }
+    cases.held = left({ set: own, lockedAt, ...(runsAgain && { begin: document['phase'] }) })
+    if (runsAgain) cases.parked = cases.resting = restarted
   }
   const branches = Object.entries(cases).map(([one, then]) => ({ case: { $eq: ['$$found', one] }, then }))
   return { $let: { vars: { found }, in: { $switch: { branches, default: '$$ROOT' } } } }

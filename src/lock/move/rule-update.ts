@@ -1,6 +1,7 @@
 import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
 import { historyWith } from '../end/history.js'
+import { applyNext } from '../end/next.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { hasRoom, outboxAfterRule } from '../outbox/outbox.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
@@ -31,7 +32,7 @@ export function ruleLook(terms: Terms, rule: StateRule): Filter<Document> {
 /**
  * A rule's filter and update for some of the documents that a look found. The condition is in the update itself: a held
  * document is never touched. It removes `lockedBy`, so that an expired holder's late write doesn't match, and keeps
- * `progress.endedBy`. A `progress` of the owner's stays as it is.
+ * `progress.endedBy`. A `progress` of the owner's stays as it is. What was left for a document whose holder is gone goes with it.
  */
 export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[]): [Filter<Document>, Document[]] {
   const now = terms.protocol.now()
@@ -46,5 +47,5 @@ export function ruleUpdate(terms: Terms, rule: StateRule, ids: readonly unknown[
     ...(rule.setState === undefined ? {} : { state: literal(rule.setState) }),
     ...progressIfOurs(terms, { $mergeObjects: [progressAcrossPhases(terms), progress] }),
   }
-  return [{ ...withIds(ids), $and: [ruleLook(terms, rule)] }, [{ $set: moved }]]
+  return [{ ...withIds(ids), $and: [ruleLook(terms, rule)] }, [{ $set: moved }, applyNext(terms)]]
 }

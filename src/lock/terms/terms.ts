@@ -25,6 +25,8 @@ export interface Terms {
   readonly only?: Only | undefined
   /** The callbacks that are told of what becomes of documents. Absent: none, and nothing is stored for them. */
   readonly callbacks?: readonly CallbackName[] | undefined
+  /** The phases with work to do, of those that a document may be in. Undefined: all. */
+  readonly working?: readonly string[] | undefined
 }
 
 /** A document has moved, was parked, or its phase's deadline has passed. */

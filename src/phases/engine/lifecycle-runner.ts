@@ -247,7 +247,9 @@ export class LifecycleRunner {
     if (due !== undefined && (this.stopping || !this.claimer.hasRoomFor(due))) {
       ringOthers({ lifecycles: [model.name], phases: [due] })
     }
+    if (ending.isMarked && this.stopping) ringOthers({ lifecycles: [model.name] })
     if (this.stopping) return
+    if (ending.isMarked) lookSoon()
     // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
     if (end.kind === 'released') lookSoon()
     // What came of it can wait for the tick while this replica has a backlog: a look costs the server 2 ms, seven times a second.

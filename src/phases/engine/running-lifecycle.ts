@@ -25,14 +25,16 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const { db, renewalDb = db, ownerDb = db } = options
   lifecycle.attach(ownerDb, { doorbell: options.doorbell })
   const lines = new BoundedLog(logger, clock, ({ phase }) => lookAt(model.name, phase))
+  const working = workingPhases(model)
   const terms = (): Terms => {
     const { dueMs, leaseMs, knownUntil: validUntil } = registry.lockTimeout(model)
     const { legacyWriters, progress, backOff, callbacks } = model.settings
     const protocol = options.protocol ?? SAFE_PROTOCOL
     const held = serverClock.hold()
-    const hold = held && { ...held, working: workingPhases(model) }
+    const hold = held && { ...held, working }
     return termsOf(dueMs, {
-      ...{ leaseMs, validUntil, legacyWriters, progress, backOff, protocol, hold, only: lifecycle.only?.(), callbacks },
+      ...{ leaseMs, validUntil, legacyWriters, progress, backOff, protocol, hold, working, callbacks },
+      only: lifecycle.only?.(),
     })
   }
   const shared = {

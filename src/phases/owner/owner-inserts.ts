@@ -59,6 +59,6 @@ export function insertResult<Id>({ name, phases, settings }: LifecycleModel, id:
 /** How it is told in the audit. */
 export function endOfInsert({ kind }: InsertResult<unknown>, after: unknown): AuditedEnd {
   if (kind === 'ignored') return { outcome: 'unchanged' }
-  if (kind === 'held' || kind === 'parked' || kind === 'resting') return { outcome: 'refused', problem: kind }
+  if (kind === 'parked' || kind === 'resting') return { outcome: 'refused', problem: kind }
   return { outcome: 'done', after: kind === 'woken' ? undefined : after }
 }

@@ -52,7 +52,8 @@ export interface InsertResult<Id = unknown> {
   readonly id: Id
   /**
    * `inserted`: there was none. Of the one that exists: `woken`, `replaced` (the new values are in it), `restarted` (these too, in the phase of
-   * an insert); or as it was, because it was to be (`ignored`), a step of it runs (`held`), it is `parked`, or it is at rest (`resting`).
+   * an insert), `queued` (all that goes with the end of the step that runs); or as it was, because it was to be (`ignored`), it is `parked`, or
+   * it is at rest (`resting`).
    */
   readonly kind: InsertKind
 }

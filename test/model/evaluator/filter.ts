@@ -8,8 +8,20 @@ export function matches(filter: Fields, document: Fields, now: Date): boolean {
     if (key === '$or') return (condition as Fields[]).some((one) => matches(one, document, now))
     if (key === '$and') return (condition as Fields[]).every((one) => matches(one, document, now))
     if (key.startsWith('$')) throw new Error(`expected a condition that the evaluator knows, got ${key}`)
-    return holds(condition, valueAt(document, key.split('.')))
+    const path = key.split('.')
+    const { $exists, ...others } = isOperators(condition) ? condition : { $eq: condition }
+    if ($exists !== undefined && isThere(document, path) !== Boolean($exists)) return false
+    return Object.keys(others).length === 0 || holds(others, valueAt(document, path))
   })
+}
+
+/** In an array any of its elements may have it; what an expression reads there is a list. */
+function isThere(value: Value, [first, ...rest]: readonly string[]): boolean {
+  if (first === undefined) return value !== undefined
+  if (!isObject(value)) return false
+  const inner = value[first]
+  if (rest.length === 0 || !Array.isArray(inner)) return isThere(inner, rest)
+  return inner.some((one) => isThere(one, rest))
 }
 
 const isOperators = (condition: Value): condition is Fields =>
@@ -45,7 +57,6 @@ const CONDITIONS: Readonly<Record<string, (operand: Value, value: Value) => bool
   $lte: range((difference) => difference <= 0),
   $gt: range((difference) => difference > 0),
   $gte: range((difference) => difference >= 0),
-  $exists: (operand, value) => (value !== undefined) === Boolean(operand),
   $not: (operand, value) => !holds(operand, value),
   $type: (operand, value) =>
     operand === 'array' ? Array.isArray(value) : eachOf(value).some((one) => typeOf(one) === operand),

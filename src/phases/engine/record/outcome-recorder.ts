@@ -51,9 +51,9 @@ export class OutcomeRecorder {
     }
     switch (verdict.kind) {
       case 'recorded':
-        return this.recorded(held, ending)
+        return this.recorded(held, verdict.isMarked ? lettingGo(ending) : ending)
       case 'rejected':
-        return this.recordInstead(held, ending, verdict.error)
+        return this.recordInstead(held, ending, verdict.error, verdict.isMarked)
       case 'givenUp':
         reportLoss(this.env, held, 'givenUp', verdict.error)
         void this.uncount([held], 'an outcome that was given up')
@@ -141,14 +141,20 @@ export class OutcomeRecorder {
 
   /**
    * An outcome that the server refuses because of the document itself becomes an error. If that is refused too, poison, and a document
-   * whose `progress` its owner has replaced, is put aside without storing why; anything else is left to expire, with its claim counted.
+   * whose `progress` its owner has replaced or which refuses what an insert has left for it, is put aside without storing why; anything
+   * else is left to expire, with its claim counted.
    */
-  private async recordInstead(held: Held, { end, set, ms }: Ending, error: Error): Promise<Ending | undefined> {
+  private async recordInstead(
+    held: Held,
+    { end, set, ms }: Ending,
+    error: Error,
+    isMarked = false,
+  ): Promise<Ending | undefined> {
     const { broken, refusing } = this.env
     const isLastResort = end.kind === 'error' || (end.kind === 'park' && !set) || end.kind === 'putAside'
     if (!isLastResort) return this.record(held, this.endings.afterError(held, error, ms))
     broken.refused({ id: held.lease.id, error })
-    if (end.kind === 'park' || (end.kind === 'error' && isOwnersProgress(error))) {
+    if (end.kind === 'park' || (end.kind === 'error' && (isMarked || isOwnersProgress(error)))) {
       return this.record(held, this.endings.putAside(held, end, ms, error))
     }
     refusing.add(held.lease.id)
@@ -166,6 +172,12 @@ export class OutcomeRecorder {
       logger.warn(`${model.name}: ${leases.length} claims of ${what} stay counted: ${message}`)
     }
   }
+}
+
+/** How it was recorded: with what an insert had left for the document, and no lease goes on past that. */
+function lettingGo(ending: Ending): Ending {
+  const { end } = ending
+  return { ...ending, end: end.kind === 'again' ? { ...end, keepsLease: false } : end, isMarked: true }
 }
 
 /** `$mergeObjects` found no object: its owner has replaced `progress` under the handler. */

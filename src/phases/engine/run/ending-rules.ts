@@ -5,6 +5,7 @@ import {
   cancelText,
   type EndKind,
   errorPauseMs,
+  hasNext,
   MOST_OPEN,
   outboxIn,
   type StepEnd,
@@ -59,6 +60,8 @@ export class EndingRules {
       const error = { name: 'Poison', message: reason }
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, 0)
     }
+    // An insert left it for whoever lets go: with that, its next claim begins.
+    if (hasNext(held.document[this.progress])) return this.released(held)
     const untold = this.env.model.settings.callbacks ? outboxIn(held.document[this.progress]) : undefined
     if (untold && untold.open.length >= MOST_OPEN) {
       const reason = cut(
