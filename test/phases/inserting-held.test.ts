@@ -225,6 +225,31 @@ describe('an insert of a document that is held', () => {
     expect(seen).toHaveLength(1)
   })
 
+  test('with dueIn it sleeps no longer than the first of them said; one without it makes it due at once', async () => {
+    const left = async () => (await stored())['progress'].next.lockedAt as Date | undefined
+    const { replica, seen } = await during(
+      async (_doc, step) => step.moveTo('Created'),
+      async () => {
+        await owner().insert({ _id: 'a', n: 2 }, { onDuplicate: 'runAgain', dueIn: '1h' })
+        const first = await left()
+        expect(first!.getTime()).toBeGreaterThan(Date.now() + 50 * 60_000)
+        await owner().insert({ _id: 'a', n: 3 }, { onDuplicate: 'runAgain', dueIn: '2h' })
+        expect(await left()).toEqual(first)
+        await owner().insert({ _id: 'a', n: 4 }, { onDuplicate: 'runAgain', dueIn: '30m' })
+        expect((await left())!.getTime()).toBeLessThan(first!.getTime())
+      },
+    )
+    await replica.runOnce()
+    expect(seen).toHaveLength(1)
+    expect(await stored()).toMatchObject({ phase: 'Creating', n: 4, lockedAt: expect.any(Date) })
+
+    await things(database.db).updateOne({ _id: 'a' }, { $set: { lockedBy: 'r~1#1.1' } })
+    await met(5, 'wake')
+    await owner().insert({ _id: 'a', n: 6 }, { onDuplicate: 'replaceWaiting', dueIn: '1h' })
+    expect((await stored())['progress'].next).toMatchObject({ set: { n: 6 } })
+    expect(await left()).toBeUndefined()
+  })
+
   test('a checkpoint keeps the document, and what is left for it', async () => {
     const { replica, seen } = await during(
       async (_doc, step) => {

@@ -1,10 +1,19 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { OwnerClient, type Replica, type RunnableLifecycle, silentLogger } from '../../src/index.js'
-import { ON_DUPLICATE, PARKED_AT, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
+import { ON_DUPLICATE, PARKED_AT, readLockTimeouts, TASK_LOCK_INIT_TIME } from '../../src/lock/index.js'
 import { pauseWork } from '../../src/operations/index.js'
 import { useDatabase } from '../support/database.js'
-import { type CreatingHandler, replicaOf, type Thing, thing, thingOf, things, thingWith } from '../support/thing.js'
+import {
+  backDate,
+  type CreatingHandler,
+  replicaOf,
+  type Thing,
+  thing,
+  thingOf,
+  things,
+  thingWith,
+} from '../support/thing.js'
 import { SHIP } from './questions-fixture.js'
 
 const [FREE, HOUR] = [TASK_LOCK_INIT_TIME, 3_600_000]
@@ -135,6 +144,43 @@ describe('an insert of a document that exists', () => {
     expect([seen, (await stored())['phase']]).toEqual([[3], 'Created'])
   })
 
+  test('dueIn: what comes in meanwhile goes into one run, that long after the first, by the lockTimeout in force', async () => {
+    const seen: unknown[] = []
+    const replica = await prepared(
+      thingWith(async ({ n }, step) => {
+        seen.push(n)
+        return step.moveTo('Created')
+      }),
+    )
+    const owner = ownerOf(thingOf({ lockTimeout: '2m' }).model)
+    const dueInMs = async () => {
+      const inForce = (await readLockTimeouts(database.db, ['thing'])).get('thing')!
+      return (await stored())['lockedAt'].getTime() + inForce.dueMs - inForce.now.getTime()
+    }
+    const met = (n: number, dueIn: '1h' | '2h' | '30m', onDuplicate: 'runAgain' | 'wake' = 'runAgain') =>
+      owner.insert({ _id: 'a', n }, { onDuplicate, dueIn })
+    const MINUTE = 60_000
+    expect((await met(1, '1h')).kind).toBe('inserted')
+    expect(await dueInMs()).toBeGreaterThan(59 * MINUTE)
+    expect(await dueInMs()).toBeLessThanOrEqual(60 * MINUTE)
+    expect((await met(2, '2h')).kind).toBe('replaced')
+    expect(await dueInMs()).toBeLessThanOrEqual(60 * MINUTE)
+    expect((await met(3, '30m')).kind).toBe('replaced')
+    expect((await met(9, '1h', 'wake')).kind).toBe('woken')
+    expect(await dueInMs()).toBeGreaterThan(29 * MINUTE)
+    expect(await dueInMs()).toBeLessThanOrEqual(30 * MINUTE)
+    await replica.runOnce()
+    expect(seen).toEqual([])
+    await backDate(database.db, 'a', 30 * MINUTE + 1_000)
+    expect((await met(4, '1h')).kind).toBe('replaced')
+    await replica.runOnce()
+    expect(seen).toEqual([4])
+    expect((await met(5, '1h')).kind).toBe('restarted')
+    await replica.runOnce()
+    expect(seen).toEqual([4])
+    expect(await dueInMs()).toBeGreaterThan(59 * MINUTE)
+  })
+
   test('of a hundred at once one is inserted, and all agree on that', async () => {
     for (const onDuplicate of ON_DUPLICATE) {
       const inserts = Array.from({ length: 100 }, (_, n) => ownerOf().insert({ _id: onDuplicate, n }, { onDuplicate }))
@@ -197,20 +243,32 @@ describe('an insert of a document that exists', () => {
 
   test('what can not be right is refused, and nothing is inserted', async () => {
     const owner = ownerOf()
-    const insert = (document: object, onDuplicate: unknown = 'wake', more: object = {}) =>
+    const insert = (document: object, ...[onDuplicate, more]: [onDuplicate?: unknown, more?: object]) =>
       owner.insert(document as never, { onDuplicate, ...more } as never)
     await expect(insert({ _id: 'a' }, 'replace')).rejects.toThrow(
       "insert: onDuplicate: expected one of ignore, wake, replaceWaiting, runAgain, got 'replace'",
     )
     await expect(insert({ _id: 'a' }, 'wake', { onDuplicates: 1 })).rejects.toThrow("unknown option 'onDuplicates'")
-    await expect(insert({})).rejects.toThrow('expected an _id by which a document may be there already, got undefined')
-    await expect(insert({ _id: 'a', progress: {} })).rejects.toThrow("only the owner's own fields, got progress")
-    await expect(insert({ _id: 'a', lockedBy: 'me', fence: 1 })).rejects.toThrow('got lockedBy, fence')
-    await expect(insert({ _id: 'a', lockedAt: 'soon' })).rejects.toThrow(
+    await expect(insert({}, 'wake')).rejects.toThrow(
+      'expected an _id by which a document may be there already, got undefined',
+    )
+    await expect(insert({ _id: 'a', progress: {} }, 'wake')).rejects.toThrow(
+      "only the owner's own fields, got progress",
+    )
+    await expect(insert({ _id: 'a', lockedBy: 'me', fence: 1 }, 'wake')).rejects.toThrow('got lockedBy, fence')
+    await expect(insert({ _id: 'a', lockedAt: 'soon' }, 'wake')).rejects.toThrow(
       "expected lockedAt to be a date, or left out, got 'soon'",
     )
-    await expect(insert({ _id: 'a', phase: 'Painting' })).rejects.toThrow('expected a phase of thing')
-    await expect(insert({ _id: 'a', n: () => 1 })).rejects.toThrow("'n' is a function")
+    await expect(insert({ _id: 'a', phase: 'Painting' }, 'wake')).rejects.toThrow('expected a phase of thing')
+    await expect(insert({ _id: 'a', n: () => 1 }, 'wake')).rejects.toThrow("'n' is a function")
+    const late = insert({ _id: 'a', lockedAt: later() }, 'wake', { dueIn: '1h' })
+    await expect(late).rejects.toThrow('dueIn: expected without a lockedAt, which says when it is due')
+    await expect(insert({ _id: 'a' }, 'wake', { dueIn: 5 })).rejects.toThrow(
+      'insert: dueIn: expected a duration from 1ms to 365d',
+    )
+    await expect(insert({ _id: 'a' }, undefined, { dueIn: '1h' })).rejects.toThrow(
+      'onDuplicate: expected one of ignore',
+    )
     await expect(owner.insertMany([{ _id: 'a' }], { onDuplicate: 'wake' } as never)).rejects.toThrow(
       'insertMany: onDuplicate: expected to be given to insert',
     )

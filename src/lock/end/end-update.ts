@@ -214,7 +214,7 @@ const passOn = (terms: Terms, group: EndGroup): Document => ({
  * `lockedAt` of a document that sleeps until `wake`: it is due just after. If others may have given up this lockTimeout by the
  * time the command is executed, the document is due at once instead, and its next end puts it to sleep.
  */
-function asleepUntil(terms: Terms, wake: Document): Document {
+export function asleepUntil(terms: Terms, wake: Document): Document {
   const asleep = { $subtract: [wake, terms.lockTimeoutMs] }
   const valid = isValidYet(terms)
   return valid ? { $cond: [valid, asleep, TASK_LOCK_INIT_TIME] } : asleep

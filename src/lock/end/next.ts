@@ -45,14 +45,24 @@ export const withoutNext = (progress: unknown): Document => ({
 /** `progress` with one insert more. */
 export function leftFor(
   terms: Terms,
-  insert: { readonly set: Document; readonly begin?: string; readonly lockedAt?: unknown; readonly by: string },
+  insert: {
+    readonly set: Document
+    readonly begin?: string | undefined
+    readonly lockedAt?: unknown
+    /** Instead: so late, or when it would be due anyway. */
+    readonly later?: Document | 0 | undefined
+    readonly by: string
+  },
 ): Document {
   const begin =
     insert.begin === undefined ? { $ifNull: [inProgress(terms, 'next.begin'), '$$REMOVE'] } : literal(insert.begin)
+  const known = inProgress(terms, 'next.lockedAt')
+  const isLeftAtOnce = { $and: [{ $eq: [{ $type: inProgress(terms, 'next') }, 'object'] }, { $not: [isDate(known)] }] }
+  const later = insert.later && { $cond: [isLeftAtOnce, '$$REMOVE', { $min: [known, insert.later] }] }
   const next = {
     set: { $mergeObjects: [nextFields(terms), insert.set] },
     begin,
-    lockedAt: insert.lockedAt ?? '$$REMOVE',
+    lockedAt: later ?? insert.lockedAt ?? '$$REMOVE',
     by: literal(insert.by),
     at: terms.protocol.now(),
   }

@@ -1,5 +1,6 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey } from '../../database/index.js'
+import { asleepUntil } from '../end/end-update.js'
 import { begunIn, leftFor, nextFields, withoutNext } from '../end/next.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, isDate, literal, type Terms } from '../terms/terms.js'
@@ -30,6 +31,8 @@ export interface InsertRequest {
   readonly resting: readonly string[]
   /** Who inserts it, for the history. */
   readonly by: string
+  /** It is due so long after this, or sooner if it would be anyway. Default: at once, or by its `lockedAt`. */
+  readonly dueInMs?: number | undefined
 }
 
 /** Two inserts of a new `_id` at once: the server may refuse one of them, which then finds the other's. */
@@ -106,28 +109,31 @@ function foundAs(terms: Terms, { working, resting }: InsertRequest): Document {
 }
 
 /** What the document is after the insert, whatever was there. */
-function met(terms: Terms, { document, onDuplicate, by }: InsertRequest, found: Document): Document {
-  const lockedAt: unknown = document['lockedAt'] ?? undefined
-  const dueAt = lockedAt ?? TASK_LOCK_INIT_TIME
+function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest, found: Document): Document {
+  const later = dueInMs && asleepUntil(terms, { $add: [terms.protocol.now(), dueInMs] })
+  const given: unknown = document['lockedAt'] ?? undefined
+  const dueAt = later ?? given ?? TASK_LOCK_INIT_TIME
+  const awoken = { lockedAt: later ? { $min: ['$lockedAt', later] } : TASK_LOCK_INIT_TIME }
   const own = literal(ownFields(document, terms))
   // An owner may have freed it while something was left for it.
   const fields = ['$$ROOT', nextFields(terms), own]
   const awake = progressIfThere(terms, withoutNext(`$${terms.progress}`))
-  const wake = { $mergeObjects: ['$$ROOT', { lockedAt: TASK_LOCK_INIT_TIME }, awake] }
+  const wake = { $mergeObjects: ['$$ROOT', awoken, awake] }
   const phase = literal(document['phase'])
   const restarted = { $mergeObjects: [...fields, begunIn(terms, { phase, lockedAt: dueAt, by })] }
   const left = (insert: { set: Document; begin?: string; lockedAt?: unknown }) => ({
-    $mergeObjects: ['$$ROOT', { [terms.progress]: leftFor(terms, { ...insert, by }) }],
+    $mergeObjects: ['$$ROOT', { [terms.progress]: leftFor(terms, { ...insert, later, by }) }],
   })
-  const cases: Partial<Record<Found, Document>> = { none: { $mergeObjects: ['$$ROOT', literal(document)] } }
+  const inserted = { $mergeObjects: ['$$ROOT', literal(document), ...(later ? [{ lockedAt: later }] : [])] }
+  const cases: Partial<Record<Found, Document>> = { none: inserted }
   if (onDuplicate === 'wake') {
     cases.asleep = wake
     cases.held = left({ set: {} })
   } else if (onDuplicate !== 'ignore') {
     const runsAgain = onDuplicate === 'runAgain'
-    cases.due = { $mergeObjects: [...fields, ...(lockedAt ? [{ lockedAt }] : []), awake] }
-    cases.asleep = { $mergeObjects: [...fields, { lockedAt: dueAt }, awake] }
-    cases.held = left({ set: own, lockedAt, ...(runsAgain && { begin: document['phase'] }) })
+    cases.due = { $mergeObjects: [...fields, ...(given ? [{ lockedAt: given }] : []), awake] }
+    cases.asleep = { $mergeObjects: [...fields, given ? { lockedAt: given } : awoken, awake] }
+    cases.held = left({ set: own, lockedAt: given, ...(runsAgain && { begin: document['phase'] }) })
     if (runsAgain) cases.parked = cases.resting = restarted
   }
   const branches = Object.entries(cases).map(([one, then]) => ({ case: { $eq: ['$$found', one] }, then }))

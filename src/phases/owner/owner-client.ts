@@ -31,7 +31,7 @@ import { type LifecycleModel, whyUnknownState, workingPhases } from '../definiti
 import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
 import { whyNotStorable } from '../storable.js'
 import { type AuditedAction, type AuditedEnd, audited } from './audit-log.js'
-import { checkMeeting, endOfInsert, insertResult, onDuplicateOf, refuseOnDuplicate } from './owner-inserts.js'
+import { checkMeeting, duplicateOptions, endOfInsert, insertResult, refuseOnDuplicate } from './owner-inserts.js'
 import { cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
 import { mostQuestions, newAnswer } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
@@ -112,22 +112,23 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     doc: NewDocument<Doc, Entry>,
     options: OwnerOptions & { readonly onDuplicate?: OnDuplicate | undefined } = {},
   ): Promise<IdOf<Doc> | InsertResult<IdOf<Doc>>> {
-    if (options.onDuplicate !== undefined) return this.insertOnce(doc, options)
+    if (options.onDuplicate !== undefined || 'dueIn' in options) return this.insertOnce(doc, options)
     const [id] = await this.insertMany([doc], options)
     return id as IdOf<Doc>
   }
 
   private async insertOnce(doc: NewDocument<Doc, Entry>, options: OwnerOptions): Promise<InsertResult<IdOf<Doc>>> {
-    const { documents, model, terms, rings } = this
-    const onDuplicate = onDuplicateOf(model, options)
+    const { documents, model, rings } = this
     const document: Document = { phase: model.entries[0], ...doc }
+    const { onDuplicate, dueInMs } = duplicateOptions(model, options, document)
     this.check(document)
     checkMeeting(model, document)
     const working = workingPhases(model)
     const resting = [...model.phases.keys()].filter((phase) => !working.includes(phase))
     const id = document['_id'] as IdOf<Doc>
     const act = async () => {
-      const request = { document, onDuplicate, working, resting, by: options.audit?.by ?? 'owner' }
+      const terms = dueInMs === undefined ? this.terms : await this.lockTimeoutInForce()
+      const request = { document, onDuplicate, dueInMs, working, resting, by: options.audit?.by ?? 'owner' }
       const insertion = await insertOnce(documents, terms, request, inSession(options)).catch((error) => {
         throw isDuplicateKey(error) ? this.existing(error, [document]) : error
       })
@@ -136,6 +137,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const after = shownFields(document, model.settings.progress)
     const about = { action: 'insert', document: id }
     const result = await this.record(options, about, act, (end) => endOfInsert(end, after))
+    if (dueInMs !== undefined) return result
     if (result.kind === 'inserted') rings.inserting([document], options)()
     else if (MADE_DUE.has(result.kind)) rings.look(options)
     return result
@@ -351,11 +353,16 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
 
   /** Where others lease by `lockedAt` alone, the terms in force tell their leases from sleeps. */
   private async termsInForce(): Promise<Terms> {
+    return this.model.settings.legacyWriters
+      ? { ...(await this.lockTimeoutInForce()), legacyWriters: true }
+      : this.terms
+  }
+
+  private async lockTimeoutInForce(): Promise<Terms> {
     const { name, settings } = this.model
-    if (!settings.legacyWriters) return this.terms
     const inForce = (await readLockTimeouts(this.db, [name])).get(name)
     const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
-    return { ...this.terms, lockTimeoutMs, legacyWriters: true, validUntil: inForce?.knownUntil }
+    return { ...this.terms, lockTimeoutMs, validUntil: inForce?.knownUntil }
   }
 
   /** Gives it an `_id` as the driver would, but before the insert. */

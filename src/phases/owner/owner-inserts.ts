@@ -8,18 +8,22 @@ import type { InsertResult } from './owner-types.js'
 
 const insertOptions = t.object({
   onDuplicate: t.oneOf(ON_DUPLICATE),
+  dueIn: t.optional(t.duration('1ms', '365d')),
   session: t.anything<never>(),
   audit: t.anything<never>(),
 })
 
 /** @throws InvalidOptions */
-export function onDuplicateOf({ settings, name }: LifecycleModel, options: unknown) {
-  const { onDuplicate } = checkOptions('insert', insertOptions, options)
+export function duplicateOptions({ settings, name }: LifecycleModel, options: unknown, document: Document) {
+  const { onDuplicate, dueIn } = checkOptions('insert', insertOptions, options)
+  if (dueIn !== undefined && document['lockedAt'] != null) {
+    throw new InvalidOptions('insert', ['dueIn: expected without a lockedAt, which says when it is due'])
+  }
   if (settings.legacyWriters && onDuplicate !== 'ignore') {
     const problem = `expected 'ignore', got '${onDuplicate}': ${name} has legacyWriters, which would overlook what is left for them`
     throw new InvalidOptions('insert', [`onDuplicate: ${problem}`])
   }
-  return onDuplicate
+  return { onDuplicate, dueInMs: dueIn }
 }
 
 /** @throws InvalidOptions: each of many documents would need an answer of its own */

@@ -44,6 +44,11 @@ export interface DuplicateOptions extends OwnerOptions {
    * has come to rest or is parked it starts again.
    */
   readonly onDuplicate: OnDuplicate
+  /**
+   * How soon it is due instead of at once, 1 ms to 365 d, by the database's clock: what comes in meanwhile goes into the same run. A document that
+   * is due sooner stays so. Not together with a `lockedAt`. Default: at once.
+   */
+  readonly dueIn?: Duration | undefined
 }
 
 /** What an insert with `onDuplicate` came to. */
