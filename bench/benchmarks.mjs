@@ -67,6 +67,11 @@ export const BENCHMARKS = {
     module: './operations.mjs',
     takes: ['documents', 'rounds'],
   },
+  events: {
+    about: 'what it costs to keep events, sampled and full, and to tell a callback',
+    module: './events.mjs',
+    takes: ['documents', 'rounds'],
+  },
   schedules: {
     about: 'a million schedules: idle ticks, how late due ones start, runs a second under their locks',
     module: './schedules.mjs',

@@ -4,6 +4,7 @@ import { registerAudit } from './commands/audit.js'
 import { registerCallbacks } from './commands/callbacks.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
+import { registerEvents } from './commands/events.js'
 import { registerLimits } from './commands/limits.js'
 import { registerCount, registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
@@ -80,6 +81,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerAnswer(program, context)
   registerCallbacks(program, context)
   registerOperations(program, context)
+  registerEvents(program, context)
   registerAudit(program, context)
   registerCheck(program, context)
   registerSetLockTimeout(program, context)

@@ -30,6 +30,7 @@ export { type Condition, conditionOf } from './condition.js'
 export { COUNT_LIMIT, countPhases, countWaiting, type PhaseCount, type Waiting } from './count.js'
 export { idsMeantBy, idText } from './document-id.js'
 export { NotFound, OperationError, Refused, UsageError } from './errors.js'
+export { type EventsRequest, listEvents } from './events.js'
 export { explain } from './explain.js'
 export {
   type DocumentRef,

@@ -55,6 +55,8 @@ export type { TickCounts } from './engine/tick/housekeeper.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'
 export * from './errors.js'
+export { EVENTS_COLLECTION } from './events/event-writer.js'
+export { type DocumentEvent, Events, type EventsQuery } from './events/events.js'
 export {
   type Flow,
   type FlowHandlers,

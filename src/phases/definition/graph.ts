@@ -102,6 +102,18 @@ export interface LifecycleSettingsSpec<Named extends readonly string[] | undefin
   readonly callbacks?: readonly CallbackName[]
   /** How long a callback may take until its signal aborts and it counts as failed, 100ms to 1h. Default 30s. */
   readonly callbackTimeout?: Duration
+  /**
+   * What is kept of its documents beyond the newest 20 entries of their histories (docs/events.md): `full`: each end of a step; `sampled`: all of one
+   * document in a hundred, and errors, parks and deadlines of every one. `for`: how long, 1h to 3650d, default 7d; `most`: how many events,
+   * default 1,000,000. Default `off`.
+   * @example 'full'
+   * @example { keep: 'sampled', for: '30d' }
+   */
+  readonly events?:
+    | 'off'
+    | 'sampled'
+    | 'full'
+    | { readonly keep: 'off' | 'sampled' | 'full'; readonly for?: Duration; readonly most?: number }
   /** Claims without a recorded outcome until the document is parked as poison. Default 10. */
   readonly maxClaims?: number
   /**

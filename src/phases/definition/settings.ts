@@ -34,8 +34,17 @@ export interface LifecycleSettings {
   /** The callbacks that it has; undefined: none. */
   readonly callbacks?: readonly CallbackName[] | undefined
   readonly callbackTimeoutMs?: number | undefined
+  /** What is kept of its documents beyond their histories; undefined: nothing. */
+  readonly events?: EventsSetting | undefined
   /** Fields of the owner that handlers read; undefined: the whole document. */
   readonly reads?: readonly string[] | undefined
+}
+
+/** Which events are kept, for how long, and how many. */
+export interface EventsSetting {
+  readonly keep: 'sampled' | 'full'
+  readonly forMs: number
+  readonly most: number
 }
 
 const RESERVED_NAMES: readonly string[] = RESERVED_FIELDS.filter((name) => name !== 'progress')
@@ -102,6 +111,19 @@ const ownerField = t.checked(
   'expected a field of the owner, not one of those that Phaselock uses',
 )
 
+type Keeps = 'off' | 'sampled' | 'full'
+type EventsNode =
+  | Keeps
+  | { readonly keep: Keeps; readonly for?: number | undefined; readonly most?: number | undefined }
+const howMany = t.oneOf(['off', 'sampled', 'full'])
+const EVENTS_FOR_MS = 7 * 86_400_000
+const MOST_EVENTS = 1_000_000
+
+function eventsOf(given: EventsNode | undefined): EventsSetting | undefined {
+  const { keep, for: forMs = EVENTS_FOR_MS, most = MOST_EVENTS } = typeof given === 'object' ? given : { keep: given }
+  return keep === undefined || keep === 'off' ? undefined : { keep, forMs, most }
+}
+
 /** Each once; an empty list is none. */
 const callbackList = t.converted(
   t.list(t.oneOf(CALLBACK_NAMES), t.expecting(`a list of callbacks (${CALLBACK_NAMES.join(', ')})`)),
@@ -130,6 +152,17 @@ export const settingsSchema = t.object({
   limitBy: t.optional(ownerField),
   each: t.optional(eachKey),
   callbacks: t.optional(callbackList),
+  events: t.optional(
+    t.chosen<EventsNode>((given) =>
+      typeof given === 'object' && given !== null
+        ? t.object({
+            keep: howMany,
+            for: t.optional(t.duration('1h', '3650d')),
+            most: t.optional(t.whole(1_000, 1_000_000_000)),
+          })
+        : howMany,
+    ),
+  ),
   callbackTimeout: t.optional(t.duration('100ms', '1h')),
   legacyWriters: t.withDefault(t.flag, false),
   child: t.optional(t.flag),
@@ -158,8 +191,10 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
     fields,
     backOff,
     callbackTimeout,
+    events: wanted,
     ...rest
   } = read.options
+  const events = eventsOf(wanted)
   const { limitBy, each, fairBy } = rest
   if ((limitBy === undefined) !== (each === undefined))
     problems.push('expected limitBy and each together: the field, and what each of its values has')
@@ -172,6 +207,7 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
   const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs, afterSteps } = backOff
   return {
     ...{ ...rest, lockTimeoutMs, stepTimeoutMs, progress: fields.progress },
+    ...(events && { events }),
     ...(rest.callbacks && { callbackTimeoutMs: callbackTimeout ?? DEFAULT_CALLBACK_TIMEOUT_MS }),
     ...(limitBy !== undefined && { fairBy: limitBy }),
     backOff: { share, patienceMs, firstErrorMs, longestErrorMs, afterSteps },

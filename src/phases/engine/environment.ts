@@ -7,7 +7,7 @@ import type { Logger } from '../logger.js'
 import type { KeyLimits } from './claim/key-limits.js'
 import type { Slots } from './claim/slots.js'
 import type { Family } from './family.js'
-import type { ReplicaObserver } from './observer.js'
+import type { ReplicaObserver, StepEnded } from './observer.js'
 import type { BrokenReports } from './report/broken-reports.js'
 import type { PlaceKind } from './run/places.js'
 
@@ -44,6 +44,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly relatives: Family
   /** Told of each recorded end of a step; undefined: the lifecycle has no callbacks. */
   readonly callbacks: { recorded(id: unknown, end: EndKind): void } | undefined
+  /** Keeps how steps ended; undefined: nothing is kept. */
+  readonly events: { ended(told: StepEnded, token: string): void } | undefined
   /** Documents that refuse writes. */
   readonly refusing: RefusingDocuments
   readonly broken: BrokenReports

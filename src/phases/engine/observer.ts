@@ -43,6 +43,16 @@ export interface CalledBack {
   readonly ms: number
 }
 
+/** Events for `phaselock.events` that this replica has left out. */
+export interface EventsLost {
+  /** Its name. */
+  readonly lifecycle: string
+  /** How many. */
+  readonly count: number
+  /** Why: the database doesn't keep up, refuses them, or the replica has stopped. */
+  readonly why: string
+}
+
 /** This replica no longer has a document that it worked on, or whose outcome it was recording. */
 export interface LeaseLoss {
   /** Its name. */
@@ -170,6 +180,8 @@ export interface ReplicaEvents {
   stepEnded: StepEnded
   /** A callback was called after an outcome was stored. */
   calledBack: CalledBack
+  /** Events weren't kept, though their lifecycle wants them to be. */
+  eventsLost: EventsLost
   /** A lease was lost, or an outcome dropped. */
   leaseLost: LeaseLoss
   /** A state rule moved documents. */
@@ -197,6 +209,7 @@ export const REPLICA_EVENTS = Object.keys({
   claimed: true,
   stepEnded: true,
   calledBack: true,
+  eventsLost: true,
   leaseLost: true,
   ruled: true,
   broken: true,

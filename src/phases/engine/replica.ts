@@ -233,7 +233,7 @@ export class Replica {
       before = this.relatives.woken
       await Promise.all(this.running.map(({ runner }) => runner.idle()))
       await this.relatives.settled()
-      await Promise.all(this.running.map(({ deliverer }) => deliverer?.settled()))
+      await Promise.all(this.running.flatMap(({ deliverer, events }) => [deliverer?.settled(), events?.settled()]))
     } while (this.relatives.woken !== before)
   }
 
@@ -360,6 +360,7 @@ export class Replica {
     const told = Promise.all(this.running.map(({ deliverer }) => deliverer?.stop(graceMs, LAST_CHANCE_MS, wait)))
     await Promise.all(this.running.map(({ runner }) => runner.stop(graceMs, LAST_CHANCE_MS, wait)))
     await told
+    await Promise.all(this.running.map(({ events }) => events?.stop(wait, LAST_CHANCE_MS)))
     await Promise.race([
       Promise.all([left, this.beats.end(), this.duties.stop(), this.slots.stop()]),
       wait(LAST_CHANCE_MS),

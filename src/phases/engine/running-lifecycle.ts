@@ -3,6 +3,7 @@ import { protocolCollection } from '../../database/index.js'
 import { RefusingDocuments, SAFE_PROTOCOL, type Terms, termsOf, WorkSplit } from '../../lock/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import { workingPhases } from '../definition/model.js'
+import { EventWriter } from '../events/event-writer.js'
 import { threadOf } from '../threads/index.js'
 import { Deliverer } from './callbacks/deliverer.js'
 import { KeyLimits } from './claim/key-limits.js'
@@ -37,6 +38,15 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
       only: lifecycle.only?.(),
     })
   }
+  const events =
+    model.settings.events &&
+    new EventWriter({
+      ...{ db, identity, keeps: model.settings.events, serverNow: env.serverNow },
+      onLost(count, why) {
+        lines.warn({ kind: 'events were lost' }, `${count} events were not kept: ${why}`)
+        observer.eventsLost({ lifecycle: model.name, count, why })
+      },
+    })
   const shared = {
     ...env,
     model,
@@ -52,6 +62,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     kindOf: (phase: string) => (threadOf(handlers[phase]) ? 'thread' : 'loop') as PlaceKind,
     refusing: new RefusingDocuments(clock),
     broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
+    events,
     lines,
   }
   const deliverer =
@@ -95,6 +106,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
       waker,
     },
     deliverer,
+    events,
     housekeeper: new Housekeeper(own, registry),
     /** Its background work, with what that wakes documents with. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),

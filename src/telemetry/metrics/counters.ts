@@ -22,6 +22,11 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
     'Calls of callbacks by this replica, by outcome: told, failed, parked (it has failed too often and waits for a person)',
     ['lifecycle', 'callback', 'outcome'],
   )
+  const eventsLost = instruments.counter(
+    'events_lost_total',
+    'Events that this replica has left out of phaselock.events: the database did not keep up, or refused them',
+    ['lifecycle'],
+  )
   const claims = instruments.counter('claims_total', 'Documents that this replica claimed', labels)
   const lost = instruments.counter(
     'candidates_lost_total',
@@ -84,6 +89,7 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
       stepSeconds.observe({ lifecycle, phase }, ms / 1_000)
     },
     calledBack: ({ lifecycle, callback, outcome }) => calledBack.inc({ lifecycle, callback, outcome }),
+    eventsLost: ({ lifecycle, count }) => eventsLost.inc({ lifecycle }, count),
     leaseLost: ({ lifecycle, how }) => leaseLost.inc({ lifecycle, how }),
     ruled: ({ lifecycle, state, to, count }) => ruled.inc({ lifecycle, state, to }, count),
     broken: ({ lifecycle, reason, fate }) => broken.inc({ lifecycle, reason, fate }),

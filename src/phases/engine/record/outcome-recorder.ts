@@ -42,6 +42,7 @@ export class OutcomeRecorder {
    */
   async record(held: Held, ending: Ending): Promise<Ending | undefined> {
     let verdict: Verdict
+    const { token } = held.lease // the write changes it
     try {
       verdict = await this.writes.record(ending)
       this.outage.succeeded()
@@ -51,7 +52,7 @@ export class OutcomeRecorder {
     }
     switch (verdict.kind) {
       case 'recorded':
-        return this.recorded(held, verdict.isMarked ? lettingGo(ending) : ending)
+        return this.recorded(held, verdict.isMarked ? lettingGo(ending) : ending, token)
       case 'rejected':
         return this.recordInstead(held, ending, verdict.error, verdict.isMarked)
       case 'givenUp':
@@ -86,11 +87,11 @@ export class OutcomeRecorder {
     this.writing.abort()
   }
 
-  private recorded(held: Held, ending: Ending): Ending | Promise<Ending | undefined> {
+  private recorded(held: Held, ending: Ending, token: string): Ending | Promise<Ending | undefined> {
     const now = this.env.clock.monotonicMs()
     this.capacities[held.kind].recorded(now - held.queuedAtMs - ending.ms)
     held.queuedAtMs = now
-    reportEnd(this.env, held, ending)
+    reportEnd(this.env, held, ending, token)
     this.env.callbacks?.recorded(held.lease.id, ending.end)
     if (!goesOn(ending)) return ending
     this.adopt(held, ending)

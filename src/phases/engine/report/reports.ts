@@ -9,8 +9,9 @@ import type { Ending } from '../run/ending-rules.js'
 /**
  * Reports how each step ended: to the observer and, where a person should know, to the log, which is bounded. An error there is a bug in
  * code, or a document that nobody goes on with; what a handler decided, or will try again, is a warning.
+ * @param token under which it was recorded
  */
-export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending): void {
+export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending, token: string): void {
   const { end, ms } = ending
   const { model, observer } = env
   const phase = held.phase.name
@@ -20,6 +21,7 @@ export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending)
   const told = { lifecycle: model.name, id: held.lease.id, phase, step: end.step, to, outcome, reason, ms }
   if (outcome === 'error' || outcome === 'park' || outcome === 'deadline') logEnd(env, end, told)
   observer.stepEnded(told)
+  env.events?.ended(told, token)
 }
 
 function reasonOf(end: EndKind): string | null {

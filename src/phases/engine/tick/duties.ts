@@ -3,6 +3,7 @@ import { isServerError } from '../../../database/index.js'
 import { endDuty, forgetOldKeys, LIFECYCLES_COLLECTION, sweep, takeDuty } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import { workingPhases } from '../../definition/model.js'
+import { forgetEvents } from '../../events/event-writer.js'
 import type { Logger } from '../../logger.js'
 import { recordedError } from '../../recorded-error.js'
 import type { RunningLifecycle } from '../running-lifecycle.js'
@@ -11,6 +12,7 @@ import type { RunningLifecycle } from '../running-lifecycle.js'
 export const SWEEP = 'sweep'
 const SWEEP_EVERY_MS = 300_000
 const OLD_KEYS_EVERY_MS = 600_000
+const OLD_EVENTS_EVERY_MS = 600_000
 /** A replica has then had time to claim what it found. */
 const FIRST_AFTER_MS = 30_000
 /** A lifecycle whose entry no replica has stamped for so long has none. */
@@ -55,6 +57,8 @@ interface DutyToDo {
   readonly name: string
   readonly everyMs: number
   readonly run: () => Promise<object>
+  /** Whether it is about anything. Default: it is. */
+  readonly isNeeded?: () => boolean
 }
 
 /**
@@ -73,6 +77,12 @@ export class Duties {
     this.duties = [
       { name: SWEEP, everyMs: SWEEP_EVERY_MS, run: () => this.sweep() },
       { name: 'unused limits of keys', everyMs: OLD_KEYS_EVERY_MS, run: forget },
+      {
+        name: 'old events',
+        everyMs: OLD_EVENTS_EVERY_MS,
+        run: () => this.forgetEvents(),
+        isNeeded: () => options.running().some(({ events }) => events),
+      },
     ]
   }
 
@@ -80,7 +90,7 @@ export class Duties {
   ifDue(): void {
     const now = this.options.clock.monotonicMs()
     if (this.nextAtMs.size === 0) for (const { name } of this.duties) this.nextAtMs.set(name, now + FIRST_AFTER_MS)
-    const due = this.duties.filter(({ name }) => now >= this.nextAtMs.get(name)!)
+    const due = this.duties.filter(({ name, isNeeded }) => now >= this.nextAtMs.get(name)! && (isNeeded?.() ?? true))
     if (this.current || due.length === 0) return
     for (const { name, everyMs } of due) this.nextAtMs.set(name, now + everyMs)
     this.current = this.runAll(due).finally(() => {
@@ -116,6 +126,15 @@ export class Duties {
       const why = recordedError(error).message
       logger.warn(`the duty '${name}' failed, and is done again in ${everyMs / 60_000} min: ${why}`)
     }
+  }
+
+  /** What has expired the server removes; this is about those of lifecycles with more than they keep. */
+  private async forgetEvents(): Promise<{ removed: number }> {
+    const { db, running } = this.options
+    let removed = 0
+    for (const { model } of running())
+      if (model.settings.events) removed += await forgetEvents(db, model.name, model.settings.events.most)
+    return { removed }
   }
 
   private async sweep(): Promise<SweepFound> {

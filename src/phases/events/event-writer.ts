@@ -1,0 +1,171 @@
+import { BSON, type Collection, type Db, type Document, ObjectId } from 'mongodb'
+import { isServerError } from '../../database/index.js'
+import { idKey } from '../../lock/index.js'
+import type { EventsSetting } from '../definition/settings.js'
+import type { StepEnded } from '../engine/observer.js'
+
+/** What has happened to documents, beyond the newest 20 entries that each keeps. */
+export const EVENTS_COLLECTION = 'phaselock.events'
+
+/** Ends are collected for so long, so that what happens together is written together. */
+const GROUP_MS = 50
+/** The most in one command, and as soon as there are so many. */
+const MOST_IN_GROUP = 1_000
+/** What is kept in memory while the database is slow: about 5 MB. */
+const MOST_KEPT = 10_000
+/** After a command that failed. */
+const RETRY_MS = 1_000
+/** One document's `_id` that is larger is named by its beginning only. */
+const MOST_ID_BYTES = 1_000
+/** Of which one of so many documents, chosen by the hash of its `_id`, everything is kept when events are sampled. */
+const SAMPLED_OF = 100
+/** Kept of every document even then. */
+const NOTABLE: ReadonlySet<string> = new Set(['park', 'error', 'deadline'])
+const UNAUTHORIZED = 13
+const DUPLICATE_KEY = 11_000
+
+export interface EventWriterOptions {
+  readonly db: Db
+  readonly identity: string
+  readonly keeps: EventsSetting
+  readonly serverNow: () => Date
+  readonly onLost: (count: number, why: string) => void
+}
+
+/**
+ * Writes what became of one lifecycle's documents to `phaselock.events`, in groups, after it was recorded and beside the next steps.
+ *
+ * Invariants: no step waits for it, and none fails because of it. What is kept in memory is bounded. It is for people: an event may be missing
+ * (a crash within the moment until its group is written, more than the database takes), never there without its outcome, and never twice; what this
+ * process leaves out is counted and reported.
+ */
+export class EventWriter {
+  private readonly events: Collection
+  private kept: Document[] = []
+  private timer: NodeJS.Timeout | undefined
+  private writing: Promise<void> | undefined
+  private prepared: Promise<void> | undefined
+  private stopped = false
+
+  constructor(private readonly options: EventWriterOptions) {
+    // Losing one costs nothing that anybody relies on: it needn't be on the disk before the next is written.
+    this.events = options.db.collection(EVENTS_COLLECTION, { writeConcern: { w: 1, j: false } })
+  }
+
+  /** A step's end was recorded, under that token. Returns at once. */
+  ended(told: StepEnded, token: string): void {
+    const { keeps, serverNow, identity, onLost } = this.options
+    if (keeps.keep === 'sampled' && !NOTABLE.has(told.outcome) && !isSampled(told.id)) return
+    if (this.kept.length >= MOST_KEPT || this.stopped) {
+      onLost(1, 'the database does not keep up with them')
+      return
+    }
+    const at = serverNow()
+    const { lifecycle, id, phase: from, to, step, outcome, reason, ms } = told
+    this.kept.push({
+      _id: new ObjectId(),
+      ...{ at, lifecycle, document: small(id), from, to, step, outcome, reason, ms: Math.floor(ms) },
+      ...{ replica: identity, by: token, expiresAt: new Date(at.getTime() + keeps.forMs) },
+    })
+    if (this.kept.length >= MOST_IN_GROUP) this.write()
+    else if (!this.timer) this.timer = setTimeout(() => this.write(), GROUP_MS).unref()
+  }
+
+  /** Resolves when what was told so far is written, or given up. */
+  async settled(): Promise<void> {
+    if (this.kept.length > 0) this.write()
+    while (this.writing) await this.writing
+  }
+
+  /** What is still kept then is lost, and reported. */
+  async stop(wait: (ms: number) => Promise<void>, mostMs: number): Promise<void> {
+    await Promise.race([this.settled(), wait(mostMs)])
+    this.stopped = true
+    clearTimeout(this.timer)
+    if (this.kept.length > 0) this.options.onLost(this.kept.splice(0).length, 'the replica has stopped')
+  }
+
+  private write(): void {
+    clearTimeout(this.timer)
+    this.timer = undefined
+    this.writing ??= this.writeAll().finally(() => {
+      this.writing = undefined
+    })
+  }
+
+  /** One command at a time: what comes meanwhile is the next group. */
+  private async writeAll(): Promise<void> {
+    while (this.kept.length > 0 && !this.stopped) {
+      const group = this.kept.splice(0, MOST_IN_GROUP)
+      try {
+        this.prepared ??= prepareEvents(this.events)
+        await this.prepared
+        await this.events.insertMany(group, { ordered: false })
+      } catch (error) {
+        if (isServerError(error, DUPLICATE_KEY)) continue // sent before, with an answer that was lost
+        if (isServerError(error) && !isPassing(error)) {
+          this.options.onLost(group.length, String((error as Error).message))
+          continue
+        }
+        this.prepared = undefined
+        this.kept = [...group, ...this.kept]
+        this.timer = setTimeout(() => this.write(), RETRY_MS).unref()
+        return
+      }
+    }
+  }
+}
+
+/** Whether the server may take it a moment later. */
+const isPassing = (error: Error): boolean =>
+  ['RetryableWriteError', 'NetworkError'].some((label) =>
+    (error as { hasErrorLabel?: (label: string) => boolean }).hasErrorLabel?.(label),
+  )
+
+/** By document, lifecycle and replica, each by time; and the one by which they expire. */
+const INDEXES = [
+  { key: { document: 1, at: -1 } },
+  { key: { lifecycle: 1, at: -1 } },
+  { key: { replica: 1, at: -1 } },
+  { key: { expiresAt: 1 }, expireAfterSeconds: 0 },
+] as const
+
+async function prepareEvents(events: Collection): Promise<void> {
+  try {
+    await events.createIndexes([...INDEXES])
+  } catch (error) {
+    // Somebody else makes them, or has (docs/events.md); an event needs none.
+    if (!isServerError(error, UNAUTHORIZED)) throw error
+  }
+}
+
+/**
+ * Removes the oldest events of a lifecycle that has more than it keeps.
+ * @returns how many
+ */
+export async function forgetEvents(db: Db, lifecycle: string, most: number): Promise<number> {
+  const events = db.collection(EVENTS_COLLECTION)
+  if ((await events.estimatedDocumentCount()) <= most) return 0
+  const hint = { lifecycle: 1, at: -1 }
+  const [last] = await events
+    .find({ lifecycle }, { projection: { _id: 0, at: 1 }, hint })
+    .sort({ at: -1 })
+    .skip(most)
+    .limit(1)
+    .toArray()
+  if (!last) return 0
+  return (await events.deleteMany({ lifecycle, at: { $lte: last['at'] } }, { hint })).deletedCount
+}
+
+/** The same on each replica, so that the story of a document is kept from its beginning to its end, or not at all. */
+export function isSampled(id: unknown): boolean {
+  let hash = 2_166_136_261
+  for (const character of idKey(id)) hash = Math.imul(hash ^ character.charCodeAt(0), 16_777_619) >>> 0
+  return hash % SAMPLED_OF === 0
+}
+
+function small(id: unknown): unknown {
+  const bytes = typeof id === 'string' ? id.length : BSON.calculateObjectSize({ id })
+  if (bytes <= MOST_ID_BYTES) return id
+  return typeof id === 'string' ? `${id.slice(0, MOST_ID_BYTES)}...` : `(an _id of ${bytes} bytes)`
+}
