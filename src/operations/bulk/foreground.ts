@@ -15,7 +15,7 @@ const isStill = ({ condition }: OperationState): boolean => condition !== 'Runni
  * @param tell told of each about once a second
  * @param signal when it aborts, what is under way ends, and is given back: whoever works on operations next goes on
  * @returns how they stand then
- * @example await workOnOperations(system, ['wake-4f2a9c1b'], { tell: console.log }) // [{ condition: 'Done', counts: { seen: 1204, ... }, ... }]
+ * @example await workOnOperations(system, ['wake-4f2a9c1b'], { tell: show }) // [{ condition: 'Done', counts: { seen: 1204, ... }, ... }]
  */
 export async function workOnOperations(
   system: System,

@@ -1,0 +1,238 @@
+import type { Db, Document } from 'mongodb'
+import { isServerError } from '../../database/index.js'
+import { ID_INDEX } from '../terms/constants.js'
+import { literal } from '../terms/terms.js'
+import { type Limit, limitOf, limitsOf, MOST_SLOTS, type Rate } from './limits.js'
+
+/** What a replica asks of a limit, all of it at once, so that what it has afterwards is known whatever became of earlier requests. */
+export interface SlotRequest {
+  readonly by: string
+  /** Slots under which documents are held: these it has in any case. */
+  readonly inUse: number
+  /** How many more it would take. */
+  readonly slots: number
+  /** How many a document needs: it is granted as many as it can use. Default 1. */
+  readonly each?: number
+  /** How many documents it would begin; below 0: so many that it was granted weren't begun. */
+  readonly starts: number
+  readonly leaseMs: number
+  /** Greater than in its requests before: one that arrives late changes nothing. */
+  readonly turn: number
+  /** The limit of a key, which exists while somebody uses it: what it has where nobody has set it. */
+  readonly key?: KeyLimit | undefined
+}
+
+/** What each value of a field has, unless a person sets something else for one of them. */
+export interface KeyLimit {
+  /** Absent: any number. */
+  readonly slots?: number | undefined
+  readonly rate?: Rate | undefined
+}
+
+/** What it has been granted. */
+export interface SlotGrant {
+  /** Slots in all, those in use included, until the lease ends. */
+  readonly slots: number
+  readonly starts: number
+  readonly limit: Limit
+  /** Whether other replicas want some and have less than an equal share. */
+  readonly othersWait: boolean
+}
+
+const isCount = (path: string): Document => ({
+  $and: [{ $isNumber: path }, { $gte: [path, 0] }, { $lte: [path, MOST_SLOTS] }],
+})
+const countOr = (path: string, otherwise: Document | number | null): Document => ({
+  $cond: [isCount(path), { $floor: path }, otherwise],
+})
+const isRate: Document = {
+  $and: [isCount('$rate.starts'), { $isNumber: '$rate.perMs' }, { $gt: ['$rate.perMs', 0] }],
+}
+const isPaused: Document = {
+  $and: [
+    { $eq: [{ $type: '$paused' }, 'object'] },
+    { $or: [{ $ne: [{ $type: '$paused.until' }, 'date'] }, { $gt: ['$paused.until', '$$NOW'] }] },
+  ],
+}
+/** As a person set it, else as the replica that started last declares it; without either none, but where there is a rate any number. */
+const SLOTS: Document = countOr('$slots', countOr('$declared', { $cond: [isRate, MOST_SLOTS, 0] }))
+const TOTAL: Document = { $cond: [isPaused, 0, SLOTS] }
+const HOLDERS: Document = { $cond: [{ $isArray: '$holders' }, '$holders', []] }
+const isLeased: Document = {
+  $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, { $gt: ['$$this.until', '$$NOW'] }, isCount('$$this.slots')],
+}
+
+const WAITING: Document = { $cond: [{ $isArray: '$waiting' }, '$waiting', []] }
+/** Who got less than an equal share asks again within a second. */
+const hasAskedOfLate: Document = {
+  $and: [
+    { $eq: [{ $type: '$$this.at' }, 'date'] },
+    { $gt: ['$$this.at', { $subtract: ['$$NOW', 3_000] }] },
+    { $lte: ['$$this.at', '$$NOW'] },
+  ],
+}
+
+/**
+ * Takes, renews or gives back slots and starts of a limit in one update that the server judges; undefined: there is no such limit.
+ *
+ * Invariant: with what it grants no more slots are leased than the limit has at that moment. A holder keeps what it has in use, so after the
+ * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share.
+ */
+export async function askForSlots(db: Db, name: string, request: SlotRequest): Promise<SlotGrant | undefined> {
+  const options = { returnDocument: 'after', maxTimeMS: 5_000 } as const
+  const stored = await limitsOf(db).findOneAndUpdate({ _id: name }, slotUpdate(request), options)
+  return stored ? grantOf(stored, request) : undefined
+}
+
+/**
+ * The same for the limits of keys, which are made where they aren't there. Requests for the same are one update of many documents: a thousand of
+ * these updates by themselves take this process a second and a half to write down.
+ */
+export async function askForKeys(
+  db: Db,
+  requests: ReadonlyMap<string, SlotRequest>,
+): Promise<ReadonlyMap<string, SlotGrant>> {
+  const limits = limitsOf(db)
+  const mayBeNew = [...requests].filter(([, { inUse }]) => inUse === 0).map(([_id]) => ({ _id, key: true }))
+  if (mayBeNew.length > 0) {
+    // Nothing rests on it: the update that follows is what counts.
+    const options = { ordered: false, writeConcern: { w: 1 } } as const
+    await limits.insertMany(mayBeNew, options).catch((error: unknown) => {
+      if (!isServerError(error, DUPLICATE_KEY)) throw error
+    })
+  }
+  const alike = Map.groupBy(requests, ([, request]) => JSON.stringify(request))
+  const updates = [...alike.values()].map((some) => {
+    const filter = { _id: { $in: some.map(([name]) => name) } }
+    return { updateMany: { filter, update: slotUpdate(some[0]![1]), hint: ID_INDEX } }
+  })
+  await limits.bulkWrite(updates, { ordered: false, maxTimeMS: 5_000 })
+  const names = [...requests.keys()]
+  const reading = { maxTimeMS: 5_000, batchSize: names.length + 1 }
+  const stored = await limits.find({ _id: { $in: names } }, reading).toArray()
+  return new Map(stored.map((one) => [one._id, grantOf(one, requests.get(one._id)!)]))
+}
+
+function grantOf(stored: Document, { by, turn }: SlotRequest): SlotGrant {
+  const mine = (stored['holders'] as Document[] | undefined)?.find((one) => one?.['by'] === by && one['turn'] === turn)
+  const othersWait = (stored['waiting'] as Document[] | undefined)?.some((one) => one['by'] !== by) ?? false
+  return {
+    slots: mine?.['slots'] ?? 0,
+    starts: mine?.['starts'] ?? 0,
+    limit: limitOf(stored, stored['askedAt'] ?? new Date(0)),
+    othersWait,
+  }
+}
+
+function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, key }: SlotRequest): Document[] {
+  const others = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
+  const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
+  const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
+  const taken = { $sum: { $map: { input: '$$others', in: '$$this.slots' } } }
+  const free = { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse] }] }] }
+  const waiters = { $add: [1, { $size: '$$waiting' }] }
+  // Alone it may have all; beside others that wait no more than an equal share, beyond what it has in use.
+  const share = { $max: [each, { $ceil: { $divide: [TOTAL, waiters] } }] }
+  const most = { $max: [0, { $min: [slots, free, { $subtract: [share, inUse] }] }] }
+  // As many as are of use: single ones of each would be, where a document needs two, of use to nobody.
+  const granted = { $add: [inUse, { $subtract: [most, { $mod: [most, each] }] }] }
+  const started = { $cond: [isRate, { $max: [0, { $min: [starts, { $floor: '$$left' }] }] }, 0] }
+  const entry = { by: literal(by), slots: '$$granted', starts: '$$started', turn, until: { $add: ['$$NOW', leaseMs] } }
+  const entries = { $cond: [{ $gt: [{ $add: ['$$granted', '$$started'] }, 0] }, [entry], []] }
+  const left = { $subtract: ['$$left', { $cond: [{ $gt: [starts, 0] }, '$$started', starts] }] }
+  const bucket = { left: { $min: [BURST, left] }, at: '$$NOW' }
+  const isShort = { $lte: [{ $add: ['$$granted', each] }, { $min: [inUse + slots, share] }] }
+  const waits = { $cond: [isShort, [{ by: literal(by), at: '$$NOW' }], []] }
+  const change = {
+    holders: { $concatArrays: ['$$others', entries] },
+    waiting: { $concatArrays: ['$$waiting', waits] },
+    bucket: { $cond: [isRate, bucket, '$$REMOVE'] },
+    askedAt: '$$NOW',
+  }
+  const isLate = { $gte: [{ $ifNull: ['$$own.turn', -1] }, turn] }
+  const changed = {
+    $let: {
+      vars: { others, own, waiting: { $filter: { input: WAITING, cond: isAnother } }, left: LEFT },
+      in: {
+        $let: {
+          vars: { granted },
+          in: {
+            $let: {
+              vars: { started },
+              in: { $mergeObjects: ['$$ROOT', { $cond: [isLate, { askedAt: '$$NOW' }, change] }] },
+            },
+          },
+        },
+      },
+    },
+  }
+  return [...(key ? [declaredBy(key)] : []), { $replaceWith: changed }]
+}
+
+const DUPLICATE_KEY = 11000
+
+/** Makes a document the limit of a key. A rate that a person has set stands. */
+function declaredBy({ slots, rate }: KeyLimit): Document {
+  const isDeclared = { $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }
+  return {
+    $set: {
+      key: true,
+      declared: slots ?? '$$REMOVE',
+      declaredRate: rate ? literal(rate) : '$$REMOVE',
+      rate: { $cond: [isDeclared, rate ? literal(rate) : '$$REMOVE', '$rate'] },
+    },
+  }
+}
+
+/** Nobody has set anything of it. */
+const isAsDeclared: Document = { key: true, slots: { $exists: false }, $expr: { $not: [isPaused] } }
+const notOf = (by: string): Document => ({ $not: { $elemMatch: { by: { $ne: by } } } })
+
+/** Removes limits of keys of which this replica alone has had something, and nobody waits for. Whether that were all of them. */
+export async function forgetKeys(db: Db, names: readonly string[], by: string): Promise<boolean> {
+  const isUnrated = { rate: { $exists: false } }
+  const isAsked = { askedAt: { $exists: true } } // else it has just been made
+  const isUnused = { ...isAsDeclared, ...isUnrated, ...isAsked, holders: notOf(by), waiting: notOf(by) }
+  return (await limitsOf(db).deleteMany({ _id: { $in: [...names] }, ...isUnused })).deletedCount === names.length
+}
+
+/** A rate of a longer span than this is forgotten with its key. */
+const KEPT_MS = 3_600_000
+
+/** Removes limits of keys that nobody has asked for in an hour: their replicas were killed, or they have a rate. @returns how many */
+export async function forgetOldKeys(db: Db): Promise<number> {
+  const isOld = { $lt: ['$askedAt', { $subtract: ['$$NOW', KEPT_MS] }] }
+  const { $expr, ...asDeclared } = isAsDeclared
+  const isHeld = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
+  const isSet = { $not: [{ $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }] }
+  const old = await limitsOf(db).deleteMany({
+    ...asDeclared,
+    $expr: { $and: [isOld, $expr, { $not: [isHeld] }, { $not: [isSet] }] },
+  })
+  return old.deletedCount
+}
+
+const BURST: Document = { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }
+/** What may begin now: what was left, and what has been added since, evenly; full where nobody has asked before. */
+const LEFT: Document = {
+  $cond: [
+    { $and: [isRate, { $isNumber: '$bucket.left' }, { $eq: [{ $type: '$bucket.at' }, 'date'] }] },
+    {
+      $min: [
+        BURST,
+        {
+          $add: [
+            '$bucket.left',
+            {
+              $multiply: [
+                { $divide: ['$rate.starts', '$rate.perMs'] },
+                { $max: [0, { $subtract: ['$$NOW', '$bucket.at'] }] },
+              ],
+            },
+          ],
+        },
+      ],
+    },
+    BURST,
+  ],
+}
