@@ -116,11 +116,19 @@ export class Deliverer {
 
   private take(): void {
     if (this.taking || this.stopping) return
-    this.taking = this.takeAll()
-      .catch((error) => this.options.outage.failed(error))
-      .finally(() => {
-        this.taking = undefined
-      })
+    // What was recorded while the round ended, and found it still under way, is taken in another.
+    const over = (isDone: boolean) => {
+      this.taking = undefined
+      const hasRoom = this.inHand.size < this.options.env.model.settings.concurrency
+      if (isDone && hasRoom && [...this.stored.keys()].some((key) => !this.inHand.has(key))) this.take()
+    }
+    this.taking = this.takeAll().then(
+      () => over(true),
+      (error) => {
+        this.options.outage.failed(error)
+        over(false)
+      },
+    )
   }
 
   /** As long as there is room: one place for each document, as many as handlers have. */
