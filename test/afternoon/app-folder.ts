@@ -83,7 +83,7 @@ async function pack(): Promise<Tarballs> {
   const parts = files.filter((part) => !part.startsWith('!')).map((part) => part.split('/')[0]!)
   for (const part of new Set(['package.json', 'README.md', 'LICENSE', ...parts]))
     await cp(join(ROOT, part), join(copy, part), { recursive: true, filter: (from) => !from.includes('node_modules') })
-  await exec(process.execPath, [join(ROOT, 'tools/package/drop-unreached.mjs'), copy])
+  await exec(process.execPath, [join(ROOT, 'tools/package/slim.mjs'), copy])
   return {
     phaselock: await packed(copy),
     'phaselock-local-database': await packed(join(ROOT, 'packages/local-database')),

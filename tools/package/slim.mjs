@@ -1,9 +1,15 @@
-// Before the package is packed: declarations that no entry leads to are removed from dist, so that nobody installs them.
-// usage: node tools/package/drop-unreached.mjs [folder of the package]
+// Before the package is packed: its code is written again without comments (the declarations keep every docstring), and declarations that no entry
+// leads to are removed from dist, so that nobody installs either.
+// usage: node tools/package/slim.mjs [folder of the package]
+import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync, rmSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
 const folder = process.argv[2] ?? '.'
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const tsc = join(root, 'node_modules/.bin/tsc')
+execFileSync(tsc, ['-p', join(root, 'tools/package'), '--outDir', resolve(folder, 'dist')], { stdio: 'inherit' })
 const { exports } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
 const reached = new Set(Object.values(exports).flatMap(({ types }) => (types ? [join(types)] : [])))
 for (const file of reached) {
