@@ -1,6 +1,6 @@
 import type { Document, Filter } from 'mongodb'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { inProgress, isDate, literal, progressAcrossPhases, type Terms } from '../terms/terms.js'
+import { inProgress, isDate, literal, progressAcrossPhases, type Terms, without } from '../terms/terms.js'
 import { historyWith } from './history.js'
 
 /*
@@ -38,9 +38,7 @@ export const hasNext = (progress: unknown): boolean => Object(progress)['next'] 
 export const nextFields = (terms: Terms): Document => objectAt(inProgress(terms, 'next.set'))
 
 /** `progress` without what was left, nor the sleep that it ends. */
-export const withoutNext = (progress: unknown): Document => ({
-  $unsetField: { field: 'next', input: { $unsetField: { field: 'resumeAt', input: progress } } },
-})
+export const withoutNext = (progress: unknown): Document => without(progress, ['next', 'resumeAt'])
 
 /** `progress` with one insert more. */
 export function leftFor(
@@ -93,7 +91,7 @@ export function applyNext(terms: Terms): Document {
   const lockedAt = { $cond: [isDate(next('lockedAt')), next('lockedAt'), TASK_LOCK_INIT_TIME] }
   const by = { $ifNull: [next('by'), 'owner'] }
   const begun = begunIn(terms, { phase: { $toString: next('begin') }, lockedAt, by })
-  const stays = { [terms.progress]: { $unsetField: { field: 'next', input: `$${terms.progress}` } } }
+  const stays = { [terms.progress]: without(`$${terms.progress}`, ['next']) }
   const awake = { lockedAt, [terms.progress]: withoutNext(`$${terms.progress}`) }
   const changed = { $cond: [begins, begun, { $cond: [rests, stays, awake] }] }
   const applied = { $mergeObjects: ['$$ROOT', nextFields(terms), changed] }

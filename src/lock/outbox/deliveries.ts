@@ -115,7 +115,7 @@ function withoutTold(progress: string, seq: Document, leaseMs: number | undefine
   const goesOn = {
     seq: `${box}.seq`,
     open: '$$left',
-    next: { $getField: { field: 'callback', input: { $first: '$$left' } } },
+    next: { $let: { vars: { first: { $first: '$$left' } }, in: '$$first.callback' } },
     ...(leaseMs === undefined
       ? { dueAt: '$$NOW' }
       : { by: `${box}.by`, dueAt: { $add: ['$$NOW', leaseMs] }, tries: 1 }),

@@ -125,10 +125,13 @@ export const withoutClaim = (terms: Terms): Document => ({
 })
 
 /** The part of `progress` that outlives a change of phase: everything that doesn't belong to the phase being left. */
-export function progressAcrossPhases(terms: Terms): Document {
-  const fields = { $objectToArray: { $ifNull: [`$${terms.progress}`, {}] } }
-  const staysOn = { $not: { $in: ['$$field.k', PHASE_FIELDS] } }
-  return { $arrayToObject: { $filter: { input: fields, as: 'field', cond: staysOn } } }
+export const progressAcrossPhases = (terms: Terms): Document =>
+  without({ $ifNull: [`$${terms.progress}`, {}] }, PHASE_FIELDS)
+
+/** An object without some of its fields, as an expression. */
+export function without(object: unknown, names: readonly string[]): Document {
+  const staysOn = { $not: { $in: ['$$field.k', [...names]] } }
+  return { $arrayToObject: { $filter: { input: { $objectToArray: object }, as: 'field', cond: staysOn } } }
 }
 
 /** Fields of `progress` that name a step, or say why a document waits, asks or failed; removed as soon as it moves on. */
