@@ -42,7 +42,9 @@ describe('phaselock operations', () => {
     expect(await woken(w)).toBe(0)
 
     const done = await run(...wake, '--yes')
-    expect(done).toMatchObject({ code: 0, err: '' })
+    expect(done.code).toBe(0)
+    // On a busy machine it tells how far it is, once a second.
+    expect(done.err).toMatch(/^(wake-\w{8}: .* left\n)*$/)
     expect(done.out).toMatch(
       /^wake-\w{8}: Done; of 31 documents 30 done, 1 skipped, in .*\n {2}skipped 1: it is held, so it is being worked on \(held\)\n$/,
     )
