@@ -6,7 +6,7 @@ import { NotFound } from './errors.js'
 /** The system's own databases. */
 const INTERNAL = ['admin', 'config', 'local']
 /** Looking for the right database must not take long on a server with thousands. */
-const MOST_DATABASES = 50
+const MOST_DATABASES = 500
 
 /**
  * The lifecycles that replicas have registered in a database, in the order in which they did so first.
@@ -28,9 +28,18 @@ export async function registeredLifecycles(
     `no lifecycles in the database '${database}' of ${where}: a replica registers its own in ${LIFECYCLES_COLLECTION} when it starts, and ${entries.length === 0 ? 'there is no entry' : 'no entry there is sound'}`,
     { reason: 'noLifecycles', database, others },
     others.length > 0
-      ? `there are some in ${others.map((name) => `'${name}'`).join(', ')}: name the database with --database`
+      ? `there are some in ${named(others)}: name the database with --database`
       : 'start your app (or phaselock start) on it, or name another server (--uri, MONGODB_URI) or database (--database)',
   )
+}
+
+/** A few by name, the rest by number. */
+function named(names: readonly string[], most = 50): string {
+  const more = names.length - most
+  return `${names
+    .slice(0, most)
+    .map((name) => `'${name}'`)
+    .join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
 
 /** Databases of the same server in which replicas have registered lifecycles, as far as this user may see them. */
@@ -42,7 +51,8 @@ async function otherDatabases(db: Db): Promise<string[]> {
       .filter((name) => !INTERNAL.includes(name) && name !== db.databaseName)
     const has = names.slice(0, MOST_DATABASES).map(async (name) => {
       const found = db.client.db(name).listCollections({ name: LIFECYCLES_COLLECTION }, { nameOnly: true })
-      return (await found.hasNext()) ? [name] : []
+      // One that is being dropped, or that this user may not read, hides none of the others.
+      return (await found.hasNext().catch(() => false)) ? [name] : []
     })
     return (await Promise.all(has)).flat()
   } catch {
