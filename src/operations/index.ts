@@ -73,6 +73,14 @@ export {
   type ReplicasRequest,
 } from './replicas.js'
 export * from './schedules.js'
-export { type LastSweep, type LifecycleStatus, lastSweep, type SystemStatus, systemStatus } from './status.js'
+export {
+  type LastSweep,
+  type LifecycleStatus,
+  lastSweep,
+  type OperationsOpen,
+  operationsOpen,
+  type SystemStatus,
+  systemStatus,
+} from './status.js'
 export { modelOf, type System } from './system.js'
 export type { Untold } from './untold.js'

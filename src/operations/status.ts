@@ -1,14 +1,15 @@
 import { isServerError } from '../database/index.js'
 import { type Duty, readDuties } from '../lock/index.js'
-import type { SweepFound, SweptLifecycle } from '../phases/index.js'
+import { SWEEP, type SweptLifecycle, UNHANDLED } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
+import { OPERATION_LIFECYCLE } from './bulk/operation.js'
+import { listOperations } from './bulk/operations.js'
 import { countPhases, countWaiting } from './count.js'
 import { type ListedPause, listPauses, pausedText } from './pause.js'
-import { listReplicas } from './replicas.js'
+import { listReplicas, type ReplicaState } from './replicas.js'
 import type { System } from './system.js'
 
 const UNAUTHORIZED = 13
-const SWEEP = 'sweep'
 /** A duty that nobody has begun for so many of its intervals. */
 const LATE_AFTER = 3
 
@@ -28,6 +29,17 @@ export interface LifecycleStatus {
   readonly parked: number
   /** As the last sweep has found it: undefined where none has. */
   readonly swept: SweptLifecycle | undefined
+  /** When that was. */
+  readonly sweptAt: Date | undefined
+}
+
+/** How many operations on many documents haven't ended, by what they do. */
+export interface OperationsOpen {
+  readonly running: number
+  /** Nobody works on them now. */
+  readonly waiting: number
+  /** They could not go on, and wait for a person. */
+  readonly parked: number
 }
 
 /** A whole system at a glance. Times are the server's. */
@@ -38,8 +50,8 @@ export interface SystemStatus {
   readonly lifecycles: readonly LifecycleStatus[]
   readonly pauses: readonly ListedPause[]
   readonly duties: readonly Duty[]
-  /** When the counts of the sweep are from; undefined: there are none. */
-  readonly sweptAt: Date | undefined
+  /** Operations on many documents that haven't ended; at most 100. */
+  readonly operations: OperationsOpen
   /** What a person should look at, in sentences; empty: nothing. */
   readonly problems: readonly string[]
 }
@@ -49,17 +61,20 @@ export interface SystemStatus {
  * @example (await systemStatus(system)).problems // ['order: 12 documents have been due in Packing for over a minute: they wait for a slot ...']
  */
 export async function systemStatus(system: System): Promise<SystemStatus> {
-  const [{ replicas, now }, counts, waiting, { pauses }, duties] = await Promise.all([
+  const [{ replicas, now }, counts, waiting, { pauses }, duties, operations] = await Promise.all([
     listReplicas(system),
     countPhases(system),
     countWaiting(system),
     listPauses(system),
     dutiesOf(system),
+    operationsOpen(system),
   ])
   const live = replicas.filter((one) => one.live)
-  const sweep = duties.find(({ name }) => name === SWEEP)
-  const swept = foundBy(sweep)
-  const lifecycles = system.models.map(({ name: lifecycle }): LifecycleStatus => {
+  const sweeps = sweptBy(duties)
+  const runs = (one: ReplicaState, lifecycle: string) => one.lifecycles.some(({ name }) => name === lifecycle)
+  // Whoever runs a command on many documents works on it, so that mostly nobody does.
+  const models = system.models.filter(({ name }) => name !== OPERATION_LIFECYCLE)
+  const lifecycles = models.map(({ name: lifecycle }): LifecycleStatus => {
     const own = counts.filter((one) => one.lifecycle === lifecycle)
     const sum = (of: 'documents' | 'due' | 'held' | 'sleeping' | 'asking' | 'parked') =>
       own.reduce((all, one) => all + one[of], 0)
@@ -67,30 +82,57 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
     const ages = waiting.filter((one) => one.lifecycle === lifecycle).map((one) => one.oldestDueSeconds ?? 0)
     return {
       ...{ lifecycle, documents: sum('documents'), held: sum('held'), sleeping: sum('sleeping') },
-      replicas: live.filter((one) => one.lifecycles.some(({ name }) => name === lifecycle)).length,
+      replicas: live.filter((one) => runs(one, lifecycle)).length,
       due: working.reduce((all, one) => all + one.due, 0),
       oldestDueSeconds: Math.max(0, ...ages),
       ...{ asking: sum('asking'), parked: sum('parked') },
-      swept: swept?.lifecycles.find((one) => one.lifecycle === lifecycle),
+      swept: sweeps.get(lifecycle)?.found,
+      sweptAt: sweeps.get(lifecycle)?.at,
     }
   })
   const versions: Record<string, number> = {}
   for (const { version = '?' } of live) versions[version] = (versions[version] ?? 0) + 1
   const dead = replicas.filter((one) => !one.live && (one.leased?.length ?? 0) > 0)
   const problems = [
-    ...(live.length === 0 && system.models.length > 0 ? ['no replica is running (phaselock start)'] : []),
+    ...(live.length === 0 && models.length > 0 ? ['no replica is running (phaselock start)'] : []),
     ...dead.map(
       ({ name, leased = [] }) =>
         `${name} is dead and has ${leased.length} documents until their leases end (phaselock replicas ${name})`,
     ),
     ...lifecycles.flatMap((one) => problemsOf(one, live.length > 0)),
-    ...(swept?.unhandled ?? []).map((name) => `${name}: no replica has looked after it for five minutes`),
+    ...unhandledBy(duties).map((name) => `${name}: no replica has looked after it for five minutes`),
     ...pauses.map(
       (pause) => `${pausedText(pause)} is paused by ${pause.by}${pause.reason === null ? '' : `: ${pause.reason}`}`,
     ),
-    ...duties.flatMap((duty) => problemOf(duty, now)),
+    ...problemsOfOperations(operations),
+    // Where nobody is there to do it, that is what has been told.
+    ...duties
+      .filter(({ name }) =>
+        name.startsWith(SWEEP) ? live.some((one) => runs(one, name.slice(SWEEP.length))) : live.length > 0,
+      )
+      .flatMap((duty) => problemOf(duty, now)),
   ]
-  return { now, versions, lifecycles, pauses, duties, sweptAt: sweep?.foundAt ?? undefined, problems }
+  return { now, versions, lifecycles, pauses, duties, operations, problems }
+}
+
+const MOST_OPERATIONS = 100
+
+/** How many operations haven't ended, of the newest hundred. */
+export async function operationsOpen(system: Pick<System, 'db'>): Promise<OperationsOpen> {
+  const open = { running: 0, waiting: 0, parked: 0 }
+  const { operations } = await listOperations({ db: system.db, models: [] }, { limit: MOST_OPERATIONS, open: true })
+  for (const { condition } of operations) {
+    if (condition === 'Running') open.running++
+    else if (condition === 'Parked') open.parked++
+    else open.waiting++
+  }
+  return open
+}
+
+function problemsOfOperations({ waiting, parked }: OperationsOpen): string[] {
+  const told = (n: number, what: string) =>
+    n > 0 ? [`${n} ${n === 1 ? 'operation' : 'operations'} ${what} (phaselock operations)`] : []
+  return [...told(parked, 'parked'), ...told(waiting, 'unfinished, and nobody works on them now')]
 }
 
 const WHY = {
@@ -126,26 +168,36 @@ const dutiesOf = ({ db }: System): Promise<readonly Duty[]> =>
     (error: unknown) => (isServerError(error, UNAUTHORIZED) ? [] : Promise.reject(error)),
   )
 
-/** What the last sweep has found; undefined: none has ended, or a person has changed it. */
-function foundBy(duty: Duty | undefined): SweepFound | undefined {
-  const { lifecycles, unhandled } = (duty?.found ?? {}) as Partial<SweepFound>
-  if (!Array.isArray(lifecycles) || !Array.isArray(unhandled)) return undefined
-  const isSound = ({ lifecycle, overdue, waiting }: Partial<SweptLifecycle>) =>
-    typeof lifecycle === 'string' && Array.isArray(overdue) && Array.isArray(waiting)
-  return { lifecycles: lifecycles.filter((one) => isSound(Object(one))), unhandled: unhandled.map(String) }
+/** What the last sweep of each lifecycle has found, of those that a person hasn't changed. */
+function sweptBy(
+  duties: readonly Duty[],
+): Map<string, { readonly found: SweptLifecycle; readonly at: Date | undefined }> {
+  const swept = new Map<string, { readonly found: SweptLifecycle; readonly at: Date | undefined }>()
+  for (const { name, found, foundAt } of duties) {
+    const { lifecycle, overdue, waiting } = (found ?? {}) as Partial<SweptLifecycle>
+    if (!name.startsWith(SWEEP) || lifecycle !== name.slice(SWEEP.length)) continue
+    if (Array.isArray(overdue) && Array.isArray(waiting))
+      swept.set(lifecycle, { found: found as SweptLifecycle, at: foundAt ?? undefined })
+  }
+  return swept
 }
 
-/** What the last sweep has found, and all duties. */
+/** Lifecycles that no replica has looked after when one looked last. */
+function unhandledBy(duties: readonly Duty[]): string[] {
+  const { unhandled } = duties.find(({ name }) => name === UNHANDLED)?.found ?? {}
+  return Array.isArray(unhandled) ? unhandled.map(String).filter((name) => name !== OPERATION_LIFECYCLE) : []
+}
+
+/** What the last sweeps have found, and all duties. */
 export interface LastSweep {
-  /** Undefined: none has ended yet. */
-  readonly found?: SweepFound | undefined
+  readonly lifecycles: readonly SweptLifecycle[]
   readonly duties: readonly Duty[]
   /** The server's time; undefined: there are no duties. */
   readonly now?: Date | undefined
 }
 
-/** Reads what the last sweep of a database has found. */
+/** Reads what the last sweeps of a database have found. */
 export async function lastSweep(db: System['db']): Promise<LastSweep> {
   const { duties, now } = await readDuties(db)
-  return { found: foundBy(duties.find(({ name }) => name === SWEEP)), duties, now }
+  return { lifecycles: [...sweptBy(duties).values()].map(({ found }) => found), duties, now }
 }

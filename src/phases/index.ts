@@ -50,7 +50,7 @@ export type {
   ReplicaStatus,
   RunnableLifecycle,
 } from './engine/replica-options.js'
-export type { SweepFound, SweptLifecycle, Unclaimed } from './engine/tick/duties.js'
+export { SWEEP, type SweptLifecycle, UNHANDLED, type Unclaimed } from './engine/tick/duties.js'
 export type { TickCounts } from './engine/tick/housekeeper.js'
 export { lookRequestOf } from './engine/tick/tick.js'
 export type { Alongside, AlongsideContext, News } from './engine/wake/alongside.js'

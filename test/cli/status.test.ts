@@ -31,8 +31,8 @@ describe('phaselock status', () => {
     expect(code).toBe(0)
     expect(out).toMatch(/^live replicas: 1 of \d/m)
     expect(out).toMatch(/^thing +1 +2 +0 +- +0 +1 +0 +1$/m)
-    expect(out).toMatch(/^thing +certificate +1$/m)
-    expect(out).toMatch(/^sweep +5 min +\d.* one~/m)
+    expect(out).toMatch(/^thing +certificate +1 +\d+ \w+ ago$/m)
+    expect(out).toMatch(/^sweep of thing +5 min +\d.* one~/m)
     expect(out).toMatch(/\n\n!! thing: 1 parked \(phaselock list thing --parked\)\n$/)
     expect((await run('status', '--json')).json()).toMatchObject({
       lifecycles: [

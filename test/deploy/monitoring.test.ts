@@ -89,6 +89,41 @@ const CASES: Record<string, { fires: string[][]; quiet: string[][] }> = {
     fires: [[`phaselock_lock_acquisitions_total{${FIELD},lock="",result="error"} 0+1x120`]],
     quiet: [[`phaselock_lock_acquisitions_total{${FIELD},lock="",result="held"} 0+1x120`]],
   },
+  PhaselockNobodyTakes: {
+    fires: [[`phaselock_documents_overdue{${PHASE},why="limit"} 3x120`]],
+    quiet: [[`phaselock_documents_overdue{${PHASE},why="paused"} 3x120`]],
+  },
+  PhaselockPausedForLong: {
+    fires: [[`phaselock_paused{${FIELD},lifecycle="thing",what="phase",phase="Creating"} 1x120`]],
+    quiet: [[`phaselock_paused{${FIELD},lifecycle="thing",what="document",phase=""} 1x120`]],
+  },
+  PhaselockCallbacksGivenUp: {
+    fires: [[`phaselock_callbacks_total{${FIELD},lifecycle="thing",callback="onMoved",outcome="parked"} 0+1x120`]],
+    quiet: [[`phaselock_callbacks_total{${FIELD},lifecycle="thing",callback="onMoved",outcome="failed"} 0+1x120`]],
+  },
+  PhaselockEventsLost: {
+    fires: [[`phaselock_events_lost_total{${FIELD},lifecycle="thing"} 0+1x120`]],
+    quiet: [[`phaselock_events_lost_total{${FIELD},lifecycle="thing"} 5x120`]],
+  },
+  PhaselockOperationsStuck: {
+    fires: [
+      [`phaselock_operations_open{${FIELD},condition="waiting"} 1x120`],
+      [`phaselock_operations_open{${FIELD},condition="parked"} 2x120`],
+    ],
+    quiet: [[`phaselock_operations_open{${FIELD},condition="running"} 1x120`]],
+  },
+  PhaselockDutyFails: {
+    fires: [
+      [`phaselock_duty_failed{${FIELD},duty="sweep of thing"} 1x120`],
+      [`phaselock_duty_age_seconds{${FIELD},duty="sweep of thing"} 1000+15x120`],
+    ],
+    quiet: [
+      [
+        `phaselock_duty_failed{${FIELD},duty="sweep of thing"} 0x120`,
+        `phaselock_duty_age_seconds{${FIELD},duty="sweep of thing"} 300x120`,
+      ],
+    ],
+  },
 }
 
 interface Rule {

@@ -10,7 +10,7 @@ import {
   takeDuty,
 } from '../../src/lock/index.js'
 import { systemStatus } from '../../src/operations/index.js'
-import type { SweepFound } from '../../src/phases/index.js'
+import type { SweptLifecycle } from '../../src/phases/index.js'
 import { useDatabase } from '../support/database.js'
 import {
   backDate,
@@ -48,7 +48,9 @@ describe('duties', () => {
     )
   const status = () => systemStatus({ db: database.db, models: [thing.model] } as never)
   const found = async () =>
-    (await readDuties(database.db)).duties.find(({ name }) => name === 'sweep')?.found as SweepFound | undefined
+    (await readDuties(database.db)).duties.find(({ name }) => name === 'sweep of thing')?.found as
+      | SweptLifecycle
+      | undefined
   const OLD = { createdAt: new Date('2020-01-01') }
 
   test('one of 20 replicas does it within its interval, and again after that, and after a step back of the clock', async () => {
@@ -108,19 +110,17 @@ describe('duties', () => {
     })
     await replica.runOnce()
     await runAll()
-    expect((await found())?.lifecycles).toEqual([
-      {
-        lifecycle: 'thing',
-        overdue: [{ phase: 'Creating', documents: 8, why: 'limit' }],
-        orphans: 1,
-        waiting: [
-          { on: 'certificate', documents: 4 },
-          { on: 'pod', documents: 2 },
-          { on: '-', documents: 1 },
-        ],
-        asking: 3,
-      },
-    ])
+    expect(await found()).toEqual({
+      lifecycle: 'thing',
+      overdue: [{ phase: 'Creating', documents: 8, why: 'limit' }],
+      orphans: 1,
+      waiting: [
+        { on: 'certificate', documents: 4 },
+        { on: 'pod', documents: 2 },
+        { on: '-', documents: 1 },
+      ],
+      asking: 3,
+    })
     const { problems, lifecycles } = await status()
     expect(problems).toContain(
       'thing: 8 documents have been due in Creating for over a minute: they wait for a slot (phaselock limits)',
@@ -129,17 +129,56 @@ describe('duties', () => {
   })
 
   test('a lifecycle that no replica looks after is named; so is a duty that failed', async () => {
-    const { runAll } = await prepared(async (_doc, step) => step.moveTo('Created'))
+    const { runAll, replica } = await prepared(async (_doc, step) => step.moveTo('Created'))
     await database.db
       .collection(LIFECYCLES_COLLECTION)
       .insertOne({ _id: 'gone' as never, collection: 'Gone', handledAt: new Date(0) })
+    await replica.start()
     await runAll()
-    expect(await found()).toMatchObject({ unhandled: ['gone'] })
-    await duties().updateOne({ _id: 'sweep' }, { $set: { error: 'no reason' } })
+    expect(await duties().findOne({ _id: 'lifecycles without replicas' })).toMatchObject({
+      found: { unhandled: ['gone'] },
+    })
+    await duties().updateOne({ _id: 'sweep of thing' }, { $set: { error: 'no reason' } })
+    expect((await status()).problems).toEqual([
+      'gone: no replica has looked after it for five minutes',
+      "the duty 'sweep of thing' failed: no reason",
+    ])
+    await replica.stop()
+    // Without replicas no duty is done: that is the problem, not the duties.
     expect((await status()).problems).toEqual([
       'no replica is running (phaselock start)',
       'gone: no replica has looked after it for five minutes',
-      "the duty 'sweep' failed: no reason",
+    ])
+  })
+
+  test('each lifecycle has a sweep of its own: replicas need not run the same, and a bad one hides no other', async () => {
+    const [{ runAll }, other] = [
+      await prepared(async (_doc, step) => step.moveTo('Created')),
+      await prepared(async (_doc, step) => step.moveTo('Created'), thingOf({ name: 'other', collection: 'Other' })),
+    ]
+    await insert(2, OLD)
+    await runAll()
+    await other.runAll()
+    const models = [thing.model, thingOf({ name: 'other', collection: 'Other' }).model]
+    const { lifecycles } = await systemStatus({ db: database.db, models } as never)
+    expect(lifecycles.map(({ swept }) => swept?.overdue)).toEqual([
+      [{ phase: 'Creating', documents: 2, why: 'busy' }],
+      [],
+    ])
+    // One that nobody sweeps any more goes; nothing else does.
+    const old = { begunAt: new Date(0), by: 'x', everyMs: 1 }
+    await duties().insertMany([
+      { _id: 'sweep of gone', ...old },
+      { _id: 'sweeping', ...old },
+    ])
+    await duties().updateOne({ _id: 'lifecycles without replicas' }, { $set: { begunAt: new Date(0) } })
+    await runAll()
+    expect((await readDuties(database.db)).duties.map(({ name }) => name)).toEqual([
+      'lifecycles without replicas',
+      'sweep of other',
+      'sweep of thing',
+      'sweeping',
+      'unused limits of keys',
     ])
   })
 
@@ -148,9 +187,9 @@ describe('duties', () => {
     await things(database.db).dropIndexes()
     await runAll()
     expect(logger.lines.map(({ message }) => message)).toEqual([
-      expect.stringMatching(/^the duty 'sweep' failed, and is done again in 5 min: Thing has no index/),
+      expect.stringMatching(/^the duty 'sweep of thing' failed, and is done again in 5 min: Thing has no index/),
     ])
-    expect((await readDuties(database.db)).duties.find(({ name }) => name === 'sweep')?.error).toMatch(
+    expect((await readDuties(database.db)).duties.find(({ name }) => name === 'sweep of thing')?.error).toMatch(
       /^Thing has no index/,
     )
   })
@@ -162,7 +201,7 @@ describe('duties', () => {
     )
     await insert(12_000, { lockedAt: new Date('9000-01-01'), progress: { waitingFor: 'x', waitingOn: 'y' } })
     await runAll()
-    expect((await found())?.lifecycles[0]?.waiting).toEqual([{ on: 'y', documents: 10_000 }])
+    expect((await found())?.waiting).toEqual([{ on: 'y', documents: 10_000 }])
   })
 
   test.each([[''], ['a b'], [5], ['x'.repeat(51)], [null]])('step.wait with on: %j is refused', async (on) => {

@@ -4,7 +4,7 @@ import { register } from 'prom-client'
 import { lifecycleOf, Replica } from '../../src/index.js'
 import { CLAIM_INDEX, PARKED_AT, TASK_LOCK_INIT_TIME, termsOf } from '../../src/lock/index.js'
 import { COUNT_LIMIT, dueFilter } from '../../src/operations/count.js'
-import { pauseWork } from '../../src/operations/index.js'
+import { beginOperation, pauseWork } from '../../src/operations/index.js'
 import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics } from '../../src/telemetry/index.js'
 import { useDatabase } from '../support/database.js'
@@ -38,7 +38,7 @@ describe('the metrics of a replica', () => {
   }
 
   test('what the last sweep has found, and how the duties went', async () => {
-    const { replica, metrics, things } = replicaWithMetrics()
+    const { db, replica, metrics, things } = replicaWithMetrics()
     expect(await metrics.registry.metrics()).not.toMatch(/^phaselock_(duty|documents_waiting)\w*\{/m)
     await things.insertMany([{ _id: 'waits', phase: 'Creating' }])
     await replica.runOnce()
@@ -46,8 +46,13 @@ describe('the metrics of a replica', () => {
     const said = await metrics.registry.metrics()
     expect(said).toMatch(/^phaselock_documents_waiting\{lifecycle="thing",on="-"\} 1$/m)
     expect(said).toMatch(/^phaselock_questions_open\{lifecycle="thing"\} 0$/m)
-    expect(said).toMatch(/^phaselock_duty_failed\{duty="sweep"\} 0$/m)
-    expect(said).toMatch(/^phaselock_duty_age_seconds\{duty="sweep"\} 0\.\d+$/m)
+    expect(said).toMatch(/^phaselock_duty_failed\{duty="sweep of thing"\} 0$/m)
+    expect(said).toMatch(/^phaselock_duty_age_seconds\{duty="sweep of thing"\} 0\.\d+$/m)
+    expect(said).toMatch(/^phaselock_operations_open\{condition="running"\} 0$/m)
+    await beginOperation({ db, models: [thing.model] } as never, {
+      ...{ action: 'wake', selection: { lifecycle: 'thing', phase: 'Creating' }, by: 'ana' },
+    })
+    expect(await metrics.registry.metrics()).toMatch(/^phaselock_operations_open\{condition="waiting"\} 1$/m)
     await replica.stop()
   })
 

@@ -22,7 +22,7 @@ export function registerStatus(program: Command, context: CliContext): void {
   withDatabase(watchOption(command), ['status', 'status --watch', 'status --json'])
 }
 
-function print(output: Output, { versions, lifecycles, duties, sweptAt, problems, now }: SystemStatus): void {
+function print(output: Output, { versions, lifecycles, duties, operations, problems, now }: SystemStatus): void {
   const replicas = Object.entries(versions).map(([version, count]) => `${count} of ${version}`)
   output.line(`live replicas: ${replicas.length > 0 ? replicas.join(', ') : 'none'}`)
   output.line()
@@ -30,12 +30,21 @@ function print(output: Output, { versions, lifecycles, duties, sweptAt, problems
     ['lifecycle', 'replicas', 'documents', 'due', 'oldest due', 'held', 'sleeping', 'asking', 'parked'],
     lifecycles.map(row),
   )
-  const waits = lifecycles.flatMap(({ lifecycle, swept }) =>
-    (swept?.waiting ?? []).map(({ on, documents }) => [lifecycle, on, `${documents}`]),
+  const waits = lifecycles.flatMap(({ lifecycle, swept, sweptAt }) =>
+    (swept?.waiting ?? []).map(({ on, documents }) => [
+      lifecycle,
+      on,
+      `${documents}`,
+      sweptAt ? fromNow(sweptAt, now) : '-',
+    ]),
   )
   if (waits.length > 0) {
     output.line()
-    output.table(['lifecycle', 'waits for', `documents, ${sweptAt ? fromNow(sweptAt, now) : '-'}`], waits)
+    output.table(['lifecycle', 'waits for', 'documents', 'counted'], waits)
+  }
+  if (operations.running > 0) {
+    output.line()
+    output.line(`operations that run: ${operations.running} (phaselock operations)`)
   }
   if (duties.length > 0) {
     output.line()

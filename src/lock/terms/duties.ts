@@ -64,11 +64,21 @@ export async function endDuty(
   await dutiesOf(db).updateOne({ _id: name, by, tookMs: null }, [{ $set: set }], { maxTimeMS: MOST_MS })
 }
 
+/** Removes duties whose names begin so and that nobody has begun for a while. */
+export async function forgetDuties(db: Db, prefix: string, afterMs: number): Promise<void> {
+  const isOld = { $lt: ['$begunAt', { $subtract: ['$$NOW', afterMs] }] }
+  const named = { $gte: prefix, $lt: `${prefix}\uffff` }
+  await dutiesOf(db).deleteMany({ _id: named, $expr: isOld }, { maxTimeMS: MOST_MS })
+}
+
+/** The most that are read: a replica with more lifecycles than that has other troubles. */
+const MOST_DUTIES = 2_000
+
 /** All duties by name, and the server's time; undefined where none was ever done. */
 export async function readDuties(
   db: Db,
 ): Promise<{ readonly duties: readonly Duty[]; readonly now: Date | undefined }> {
-  const pipeline = [{ $sort: { _id: 1 } }, { $limit: 100 }, { $project: { document: '$$ROOT', now: '$$NOW' } }]
+  const pipeline = [{ $sort: { _id: 1 } }, { $limit: MOST_DUTIES }, { $project: { document: '$$ROOT', now: '$$NOW' } }]
   const rows = await dutiesOf(db).aggregate(pipeline, { maxTimeMS: MOST_MS }).toArray()
   return { duties: rows.flatMap(({ document }) => dutyOf(document) ?? []), now: rows[0]?.['now'] }
 }

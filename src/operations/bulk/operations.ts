@@ -214,17 +214,27 @@ export interface OperationState extends OperationDocument {
  */
 export async function listOperations(
   { db }: System,
-  { id, limit = 50 }: { readonly id?: string | undefined; readonly limit?: number | undefined } = {},
+  {
+    id,
+    limit = 50,
+    open = false,
+  }: {
+    readonly id?: string | undefined
+    readonly limit?: number | undefined
+    /** Only those that haven't ended. */
+    readonly open?: boolean | undefined
+  } = {},
 ): Promise<{ readonly operations: readonly OperationState[]; readonly now: Date | undefined }> {
   const { name, settings } = operationDefinition.model
   const system: System = { db, models: [operationDefinition.model] }
-  const filter = id === undefined ? {} : { _id: id as never }
+  const filter = { ...(id !== undefined && { _id: id as never }), ...(open && { phase: 'Running' }) }
   const found = await readOwnFields((how) =>
     protocolCollection(db, OPERATIONS_COLLECTION)
       .find(filter, { projection: { _id: 1 }, sort: { createdAt: -1 }, limit, ...how })
       .toArray(),
   )
   const ids = found.map(({ _id }) => _id)
+  if (ids.length === 0) return { operations: [], now: undefined }
   const all = await readDocuments(system, modelOf(system, name), { _id: { $in: ids as never[] } }, limit)
   const byId = new Map(all.map((one) => [one.document['_id'], one]))
   const states = ids.flatMap((one) => byId.get(one) ?? []).map((one) => stateOf(one, settings.progress))

@@ -1,14 +1,14 @@
 import type { Db } from 'mongodb'
 import type { Registry } from 'prom-client'
-import { type LastSweep, lastSweep } from '../../operations/index.js'
+import { type LastSweep, lastSweep, operationsOpen } from '../../operations/index.js'
 import { Instruments, oncePerScrape, type Row, withinScrape } from './instruments.js'
 
 /** What one replica finds for all every five minutes, and how its duties went. */
 export function sweepGauges(registry: Registry, db: Db): void {
   const instruments = new Instruments(registry)
   // Where a role can't read them, or the database is down, they are left out: phaselock_database_up tells of that.
-  const last = oncePerScrape(() => withinScrape(lastSweep(db)).catch((): LastSweep => ({ duties: [] })))
-  const lifecycles = async () => (await last()).found?.lifecycles ?? []
+  const last = oncePerScrape(() => withinScrape(lastSweep(db)).catch((): LastSweep => ({ lifecycles: [], duties: [] })))
+  const lifecycles = async () => (await last()).lifecycles
   instruments.gauge(
     'documents_waiting',
     "Documents that wait, by what for, as `on` of step.wait says, '-' where it doesn't (all replicas; as of the last sweep)",
@@ -36,6 +36,16 @@ export function sweepGauges(registry: Registry, db: Db): void {
     'Documents that wait for an answer (all replicas; as of the last sweep)',
     ['lifecycle'],
     async () => (await lifecycles()).map(({ lifecycle, asking }): Row<'lifecycle'> => [{ lifecycle }, asking]),
+    'max',
+  )
+  instruments.gauge(
+    'operations_open',
+    "Operations on many documents that haven't ended, by whether somebody works on them: running, waiting, parked",
+    ['condition'],
+    async () => {
+      const open = await withinScrape(operationsOpen({ db })).catch(() => ({}))
+      return Object.entries(open).map(([condition, count]): Row<'condition'> => [{ condition }, count])
+    },
     'max',
   )
   const ofDuties = (

@@ -89,7 +89,7 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
     [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }, ...onLimits],
     doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
     [{ collection: REPLICAS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
-    [{ collection: DUTIES_COLLECTION, actions: ['find', 'insert', 'update'] }],
+    [{ collection: DUTIES_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
   )
   if (missing) throw missing
   if (deaf) logger.warn(`the doorbell lacks rights, so new documents may wait for the next tick: ${deaf.message}`)

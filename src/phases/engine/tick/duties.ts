@@ -1,6 +1,6 @@
 import type { Db, Document } from 'mongodb'
 import { isServerError } from '../../../database/index.js'
-import { endDuty, forgetOldKeys, LIFECYCLES_COLLECTION, sweep, takeDuty } from '../../../lock/index.js'
+import { endDuty, forgetDuties, forgetOldKeys, LIFECYCLES_COLLECTION, sweep, takeDuty } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import { workingPhases } from '../../definition/model.js'
 import { forgetEvents } from '../../events/event-writer.js'
@@ -8,9 +8,13 @@ import type { Logger } from '../../logger.js'
 import { recordedError } from '../../recorded-error.js'
 import type { RunningLifecycle } from '../running-lifecycle.js'
 
-/** The name of the duty that finds what nobody takes. */
-export const SWEEP = 'sweep'
+/** The duty that finds what nobody takes in a lifecycle; each has its own, as no replica need run all of them. */
+export const SWEEP = 'sweep of '
+/** The duty that finds lifecycles which no replica looks after. */
+export const UNHANDLED = 'lifecycles without replicas'
 const SWEEP_EVERY_MS = 300_000
+/** A sweep that nobody has begun for so long is of a lifecycle that is gone. */
+const SWEEP_KEPT_MS = 3_600_000
 const OLD_KEYS_EVERY_MS = 600_000
 const OLD_EVENTS_EVERY_MS = 600_000
 /** A replica has then had time to claim what it found. */
@@ -22,7 +26,7 @@ const UNAUTHORIZED = 13
 /** Why nobody has claimed what has been due for over a minute: `limit`: it waits for a slot; `busy`: replicas have no room, or it refuses. */
 export type Unclaimed = 'paused' | 'limit' | 'busy'
 
-/** What the sweep has found in one lifecycle; see `phaselock status`. Each number is at most 10,000. */
+/** What the sweep of a lifecycle has found; see `phaselock status`. Each number is at most 10,000. */
 export interface SweptLifecycle {
   /** Its name. */
   readonly lifecycle: string
@@ -34,14 +38,6 @@ export interface SweptLifecycle {
   readonly waiting: readonly { readonly on: string; readonly documents: number }[]
   /** Documents that wait for an answer. */
   readonly asking: number
-}
-
-/** What the sweep has found. */
-export interface SweepFound {
-  /** In the lifecycles of the replica that has swept. */
-  readonly lifecycles: readonly SweptLifecycle[]
-  /** Lifecycles that no replica has looked after for five minutes. */
-  readonly unhandled: readonly string[]
 }
 
 export interface DutiesOptions {
@@ -67,15 +63,17 @@ interface DutyToDo {
  */
 export class Duties {
   private readonly nextAtMs = new Map<string, number>()
-  private readonly duties: readonly DutyToDo[]
+  /** No duty is due before this; asked at each tick. */
+  private soonestMs = 0
+  private readonly ofAll: readonly DutyToDo[]
   private current: Promise<void> | undefined
   private stopped = false
 
   constructor(private readonly options: DutiesOptions) {
     const hasKeys = () => options.running().some(({ model }) => model.settings.limitBy !== undefined)
     const forget = async () => ({ removed: hasKeys() ? await forgetOldKeys(options.db) : 0 })
-    this.duties = [
-      { name: SWEEP, everyMs: SWEEP_EVERY_MS, run: () => this.sweep() },
+    this.ofAll = [
+      { name: UNHANDLED, everyMs: SWEEP_EVERY_MS, run: () => this.unhandled() },
       { name: 'unused limits of keys', everyMs: OLD_KEYS_EVERY_MS, run: forget },
       {
         name: 'old events',
@@ -89,17 +87,28 @@ export class Duties {
   /** Does what is due, one after the other. Returns at once. */
   ifDue(): void {
     const now = this.options.clock.monotonicMs()
-    if (this.nextAtMs.size === 0) for (const { name } of this.duties) this.nextAtMs.set(name, now + FIRST_AFTER_MS)
-    const due = this.duties.filter(({ name, isNeeded }) => now >= this.nextAtMs.get(name)! && (isNeeded?.() ?? true))
-    if (this.current || due.length === 0) return
+    if (this.current || now < this.soonestMs) return
+    const all = this.duties()
+    for (const { name } of all) if (!this.nextAtMs.has(name)) this.nextAtMs.set(name, now + FIRST_AFTER_MS)
+    const due = all.filter(({ name }) => now >= this.nextAtMs.get(name)!)
     for (const { name, everyMs } of due) this.nextAtMs.set(name, now + everyMs)
+    this.soonestMs = Math.min(now + FIRST_AFTER_MS, ...all.map(({ name }) => this.nextAtMs.get(name)!))
+    if (due.length === 0) return
     this.current = this.runAll(due).finally(() => {
       this.current = undefined
     })
   }
 
+  private duties(): readonly DutyToDo[] {
+    const sweeps = this.options.running().map((one) => ({
+      ...{ name: `${SWEEP}${one.model.name}`, everyMs: SWEEP_EVERY_MS },
+      run: () => this.sweep(one),
+    }))
+    return [...sweeps, ...this.ofAll.filter(({ isNeeded }) => isNeeded?.() ?? true)]
+  }
+
   /** Does those that no other replica has done within their intervals. Never rejects. */
-  async runAll(duties = this.duties): Promise<void> {
+  async runAll(duties = this.duties()): Promise<void> {
     for (const duty of duties) if (!this.stopped) await this.do(duty)
   }
 
@@ -137,25 +146,27 @@ export class Duties {
     return { removed }
   }
 
-  private async sweep(): Promise<SweepFound> {
-    const { db, serverNow, running } = this.options
-    const lifecycles: SweptLifecycle[] = []
-    for (const one of running()) {
-      const { model, collection, terms } = one
-      const { overdue, orphans, waiting, asking } = await sweep(collection, terms(), workingPhases(model), serverNow())
-      lifecycles.push({
-        lifecycle: model.name,
-        overdue: [...overdue].map(([phase, documents]) => ({ phase, documents, why: whyUnclaimed(one, phase) })),
-        orphans,
-        waiting: [...waiting].map(([on, documents]) => ({ on, documents })),
-        asking,
-      })
+  private async sweep(one: RunningLifecycle): Promise<SweptLifecycle> {
+    const { model, collection, terms } = one
+    const phases = workingPhases(model)
+    const { overdue, orphans, waiting, asking } = await sweep(collection, terms(), phases, this.options.serverNow())
+    return {
+      lifecycle: model.name,
+      overdue: [...overdue].map(([phase, documents]) => ({ phase, documents, why: whyUnclaimed(one, phase) })),
+      orphans,
+      waiting: [...waiting].map(([on, documents]) => ({ on, documents })),
+      asking,
     }
+  }
+
+  private async unhandled(): Promise<{ unhandled: string[] }> {
+    const { db, running } = this.options
+    await forgetDuties(db, SWEEP, SWEEP_KEPT_MS)
     const isOld = { $lt: ['$handledAt', { $subtract: ['$$NOW', UNHANDLED_AFTER_MS] }] }
     const entries = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
     const old = await entries.find({ $expr: isOld }, { projection: { _id: 1 }, limit: 100 }).toArray()
-    const own = new Set(lifecycles.map(({ lifecycle }) => lifecycle))
-    return { lifecycles, unhandled: old.map(({ _id }) => String(_id)).filter((name) => !own.has(name)) }
+    const own = new Set(running().map(({ model }) => model.name))
+    return { unhandled: old.map(({ _id }) => String(_id)).filter((name) => !own.has(name)) }
   }
 }
 
