@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { packageVersion } from '../config/index.js'
 import { registerAudit } from './commands/audit.js'
+import { registerBackfills } from './commands/backfills.js'
 import { registerCallbacks } from './commands/callbacks.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
@@ -92,6 +93,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerSchedules(program, context)
   registerRun(program, context)
   registerRuns(program, context)
+  registerBackfills(program, context)
   registerRegions(program, context)
   registerOrphans(program, context)
   registerDemo(program)

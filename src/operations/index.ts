@@ -1,5 +1,6 @@
 export { type Done, nameOf } from './as-owner.js'
 export { type AuditRequest, listAudit, recorded } from './audit.js'
+export * from './backfills.js'
 export { workOnOperations } from './bulk/foreground.js'
 export {
   ACTIONS,
@@ -72,7 +73,19 @@ export {
   type ReplicaState,
   type ReplicasRequest,
 } from './replicas.js'
-export * from './schedules.js'
+export {
+  isOver,
+  type ListRuns,
+  type ListSchedules,
+  listRuns,
+  listSchedules,
+  pauseSchedules,
+  removeSchedule,
+  resumeSchedules,
+  setSchedule,
+  startRun,
+  waitForRun,
+} from './schedules.js'
 export {
   type LastSweep,
   type LifecycleStatus,

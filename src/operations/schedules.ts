@@ -163,7 +163,7 @@ export function waitForRun(system: System, name: string, atMostMs: number): Prom
 }
 
 /** When it resolves, replicas have been notified. @throws NotFound instead of NoSuchSchedule */
-async function onSchedules<T>(
+export async function onSchedules<T>(
   { db, collections, doorbell }: System,
   act: (schedules: Schedules) => Promise<T>,
 ): Promise<T> {

@@ -98,7 +98,7 @@ function planned(
 }
 
 /** What an interval without `startAt` counts from: `createdAt`, unless a client wrote one from which nothing would ever be due. */
-function anchorOf({ createdAt }: Stored, now: Date): Date {
+export function anchorOf({ createdAt }: Stored, now: Date): Date {
   const made = dateOf(createdAt)
   return made && made.getTime() < YEAR_10000 ? made : now
 }

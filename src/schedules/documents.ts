@@ -37,6 +37,36 @@ export interface Pause {
   readonly at: Date
 }
 
+/** A backfill as its schedule keeps it, until the next one. */
+export interface Backfill {
+  /** Told apart from others by it: `bf4f2a9c1b`. */
+  readonly id: string
+  /** The first due time that it may run. */
+  readonly from: Date
+  /** The last one. */
+  readonly to: Date
+  /** Which due times run again; absent: only those without a run that has begun. */
+  readonly again?: 'failed' | 'all'
+  /** Runs at the same time. */
+  readonly concurrency: number
+  /** The schedule's fields as they were when it was begun: later edits don't change it. */
+  readonly fields: Readonly<Record<string, unknown>>
+  /** What an interval counts from. */
+  readonly anchor: Date
+  /** How many due times it was to run when it was begun. */
+  readonly runs: number
+  /** Who began it. */
+  readonly by?: string
+  /** Why. */
+  readonly why?: string
+  /** When it was begun, by the server's clock. */
+  readonly at: Date
+  /** No due time is left that hasn't begun. */
+  readonly allBegun?: boolean
+  /** Since when it begins no further run. */
+  readonly abortedAt?: Date
+}
+
 /** A schedule as it is stored: the owner's fields, and those that Phaselock keeps. */
 export interface ScheduleDocument extends ScheduleFields {
   /** The schedule's id, a string of 1 to 200 characters. */
@@ -55,6 +85,8 @@ export interface ScheduleDocument extends ScheduleFields {
   known?: Readonly<Record<string, unknown>>
   /** The newest 50. */
   edits?: readonly Edit[]
+  /** Its latest backfill. */
+  backfill?: Backfill | null
 }
 
 /** One line of a run's log. */
@@ -107,9 +139,11 @@ export interface RunDocument {
   args: Json
   /** When it was due, without jitter; of a manual run: when it was asked for. */
   scheduledFor: Date
-  /** 'schedule': it was due; 'manual': somebody asked. */
-  trigger: 'schedule' | 'manual'
-  /** Of a manual run: who asked. */
+  /** 'schedule': it was due; 'manual': somebody asked; 'backfill': somebody asked for all due times of a range. */
+  trigger: 'schedule' | 'manual' | 'backfill'
+  /** Of a backfill: which one, and the run whose end began this one. */
+  backfill?: { readonly id: string; readonly after?: string }
+  /** Of a manual run and of a backfill: who asked. */
   requestedBy?: string
   /** Other due times that this one stands for, too. */
   coalesced?: {

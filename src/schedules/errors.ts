@@ -13,6 +13,19 @@ export class InvalidSchedule extends Error {
   }
 }
 
+/** A backfill that can't be begun, or can't go on; lists every problem. Nothing was stored. */
+export class InvalidBackfill extends Error {
+  override readonly name = 'InvalidBackfill'
+  constructor(
+    /** The schedule's id. */
+    readonly schedule: string,
+    /** For each problem: the option, what was expected, and what was given. */
+    readonly problems: readonly string[],
+  ) {
+    super(`backfill of '${schedule}': ${problems.join('; ')}`)
+  }
+}
+
 /** Options of `new Schedules(...)` that can't be used; lists every problem. */
 export class InvalidSchedulesOptions extends Error {
   override readonly name = 'InvalidSchedulesOptions'

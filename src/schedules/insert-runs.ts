@@ -32,6 +32,9 @@ export class RunStore {
     }
   }
 
+  /** Stores one run by itself. @returns 0: there already is one with this id */
+  readonly insertRun = (run: NewRun): Promise<number> => insertRuns(this.owner(), [run])
+
   private begin(): Batch {
     const runs: NewRun[] = []
     const stored = setImmediate().then(() => {

@@ -9,7 +9,7 @@ export const RUN_ENDS = {
   /** It started, and no try succeeded. */
   Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost', 'cancelled'],
   /** It never started, and wasn't to. */
-  Skipped: ['overlap', 'coalesced', 'paused', 'deactivated', 'deleted'],
+  Skipped: ['overlap', 'coalesced', 'paused', 'deactivated', 'deleted', 'aborted'],
   /** It never started, though it was to. */
   Missed: ['late', 'unknownTask'],
 } as const
@@ -28,8 +28,8 @@ export interface ObservedRun {
   readonly run: string
   /** The name of its task, which this process needn't know. */
   readonly task: string
-  /** 'schedule': it was due; 'manual': somebody asked. */
-  readonly trigger: 'schedule' | 'manual'
+  /** 'schedule': it was due; 'manual': somebody asked; 'backfill': somebody asked for all due times of a range. */
+  readonly trigger: 'schedule' | 'manual' | 'backfill'
 }
 
 /**
@@ -39,7 +39,7 @@ export interface ObservedRun {
 export interface ScheduleObserver {
   /**
    * A run's first try begins.
-   * @param event.lateMs how long after it was due (a manual one: after it was asked for); `jitter` is no lateness
+   * @param event.lateMs how long after it was due (a manual one: after it was asked for; of a backfill: 0); `jitter` is no lateness
    */
   started?(event: ObservedRun & { readonly lateMs: number }): void
   /**

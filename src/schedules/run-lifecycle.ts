@@ -1,7 +1,8 @@
 import { LockProviderUnavailable } from '../locks/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step, StepAborted, Unavailable } from '../phases/index.js'
+import { backfillOf, continueBackfill, isOtherWaiting, openBackfill } from './backfill.js'
 import { pauseOf } from './decide.js'
-import { type RunDocument, type RunOutcome, serverTime } from './documents.js'
+import { type Overlap, type RunDocument, type RunOutcome, serverTime } from './documents.js'
 import { ReplicasLost, RunLockLost, RunTimeout } from './errors.js'
 import { observedRun, type RunEndReason } from './observer.js'
 import { RunLock } from './run-lock.js'
@@ -10,6 +11,8 @@ import { tryTask } from './run-task.js'
 import type { RunCallback, TaskWithCallbacks } from './tasks.js'
 import type { Workplace } from './workplace.js'
 
+/** A backfill's run that can't begin looks again after this; so does what is due and meets one. */
+const LOOK_AGAIN = '2s'
 /** Tries that end with their replica, until the run has failed. */
 const MOST_LOST = 3
 
@@ -66,6 +69,8 @@ class Runs<Context> {
         reason: `it would have started ${Math.round(lateMs / 1_000)} s after it was due, later than misfireGraceTime allows`,
       })
     }
+    const holdup = isFirst ? await this.holdup(run, now) : undefined
+    if (holdup) return step.wait(holdup, { for: LOOK_AGAIN })
     const gone = isFirst ? await this.whyNot(run) : undefined
     if (gone) {
       await this.leave(run)
@@ -76,6 +81,7 @@ class Runs<Context> {
       const overlap = lock.heldBy
       const who = [overlap.run && `the run ${overlap.run}`, overlap.by && `on ${overlap.by}`].filter(Boolean).join(' ')
       const reason = `overlap: ${who || 'another run'} was running`
+      if (run.trigger === 'backfill' || (await this.isBackfill(overlap))) return step.wait(reason, { for: LOOK_AGAIN })
       if (isFirst) return this.end(run, step, task, 'Skipped', 'overlap', { reason, overlap })
       return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap })
     }
@@ -164,6 +170,7 @@ class Runs<Context> {
     }
     const tell = () => this.workplace.observers.tell('ended', { ...observedRun(run), outcome, why })
     if (!lock && !callbackOf(task, outcome)) {
+      await this.goOn(run, (step.progress.claims ?? 1) > 1)
       tell()
       return moved(step, outcome, set)
     }
@@ -173,7 +180,7 @@ class Runs<Context> {
     } finally {
       await lock?.release()
     }
-    return this.callBack({ ...run, ...set } as RunDocument, step, task, outcome)
+    return this.callBack({ ...run, ...set } as RunDocument, step, task, outcome, false)
   }
 
   private async callBack(
@@ -181,7 +188,9 @@ class Runs<Context> {
     step: QueuedStep | RunningStep,
     task: TaskWithCallbacks<Context>,
     outcome: RunOutcome,
+    isRepeated = true,
   ) {
+    await this.goOn(run, isRepeated || (step.progress.claims ?? 1) > 1)
     const callback = callbackOf(task, outcome)
     if (!callback) return moved(step, outcome, {})
     try {
@@ -196,9 +205,36 @@ class Runs<Context> {
     }
   }
 
+  /** Of a backfill: the next one. */
+  private goOn(run: Readonly<RunDocument>, isRepeated: boolean): Promise<void> {
+    const { schedules, runs, store } = this.workplace
+    return continueBackfill({ schedules, runs, insertRun: store.insertRun }, run, isRepeated)
+  }
+
+  /** Whether a lock is held by a backfill's run: what is due then waits for it. */
+  private async isBackfill({ run }: Overlap): Promise<boolean> {
+    if (run === undefined) return false
+    const found = await this.workplace.runs().findOne({ _id: run }, { projection: { trigger: 1 } })
+    return found?.trigger === 'backfill'
+  }
+
+  /** Why a backfill's run isn't begun yet: its schedule is paused, or something that is due goes first. */
+  private async holdup(run: Readonly<RunDocument>, now: Date): Promise<string | undefined> {
+    if (run.trigger !== 'backfill') return undefined
+    const { schedules, runs } = this.workplace
+    const schedule = await schedules().findOne({ _id: run.schedule }, { projection: { paused: 1, backfill: 1 } })
+    if (!schedule || backfillOf(schedule)?.id !== run.backfill?.id || backfillOf(schedule)?.abortedAt) return undefined
+    if (pauseOf(schedule, now) !== undefined) return 'somebody to resume its schedule'
+    return (await isOtherWaiting(runs(), run, now)) ? 'a run of its schedule that is due: it goes first' : undefined
+  }
+
   /** Why a run that is due is not to run after all. */
   private async whyNot(run: Readonly<RunDocument>): Promise<{ why: RunEndReason; reason: string } | undefined> {
     if (run.trigger === 'manual') return undefined
+    if (run.trigger === 'backfill') {
+      if (await openBackfill(this.workplace.schedules(), run)) return undefined
+      return { why: 'aborted', reason: 'its backfill was aborted, or is gone' }
+    }
     const schedule = await this.workplace
       .schedules()
       .findOne({ _id: run.schedule }, { projection: { isActive: 1, paused: 1, task: 1 } })
@@ -255,6 +291,7 @@ function whyFailed(error: unknown): RunEndReason {
 
 /** Manual runs have no jitter to wait for. */
 function lateMs({ scheduledFor, trigger, jitterMs = 0 }: Readonly<RunDocument>, startedAt: Date): number {
+  if (trigger === 'backfill') return 0
   const meant = scheduledFor.getTime() + (trigger === 'manual' ? 0 : jitterMs)
   return Math.max(0, startedAt.getTime() - meant)
 }

@@ -2,6 +2,14 @@ import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey, learnSharding } from '../database/index.js'
 import { DUE_AND_NOBODYS, updateMatching } from '../lock/index.js'
 import { unknownOptions } from '../options/index.js'
+import {
+  type BackfillOptions,
+  type BackfillPreview,
+  type BackfillState,
+  backfillState,
+  checkedBackfill,
+  nextRuns,
+} from './backfill.js'
 import { changedFields, changesBetween, fieldsOf, MOST_EDITS, type NewRun, runOf, SCHEDULE_PHASES } from './decide.js'
 import { readSchedule } from './definition/read-schedule.js'
 import {
@@ -11,8 +19,8 @@ import {
   type ScheduleFields,
   TIMING_FIELDS,
 } from './definition/schedule-fields.js'
-import { type Edit, present, type ScheduleDocument } from './documents.js'
-import { InvalidSchedule, NoSuchSchedule } from './errors.js'
+import { type Backfill, type Edit, present } from './documents.js'
+import { InvalidBackfill, InvalidSchedule, NoSuchSchedule } from './errors.js'
 import { ScheduleReader, type StoredSchedule } from './schedule-reader.js'
 
 /** A schedule as code or a person writes it. */
@@ -165,10 +173,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
    * @throws NoSuchSchedule, InvalidSchedule
    */
   async run(id: string, { by, args }: TriggerOptions = {}): Promise<string> {
-    const [found] = await this.schedules
-      .aggregate<ScheduleDocument & { now: Date }>([{ $match: { _id: id } }, { $addFields: { now: '$$NOW' } }])
-      .toArray()
-    if (!found) throw new NoSuchSchedule(id)
+    const found = await this.withNow(id)
     const read = readSchedule({ ...fieldsOf(found), ...present({ args }) })
     if ('problems' in read) throw new InvalidSchedule(id, read.problems)
     for (let ms = found.now.getTime(); ; ms += 1) {
@@ -179,6 +184,101 @@ export abstract class ScheduleOwner extends ScheduleReader {
       })
       if ((await this.insertRun(run)) > 0) return run._id
     }
+  }
+
+  /**
+   * What a backfill would run. Nothing is changed.
+   * @throws NoSuchSchedule, InvalidBackfill
+   */
+  async previewBackfill(id: string, options: BackfillOptions): Promise<BackfillPreview> {
+    return (await checkedBackfill(this.runDocuments, await this.withNow(id), options)).preview
+  }
+
+  /**
+   * Begins to run each due time of a past range, the oldest first, by replicas that know the task: one at a time, or as many as
+   * `concurrency` says. What is due meanwhile goes first; while the schedule is paused it begins nothing. A schedule has one at a time.
+   * @returns the backfill; `backfillState` says how far it is
+   * @throws NoSuchSchedule, InvalidBackfill
+   * @example await schedules.backfill('nightly', { from: new Date('2026-11-01'), to: new Date('2026-11-20'), by: 'anna' }) // { id: 'bf4f2a9c1b', runs: 19, ... }
+   */
+  async backfill(id: string, options: BackfillOptions): Promise<Backfill> {
+    const found = await this.withNow(id)
+    const before = await backfillState(this.runDocuments, found)
+    if (before && !['Done', 'Aborted'].includes(before.condition))
+      throw new InvalidBackfill(id, [`there is one already: ${before.id}, it is ${before.condition}`])
+    const { backfill, preview } = await checkedBackfill(this.runDocuments, found, options)
+    if (preview.runs === 0)
+      throw new InvalidBackfill(id, [
+        `nothing to run: of ${preview.dueTimes} due times in the range none is left to run`,
+      ])
+    const asRead = before ? { 'backfill.id': before.id } : { 'backfill.id': { $exists: false } }
+    const edit = { action: 'backfill', ...present({ reason: options.why }) }
+    const { matchedCount } = await this.schedules.updateOne({ _id: id, ...asRead } as object, [
+      anew({ by: options.by, edit }, false),
+      { $set: { backfill: literal(backfill) } },
+    ])
+    if (matchedCount === 0) throw new InvalidBackfill(id, ['somebody has begun another one at this moment'])
+    await this.beginRuns(id, backfill, backfill.concurrency)
+    return backfill
+  }
+
+  /** A schedule's latest backfill, and how far it is; undefined: it has none. @throws NoSuchSchedule */
+  async backfillState(id: string): Promise<BackfillState | undefined> {
+    return backfillState(this.runDocuments, await this.withNow(id))
+  }
+
+  /** The latest backfill of each schedule that has one, by the schedules' ids. */
+  async backfills({ limit = 100 }: { readonly limit?: number | undefined } = {}): Promise<BackfillState[]> {
+    const pipeline = [
+      { $match: { 'backfill.id': { $type: 'string' } } },
+      { $sort: { _id: 1 } },
+      { $limit: limit },
+      { $addFields: { now: '$$NOW' } },
+    ]
+    const found = await this.schedules.aggregate<StoredSchedule & { now: Date }>(pipeline).toArray()
+    const states = await Promise.all(found.map((one) => backfillState(this.runDocuments, one)))
+    return states.flatMap((state) => state ?? [])
+  }
+
+  /** A backfill whose runs are gone, because somebody deleted them or a replica of an older version ended one, goes on. @throws NoSuchSchedule, InvalidBackfill */
+  async resumeBackfill(id: string): Promise<void> {
+    const state = await this.openBackfill(id)
+    const open = (state.counts.Queued ?? 0) + (state.counts.Running ?? 0)
+    const begun = await this.beginRuns(id, state, state.concurrency - open)
+    if (begun > 0 || open > 0) return
+    const allBegun = { $set: { 'backfill.allBegun': true } as object }
+    await this.schedules.updateOne({ _id: id, 'backfill.id': state.id } as object, allBegun)
+  }
+
+  /** No further run of a backfill begins; those that run go on. @throws NoSuchSchedule, InvalidBackfill */
+  async abortBackfill(id: string, { by }: By = {}): Promise<void> {
+    const { id: backfill } = await this.openBackfill(id)
+    await this.schedules.updateOne({ _id: id, 'backfill.id': backfill } as object, [
+      anew({ by, edit: { action: 'backfill aborted' } }, false),
+      { $set: { 'backfill.abortedAt': '$$NOW' } },
+    ])
+  }
+
+  private async openBackfill(id: string): Promise<BackfillState> {
+    const state = await this.backfillState(id)
+    if (!state) throw new InvalidBackfill(id, ['it has none'])
+    if (state.condition === 'Done' || state.condition === 'Aborted')
+      throw new InvalidBackfill(id, [`${state.id} has ended: it is ${state.condition}`])
+    return state
+  }
+
+  private async beginRuns(id: string, backfill: Backfill, most: number): Promise<number> {
+    const runs = await nextRuns(this.runDocuments, id, backfill, most)
+    for (const run of runs) await this.insertRun(run)
+    return runs.length
+  }
+
+  private async withNow(id: string): Promise<StoredSchedule & { readonly now: Date }> {
+    const [found] = await this.schedules
+      .aggregate<StoredSchedule & { now: Date }>([{ $match: { _id: id } }, { $addFields: { now: '$$NOW' } }])
+      .toArray()
+    if (!found) throw new NoSuchSchedule(id)
+    return found
   }
 
   /** @returns 0: there already is one with this id */

@@ -11,8 +11,8 @@ export interface TaskRun<Context = unknown> {
   readonly schedule: string
   /** When it was due, without jitter; of a manual run: when it was asked for. A later try has the same. */
   readonly scheduledFor: Date
-  /** 'schedule': it was due; 'manual': somebody asked. */
-  readonly trigger: 'schedule' | 'manual'
+  /** 'schedule': it was due; 'manual': somebody asked; 'backfill': somebody asked for all due times of a range. */
+  readonly trigger: 'schedule' | 'manual' | 'backfill'
   /** 1 for the first try. */
   readonly attempt: number
   /** Grows each time the schedule's lock is taken: outside systems refuse lower ones. */

@@ -85,7 +85,7 @@ test.each([
   ],
   [
     'schedules',
-    'Cron InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone lockNameOf starts',
+    'Cron InvalidBackfill InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone lockNameOf starts',
   ],
 ])('the entry %s, whose index passes on whole files, has these names', async (entry, names) => {
   const found = await import(`../../src/${entry}/index.js`)

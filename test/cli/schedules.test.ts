@@ -73,6 +73,37 @@ describe('the commands on schedules', () => {
       ['pause', 'anna'],
       ['resume', expect.any(String)],
     ])
+    const range = ['--from', '2026-01-01T00:00:00Z', '--to', '2026-01-01T03:00:00Z', '--args', '{"full":true}']
+    expect((await run('backfills')).out).toBe('no backfills; to begin one: phaselock backfills run\n')
+    expect(await run('backfills', 'show', 'hourly')).toMatchObject({ code: 3 })
+    await schedules.upsert('hourly', { task: 'sync', cron: '0 * * * *' })
+    expect((await run('backfills', 'run', 'hourly', ...range, '--dry-run')).out).toBe(
+      'run 4 of 4 due times of hourly\nthe first: 2026-01-01T00:00:00Z, the last: 2026-01-01T03:00:00Z\nnothing was changed\n',
+    )
+    expect(await run('backfills', 'run', 'hourly', ...range)).toMatchObject({
+      code: 2,
+      err: 'phaselock: expected yes, or --yes, to run 4 of 4 due times of hourly; nothing was changed\n',
+    })
+    const yes = ['--yes', '--by', 'anna', '--why', 'it was down']
+    expect((await run('backfills', 'run', 'hourly', ...range, ...yes)).out).toBe(
+      'hourly: 4 runs are to come; see: phaselock backfills\n',
+    )
+    expect(await run('backfills', 'run', 'hourly', ...range, '--yes')).toMatchObject({
+      code: 4,
+      err: expect.stringContaining("backfill of 'hourly': there is one already"),
+    })
+    while ((await schedules.backfillState('hourly'))!.condition !== 'Done') await replica.runOnce()
+    const shown = (await run('backfills', 'show', 'hourly')).out
+    expect(shown).toMatch(/^hourly: Done; 4 of 4 runs are over\n {2}due times from 2026-01-01T00:00:00Z to /)
+    expect(shown).toMatch(/^ {2}Completed 4\n {2}begun \S+ by anna: it was down\n$/m)
+    expect((await run('backfills')).out).toMatch(/^hourly .* Done +4 of 4 +- +\S+ +- +anna$/m)
+    expect(await run('backfills', 'abort', 'hourly')).toMatchObject({
+      code: 4,
+      err: expect.stringContaining('it is Done'),
+    })
+    expect((await run('audit', '--json')).json()).toEqual(
+      expect.arrayContaining([expect.objectContaining({ action: 'backfills run', why: 'it was down' })]),
+    )
     expect(await run('schedules', 'remove', 'wrong')).toMatchObject({ code: 0, out: 'wrong removed\n' })
   })
 

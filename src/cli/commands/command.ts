@@ -74,6 +74,19 @@ export async function answerFrom(stdin: Readable): Promise<string | undefined> {
   }
 }
 
+/** Asks a person; without a terminal, or for machines, it is no. */
+export async function isYes(
+  { output, stdin }: CliContext,
+  options: Options,
+  lines: readonly string[],
+  question: string,
+): Promise<boolean> {
+  if (options.json || !(stdin as ReadStream).isTTY) return false
+  for (const line of lines) output.problem(line)
+  output.problem(`${question}? [y/N]`)
+  return /^y(es)?$/i.test((await answerFrom(stdin)) ?? '')
+}
+
 export const refOf = (id: string, { lifecycle }: Options): DocumentRef => ({ id, lifecycle })
 
 /** Prints what was done, for machines or for people. */

@@ -1,4 +1,3 @@
-import type { ReadStream } from 'node:tty'
 import type { Command } from 'commander'
 import type { Document } from 'mongodb'
 import {
@@ -26,7 +25,7 @@ import { type CliContext, lookAtDatabase, type Options, onDatabase, onSystem } f
 import { CliError, EXIT } from '../errors.js'
 import { valueText } from '../output.js'
 import { watching } from '../watch.js'
-import { answerFrom, countFrom, documentFrom, merged, watchOption, withDatabase } from './command.js'
+import { countFrom, documentFrom, isYes, merged, watchOption, withDatabase } from './command.js'
 
 export function registerOperations(program: Command, context: CliContext): void {
   const command = program
@@ -167,18 +166,6 @@ const previewLines = (preview: OperationPreview): string[] => [
 
 const isMeant = (context: CliContext, options: Options, preview: OperationPreview): Promise<boolean> =>
   isYes(context, options, previewLines(preview), sentence(preview))
-
-async function isYes(
-  { output, stdin }: CliContext,
-  options: Options,
-  lines: readonly string[],
-  question: string,
-): Promise<boolean> {
-  if (options.json || !(stdin as ReadStream).isTTY) return false
-  for (const line of lines) output.problem(line)
-  output.problem(`${question}? [y/N]`)
-  return /^y(es)?$/i.test((await answerFrom(stdin)) ?? '')
-}
 
 /** Works on operations until they have ended; Ctrl-C leaves them as they are, for whoever resumes them. */
 async function work(context: CliContext, options: Options, system: System, ids: readonly string[]): Promise<void> {

@@ -46,7 +46,7 @@ async function run(context: CliContext, id: string, options: RunOptions): Promis
   })
 }
 
-function argsFrom(text: string): Json {
+export function argsFrom(text: string): Json {
   try {
     return JSON.parse(text) as Json
   } catch (error) {

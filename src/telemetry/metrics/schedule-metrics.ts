@@ -49,7 +49,9 @@ export function runMetrics(registry: Registry, lockFailed: (action: 'extend' | '
     const { lifecycle } = reports
     const of = (task: string) => ({ lifecycle, task: reports.taskNames.includes(task) ? task : '' })
     reports.observe({
-      started: ({ task, lateMs }) => lateness.observe(of(task), lateMs / 1_000),
+      started: ({ task, lateMs, trigger }) => {
+        if (trigger !== 'backfill') lateness.observe(of(task), lateMs / 1_000)
+      },
       retried: ({ task }) => retries.inc(of(task)),
       ended: ({ task, outcome, why }) => ends.inc({ ...of(task), outcome, why }),
       lockFailed: ({ action }) => lockFailed(action),
