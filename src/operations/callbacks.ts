@@ -29,9 +29,11 @@ export async function listUntold(
         callbacks: CALLBACK_NAMES,
       }
       const rows = await readOwnFields((how) => untoldOutboxes(of, limit, how))
+      const beside = system.models.filter((one) => one !== model && one.collection === collection)
       return rows.flatMap(({ document, now: readAt }) => {
         now = readAt
-        return untoldOf(document, model) ?? []
+        const isAnothers = beside.some(({ phases }) => phases.has(document.phase))
+        return isAnothers ? [] : (untoldOf(document, model) ?? [])
       })
     }),
   )

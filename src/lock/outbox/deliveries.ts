@@ -15,6 +15,8 @@ export interface Outboxes {
   readonly progress: string
   /** The callbacks that this process has: what is to be told next to another one is left to others. */
   readonly callbacks: readonly CallbackName[]
+  /** Those of the lifecycle: documents in others are another's, whose callbacks have the same names. */
+  readonly phases: readonly string[]
 }
 
 /** An outbox that is held to be delivered, under a token that no other delivery has. */
@@ -27,14 +29,19 @@ export interface Delivery {
 const SLACK_MS = 60_000
 
 /** The question of a look whether anything is due, and of a search for it. */
-export function outboxDue({ progress, callbacks }: Omit<Outboxes, 'collection'>, now: Date): Filter<Document> {
-  const [next, dueAt] = [`${progress}.outbox.next`, `${progress}.outbox.dueAt`]
+export function outboxDue(of: Omit<Outboxes, 'collection'>, now: Date): Filter<Document> {
+  const dueAt = `${of.progress}.outbox.dueAt`
   return {
-    [next]: { $in: [...callbacks] },
+    ...isOpen(of),
     [dueAt]: { $lte: new Date(now.getTime() + SLACK_MS) },
     $expr: { $lte: [`$${dueAt}`, '$$NOW'] },
   }
 }
+
+const isOpen = ({ progress, callbacks, phases }: Omit<Outboxes, 'collection'>): Filter<Document> => ({
+  [`${progress}.outbox.next`]: { $in: [...callbacks] },
+  phase: { $in: [...phases] },
+})
 
 /** The `_id`s of documents whose outbox is due, at most `limit`. */
 export async function dueOutboxes(of: Outboxes, now: Date, limit: number, skipped: readonly unknown[]) {
@@ -56,16 +63,15 @@ export async function takeOutboxes(
   ids: readonly unknown[],
   how: { token: string; leaseMs: number; justStored: boolean; projection: Document | undefined },
 ): Promise<ReadEach & { readonly refused: readonly Refused[] }> {
-  const { collection, progress, callbacks } = of
+  const { collection, progress } = of
   const box = `$${progress}.outbox`
   const isDue = { $lte: [`${box}.dueAt`, '$$NOW'] }
   const isNew = {
     $and: [{ $eq: [{ $type: `${box}.by` }, 'missing'] }, { $eq: [{ $type: `${box}.tries` }, 'missing'] }],
   }
-  const isOpen = { [`${progress}.outbox.next`]: { $in: [...callbacks] } }
   const matching = (some: readonly unknown[]) => ({
     ...withIds(some),
-    $and: [isOpen, { $expr: how.justStored ? { $or: [isDue, isNew] } : isDue }],
+    $and: [isOpen(of), { $expr: how.justStored ? { $or: [isDue, isNew] } : isDue }],
   })
   const taken = {
     [`${progress}.outbox.by`]: literal(how.token),
@@ -166,12 +172,17 @@ export async function retryOutbox(
   return (await updateNamed(collection, [{ ids: [id], filter, update }])).matchedCount > 0
 }
 
-/** Documents of which something is to be told, with the server's time; those that are due first come first. */
-export function untoldOutboxes({ collection, progress, callbacks }: Outboxes, limit: number, how: AggregateOptions) {
+/** Documents of which something is to be told, in whatever phases, with the server's time. */
+export function untoldOutboxes(
+  { collection, progress, callbacks }: Omit<Outboxes, 'phases'>,
+  limit: number,
+  how: AggregateOptions,
+) {
+  const document = { _id: '$_id', phase: '$phase', [progress]: { outbox: `$${progress}.outbox` } }
   const pipeline = [
     { $match: { [`${progress}.outbox.next`]: { $in: [...callbacks] } } },
     { $limit: limit },
-    { $project: { _id: 0, document: { _id: '$_id', [progress]: { outbox: `$${progress}.outbox` } }, now: '$$NOW' } },
+    { $project: { _id: 0, document, now: '$$NOW' } },
   ]
   return collection.aggregate(pipeline, how).toArray()
 }

@@ -54,9 +54,13 @@ const LONGEST_REASON = 500
 /** The replica that has recorded an outcome delivers it; others leave it alone for so long. */
 const RECORDER_FIRST_MS = 2_000
 
-/** Finds what is due, for each callback that a replica has: a key each where nothing is. Only for lifecycles with callbacks. */
+/**
+ * Finds what is due, for each callback that a replica has, in its lifecycle's phases: others may share the collection. A key each where nothing
+ * is. Only for lifecycles with callbacks.
+ */
 export const outboxIndex = (progress: string): Readonly<Record<string, 1>> => ({
   [`${progress}.outbox.next`]: 1,
+  phase: 1,
   [`${progress}.outbox.dueAt`]: 1,
 })
 

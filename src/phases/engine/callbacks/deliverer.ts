@@ -73,9 +73,12 @@ export class Deliverer {
 
   constructor(private readonly options: DelivererOptions) {
     const { env, callbacks } = options
-    const { settings } = env.model
+    const { settings, phases } = env.model
     const own = (settings.callbacks ?? []).filter((name) => callbacks[name])
-    this.of = { collection: env.collection, progress: settings.progress, callbacks: own }
+    this.of = {
+      ...{ collection: env.collection, progress: settings.progress },
+      ...{ callbacks: own, phases: [...phases.keys()] },
+    }
     this.projection = readProjection(settings)
     this.timeoutMs = settings.callbackTimeoutMs!
     this.leaseMs = this.timeoutMs + LEASE_MARGIN_MS
