@@ -68,6 +68,16 @@ describe('the order of claims', () => {
       expect(all['low']).toBeLessThan(400 / 8)
     })
 
+    test.each(['toString', 'constructor', '__proto__', '', 7, {}, ['urgent'], true])(
+      'a priority of %p is none: the document is claimed, by its age',
+      async (priority) => {
+        await insert(5, 'named', { priority: 'high' })
+        await insert(1, 'odd', { priority })
+        const { claimed } = await (await ordered(order)).claimBatch(PHASE, 10)
+        expect(counted(claimed)).toEqual({ named: 5, odd: 1 })
+      },
+    )
+
     test('no rank and null are normal, and what has woken in a rank has its part beside what is new', async () => {
       await insert(100, 'missing')
       await insert(100, 'null', { priority: null })
@@ -168,6 +178,18 @@ describe('the order of claims', () => {
         for (const { document } of (await claims.claimBatch(PHASE, 10)).claimed) won.add(document['_id'])
       }
       expect(won.size).toBe(300)
+    })
+
+    test('an array in the field has no turns, and takes none from others', async () => {
+      await insert(500, 'array', { tenant: ['a', null] })
+      await insert(6, 'small', { tenant: 'small' })
+      await insert(6, 'none')
+      const claims = await ordered(order)
+      const all: string[] = []
+      for (let i = 0; i < 3; i += 1)
+        all.push(...(await claims.claimBatch(PHASE, 16)).claimed.map(({ document }) => document['_id']))
+      for (const prefix of ['small', 'none']) expect(all.filter((id) => id.startsWith(prefix))).toHaveLength(6)
+      expect(all.filter((id) => id.startsWith('array')).length).toBeGreaterThanOrEqual(6)
     })
 
     test('finds the next tenant by two keys for each whose documents all sleep', async () => {

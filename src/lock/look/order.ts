@@ -129,7 +129,9 @@ export class OrderedLook {
           ...(without.length > 0 ? [{ _id: { $nin: without as never[] } }] : []),
           ...(full.length > 0 ? [{ [field]: { $nin: full as never[] } }] : []),
         ]
-        const filter = { $and: [dueIn(terms, phase), values, notAfter(dueBound), ...others] }
+        // An array is found by each of its elements, and by none of them could the next value be told.
+        const isNoArray = { [field]: { $not: { $type: 'array' as const } } }
+        const filter = { $and: [dueIn(terms, phase), values, isNoArray, notAfter(dueBound), ...others] }
         const projection = candidateFields(terms, { sized, also })
         return readOwnFields((how) =>
           this.collection
@@ -151,7 +153,8 @@ const KINDS: readonly Filter<unknown>[] = [
 ]
 
 /**
- * Goes round the values of a field that have documents due, from where the last claim ended. A value of none of {@link KINDS} gets no turn.
+ * Goes round the values of a field that have documents due, from where the last claim ended. A value of none of {@link KINDS} gets no turn, nor
+ * does an array.
  * Each read finds the next value by skipping in the index: a key or two for a value whose documents all sleep.
  */
 class Turns {
@@ -210,7 +213,11 @@ const inGroup = (lists: readonly CandidateList[], group: CandidateGroup, isIn: (
   lists.map((list) => ({ ...list, documents: list.documents.filter(isIn), group }))
 
 const rankOf = (value: unknown): string | undefined =>
-  value === undefined || value === null ? 'normal' : typeof value === 'string' && value in RANKS ? value : undefined
+  value === undefined || value === null
+    ? 'normal'
+    : typeof value === 'string' && Object.hasOwn(RANKS, value)
+      ? value
+      : undefined
 
 /** A priority that is none: it counts by age, as the lowest do. */
 export function oddRank(document: Document, { priorityBy }: ClaimOrder): OddField[] {
