@@ -92,15 +92,39 @@ export async function askForKeys(
   db: Db,
   requests: ReadonlyMap<string, SlotRequest>,
 ): Promise<ReadonlyMap<string, SlotGrant>> {
-  const limits = limitsOf(db)
-  const mayBeNew = [...requests].filter(([, { inUse }]) => inUse === 0).map(([_id]) => ({ _id, key: true }))
-  if (mayBeNew.length > 0) {
-    // Nothing rests on it: the update that follows is what counts.
-    const options = { ordered: false, writeConcern: { w: 1 } } as const
-    await limits.insertMany(mayBeNew, options).catch((error: unknown) => {
+  const names = [...requests.keys()]
+  await makeKeys(
+    db,
+    names.filter((name) => requests.get(name)!.inUse === 0),
+  )
+  const grants = await askedForKeys(db, requests)
+  // In use, and not there: somebody has removed them, or what this replica had was taken for over.
+  const gone = [...requests].filter(([name, { inUse }]) => inUse > 0 && !grants.has(name))
+  if (gone.length === 0) return grants
+  await makeKeys(
+    db,
+    gone.map(([name]) => name),
+  )
+  return new Map([...grants, ...(await askedForKeys(db, new Map(gone)))])
+}
+
+/** Nothing rests on it: the update that follows is what counts. */
+async function makeKeys(db: Db, names: readonly string[]): Promise<void> {
+  if (names.length === 0) return
+  const made = names.map((_id) => ({ _id, key: true }))
+  const options = { ordered: false, writeConcern: { w: 1 } } as const
+  await limitsOf(db)
+    .insertMany(made, options)
+    .catch((error: unknown) => {
       if (!isServerError(error, DUPLICATE_KEY)) throw error
     })
-  }
+}
+
+async function askedForKeys(
+  db: Db,
+  requests: ReadonlyMap<string, SlotRequest>,
+): Promise<ReadonlyMap<string, SlotGrant>> {
+  const limits = limitsOf(db)
   const alike = Map.groupBy(requests, ([, request]) => JSON.stringify(request))
   const updates = [...alike.values()].map((some) => {
     const filter = { _id: { $in: some.map(([name]) => name) } }
@@ -188,11 +212,15 @@ function declaredBy({ slots, rate }: KeyLimit): Document {
 const isAsDeclared: Document = { key: true, slots: { $exists: false }, $expr: { $not: [isPaused] } }
 const notOf = (by: string): Document => ({ $not: { $elemMatch: { by: { $ne: by } } } })
 
-/** Removes limits of keys of which this replica alone has had something, and nobody waits for. Whether that were all of them. */
-export async function forgetKeys(db: Db, names: readonly string[], by: string): Promise<boolean> {
+/**
+ * Removes limits of keys of which this replica alone has had something, and nobody waits for. Whether that were all of them.
+ * @param turn as that of a request: what a later one has got stays, should this arrive late
+ */
+export async function forgetKeys(db: Db, names: readonly string[], by: string, turn: number): Promise<boolean> {
   const isUnrated = { rate: { $exists: false } }
   const isAsked = { askedAt: { $exists: true } } // else it has just been made
-  const isUnused = { ...isAsDeclared, ...isUnrated, ...isAsked, holders: notOf(by), waiting: notOf(by) }
+  const holders = { $not: { $elemMatch: { $or: [{ by: { $ne: by } }, { turn: { $gt: turn } }] } } }
+  const isUnused = { ...isAsDeclared, ...isUnrated, ...isAsked, holders, waiting: notOf(by) }
   return (await limitsOf(db).deleteMany({ _id: { $in: [...names] }, ...isUnused })).deletedCount === names.length
 }
 

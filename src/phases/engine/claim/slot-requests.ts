@@ -49,7 +49,7 @@ export class SlotRequests {
   private async giveBack(back: readonly Pending[]): Promise<void> {
     if (back.length === 0) return
     const names = back.map(({ name }) => name)
-    const areForgotten = await forgetKeys(this.db, names, this.identity).catch(() => false)
+    const areForgotten = await forgetKeys(this.db, names, this.identity, this.nextTurn()).catch(() => false)
     if (!areForgotten) return this.askFor(back)
     for (const { resolve } of back) resolve(undefined)
   }
