@@ -1,7 +1,18 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { askForKeys, forgetKeys, LIMITS_COLLECTION } from '../../src/lock/index.js'
+import { silentLogger } from '../../src/index.js'
+import {
+  askForKeys,
+  askForSlots,
+  forgetKeys,
+  LIMITS_COLLECTION,
+  pauseLimit,
+  ServerClock,
+  setLimit,
+} from '../../src/lock/index.js'
+import { Slots } from '../../src/phases/engine/claim/slots.js'
 import { useDatabase } from '../support/database.js'
+import { ManualClock } from './fixture.js'
 
 describe('the slots of a key', () => {
   const database = useDatabase()
@@ -24,6 +35,61 @@ describe('the slots of a key', () => {
     expect(await forgetKeys(database.db, ['k'], 'a~1', 5)).toBe(true)
     expect(await stored()).toBeNull()
   })
+
+  test.each(['api', 'k'])(
+    'that others have got while this process stood still are known to be lost, until they are given back (%s)',
+    async (limit) => {
+      await setLimit(database.db, limit, { slots: 1 })
+      const clock = new ManualClock()
+      const slots = new Slots({
+        ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
+        leaseMs: () => 30_000,
+      })
+      const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
+      expect(await slots.take(phase, 1)).toBe(1)
+      clock.advance(35_000)
+      const limits = database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
+      await limits.updateOne({ _id: limit }, { $set: { 'holders.0.until': new Date(0) } })
+      const other = { by: 'b~1', slots: 1, starts: 0, leaseMs: 30_000 }
+      expect(await askForSlots(database.db, limit, { ...other, inUse: 0, turn: 1 })).toMatchObject({ slots: 1 })
+      // It says what it has in use, and has no more than that.
+      expect(await slots.take(phase, 1)).toBe(0)
+      expect(slots.areInDanger(phase)).toBe(true)
+      slots.give(phase, 1)
+      expect(slots.areInDanger(phase)).toBe(false)
+      await askForSlots(database.db, limit, { ...other, inUse: 0, slots: 0, turn: 2 })
+      expect(await slots.take(phase, 1)).toBe(1)
+      expect(slots.areInDanger(phase)).toBe(false)
+      slots.give(phase, 1)
+      await slots.stop()
+    },
+  )
+
+  test.each([
+    ['lowered', () => setLimit(database.db, 'api', { slots: 1 })],
+    ['paused', () => pauseLimit(database.db, 'api', { by: 'ana', reason: null, end: null })],
+  ] as const)(
+    'of a limit that was %s are not put to use again as they are given back, one by one',
+    async (_what, change) => {
+      await setLimit(database.db, 'api', { slots: 3 })
+      const clock = new ManualClock()
+      const slots = new Slots({
+        ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
+        leaseMs: () => 30_000,
+      })
+      const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
+      expect(await slots.take(phase, 3)).toBe(3)
+      await change()
+      expect(await slots.take(phase, 1)).toBe(0) // from now on it knows
+      for (let i = 0; i < 2; i += 1) {
+        slots.give(phase, 1)
+        expect(await slots.take(phase, 1)).toBe(0)
+      }
+      slots.give(phase, 1)
+      expect(await slots.take(phase, 1)).toBe(_what === 'paused' ? 0 : 1)
+      await slots.stop()
+    },
+  )
 
   test('that are in use are there again with the next request where somebody has removed their limit', async () => {
     await ask('a~1', 0, 1, 1)

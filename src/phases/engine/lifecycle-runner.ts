@@ -168,7 +168,7 @@ export class LifecycleRunner {
    * wrong with one document costs its own lease, and nobody else anything.
    *
    * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. It waits for 1.5 s at most (and a
-   * round of the guard), then others may have it. A handler begins only under a lease with time left, and not once the replica stops or
+   * round of the guard), then others may have it. A handler begins only under leases with time left, its slots' too, and not once the replica stops or
    * it is paused.
    * Whatever happens, its place is given back and it is let go.
    */
@@ -179,8 +179,8 @@ export class LifecycleRunner {
         // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
         const turn = this.places.take(held.kind, held.queuedAtMs)
         const hasPlace = turn === undefined || (await turn)
-        const mayBegin =
-          hasPlace && held.lease.leftMs() > 0 && !this.stopping && !held.isKeyless && !this.isPaused(held)
+        const isSafe = held.lease.leftMs() > 0 && !this.env.slots.areInDanger(held)
+        const mayBegin = hasPlace && isSafe && !this.stopping && !held.isKeyless && !this.isPaused(held)
         let ending: Ending
         try {
           ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)

@@ -171,6 +171,13 @@ export class Slots {
   }
 }
 
+/** How many more are leased than there are. */
+function excessOf(grant: SlotGrant | undefined): number {
+  if (!grant || grant.limit.slots === null) return grant?.limit.paused ? grant.slots : 0
+  const { slots, paused, holders } = grant.limit
+  return Math.max(0, holders.reduce((sum, one) => sum + one.slots, 0) - (paused ? 0 : slots))
+}
+
 /** What needs slots: a phase's documents, or one of them. */
 export interface Needing {
   readonly limits?: readonly LimitNeed[] | undefined
@@ -182,6 +189,8 @@ class LeasedSlots {
   private leased = 0
   /** How many of these may be in use. */
   private usable = 0
+  /** Of those in use so many aren't to be used again: the limit has fewer, is paused, or others have got them. */
+  private excess = 0
   private used = 0
   /** Documents that a rate has admitted and that haven't begun. */
   private starts = 0
@@ -193,6 +202,8 @@ class LeasedSlots {
   private turns: Promise<unknown> = Promise.resolve()
   private told: string | undefined
   private othersWait = false
+  /** This process stood still past the end of the lease, and others have got what it has in use. */
+  private isOvertaken = false
 
   private readonly name: string
 
@@ -231,7 +242,7 @@ class LeasedSlots {
   }
 
   get isInDanger(): boolean {
-    return this.used > 0 && this.ageMs > (this.options.leaseMs() * 2) / 3
+    return this.used > 0 && (this.isOvertaken || this.ageMs > (this.options.leaseMs() * 2) / 3)
   }
 
   held(): SlotsHeld {
@@ -259,6 +270,9 @@ class LeasedSlots {
 
   giveBack({ slots: each }: LimitNeed, count: number, unstarted: boolean): void {
     this.used -= count * each
+    const gone = Math.min(this.excess, count * each)
+    this.usable -= gone
+    this.excess -= gone
     if (unstarted && this.isRated) this.starts += count
   }
 
@@ -314,6 +328,9 @@ class LeasedSlots {
       this.starts += Math.min(0, starts)
       throw error
     }
+    const excess = excessOf(grant)
+    this.isOvertaken = excess > 0 && this.used > 0 && (this.isOvertaken || this.ageMs > leaseMs())
+    this.excess = Math.max(0, Math.min(excess, inUse) - (inUse - this.used))
     this.limit = grant?.limit
     this.othersWait = grant?.othersWait ?? false
     // What was given back meanwhile isn't put to use again by an answer that knows nothing of it: the limit may have been lowered.
