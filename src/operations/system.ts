@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
 import { type CancelRequest, isInForce, type Pause, readLockTimeouts, type Terms, termsOf } from '../lock/index.js'
 import { type DoorbellMode, didYouMean } from '../options/index.js'
-import type { AuditOptions, LifecycleModel } from '../phases/index.js'
+import { type AuditOptions, type LifecycleModel, workingPhases } from '../phases/index.js'
 import { UsageError } from './errors.js'
 
 /** What operations work on: a database, and the lifecycles whose documents are in it. */
@@ -52,9 +52,11 @@ export async function inForceIn(
 ): Promise<(model: LifecycleModel) => InForce> {
   const names = models.map((model) => model.name)
   const all = await readLockTimeouts(db, names)
-  return ({ name, settings: { lockTimeoutMs, progress, legacyWriters } }) => {
-    const known = all.get(name)
-    const terms = termsOf(known?.dueMs ?? lockTimeoutMs, { progress, legacyWriters })
+  return (model) => {
+    const { lockTimeoutMs, progress, legacyWriters } = model.settings
+    const known = all.get(model.name)
+    const working = workingPhases(model)
+    const terms = termsOf(known?.dueMs ?? lockTimeoutMs, { progress, legacyWriters, working })
     const pauses = known?.pauses.filter((pause) => isInForce(pause, known.now)) ?? []
     return { terms, pauses, cancels: known?.cancels ?? [] }
   }

@@ -1,4 +1,5 @@
 import type { Document, Filter } from 'mongodb'
+import { isNobodys } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { inProgress, isDate, literal, progressAcrossPhases, type Terms, without } from '../terms/terms.js'
 import { historyWith } from './history.js'
@@ -99,3 +100,11 @@ export function applyNext(terms: Terms): Document {
   const isOurs = { $eq: [{ $type: `$${terms.progress}` }, 'object'] }
   return { $replaceWith: { $cond: [{ $and: [isOurs, isThere] }, applied, '$$ROOT'] } }
 }
+
+/**
+ * The same for an update that takes a document from a holder who has died, before the stage that removes `lockedBy`. What nobody has keeps
+ * what was left for it: it was put aside because of that.
+ */
+export const applyNextOfHolder = (terms: Terms): Document => ({
+  $replaceWith: { $cond: [isNobodys, '$$ROOT', applyNext(terms)['$replaceWith']] },
+})

@@ -118,7 +118,7 @@ function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest
   // An owner may have freed it while something was left for it.
   const fields = ['$$ROOT', nextFields(terms), own]
   const awake = progressIfThere(terms, withoutNext(`$${terms.progress}`))
-  const wake = { $mergeObjects: ['$$ROOT', awoken, awake] }
+  const wake = { $mergeObjects: ['$$ROOT', nextFields(terms), awoken, awake] }
   const phase = literal(document['phase'])
   const restarted = { $mergeObjects: [...fields, begunIn(terms, { phase, lockedAt: dueAt, by })] }
   const left = (insert: { set: Document; begin?: string; lockedAt?: unknown }) => ({

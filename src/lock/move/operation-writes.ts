@@ -1,6 +1,7 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import { readOwnFields } from '../documents/read-each.js'
 import { historyWith } from '../end/history.js'
+import { applyNextOfHolder, nextFields, withoutNext } from '../end/next.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
@@ -94,9 +95,11 @@ export const operationWrites = {
     const fields = Object.fromEntries(Object.entries(set).map(([field, value]) => [field, literal(value)]))
     const moved = {
       ...{ ...fields, ...DUE_AND_NOBODYS, updatedAt: now, ...(phase && { phase: literal(phase) }) },
-      [terms.progress]: { $mergeObjects: [progressAcrossPhases(terms), begunAnew] },
+      [terms.progress]: withoutNext({ $mergeObjects: [progressAcrossPhases(terms), begunAnew] }),
     }
-    return [unmarked(terms, id, operating, { $expr: hasOurShape(terms) }, isNotHeld(terms)), [{ $set: moved }]]
+    // What inserts have left was there before: it lies under what this sets.
+    const left = { $replaceWith: { $mergeObjects: ['$$ROOT', nextFields(terms)] } }
+    return [unmarked(terms, id, operating, { $expr: hasOurShape(terms) }, isNotHeld(terms)), [left, { $set: moved }]]
   },
 
   /** Moves it to another phase as a rename does: its sleep, its step and its deadline go on. Not while it is held. */
@@ -104,11 +107,11 @@ export const operationWrites = {
     const { operation, by } = operating
     const history = historyWith(terms, { outcome: 'owner', reason: `moved (${operation})`, by, to: phase })
     const marked = { $mergeObjects: [`$${terms.progress}`, { history, operations: withMark(terms, operating) }] }
-    const moved = { phase: literal(phase), lockedBy: '$$REMOVE', [terms.progress]: marked }
+    const moved = { phase: literal(phase), [terms.progress]: marked }
     const elsewhere = { phase: { $ne: phase } }
     return [
       unmarked(terms, id, operating, elsewhere, { $expr: hasOurShape(terms) }, isNotHeld(terms)),
-      [{ $set: moved }],
+      [{ $set: moved }, applyNextOfHolder(terms), { $unset: 'lockedBy' }],
     ]
   },
 

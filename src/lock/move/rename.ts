@@ -1,6 +1,7 @@
 import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
 import { historyWith } from '../end/history.js'
+import { applyNextOfHolder } from '../end/next.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
@@ -18,15 +19,17 @@ export function renameLook(terms: Terms, rename: Rename): Filter<Document> {
 /**
  * A rename's filter and update for some of the documents that a look found. A document that a replica of the older version
  * holds is never touched: its step ends as in that version. Only the phase's name changes: a sleep, a park, its step and its
- * deadline go on; an expired holder's `lockedBy` is removed, so that its late write doesn't match.
+ * deadline go on; an expired holder's `lockedBy` is removed, so that its late write doesn't match, and what was left for it is applied.
  */
 export function renameUpdate(terms: Terms, rename: Rename, ids: readonly unknown[]): [Filter<Document>, Document[]] {
   const reason = `${rename.from} is called ${rename.to} now`
   const history = historyWith(terms, { outcome: 'rule', reason, by: 'renamed', to: rename.to })
   const moved = {
     phase: literal(rename.to),
-    lockedBy: '$$REMOVE',
     ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, { history }] }),
   }
-  return [{ ...withIds(ids), $and: [renameLook(terms, rename)] }, [{ $set: moved }]]
+  return [
+    { ...withIds(ids), $and: [renameLook(terms, rename)] },
+    [{ $set: moved }, applyNextOfHolder(terms), { $unset: 'lockedBy' }],
+  ]
 }
