@@ -4,7 +4,7 @@ import { historyWith } from '../end/history.js'
 import { applyNextOfHolder, nextFields, withoutNext } from '../end/next.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { hasOurShape, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
+import { hasOurShape, inProgress, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
 import { DUE_AND_NOBODYS } from './owner-writes.js'
 
 /*
@@ -129,7 +129,7 @@ export const operationWrites = {
 
   /**
    * Puts it back to where it was before an operation, if that was the last one to act on it and no step of it has begun since, and nobody
-   * has moved it or changed what the operation has set.
+   * has moved it, answered its question or changed what the operation has set. What others than its holders write in `progress` stays as it is.
    */
   putBack(terms: Terms, id: unknown, operating: Operating, { of, before, set, phase, wakes }: PutBack): Write {
     const { operation, by } = operating
@@ -141,16 +141,19 @@ export const operationWrites = {
       to: before.phase,
     })
     const marked = { history, operations: withMark(terms, operating) }
+    const others = Object.fromEntries(OTHERS.map((field) => [field, inProgress(terms, field)]))
+    const answer = inProgress(terms, 'answer')
+    const isUnanswered = { $in: [{ $ifNull: [answer, null] }, [null, literal(progress['answer'] ?? null)]] }
     const isLast = { $eq: [{ $arrayElemAt: [{ $ifNull: [`$${marksIn(terms)}`, []] }, -1] }, literal(of)] }
     const standsStill = {
-      ...{ $expr: isLast, fence: fence ?? null, phase, lockedBy: null },
+      ...{ $expr: { $and: [isLast, isUnanswered] }, fence: fence ?? null, phase, lockedBy: null },
       lockedAt: wakes ? TASK_LOCK_INIT_TIME : ((own.lockedAt as Date | undefined) ?? null),
     }
     const stands = Object.entries(set).map(([field, value]) => ({ [field]: { $eq: value } }))
     const was: Document = { ...own, ...fields }
     const names = ['phase', 'lockedAt', 'updatedAt', ...Object.keys(set)]
     const asBefore = Object.fromEntries(names.map((name) => [name, name in was ? literal(was[name]) : '$$REMOVE']))
-    const moved = { ...asBefore, [terms.progress]: { $mergeObjects: [literal(progress), marked] } }
+    const moved = { ...asBefore, [terms.progress]: { $mergeObjects: [literal(without(progress)), others, marked] } }
     return [unmarked(terms, id, operating, standsStill, ...stands), [{ $set: moved }]]
   },
 } as const
@@ -161,6 +164,11 @@ export interface Redo {
   readonly step: string | undefined
   readonly set: Document
 }
+
+/** Fields of `progress` that are written while nobody holds the document, and that no operation writes. */
+const OTHERS = ['outbox', 'waiters', 'next']
+const without = (progress: Document): Document =>
+  Object.fromEntries(Object.entries(progress).filter(([field]) => !OTHERS.includes(field)))
 
 /** What a document was before an operation, as far as the operation may change it. */
 export interface Before {

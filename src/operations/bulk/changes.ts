@@ -1,6 +1,14 @@
-import type { Collection, Db } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import { isBulkWriteError, isDuplicateKey, protocolCollection } from '../../database/index.js'
-import { type Before, beforeOf, beforeProjection, idKey, readOwnFields, type Terms } from '../../lock/index.js'
+import {
+  type Before,
+  beforeOf,
+  beforeProjection,
+  idKey,
+  readOwnFields,
+  type Terms,
+  wasActedOn,
+} from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
 
 /** What documents were before an operation acted on them. */
@@ -29,8 +37,8 @@ export const prepareChanges = async (db: Db): Promise<void> => {
 }
 
 /**
- * Keeps what the documents of a page are before they are acted on. Those that are kept already, from before a crash, stay as they are.
- * @param first the number of the first of them in the operation
+ * Keeps what the documents of a page are before they are acted on. Those that are kept already, from before a crash, stay as they are if they
+ * may have been acted on.
  */
 export async function keepBefore(
   db: Db,
@@ -38,12 +46,15 @@ export async function keepBefore(
   terms: Terms,
   page: {
     readonly operation: string
+    /** The number of the first of them in the operation. */
     readonly first: number
+    /** The page was turned by an earlier try of this step. */
+    readonly isRepeated: boolean
     readonly ids: readonly unknown[]
     readonly fields: readonly string[]
   },
 ): Promise<void> {
-  const { operation, first, ids, fields } = page
+  const { operation, first, isRepeated, ids, fields } = page
   const projection = beforeProjection(terms, fields)
   const filter = { _id: { $in: ids as never[] } }
   const found = await readOwnFields((how) => documents.find(filter, { projection, ...how }).toArray())
@@ -58,7 +69,19 @@ export async function keepBefore(
     await changesIn(db).insertMany(changes, { ordered: false })
   } catch (error) {
     if (!isBulkWriteError(error) || ![error.writeErrors].flat().every(isDuplicateKey)) throw error
+    if (!isRepeated) return
+    const unmarked = new Set(found.filter((one) => isUnmarked(one, terms, operation)).map(({ _id }) => idKey(_id)))
+    const renewed = changes.filter((one) => unmarked.has(idKey(one.document)))
+    const writes = renewed.map((one) => ({ replaceOne: { filter: { _id: one._id }, replacement: one } }))
+    if (writes.length > 0) await changesIn(db).bulkWrite(writes, { ordered: false })
   }
+}
+
+/** Whether the operation surely hasn't acted on it: one whose `progress` isn't ours takes no mark. */
+const isUnmarked = (document: Document, terms: Terms, operation: string): boolean => {
+  const progress: unknown = document[terms.progress] ?? {}
+  const isOurs = typeof progress === 'object' && !Array.isArray(progress) && typeof document['phase'] === 'string'
+  return isOurs && !wasActedOn(document, terms, operation)
 }
 
 /** How many documents an operation may have changed. */

@@ -51,7 +51,7 @@ export async function workOnPage(
   }
   const { ids, tokens } = doc.page ?? (await turnPage(doc, step, acting))
   const fields = actions[doc.action].changes?.(acting.options)
-  const kept = { operation: doc._id, first: doc.counts.seen, ids }
+  const kept = { operation: doc._id, first: doc.counts.seen, isRepeated: doc.page != null, ids }
   if (fields && ids.length > 0) await keepBefore(db, documents, acting.terms, { ...kept, fields })
   const acts: (Acted | Failed)[] = []
   try {
