@@ -2,7 +2,7 @@ import { BSON, type Db, type Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ringerOf } from '../../doorbell/index.js'
 import { idText, isDefiniteRefusal, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
-import type { Step } from '../../phases/index.js'
+import { type Step, Unavailable } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { registeredLifecycles } from '../lifecycles.js'
 import { type System, termsInForce } from '../system.js'
@@ -56,8 +56,9 @@ export async function workOnPage(
   const acts: (Acted | Failed)[] = []
   try {
     await eachOf([...ids.entries()], doc.concurrency, async ([i, id]) => {
-      // After an abort nothing else is begun; what is under way ends.
+      // After an abort nothing else is begun; what is under way ends. Nor once another may have the page: this process stood still.
       if (step.signal.aborted) throw step.signal.reason
+      if (step.leaseLeftMs() === 0) throw new Unavailable('its lease was not renewed in time')
       acts[i] = await actOn(acting, doc, id, tokens?.[i] ?? null)
     })
   } catch (error) {
