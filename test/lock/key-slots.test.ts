@@ -91,6 +91,19 @@ describe('the slots of a key', () => {
     },
   )
 
+  test('of a replica that was killed before the clock was set back are free when their lease would have ended', async () => {
+    const limits = database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
+    expect(await ask('a~1', 0, 1, 1)).toMatchObject({ slots: 1 })
+    const setBack = new Date(Date.now() + 7_200_000)
+    await limits.updateOne({ _id: 'k' }, { $set: { 'holders.0.until': setBack } })
+    expect(await ask('b~1', 0, 1, 1)).toMatchObject({ slots: 0 })
+    const { until } = (await stored())!['holders'][0] as { until: Date }
+    expect(until.getTime() - Date.now()).toBeLessThan(31_000)
+    // Its next request leaves it as it is.
+    expect(await ask('b~1', 0, 1, 2)).toMatchObject({ slots: 0 })
+    expect((await stored())!['holders'][0].until).toEqual(until)
+  })
+
   test('that are in use are there again with the next request where somebody has removed their limit', async () => {
     await ask('a~1', 0, 1, 1)
     await database.db.collection(LIMITS_COLLECTION).deleteMany({})

@@ -62,6 +62,11 @@ const isLeased: Document = {
   $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, { $gt: ['$$this.until', '$$NOW'] }, isCount('$$this.slots')],
 }
 
+/** No lease lasts for longer from now than when it was taken: after the clock was set back it would. */
+const UNTIL: Document = {
+  $cond: [{ $isNumber: '$$this.ms' }, { $min: ['$$this.until', { $add: ['$$NOW', '$$this.ms'] }] }, '$$this.until'],
+}
+
 const WAITING: Document = { $cond: [{ $isArray: '$waiting' }, '$waiting', []] }
 /** Who got less than an equal share asks again within a second. */
 const hasAskedOfLate: Document = {
@@ -149,7 +154,8 @@ function grantOf(stored: Document, { by, turn }: SlotRequest): SlotGrant {
 }
 
 function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, key }: SlotRequest): Document[] {
-  const others = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
+  const leased = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
+  const others = { $map: { input: leased, in: { $mergeObjects: ['$$this', { until: UNTIL }] } } }
   const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
   const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
   const taken = { $sum: { $map: { input: '$$others', in: '$$this.slots' } } }
@@ -161,7 +167,14 @@ function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, key }: 
   // As many as are of use: single ones of each would be, where a document needs two, of use to nobody.
   const granted = { $add: [inUse, { $subtract: [most, { $mod: [most, each] }] }] }
   const started = { $cond: [isRate, { $max: [0, { $min: [starts, { $floor: '$$left' }] }] }, 0] }
-  const entry = { by: literal(by), slots: '$$granted', starts: '$$started', turn, until: { $add: ['$$NOW', leaseMs] } }
+  const entry = {
+    by: literal(by),
+    slots: '$$granted',
+    starts: '$$started',
+    turn,
+    ms: leaseMs,
+    until: { $add: ['$$NOW', leaseMs] },
+  }
   const entries = { $cond: [{ $gt: [{ $add: ['$$granted', '$$started'] }, 0] }, [entry], []] }
   const left = { $subtract: ['$$left', { $cond: [{ $gt: [starts, 0] }, '$$started', starts] }] }
   const bucket = { left: { $min: [BURST, left] }, at: '$$NOW' }
