@@ -71,7 +71,7 @@ async function ofLifecycle(
   total: number,
 ): Promise<ChildrenOfLifecycle> {
   const of = { collection: db.collection(model.collection), progress: model.settings.progress, parent }
-  const counts = countsOf(await countChildren(of, endsOf(model)), model, total)
+  const counts = countsOf(await countChildren(of, endsOf(model), total), model, total)
   const worst = worstOf(counts)
   const where =
     worst === 'parked'

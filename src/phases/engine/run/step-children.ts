@@ -152,7 +152,7 @@ export class StepChildren {
         const model = await this.modelOf(name)
         const of = this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
         const total = totalOf(lists.filter(({ lifecycle }) => lifecycle === name))
-        return countsOf(await countChildren(of, endsOf(model)), model, total)
+        return countsOf(await countChildren(of, endsOf(model), total), model, total)
       }),
     )
     return sumOf(all)
