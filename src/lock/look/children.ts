@@ -1,4 +1,5 @@
 import type { Collection, Document, Filter } from 'mongodb'
+import { idKey } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
 import type { DocumentName } from '../end/children.js'
 import { WITHOUT_TOKEN } from '../lease/lease-state.js'
@@ -106,9 +107,20 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
   )
 }
 
-/** The children themselves, in the order of their phases. */
-export const childDocuments = (of: ChildrenOf, limit: number): Promise<Document[]> =>
-  of.collection.find(ofParent(of), { hint: childIndex(of.progress), limit }).toArray()
+/**
+ * The children themselves, each once.
+ * @param total how many there were: if fewer are found, they are read once more, as one that moves meanwhile may be missed, or found twice
+ */
+export async function childDocuments(of: ChildrenOf, limit: number, total = 0): Promise<Document[]> {
+  const found = new Map<string, Document>()
+  const read = async () => {
+    const some = await of.collection.find(ofParent(of), { hint: childIndex(of.progress), limit }).toArray()
+    for (const one of some) found.set(idKey(one['_id']), one)
+  }
+  await read()
+  if (found.size < Math.min(total, limit)) await read()
+  return [...found.values()].slice(0, limit)
+}
 
 /** Sets what their owner wants of those of a document's children that aren't in these phases; a rule of theirs does the rest. */
 export async function setChildrenState(of: ChildrenOf, state: string, but: readonly string[]): Promise<void> {

@@ -116,7 +116,8 @@ export class StepChildren {
     if (typeof name !== 'string') throw new InvalidOutcome(`childrenOf: expected a lifecycle, got ${shown(lifecycle)}`)
     const model = await this.modelOf(name)
     const of = this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
-    return childDocuments(of, MOST_DOCUMENTS)
+    const total = totalOf(childListsIn(this.run.progress).filter((one) => one.lifecycle === name))
+    return childDocuments(of, MOST_DOCUMENTS, total)
   }
 
   /** Takes all children down, each by its own lifecycle where that has a rule for this; says how many are left. */
