@@ -43,12 +43,13 @@ const isOpen = ({ progress, callbacks, phases }: Omit<Outboxes, 'collection'>): 
   phase: { $in: [...phases] },
 })
 
-/** The `_id`s of documents whose outbox is due, at most `limit`. */
+/** The `_id`s of documents whose outbox is due, at most `limit`, the longest due first. */
 export async function dueOutboxes(of: Outboxes, now: Date, limit: number, skipped: readonly unknown[]) {
   const others = skipped.length > 0 ? { _id: { $nin: [...skipped] as never[] } } : {}
+  const sort = { [`${of.progress}.outbox.dueAt`]: 1 } as const
   const read = (hint: Document) =>
     of.collection
-      .find({ ...outboxDue(of, now), ...others }, { projection: { _id: 1 }, hint, limit, ...AS_IT_STANDS })
+      .find({ ...outboxDue(of, now), ...others }, { projection: { _id: 1 }, hint, limit, sort, ...AS_IT_STANDS })
       .toArray()
   const found = await onIndex(of.collection, outboxIndex(of.progress), read)
   return found.map(({ _id }) => _id as unknown)
