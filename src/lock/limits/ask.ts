@@ -253,7 +253,8 @@ export async function forgetOldKeys(db: Db): Promise<number> {
   return old.deletedCount
 }
 
-const BURST: Document = { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }
+/** 0 where a person has put anything else in the rate's place. */
+const BURST: Document = { $cond: [isRate, { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }, 0] }
 /** What may begin now: what was left, and what has been added since, evenly; full where nobody has asked before. */
 const LEFT: Document = {
   $cond: [
