@@ -23,7 +23,7 @@ export {
 } from './end/children.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
 export { type HistoryEntry, historyWith, type RecordedOutcome } from './end/history.js'
-export { hasNext, type StoredNext } from './end/next.js'
+export { hasNext, type StoredNext, stateInNext } from './end/next.js'
 export {
   type AskedQuestion,
   answerIn,

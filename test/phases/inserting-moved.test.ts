@@ -79,4 +79,44 @@ describe('an insert that was left for a holder that has died', () => {
     expect(await runs()).toEqual([3])
     expect(await stored()).toMatchObject({ n: 3, effects: ['left'] })
   })
+
+  const STATES: [string, () => Promise<unknown>][] = [
+    ['its owner', () => owner().setState('a', 'Deleted')],
+    ['an operation', () => write(...(operationWrites.setState(terms, 'a', operating, 'Deleted') as Write))],
+  ]
+
+  test.each(STATES)('a state that %s sets after it is not lost by the one in it', async (_what, set) => {
+    const replica = replicaOf(
+      database.db,
+      thingWith(async (doc, step) => {
+        if (doc.n !== 1) return step.moveTo('Created')
+        await owner().insert({ _id: 'a', n: 3, state: 'Running' }, { onDuplicate: 'runAgain' })
+        await set()
+        return step.wait('rain', { for: '1h' })
+      }),
+      { logger: silentLogger },
+    )
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating', n: 1 })
+    await replica.runOnce()
+    await replica.runOnce()
+    await replica.stop()
+    expect(await things(database.db).countDocuments({ phase: { $ne: 'Deleted' } })).toBe(0)
+    // The other way round the insert is the newer one.
+    await things(database.db).deleteMany({})
+    await left('runAgain')
+    await set()
+    await owner().insert({ _id: 'a', n: 3, state: 'Running' }, { onDuplicate: 'runAgain' })
+    expect((await stored())['progress'].next.set).toEqual({ n: 3, state: 'Running' })
+  })
+
+  test.each([
+    ['nothing of ours', {}, 'done'],
+    ['that state already', { state: 'Deleted' }, 'unchanged'],
+    ['a progress of its own', { progress: [{ next: 1 }] }, 'done'],
+    ['a progress that is text', { progress: 'half' }, 'done'],
+  ] as const)('a state is set on a document with %s', async (_what, fields, verdict) => {
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating', ...fields } as never)
+    expect(await owner().setState('a', 'Deleted')).toBe(verdict)
+    expect(await stored()).toEqual({ _id: 'a', phase: 'Creating', ...fields, state: 'Deleted' })
+  })
 })

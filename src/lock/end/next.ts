@@ -38,6 +38,9 @@ export const hasNext = (progress: unknown): boolean => Object(progress)['next'] 
 /** The fields that are left for a document, as an expression: under those of a newer insert, which wins. */
 export const nextFields = (terms: Terms): Document => objectAt(inProgress(terms, 'next.set'))
 
+/** The state in an insert that was left for a document: one that is set later counts. */
+export const stateInNext = ({ progress }: Pick<Terms, 'progress'>): string => `${progress}.next.set.state`
+
 /** `progress` without what was left, nor the sleep that it ends. */
 export const withoutNext = (progress: unknown): Document => without(progress, ['next', 'resumeAt'])
 

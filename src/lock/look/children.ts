@@ -2,6 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
 import type { DocumentName } from '../end/children.js'
+import { stateInNext } from '../end/next.js'
 import { WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 
@@ -125,7 +126,9 @@ export async function childDocuments(of: ChildrenOf, limit: number, total = 0): 
 /** Sets what their owner wants of those of a document's children that aren't in these phases; a rule of theirs does the rest. */
 export async function setChildrenState(of: ChildrenOf, state: string, but: readonly string[]): Promise<void> {
   const filter = { ...ofParent(of), phase: { $nin: [...but] }, state: { $ne: state } }
-  await of.collection.updateMany(filter, { $set: { state } }, { hint: childIndex(of.progress) })
+  // That of an insert that was left for a child is older.
+  const update = { $set: { state }, $unset: { [stateInNext(of)]: '' as const } }
+  await of.collection.updateMany(filter, update as never, { hint: childIndex(of.progress) })
 }
 
 /** Deletes those of a document's children that nobody holds, not even under a lease that has run out. */

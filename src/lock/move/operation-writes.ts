@@ -1,7 +1,7 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import { readOwnFields } from '../documents/read-each.js'
 import { historyWith } from '../end/history.js'
-import { applyNextOfHolder, nextFields, withoutNext } from '../end/next.js'
+import { applyNextOfHolder, nextFields, stateInNext, withoutNext } from '../end/next.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, inProgress, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
@@ -74,6 +74,7 @@ export const operationWrites = {
     const marked = { $mergeObjects: [`$${terms.progress}`, { operations: withMark(terms, operating) }] }
     const update = [
       { $set: { state: state === undefined ? '$$REMOVE' : literal(state), ...progressIfOurs(terms, marked) } },
+      { $unset: stateInNext(terms) },
     ]
     return [unmarked(terms, id, operating), update]
   },

@@ -2,6 +2,7 @@ import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
 import { readOwnFields } from '../documents/read-each.js'
 import { perUpdate, updateNamed } from '../documents/update-named.js'
 import { historyWith } from '../end/history.js'
+import { stateInNext } from '../end/next.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
@@ -22,14 +23,19 @@ type Unwritten = 'notFound' | 'held' | 'parked' | 'notParked'
 /** Due at once, whoever holds it: for an update by which an owner changes what is to be done. */
 export const DUE_AND_NOBODYS: Document = { lockedAt: TASK_LOCK_INIT_TIME, lockedBy: '$$REMOVE' }
 
-/** Sets what the owner wants, even while the document is held: a state rule moves it once nobody holds it. */
+/**
+ * Sets what the owner wants, even while the document is held: a state rule moves it once nobody holds it. The state in an insert that was left
+ * for it is older.
+ */
 export async function setState(
   documents: Collection,
+  terms: Pick<Terms, 'progress'>,
   id: unknown,
   state: string,
   options: OwnerWriteOptions = {},
 ): Promise<'done' | 'unchanged' | 'notFound'> {
-  const { matchedCount, modifiedCount } = await documents.updateOne({ _id: id as never }, { $set: { state } }, options)
+  const update = [{ $set: { state: literal(state) } }, { $unset: stateInNext(terms) }]
+  const { matchedCount, modifiedCount } = await documents.updateOne({ _id: id as never }, update, options)
   if (matchedCount === 0) return 'notFound'
   return modifiedCount === 0 ? 'unchanged' : 'done'
 }

@@ -11,6 +11,7 @@ import {
   operationWrites,
   readOwnFields,
   removePause,
+  stateInNext,
   type Terms,
   wasActedOn,
   whyUnmatched,
@@ -127,7 +128,8 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     },
     async act(acting, id) {
       const { state } = acting.options
-      const where = { $and: [acting.operating.where, { state: { $ne: state } }] }
+      const isAnother = { $or: [{ state: { $ne: state } }, { [stateInNext(acting.terms)]: { $exists: true } }] }
+      const where = { $and: [acting.operating.where, isAnother] }
       const operating = { ...acting.operating, where }
       const acted = await written(
         { ...acting, operating },

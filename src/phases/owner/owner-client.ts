@@ -180,7 +180,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       const known = this.model.rules.map((rule) => rule.when)
       throw new UnknownState(this.model.name, state, [...new Set(known)], problem)
     }
-    const act = () => setState(this.documents, id, state, inSession(options))
+    const act = () => setState(this.documents, this.terms, id, state, inSession(options))
     const verdict = await this.recordOn(id, options, 'set-state', act, { state })
     if (verdict === 'done' && this.rings.isRuled(state)) this.rings.look(options)
     return verdict
