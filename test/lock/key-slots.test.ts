@@ -11,13 +11,18 @@ import {
   setLimit,
 } from '../../src/lock/index.js'
 import { Slots } from '../../src/phases/engine/claim/slots.js'
-import { useDatabase } from '../support/database.js'
-import { ManualClock } from './fixture.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+import { clientAt, ManualClock } from './fixture.js'
 
 describe('the slots of a key', () => {
   const database = useDatabase()
   const key = { slots: 1 }
   const stored = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION).findOne({ _id: 'k' })
+  const holders = async (_id: string) =>
+    (await database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION).findOne({ _id }))?.[
+      'holders'
+    ] as unknown
   const ask = async (by: string, inUse: number, slots: number, turn: number) => {
     const request = { by, inUse, slots, starts: 0, leaseMs: 30_000, turn, key }
     return (await askForKeys(database.db, new Map([['k', request]]))).get('k')!
@@ -88,6 +93,41 @@ describe('the slots of a key', () => {
       slots.give(phase, 1)
       expect(await slots.take(phase, 1)).toBe(_what === 'paused' ? 0 : 1)
       await slots.stop()
+    },
+  )
+
+  test.each(['api', 'k'])(
+    "are not taken from others by a forward step of the server's clock that no look has found yet (%s)",
+    async (limit) => {
+      await setLimit(database.db, limit, { slots: 1 })
+      const proxy = await TcpProxy.start(database.uri)
+      const client = await clientAt(proxy.uri)
+      try {
+        const clock = new ManualClock()
+        const serverClock = new ServerClock(clock)
+        const slotsOf = (identity: string) =>
+          new Slots({
+            ...{ db: client.db(database.db.databaseName), identity, clock, serverClock, logger: silentLogger },
+            leaseMs: () => 30_000,
+          })
+        const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
+        const [a, b] = [slotsOf('a~1'), slotsOf('b~1')]
+        serverClock.saw(new Date(), clock.monotonicMs())
+        expect(await a.take(phase, 1)).toBe(1)
+        proxy.stepClock(600_000)
+        expect(await b.take(phase, 1)).toBe(0)
+        clock.advance(11_000)
+        await eventually(async () => expect(await holders(limit)).toMatchObject([{ by: 'a~1', slots: 1 }]))
+        a.give(phase, 1)
+        await a.stop()
+        serverClock.saw(new Date(Date.now() + 600_000), clock.monotonicMs())
+        expect(await b.take(phase, 1)).toBe(1)
+        b.give(phase, 1)
+        await b.stop()
+      } finally {
+        await client.close()
+        await proxy.stop()
+      }
     },
   )
 

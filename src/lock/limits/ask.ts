@@ -18,6 +18,11 @@ export interface SlotRequest {
   readonly leaseMs: number
   /** Greater than in its requests before: one that arrives late changes nothing. */
   readonly turn: number
+  /**
+   * By the server's clock: executed later, it gets nothing more than it has in use. That clock may have stepped forward, so that leases of others
+   * only seem to be over. Absent: always valid.
+   */
+  readonly validUntil?: Date | undefined
   /** The limit of a key, which exists while somebody uses it: what it has where nobody has set it. */
   readonly key?: KeyLimit | undefined
 }
@@ -153,20 +158,21 @@ function grantOf(stored: Document, { by, turn }: SlotRequest): SlotGrant {
   }
 }
 
-function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, key }: SlotRequest): Document[] {
+function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUntil, key }: SlotRequest): Document[] {
   const leased = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
   const others = { $map: { input: leased, in: { $mergeObjects: ['$$this', { until: UNTIL }] } } }
   const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
   const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
   const taken = { $sum: { $map: { input: '$$others', in: '$$this.slots' } } }
-  const free = { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse] }] }] }
+  const isValid = validUntil === undefined || { $lte: ['$$NOW', validUntil] }
+  const free = { $cond: [isValid, { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse] }] }] }, 0] }
   const waiters = { $add: [1, { $size: '$$waiting' }] }
   // Alone it may have all; beside others that wait no more than an equal share, beyond what it has in use.
   const share = { $max: [each, { $ceil: { $divide: [TOTAL, waiters] } }] }
   const most = { $max: [0, { $min: [slots, free, { $subtract: [share, inUse] }] }] }
   // As many as are of use: single ones of each would be, where a document needs two, of use to nobody.
   const granted = { $add: [inUse, { $subtract: [most, { $mod: [most, each] }] }] }
-  const started = { $cond: [isRate, { $max: [0, { $min: [starts, { $floor: '$$left' }] }] }, 0] }
+  const started = { $cond: [{ $and: [isRate, isValid] }, { $max: [0, { $min: [starts, { $floor: '$$left' }] }] }, 0] }
   const entry = {
     by: literal(by),
     slots: '$$granted',

@@ -1,8 +1,18 @@
 import type { Db } from 'mongodb'
-import { askForKeys, askForSlots, forgetKeys, type SlotGrant, type SlotRequest } from '../../../lock/index.js'
+import {
+  askForKeys,
+  askForSlots,
+  forgetKeys,
+  type ServerClock,
+  type SlotGrant,
+  type SlotRequest,
+} from '../../../lock/index.js'
 
-/** A turn is given to it when it is sent. */
-type Request = Omit<SlotRequest, 'turn'>
+/** A turn is given to it when it is sent, and how long it is valid. */
+type Request = Omit<SlotRequest, 'turn' | 'validUntil'>
+
+/** As long as what a look has shown; and less than is left of a lease that is renewed in time. */
+const validForMs = (leaseMs: number): number => Math.min(5_000, leaseMs / 2)
 
 interface Pending {
   readonly name: string
@@ -19,15 +29,25 @@ export class SlotRequests {
   constructor(
     private readonly db: Db,
     private readonly identity: string,
+    private readonly serverClock: Pick<ServerClock, 'now'>,
   ) {}
 
   /** Undefined: there is no such limit. */
   ask(name: string, request: Request): Promise<SlotGrant | undefined> {
-    if (!request.key) return askForSlots(this.db, name, { ...request, turn: this.nextTurn() })
+    if (!request.key) return askForSlots(this.db, name, this.sentNow([request])(request))
     return new Promise((resolve, reject) => {
       if (this.pending.length === 0) setImmediate(() => void this.send())
       this.pending.push({ name, request, resolve, reject })
     })
+  }
+
+  /** What is sent together is alike. */
+  private sentNow(requests: readonly Request[]): (request: Request) => SlotRequest {
+    const turn = this.nextTurn()
+    const leaseMs = Math.min(...requests.map((one) => one.leaseMs))
+    const now = this.serverClock.now()
+    const validUntil = now && new Date(now.getTime() + validForMs(leaseMs))
+    return (request) => ({ ...request, turn, validUntil })
   }
 
   private nextTurn(): number {
@@ -56,9 +76,9 @@ export class SlotRequests {
 
   private async askFor(asked: readonly Pending[]): Promise<void> {
     if (asked.length === 0) return
-    const turn = this.nextTurn()
+    const sent = this.sentNow(asked.map(({ request }) => request))
     try {
-      const requests = new Map(asked.map(({ name, request }) => [name, { ...request, turn }]))
+      const requests = new Map(asked.map(({ name, request }) => [name, sent(request)]))
       const grants = await askForKeys(this.db, requests)
       for (const { name, resolve } of asked) resolve(grants.get(name))
     } catch (error) {

@@ -54,7 +54,7 @@ export class Slots {
   private readonly requests: SlotRequests
 
   constructor(private readonly options: SlotsOptions) {
-    this.requests = new SlotRequests(options.db, options.identity)
+    this.requests = new SlotRequests(options.db, options.identity, options.serverClock)
   }
 
   /** How many documents of a phase may be claimed now, at most `most`; their slots are in use from now on. */
