@@ -28,14 +28,29 @@ export interface Delivery {
 /** The server's clocks of a set's members may differ by so much from what this process knows. It only saves reading keys. */
 const SLACK_MS = 60_000
 
+/** The server's time as the replica knows it. */
+export interface OutboxTime {
+  readonly now: Date
+  /** A forward step of that clock that isn't confirmed: by it nobody's hold on an outbox ends. Default: 0. */
+  readonly heldMs?: number | undefined
+  /** Later nobody's hold ends: the clock may have stepped since a look has seen it. Default: always. */
+  readonly validUntil?: Date | undefined
+}
+
 /** The question of a look whether anything is due, and of a search for it. */
-export function outboxDue(of: Omit<Outboxes, 'collection'>, now: Date): Filter<Document> {
-  const dueAt = `${of.progress}.outbox.dueAt`
-  return {
-    ...isOpen(of),
-    [dueAt]: { $lte: new Date(now.getTime() + SLACK_MS) },
-    $expr: { $lte: [`$${dueAt}`, '$$NOW'] },
-  }
+export function outboxDue(of: Omit<Outboxes, 'collection'>, time: OutboxTime): Filter<Document> {
+  const until = new Date(time.now.getTime() + SLACK_MS)
+  return { ...isOpen(of), [`${of.progress}.outbox.dueAt`]: { $lte: until }, $expr: isDueBy(of, time) }
+}
+
+function isDueBy({ progress }: Pick<Outboxes, 'progress'>, { heldMs = 0, validUntil }: OutboxTime): Document {
+  const [by, dueAt] = [`$${progress}.outbox.by`, `$${progress}.outbox.dueAt`]
+  const isDue = { $lte: [dueAt, '$$NOW'] }
+  if (heldMs === 0 && !validUntil) return isDue
+  const isNobodys = { $eq: [{ $type: by }, 'missing'] }
+  const isLetGo = { $lte: [dueAt, { $subtract: ['$$NOW', heldMs] }] }
+  const isValid = validUntil ? [{ $lte: ['$$NOW', validUntil] }] : []
+  return { $and: [isDue, { $or: [isNobodys, { $and: [isLetGo, ...isValid] }] }] }
 }
 
 const isOpen = ({ progress, callbacks, phases }: Omit<Outboxes, 'collection'>): Filter<Document> => ({
@@ -44,12 +59,12 @@ const isOpen = ({ progress, callbacks, phases }: Omit<Outboxes, 'collection'>): 
 })
 
 /** The `_id`s of documents whose outbox is due, at most `limit`, the longest due first. */
-export async function dueOutboxes(of: Outboxes, now: Date, limit: number, skipped: readonly unknown[]) {
+export async function dueOutboxes(of: Outboxes, time: OutboxTime, limit: number, skipped: readonly unknown[]) {
   const others = skipped.length > 0 ? { _id: { $nin: [...skipped] as never[] } } : {}
   const sort = { [`${of.progress}.outbox.dueAt`]: 1 } as const
   const read = (hint: Document) =>
     of.collection
-      .find({ ...outboxDue(of, now), ...others }, { projection: { _id: 1 }, hint, limit, sort, ...AS_IT_STANDS })
+      .find({ ...outboxDue(of, time), ...others }, { projection: { _id: 1 }, hint, limit, sort, ...AS_IT_STANDS })
       .toArray()
   const found = await onIndex(of.collection, outboxIndex(of.progress), read)
   return found.map(({ _id }) => _id as unknown)
@@ -62,11 +77,11 @@ export async function dueOutboxes(of: Outboxes, now: Date, limit: number, skippe
 export async function takeOutboxes(
   of: Outboxes,
   ids: readonly unknown[],
-  how: { token: string; leaseMs: number; justStored: boolean; projection: Document | undefined },
+  how: { token: string; leaseMs: number; justStored: boolean; time: OutboxTime; projection: Document | undefined },
 ): Promise<ReadEach & { readonly refused: readonly Refused[] }> {
   const { collection, progress } = of
   const box = `$${progress}.outbox`
-  const isDue = { $lte: [`${box}.dueAt`, '$$NOW'] }
+  const isDue = isDueBy(of, how.time)
   const isNew = {
     $and: [{ $eq: [{ $type: `${box}.by` }, 'missing'] }, { $eq: [{ $type: `${box}.tries` }, 'missing'] }],
   }

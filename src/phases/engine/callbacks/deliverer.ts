@@ -10,6 +10,7 @@ import {
   letGoOutbox,
   type OutboxEntry,
   type Outboxes,
+  type OutboxTime,
   outboxDue,
   outboxIn,
   type Refused,
@@ -30,6 +31,8 @@ import { deepCopy } from '../run/deep-copy.js'
 const LEASE_MARGIN_MS = 10_000
 /** More than these aren't kept in memory: looks find them. */
 const MOST_KEPT = 10_000
+/** As long as what a look has shown. */
+const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
 
 export interface DelivererOptions {
@@ -86,9 +89,19 @@ export class Deliverer {
 
   /** What a look asks for: whether anything is to be told. */
   match(): Document | undefined {
-    return this.stopping || this.of.callbacks.length === 0
-      ? undefined
-      : outboxDue(this.of, this.options.env.serverNow())
+    return this.stopping || this.of.callbacks.length === 0 ? undefined : outboxDue(this.of, this.time())
+  }
+
+  /** Between a step of the server's clock and the look that finds it, nobody's hold on an outbox ends, nor before that is confirmed. */
+  private time(): OutboxTime {
+    const { serverClock, serverNow } = this.options.env
+    const now = serverNow()
+    const seen = serverClock.now()
+    return {
+      now,
+      heldMs: serverClock.hold()?.ms,
+      validUntil: seen && new Date(seen.getTime() + VALID_MS),
+    }
   }
 
   /** A step's end was recorded: its callbacks, if it has any, are told now. Returns at once. */
@@ -153,18 +166,21 @@ export class Deliverer {
       }
       if (!this.isFound) return
       const skipped = [...env.refusing.ids(), ...[...this.inHand.values()].map(({ id }) => id)]
-      const due = await dueOutboxes(this.of, env.serverNow(), room, skipped)
+      const due = await dueOutboxes(this.of, this.time(), room, skipped)
       if (due.length < room) this.isFound = false
-      if (due.length > 0) await this.deliver(due, false)
+      // Others were first, or it isn't to be had yet: a later look finds what is left.
+      if (due.length > 0 && (await this.deliver(due, false)) === 0) this.isFound = false
     }
   }
 
-  private async deliver(ids: readonly unknown[], justStored: boolean): Promise<void> {
+  /** @returns how many it has got, or knows not to be for it */
+  private async deliver(ids: readonly unknown[], justStored: boolean): Promise<number> {
     const { env, identity, outage } = this.options
     const token = `${identity}!${++this.batches}`
     const { leaseMs } = this
     const leaseUntilMs = env.clock.monotonicMs() + leaseMs
-    const taken = await takeOutboxes(this.of, ids, { token, leaseMs, justStored, projection: this.projection })
+    const how = { token, leaseMs, justStored, time: this.time(), projection: this.projection }
+    const taken = await takeOutboxes(this.of, ids, how)
     outage.succeeded()
     this.refused(taken.refused)
     for (const { id, error } of taken.unreadable)
@@ -179,6 +195,7 @@ export class Deliverer {
       })
       this.work(carried)
     }
+    return taken.documents.length + taken.unreadable.length + taken.refused.length
   }
 
   /** Tells one document's callbacks, one after the other, up to one that this process doesn't have. */

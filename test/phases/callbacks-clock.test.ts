@@ -1,0 +1,65 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { lifecycleOf } from '../../src/index.js'
+import { clientAt } from '../lock/fixture.js'
+import { eventually } from '../support/database.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
+import { gate, ShiftedClock } from '../support/thing.js'
+import { type Job, useJobs } from './callbacks-fixture.js'
+
+jest.setTimeout(60_000)
+
+describe("callbacks and a forward step of the server's clock", () => {
+  const { database, stored, insert, prepared } = useJobs()
+  const lifecycle = lifecycleOf<Job>().define({
+    name: 'job',
+    collection: 'Job',
+    phases: { First: { next: ['Second'] }, Second: { next: ['Done'] }, Done: { rest: true } },
+    callbacks: ['onMoved'],
+  })
+  const jobsWith = (told: number[], each: () => unknown = () => undefined) =>
+    lifecycle.handle(
+      { First: async (_doc, step) => step.moveTo('Second'), Second: async (_doc, step) => step.moveTo('Done') },
+      {
+        async onMoved({ seq }) {
+          told.push(seq)
+          await each()
+        },
+      },
+    )
+
+  test.each(['before a look has found it', 'after it', 'when it is confirmed'])(
+    'none is called beside itself: another replica, %s',
+    async (when) => {
+      const proxy = await TcpProxy.start(database.uri)
+      const client = await clientAt(proxy.uri)
+      const [first, second]: [number[], number[]] = [[], []]
+      const goOn = gate()
+      try {
+        const clock = new ShiftedClock()
+        const more = { db: client.db(database.db.databaseName), clock }
+        const one = await prepared([jobsWith(first, () => goOn.wait)], more)
+        const other = await prepared([jobsWith(second)], more)
+        await other.runOnce()
+        await insert()
+        await one.tick()
+        await eventually(async () => expect((await stored())['phase']).toBe('Done'))
+        await eventually(() => expect(first).toEqual([1]))
+        proxy.stepClock(600_000)
+        if (when !== 'before a look has found it') await other.tick()
+        if (when === 'when it is confirmed') {
+          proxy.stepClock(61_000)
+          clock.advance(61_000)
+        }
+        await other.runOnce()
+        expect(second).toEqual(when === 'when it is confirmed' ? [1, 2] : [])
+        goOn.open()
+        await eventually(async () => expect((await stored())['progress'].outbox).toEqual({ seq: 2 }))
+        expect([...first, ...second].filter((seq) => seq === 2)).toEqual([2])
+      } finally {
+        goOn.open()
+        await client.close()
+        await proxy.stop()
+      }
+    },
+  )
+})
