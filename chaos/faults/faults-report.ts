@@ -5,6 +5,7 @@ import type { FaultsReport, FaultsResult } from './run-faults.ts'
 const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = [
   ['documents', 'gateways, started, stopped and deleted all the time'],
   ['stepsBegun', 'steps begun on them and on their databases and domains'],
+  ['orders', 'orders with three parcels each'],
   ['sections', 'sections under named locks'],
   ['runs', 'runs of schedules'],
   ['lost', 'documents whose last step never ended'],
@@ -12,6 +13,10 @@ const LINES: readonly (readonly [figure: keyof FaultsResult, text: string])[] = 
   ['overlapping', 'entries within a lease, but after the next holder had begun'],
   ['outOfOrder', 'effects that a receiver which refuses older fences accepted after those of a later step'],
   ['wrongTimed', 'sections under named locks or runs of schedules that are not as they must be'],
+  [
+    'wrongOrders',
+    'orders or parcels that are not as they must be: open, missing, untold, of an old edition, two of a tenant at once',
+  ],
   ['stuck', 'sound documents that stay where they are'],
   ['crashed', 'replicas that ended or failed by themselves'],
   ['broken', 'bad documents that did not come to rest like the others'],

@@ -2,6 +2,7 @@
 import { MongoClient } from 'mongodb'
 import { gatewayReplica, type ReplicaConfig } from '../../dist/cli/demo/gateway-replica.js'
 import { faultyHandlers } from './faulty-handlers.ts'
+import { workOnOrders } from './orders.ts'
 import { Receiver, receivedHandlers } from './receiver.ts'
 import { roundStepNumber } from './round-order.ts'
 import { doTimedWork } from './timed-work.ts'
@@ -16,6 +17,7 @@ export interface FaultsReplicaConfig extends ReplicaConfig {
 
 gatewayReplica<FaultsReplicaConfig>((config) => {
   const { lockTimeoutMs, ledgerUri, database, stepTimeoutMs, maxActive } = config
+  void workOnOrders(config)
   if (config.timedWork) void doTimedWork(config)
   const received = receivedHandlers(new Receiver(new MongoClient(ledgerUri).db(database)), roundStepNumber)
   return {

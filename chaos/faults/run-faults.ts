@@ -8,6 +8,7 @@ import { DemoNotSetUp } from '../../dist/cli/demo/scenario.js'
 import type { Screen } from '../../dist/cli/demo/screen.js'
 import { sleep, systemClock } from '../../dist/time/index.js'
 import { type FaultsDatabase, openLocalDatabase, openReplicaSet } from './faults-database.ts'
+import { OrdersOwner, SECTION } from './orders.ts'
 import { type Fault, type FaultKind, planFaults, ROUND_KINDS, Rounds } from './plan.ts'
 import { randomOf } from './random.ts'
 import { Receiver } from './receiver.ts'
@@ -52,6 +53,9 @@ export interface FaultsResult extends Judgement {
   readonly lost: number
   readonly repeated: number
   readonly overlapping: number
+  /** Orders with three parcels each, and what is wrong with them: see orders.ts. */
+  readonly orders: number
+  readonly wrongOrders: number
   /** Sections under named locks, and runs of schedules; only on a replica set. */
   readonly sections: number
   readonly runs: number
@@ -140,7 +144,8 @@ async function run(
   if (atFirst < STAFF_SIZE) throw new DemoNotSetUp(`${STAFF_SIZE} replicas at work`, `${atFirst}`)
   const striker = new Striker({ staff, owner, database, lockTimeoutMs })
   const struck: Struck[] = []
-  const work = keepBusy(owner, busy)
+  const orders = new OrdersOwner(db, database.ledger.db, randomOf(seed + 2))
+  const work = Promise.all([keepBusy(owner, busy), orders.work(busy)])
   work.catch(() => undefined)
   const strike = async (fault: Fault) => {
     screen.note(fault.forMs > 0 ? `${fault.kind} for ${fault.forMs / 1_000} s` : fault.kind)
@@ -191,18 +196,23 @@ async function run(
   })
   if (signal.aborted) throw new Interrupted()
   const settledInSeconds = Math.round((systemClock.monotonicMs() - settleMs) / 100) / 10
+  const patienceMs = PATIENCE_IN_LOCK_TIMEOUTS * lockTimeoutMs * fleet.slowness()
+  const wrongOrders = await orders.end(patienceMs, stopped)
+  if (signal.aborted) throw new Interrupted()
   const runs = replicaSet ? await timed.end() : []
   screen.stage('reading the ledger')
   const crashed = staff.crashed()
   const { figures, examples } = await readLedger(ledger, owner, { lockTimeoutMs, struck })
   const { outOfOrder, refused: refusedByFence } = await new Receiver(database.ledger.db).totals()
   const record = new TimedRecord(database.ledger.db)
-  const sections = await record.allSections()
+  const sections = (await record.allSections()).filter(({ lock }) => !lock.startsWith(SECTION))
   const wrongTimed = [...wrongSections(sections), ...wrongRuns(runs, await record.triesByRun(), SCHEDULE_EVERY_MS)]
   const measured = {
     documents: owner.count,
     ...figures,
     outOfOrder,
+    orders: orders.count,
+    wrongOrders: wrongOrders.length,
     sections: sections.length,
     runs: runs.length,
     wrongTimed: wrongTimed.length,
@@ -224,6 +234,7 @@ async function run(
   const evidence = [
     ...examples,
     ...wrongTimed.slice(0, EVIDENCE),
+    ...wrongOrders.slice(0, EVIDENCE),
     ...stuck.slice(0, EVIDENCE).map(describe),
     ...crashed,
     ...fleet.lastWords(),
@@ -231,7 +242,16 @@ async function run(
   return { result: { ...measured, ...judgement }, evidence: judgement.verdict === 'shown' ? [] : evidence }
 }
 
-const MUST_BE_ZERO = ['lost', 'repeated', 'overlapping', 'outOfOrder', 'wrongTimed', 'stuck', 'crashed'] as const
+const MUST_BE_ZERO = [
+  'lost',
+  'repeated',
+  'overlapping',
+  'outOfOrder',
+  'wrongTimed',
+  'wrongOrders',
+  'stuck',
+  'crashed',
+] as const
 /** The other figures may also mean that no replica was there, or had the time. */
 const SAFETY = ['repeated', 'overlapping', 'outOfOrder', 'crashed']
 

@@ -54,7 +54,7 @@ async function enterAgainAndAgain(lock: string, executor: LockExecutor, record: 
 }
 
 /** The database may be away when a replica starts. */
-async function persistently<T>(start: () => Promise<T>): Promise<T> {
+export async function persistently<T>(start: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await start()
@@ -65,7 +65,7 @@ async function persistently<T>(start: () => Promise<T>): Promise<T> {
 }
 
 const nothing = () => undefined
-const SILENT = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+export const SILENT = { debug: nothing, info: nothing, warn: nothing, error: nothing }
 
 /** The schedules, as their owner sees them. */
 export class TimedOwner {

@@ -16,12 +16,14 @@ describe('chaos --faults', () => {
       repeated: 0,
       overlapping: 0,
       outOfOrder: 0,
+      wrongOrders: 0,
       stuck: 0,
       crashed: 0,
       seed: 1,
     })
     expect(code).toBe(0)
     expect(result.documents).toBeGreaterThan(20)
+    expect(result.orders).toBeGreaterThan(10)
     const kinds = ['databaseKilled', 'databaseBlackholed', 'replicaPaused', 'replicaKilled']
     expect(Object.keys(result.faults)).toEqual(expect.arrayContaining(kinds))
     expect(Object.values(result.faults).reduce((sum, count) => sum + count, 0)).toBeGreaterThan(20)

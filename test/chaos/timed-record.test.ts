@@ -1,4 +1,5 @@
 import { expect, test } from '@jest/globals'
+import { twoAtOnce } from '../../chaos/faults/orders.ts'
 import { TimedRecord, wrongRuns, wrongSections } from '../../chaos/faults/timed-record.ts'
 import { useDatabase } from '../support/database.js'
 
@@ -15,6 +16,13 @@ test('two sections at once, and a fence that does not grow, are found', () => {
   expect(wrongSections([section(1, 0, 10), section(2, 10, 20), section(3, 30), section(4, 31, 40)])).toEqual([])
   expect(wrongSections([section(1, 0, 10), section(2, 9, 20)])).toEqual(['x: fence 2 entered while 1 was within'])
   expect(wrongSections([section(2, 0, 10), section(1, 20, 30)])).toEqual(['x: fence 1 entered after 2'])
+})
+
+test('two parcels of a tenant at once are found, whatever their fences are', () => {
+  expect(twoAtOnce([section(3, 0, 10), section(2, 10, 20), section(1, 15)])).toEqual([
+    'x: two at once at 1970-01-01T00:00:00.015Z',
+  ])
+  expect(twoAtOnce([section(3, 0), section(2, 10, 20), { ...section(1, 15), lock: 'y' }])).toEqual([])
 })
 
 test('a section that lost its lock says nothing of when it ended, and one that had lost it before it began is none', async () => {

@@ -38,6 +38,8 @@ const faults = {
   outOfOrder: 0,
   sections: 0,
   runs: 0,
+  orders: 30,
+  wrongOrders: 0,
   wrongTimed: 0,
   refusedByFence: 0,
   faults: { replicaKilled: 1 },

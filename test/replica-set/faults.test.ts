@@ -20,6 +20,7 @@ describeWithMongod('chaos --replica-set', () => {
       overlapping: 0,
       outOfOrder: 0,
       wrongTimed: 0,
+      wrongOrders: 0,
       stuck: 0,
       crashed: 0,
       replicaSet: true,
