@@ -159,7 +159,7 @@ export class Looks {
       ...rules.map((rule) => ruleLook(terms, rule)).map(query('rule')),
       ...renames.map((rename) => renameLook(terms, rename)).map(query('rename')),
       ...chores.map(({ match }) => match).map(query('chore')),
-      ...(outbox ? [outbox].map(query('outbox')) : []),
+      ...(outbox ? [{ kind: 'outbox' as const, index: 0, match: outbox }] : []),
     ]
   }
 }

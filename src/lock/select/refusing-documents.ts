@@ -100,11 +100,14 @@ export class RefusingDocuments implements SelectionPolicy {
 
   /** Documents that are still paused and not to be looked for: all that people have paused, and the first thousand of the others. */
   ids(): unknown[] {
-    const alone = [...this.leftAlone.values()]
-    if (this.named.size === 0) return alone
+    return [...this.leftAlone.values(), ...this.refusedIds()]
+  }
+
+  /** The same without those that people have paused. */
+  refusedIds(): unknown[] {
+    if (this.named.size === 0) return []
     const now = this.clock.monotonicMs()
-    const refusing = [...this.named].filter(([key]) => this.byKey.get(key)!.untilMs > now).map(([, id]) => id)
-    return [...alone, ...refusing]
+    return [...this.named].filter(([key]) => this.byKey.get(key)!.untilMs > now).map(([, id]) => id)
   }
 
   /** Whether it is still paused. */

@@ -89,7 +89,9 @@ export class Deliverer {
 
   /** What a look asks for: whether anything is to be told. */
   match(): Document | undefined {
-    return this.stopping || this.of.callbacks.length === 0 ? undefined : outboxDue(this.of, this.time())
+    if (this.stopping || this.of.callbacks.length === 0) return undefined
+    const refusing = this.options.env.refusing.refusedIds()
+    return { ...outboxDue(this.of, this.time()), ...(refusing.length > 0 && { _id: { $nin: refusing } }) }
   }
 
   /** Between a step of the server's clock and the look that finds it, nobody's hold on an outbox ends, nor before that is confirmed. */
@@ -165,7 +167,7 @@ export class Deliverer {
         continue
       }
       if (!this.isFound) return
-      const skipped = [...env.refusing.ids(), ...[...this.inHand.values()].map(({ id }) => id)]
+      const skipped = [...env.refusing.refusedIds(), ...[...this.inHand.values()].map(({ id }) => id)]
       const due = await dueOutboxes(this.of, this.time(), room, skipped)
       if (due.length < room) this.isFound = false
       // Others were first, or it isn't to be had yet: a later look finds what is left.
