@@ -35,9 +35,9 @@ const SYSTEM = [
   'sharded/**',
   'local-database/{local-engine,glibc,sources}.test.ts',
   'database/local-database.test.ts',
-  // What computes for long: the explorer of the protocol's states, generated documents, the whole import graph, pages whose code is compiled and run.
+  // What computes for long: the explorer of the protocol's states, generated documents, random crashes, the whole import graph, pages whose code is compiled and run.
   'model/**',
-  'phases/{blast-radius,storable}.test.ts',
+  'phases/{blast-radius,removed-crashes,storable}.test.ts',
   'lock/{work-split-bound,reordered-ids}.test.ts',
   'architecture/layers.test.ts',
   'docs/{testing-guide,moving-from-cron}.test.ts',

@@ -60,14 +60,19 @@ export * from './move/owner-writes.js'
 export { removeFinal } from './move/removal.js'
 export { type Rename, renameLook, renameUpdate } from './move/rename.js'
 export { ruleLook, ruleUpdate, type StateRule } from './move/rule-update.js'
+export * from './move/told-removal.js'
 export * from './outbox/deliveries.js'
 export {
   CALLBACK_NAMES,
   callbacksAfter,
+  type EntryName,
+  isLastEntry,
+  isRemovedPhase,
   MOST_OPEN,
   type Outbox,
   type OutboxEntry,
   outboxIn,
+  removedPhase,
 } from './outbox/outbox.js'
 export { type OddField, oddFields } from './repair/odd-fields.js'
 export { RepairLook } from './repair/repair-look.js'

@@ -1,3 +1,4 @@
+import { ringerOf } from '../doorbell/index.js'
 import { STEP_SLACK_MS } from '../lock/index.js'
 import { OwnerClient, type OwnerVerdict } from '../phases/index.js'
 import { idText } from './document-id.js'
@@ -33,6 +34,14 @@ export async function asOwner<T>(
   } finally {
     await owner.flush()
   }
+}
+
+/** When it resolves, replicas have been notified that something of a lifecycle is to be done. */
+export async function notified({ db, doorbell }: System, lifecycle: string): Promise<void> {
+  if (doorbell === 'off') return
+  const ringer = ringerOf(db)
+  ringer.ring({ lifecycles: [lifecycle] })
+  await ringer.flush()
 }
 
 /** @throws NotFound or Refused, as an owner's verdict demands; `action`: what couldn't be done, such as `woken` */

@@ -1,4 +1,4 @@
-import { CALLBACK_NAMES, type CallbackName, readOwnFields, retryOutbox, untoldOutboxes } from '../lock/index.js'
+import { CALLBACK_NAMES, type EntryName, readOwnFields, retryOutbox, untoldOutboxes } from '../lock/index.js'
 import { type Done, doneTo, nameOf } from './as-owner.js'
 import { recorded } from './audit.js'
 import { Refused } from './errors.js'
@@ -26,7 +26,7 @@ export async function listUntold(
       const of = {
         collection: system.db.collection(collection),
         progress: settings.progress,
-        callbacks: CALLBACK_NAMES,
+        callbacks: [...CALLBACK_NAMES, 'delete' as const],
       }
       const rows = await readOwnFields((how) => untoldOutboxes(of, limit, how))
       const beside = system.models.filter((one) => one !== model && one.collection === collection)
@@ -43,7 +43,7 @@ export async function listUntold(
 
 /** What was done about a document's callbacks. */
 export interface Retried extends Done {
-  readonly callback: CallbackName
+  readonly callback: EntryName
   readonly seq: number
   /** Whether this call was given up for good. */
   readonly skipped: boolean
@@ -59,7 +59,7 @@ export async function retryCallbacks(
   ref: DocumentRef,
   { skip = false }: { readonly skip?: boolean | undefined } = {},
 ): Promise<Retried> {
-  const found = await documentMeant(system, ref)
+  const found = await documentMeant(system, ref, { removed: true })
   const { lifecycle, document } = found
   const model = modelOf(system, lifecycle)
   const id: unknown = document['_id']
@@ -69,14 +69,14 @@ export async function retryCallbacks(
   if (!untold)
     throw new Refused(`${name} has nothing to tell its callbacks`, { reason: 'nothingToTell', lifecycle, id }, advice)
   const of = { collection: system.db.collection(model.collection), progress: model.settings.progress }
-  const { callback, seq } = untold
+  const { callback, seq, removed } = untold
   const about = {
     action: skip ? 'callbacks skip' : 'callbacks retry',
     lifecycle,
     document: id,
     before: { callback, seq },
   }
-  const act = () => retryOutbox(of, id, { seq, skip })
+  const act = () => retryOutbox(of, id, { seq, skip, removed })
   const isDone = await recorded(system, about, act, (done) => ({ outcome: done ? 'done' : 'refused' }))
   if (isDone) return { ...doneTo(found), callback, seq, skipped: skip }
   throw new Refused(`${name}: ${callback} is being told just now`, { reason: 'beingTold', lifecycle, id }, advice)

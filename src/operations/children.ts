@@ -1,5 +1,13 @@
 import type { Document } from 'mongodb'
-import { childListsIn, countChildren, PARKED_AT, parentIn, type StoredParent, someChildren } from '../lock/index.js'
+import {
+  childListsIn,
+  countChildren,
+  isRemovedPhase,
+  PARKED_AT,
+  parentIn,
+  type StoredParent,
+  someChildren,
+} from '../lock/index.js'
 import {
   type ChildCounts,
   type ChildState,
@@ -7,6 +15,7 @@ import {
   endPhases,
   endsOf,
   type LifecycleModel,
+  tellingOf,
   worstOf,
 } from '../phases/index.js'
 import { modelOf, type System } from './system.js'
@@ -70,7 +79,12 @@ async function ofLifecycle(
   parent: { lifecycle: string; id: unknown },
   total: number,
 ): Promise<ChildrenOfLifecycle> {
-  const of = { collection: db.collection(model.collection), progress: model.settings.progress, parent }
+  const of = {
+    collection: db.collection(model.collection),
+    progress: model.settings.progress,
+    parent,
+    telling: tellingOf(model),
+  }
   const counts = countsOf(await countChildren(of, endsOf(model), total), model, total)
   const worst = worstOf(counts)
   const where =
@@ -89,5 +103,6 @@ export async function parentOf(system: System, { lifecycle, document }: Shown): 
   const found =
     model &&
     (await system.db.collection(model.collection).findOne({ _id: parent.id as never }, { projection: { phase: 1 } }))
-  return { ...parent, phase: found?.['phase'] }
+  const phase = found?.['phase']
+  return { ...parent, phase: isRemovedPhase(phase) ? undefined : phase }
 }

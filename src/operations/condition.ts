@@ -1,11 +1,22 @@
 import type { Document } from 'mongodb'
-import { answerIn, leaseStateOf, questionIn, type StoredQuestion, typeName } from '../lock/index.js'
+import {
+  answerIn,
+  leaseStateOf,
+  type OutboxEntry,
+  outboxIn,
+  questionIn,
+  removedPhase,
+  type StoredQuestion,
+  typeName,
+} from '../lock/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 
 /** What a document is doing now, according to its fields. */
 export type Condition =
   /** A phase that the lifecycle doesn't have: never claimed, never changed. */
   | { readonly kind: 'unknownPhase'; readonly phase: string }
+  /** Removed for good: it is deleted when its callbacks have been told. `from`: the phase that it was in, where that is known. */
+  | { readonly kind: 'removed'; readonly from: string | undefined; readonly at: Date | undefined }
   /** A field that the protocol needs has a shape that it can't use. */
   | { readonly kind: 'broken'; readonly field: string; readonly found: string }
   | { readonly kind: 'parked' }
@@ -35,6 +46,8 @@ export function conditionOf(
 ): Condition {
   const misshapen = misshapenField(document, model)
   if (misshapen) return { kind: 'broken', ...misshapen }
+  if (document['phase'] === removedPhase(model.name))
+    return removedOne(outboxIn(document[model.settings.progress]).open.at(-1))
   const state = leaseStateOf(document, { ...model.settings, lockTimeoutMs }, serverNow)
   if (state.kind === 'neverDue') return { kind: 'broken', field: 'lockedAt', found: state.found }
   const phase = model.phases.get(document['phase'])
@@ -48,6 +61,12 @@ export function conditionOf(
   const isOpen = question && !answerIn(document[model.settings.progress], question) && !isOver(question, serverNow)
   return isOpen ? { kind: 'asking', question } : { kind: 'sleeping', until: state.until }
 }
+
+const removedOne = (last: OutboxEntry | undefined): Condition => ({
+  kind: 'removed',
+  from: typeof last?.from === 'string' ? last.from : undefined,
+  at: last?.at instanceof Date ? last.at : undefined,
+})
 
 const isOver = ({ deadline }: StoredQuestion, now: Date): boolean => deadline !== null && deadline <= now
 

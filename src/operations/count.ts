@@ -6,6 +6,7 @@ import {
   isAsking,
   isDue,
   isInForce,
+  isRemovedPhase,
   isValid,
   leaseStateExpression,
   leaseStateOf,
@@ -15,6 +16,7 @@ import {
   Paused,
   phasesIn,
   readLockTimeouts,
+  removedPhase,
   type Terms,
   termsOf,
 } from '../lock/index.js'
@@ -30,10 +32,10 @@ export interface PhaseCount {
   readonly lifecycle: string
   /**
    * May be one that the lifecycle doesn't know; `(an array)`: documents whose `phase` is one, each counted once; `(missing)`: without one,
-   * or null; `(not a string)`: of another type.
+   * or null; `(not a string)`: of another type; `(removed)`: those that are removed, and deleted when their callbacks have been told.
    */
   readonly phase: string
-  readonly kind: 'working' | 'resting' | 'final' | 'unknown'
+  readonly kind: 'working' | 'resting' | 'final' | 'removed' | 'unknown'
   /** Whether it is paused, alone or with all of its lifecycle. */
   readonly paused: boolean
   readonly documents: number
@@ -59,6 +61,7 @@ export interface Waiting {
   readonly parked: number
 }
 
+const REMOVED = '(removed)'
 const ARRAY = '(an array)'
 const IS_ARRAY: Filter<Document> = { phase: { $type: 'array' } }
 const NOT_ARRAY = { $not: { $type: 'array' } } as const
@@ -79,8 +82,12 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
     models.map(async (model) => {
       const collection = db.collection(model.collection)
       const found = await phasesIn(collection)
-      const phases = [...model.phases.keys(), ...unknownAmong(found, model.phases)]
+      const phases = [
+        ...model.phases.keys(),
+        ...unknownAmong(found, model.phases).filter((phase) => !isRemovedPhase(phase)),
+      ]
       const places = phases.map((phase): [string, Filter<Document>] => [phase, inPhase(phase)])
+      if (found.includes(removedPhase(model.name))) places.push([REMOVED, inPhase(removedPhase(model.name))])
       places.push([NONE, IS_NONE])
       // This reads the whole index.
       if (found.some((phase) => phase !== null && typeof phase !== 'string')) places.push([OTHER, IS_OTHER])
@@ -137,7 +144,7 @@ async function countPhase(
   return {
     lifecycle: model.name,
     phase,
-    kind: model.phases.get(phase)?.kind ?? 'unknown',
+    kind: model.phases.get(phase)?.kind ?? (phase === REMOVED ? 'removed' : 'unknown'),
     documents: Math.min(documents, COUNT_LIMIT),
     more: documents > COUNT_LIMIT,
     due: of('due'),

@@ -20,7 +20,7 @@ export type Obstacle =
       readonly lifecycle: string
       readonly id: unknown
     }
-  | { readonly reason: 'nothingToTell' | 'beingTold'; readonly lifecycle: string; readonly id: unknown }
+  | { readonly reason: 'nothingToTell' | 'beingTold' | 'removed'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'notPaused' | 'tooManyPauses' | 'tooManyCancels'; readonly lifecycle: string | undefined }
   | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }
   | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }

@@ -45,7 +45,7 @@ export function explain(
 
 /** What an insert has left for it. */
 function leftNote(progress: unknown, { kind }: Condition, now: Date): string {
-  if (!hasNext(progress)) return ''
+  if (kind === 'removed' || !hasNext(progress)) return ''
   const { set, begin, by, at } = Object((progress as Progress).next) as StoredNext
   const fields = Object.keys(Object(set))
   const values = fields.length > 0 ? `new values of ${fields.join(', ')}` : 'no new values'
@@ -89,6 +89,11 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
         return `Its phase '${rename.from}' is called ${rename.to} in this version of ${model.name}: the next look moves it there if nobody holds it`
       }
       return `Its phase '${condition.phase}' is unknown to ${model.name}${didYouMean(condition.phase, model.phases.keys()).replace(/\?$/, '')}: it is never claimed and never changed until its phase is one of ${[...model.phases.keys()].join(', ')}`
+    }
+    case 'removed': {
+      const { from, at } = condition
+      const was = `${from === undefined ? '' : ` from ${from}`}${isReadable(at) ? ` ${fromNow(at, now)}` : ''}`
+      return `Removed${was}: it is deleted when its callbacks have been told, and nothing revives it until then`
     }
     case 'broken':
       return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? 'an object written by Phaselock'}; ${condition.field === 'lockedAt' ? 'replicas look for such documents and repair them within ten minutes, phaselock check --repair does so at once' : 'it is left alone until a person corrects that'}`
@@ -173,12 +178,15 @@ function orItsOwner(document: Document, model: LifecycleModel): string {
   return ruleNote(document, model, nextLook) || (ways && `, or for its owner's state: ${ways}`)
 }
 
+/** Nothing of what its progress says about steps holds. */
+const hasNoWhy = ({ kind }: Condition): boolean => kind === 'broken' || kind === 'unknownPhase' || kind === 'removed'
+
 /**
  * Why a document is parked, tried again or waiting, in a few words: `error 3 of 20: connect ECONNREFUSED`. Undefined: nothing is stored.
  * @param condition its own
  */
 export function whyOf(document: Document, model: LifecycleModel, condition: Condition, now: Date): string | undefined {
-  if (condition.kind === 'broken' || condition.kind === 'unknownPhase') return undefined
+  if (hasNoWhy(condition)) return undefined
   const progress: Progress = document[model.settings.progress] ?? {}
   if (condition.kind === 'parked') return parkedReason(progress, model)
   if (condition.kind === 'asking') return `asks ${askedText(condition.question)}`.replace(/,$/, '')
@@ -241,7 +249,7 @@ const text = (value: unknown): string => (typeof value === 'string' ? value : (J
 
 /** Fields of an unexpected type that do no harm. */
 function oddNote(document: Document, condition: Condition): string {
-  if (condition.kind === 'broken' || condition.kind === 'unknownPhase') return ''
+  if (hasNoWhy(condition)) return ''
   const notes = oddFields(document).map(({ field, found, isMended }) =>
     isMended ? `${field} is ${found}, the next claim repairs that` : `${field} is ${found}, it counts as missing`,
   )

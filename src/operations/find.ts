@@ -16,7 +16,7 @@ import { keyNeedOf, type LifecycleModel } from '../phases/index.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idsMeantBy } from './document-id.js'
-import { NotFound, UsageError } from './errors.js'
+import { NotFound, Refused, UsageError } from './errors.js'
 import { explain, whyOf, whyPaused } from './explain.js'
 import { holderNamedBy, type ReplicaState } from './replicas.js'
 import { inForceIn, modelOf, type System, termsInForce } from './system.js'
@@ -107,11 +107,23 @@ export async function findDocument(
 
 /**
  * The one document that is to be changed.
- * @throws NotFound; UsageError where several have the `_id`, of one lifecycle or of several
+ * @param removed also one that is removed, and has only its callbacks to tell
+ * @throws NotFound; Refused where it is removed; UsageError where several have the `_id`, of one lifecycle or of several
  */
-export async function documentMeant(system: System, ref: DocumentRef): Promise<Found> {
+export async function documentMeant(
+  system: System,
+  ref: DocumentRef,
+  { removed = false }: { readonly removed?: boolean } = {},
+): Promise<Found> {
   const { also, ...found } = await findDocument(system, ref)
-  if (also.length === 0) return found
+  if (also.length === 0) {
+    if (removed || found.condition.kind !== 'removed') return found
+    throw new Refused(
+      `${found.lifecycle} ${ref.id} is removed: it is deleted when its callbacks have been told`,
+      { reason: 'removed', lifecycle: found.lifecycle, id: found.document['_id'] },
+      'see: phaselock callbacks',
+    )
+  }
   const all = [found, ...also]
   const lifecycles = all.map(({ lifecycle }) => lifecycle)
   const described = all.map((one) => `${one.lifecycle} (${one.document['phase']}, ${one.condition.kind})`)

@@ -1,14 +1,15 @@
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { removeUnlessHeld, shownFields } from '../lock/index.js'
+import { removeOne, shownFields } from '../lock/index.js'
 import {
   DocumentExists,
   type DuplicateOptions,
   type InsertResult,
   type LifecycleModel,
+  tellingOf,
   whyUnknownState,
 } from '../phases/index.js'
-import { asOwner, type Done, doneTo, type Force, nameOf, requireDone, whyNot } from './as-owner.js'
+import { asOwner, type Done, doneTo, type Force, nameOf, notified, requireDone, whyNot } from './as-owner.js'
 import { recorded } from './audit.js'
 import type { ConditionKind } from './condition.js'
 import { Refused, UsageError } from './errors.js'
@@ -52,7 +53,7 @@ export async function addDocument(
   } catch (error) {
     if (!(error instanceof DocumentExists)) throw error
     const name = nameOf({ lifecycle, _id: document['_id'] })
-    const why = error.index === '_id_' ? 'it already exists' : error.message
+    const why = error.index === '_id_' ? (error.taken ?? 'it already exists') : error.message
     throw new Refused(`${name} was not added: ${why}`, { reason: 'exists', lifecycle, id: document['_id'] })
   }
 }
@@ -175,26 +176,39 @@ export async function unparkDocument(
   return { ...doneTo(found), by }
 }
 
+/** A document that was removed. */
+export interface RemovedDocument extends Done {
+  /** It is deleted when its callbacks have been told; nothing revives it until then. Absent: it is gone. */
+  readonly deleted?: false
+}
+
 /**
- * Deletes a document outright: no handler runs, and what it has made stays. Usually you want `setState(..., 'Deleted')`.
+ * Removes a document outright: no handler runs, and what it has made stays. Usually you want `setState(..., 'Deleted')`.
  * @param force even while a replica holds it; what that replica does is then dropped
  * @example await removeDocument(system, { id: 'shop' }) // { lifecycle: 'order', _id: 'shop' }
  * @throws NotFound, UsageError; Refused while it is held
  */
-export async function removeDocument(system: System, ref: DocumentRef, { force = false }: Force = {}): Promise<Done> {
+export async function removeDocument(
+  system: System,
+  ref: DocumentRef,
+  { force = false }: Force = {},
+): Promise<RemovedDocument> {
   const found = await documentMeant(system, ref)
   const model = modelOf(system, found.lifecycle)
   const terms = (await termsInForce(system.db, [model]))(model)
   const _id = found.document['_id'] as never
-  const isRemoved = force
-    ? (await asOwner(system, model.name, (owner) => owner.remove(_id, { audit: system.audit }))) === 'done'
-    : await recorded(
-        system,
-        { action: 'remove', lifecycle: model.name, document: _id, before: shownFields(found.document, terms.progress) },
-        () => removeUnlessHeld(protocolCollection(system.db, model.collection), terms, _id),
-        (isDone) => (isDone ? { outcome: 'done', after: null } : { outcome: 'refused', problem: 'held' }),
-      )
-  if (isRemoved) return doneTo(found)
+  const { by = 'owner', why: reason = null } = system.audit ?? {}
+  const documents = protocolCollection(system.db, model.collection)
+  const about = { action: 'remove', lifecycle: model.name, document: _id }
+  const removed = await recorded(
+    system,
+    { ...about, before: shownFields(found.document, terms.progress) },
+    () => removeOne(documents, terms, tellingOf(model), { _id, unlessHeld: !force }, { by, reason }),
+    (isDone) =>
+      isDone ? { outcome: 'done', after: null } : { outcome: 'refused', problem: force ? 'notFound' : 'held' },
+  )
+  if (removed === 'told') await notified(system, model.name)
+  if (removed) return { ...doneTo(found), ...(removed === 'told' && { deleted: false as const }) }
   const [now] = await readDocuments(system, model, { _id }, 1)
   throw whyNot(system, now ? 'held' : 'notFound', now ?? found, 'removed without --force')
 }

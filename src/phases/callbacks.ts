@@ -13,17 +13,17 @@ export interface CallbackEvent<Doc = Record<string, unknown>, Phase extends stri
   readonly at: Date
   /** The phase that it was in. */
   readonly from: Phase
-  /** The phase that it went to; the same if it was parked. */
+  /** The phase that it went to; the same if it was parked or removed. */
   readonly to: Phase
   /** The name of the step that did it; null: it has none, or it was no step. */
   readonly step: string | null
-  /** How: `moveTo`, `deadline`, `rule` or `park`. */
+  /** How: `moveTo`, `deadline`, `rule`, `park` or `remove`. */
   readonly outcome: RecordedOutcome
-  /** Why it was parked or moved; at most 500 characters; null: nothing is known. */
+  /** Why it was parked, moved or removed; at most 500 characters; null: nothing is known. */
   readonly reason: string | null
-  /** The token of the step that did it, or `rule`. */
+  /** The token of the step that did it, or `rule`, or for a removal who asked for it. */
   readonly by: string
-  /** The document as it is when the callback is called: it may have gone on since. */
+  /** The document as it is when the callback is called: it may have gone on since. One that is removed is as it was then. */
   readonly document: Readonly<Doc>
 }
 

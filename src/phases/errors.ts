@@ -208,10 +208,14 @@ export class DocumentExists extends Error {
     readonly index: string,
     readonly inserted: number,
     cause: Error,
+    /** Why the `_id` is taken, where that says more than that it is. */
+    readonly taken?: string | undefined,
   ) {
     const key = /dup key: (\{.*\})/s.exec(cause.message)?.[1]?.slice(0, 200)
     const why =
-      index === '_id_' ? 'it exists already' : `the unique index ${index} has its key already${key ? ` (${key})` : ''}`
+      index === '_id_'
+        ? (taken ?? 'it exists already')
+        : `the unique index ${index} has its key already${key ? ` (${key})` : ''}`
     const before = inserted > 0 ? `; the ${inserted} before it are stored` : ''
     super(`${lifecycle} ${String(id)} was not inserted: ${why}${before}`, { cause })
   }

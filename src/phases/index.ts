@@ -26,6 +26,7 @@ export {
   endsOf,
   type LifecycleModel,
   type Phase,
+  tellingOf,
   whyUnknownState,
   workingPhases,
 } from './definition/model.js'

@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { jobsWith, said, useJobs } from '../phases/callbacks-fixture.js'
+import { jobsWith, removedJob, said, useJobs } from '../phases/callbacks-fixture.js'
 import { useCliFolder } from './cli-process.js'
 
 jest.setTimeout(240_000)
@@ -50,5 +50,41 @@ describe('phaselock callbacks', () => {
     expect(nothing.code).toBe(4)
     expect(nothing.err).toContain('job j has nothing to tell its callbacks')
     expect((await run('audit', 'k')).out).toMatch(/ana +callbacks skip +job k +done/)
+  })
+
+  test('a document that is removed is told of, and shown until then; --skip deletes it', async () => {
+    let isAway = true
+    const { told, lifecycle } = jobsWith(({ callback }) => {
+      if (isAway && callback === 'onRemoved') throw new Error('the shop is away')
+    }, removedJob)
+    const replica = await prepared([lifecycle])
+    await insert()
+    await insert('k')
+    await replica.runOnce()
+    const removed = await run('remove', 'j', '--yes', '--by', 'ana', '--why', 'a twin')
+    expect(removed).toMatchObject({ code: 0, err: '' })
+    expect(removed.out).toBe('job j: removed; it is deleted when its callbacks have been told\n')
+    await run('remove', 'k', '--yes')
+    await replica.runOnce()
+    expect(told.at(-1)!.callback).toBe('onRemoved')
+    expect(told.find(({ id, seq }) => id === 'j' && seq === 3)).toMatchObject({ by: 'ana', reason: 'a twin' })
+    expect((await run('show', 'j')).out).toMatch(
+      /^Removed from Done .*: it is deleted when its callbacks have been told, and nothing revives it until then\. A call of its callbacks is to come: onRemoved in Done, tried once: 'the shop is away'; next .*\.$/m,
+    )
+    expect((await run('list', 'job')).out).toMatch(/^j +\$removed:job .* removed, tells its callbacks/m)
+    expect((await run('count')).out).toMatch(/^job +\(removed\) +2/m)
+    expect((await run('callbacks')).out).toMatch(/^job +j +onRemoved +Done +.* ago +1 +1 +.* +the shop is away$/m)
+    const again = await run('remove', 'j', '--yes')
+    expect(again.code).toBe(4)
+    expect(again.err).toContain('job j is removed: it is deleted when its callbacks have been told')
+    const added = await run('add', 'job', '{"_id":"j"}', '--on-duplicate', 'runAgain')
+    expect(added.code).toBe(4)
+    expect(added.err).toContain('it is removed, and deleted when its callbacks have been told')
+    expect((await run('callbacks', 'retry', 'k', '--skip')).code).toBe(0)
+    expect((await run('show', 'k')).code).toBe(3)
+    isAway = false
+    await run('callbacks', 'retry', 'j')
+    await replica.runOnce()
+    expect((await run('show', 'j')).code).toBe(3)
   })
 })

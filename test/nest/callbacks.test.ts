@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { Injectable } from '@nestjs/common'
 import { Test } from '@nestjs/testing'
-import { type CallbackEvent, InvalidLifecycle, lifecycleOf, Replica } from '../../src/index.js'
+import { type CallbackEvent, InvalidLifecycle, lifecycleOf, OwnerClient, Replica } from '../../src/index.js'
 import { InvalidHandlers, PhaselockModule } from '../../src/nest/index.js'
 import { useDatabase } from '../support/database.js'
 import { keepingLogger } from './sample.js'
@@ -13,7 +13,7 @@ const parcel = lifecycleOf<Parcel>().define({
   name: 'parcel',
   collection: 'Parcel',
   phases: { Packing: { next: ['Packed'] }, Packed: { rest: true } },
-  callbacks: ['onMoved'],
+  callbacks: ['onMoved', 'onRemoved'],
 })
 
 @Injectable()
@@ -32,6 +32,11 @@ class Shop {
   async moved({ id, from, to }: CallbackEvent<Parcel, 'Packing' | 'Packed'>) {
     this.told.push(`${id} ${from}>${to}`)
   }
+
+  @parcel.Callback('onRemoved')
+  async removed({ id, from, by }: CallbackEvent<Parcel, 'Packing' | 'Packed'>) {
+    this.told.push(`${id} removed from ${from} by ${by}`)
+  }
 }
 
 describe('callbacks in a Nest app', () => {
@@ -47,7 +52,10 @@ describe('callbacks in a Nest app', () => {
     await database.db.collection('Parcel').insertOne({ phase: 'Packing', _id: 'p' as never })
     const replica = app.get<Replica>(Replica)
     await replica.runOnce()
-    expect(app.get(Shop).told).toEqual(['p Packing>Packed'])
+    await new OwnerClient<Parcel>(database.db, parcel.model).remove('p', { audit: { by: 'ana' } })
+    await replica.runOnce()
+    expect(app.get(Shop).told).toEqual(['p Packing>Packed', 'p removed from Packed by ana'])
+    expect(await database.db.collection('Parcel').countDocuments()).toBe(0)
     await app.close()
   })
 

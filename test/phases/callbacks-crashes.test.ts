@@ -1,53 +1,17 @@
-import { afterEach, describe, expect, jest, test } from '@jest/globals'
-import { MongoClient } from 'mongodb'
-import { type CallbackEvent, Replica, silentLogger } from '../../src/index.js'
+import { describe, expect, jest, test } from '@jest/globals'
+import type { CallbackEvent } from '../../src/index.js'
 import { randomNumbers } from '../support/random.js'
-import { TcpProxy } from '../support/tcp-proxy.js'
 import { type Job, jobsWith, useJobs } from './callbacks-fixture.js'
+import { crashingReplicas } from './crashing-replicas.js'
 
 jest.setTimeout(120_000)
 
 const DOCUMENTS = 12
 const CRASHES = 12
 
-/**
- * Two replicas, each behind a connection of its own that ends for good after a random command, before or after that is executed: for the database
- * that is a crash there. Another one takes its place.
- */
 describe('callbacks beside crashes', () => {
   const { jobs, insert, pass, database } = useJobs()
-  const ends: (() => Promise<unknown>)[] = []
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end()
-  })
-
-  async function replicaThatCrashes(random: () => number, each: (event: CallbackEvent<Job>) => Promise<void>) {
-    const proxy = await TcpProxy.start(database.uri)
-    ends.push(() => proxy.stop())
-    const client = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 2_000, retryWrites: false }).connect()
-    ends.push(() => client.close(true))
-    const { lifecycle } = jobsWith(each)
-    const replica = new Replica({
-      ...{ db: client.db(database.db.databaseName), lifecycles: [lifecycle], logger: silentLogger },
-      ...{ doorbell: 'off', grace: '0s' },
-    })
-    await replica.prepare()
-    const crashed = Promise.withResolvers<void>()
-    let left = 3 + Math.floor(random() * 25)
-    const isLast = () => {
-      left -= 1
-      if (left === 0) setTimeout(() => crash(), random() * 5)
-      return left === 0
-    }
-    const crash = () => {
-      proxy.refuse()
-      crashed.resolve()
-    }
-    if (random() < 0.5) proxy.cutBefore(isLast)
-    else proxy.cutAfter(isLast)
-    ends.push(() => replica.stop())
-    return { replica, crashed: crashed.promise, isUp: () => left > 0 }
-  }
+  const replicaThatCrashes = crashingReplicas(database)
 
   test.each([1, 2, 3, 4])('none is lost, or told before its outcome, or out of order (seed %i)', async (seed) => {
     const random = randomNumbers(seed)
@@ -63,7 +27,8 @@ describe('callbacks beside crashes', () => {
       if (!isStored) wrong.push(`${id}: ${callback} of ${from} -> ${to} before its outcome`)
       if (random() < 0.2) throw new Error('the receiver is away')
     }
-    const alive = [await replicaThatCrashes(random, each), await replicaThatCrashes(random, each)]
+    const own = () => jobsWith(each).lifecycle
+    const alive = [await replicaThatCrashes(random, own()), await replicaThatCrashes(random, own())]
     for (let i = 0; i < DOCUMENTS; i += 1) await insert(`j${i}`, { fails: i % 4 === 0 })
     let crashes = 0
     for (let turn = 0; turn < 200; turn += 1) {
@@ -77,7 +42,7 @@ describe('callbacks beside crashes', () => {
         if (one.isUp()) continue
         crashes += 1
         void one.replica.stop()
-        alive[i] = await replicaThatCrashes(crashes < CRASHES ? random : () => 1e9, each)
+        alive[i] = await replicaThatCrashes(crashes < CRASHES ? random : () => 1e9, own())
       }
       await pass(15_000)
       await jobs().updateMany({ 'progress.outbox.dueAt': { $exists: true } }, [

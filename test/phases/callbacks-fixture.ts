@@ -38,6 +38,13 @@ export const job = lifecycleOf<Job>().define({
   callbackTimeout: '200ms',
 })
 
+/** The same, told of removals too. */
+export const removedJob = lifecycleOf<Job>().define({
+  ...jobSpec,
+  callbacks: ['onMoved', 'onParked', 'onTimeout', 'onRemoved'],
+  callbackTimeout: '200ms',
+}) as unknown as typeof job
+
 export type Told = CallbackEvent<Job> & { readonly callback: string; readonly attempt: number }
 
 const handlers = {

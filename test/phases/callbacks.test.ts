@@ -220,7 +220,7 @@ describe('callbacks that are wrong', () => {
   const defined = (more: object) => lifecycleOf<Job>().define({ ...jobSpec, ...more } as never)
 
   test.each([
-    [{ callbacks: ['onMooved'] }, /callbacks.*expected one of onMoved, onParked, onTimeout, got 'onMooved'/],
+    [{ callbacks: ['onMooved'] }, /callbacks.*expected one of onMoved, onParked, onTimeout, onRemoved, got 'onMooved'/],
     [{ callbacks: 'onMoved' }, /callbacks.*expected a list of callbacks/],
     [{ callbacks: ['onMoved'], callbackTimeout: '5' }, /callbackTimeout.*expected a duration from 100ms to 1h/],
     [{ callbackTimeout: '5s' }, /callbackTimeout: expected callbacks too/],

@@ -20,12 +20,13 @@ const order = lifecycleOf<Order>().define({
   rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
 })
 /** Children without a rule for any state. */
-const label = lifecycleOf<Parcel>().define({
+const labelSpec = {
   name: 'label',
   collection: 'Label',
   child: true,
   phases: { Printing: { next: ['Printed'] }, Printed: { rest: true } },
-})
+} as const
+const label = lifecycleOf<Parcel>().define(labelSpec)
 
 describe('children are removed before their parent', () => {
   const { database, orders, parcels, stored, insert, prepared, pass } = useChildren()
@@ -98,5 +99,54 @@ describe('children are removed before their parent', () => {
     await replica.runOnce()
     expect(await labels().countDocuments()).toBe(0)
     expect((await stored())['progress'].waitingFor).toBe('2 children are left')
+  })
+})
+
+describe('children of a lifecycle with onRemoved are removed before their parent', () => {
+  const { database, orders, stored, insert, prepared, pass } = useChildren()
+  const labels = () => database.db.collection<{ _id: string; phase: string }>('Label')
+  const told = lifecycleOf<Parcel>().define({ ...labelSpec, callbacks: ['onRemoved'] })
+
+  test('each is told; the parent waits for none of these calls', async () => {
+    let isAway = true
+    const heard: string[] = []
+    const replica = await prepared([
+      order.handle({
+        async Shipping(_doc, step) {
+          await step.children([told.child('left', { weight: 1 }), told.child('right', { weight: 1 })])
+          const done = await step.childrenDone({ rule: 'allDone' })
+          return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+        },
+        async Deleting(_doc, step) {
+          const gone = await step.removeChildren()
+          expect(await step.childrenOf(told)).toEqual([])
+          return gone.done ? step.moveTo('Deleted') : step.wait(gone.text)
+        },
+      }),
+      told.handle(
+        { Printing: async (_doc, step) => step.moveTo('Printed') },
+        {
+          onRemoved({ id, reason }) {
+            if (isAway) throw new Error('away')
+            heard.push(`${id}: ${reason}`)
+          },
+        },
+      ),
+    ])
+    await insert([])
+    await replica.runOnce()
+    await orders().updateOne({ _id: 'o' }, { $set: { state: 'Deleted' } })
+    await replica.runOnce()
+    expect(await stored()).toMatchObject({ phase: 'Deleted' })
+    expect(await labels().distinct('phase')).toEqual(['$removed:label'])
+    isAway = false
+    await pass(60_000)
+    await labels().updateMany({}, { $set: { 'progress.outbox.dueAt': new Date(0) } as never })
+    await replica.runOnce()
+    expect(heard.sort()).toEqual([
+      'order/o/left: its parent removes its children: order o',
+      'order/o/right: its parent removes its children: order o',
+    ])
+    expect(await labels().countDocuments()).toBe(0)
   })
 })

@@ -147,6 +147,8 @@ function conditionText(condition: Condition, now: Date): string {
       return condition.expired === undefined ? 'due' : `due: the lease of ${condition.expired} has run out`
     case 'final':
       return `final, removed ${condition.removedAt ? fromNow(condition.removedAt, now) : 'next'}`
+    case 'removed':
+      return 'removed, tells its callbacks'
     case 'unknownPhase':
       return 'unknown phase: left alone'
     case 'broken':

@@ -198,7 +198,8 @@ export function registerRemove(program: Command, context: CliContext): void {
       if (!options.yes) throw new UsageError(`expected --yes to delete ${id} outright; nothing was deleted`)
       return onSystem(context, options, async (system) => {
         const done = await onOneMeant(context, id, options, (ref) => removeDocument(system, ref, options))
-        print(context, options, { ...done, removed: true }, `${nameOf(done)}: removed`)
+        const rest = done.deleted === undefined ? '' : '; it is deleted when its callbacks have been told'
+        print(context, options, { ...done, removed: true }, `${nameOf(done)}: removed${rest}`)
       })
     })
   withDatabase(byAndWhy(command), ['remove shop --yes', 'remove shop --yes --force'])

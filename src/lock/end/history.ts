@@ -16,6 +16,7 @@ export type RecordedOutcome =
   | 'rule'
   | 'deadline'
   | 'owner'
+  | 'remove'
 
 /** One entry of `progress.history`, as it is read back. */
 export interface HistoryEntry {

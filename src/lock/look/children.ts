@@ -1,10 +1,14 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
+import { updateMatching } from '../documents/update-named.js'
 import type { DocumentName } from '../end/children.js'
 import { stateInNext } from '../end/next.js'
 import { WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { hasToTell, type RemovedBy, removalUpdate, type TellingLifecycle } from '../move/told-removal.js'
+import { removedPhase } from '../outbox/outbox.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { termsOf } from '../terms/terms.js'
 
 /**
  * Serves every question about a document's children: how many are in which phase, whether one is open. Only in collections of lifecycles that
@@ -23,6 +27,8 @@ export interface ChildrenOf {
   /** The field of their lifecycle that holds Phaselock's own. */
   readonly progress: string
   readonly parent: { readonly lifecycle: string; readonly id: unknown }
+  /** How their removal is told, so that those that are there only for that are left out; undefined: it isn't, and there are none. */
+  readonly telling?: TellingLifecycle | undefined
 }
 
 /** So many children in a phase. */
@@ -32,6 +38,11 @@ export interface ChildrenInPhase {
   readonly parked: boolean
   readonly count: number
 }
+
+/** In none of these phases, and not removed. */
+const isIn = ({ telling }: ChildrenOf, butIn: readonly string[]): Filter<Document> => ({
+  phase: { $nin: [...butIn, ...(telling ? [removedPhase(telling.lifecycle)] : [])] },
+})
 
 const ofParent = ({ progress, parent }: ChildrenOf): Filter<Document> => ({
   [`${progress}.parent.id`]: { $eq: parent.id },
@@ -60,7 +71,7 @@ async function countOnce(of: ChildrenOf, ends: readonly string[]): Promise<Child
   ]
   const isParked = { $cond: [{ $gte: ['$lockedAt', PARKED_AT] }, true, false] }
   const open = [
-    { $match: { ...ofParent(of), phase: { $nin: [...ends] } } },
+    { $match: { ...ofParent(of), ...isIn(of, ends) } },
     { $group: { _id: { phase: '$phase', parked: isParked }, count: { $sum: 1 } } },
   ]
   // The open ones first: one that ends in between is then counted twice, never overlooked; whoever waits for it counts again.
@@ -82,7 +93,7 @@ export async function hasOpenChild(
   { butParked = false }: { readonly butParked?: boolean } = {},
 ): Promise<boolean> {
   const filter = {
-    ...{ ...ofParent(of), phase: { $nin: [...ends] } },
+    ...{ ...ofParent(of), ...isIn(of, ends) },
     ...(butParked && { lockedAt: { $not: { $gte: PARKED_AT } } }),
   }
   const found = of.collection.find(filter, {
@@ -114,8 +125,9 @@ export async function someChildren(of: ChildrenOf, where: Filter<Document>, limi
  */
 export async function childDocuments(of: ChildrenOf, limit: number, total = 0): Promise<Document[]> {
   const found = new Map<string, Document>()
+  const theirs = { ...ofParent(of), ...(of.telling && isIn(of, [])) }
   const read = async () => {
-    const some = await of.collection.find(ofParent(of), { hint: childIndex(of.progress), limit }).toArray()
+    const some = await of.collection.find(theirs, { hint: childIndex(of.progress), limit }).toArray()
     for (const one of some) found.set(idKey(one['_id']), one)
   }
   await read()
@@ -131,14 +143,24 @@ export async function setChildrenState(of: ChildrenOf, state: string, but: reado
   await of.collection.updateMany(filter, update as never, { hint: childIndex(of.progress) })
 }
 
-/** Deletes those of a document's children that nobody holds, not even under a lease that has run out. */
-export async function deleteChildren(of: ChildrenOf): Promise<void> {
-  await of.collection.deleteMany({ ...ofParent(of), ...WITHOUT_TOKEN }, { hint: childIndex(of.progress) })
+/** Removes those of a document's children that nobody holds, not even under a lease that has run out. */
+export async function removeChildren(of: ChildrenOf, by: RemovedBy): Promise<void> {
+  const { collection, progress, telling } = of
+  const free = { ...ofParent(of), ...WITHOUT_TOKEN }
+  const hint = { hint: childIndex(progress) }
+  if (!telling) {
+    await collection.deleteMany(free, hint)
+    return
+  }
+  const terms = termsOf(0, { progress })
+  const tells = hasToTell(terms, telling)
+  await updateMatching(collection, { ...free, ...tells }, removalUpdate(terms, telling, by), hint)
+  await collection.deleteMany({ ...free, ...isIn(of, []), $nor: [tells] }, hint)
 }
 
 /** How many children are in no such phase. */
 export const countChildrenBut = (of: ChildrenOf, phases: readonly string[]): Promise<number> =>
-  of.collection.countDocuments({ ...ofParent(of), phase: { $nin: [...phases] } }, { hint: childIndex(of.progress) })
+  of.collection.countDocuments({ ...ofParent(of), ...isIn(of, phases) }, { hint: childIndex(of.progress) })
 
 /** A document keeps so many names of those that wait for it: the newest. */
 export const MOST_WAITERS = 100

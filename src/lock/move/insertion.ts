@@ -12,14 +12,17 @@ export const ON_DUPLICATE = ['ignore', 'wake', 'replaceWaiting', 'runAgain'] as 
 export type OnDuplicate = (typeof ON_DUPLICATE)[number]
 
 /** How the document that has the `_id` was found. */
-type Found = 'none' | 'due' | 'asleep' | 'held' | 'parked' | 'resting' | 'unknown' | 'odd'
+type Found = 'none' | 'removed' | 'due' | 'asleep' | 'held' | 'parked' | 'resting' | 'unknown' | 'odd'
 
 /** What an insert came to. */
 export type InsertKind = 'inserted' | 'ignored' | 'woken' | 'replaced' | 'queued' | 'restarted' | 'parked' | 'resting'
 
-/** What an insert came to, or `refused`: the document that is there is in a phase that isn't known, or isn't of Phaselock's shape. */
+/**
+ * What an insert came to, or `refused`: the document that is there is in a phase that isn't known, or isn't of Phaselock's shape; or `removed`: it is
+ * there only until its callbacks have been told that it is gone.
+ */
 export type Insertion =
-  | { readonly kind: InsertKind }
+  | { readonly kind: InsertKind | 'removed' }
   | { readonly kind: 'refused'; readonly phase: unknown; readonly isOdd: boolean }
 
 /** A document to insert, with its `_id` and `phase`. */
@@ -29,6 +32,8 @@ export interface InsertRequest {
   /** The phases in which documents have work to do, and the others. */
   readonly working: readonly string[]
   readonly resting: readonly string[]
+  /** That of documents that are removed. Default: there are none. */
+  readonly removed?: string | undefined
   /** Who inserts it, for the history. */
   readonly by: string
   /** It is due so long after this, or sooner if it would be anyway. Default: at once, or by its `lockedAt`. */
@@ -72,6 +77,7 @@ export async function insertOnce(
 
 function insertionOf(onDuplicate: OnDuplicate, found: Found, phase: unknown): Insertion {
   if (found === 'none') return { kind: 'inserted' }
+  if (found === 'removed') return { kind: 'removed' }
   if (onDuplicate === 'ignore') return { kind: 'ignored' }
   switch (found) {
     case 'due':
@@ -89,13 +95,14 @@ function insertionOf(onDuplicate: OnDuplicate, found: Found, phase: unknown): In
 }
 
 /** How the server finds the document, as an expression: a {@link Found}. An upsert starts with nothing but the `_id`. */
-function foundAs(terms: Terms, { working, resting }: InsertRequest): Document {
+function foundAs(terms: Terms, { working, resting, removed }: InsertRequest): Document {
   const isIn = (phases: readonly string[]) => ({ $in: ['$phase', literal(phases)] })
   const isAsleep = { $and: [isDate('$lockedAt'), { $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }] }
   return {
     $switch: {
       branches: [
         [{ $eq: [{ $size: { $objectToArray: '$$ROOT' } }, 1] }, 'none'],
+        ...(removed === undefined ? [] : [[{ $eq: ['$phase', literal(removed)] }, 'removed']]),
         [{ $not: [hasOurShape(terms)] }, 'odd'],
         [{ $not: [isIn([...working, ...resting])] }, 'unknown'],
         [{ $ne: [{ $ifNull: ['$lockedBy', null] }, null] }, 'held'],

@@ -3,9 +3,11 @@ import { readOwnFields } from '../documents/read-each.js'
 import { historyWith } from '../end/history.js'
 import { applyNextOfHolder, nextFields, stateInNext, withoutNext } from '../end/next.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP } from '../lease/lease-state.js'
+import { isRemovedPhase } from '../outbox/outbox.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, inProgress, literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
 import { DUE_AND_NOBODYS } from './owner-writes.js'
+import { removeOne, type TellingLifecycle } from './told-removal.js'
 
 /*
  * Writes of an operation on many documents (docs/bulk-operations.md), each to one document. A write leaves the operation's mark in the
@@ -216,9 +218,19 @@ export const wasActedOn = (document: Document, { progress }: Pick<Terms, 'progre
   return Array.isArray(marks) && marks.includes(operation)
 }
 
-/** A filter by which one of an operation's documents is deleted, if nobody holds it. */
-export const operationRemoval = (terms: Terms, id: unknown, operating: Operating): Filter<Document> =>
-  unmarked(terms, id, operating, isNotHeld(terms))
+/** Removes one of an operation's documents, if nobody holds it; whether it did. One that has something to tell keeps the operation's mark. */
+export async function removeByOperation(
+  documents: Collection,
+  terms: Terms,
+  telling: TellingLifecycle | undefined,
+  id: unknown,
+  operating: Operating,
+): Promise<boolean> {
+  const { operation, by } = operating
+  const { $and } = unmarked(terms, id, operating)
+  const who = { by, reason: `removed (${operation})`, also: { operations: withMark(terms, operating) } }
+  return (await removeOne(documents, terms, telling, { _id: id, unlessHeld: true, where: { $and } }, who)) !== undefined
+}
 
 /** Why an operation's write matched nothing; `done`: it had been done before. */
 export type Unmatched = 'done' | 'gone' | 'held' | 'parked' | 'changed'
@@ -230,13 +242,14 @@ export async function whyUnmatched(
   id: unknown,
   operation: string,
 ): Promise<Unmatched> {
-  const projection = { ...LEASE_FIELDS, [marksIn(terms)]: 1 }
+  const projection = { ...LEASE_FIELDS, phase: 1, [marksIn(terms)]: 1 }
   const [found] = await readOwnFields((how) =>
     documents.find({ _id: id as never }, { projection, limit: 1, ...how }).toArray(),
   )
   if (!found) return 'gone'
   const marks: unknown = found[terms.progress]?.operations
   if (Array.isArray(marks) && marks.includes(operation)) return 'done'
+  if (isRemovedPhase(found['phase'])) return 'gone'
   if (hasToken(found)) return 'held'
   return isParked(found) ? 'parked' : 'changed'
 }

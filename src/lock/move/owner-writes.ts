@@ -5,6 +5,7 @@ import { historyWith } from '../end/history.js'
 import { stateInNext } from '../end/next.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
+import { isRemovedPhase } from '../outbox/outbox.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { literal, perDocument, type Terms } from '../terms/terms.js'
 
@@ -33,9 +34,11 @@ export async function setState(
   id: unknown,
   state: string,
   options: OwnerWriteOptions = {},
+  where: Filter<Document> = {},
 ): Promise<'done' | 'unchanged' | 'notFound'> {
   const update = [{ $set: { state: literal(state) } }, { $unset: stateInNext(terms) }]
-  const { matchedCount, modifiedCount } = await documents.updateOne({ _id: id as never }, update, options)
+  const filter = { _id: id as never, ...where }
+  const { matchedCount, modifiedCount } = await documents.updateOne(filter, update, options)
   if (matchedCount === 0) return 'notFound'
   return modifiedCount === 0 ? 'unchanged' : 'done'
 }
@@ -46,9 +49,10 @@ export async function wake(
   terms: Terms,
   id: unknown,
   options: OwnerWriteOptions = {},
+  where: Filter<Document> = {},
 ): Promise<boolean> {
   const { matchedCount } = await documents.updateOne(
-    { _id: id as never, ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } }, ...notLegacyLease(terms) },
+    { _id: id as never, ...where, ...WITHOUT_TOKEN, lockedAt: { $not: { $gte: PARKED_AT } }, ...notLegacyLease(terms) },
     woken(terms),
     options,
   )
@@ -137,11 +141,6 @@ async function giveAnotherGo(
   return matchedCount > 0
 }
 
-/** Deletes a document that nobody holds. */
-export async function removeUnlessHeld(documents: Collection, terms: Terms, id: unknown): Promise<boolean> {
-  return (await documents.deleteOne({ _id: id as never, ...isNotHeld(terms) })).deletedCount > 0
-}
-
 /** Why an owner's write found nothing to change, by the document as it is now. */
 export async function whyUnwritten(
   documents: Collection,
@@ -149,13 +148,13 @@ export async function whyUnwritten(
   options: OwnerWriteOptions = {},
 ): Promise<Unwritten> {
   const found = await leaseFieldsOf(documents, id, options)
-  if (!found) return 'notFound'
+  if (!found || isRemovedPhase(found['phase'])) return 'notFound'
   if (hasToken(found)) return 'held'
   return isParked(found) ? 'parked' : 'notParked'
 }
 
 async function leaseFieldsOf(documents: Collection, id: unknown, options: OwnerWriteOptions) {
-  const projection = LEASE_FIELDS
+  const projection = { ...LEASE_FIELDS, phase: 1 }
   const [found] = await readOwnFields((how) =>
     documents.find({ _id: id as never }, { projection, limit: 1, ...how, ...options }).toArray(),
   )

@@ -1,4 +1,6 @@
 import type { Collection, Document } from 'mongodb'
+import { formatMs } from '../../time/index.js'
+import { idKey } from '../documents/id-key.js'
 import { withIds } from '../documents/reordered-ids.js'
 import { deleteNamed } from '../documents/update-named.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
@@ -9,6 +11,7 @@ import type { RefusingDocuments } from '../select/refusing-documents.js'
 import { choose, extentFor } from '../select/selection.js'
 import { PARKED_AT } from '../terms/constants.js'
 import { enteredAt, hasOurShape, inProgress, isPastDate, progressIfOurs, type Terms } from '../terms/terms.js'
+import { removalUpdate, type TellingLifecycle } from './told-removal.js'
 
 export interface RemovalRequest {
   readonly phase: string
@@ -17,7 +20,9 @@ export interface RemovalRequest {
   readonly limit: number
   readonly dueBound: Date
   readonly random: () => number
-  /** Documents that refuse writes, which are left out; those that refuse the write that arms them are added. */
+  /** Set where removals are told: the documents are then not deleted, but marked as removed. */
+  readonly telling?: TellingLifecycle | undefined
+  /** Documents that refuse writes, which are left out; those that refuse the write that arms or marks them are added. */
   readonly refusing?: RefusingDocuments | undefined
 }
 
@@ -37,12 +42,13 @@ export interface RemovalResult {
  * Removes documents of a final phase whose time has come, by the same clock as everything else: no TTL index. Nobody holds a
  * due document; both writes judge that again by the server's clock. One without `progress.since` (written into the phase by
  * hand) is kept for `keepFor` from now. One whose phase is an array, or whose `progress` isn't ours, is its owner's and is
- * never deleted. One whose callbacks haven't been told of all is kept until they have.
+ * never deleted. One whose callbacks haven't been told of all is kept until they have; where removals are told, it is marked as removed and they are
+ * told the rest first.
  */
 export async function removeFinal(
   collection: Collection,
   terms: Terms,
-  { phase, keepForMs, limit, dueBound, random, refusing }: RemovalRequest,
+  { phase, keepForMs, limit, dueBound, random, refusing, telling }: RemovalRequest,
 ): Promise<RemovalResult> {
   const policies = refusing ? [refusing] : []
   const extent = extentFor(policies, phase, limit)
@@ -50,13 +56,28 @@ export async function removeFinal(
   const ids = choose(policies, phase, lists, extent, random).documents.map(({ _id }) => _id as unknown)
   if (ids.length === 0) return { removed: 0, armed: 0, putAside: [], refused: [] }
   const due = (some: readonly unknown[]) => ({ ...withIds(some), $and: [{ phase, $expr: isDue(terms) }] })
-  const isOver = { $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] }, ...hasTold(terms) }
-  const removed = await deleteNamed(collection, ids, (some) => ({ ...due(some), ...isOver }))
+  const isOver = { $expr: { $and: [hasOurShape(terms), hasBeenKept(terms, keepForMs)] } }
+  const over = (some: readonly unknown[]) => ({ ...due(some), ...isOver, ...(telling ? {} : hasTold(terms)) })
+  const { matched: removed, refused: unmarked } = telling
+    ? await updateAround(collection, ids, over, removalUpdate(terms, telling, afterKept(keepForMs)))
+    : { matched: await deleteNamed(collection, ids, over), refused: [] }
   if (removed === ids.length) return { removed, armed: 0, putAside: [], refused: [] }
-  const { refused, matched } = await updateAround(collection, ids, due, armed(terms, keepForMs))
+  const left = unmarked.length === 0 ? ids : without(ids, unmarked)
+  const { refused: unarmed, matched } = await updateAround(collection, left, due, armed(terms, keepForMs))
+  const refused = [...unmarked, ...unarmed]
   for (const { id } of refused) refusing?.add(id)
   const putAside = matched > 0 ? await putAsideAmong(collection, terms, ids) : []
   return { removed, armed: matched, putAside, refused }
+}
+
+const afterKept = (keepForMs: number) => ({
+  by: 'rule',
+  reason: keepForMs === 0 ? 'final' : `final, and kept for ${formatMs(keepForMs)}`,
+})
+
+function without(ids: readonly unknown[], refused: readonly Refused[]): unknown[] {
+  const known = new Set(refused.map(({ id }) => idKey(id)))
+  return ids.filter((id) => !known.has(idKey(id)))
 }
 
 function hasBeenKept(terms: Terms, keepForMs: number): Document {

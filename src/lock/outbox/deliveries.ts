@@ -1,12 +1,12 @@
 import type { AggregateOptions, Collection, Document, Filter } from 'mongodb'
 import { AS_IT_STANDS, type ReadEach, readEach } from '../documents/read-each.js'
 import { withIds } from '../documents/reordered-ids.js'
-import { updateNamed } from '../documents/update-named.js'
+import { deleteNamed, updateNamed } from '../documents/update-named.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { onIndex } from '../indexes/on-index.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
-import { type CallbackName, countAt, literal, perDocument } from '../terms/terms.js'
-import { outboxIndex } from './outbox.js'
+import { countAt, literal, perDocument } from '../terms/terms.js'
+import { type EntryName, outboxIndex } from './outbox.js'
 
 /** Where outboxes are. */
 export interface Outboxes {
@@ -14,8 +14,8 @@ export interface Outboxes {
   /** The field that holds Phaselock's own. */
   readonly progress: string
   /** The callbacks that this process has: what is to be told next to another one is left to others. */
-  readonly callbacks: readonly CallbackName[]
-  /** Those of the lifecycle: documents in others are another's, whose callbacks have the same names. */
+  readonly callbacks: readonly EntryName[]
+  /** Those of the lifecycle, and its {@link removedPhase}: documents in others are another's, whose callbacks have the same names. */
   readonly phases: readonly string[]
 }
 
@@ -107,10 +107,12 @@ export interface Told extends Delivery {
   readonly seq: number
   /** The next entry is told under the same token; otherwise the outbox is let go, and what is left in it is due at once. */
   readonly goesOn: boolean
+  /** It was its last entry, and the document is in this phase, a {@link removedPhase}: it is deleted. */
+  readonly removed?: string | undefined
 }
 
 /**
- * Takes what was told out of the outboxes, as far as each is still held under its token. One that goes on stays held for `leaseMs` more.
+ * Takes what was told out of the outboxes, and deletes documents that have told their last entry, as far as each is still held under its token. One that goes on stays held for `leaseMs` more.
  * @returns how many were still held
  */
 export async function toldOutboxes(
@@ -118,11 +120,15 @@ export async function toldOutboxes(
   all: readonly Told[],
   leaseMs: number,
 ): Promise<{ readonly matched: number; readonly refused: readonly Refused[] }> {
-  const groups = [...Map.groupBy(all, ({ token, goesOn }) => `${goesOn} ${token}`).values()]
+  const groups = [...Map.groupBy(all, ({ token, goesOn, removed }) => `${goesOn} ${!removed} ${token}`).values()]
   const written = await Promise.all(
-    groups.map((told) => {
-      const { token, goesOn } = told[0]!
+    groups.map(async (told) => {
+      const { token, goesOn, removed } = told[0]!
       const [ids, seqs] = [told.map(({ id }) => id), told.map(({ seq }) => seq)]
+      if (removed) {
+        const matching = (some: readonly unknown[]) => ({ ...heldUnder(of, some, token), phase: removed })
+        return { matched: await deleteNamed(of.collection, ids, matching), refused: [] }
+      }
       const update = [{ $set: withoutTold(of.progress, perDocument(ids, seqs), goesOn ? leaseMs : undefined) }]
       return updateAround(of.collection, ids, (some) => heldUnder(of, some, token), update)
     }),
@@ -168,17 +174,18 @@ export async function letGoOutbox(of: Outboxes, { id, token }: Delivery, why: Le
 
 /**
  * A person's word about a document whose callbacks fail: the first one is tried again now, or given up for good.
- * @param entry the first one, as the person has seen it
+ * @param entry the first one, as the person has seen it; `removed`: it is the last one of a document in this phase, which goes with it
  * @returns whether it is still the first, and isn't being told just now
  */
 export async function retryOutbox(
   { collection, progress }: Pick<Outboxes, 'collection' | 'progress'>,
   id: unknown,
-  { seq, skip }: { readonly seq: number; readonly skip: boolean },
+  { seq, skip, removed }: { readonly seq: number; readonly skip: boolean; readonly removed?: string | undefined },
 ): Promise<boolean> {
   const box = `${progress}.outbox`
   const isIdle = { $or: [{ [`${box}.by`]: { $exists: false } }, { $expr: { $lte: [`$${box}.dueAt`, '$$NOW'] } }] }
   const filter = { ...withIds([id]), [`${box}.open.0.seq`]: seq, $and: [isIdle] }
+  if (skip && removed) return (await deleteNamed(collection, [id], () => ({ ...filter, phase: removed }))) > 0
   const retried = {
     [`${box}.dueAt`]: '$$NOW',
     [`${box}.tries`]: 0,

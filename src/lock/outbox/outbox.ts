@@ -12,17 +12,37 @@ import { type CallbackName, countAt, literal, type Terms } from '../terms/terms.
  *   nothing is dropped without a word: a document whose outbox is full doesn't go on.
  * - Only the first entry is told, and only by who has the outbox's lease (`by`, until `dueAt`, by the server's clock). So one document's
  *   callbacks are told in their order, one at a time.
+ * - A document that is removed with something to tell goes to a phase that no lifecycle can have: nothing claims, moves or changes it any more.
+ *   Its last entry says that it is to be deleted, and only what tells that entry deletes it. So it is told last, and never of one that lives on.
  * - A lifecycle without callbacks stores nothing of this, and reads nothing for it.
  */
 
 /** The callbacks that a lifecycle may declare. */
-export const CALLBACK_NAMES = ['onMoved', 'onParked', 'onTimeout'] as const satisfies readonly CallbackName[]
+export const CALLBACK_NAMES = [
+  'onMoved',
+  'onParked',
+  'onTimeout',
+  'onRemoved',
+] as const satisfies readonly CallbackName[]
+
+/** Whom an entry is for: a callback; `delete` stands at the end, where the removal itself is told to nobody. */
+export type EntryName = CallbackName | 'delete'
+
+/** The names of the entries with which a document ends: what tells them deletes it. */
+const LAST_ENTRIES: readonly EntryName[] = ['onRemoved', 'delete']
+export const isLastEntry = ({ callback }: Pick<OutboxEntry, 'callback'>): boolean => LAST_ENTRIES.includes(callback)
+
+const REMOVED = '$removed:'
+/** The phase of documents of a lifecycle that are removed, and are there only until that has been told. No phase's own name begins with `$`. */
+export const removedPhase = (lifecycle: string): string => `${REMOVED}${lifecycle}`
+/** Whether a phase is the {@link removedPhase} of any lifecycle. */
+export const isRemovedPhase = (phase: unknown): boolean => typeof phase === 'string' && phase.startsWith(REMOVED)
 
 /** What a callback has still to be told. */
 export interface OutboxEntry {
   /** Grows by 1 with each entry of a document. */
   readonly seq: number
-  readonly callback: CallbackName
+  readonly callback: EntryName
   /** When it happened, by the server's clock. */
   readonly at: Date
   readonly from: string
@@ -105,6 +125,20 @@ export function outboxAfterRule(terms: Terms, to: string, reason: string): Docum
   return { outbox: outboxWith(terms, names, { outcome: 'rule', to, reason, by: 'rule' }, 0) }
 }
 
+/** What a removal adds to `progress`: the last entry there will be. */
+export const outboxAfterRemoval = (
+  terms: Terms,
+  callbacks: readonly CallbackName[],
+  why: Pick<NewEvent, 'by' | 'reason'>,
+): Document => ({
+  outbox: outboxWith(
+    terms,
+    [callbacks.includes('onRemoved') ? 'onRemoved' : 'delete'],
+    { outcome: 'remove', ...why },
+    0,
+  ),
+})
+
 /** A document that a rule may move has room in its outbox. */
 export const hasRoom = ({ callbacks, progress }: Terms): Document =>
   callbacks ? { [`${progress}.outbox.open.${MOST_OPEN - 1}`]: { $exists: false } } : {}
@@ -113,7 +147,7 @@ export const hasRoom = ({ callbacks, progress }: Terms): Document =>
  * The outbox with one more entry for each of the callbacks. Where it was empty, it is due after `restMs`; where it wasn't, whoever delivers the
  * earlier ones goes on with it.
  */
-function outboxWith(terms: Terms, names: readonly CallbackName[], event: NewEvent, restMs: number): Document {
+function outboxWith(terms: Terms, names: readonly EntryName[], event: NewEvent, restMs: number): Document {
   const field = `$${terms.progress}.outbox`
   const now = terms.protocol.now()
   const added = names.map((callback, i) => ({

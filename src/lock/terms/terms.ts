@@ -29,8 +29,8 @@ export interface Terms {
   readonly working?: readonly string[] | undefined
 }
 
-/** A document has moved, was parked, or its phase's deadline has passed. */
-export type CallbackName = 'onMoved' | 'onParked' | 'onTimeout'
+/** A document has moved, was parked, its phase's deadline has passed, or it was removed. */
+export type CallbackName = 'onMoved' | 'onParked' | 'onTimeout' | 'onRemoved'
 
 /** How long documents sleep between looks, and after errors. */
 export interface BackOffRule {

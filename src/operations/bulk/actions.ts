@@ -7,16 +7,16 @@ import {
   idBytes,
   MOST_PAUSES,
   type Operating,
-  operationRemoval,
   operationWrites,
   readOwnFields,
+  removeByOperation,
   removePause,
   stateInNext,
   type Terms,
   wasActedOn,
   whyUnmatched,
 } from '../../lock/index.js'
-import { type LifecycleModel, RESERVED_FIELDS, whyUnknownState, workingPhases } from '../../phases/index.js'
+import { type LifecycleModel, RESERVED_FIELDS, tellingOf, whyUnknownState, workingPhases } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 import { changeNamed } from './changes.js'
 import type { ActionName } from './operation.js'
@@ -245,8 +245,8 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     takes: [],
     check: nothingToCheck,
     async act(acting, id) {
-      const { deletedCount } = await acting.documents.deleteOne(operationRemoval(acting.terms, id, acting.operating))
-      if (deletedCount > 0) return 'done'
+      const { documents, model, terms, operating } = acting
+      if (await removeByOperation(documents, terms, tellingOf(model), id, operating)) return 'done'
       const acted = await unmatched(acting, id)
       // By this operation, before whoever ran it was killed, or by somebody else: it is gone, as it was to be.
       return typeof acted === 'object' && acted.skipped === WHY.gone ? 'done' : acted

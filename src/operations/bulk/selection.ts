@@ -1,6 +1,6 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import { isServerError } from '../../database/index.js'
-import { afterId, readOwnFields } from '../../lock/index.js'
+import { afterId, isRemovedPhase, readOwnFields } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 import { inTrouble, TROUBLES, type Trouble } from '../find.js'
@@ -33,7 +33,7 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
     )
   if (isNarrowed && all) throw new UsageError('expected --all or a filter, got both')
   const phases = [...model.phases.keys()]
-  if (phase !== undefined && !anyPhase && !phases.includes(phase))
+  if (phase !== undefined && (!anyPhase || isRemovedPhase(phase)) && !phases.includes(phase))
     throw new UsageError(`expected a phase of ${model.name} (${phases.join(', ')}), got '${phase}'`, {
       reason: 'unknownPhase',
       got: phase,

@@ -2,6 +2,7 @@ import type { Collection, Document, Filter } from 'mongodb'
 import {
   futureLeases,
   idKey,
+  isRemovedPhase,
   LIFECYCLES_COLLECTION,
   NEVER_DUE,
   NEVER_DUE_TYPES,
@@ -182,6 +183,7 @@ export async function checkPhases({ db, models }: Checked): Promise<CheckResult>
       ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases as string[]),
     ])
     for (const phase of await unknownPhases(db.collection(name), known)) {
+      if (isRemovedPhase(phase)) continue
       const count = await db.collection(name).countDocuments(inPhase(phase), { limit: COUNT_LIMIT })
       if (count === 0) continue
       findings.push(

@@ -1,4 +1,4 @@
-import type { KeyLimit, Rename, StateRule } from '../../lock/index.js'
+import type { KeyLimit, Rename, StateRule, TellingLifecycle } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
 import { shown } from '../kept-text.js'
 import type { LifecycleSettings } from './settings.js'
@@ -72,6 +72,12 @@ export function endsOf(model: LifecycleModel): string[] {
 /** The names of the phases in which documents are claimed. */
 export const claimedPhases = ({ phases }: LifecycleModel): string[] =>
   [...phases.values()].filter(({ kind, deadline }) => kind === 'working' || deadline).map(({ name }) => name)
+
+/** How the removal of its documents is told; undefined: it has no callbacks, and they are deleted at once. */
+export function tellingOf({ name, phases, renames, settings }: LifecycleModel): TellingLifecycle | undefined {
+  const { callbacks } = settings
+  return callbacks && { lifecycle: name, callbacks, phases: [...phases.keys(), ...renames.map(({ from }) => from)] }
+}
 
 /** The names of the phases that have handlers. */
 export const workingPhases = ({ phases }: LifecycleModel): string[] =>

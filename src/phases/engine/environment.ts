@@ -42,8 +42,8 @@ export interface LifecycleEnvironment extends Environment {
   readonly slots: Slots
   /** Parents and children of its documents. */
   readonly relatives: Family
-  /** Told of each recorded end of a step; undefined: the lifecycle has no callbacks. */
-  readonly callbacks: { recorded(id: unknown, end: EndKind): void } | undefined
+  /** Told of each recorded end of a step, and that something else is to be told; undefined: the lifecycle has no callbacks. */
+  readonly callbacks: { recorded(id: unknown, end: EndKind): void; found(): void } | undefined
   /** Keeps how steps ended; undefined: nothing is kept. */
   readonly events: { ended(told: StepEnded, token: string): void } | undefined
   /** Documents that refuse writes. */

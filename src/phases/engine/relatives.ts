@@ -15,7 +15,7 @@ import {
 } from '../../lock/index.js'
 import type { Clock } from '../../time/index.js'
 import { successesFor } from '../children.js'
-import { endPhases, endsOf, type LifecycleModel } from '../definition/model.js'
+import { endPhases, endsOf, type LifecycleModel, tellingOf } from '../definition/model.js'
 import { modelRegistered } from '../definition/registered.js'
 import type { Logger } from '../logger.js'
 import type { ChildEnd, Family } from './family.js'
@@ -69,7 +69,12 @@ export class Relatives implements Family {
   }
 
   childrenOf(model: LifecycleModel, parent: ChildrenOf['parent']): ChildrenOf {
-    return { collection: this.collectionOf(model), progress: model.settings.progress, parent }
+    return {
+      collection: this.collectionOf(model),
+      progress: model.settings.progress,
+      parent,
+      telling: tellingOf(model),
+    }
   }
 
   inserted(models: readonly LifecycleModel[]): void {

@@ -170,3 +170,9 @@ function small(value: unknown): unknown {
   const bytes = BSON.calculateObjectSize({ value })
   return bytes <= MOST_BYTES ? value : `(${bytes} bytes: too large for the audit)`
 }
+
+/** What an owner's verdict means for the entry. */
+export function endOfVerdict(verdict: string, after: unknown): AuditedEnd {
+  if (verdict === 'done' || verdict === 'asked') return { outcome: 'done', after }
+  return verdict === 'unchanged' ? { outcome: 'unchanged' } : { outcome: 'refused', problem: verdict }
+}

@@ -1,17 +1,17 @@
-import { type ClientSession, type Collection, type Db, type Document, ObjectId } from 'mongodb'
+import { type ClientSession, type Collection, type Db, type Document, type Filter, ObjectId } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
-  addCancel,
   addPause,
   asReadable,
   freeFromTheFuture,
-  heldUnder,
   insertOnce,
   type OnDuplicate,
   openQuestions,
   pauseTarget,
   readLockTimeouts,
   readOwnFields,
+  removedPhase,
+  removeOne,
   removePause,
   setState,
   shownFields,
@@ -27,12 +27,20 @@ import {
 } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
 import { isObject } from '../definition/check-graph.js'
-import { type LifecycleModel, whyUnknownState, workingPhases } from '../definition/model.js'
-import { DocumentExists, InvalidDocument, UnknownState } from '../errors.js'
-import { whyNotStorable } from '../storable.js'
-import { type AuditedAction, type AuditedEnd, audited } from './audit-log.js'
-import { checkMeeting, duplicateOptions, endOfInsert, insertResult, refuseOnDuplicate } from './owner-inserts.js'
-import { cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
+import { type LifecycleModel, tellingOf, whyUnknownState, workingPhases } from '../definition/model.js'
+import { UnknownState } from '../errors.js'
+import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from './audit-log.js'
+import {
+  checkDocument,
+  checkMeeting,
+  duplicateOptions,
+  endOfInsert,
+  existing,
+  hasMadeDue,
+  insertResult,
+  refuseOnDuplicate,
+} from './owner-inserts.js'
+import { askToStop, cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
 import { mostQuestions, newAnswer } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
@@ -80,6 +88,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   readonly documents: Collection
   private readonly terms: Terms
   private readonly rings: OwnerRings
+  /** Those that aren't removed: others are there only until their callbacks have been told. */
+  private readonly living: Filter<Document>
 
   constructor(
     private readonly db: Db,
@@ -90,6 +100,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     checkOptions('an OwnerClient', ownerParts, { db, model })
     this.rings = new OwnerRings(db, model, options)
     this.documents = protocolCollection(db, model.collection)
+    this.living = model.settings.callbacks ? { phase: { $ne: removedPhase(model.name) } } : {}
     this.terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })
   }
 
@@ -105,7 +116,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * Inserts a document, or does what `onDuplicate` says where one with its `_id` exists (docs/inserting.md): one command, judged by the
    * database, so that of any number at once none is lost.
    * @example await reports.insert({ _id: 'ann', rows }, { onDuplicate: 'replaceWaiting' }) // { id: 'ann', kind: 'replaced' }
-   * @throws InvalidDocument as without it, or where what exists is in an unknown phase; DocumentExists by a unique index of yours; InvalidOptions
+   * @throws InvalidDocument as without it, or where what exists is in an unknown phase; DocumentExists by a unique index of yours, or where what
+   * exists is removed and has only its callbacks to tell; InvalidOptions
    */
   async insert(doc: NewDocument<Doc, Entry>, options: DuplicateOptions): Promise<InsertResult<IdOf<Doc>>>
   async insert(
@@ -121,16 +133,17 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const { documents, model, rings } = this
     const document: Document = { phase: model.entries[0], ...doc }
     const { onDuplicate, dueInMs } = duplicateOptions(model, options, document)
-    this.check(document)
+    checkDocument(model, document)
     checkMeeting(model, document)
     const working = workingPhases(model)
     const resting = [...model.phases.keys()].filter((phase) => !working.includes(phase))
+    const removed = model.settings.callbacks && removedPhase(model.name)
     const id = document['_id'] as IdOf<Doc>
     const act = async () => {
       const terms = dueInMs === undefined ? this.terms : await this.lockTimeoutInForce()
-      const request = { document, onDuplicate, dueInMs, working, resting, by: options.audit?.by ?? 'owner' }
+      const request = { document, onDuplicate, dueInMs, working, resting, removed, by: options.audit?.by ?? 'owner' }
       const insertion = await insertOnce(documents, terms, request, inSession(options)).catch((error) => {
-        throw isDuplicateKey(error) ? this.existing(error, [document]) : error
+        throw isDuplicateKey(error) ? existing(model.name, error, [document]) : error
       })
       return insertResult(model, id, insertion)
     }
@@ -139,7 +152,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const result = await this.record(options, about, act, (end) => endOfInsert(end, after))
     if (dueInMs !== undefined) return result
     if (result.kind === 'inserted') rings.inserting([document], options)()
-    else if (MADE_DUE.has(result.kind)) rings.look(options)
+    else if (hasMadeDue(result.kind)) rings.look(options)
     return result
   }
 
@@ -147,7 +160,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
     refuseOnDuplicate(options)
     const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
-    for (const doc of complete) this.check(doc)
+    for (const doc of complete) checkDocument(this.model, doc)
     const about = complete.length === 1 ? { document: complete[0]!['_id'] } : { target: `${complete.length} documents` }
     const after = complete.length === 1 ? shownFields(complete[0]!, this.model.settings.progress) : undefined
     const act = () => this.inserted(complete, options)
@@ -158,7 +171,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const inserting = this.documents.insertMany([...complete], inSession(options))
     const stored = this.rings.inserting(complete, options)
     const { insertedIds } = await inserting.catch((error) => {
-      throw isDuplicateKey(error) ? this.existing(error, complete) : error
+      throw isDuplicateKey(error) ? existing(this.model.name, error, complete) : error
     })
     stored()
     return Object.values(insertedIds) as IdOf<Doc>[]
@@ -180,7 +193,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       const known = this.model.rules.map((rule) => rule.when)
       throw new UnknownState(this.model.name, state, [...new Set(known)], problem)
     }
-    const act = () => setState(this.documents, this.terms, id, state, inSession(options))
+    const act = () => setState(this.documents, this.terms, id, state, inSession(options), this.living)
     const verdict = await this.recordOn(id, options, 'set-state', act, { state })
     if (verdict === 'done' && this.rings.isRuled(state)) this.rings.look(options)
     return verdict
@@ -189,7 +202,11 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   /** Ends a sleep: due at once. A document that is held is being worked on already; a parked one needs `unpark`. */
   async wake(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
     const act = async () =>
-      this.madeDue(await wake(this.documents, await this.termsInForce(), id, inSession(options)), id, options)
+      this.madeDue(
+        await wake(this.documents, await this.termsInForce(), id, inSession(options), this.living),
+        id,
+        options,
+      )
     return this.recordOn(id, options, 'wake', act, { lockedAt: TASK_LOCK_INIT_TIME })
   }
 
@@ -213,11 +230,25 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return 'done'
   }
 
-  /** Deletes a document outright, whoever holds it: its holder's outcome is then dropped as lost. */
+  /**
+   * Deletes a document outright, whoever holds it: its holder's outcome is then dropped as lost. One whose callbacks (docs/callbacks.md) have
+   * something to be told is removed for good at once, and deleted when they have been; until then its `_id` is taken.
+   * @returns `notFound` also for one that is removed already
+   */
   async remove(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
+    const { documents, model, terms, rings } = this
+    const { by = 'owner', why: reason = null } = options.audit ?? {}
     const act = async () => {
-      const { deletedCount } = await this.documents.deleteOne({ _id: id as never }, inSession(options))
-      return deletedCount > 0 ? ('done' as const) : ('notFound' as const)
+      const removed = await removeOne(
+        documents,
+        terms,
+        tellingOf(model),
+        { _id: id },
+        { by, reason },
+        inSession(options),
+      )
+      if (removed === 'told') rings.look(options)
+      return removed ? ('done' as const) : ('notFound' as const)
     }
     return this.recordOn<OwnerVerdict>(id, options, 'remove', act, null)
   }
@@ -263,19 +294,12 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    */
   async cancel(id: IdOf<Doc>, options: CancelOptions): Promise<CancelResult> {
     const { by, reason, audit } = checkOptions('cancel', cancelOptions, options)
-    const act = () => this.askToStop(id, by, reason ?? null)
+    const act = async () => {
+      const verdict = await askToStop(this.db, this.documents, this.model, { id, by, reason: reason ?? null })
+      if (verdict === 'asked') this.rings.look({})
+      return verdict
+    }
     return this.recordOn(id, audit ? { audit: { by, why: reason } } : {}, 'cancel', act, undefined)
-  }
-
-  private async askToStop(id: IdOf<Doc>, by: string, reason: string | null): Promise<CancelResult> {
-    const { name, settings } = this.model
-    const inForce = (await readLockTimeouts(this.db, [name])).get(name)
-    const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
-    const held = await heldUnder(this.documents, id, { ...settings, lockTimeoutMs })
-    if (!held?.claim) return held ? 'notHeld' : 'notFound'
-    const verdict = await addCancel(this.db, name, { _id: held._id, claim: held.claim, by, reason })
-    if (verdict === 'asked') this.rings.look({})
-    return verdict
   }
 
   /**
@@ -343,14 +367,6 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     return audited(this.db, audit, action, { ...inSession({ session }), act, ended })
   }
 
-  /** Inserts are ordered: those before the one that exists are stored. */
-  private existing(error: Error, docs: readonly Document[]): DocumentExists {
-    const { writeErrors, message } = error as Error & { writeErrors?: { index?: number } | { index?: number }[] }
-    const at = [writeErrors ?? []].flat()[0]?.index ?? 0
-    const index = /index: (\S+)/.exec(message)?.[1] ?? '_id_'
-    return new DocumentExists(this.model.name, docs[at]?.['_id'], index, at, error)
-  }
-
   /** Where others lease by `lockedAt` alone, the terms in force tell their leases from sleeps. */
   private async termsInForce(): Promise<Terms> {
     return this.model.settings.legacyWriters
@@ -371,22 +387,6 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     if (doc['_id'] != null || forceServerObjectId) return doc
     return { ...doc, _id: pkFactory?.createPk() ?? new ObjectId() }
   }
-
-  private check(doc: Document): void {
-    const { name, phases } = this.model
-    const phase = doc['phase']
-    if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
-    const problem = whyNotStorable(doc)
-    if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
-  }
-}
-
-/** What gives a replica something to do. */
-const MADE_DUE: ReadonlySet<InsertResult<unknown>['kind']> = new Set(['woken', 'replaced', 'restarted'])
-
-function endOfVerdict(verdict: string, after: unknown): AuditedEnd {
-  if (verdict === 'done' || verdict === 'asked') return { outcome: 'done', after }
-  return verdict === 'unchanged' ? { outcome: 'unchanged' } : { outcome: 'refused', problem: verdict }
 }
 
 /** The driver takes no `session: undefined`. Inside a transaction it leaves our write concern to the transaction's own. */

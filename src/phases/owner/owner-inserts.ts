@@ -2,7 +2,8 @@ import type { Document } from 'mongodb'
 import { type Insertion, ON_DUPLICATE } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import type { LifecycleModel } from '../definition/model.js'
-import { InvalidDocument } from '../errors.js'
+import { DocumentExists, InvalidDocument } from '../errors.js'
+import { whyNotStorable } from '../storable.js'
 import type { AuditedEnd } from './audit-log.js'
 import type { InsertResult } from './owner-types.js'
 
@@ -32,6 +33,14 @@ export function refuseOnDuplicate(options: object): void {
   throw new InvalidOptions('insertMany', ['onDuplicate: expected to be given to insert, one document at a time'])
 }
 
+/** @throws InvalidDocument */
+export function checkDocument({ name, phases }: LifecycleModel, doc: Document): void {
+  const phase = doc['phase']
+  if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
+  const problem = whyNotStorable(doc)
+  if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
+}
+
 /**
  * What an insert needs that may meet a document: an `_id`, and none of the fields that say what became of that.
  * @throws InvalidDocument
@@ -50,8 +59,11 @@ export function checkMeeting({ name, phases, settings }: LifecycleModel, documen
   if (problem) throw new InvalidDocument(name, document['phase'], [...phases.keys()], `insert: ${problem}`)
 }
 
-/** @throws InvalidDocument where the document that is there is none that may be met */
+const REMOVED = 'it is removed, and deleted when its callbacks have been told: insert it again then'
+
+/** @throws InvalidDocument where the document that is there is none that may be met; DocumentExists where it is removed */
 export function insertResult<Id>({ name, phases, settings }: LifecycleModel, id: Id, end: Insertion): InsertResult<Id> {
+  if (end.kind === 'removed') throw new DocumentExists(name, id, '_id_', 0, new Error('removed'), REMOVED)
   if (end.kind !== 'refused') return { id, kind: end.kind }
   const known = [...phases.keys()]
   const problem = end.isOdd
@@ -65,4 +77,16 @@ export function endOfInsert({ kind }: InsertResult<unknown>, after: unknown): Au
   if (kind === 'ignored') return { outcome: 'unchanged' }
   if (kind === 'parked' || kind === 'resting') return { outcome: 'refused', problem: kind }
   return { outcome: 'done', after: kind === 'woken' ? undefined : after }
+}
+
+/** What gives a replica something to do. */
+export const hasMadeDue = (kind: InsertResult['kind']): boolean =>
+  kind === 'woken' || kind === 'replaced' || kind === 'restarted'
+
+/** Inserts are ordered: those before the one that exists are stored. */
+export function existing(lifecycle: string, error: Error, docs: readonly Document[]): DocumentExists {
+  const { writeErrors, message } = error as Error & { writeErrors?: { index?: number } | { index?: number }[] }
+  const at = [writeErrors ?? []].flat()[0]?.index ?? 0
+  const index = /index: (\S+)/.exec(message)?.[1] ?? '_id_'
+  return new DocumentExists(lifecycle, docs[at]?.['_id'], index, at, error)
 }

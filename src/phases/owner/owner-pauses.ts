@@ -1,6 +1,8 @@
-import type { NewPause, PauseTarget } from '../../lock/index.js'
+import type { Collection, Db } from 'mongodb'
+import { addCancel, heldUnder, type NewPause, type PauseTarget, readLockTimeouts } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import type { LifecycleModel } from '../definition/model.js'
+import type { CancelResult } from './owner-types.js'
 
 const scopeOf = ({ phases }: LifecycleModel) => ({
   phase: t.optional(t.oneOf([...phases.keys()])),
@@ -46,4 +48,18 @@ function targetOf(called: string, { phase, id }: { phase?: string | undefined; i
   if (phase !== undefined && id !== undefined) throw new InvalidOptions(called, ['expected phase or id, got both'])
   if (phase !== undefined) return { what: 'phase', phase }
   return id === undefined ? { what: 'lifecycle' } : { what: 'document', _id: id }
+}
+
+/** Asks the holder of a document to stop its step. */
+export async function askToStop(
+  db: Db,
+  documents: Collection,
+  { name, settings }: LifecycleModel,
+  { id, by, reason }: { readonly id: unknown; readonly by: string; readonly reason: string | null },
+): Promise<CancelResult> {
+  const inForce = (await readLockTimeouts(db, [name])).get(name)
+  const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
+  const held = await heldUnder(documents, id, { ...settings, lockTimeoutMs })
+  if (!held?.claim) return held ? 'notHeld' : 'notFound'
+  return addCancel(db, name, { _id: held._id, claim: held.claim, by, reason })
 }

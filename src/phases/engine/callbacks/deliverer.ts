@@ -6,6 +6,8 @@ import {
   type EndKind,
   errorPauseMs,
   idKey,
+  isLastEntry,
+  isRemovedPhase,
   type LetGo,
   letGoOutbox,
   type OutboxEntry,
@@ -14,6 +16,7 @@ import {
   outboxDue,
   outboxIn,
   type Refused,
+  removedPhase,
   type Told,
   takeOutboxes,
   toldOutboxes,
@@ -34,6 +37,7 @@ const MOST_KEPT = 10_000
 /** As long as what a look has shown. */
 const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
+const NOT_REMOVED = 'it was removed, and somebody has given it another phase since: nobody is told that it is gone'
 
 export interface DelivererOptions {
   readonly env: Omit<LifecycleEnvironment, 'callbacks'>
@@ -80,7 +84,7 @@ export class Deliverer {
     const own = (settings.callbacks ?? []).filter((name) => callbacks[name])
     this.of = {
       ...{ collection: env.collection, progress: settings.progress },
-      ...{ callbacks: own, phases: [...phases.keys()] },
+      ...{ callbacks: [...own, 'delete'], phases: [...phases.keys(), removedPhase(env.model.name)] },
     }
     this.projection = readProjection(settings)
     this.timeoutMs = settings.callbackTimeoutMs!
@@ -89,7 +93,7 @@ export class Deliverer {
 
   /** What a look asks for: whether anything is to be told. */
   match(): Document | undefined {
-    if (this.stopping || this.of.callbacks.length === 0) return undefined
+    if (this.stopping) return undefined
     const refusing = this.options.env.refusing.refusedIds()
     return { ...outboxDue(this.of, this.time()), ...(refusing.length > 0 && { _id: { $nin: refusing } }) }
   }
@@ -202,19 +206,23 @@ export class Deliverer {
 
   /** Tells one document's callbacks, one after the other, up to one that this process doesn't have. */
   private async carry(one: InHand): Promise<void> {
+    const { clock, model } = this.options.env
     const { open, tries } = outboxIn(one.document[this.of.progress])
+    const isRemoved = one.document['phase'] === removedPhase(model.name)
     const others = open.findIndex(({ callback }) => !this.of.callbacks.includes(callback))
     const own = others < 0 ? open : open.slice(0, others)
     // A person has changed it by hand: what is to be told next is judged anew.
     if (own.length === 0) await this.takeOut({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false })
     for (const [i, entry] of own.entries()) {
-      const { clock } = this.options.env
       const isSafe = one.leaseUntilMs - clock.monotonicMs() >= this.timeoutMs
       if (this.stopping || !isSafe) return this.letGo(one, 'uncalled')
+      const isLast = isLastEntry(entry)
+      if (isLast && !isRemoved) return this.letGo(one, { error: NOT_REMOVED, pauseMs: null })
       if (!(await this.call(one, entry, i === 0 ? tries : 1))) return
       const leaseUntilMs = clock.monotonicMs() + this.leaseMs
       const { id, token } = one
-      if (!(await this.takeOut({ id, token, seq: entry.seq, goesOn: i < own.length - 1 }))) return
+      const removed = isLast ? removedPhase(model.name) : undefined
+      if (!(await this.takeOut({ id, token, seq: entry.seq, goesOn: !isLast && i < own.length - 1, removed }))) return
       one.leaseUntilMs = leaseUntilMs
     }
   }
@@ -225,6 +233,7 @@ export class Deliverer {
     const { model, clock, observer } = env
     const { maxAttempts } = model.settings
     const { seq, callback } = entry
+    if (callback === 'delete') return true
     const about = { lifecycle: model.name, id: one.id, callback, seq }
     const told = { ...about, attempt }
     if (attempt > maxAttempts) {
@@ -238,7 +247,8 @@ export class Deliverer {
     this.calls.add(controller)
     let failure: { readonly error: unknown } | undefined
     try {
-      const event = { ...entry, lifecycle: model.name, id: one.id, document: deepCopy(one.document) }
+      const document = deepCopy(asBeforeRemoval(one.document, model.settings.progress))
+      const event = { ...entry, lifecycle: model.name, id: one.id, document }
       const log = withFields(env.logger, about)
       await inTime(
         () => callbacks[callback]!(event, { signal: controller.signal, attempt, log }),
@@ -317,6 +327,12 @@ export class Deliverer {
     const done = promise.catch((error) => this.options.outage.failed(error)).finally(() => this.works.delete(done))
     this.works.add(done)
   }
+}
+
+/** A document with the phase in which it was removed, if it was: callbacks know the phases of their lifecycle. */
+function asBeforeRemoval(document: Document, progress: string): Document {
+  const last = isRemovedPhase(document['phase']) ? outboxIn(document[progress]).open.at(-1) : undefined
+  return last ? { ...document, phase: last.from } : document
 }
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))

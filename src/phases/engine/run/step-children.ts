@@ -5,7 +5,6 @@ import {
   childListsIn,
   countChildren,
   countChildrenBut,
-  deleteChildren,
   ID_INDEX,
   idKey,
   idText,
@@ -13,6 +12,7 @@ import {
   leaseUnmoved,
   parentIn,
   readOwnFields,
+  removeChildren,
   type StoredParent,
   setChildrenState,
   underClaimOf,
@@ -137,7 +137,12 @@ export class StepChildren {
     const { relatives } = this.run.env
     const of = relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
     if (!model.rules.some((rule) => rule.when === state)) {
-      await deleteChildren(of)
+      const by = this.run.held.lease.token
+      await removeChildren(of, {
+        by,
+        reason: `its parent removes its children: ${this.parentLifecycle} ${idText(this.id)}`.slice(0, 500),
+      })
+      if (of.telling) relatives.inserted([model])
       return countChildrenBut(of, [])
     }
     const final = [...model.phases.values()].filter(({ kind }) => kind === 'final').map(({ name }) => name)

@@ -7,6 +7,7 @@ import {
   ID_INDEX,
   idKey,
   idText,
+  isRemovedPhase,
   LEASE_FIELDS,
   parentIn,
   readOwnFields,
@@ -98,7 +99,8 @@ async function look({ env }: WaitingRun, model: LifecycleModel, id: unknown): Pr
       .find({ _id: id as never }, { projection, hint: ID_INDEX, limit: 1, ...how })
       .toArray(),
   )
-  return found
+  // One that is removed is there only until its callbacks have been told.
+  return isRemovedPhase(found?.['phase']) ? undefined : found
 }
 
 /** The way from a document to itself, if what it wants to wait for waits for it: through other waits, or as a parent for its children. */

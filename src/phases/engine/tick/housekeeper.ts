@@ -1,4 +1,14 @@
-import { type Chore, type LookResult, phasesIn, RepairLook, removeFinal, typeName } from '../../../lock/index.js'
+import {
+  type Chore,
+  isRemovedPhase,
+  type LookResult,
+  phasesIn,
+  RepairLook,
+  removedPhase,
+  removeFinal,
+  typeName,
+} from '../../../lock/index.js'
+import { tellingOf } from '../../definition/model.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import { applyRename, applyRule, type MoveResult } from './move-documents.js'
@@ -43,7 +53,8 @@ export class Housekeeper {
   chores(): Chore[] {
     const { model } = this.env
     const siblings = this.registry.siblingPhases(model)
-    const known = [...model.phases.keys(), ...siblings, ...model.renames.map((rename) => rename.from)]
+    const own = [...model.phases.keys(), ...(model.settings.callbacks ? [removedPhase(model.name)] : [])]
+    const known = [...own, ...siblings, ...model.renames.map((rename) => rename.from)]
     const repairs = this.repairLook.matches().map((match) => ({ name: REPAIR, match }))
     // A key for each gap between them.
     return [...repairs, { name: FOREIGN_PHASES, match: { phase: { $nin: [...known, null] } } }]
@@ -62,7 +73,7 @@ export class Housekeeper {
     const known = new Set([...(await this.registry.phasesBeside(model)), ...model.renames.map((rename) => rename.from)])
     const own = [...model.phases.keys()].join(', ')
     for (const phase of foreign) {
-      if (known.has(phase) || this.warned.has(phase)) continue
+      if (known.has(phase) || isRemovedPhase(phase) || this.warned.has(phase)) continue
       if (this.warned.size >= MOST_WARNED) this.warned = new Set()
       this.warned.add(phase)
       const message = `${model.name}: documents in the unknown phase '${phase}' are left alone; known phases: ${own}`
@@ -112,11 +123,13 @@ export class Housekeeper {
   }
 
   private async remove(phase: string, keepForMs: number): Promise<number> {
-    const { collection, terms, serverClock, random, refusing, broken } = this.env
+    const { model, collection, terms, serverClock, random, refusing, broken, callbacks } = this.env
     const dueBound = serverClock.dueBound(terms().lockTimeoutMs)
     if (!dueBound) return 0
-    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing }
+    const telling = model.settings.callbacks?.includes('onRemoved') ? tellingOf(model) : undefined
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing, telling }
     const { removed, putAside, refused } = await removeFinal(collection, terms(), request)
+    if (telling && removed > 0) callbacks?.found()
     broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [...refused] })
     return removed
   }
