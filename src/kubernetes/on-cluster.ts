@@ -42,7 +42,7 @@ export function onCluster<Next extends string, Doc, Where>(
       return await handler(doc, step, await resolve(doc, step))
     } catch (error) {
       if (FOR_A_PERSON.some((Class) => error instanceof Class)) return step.park((error as Error).message)
-      if (PASSING.some((Class) => error instanceof Class)) return step.wait((error as Error).message)
+      if (PASSING.some((Class) => error instanceof Class)) return step.wait((error as Error).message, { on: 'cluster' })
       throw error
     }
   }

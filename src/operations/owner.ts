@@ -28,6 +28,7 @@ export interface Added extends Done {
  * Inserts a document; without a phase it starts in the first entry phase.
  * @param force even with a state that no rule names
  * @param onDuplicate what happens to one that has its `_id`. Default: it is refused
+ * @param dueIn with `onDuplicate`: how long after the insert it is due. Default: at once
  * @example await addDocument(system, 'order', { _id: 'shop' }) // { lifecycle: 'order', _id: 'shop', phase: 'Creating' }
  * @throws UsageError for fields of Phaselock's own; InvalidDocument; Refused where it exists already
  */
@@ -35,7 +36,7 @@ export async function addDocument(
   system: System,
   lifecycle: string,
   fields: Document,
-  { force = false, onDuplicate }: Force & Partial<Pick<DuplicateOptions, 'onDuplicate'>> = {},
+  { force = false, onDuplicate, dueIn }: Force & Partial<Pick<DuplicateOptions, 'onDuplicate' | 'dueIn'>> = {},
 ): Promise<Added> {
   const model = modelOf(system, lifecycle)
   const document: Document = { phase: model.entries[0], ...fields }
@@ -47,7 +48,8 @@ export async function addDocument(
       const _id = await asOwner(system, lifecycle, (owner) => owner.insert(document, { audit }))
       return { lifecycle, _id, phase: document['phase'] }
     }
-    const { id, kind } = await asOwner(system, lifecycle, (owner) => owner.insert(document, { onDuplicate, audit }))
+    const how = { onDuplicate, audit, ...(dueIn !== undefined && { dueIn }) }
+    const { id, kind } = await asOwner(system, lifecycle, (owner) => owner.insert(document, how))
     const hasBegun = kind === 'inserted' || kind === 'restarted'
     return { lifecycle, _id: id, ...(hasBegun && { phase: document['phase'] }), kind }
   } catch (error) {

@@ -49,6 +49,13 @@ describe('the commands on documents', () => {
     expect((await met('runAgain')).out).toMatch(/^thing a exists, and begins again in Creating with these fields;/)
     expect((await thing('a'))?.['progress'].history).toMatchObject([{ by: userInfo().username, to: 'Creating' }])
     expect((await met('replace')).err).toMatch(/--on-duplicate <what>.* Allowed choices are ignore, wake/)
+    expect(await run(['add', 'thing', '{"_id": "later"}', '--due-in', '1h'])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('expected --on-duplicate beside --due-in: ignore, wake, replaceWaiting, runAgain'),
+    })
+    const later = await run(['add', 'thing', '{"_id": "later"}', '--due-in', '1h', '--on-duplicate', 'runAgain'])
+    expect(later).toMatchObject({ code: 0 })
+    expect((await run(['show', 'later'])).out).toMatch(/due in (60|59) min|due in 1 h/)
     const unnamed = await run(['add', 'thing', '{}', '--on-duplicate', 'wake'])
     expect(unnamed.err).toMatch(/expected an _id by which a document may be there already/)
   })

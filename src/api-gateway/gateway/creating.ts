@@ -47,7 +47,7 @@ const createDatabase: Kind = async (gateway, _doc, step) => {
   if (owner !== undefined)
     return step.park(`gatewayId ${idText(gateway.gatewayId)} belongs to ApiGateway ${idText(owner)}`)
   if (typeof creation === 'object') return step.park(belongsTo('gatewayDatabase', gateway, creation))
-  if (creation === 'leaving') return step.wait('the database of an earlier gateway to be gone')
+  if (creation === 'leaving') return step.wait('the database of an earlier gateway to be gone', { on: 'removal' })
   return step.again({ step: 'stage' })
 }
 
@@ -120,7 +120,7 @@ async function createOwn(
   step: Step<'Created', ApiGateway>,
 ): ReturnType<Kind> {
   const creation = await gateway.create(kind, { ...fields, _id: gateway.gatewayId, gateway: gateway.id })
-  if (creation === 'leaving') return step.wait(`the ${what} of an earlier gateway to be gone`)
+  if (creation === 'leaving') return step.wait(`the ${what} of an earlier gateway to be gone`, { on: 'removal' })
   return creation === 'there' ? step.again({ step: next }) : step.park(belongsTo(kind, gateway, creation))
 }
 
@@ -142,7 +142,7 @@ const awaitChildren: Kind = async (gateway, doc, step) => {
     const child = found[n]
     // Somebody removed it: it is made again.
     if (!child) return step.again({ step: 'database' })
-    if (!READY[kind].includes(child['phase'])) return step.wait(troubleOf(collectionOf(kind), child))
+    if (!READY[kind].includes(child['phase'])) return step.wait(troubleOf(collectionOf(kind), child), { on: kind })
   }
   const database = found[0]?.['database'] ?? databaseNameFor(gatewayId)
   const host = reservedFor({ reservedHost: found.at(-1)?.['reservedHost'] })

@@ -38,7 +38,7 @@ const deleteTriggers: Kind = async (gateway, _doc, step) => {
 
 const deleteDomains: Kind = async (gateway, doc, step) => {
   const remaining = await gateway.tellToGo('runtimeDomain')
-  if (remaining) return step.wait(remaining)
+  if (remaining) return step.wait(remaining, { on: 'removal' })
   // Each domain removes its own; these belong to domains that somebody has removed by hand.
   await gateway.delete('route')
   return step.again({ step: doc.placed ? 'instance' : 'database' })
@@ -46,7 +46,7 @@ const deleteDomains: Kind = async (gateway, doc, step) => {
 
 const deleteInstance: Kind = async (gateway, doc, step) => {
   const remaining = await gateway.tellToGo('instance')
-  if (remaining) return step.wait(remaining)
+  if (remaining) return step.wait(remaining, { on: 'removal' })
   return step.again({ step: doc.placed?.ownNamespace ? 'namespace' : 'database' })
 }
 
@@ -57,7 +57,7 @@ function deleteNamespace(regions: RegionSource): Kind {
     const { cluster, ref } = await namespaceOf(regions, doc.placed, gateway, doc, step)
     try {
       const removal = await cluster.remove(ref)
-      if (!removal.gone) return step.wait(removal.reason)
+      if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
     } catch (error) {
       if (!(error instanceof NotOwned)) throw error
     }
@@ -67,7 +67,7 @@ function deleteNamespace(regions: RegionSource): Kind {
 
 const deleteDatabase: Kind = async (gateway, doc, step) => {
   const remaining = await gateway.tellToGo('gatewayDatabase')
-  if (remaining) return step.wait(remaining)
+  if (remaining) return step.wait(remaining, { on: 'removal' })
   // Children that were written while others were being removed.
   const kinds = doc.placed ? [...CHILD_KINDS, 'instance' as const] : CHILD_KINDS
   for (const kind of kinds) if (await gateway.has(kind)) return step.again({ step: 'triggers' })

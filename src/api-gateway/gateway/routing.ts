@@ -63,7 +63,7 @@ const awaitInstance: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   const instance = await gateway.collections.of('instance').findOne({ _id: gateway.gatewayId as never })
   if (!instance) return step.park('expected its Instance, which was removed: delete the gateway and create it again')
   if (instance['phase'] === 'Started') return step.again({ step: 'domains' })
-  return step.wait(troubleOf('Instance', instance))
+  return step.wait(troubleOf('Instance', instance), { on: 'instance' })
 }
 
 /** Waits only for the gateway's own domain: one added later that waits for its certificate holds up nobody else. */
@@ -72,14 +72,14 @@ const awaitDomain: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   if (own?.['phase'] === 'Stopped' && own['state'] !== 'Running') return step.again({ step: 'domains' })
   // Its owner may have removed it, and use others.
   if (!own || ['Created', 'Deleting', 'Deleted'].includes(own['phase'])) return step.again({ step: 'routes' })
-  return step.wait(troubleOf('RuntimeDomain', own))
+  return step.wait(troubleOf('RuntimeDomain', own), { on: 'runtimeDomain' })
 }
 
 const stopDomains: GatewayStep<'Stopped'> = async (gateway, _doc, step) => {
   await gateway.tell('runtimeDomain', 'Stopped')
   const served = { $or: [{ phase: { $in: ['Created', 'Updating', 'Stopping'] } }, BEING_CREATED] }
   const trouble = await gateway.unlike('runtimeDomain', served)
-  return trouble === undefined ? step.again({ step: 'instance' }) : step.wait(trouble)
+  return trouble === undefined ? step.again({ step: 'instance' }) : step.wait(trouble, { on: 'runtimeDomain' })
 }
 
 /** A domain parked before it was served doesn't keep the gateway from stopping. */
@@ -88,5 +88,5 @@ const BEING_CREATED = { phase: 'Creating', lockedAt: { $ne: PARKED_AT } }
 const stopInstance: GatewayStep<'Stopped'> = async (gateway, _doc, step) => {
   await gateway.tell('instance', 'Stopped')
   const trouble = await gateway.unlike('instance', { phase: { $nin: ['Stopped', 'Deleted'] } })
-  return trouble === undefined ? step.moveTo('Stopped') : step.wait(trouble)
+  return trouble === undefined ? step.moveTo('Stopped') : step.wait(trouble, { on: 'instance' })
 }

@@ -42,6 +42,7 @@ const certificate: Stage = async (_parts, _doc, step, host, site) => {
   if (!isUpToDate(made, host, issuer)) {
     return step.wait(
       `Certificate ${name} to be as it was asked for: something in the cluster changes its names or its issuer`,
+      { on: 'certificate' },
     )
   }
   return step.again({ step: 'issued' })
@@ -56,7 +57,7 @@ const issued: Stage = async (_parts, doc, step, host, site) => {
   if (!readiness.object || !isUpToDate(readiness.object, host, issuer)) return step.again({ step: 'certificate' })
   if (readiness.ready) return step.again({ step: 'ingress' })
   // It will be served later, or never: there is no need to wait for it.
-  return doc.state === 'Stopped' ? step.moveTo('Stopping') : step.wait(readiness.reason)
+  return doc.state === 'Stopped' ? step.moveTo('Stopping') : step.wait(readiness.reason, { on: 'certificate' })
 }
 
 const ingress: Stage = async (parts, doc, step, host, site) => {
@@ -89,13 +90,13 @@ function served(doc: Doc, step: OneStep, host: string): Ended<'Created'> {
 const leftover: Stage = async (_parts, _doc, step, _host, site) => {
   if (!site) return step.again()
   const remaining = await removeCertificates(site, site.placed.leftover)
-  return remaining === undefined ? step.again({ step: 'leftover secrets' }) : step.wait(remaining)
+  return remaining === undefined ? step.again({ step: 'leftover secrets' }) : step.wait(remaining, { on: 'removal' })
 }
 
 const leftoverSecrets: Stage = async (_parts, doc, step, host, site) => {
   if (!site) return step.again()
   const remaining = await removeSecrets(site, site.placed.leftover, step)
-  return remaining === undefined ? created(doc, step, host) : step.wait(remaining)
+  return remaining === undefined ? created(doc, step, host) : step.wait(remaining, { on: 'removal' })
 }
 
 /** Former names are free from here on: nothing of theirs is left. */

@@ -53,7 +53,7 @@ export async function reserve(
   } catch (error) {
     if (!isDuplicateKey(error)) throw error
     const owner = await store.domains.findOne({ reservedHost: host })
-    if (!owner) return step.wait(`host name '${host}' to be free`)
+    if (!owner) return step.wait(`host name '${host}' to be free`, { on: 'hostName' })
     const whose = `RuntimeDomain ${idText(owner['_id'])} of the gateway ${idText(owner['gatewayId'])}`
     return step.park(`host name '${host}' is reserved by ${whose}`)
   }

@@ -12,7 +12,7 @@ export function stopping(parts: DomainParts): Handler<'Stopped', RuntimeDomain> 
     async (doc, step, site) => {
       await deleteRoutes(parts.store, namesOf(doc), doc, step)
       const remaining = site && (await removeIngress(site))
-      return remaining === undefined ? step.moveTo('Stopped') : step.wait(remaining)
+      return remaining === undefined ? step.moveTo('Stopped') : step.wait(remaining, { on: 'removal' })
     },
   )
 }
@@ -37,14 +37,14 @@ async function removeFrom(
   const names = certificatesOf(site)
   if (step.name === 'certificates') {
     const remaining = await removeCertificates(site, names)
-    return remaining === undefined ? step.again({ step: 'secrets' }) : step.wait(remaining)
+    return remaining === undefined ? step.again({ step: 'secrets' }) : step.wait(remaining, { on: 'removal' })
   }
   if (step.name === 'secrets') {
     const remaining = await removeSecrets(site, names, step)
-    return remaining === undefined ? deleted(parts, doc, step) : step.wait(remaining)
+    return remaining === undefined ? deleted(parts, doc, step) : step.wait(remaining, { on: 'removal' })
   }
   const remaining = await removeIngress(site)
-  if (remaining !== undefined) return step.wait(remaining)
+  if (remaining !== undefined) return step.wait(remaining, { on: 'removal' })
   return names.length > 0 ? step.again({ step: 'certificates' }) : deleted(parts, doc, step)
 }
 

@@ -37,7 +37,10 @@ export function registerAdd(program: Command, context: CliContext): void {
         'what happens to the one that has its _id already (default: it is refused)',
       ).choices(ON_DUPLICATE),
     )
+    .option('--due-in <duration>', 'with --on-duplicate: due so long after this, such as 5s, not at once', durationFrom)
     .action(async (lifecycle: string, json: string, options: Options) => {
+      if (options['dueIn'] !== undefined && options['onDuplicate'] === undefined)
+        throw new UsageError(`expected --on-duplicate beside --due-in: ${ON_DUPLICATE.join(', ')}`)
       const fields = documentFrom(json === '-' ? await text(context.stdin) : json)
       await onSystem(context, options, async (system) => {
         const added = await addDocument(system, lifecycle, fields, options)
