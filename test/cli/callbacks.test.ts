@@ -68,10 +68,11 @@ describe('phaselock callbacks', () => {
     await replica.runOnce()
     expect(told.at(-1)!.callback).toBe('onRemoved')
     expect(told.find(({ id, seq }) => id === 'j' && seq === 3)).toMatchObject({ by: 'ana', reason: 'a twin' })
+    expect((await run('show', 'j')).out).toMatch(/^job j: removed$/m)
     expect((await run('show', 'j')).out).toMatch(
       /^Removed from Done .*: it is deleted when its callbacks have been told, and nothing revives it until then\. A call of its callbacks is to come: onRemoved in Done, tried once: 'the shop is away'; next .*\.$/m,
     )
-    expect((await run('list', 'job')).out).toMatch(/^j +\$removed:job .* removed, tells its callbacks/m)
+    expect((await run('list', 'job')).out).toMatch(/^j +\(removed\) .* removed, tells its callbacks/m)
     expect((await run('count')).out).toMatch(/^job +\(removed\) +2/m)
     expect((await run('callbacks')).out).toMatch(/^job +j +onRemoved +Done +.* ago +1 +1 +.* +the shop is away$/m)
     const again = await run('remove', 'j', '--yes')

@@ -111,7 +111,7 @@ describe('removals by people, of a lifecycle with onRemoved', () => {
     })
     await worker.runOnce()
     expect(await operationNamed(system(), _id)).toMatchObject({ counts: { seen: 3, done: 2, skipped: 1 } })
-    expect((await stored('a'))['progress']).toMatchObject({ operations: [_id] })
+    expect(await stored('a')).toMatchObject({ phase: '$removed:job' })
     const page = { page: { ids: ['a', 'b'] }, phase: 'Running', lockedAt: new Date(0) }
     await database.db.collection('phaselock.operations').updateOne({ _id: _id as never }, { $set: page })
     await worker.runOnce()
@@ -121,6 +121,22 @@ describe('removals by people, of a lifecycle with onRemoved', () => {
     expect(said(told)).toEqual(['1 onRemoved First>First', '1 onRemoved First>First'])
     expect(told[0]).toMatchObject({ by: 'ana', reason: `removed (${_id})` })
     expect(await jobs().distinct('_id')).toEqual(['c'])
+  })
+
+  test('check finds what is removed of a lifecycle that has no callbacks any more', async () => {
+    await jobs().insertMany([
+      { _id: 'a', phase: '$removed:job' },
+      { _id: 'b', phase: '$removed:gone' },
+    ])
+    const phases = (await checkDatabase(system())).find(({ check }) => check === 'phases')
+    expect(phases!.findings).toMatchObject([
+      {
+        problem: expect.stringContaining(
+          '1 document removed ($removed:gone), and no lifecycle of that name has callbacks',
+        ),
+        advice: expect.stringContaining(`deleteMany({"phase":"$removed:gone"})`),
+      },
+    ])
   })
 
   test('in a collection with another lifecycle each tells its own', async () => {

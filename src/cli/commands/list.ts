@@ -125,7 +125,7 @@ function documentRow({ document: { _id, phase, state }, condition, why = '', pau
   const short = said.length > LONGEST_WHY ? `${said.slice(0, LONGEST_WHY - 3)}...` : said
   return [
     idText(_id),
-    textOf(phase),
+    condition.kind === 'removed' ? '(removed)' : textOf(phase),
     textOf(state),
     `${conditionText(condition, now)}${pause ? ' (paused)' : ''}`,
     short,

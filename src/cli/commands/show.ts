@@ -37,7 +37,8 @@ function printJson(
   output.json({ lifecycle, condition, explanation, pause, limits, refusal, holder, ...family, document, also: others })
 }
 
-const titleOf = ({ lifecycle, document: { _id, phase } }: Found) => `${nameOf({ lifecycle, _id })}: ${valueText(phase)}`
+const titleOf = ({ lifecycle, document: { _id, phase }, condition }: Found) =>
+  `${nameOf({ lifecycle, _id })}: ${condition.kind === 'removed' ? 'removed' : valueText(phase)}`
 
 function print(output: Output, shown: Shown, field: string): void {
   const { document, condition, explanation, refusal, limits, also, now } = shown

@@ -218,7 +218,10 @@ export const wasActedOn = (document: Document, { progress }: Pick<Terms, 'progre
   return Array.isArray(marks) && marks.includes(operation)
 }
 
-/** Removes one of an operation's documents, if nobody holds it; whether it did. One that has something to tell keeps the operation's mark. */
+/**
+ * Removes one of an operation's documents, if nobody holds it; whether it did. It needs no mark: what is removed is in no phase in which documents
+ * are selected.
+ */
 export async function removeByOperation(
   documents: Collection,
   terms: Terms,
@@ -228,8 +231,8 @@ export async function removeByOperation(
 ): Promise<boolean> {
   const { operation, by } = operating
   const { $and } = unmarked(terms, id, operating)
-  const who = { by, reason: `removed (${operation})`, also: { operations: withMark(terms, operating) } }
-  return (await removeOne(documents, terms, telling, { _id: id, unlessHeld: true, where: { $and } }, who)) !== undefined
+  const which = { _id: id, unlessHeld: true, where: { $and } }
+  return (await removeOne(documents, terms, telling, which, { by, reason: `removed (${operation})` })) !== undefined
 }
 
 /** Why an operation's write matched nothing; `done`: it had been done before. */

@@ -25,8 +25,6 @@ export interface TellingLifecycle {
 export interface RemovedBy {
   readonly by: string
   readonly reason: string | null
-  /** What it leaves in `progress` besides. Default: nothing. */
-  readonly also?: Document | undefined
 }
 
 /** What became of a removal. */
@@ -50,7 +48,7 @@ export function hasToTell(terms: Terms, { callbacks, phases }: TellingLifecycle)
 export function removalUpdate(
   terms: Terms,
   { lifecycle, callbacks }: Pick<TellingLifecycle, 'lifecycle' | 'callbacks'>,
-  { by, reason, also = {} }: RemovedBy,
+  { by, reason }: RemovedBy,
 ): Document[] {
   const history = historyWith(terms, { outcome: 'remove', reason, by })
   const outbox = outboxAfterRemoval(terms, callbacks, { by, reason })
@@ -59,7 +57,7 @@ export function removalUpdate(
     lockedAt: TASK_LOCK_INIT_TIME,
     lockedBy: '$$REMOVE',
     updatedAt: terms.protocol.now(),
-    [terms.progress]: { $mergeObjects: [progressAcrossPhases(terms), also, { history }, outbox] },
+    [terms.progress]: { $mergeObjects: [progressAcrossPhases(terms), { history }, outbox] },
   }
   return [{ $set: removed }]
 }

@@ -1,4 +1,4 @@
-import type { Collection, Document, Filter } from 'mongodb'
+import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import {
   futureLeases,
   idKey,
@@ -11,6 +11,7 @@ import {
   RepairLook,
   readOwnFields,
   redateLeases,
+  removedPhase,
 } from '../../lock/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
 import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
@@ -168,7 +169,7 @@ async function repairAll(look: RepairLook): Promise<void> {
 
 /** Finds documents in phases that none of their collection's lifecycles has, known here or registered by a replica. */
 export async function checkPhases({ db, models }: Checked): Promise<CheckResult> {
-  const projection = { collection: 1, phases: 1 }
+  const projection = { collection: 1, phases: 1, callbacks: 1 }
   const registered = await readOwnFields((how) =>
     db
       .collection(LIFECYCLES_COLLECTION)
@@ -181,16 +182,29 @@ export async function checkPhases({ db, models }: Checked): Promise<CheckResult>
     const known = new Set([
       ...own.flatMap(({ phases, renames }) => [...phases.keys(), ...renames.map((rename) => rename.from)]),
       ...registered.filter(({ collection }) => collection === name).flatMap(({ phases = [] }) => phases as string[]),
+      // What is removed is deleted when its callbacks have been told, by a replica of a lifecycle that has any.
+      ...own.filter(({ settings }) => settings.callbacks).map((model) => removedPhase(model.name)),
+      ...registered.filter(({ callbacks }) => callbacks).map(({ _id }) => removedPhase(String(_id))),
     ])
     for (const phase of await unknownPhases(db.collection(name), known)) {
-      if (isRemovedPhase(phase)) continue
       const count = await db.collection(name).countDocuments(inPhase(phase), { limit: COUNT_LIMIT })
       if (count === 0) continue
+      if (isRemovedPhase(phase)) {
+        const which = BSON.EJSON.stringify({ phase })
+        findings.push(
+          finding(
+            name,
+            `${documents(count)} removed (${phase}), and no lifecycle of that name has callbacks here: nobody tells of them and deletes them`,
+            `start replicas of it as it was, or delete them: db.getCollection('${name}').deleteMany(${which})`,
+          ),
+        )
+        continue
+      }
       findings.push(
         finding(
           name,
           `${documents(count)} in the phase '${phase}', which ${own.map((model) => model.name).join(' and ')} doesn't have`,
-          `they are never claimed: set a phase of ${[...known].join(', ')}, or declare renamed: { ${phase}: '...' }`,
+          `they are never claimed: set a phase of ${[...known].filter((one) => !isRemovedPhase(one)).join(', ')}, or declare renamed: { ${phase}: '...' }`,
         ),
       )
     }
