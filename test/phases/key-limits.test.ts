@@ -82,6 +82,20 @@ describe('limitBy', () => {
     end.open()
   })
 
+  test('a tenant whose value no query can name, and that has none free, holds up no others behind many documents', async () => {
+    const end = gate()
+    const { seen, prepared } = counted((doc) => (doc._id.startsWith('bad') ? end.wait : Promise.resolve()))
+    const { replica, logger } = await prepared()
+    await insert(10, { $a: 1 }, 'bad')
+    for (let i = 0; i < 100; i += 1) await insert(20, `t${i}`)
+    await replica.start()
+    await eventually(async () => expect(await created()).toBe(2_000), { timeoutMs: 30_000 })
+    expect(seen.runs.filter((id) => id.startsWith('bad'))).toHaveLength(3)
+    end.open()
+    await eventually(async () => expect(await created()).toBe(2_010), { timeoutMs: 20_000 })
+    expect(logger.lines.filter(({ level }) => level === 'error')).toEqual([])
+  })
+
   test('1,000 tenants: all are done, and nothing is left of their limits', async () => {
     const { prepared, most } = counted(async () => undefined, { each: 1 })
     await things(database.db).insertMany(

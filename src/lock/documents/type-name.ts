@@ -13,5 +13,10 @@ export function typeName(value: unknown): string {
   return `${/^[AEIO]/.test(String(bsonType)) ? 'an' : 'a'} ${String(bsonType)}`
 }
 
+const NUMBERS: ReadonlySet<unknown> = new Set(['Long', 'Int32', 'Double', 'Decimal128'])
+/** Whether the server takes a value for a number. */
+export const isNumber = (value: unknown): boolean =>
+  typeof value === 'number' || NUMBERS.has((value as { _bsontype?: unknown } | null | undefined)?._bsontype)
+
 /** The server's dates go further than JavaScript's (the year 275760): those beyond are read as an Invalid Date. */
 export const isValid = (date: Date): boolean => !Number.isNaN(date.getTime())

@@ -1,7 +1,7 @@
 import { Binary, type Collection, type Document, type Filter, ObjectId } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 import { AS_IT_STANDS, readOwnFields } from '../documents/read-each.js'
-import { typeName } from '../documents/type-name.js'
+import { isNumber, typeName } from '../documents/type-name.js'
 import { onIndex, orderIndex } from '../indexes/on-index.js'
 import { dueIn, notAfter } from '../lease/lease-state.js'
 import type { OddField } from '../repair/odd-fields.js'
@@ -119,8 +119,9 @@ export class OrderedLook {
 
   /** Documents of the next values of a field that have some due, a part of what is wanted from each. */
   private inTurn(terms: Terms, request: CandidateRequest, field: string): Promise<Document[]> {
-    const { phase, extent, dueBound, sized, also, full = [] } = request
+    const { phase, extent, dueBound, sized, also } = request
     const { wanted, spare, passed, without } = extent
+    const full = (request.full ?? []).filter(hasTurns)
     const turns = this.turns.get(phase) ?? new Turns(field)
     this.turns.set(phase, turns)
     return turns.take(wanted + spare + passed, (values, limit) =>
@@ -151,6 +152,16 @@ const KINDS: readonly Filter<unknown>[] = [
   { $gte: new Binary(Buffer.alloc(0)) }, // UUIDs
   { $eq: null }, // missing, too
 ]
+
+/**
+ * Whether a value may be one of {@link KINDS}. Others are never read in turns, and mustn't be named in a query: a regular expression would stand for
+ * all strings that it matches, and an object whose key begins with $ is refused.
+ */
+const hasTurns = (value: unknown): boolean =>
+  value === null ||
+  typeof value === 'string' ||
+  isNumber(value) ||
+  ['ObjectId', 'Binary'].includes((value as { _bsontype?: string })._bsontype ?? '')
 
 /**
  * Goes round the values of a field that have documents due, from where the last claim ended. A value of none of {@link KINDS} gets no turn, nor

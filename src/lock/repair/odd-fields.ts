@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { isValid, typeName } from '../documents/type-name.js'
+import { isNumber, isValid, typeName } from '../documents/type-name.js'
 
 /** One of Phaselock's fields that holds something other than it should. */
 export interface OddField {
@@ -10,10 +10,7 @@ export interface OddField {
   readonly isMended: boolean
 }
 
-const NUMBERS = new Set(['Long', 'Int32', 'Double', 'Decimal128'])
 const isDate = (value: unknown) => value instanceof Date && isValid(value)
-const isNumber = (value: unknown) =>
-  typeof value === 'number' || NUMBERS.has(String((value as { _bsontype?: unknown })._bsontype))
 
 const CHECKS: readonly (readonly [field: string, isSound: (value: unknown) => boolean, isMended: boolean])[] = [
   ['phase', (value) => typeof value === 'string', false],
