@@ -343,6 +343,14 @@ describe('a limit', () => {
     expect(() => new Limits({} as never)).toThrow('new Limits: db: expected a database from the driver')
   })
 
+  test('with a rate of none nothing begins', async () => {
+    const { replica } = await prepared(working(async () => undefined, { limits: ['api'] }))
+    await setLimit(database.db, 'api', { slots: 5, rate: { starts: 0, perMs: 60_000 } })
+    await insert(2)
+    await replica.runOnce()
+    expect(await created()).toBe(0)
+  })
+
   test('with a rate: no more begin than it allows, on two replicas, and none of them is lost', async () => {
     let began = 0
     const lifecycle = working(

@@ -259,8 +259,10 @@ export async function forgetOldKeys(db: Db): Promise<number> {
   return old.deletedCount
 }
 
-/** 0 where a person has put anything else in the rate's place. */
-const BURST: Document = { $cond: [isRate, { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }, 0] }
+/** 0 where a person has put anything else in the rate's place, and of a rate of none. */
+const BURST: Document = {
+  $cond: [isRate, { $min: ['$rate.starts', { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }] }, 0],
+}
 /** What may begin now: what was left, and what has been added since, evenly; full where nobody has asked before. */
 const LEFT: Document = {
   $cond: [
