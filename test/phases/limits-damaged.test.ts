@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { lifecycleOf, type Replica } from '../../src/index.js'
+import { Limits, lifecycleOf, type Replica } from '../../src/index.js'
 import { LIMITS_COLLECTION } from '../../src/lock/index.js'
 import { useDatabase } from '../support/database.js'
 import { recordingLogger, replicaOf, type Thing, things } from '../support/thing.js'
@@ -46,3 +46,13 @@ test.each(['slots', 'rate', 'holders', 'waiting', 'bucket', 'paused', 'declared'
     expect(logger.lines.filter(({ level }) => level === 'error')).toEqual([])
   },
 )
+
+test.each([[[5]], [true], [new Date(5)]])('a limit of %p slots has none, and that is told', async (slots) => {
+  const logger = recordingLogger()
+  replica = replicaOf(database.db, lifecycle, { logger })
+  await database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION).insertOne({ _id: 'api', slots })
+  await things(database.db).insertOne({ _id: 'limited', phase: 'Creating' })
+  await replica.runOnce()
+  expect(await new Limits(database.db).list()).toMatchObject([{ name: 'api', slots: 0 }])
+  expect(logger.lines.map(({ message }) => message).join()).toContain('limit api: it has 0 slots')
+})

@@ -1,7 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read-each.js'
-import { isValid } from '../documents/type-name.js'
+import { isNumber, isValid } from '../documents/type-name.js'
 import { endExpression, type NewPause } from '../terms/pauses.js'
 import { literal } from '../terms/terms.js'
 
@@ -146,8 +146,8 @@ export function limitOf(document: Document, now: Date): Limit {
 
 /** As the server takes it. */
 const soundCount = (value: unknown): number | undefined => {
-  const count = value === null || value === undefined ? Number.NaN : Number(value)
-  return typeof value !== 'string' && count >= 0 && count <= MOST_SLOTS ? Math.floor(count) : undefined
+  const count = isNumber(value) ? Number(value) : Number.NaN
+  return count >= 0 && count <= MOST_SLOTS ? Math.floor(count) : undefined
 }
 
 function rateOf(rate: unknown): Rate | null {
