@@ -172,6 +172,39 @@ describe('limitBy', () => {
     expect(seen.runs).toContain('bx0')
   })
 
+  test('a slow rate of one tenant is raised: that is in force within seconds', async () => {
+    const { prepared, seen } = counted(async () => undefined, { each: { rate: '1/1h' } })
+    await insert(3, 'a')
+    const { replica } = await prepared()
+    await replica.runOnce()
+    await replica.runOnce()
+    expect(seen.runs).toHaveLength(1)
+    await new Limits(database.db).set('thing tenant=a', { rate: '1000/1s' })
+    await replica.start()
+    await eventually(() => expect(seen.runs).toHaveLength(3), { timeoutMs: 20_000 })
+  })
+
+  test('what a rate has admitted is remembered for its span: else one a day would be one an hour', async () => {
+    const { prepared, seen } = counted(async () => undefined, { each: { rate: '1/1d' } })
+    const hoursAgo = (hours: number) =>
+      limits().updateMany({}, [{ $set: { askedAt: { $subtract: ['$$NOW', hours * 3_600_000] } } }])
+    const tick = async () => {
+      const { replica } = await prepared()
+      await replica.runOnce()
+      await replica.stop()
+    }
+    await insert(1, 'a')
+    await tick()
+    await hoursAgo(2)
+    await forgetOldKeys(database.db)
+    await insert(1, 'a', 'later')
+    await tick()
+    expect(seen.runs).toEqual(['ax0'])
+    await hoursAgo(25)
+    await forgetOldKeys(database.db)
+    expect(await limits().countDocuments()).toBe(0)
+  })
+
   test('a document whose tenant is changed while it is chosen is let go, and runs under the other', async () => {
     const { prepared, seen } = counted()
     const { replica } = await prepared()

@@ -243,12 +243,17 @@ export async function forgetKeys(db: Db, names: readonly string[], by: string, t
   return (await limitsOf(db).deleteMany({ _id: { $in: [...names] }, ...isUnused })).deletedCount === names.length
 }
 
-/** A rate of a longer span than this is forgotten with its key. */
 const KEPT_MS = 3_600_000
+/** Of whatever a person has put there. */
+const LONGEST_KEPT_MS = 36_500 * 24 * KEPT_MS
 
-/** Removes limits of keys that nobody has asked for in an hour: their replicas were killed, or they have a rate. @returns how many */
+/**
+ * Removes limits of keys that nobody has asked for in an hour, nor in the span of their rate: before that is over not all of it may be there again.
+ * Their replicas were killed, or they have a rate. @returns how many
+ */
 export async function forgetOldKeys(db: Db): Promise<number> {
-  const isOld = { $lt: ['$askedAt', { $subtract: ['$$NOW', KEPT_MS] }] }
+  const spanMs = { $cond: [isRate, { $min: ['$rate.perMs', LONGEST_KEPT_MS] }, 0] }
+  const isOld = { $lt: ['$askedAt', { $subtract: ['$$NOW', { $max: [KEPT_MS, spanMs] }] }] }
   const { $expr, ...asDeclared } = isAsDeclared
   const isHeld = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
   const isSet = { $not: [{ $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }] }

@@ -14,8 +14,8 @@ import type { Slots } from './slots.js'
 
 /** So long a key without a free slot isn't asked about: others have some, which they may give back. */
 const ASK_AGAIN_MS = 250
-/** All of them are in use here: only people could make more. */
-const ALL_HERE_MS = 5_000
+/** All of them are in use here, or its rate is a slow one: only people could make more. */
+const ONLY_PEOPLE_MS = 5_000
 /** With many of them, so many are asked about in a second at most. */
 const MOST_PER_MS = 2
 /** So many are named where others are read. */
@@ -82,7 +82,8 @@ export class KeyLimits {
     const { count, isAllHere } = await this.slots.takeOf(need, most)
     if (count < most || isAllHere) {
       const value: unknown = document[this.model.settings.limitBy!] ?? null
-      const leastMs = isAllHere ? ALL_HERE_MS : Math.max(ASK_AGAIN_MS, this.slots.againInMs({ limits: [need] }))
+      const againMs = Math.max(ASK_AGAIN_MS, this.slots.againInMs({ limits: [need] }))
+      const leastMs = isAllHere ? ONLY_PEOPLE_MS : Math.min(ONLY_PEOPLE_MS, againMs)
       const pauseMs = Math.max(leastMs, this.full.size / MOST_PER_MS)
       this.full.set(need.limit, { value, untilMs: this.clock.monotonicMs() + pauseMs })
     }
