@@ -224,6 +224,11 @@ export function readChildren(children: unknown, options: unknown, defaultList: s
       throw new InvalidOutcome(`children: expected lifecycle.child(key, document), got ${shown(child)}`)
     if (!isName(key))
       throw new InvalidOutcome(`children: expected a key of 1 to ${LONGEST_NAME} characters, got ${shown(key)}`)
+    // It would be stored as another character, and the child not be found again under the _id that is made of its key.
+    if (!key.isWellFormed())
+      throw new InvalidOutcome(
+        `children: expected a key of whole characters, got ${shown(key)}: half of one (a surrogate) can't be stored; was it cut?`,
+      )
     const whole = JSON.stringify([lifecycle, key])
     if (seen.has(whole))
       throw new InvalidOutcome(`children: two of ${lifecycle} have the key '${cut(key, 'stepName')}'`)

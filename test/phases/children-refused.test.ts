@@ -34,6 +34,11 @@ describe('children', () => {
     ],
     ['a key of nothing', /expected a key of 1 to 200/, (step) => step.children([parcel.child('', { weight: 1 })])],
     [
+      'a key that was cut in the middle of a character',
+      /expected a key of whole characters, got "tea \\ud83c"/,
+      (step) => step.children([parcel.child('tea 🍵'.slice(0, 5), { weight: 1 })]),
+    ],
+    [
       'a lifecycle that nobody knows',
       /registered, got 'gift'/,
       (step) => step.children([{ lifecycle: 'gift', key: 'a', document: {} }]),
