@@ -266,7 +266,11 @@ function resumedOf(
 function endOf({ until, for: duration }: PauseRequest, now: Date | undefined): PauseEnd {
   if (until !== undefined && duration !== undefined)
     throw new UsageError('expected a time (until) or a duration (for), got both')
-  if (duration !== undefined) return { afterMs: durationMs(duration, 'for') }
+  if (duration !== undefined) {
+    const afterMs = durationMs(duration, 'for')
+    if (afterMs >= 1_000) return { afterMs }
+    throw new UsageError(`expected a duration (for) of at least 1s, got ${duration}; nothing was paused`)
+  }
   if (until === undefined) return null
   if (now === undefined || until > now) return until
   throw new UsageError(

@@ -206,6 +206,14 @@ describe('a pause', () => {
     expect((await entries().findOne({ _id: 'thing' }))!['pauses']).toHaveLength(1)
   })
 
+  test('that has ended by itself is none that could be ended', async () => {
+    await prepared()
+    const [{ since }] = (await pause({ for: '1h' })) as unknown as [{ since: Date }]
+    await entries().updateOne({ _id: 'thing' }, { $set: { 'pauses.0.until': since } })
+    await expect(resume()).rejects.toThrow("thing isn't paused as such: nothing is")
+    expect(await straight().attach(database.db).resume()).toBe(false)
+  })
+
   test('by an owner: of the lifecycle, a phase or a document', async () => {
     const orders = thing.handle({
       Creating: async (_doc, step) => step.moveTo('Created'),
@@ -290,6 +298,7 @@ describe('a pause', () => {
     ['a phase', { phase: 'Creatin' }, 'UsageError', 'expected a phase of thing (Creating, Created, Deleting, Deleted)'],
     ['a document', { id: 'nobody' }, 'NotFound', 'no document with the _id nobody in thing'],
     ['a time', { until: new Date(0) }, 'UsageError', 'expected a time in the future, got 1970-01-01T00:00:00.000Z; by'],
+    ['so short a time', { for: '0s' }, 'UsageError', 'expected a duration (for) of at least 1s, got 0s'],
     ['a duration', { for: 'soon' }, 'InvalidDuration', 'for: expected a duration such as'],
     [
       'an end',

@@ -173,9 +173,10 @@ export async function removePause(db: Db, lifecycle: string, target: PauseTarget
   const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOf(target)] }] } } }
   const before = await lifecyclesOf(db).findOneAndUpdate({ _id: lifecycle }, [{ $set: { pauses: others } }], {
     returnDocument: 'before',
-    projection: { pauses: 1 },
+    projection: { pauses: 1, now: '$$NOW' },
   })
-  return storedPauses(before?.['pauses']).find((pause) => isSame(pause, target))
+  if (!before) return undefined
+  return storedPauses(before['pauses']).find((pause) => isSame(pause, target) && isInForce(pause, before['now']))
 }
 
 function isSame(pause: PauseTarget, target: PauseTarget): boolean {
