@@ -1,8 +1,9 @@
 import { ringerOf } from '../doorbell/index.js'
 import { STEP_SLACK_MS } from '../lock/index.js'
+import { InvalidOptions } from '../options/index.js'
 import { OwnerClient, type OwnerVerdict } from '../phases/index.js'
 import { idText } from './document-id.js'
-import { NotFound, Refused } from './errors.js'
+import { NotFound, Refused, UsageError } from './errors.js'
 import type { Found } from './find.js'
 import { modelOf, type System } from './system.js'
 
@@ -22,7 +23,10 @@ export const doneTo = ({ lifecycle, document }: Found): Done => ({ lifecycle, _i
 /** How a document is called in messages: `api-gateway 66f0...`. */
 export const nameOf = ({ lifecycle, _id }: Done): string => `${lifecycle} ${idText(_id)}`
 
-/** Does something as the owner of a document, stored or not yet; when it resolves, replicas have been notified. */
+/**
+ * Does something as the owner of a document, stored or not yet; when it resolves, replicas have been notified.
+ * @throws UsageError for what people have given that the owner's call can't use
+ */
 export async function asOwner<T>(
   system: System,
   lifecycle: string,
@@ -31,6 +35,8 @@ export async function asOwner<T>(
   const owner = new OwnerClient(system.db, modelOf(system, lifecycle), { doorbell: system.doorbell })
   try {
     return await act(owner)
+  } catch (error) {
+    throw error instanceof InvalidOptions ? new UsageError(error.problems.join('; ')) : error
   } finally {
     await owner.flush()
   }

@@ -32,7 +32,7 @@ export interface CancelRequested {
  * Asks for the step of a document that runs now to stop, and waits for that. Its document is parked then, with by whom and why, unless its handler
  * has moved it on.
  * @example await cancelStep(system, { id: 'shop' }, { by: 'ana', reason: 'stuck', waitMs: 5_000 }) // { ..., ended: true, now: { condition: { kind: 'parked' }, ... } }
- * @throws NotFound, UsageError; InvalidOptions for a reason that is too long; Refused where nobody holds it, or too many were asked for
+ * @throws NotFound; UsageError, also for a reason that is too long; Refused where nobody holds it, or too many were asked for
  */
 export async function cancelStep(system: System, ref: DocumentRef, request: CancelRequested): Promise<Cancelled> {
   const found = await documentMeant(system, ref)

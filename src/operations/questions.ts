@@ -59,7 +59,7 @@ export interface AnswerRequest {
 /**
  * Answers the question that a document asks.
  * @example await answerQuestion(system, { id: 'order-4711' }, { option: 'yes', by: 'ana' }) // { ..., question: 'Ship it?', option: 'yes' }
- * @throws NotFound, UsageError; InvalidOptions for a text that is too long; Refused, which says what was expected
+ * @throws NotFound; UsageError, also for a text that is too long; Refused, which says what was expected
  */
 export async function answerQuestion(system: System, ref: DocumentRef, request: AnswerRequest): Promise<AnswerGiven> {
   const found = await documentMeant(system, ref)

@@ -48,6 +48,8 @@ describe('the commands for questions', () => {
     const refused = await run('answer', 'a', 'maybe')
     expect(refused.code).toBe(4)
     expect(refused.err).toContain("thing a can't be answered: expected one of yes, no, got 'maybe'; nothing was stored")
+    const long = await run('answer', 'a', 'yes', '--comment', 'x'.repeat(1_001))
+    expect(long).toMatchObject({ code: 2, err: 'phaselock: comment: expected at most 1000 characters\n' })
     const answered = await run('answer', 'a', 'yes', '--by', 'ana', '--comment', 'checked')
     expect(answered).toMatchObject({ code: 0, err: '' })
     expect(answered.out).toBe("thing a: 'yes' to 'Ship a?', by ana; it is due now\n")
