@@ -47,7 +47,7 @@ describe('a blocked event loop', () => {
   async function run(handler: (...args: Parameters<CreatingHandler>) => Promise<void>, certain: boolean) {
     const { db } = database
     const blocked: LoopBlocked[] = []
-    const logger = recordingLogger()
+    const logger = recordingLogger({ blocked: true })
     const told = () => blocked.some((event) => isThing(event) && event.certain === certain)
     const blocks = thingWith(async (doc, step) => {
       await handler(doc, step)
@@ -115,7 +115,7 @@ describe('a starved machine', () => {
     [150, /blocked for .* by the handler of thing\/Creating/, [{ lifecycle: 'thing', phase: 'Creating' }]],
   ])('is told from a handler that blocks: of 600 ms it had no processor for %d', async (waitMs, said, by) => {
     const told: LoopBlocked[] = []
-    const logger = recordingLogger()
+    const logger = recordingLogger({ blocked: true })
     const lines = new BoundedLog(logger, systemClock)
     const observer = observers([{ loopBlocked: (event) => void told.push(event) }], lines)
     let waited = 0
