@@ -186,7 +186,10 @@ describe('the order of claims', () => {
       async (value) => {
         await insert(2_000, 'many', { tenant: 'many' })
         await insert(3, 'few', { tenant: 'few' })
-        const full = { full: () => [value, 'none', 5, null], admit: async (documents: readonly Document[]) => documents }
+        const full = {
+          full: () => [value, 'none', 5, null],
+          admit: async (documents: readonly Document[]) => documents,
+        }
         const claims = await ordered(order)
         const { claimed } = await claims.claimBatch(PHASE, 16, undefined, [], full)
         expect(counted(claimed)).toMatchObject({ few: 1 })

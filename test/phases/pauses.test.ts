@@ -207,11 +207,15 @@ describe('a pause', () => {
   })
 
   test('that has ended by itself is none that could be ended', async () => {
-    await prepared()
+    const orders = thing.handle({
+      Creating: async (_doc, step) => step.moveTo('Created'),
+      Deleting: async (_doc, step) => step.moveTo('Deleted'),
+    })
+    await prepared(orders)
     const [{ since }] = (await pause({ for: '1h' })) as unknown as [{ since: Date }]
     await entries().updateOne({ _id: 'thing' }, { $set: { 'pauses.0.until': since } })
     await expect(resume()).rejects.toThrow("thing isn't paused as such: nothing is")
-    expect(await straight().attach(database.db).resume()).toBe(false)
+    expect(await orders.attach(database.db).resume()).toBe(false)
   })
 
   test('by an owner: of the lifecycle, a phase or a document', async () => {
