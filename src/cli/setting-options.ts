@@ -26,6 +26,7 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'earlyRecovery',
   'http',
   'httpHost',
+  'answerTokens',
   'transitions',
 ]
 

@@ -191,6 +191,13 @@ export const settingsSchema = t.object({
     fallback: '`0.0.0.0`: all addresses of this machine',
     special: '`127.0.0.1`: this machine only',
   }),
+  answerTokens: about(t.optional(filled('a file')), {
+    value: 'file',
+    meaning: 'who may see and answer questions at /questions of the --http port: a line `name: token` for each',
+    unit: 'path, from the current folder',
+    fallback: 'nobody: there is no /questions',
+    special: 'read anew for each request; a token has 20 characters or more',
+  }),
   transitions: about(t.optional(t.oneOf(['on', 'off'])), {
     value: 'on',
     meaning: "whether each document's move to another phase is logged",

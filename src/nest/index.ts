@@ -34,7 +34,7 @@
 export * from './errors.js'
 export type { Hooks, Parked, Transition } from './hooks.js'
 export type { FeatureLifecycle } from './lifecycle-catalog.js'
-export { loadTelemetryHttp } from './load-telemetry-http.js'
+export { loadQuestionsHttp, loadTelemetryHttp } from './load-http.js'
 export {
   LockAssert,
   LockExecutor,
@@ -56,6 +56,7 @@ export type {
   PhaselockModuleAsyncOptions,
   PhaselockModuleOptions,
 } from './options.js'
+export type { QuestionsHttpAsyncOptions, QuestionsHttpRequest, QuestionsSources } from './questions-http.js'
 export { TICK_JOB } from './runner.js'
 export type { TelemetrySources } from './telemetry-http.js'
 export {

@@ -12,7 +12,7 @@ export interface TelemetrySources {
   /** Why this replica (or one of its workers) isn't ready; empty when it is. */
   readonly notReady: () => readonly string[] | Promise<readonly string[]>
   /** What people have paused, in words: a replica that waits for them is ready all the same. Default: it isn't said. */
-  readonly paused?: () => readonly string[]
+  readonly paused?: () => readonly string[] | Promise<readonly string[]>
 }
 
 const TELEMETRY_SOURCES = Symbol.for('phaselock:telemetry-sources')
@@ -41,7 +41,7 @@ class TelemetryController {
       async () => {
         const reasons = await this.sources.notReady()
         const replica = this.indicators.check('replica')
-        const paused = [...(this.sources.paused?.() ?? [])]
+        const paused = [...((await this.sources.paused?.()) ?? [])]
         if (reasons.length > 0) return replica.down({ reasons: [...reasons], ...(paused.length > 0 && { paused }) })
         return paused.length > 0 ? replica.up({ paused }) : replica.up()
       },

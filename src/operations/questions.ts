@@ -54,6 +54,8 @@ export interface AnswerRequest {
   readonly by: string
   /** Default: nothing. */
   readonly comment?: string | undefined
+  /** The `id` of the question that is meant. Default: what the document asks now. */
+  readonly question?: string | undefined
 }
 
 /**
@@ -71,17 +73,20 @@ export async function answerQuestion(system: System, ref: DocumentRef, request: 
   const { kind } = result
   if (kind === 'answered') return { ...doneTo(found), question: result.question, option, by, comment }
   if (kind === 'notFound' || kind === 'held' || kind === 'parked') throw whyNot(system, kind, found, 'answered')
-  const [why, advice] = whyRefused(result, option)
+  const [why, advice] = whyRefused(result, request)
   const id: unknown = document['_id']
   throw new Refused(`${nameOf(doneTo(found))} can't be answered: ${why}`, { reason: kind, lifecycle, id }, advice)
 }
 
 type NotTaken = Extract<Answered, { kind: 'notAsking' | 'alreadyAnswered' | 'timedOut' | 'notAnOption' }>
 
-function whyRefused(result: NotTaken, option: string): readonly [problem: string, advice: string] {
+function whyRefused(
+  result: NotTaken,
+  { option, question: meant }: AnswerRequest,
+): readonly [problem: string, advice: string] {
   switch (result.kind) {
     case 'notAsking':
-      return ['it asks nothing now', 'see: phaselock questions']
+      return [`it asks nothing${meant === undefined ? '' : ', or something else by'} now`, 'see: phaselock questions']
     case 'alreadyAnswered':
       return [`${result.by} has answered '${result.option}' at ${result.at.toISOString()}`, 'the first answer counts']
     case 'timedOut':

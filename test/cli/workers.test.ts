@@ -72,6 +72,11 @@ describe('phaselock start --workers', () => {
     await go()
     await eventually(async () => expect(await things().countDocuments({ phase: 'Creating' })).toBe(0), WITHIN)
     await eventually(async () => expect((await fetch(`${http}/readyz`)).status).toBe(200), WITHIN)
+    await folder().run(['pause', 'thing', '--phase', 'Deleting', '--by', 'ana'], { MONGODB_URI: database.uri })
+    const paused = 'thing, phase Deleting: paused by ana'
+    await eventually(async () => {
+      expect(await (await fetch(`${http}/readyz`)).json()).toMatchObject({ info: { replica: { paused: [paused] } } })
+    }, WITHIN)
     const metrics = await (await fetch(`${http}/metrics`)).text()
     expect(metrics).toMatch(/^phaselock_workers\{which="working"\} 2$/m)
     expect(metrics).toMatch(/^phaselock_worker_restarts_total 1$/m)

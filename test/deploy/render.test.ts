@@ -93,6 +93,22 @@ describeWithGo('kustomize and helm', () => {
     )
   })
 
+  test("a file of one's own in the pod: who may answer questions", async () => {
+    const values = [
+      'env[0].name=PHASELOCK_ANSWER_TOKENS,env[0].value=/answers/tokens',
+      'volumes[0].name=answers,volumes[0].secret.secretName=answers',
+      'volumeMounts[0].name=answers,volumeMounts[0].mountPath=/answers',
+    ]
+    const pod = the('Deployment', await helmTemplate('--set', values.join()))['spec'].template.spec
+    expect(pod.volumes).toEqual([
+      expect.objectContaining({ name: 'tmp' }),
+      { name: 'answers', secret: { secretName: 'answers' } },
+    ])
+    const [{ env, volumeMounts }] = pod.containers
+    expect(volumeMounts.at(-1)).toEqual({ name: 'answers', mountPath: '/answers' })
+    expect(env).toContainEqual({ name: 'PHASELOCK_ANSWER_TOKENS', value: '/answers/tokens' })
+  })
+
   test('values that nobody knows, and those that would not fit the probes, are refused', async () => {
     await expect(helmTemplate('--set', 'replica=3')).rejects.toThrow(/additional properties 'replica' not allowed/)
     await expect(helmTemplate('--set-string', 'settings.PHASELOCK_HTTP=1')).rejects.toThrow(/PHASELOCK_HTTP/)

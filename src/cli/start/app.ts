@@ -3,11 +3,18 @@ import type { DynamicModule, INestApplication } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
 import type { Settings } from '../../config/index.js'
-import { loadTelemetryHttp, PhaselockModule, type TelemetrySources } from '../../nest/index.js'
+import {
+  loadQuestionsHttp,
+  loadTelemetryHttp,
+  PhaselockModule,
+  type QuestionsHttpRequest,
+  type TelemetrySources,
+} from '../../nest/index.js'
 import { type Logger, Replica, type ReplicaObserver } from '../../phases/index.js'
 import { replicaMetrics } from '../../telemetry/index.js'
 import { CliError, EXIT } from '../errors.js'
 import type { Workspace } from '../workspace.js'
+import { AnswerTokens } from './answer-tokens.js'
 import { nestLog } from './console-lines.js'
 import { type RunningReplica, replicaOptions, transitionsOf } from './options.js'
 
@@ -18,11 +25,12 @@ class ReplicaApp {}
  * @throws CliError when the port is taken, MissingPackage and what PhaselockModule throws
  */
 export async function bootApp(
-  { connection, lifecycles }: Workspace,
+  workspace: Workspace,
   settings: Settings,
   logger: Logger,
   observers: readonly ReplicaObserver[] = [],
 ): Promise<RunningReplica> {
+  const { connection, lifecycles } = workspace
   const metrics = replicaMetrics({ db: connection.db, lifecycles, logger })
   let replica: Replica | undefined
   const imports: DynamicModule[] = [
@@ -34,11 +42,11 @@ export async function bootApp(
       logger,
       observer: [metrics.observer, ...transitionsOf(settings, connection, logger), ...observers],
     }),
-    await telemetry({
+    ...(await http(workspace, settings, {
       registry: metrics.registry,
       notReady: () => replica?.status().notReady ?? ['starting'],
       paused: () => replica?.status().paused.map(({ text }) => text) ?? [],
-    }),
+    })),
   ]
   const app = await create(imports, logger)
   const running = app.get(Replica)
@@ -51,18 +59,32 @@ export async function bootApp(
  * The web server alone, for replicas that run in other processes.
  * @throws CliError when the port is taken, MissingPackage
  */
-export async function serveTelemetry(
+export async function serveHttp(
+  workspace: Workspace,
   sources: TelemetrySources,
   settings: Settings,
   logger: Logger,
 ): Promise<{ http: string; close(): Promise<void> }> {
-  const app = await create([await telemetry(sources)], logger)
+  const app = await create(await http(workspace, settings, sources), logger)
   return { http: await listen(app, settings), close: () => app.close() }
 }
 
-async function telemetry(sources: TelemetrySources): Promise<DynamicModule> {
+/** What the web server has. @throws CliError for a file of tokens that can't be used */
+async function http(
+  { connection, lifecycles }: Workspace,
+  { answerTokens, auditFor, doorbell }: Settings,
+  sources: TelemetrySources,
+): Promise<DynamicModule[]> {
   const { TelemetryHttpModule } = await loadTelemetryHttp()
-  return TelemetryHttpModule.forRoot(sources)
+  const telemetry = TelemetryHttpModule.forRoot(sources)
+  if (answerTokens === undefined) return [telemetry]
+  const { QuestionsHttpModule } = await loadQuestionsHttp()
+  const tokens = await AnswerTokens.of(answerTokens)
+  const by = ({ headers }: QuestionsHttpRequest) => tokens.nameOf(String(headers['authorization']))
+  return [
+    telemetry,
+    QuestionsHttpModule.forRoot({ db: connection.db, lifecycles, by, auditFor: `${auditFor}ms`, doorbell }),
+  ]
 }
 
 const create = (imports: DynamicModule[], logger: Logger): Promise<INestApplication> =>

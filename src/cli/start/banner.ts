@@ -39,7 +39,12 @@ export async function printBanner(
     ['mongodb', redactUri(connection.uri)],
     ['database', connection.db.databaseName],
     ['lifecycles', models.map((model) => `${model.name} (${model.collection})`).join(', ')],
-    ['http', http ? `${http}/livez /readyz /metrics` : 'off (--http <port>)'],
+    [
+      'http',
+      http
+        ? `${http}/livez /readyz /metrics${settings.answerTokens === undefined ? '' : ' /questions'}`
+        : 'off (--http <port>)',
+    ],
   ]
   output.line(`Phaselock ${version} is running; Ctrl-C stops it. In another terminal:`)
   output.line(`  ${lines.commands}`)

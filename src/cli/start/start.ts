@@ -1,5 +1,7 @@
 import { HTTP_PACKAGES, requirePackages } from '../../config/index.js'
+import { UsageError } from '../../operations/index.js'
 import { openWorkspace } from '../workspace.js'
+import { AnswerTokens } from './answer-tokens.js'
 import { printBanner } from './banner.js'
 import { consoleToLog, rejectionsToLog } from './console-lines.js'
 import { besideLifecycles, type StartOptions } from './options.js'
@@ -22,6 +24,11 @@ export async function start(options: StartOptions): Promise<void> {
     requirePackages('phaselock start --early-recovery', ['@kubernetes/client-node'])
     // Reports what is missing before anything is opened.
     await besideLifecycles(settings)
+  }
+  if (settings.answerTokens !== undefined) {
+    if (settings.http === undefined)
+      throw new UsageError('expected --http too, where /questions of --answer-tokens is, got none')
+    await AnswerTokens.of(settings.answerTokens)
   }
   consoleToLog(logger)
   let crew: Supervisor | undefined

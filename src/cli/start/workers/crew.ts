@@ -101,10 +101,19 @@ export class Crew {
     return reasons.flat()
   }
 
+  /** What people have paused, as any of the workers that answer knows it. */
+  async paused(): Promise<string[]> {
+    return [...new Set((await this.answersOf('paused')).flat().map(String))]
+  }
+
   /** The metrics of the workers that answer. */
-  async metrics(): Promise<(readonly unknown[])[]> {
+  metrics(): Promise<(readonly unknown[])[]> {
+    return this.answersOf('metrics')
+  }
+
+  private async answersOf(about: 'paused' | 'metrics'): Promise<(readonly unknown[])[]> {
     const asked = [...this.working.values()].filter((link) => !isSilent(link))
-    const answers = await Promise.all(asked.map((link) => link.ask('metrics')))
+    const answers = await Promise.all(asked.map((link) => link.ask(about)))
     return answers.filter((answer) => answer !== undefined)
   }
 

@@ -66,8 +66,9 @@ function workersOf({ settings, cwd }: StartOptions): { name: string; config: Wor
   })
 }
 
-async function serve({ connection, lifecycles }: Workspace, { settings, logger }: StartOptions, crew: Crew) {
-  const [{ serveTelemetry }, { workersMetrics }] = await Promise.all([
+async function serve(workspace: Workspace, { settings, logger }: StartOptions, crew: Crew) {
+  const { connection, lifecycles } = workspace
+  const [{ serveHttp }, { workersMetrics }] = await Promise.all([
     import('../app.js'),
     import('../../../telemetry/index.js'),
   ])
@@ -78,5 +79,6 @@ async function serve({ connection, lifecycles }: Workspace, { settings, logger }
     ofWorkers: () => crew.metrics(),
     counts: () => ({ wanted: crew.size, working: crew.working.size, restarts: crew.restarts }),
   })
-  return serveTelemetry({ registry: metrics, notReady: () => crew.notReady() }, settings, logger)
+  const sources = { registry: metrics, notReady: () => crew.notReady(), paused: () => crew.paused() }
+  return serveHttp(workspace, sources, settings, logger)
 }

@@ -22,14 +22,14 @@ export interface WorkerConfig {
 }
 
 /** 'life': whether its event loop is running. */
-export type About = 'life' | 'readiness' | 'metrics'
+export type About = 'life' | 'readiness' | 'paused' | 'metrics'
 
 export type ToWorker =
   | { readonly kind: 'configure'; readonly config: WorkerConfig }
   /** Asks about its state: answered with the same number. */
   | { readonly kind: 'ask'; readonly ask: number; readonly about: About }
 
-/** Nothing more (life), why it isn't ready (strings), or its metrics (prom-client's JSON). */
+/** Nothing more (life), why it isn't ready or what people have paused (strings), or its metrics (prom-client's JSON). */
 export interface Answer {
   readonly kind: 'answer'
   readonly ask: number
@@ -59,7 +59,7 @@ export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {
     this.answers.set(ask, answered.resolve)
     const over = new AbortController()
     try {
-      const withinMs = about === 'readiness' ? READINESS_WITHIN_MS : METRICS_WITHIN_MS
+      const withinMs = about === 'metrics' ? METRICS_WITHIN_MS : READINESS_WITHIN_MS
       const late = sleep(withinMs, { signal: over.signal }).then(() => undefined)
       return await Promise.race([answered.promise, late, this.ended.then(() => undefined)])
     } finally {

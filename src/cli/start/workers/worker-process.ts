@@ -32,6 +32,7 @@ async function answer({ ask, about }: Extract<ToWorker, { kind: 'ask' }>): Promi
   const answers = {
     life: () => [],
     readiness: () => running?.replica.status().notReady ?? ['starting'],
+    paused: () => running?.replica.status().paused.map(({ text }) => text) ?? [],
     metrics: async () => (await running?.metrics?.registry.getMetricsAsJSON()) ?? [],
   }
   tell({ kind: 'answer', ask, answer: await answers[about]() })

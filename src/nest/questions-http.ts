@@ -1,0 +1,161 @@
+import {
+  Body,
+  Controller,
+  type DynamicModule,
+  Get,
+  Header,
+  HttpCode,
+  HttpException,
+  Inject,
+  Module,
+  Param,
+  Post,
+  Query,
+  Req,
+} from '@nestjs/common'
+import { BSON, type Db } from 'mongodb'
+import {
+  answerQuestion,
+  listQuestions,
+  NotFound,
+  OperationError,
+  Refused,
+  type System,
+  UsageError,
+} from '../operations/index.js'
+import { checkOptions, type DoorbellMode, InvalidOptions, t } from '../options/index.js'
+import type { AuditOptions, LifecycleModel } from '../phases/index.js'
+import type { AsyncOptions } from './locks/options.js'
+import type { AppDb } from './options.js'
+
+/** Whose questions are shown and answered over HTTP, and by whom. */
+export interface QuestionsSources {
+  /** The database of the documents. */
+  readonly db: AppDb
+  /** The lifecycles that ask: definitions, or with their handlers. */
+  readonly lifecycles: readonly { readonly model: LifecycleModel }[]
+  /**
+   * Who sends a request: the name that is kept with an answer, at most 200 characters. Undefined: nobody who may see or answer anything (401).
+   * Check a token here, or take what a guard of your app has put into the request; `request` is your platform's (Express', Fastify's).
+   */
+  readonly by: (request: QuestionsHttpRequest) => string | undefined | Promise<string | undefined>
+  /** How long the entry of an answer is kept in the audit. Default 90d. */
+  readonly auditFor?: AuditOptions['keepFor']
+  /** `off`: a replica finds the answer with its next tick. Default: it is notified. */
+  readonly doorbell?: DoorbellMode | undefined
+}
+
+/** What Express' and Fastify's requests have in common; yours has more. */
+export interface QuestionsHttpRequest {
+  /** Names in small letters. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+}
+
+/** What `QuestionsHttpModule.forRootAsync` takes. */
+export type QuestionsHttpAsyncOptions = AsyncOptions<QuestionsSources>
+
+const QUESTIONS_SOURCES = Symbol.for('phaselock:questions-sources')
+
+const answerBody = t.object({
+  option: t.aName,
+  comment: t.optional(t.text),
+  question: t.optional(t.aName),
+})
+const listQuery = t.object({ lifecycle: t.optional(t.aName), to: t.optional(t.aName) })
+
+/** The inbox of open questions, and answers to them. */
+@Controller('questions')
+class QuestionsController {
+  constructor(@Inject(QUESTIONS_SOURCES) private readonly sources: QuestionsSources) {}
+
+  /** The open questions, oldest first: `?lifecycle=` those of one, `?to=` those that are meant for somebody, or for nobody in particular. */
+  @Get()
+  @Header('Cache-Control', 'no-store')
+  async list(@Req() request: QuestionsHttpRequest, @Query() query: unknown): Promise<object> {
+    const by = await this.by(request)
+    return await overHttp(async () => {
+      const { lifecycle, to: meant } = checkOptions('GET /questions', listQuery, query)
+      const { questions, now } = await listQuestions(this.system(by), lifecycle)
+      const isMeant = (to: readonly string[]) => meant === undefined || to.length === 0 || to.includes(meant)
+      return shown({ now, questions: questions.filter(({ to }) => isMeant(to)) })
+    })
+  }
+
+  /** Answers what a document asks: `{ option, comment, question }`. */
+  @Post(':lifecycle/:id')
+  @HttpCode(200)
+  async answer(
+    @Req() request: QuestionsHttpRequest,
+    @Param('lifecycle') lifecycle: string,
+    @Param('id') id: string,
+    @Body() body: unknown,
+  ): Promise<object> {
+    const by = await this.by(request)
+    requireJson(request)
+    return await overHttp(async () => {
+      const given = checkOptions('POST /questions', answerBody, body ?? {})
+      return shown(await answerQuestion(this.system(by), { lifecycle, id }, { ...given, by }))
+    })
+  }
+
+  private async by(request: QuestionsHttpRequest): Promise<string> {
+    const by = await this.sources.by(request)
+    if (typeof by === 'string' && by !== '') return by
+    throw problem(401, 'unknownSender', 'expected somebody who may answer: send Authorization: Bearer <token>')
+  }
+
+  private system(by: string): System {
+    const { db, lifecycles, auditFor, doorbell } = this.sources
+    const models = lifecycles.map(({ model }) => model)
+    return { db: db as Db, models, doorbell, audit: { by, keepFor: auditFor } }
+  }
+}
+
+/** The inbox of questions, `GET /questions`, and answers, `POST /questions/<lifecycle>/<id>`, for a Nest app with an HTTP platform. */
+@Module({})
+// biome-ignore lint/complexity/noStaticOnlyClass: the shape of a dynamic module
+export class QuestionsHttpModule {
+  static forRoot(sources: QuestionsSources): DynamicModule {
+    return moduleOf({ provide: QUESTIONS_SOURCES, useValue: sources })
+  }
+
+  /** The same with a database that another module has opened. */
+  static forRootAsync({ imports = [], inject = [], useFactory }: QuestionsHttpAsyncOptions): DynamicModule {
+    return moduleOf({ provide: QUESTIONS_SOURCES, inject, useFactory }, imports)
+  }
+}
+
+type SourcesProvider = NonNullable<DynamicModule['providers']>[number]
+
+function moduleOf(provider: SourcesProvider, imports: DynamicModule['imports'] = []): DynamicModule {
+  return { module: QuestionsHttpModule, imports, controllers: [QuestionsController], providers: [provider] }
+}
+
+/** Another site's page may send a form in the name of somebody who is logged in, but no JSON. */
+function requireJson({ headers }: QuestionsHttpRequest): void {
+  const type = headers['content-type']
+  if (!/^application\/json\b/i.test(String(type)))
+    throw problem(415, 'invalidRequest', `expected the content type application/json, got ${String(type)}`)
+}
+
+/** As `--json` of the commands prints it, in Extended JSON. */
+const shown = (value: object): object => BSON.EJSON.serialize(value, { relaxed: true })
+
+const problem = (statusCode: number, error: string, message: string) =>
+  new HttpException({ statusCode, error, message }, statusCode)
+
+/** What was refused, as an answer that says why; the server's and the driver's errors stay the app's. */
+async function overHttp<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof InvalidOptions) throw problem(400, 'invalidRequest', error.problems.join('; '))
+    if (!(error instanceof OperationError)) throw error
+    const reason = error.obstacle?.reason
+    if (error instanceof NotFound) throw problem(404, reason ?? 'notFound', error.problem)
+    if (error instanceof Refused) throw problem(409, reason ?? 'refused', error.problem)
+    if (error instanceof UsageError)
+      throw problem(reason === 'unknownLifecycle' ? 404 : 400, reason ?? 'invalidRequest', error.problem)
+    throw error
+  }
+}
