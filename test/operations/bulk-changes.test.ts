@@ -58,6 +58,12 @@ describe('an operation that moves documents', () => {
     const { _id } = await undoOperation({ ...w.system, audit: { by: 'ben' } }, redo._id, { by: 'ben', why: 'oops' })
     const undone = await w.finish(_id)
     expect(undone).toMatchObject({ condition: 'Done', counts: { seen: 7, done: 2, unchanged: 1, skipped: 4 } })
+    expect(
+      undone.troubles
+        .flatMap(({ examples }) => examples)
+        .map(String)
+        .every((id) => /^d0000\d$/.test(id)),
+    ).toBe(true)
     for (const id of ['d00000', 'd00005']) {
       const { progress, ...own } = (await w.things.findOne({ _id: id }))!
       const { progress: was, ...fields } = before.find((one) => one._id === id)! as never as { progress: object }

@@ -8,6 +8,7 @@ import {
   listUntold,
   operationLifecycle,
   operationNamed,
+  registeredLifecycles,
   removeDocument,
   retryCallbacks,
   type System,
@@ -15,7 +16,7 @@ import {
   showDocument,
   wakeDocument,
 } from '../../src/operations/index.js'
-import { type Job, jobsWith, removedJob, said, useJobs } from '../phases/callbacks-fixture.js'
+import { type Job, jobSpec, jobsWith, removedJob, said, useJobs } from '../phases/callbacks-fixture.js'
 
 jest.setTimeout(60_000)
 
@@ -137,6 +138,25 @@ describe('removals by people, of a lifecycle with onRemoved', () => {
         advice: expect.stringContaining(`deleteMany({"phase":"$removed:gone"})`),
       },
     ])
+  })
+
+  test('of a lifecycle that has lost its callbacks nobody is told: check finds what is removed, and what is untold goes with its document', async () => {
+    const { replica } = await begun(() => true)
+    await insert('a')
+    await insert('b')
+    await replica.runOnce()
+    await removeDocument(system(), { id: 'a' }, { force: true })
+    await replica.stop()
+    const bare = lifecycleOf<Job>().define(jobSpec)
+    const handlers = {
+      First: async (_doc: Job, step: typeof bare.$step.First) => step.moveTo('Second'),
+      Second: async (_doc: Job, step: typeof bare.$step.Second) => step.moveTo('Done'),
+    }
+    await (await prepared([bare.handle(handlers)])).stop()
+    const now: System = { ...system(), models: (await registeredLifecycles(database.db, '')).map(({ model }) => model) }
+    const phases = (await checkDatabase(now)).find(({ check }) => check === 'phases')
+    expect(phases!.findings).toMatchObject([{ problem: expect.stringContaining('1 document removed ($removed:job)') }])
+    expect(await removeDocument(now, { id: 'b' }, { force: true })).toEqual({ lifecycle: 'job', _id: 'b' })
   })
 
   test('in a collection with another lifecycle each tells its own', async () => {

@@ -33,8 +33,8 @@ export interface Acting {
   readonly why: string | null
 }
 
-/** What became of one document: done, as it was already, or why it was left alone. */
-export type Acted = 'done' | 'unchanged' | { readonly skipped: string }
+/** What became of one document: done, as it was already, or why it was left alone; with its `_id` where it was named by another. */
+export type Acted = 'done' | 'unchanged' | { readonly skipped: string; readonly document?: unknown }
 
 interface Action {
   /** What it takes besides the selection. */
@@ -234,11 +234,10 @@ export const actions: Readonly<Record<ActionName, Action>> = {
           .toArray(),
       )
       if (now && wasActedOn(now, terms, operating.operation)) return 'done'
-      if (!now || !wasActedOn(now, terms, of)) return now ? 'unchanged' : { skipped: WHY.gone }
-      return {
-        skipped:
-          action === 'set-state' ? 'its owner wants something else by now' : 'it has gone on since, or was changed',
-      }
+      if (!now || !wasActedOn(now, terms, of)) return now ? 'unchanged' : { skipped: WHY.gone, document: id }
+      const why =
+        action === 'set-state' ? 'its owner wants something else by now' : 'it has gone on since, or was changed'
+      return { skipped: why, document: id }
     },
   },
   remove: {

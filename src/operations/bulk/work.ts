@@ -158,8 +158,10 @@ class PageResult {
     const { counts } = this
     this.counts = { ...counts, seen: counts.seen + 1, [kind]: counts[kind] + 1 }
     if (kind === 'done') this.hasDone = true
-    if (typeof acted === 'object')
-      this.note(id, 'failed' in acted ? ['failed', acted.failed] : ['skipped', acted.skipped])
+    if (typeof acted === 'object') {
+      if ('failed' in acted) this.note(id, ['failed', acted.failed])
+      else this.note(acted.document ?? id, ['skipped', acted.skipped])
+    }
   }
 
   fields(): Pick<OperationDocument, 'counts' | 'troubles'> {

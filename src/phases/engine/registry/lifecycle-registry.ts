@@ -30,6 +30,8 @@ interface Registered {
   phases?: string[]
   /** When a replica last reported that it looks after this lifecycle; at most a minute before any replica's last look. */
   handledAt?: Date
+  /** Absent: it has none. */
+  callbacks?: readonly string[] | undefined
 }
 
 /** Each read may already be too old to use, if this process stands still or the database is slow. */
@@ -109,7 +111,8 @@ export class LifecycleRegistry {
     for (const model of this.models) {
       const { collection } = model
       const entry = { collection, phases: territoryOf(model).phases as string[], ...registeredFields(model) }
-      const update = { $set: entry, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
+      const gone = entry.callbacks ? {} : { callbacks: true as const }
+      const update = { $set: entry, $unset: gone, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
       await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
       for (const [limit, slots] of model.declaredLimits ?? []) await declareLimit(this.db, limit, slots)
     }
