@@ -22,7 +22,7 @@ export {
   waitersIn,
 } from './end/children.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
-export { type HistoryEntry, historyWith, type RecordedOutcome } from './end/history.js'
+export { type HistoryEntry, historyWith, RECORDED_OUTCOMES, type RecordedOutcome } from './end/history.js'
 export { hasNext, type StoredNext, stateInNext } from './end/next.js'
 export {
   type AskedQuestion,

@@ -6,14 +6,14 @@ import {
   InvalidBackfill,
 } from '../schedules/index.js'
 import { recorded } from './audit.js'
-import { Refused } from './errors.js'
+import { Refused, UsageError } from './errors.js'
 import { onSchedules } from './schedules.js'
 import type { System } from './system.js'
 
 /**
  * What a backfill would run. Nothing is changed.
  * @example await previewBackfill(system, 'nightly', { from: new Date('2026-11-01') }) // { runs: 19, dueTimes: 22, ... }
- * @throws NotFound, Refused
+ * @throws NotFound, UsageError, Refused
  */
 export const previewBackfill = (system: System, schedule: string, options: BackfillOptions): Promise<BackfillPreview> =>
   onSchedules(system, (schedules) => refusing(schedules.previewBackfill(schedule, options)))
@@ -21,7 +21,7 @@ export const previewBackfill = (system: System, schedule: string, options: Backf
 /**
  * Begins to run each due time of a past range. Replicas that know the task do the work.
  * @example await beginBackfill(system, 'nightly', { from: new Date('2026-11-01'), by: 'anna' }) // { id: 'bf4f2a9c1b', runs: 19, ... }
- * @throws NotFound, Refused
+ * @throws NotFound, UsageError, Refused
  */
 export function beginBackfill(system: System, schedule: string, options: BackfillOptions): Promise<Backfill> {
   const act = () => onSchedules(system, (schedules) => refusing(schedules.backfill(schedule, options)))
@@ -66,5 +66,6 @@ export async function abortBackfill(system: System, schedule: string, by: string
 
 const refusing = <T>(done: Promise<T>): Promise<T> =>
   done.catch((error: unknown) => {
-    throw error instanceof InvalidBackfill ? new Refused(error.message) : error
+    if (!(error instanceof InvalidBackfill)) throw error
+    throw error.ofOptions ? new UsageError(error.message) : new Refused(error.message)
   })

@@ -34,6 +34,17 @@ function constructed(type: string, value: string, text: string): unknown {
 }
 
 function extendedJson(text: string): unknown {
+  const id = parsed(text)
+  const isPlain = typeof id === 'object' && id !== null && !('_bsontype' in id)
+  if (id instanceof RegExp || Array.isArray(id) || (isPlain && Object.keys(id).some((key) => key.startsWith('$'))))
+    throw invalid(
+      `expected an _id that a document can have, got ${text}: no array, regular expression or operator`,
+      text,
+    )
+  return id
+}
+
+function parsed(text: string): unknown {
   try {
     return EJSON.parse(text, { useBigInt64: true }) // else a Long loses its last digits
   } catch (error) {

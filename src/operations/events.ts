@@ -1,7 +1,9 @@
 import type { Document } from 'mongodb'
-import { type HistoryEntry, idKey, parseToken, readOwnFields } from '../lock/index.js'
+import { type HistoryEntry, idKey, parseToken, RECORDED_OUTCOMES, readOwnFields } from '../lock/index.js'
+import { didYouMean } from '../options/index.js'
 import { type DocumentEvent, Events } from '../phases/index.js'
 import { idsMeantBy } from './document-id.js'
+import { UsageError } from './errors.js'
 import { modelOf, type System } from './system.js'
 
 export interface EventsRequest {
@@ -20,13 +22,17 @@ export interface EventsRequest {
  * What has happened to documents, the newest first. Of one document also what only its own history tells: rules, owners' actions, and all of it where
  * its lifecycle keeps no events.
  * @example await listEvents(system, { id: 'order-4711' }) // { events: [{ at, lifecycle: 'order', document: 'order-4711', from: 'Packing', to: 'Sent', outcome: 'moveTo', ... }], more: false }
- * @throws UsageError for an unknown lifecycle, or an id that can't be one
+ * @throws UsageError for an unknown lifecycle or outcome, or an id that can't be one
  */
 export async function listEvents(
   system: System,
   { id, limit = 50, ...request }: EventsRequest = {},
 ): Promise<{ readonly events: readonly DocumentEvent[]; readonly more: boolean }> {
-  const { lifecycle } = request
+  const { lifecycle, outcome } = request
+  if (outcome !== undefined && !RECORDED_OUTCOMES.some((known) => known === outcome))
+    throw new UsageError(
+      `expected an outcome (${RECORDED_OUTCOMES.join(', ')}), got '${outcome}'${didYouMean(outcome, RECORDED_OUTCOMES)}`,
+    )
   if (lifecycle !== undefined && system.models.length > 0) modelOf(system, lifecycle)
   const documents = id === undefined ? undefined : idsMeantBy(id)
   const kept = await new Events(system.db).list({ ...request, documents, limit: Math.min(limit + 1, 10_000) })

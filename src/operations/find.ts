@@ -185,7 +185,7 @@ async function limitsNeeded(system: System, { lifecycle, document }: Found): Pro
   return needs.flatMap(({ limit, slots, key }) => {
     const known = limits.find(({ name }) => name === limit)
     if (!known && key) return [] // nobody has any of it
-    return { name: limit, slots: 0, rate: null, paused: null, holders: [], ...known, needs: slots }
+    return { name: limit, slots: 0, rate: null, paused: null, holders: [], damaged: null, ...known, needs: slots }
   })
 }
 

@@ -95,7 +95,7 @@ export async function checkedBackfill(
   if (!isFrom1To(concurrency, places))
     problems.push(`concurrency: expected 1 to ${places}, the schedule's maxInstances, got ${concurrency}`)
   if (!isFrom1To(atMost, MOST_RUNS)) problems.push(`atMost: expected 1 to ${MOST_RUNS}, got ${atMost}`)
-  if (problems.length > 0) throw new InvalidBackfill(id, problems)
+  if (problems.length > 0) throw new InvalidBackfill(id, problems, true)
   const backfill: Backfill = {
     ...{ id: `bf${randomBytes(4).toString('hex')}`, from, to, concurrency, fields, anchor: anchorOf(found, now) },
     ...{ runs: 0, at: now, ...present({ again, by, why }) },

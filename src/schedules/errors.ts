@@ -21,6 +21,8 @@ export class InvalidBackfill extends Error {
     readonly schedule: string,
     /** For each problem: the option, what was expected, and what was given. */
     readonly problems: readonly string[],
+    /** Whether its options can't be used, at any time; else it can't be done now. */
+    readonly ofOptions = false,
   ) {
     super(`backfill of '${schedule}': ${problems.join('; ')}`)
   }

@@ -70,5 +70,7 @@ describe('phaselock events', () => {
     expect(events[0]).toMatchObject({ lifecycle: 'job', document: 'j', outcome: 'moveTo', from: 'Turning', to: 'Done' })
     expect(events[0]!.replica).toBe(replicas[0]!.identity)
     expect((await run('events', '--lifecycle', 'nope')).code).toBe(2)
+    const unknown = await run('events', '--outcome', 'moveto')
+    expect(unknown).toMatchObject({ code: 2, err: expect.stringContaining("got 'moveto'; did you mean 'moveTo'?") })
   })
 })

@@ -26,9 +26,12 @@ describe('the _ids that a text may mean', () => {
     expect(idsMeantBy(text)).toEqual(ids)
   })
 
-  test.each(['', '{"$oid": "x"}', '{', 'ObjectId("x")', 'UUID("x")'])('%j is refused', (text) => {
-    expect(() => idsMeantBy(text)).toThrow(UsageError)
-  })
+  test.each(['', '{"$oid": "x"}', '{', 'ObjectId("x")', 'UUID("x")', '{"$where": 1}', '["a"]'])(
+    '%j is refused',
+    (text) => {
+      expect(() => idsMeantBy(text)).toThrow(UsageError)
+    },
+  )
 
   test.each([['shop'], [new ObjectId(HEX)], [42], [new UUID(UUID_TEXT)], [{ a: 1 }]])(
     'what is printed can be typed again: %p',

@@ -47,12 +47,25 @@ test.each(['slots', 'rate', 'holders', 'waiting', 'bucket', 'paused', 'declared'
   },
 )
 
-test.each([[[5]], [true], [new Date(5)]])('a limit of %p slots has none, and that is told', async (slots) => {
-  const logger = recordingLogger()
-  replica = replicaOf(database.db, lifecycle, { logger })
-  await database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION).insertOne({ _id: 'api', slots })
-  await things(database.db).insertOne({ _id: 'limited', phase: 'Creating' })
-  await replica.runOnce()
-  expect(await new Limits(database.db).list()).toMatchObject([{ name: 'api', slots: 0 }])
-  expect(logger.lines.map(({ message }) => message).join()).toContain('limit api: it has 0 slots')
-})
+test.each<[string, unknown, string, number]>([
+  ['slots', [5], 'slots: expected a whole number from 0 to 1000000, got an array; it counts as 0 slots', 0],
+  ['slots', true, 'slots: expected a whole number from 0 to 1000000, got a boolean; it counts as 0 slots', 0],
+  ['slots', '4', 'slots: expected a whole number from 0 to 1000000, got a string; it counts as 0 slots', 0],
+  ['rate', '1/1h', 'rate: expected { starts, perMs }, two numbers, got a string; it counts as 0 slots', 0],
+  ['rate', { starts: 1, perMs: '1h' }, 'rate: expected { starts, perMs }, two numbers, got an object', 0],
+  ['rate', { starts: -1, perMs: 1_000 }, 'rate: expected { starts, perMs }, two numbers, got an object', 0],
+  ['rate', null, '', 4],
+])(
+  'a limit whose %s is %p lets nothing begin where it was meant to, and that is told',
+  async (field, value, told, slots) => {
+    const logger = recordingLogger()
+    replica = replicaOf(database.db, lifecycle, { logger })
+    const limits = database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
+    await limits.insertOne({ _id: 'api', ...(field === 'rate' && { slots: 4 }), [field]: value })
+    await things(database.db).insertOne({ _id: 'limited', phase: 'Creating' })
+    await replica.runOnce()
+    expect(await new Limits(database.db).list()).toMatchObject([{ name: 'api', slots }])
+    expect(logger.lines.map(({ message }) => message).join()).toContain(told)
+    expect(await things(database.db).countDocuments({ phase: 'Created' })).toBe(slots > 0 ? 1 : 0)
+  },
+)

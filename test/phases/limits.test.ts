@@ -176,7 +176,7 @@ describe('a limit', () => {
     await replica.runOnce()
     await replica.stop()
     expect((await readLimits(database.db)).limits).toEqual([
-      { name: 'api', slots: 2, rate: null, paused: null, holders: [] },
+      { name: 'api', slots: 2, rate: null, paused: null, holders: [], damaged: null },
     ])
   })
 
@@ -326,6 +326,7 @@ describe('a limit', () => {
       rate: null,
       paused: null,
       holders: [],
+      damaged: null,
     })
     expect(await limits.set('api', { rate: '100/1m' })).toMatchObject({
       slots: 5,

@@ -105,9 +105,9 @@ function slotsFrom(text: string): number | 'declared' {
 
 const slotsText = ({ slots }: Listed): string => (slots === null ? 'any number of slots' : `${slots} slots`)
 
-function row({ name, slots, rate, holders, paused }: Listed): string[] {
+function row({ name, slots, rate, holders, paused, damaged }: Listed): string[] {
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const by = holders.map((one) => `${one.by} (${one.slots})`).join(', ')
-  const total = slots === null ? 'any' : `${slots}`
-  return [name, paused ? `${total} (paused)` : total, `${taken}`, rate ? rateText(rate) : '-', by || '-']
+  const total = `${slots === null ? 'any' : slots}${paused ? ' (paused)' : ''}${damaged === null ? '' : ` (${damaged})`}`
+  return [name, total, `${taken}`, rate ? rateText(rate) : '-', by || '-']
 }

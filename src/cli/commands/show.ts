@@ -68,10 +68,12 @@ function print(output: Output, shown: Shown, field: string): void {
 }
 
 /** What it waits for, where a limit that it needs has no slot for it. */
-function aboutLimit({ name, slots, rate, holders, paused, needs }: Shown['limits'][number]): string[] {
+function aboutLimit({ name, slots, rate, holders, paused, damaged, needs }: Shown['limits'][number]): string[] {
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
   if (paused) return [`Its limit ${pausedLimitText(name, paused)} (phaselock resume --limit ${typed(name)}).`]
+  if (damaged !== null && slots === 0)
+    return [`Its limit ${name} lets nothing begin: ${damaged} (phaselock limits set).`]
   const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []
   if (slots === null || slots - taken >= needs) return pace
   const none =

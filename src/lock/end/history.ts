@@ -2,21 +2,24 @@ import type { Document } from 'mongodb'
 import { HISTORY_LIMIT } from '../terms/constants.js'
 import { literal, type Terms } from '../terms/terms.js'
 
+/** What may have changed a document's record. */
+export const RECORDED_OUTCOMES = [
+  'again',
+  'wait',
+  'ask',
+  'unavailable',
+  'moveTo',
+  'park',
+  'error',
+  'released',
+  'checkpoint',
+  'rule',
+  'deadline',
+  'owner',
+  'remove',
+] as const
 /** Why a document's record changed. */
-export type RecordedOutcome =
-  | 'again'
-  | 'wait'
-  | 'ask'
-  | 'unavailable'
-  | 'moveTo'
-  | 'park'
-  | 'error'
-  | 'released'
-  | 'checkpoint'
-  | 'rule'
-  | 'deadline'
-  | 'owner'
-  | 'remove'
+export type RecordedOutcome = (typeof RECORDED_OUTCOMES)[number]
 
 /** One entry of `progress.history`, as it is read back. */
 export interface HistoryEntry {

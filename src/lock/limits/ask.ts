@@ -53,6 +53,8 @@ const countOr = (path: string, otherwise: Document | number | null): Document =>
 const isRate: Document = {
   $and: [isCount('$rate.starts'), { $isNumber: '$rate.perMs' }, { $gt: ['$rate.perMs', 0] }],
 }
+/** Whether a person has put something else there: nothing begins then, as it was meant to be slow. */
+const isOddRate: Document = { $and: [{ $ne: [{ $ifNull: ['$rate', null] }, null] }, { $not: [isRate] }] }
 const isPaused: Document = {
   $and: [
     { $eq: [{ $type: '$paused' }, 'object'] },
@@ -61,7 +63,7 @@ const isPaused: Document = {
 }
 /** As a person set it, else as the replica that started last declares it; without either none, but where there is a rate any number. */
 const SLOTS: Document = countOr('$slots', countOr('$declared', { $cond: [isRate, MOST_SLOTS, 0] }))
-const TOTAL: Document = { $cond: [isPaused, 0, SLOTS] }
+const TOTAL: Document = { $cond: [{ $or: [isPaused, isOddRate] }, 0, SLOTS] }
 const HOLDERS: Document = { $cond: [{ $isArray: '$holders' }, '$holders', []] }
 const isLeased: Document = {
   $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, { $gt: ['$$this.until', '$$NOW'] }, isCount('$$this.slots')],

@@ -1,7 +1,7 @@
 import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read-each.js'
-import { isNumber, isValid } from '../documents/type-name.js'
+import { isNumber, isValid, typeName } from '../documents/type-name.js'
 import { endExpression, type NewPause } from '../terms/pauses.js'
 import { literal } from '../terms/terms.js'
 
@@ -50,6 +50,8 @@ export interface Limit {
   readonly paused: PausedLimit | null
   /** Those whose leases aren't over. */
   readonly holders: readonly SlotHolder[]
+  /** What of its document a person has damaged, and what is expected there; null: nothing. */
+  readonly damaged: string | null
 }
 
 /** The most slots of a limit, and starts of a rate. */
@@ -135,10 +137,17 @@ export function limitOf(document: Document, now: Date): Limit {
   const { _id, slots, declared, rate, holders, paused } = document
   const total = [slots, declared].map(soundCount).find((count) => count !== undefined)
   const sound = rateOf(rate)
+  const isOddRate = rate != null && !sound
+  const oddSlots = slots != null && soundCount(slots) === undefined
   return {
     name: String(_id),
-    slots: total ?? (sound ? null : 0),
+    slots: isOddRate ? 0 : (total ?? (sound ? null : 0)),
     rate: sound,
+    damaged: isOddRate
+      ? `rate: expected { starts, perMs }, two numbers, got ${typeName(rate)}`
+      : oddSlots
+        ? `slots: expected a whole number from 0 to ${MOST_SLOTS}, got ${typeName(slots)}`
+        : null,
     paused: pausedOf(paused, now),
     holders: (Array.isArray(holders) ? holders : []).filter((one): one is SlotHolder => isHolder(one, now)),
   }

@@ -355,6 +355,8 @@ class LeasedSlots {
     const fix = `to set it: phaselock limits set ${name} --slots ${each}`
     if (limit?.paused) return `limit ${pausedLimitText(name, limit.paused)}; documents that need it wait`
     if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
+    if (limit.damaged !== null)
+      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots} slots; to mend it: phaselock limits set ${name}`
     if (limit.slots === null || limit.slots >= each) return undefined
     return `limit ${name}: it has ${limit.slots} slots, and a step needs ${each}, so documents that need it wait; ${fix}`
   }

@@ -15,6 +15,7 @@ import {
   removeChildren,
   type StoredParent,
   setChildrenState,
+  typeName,
   underClaimOf,
 } from '../../../lock/index.js'
 import {
@@ -229,7 +230,7 @@ const isSame = (there: StoredParent | undefined, own: StoredParent): boolean =>
 
 const whoseIs = (parent: StoredParent | undefined): string =>
   parent
-    ? `the child '${parent.key}' of ${parent.lifecycle} ${idText(parent.id)} already (its list '${parent.list}')`
+    ? `the child '${parent.key}' of ${parent.lifecycle} ${idText(parent.id)} (${typeName(parent.id)}) already (its list '${parent.list}')`
     : "there already, and is nobody's child"
 
 const totalOf = (lists: readonly ChildList[]): number => lists.reduce((sum, { total }) => sum + total, 0)
