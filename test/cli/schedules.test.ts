@@ -76,10 +76,10 @@ describe('the commands on schedules', () => {
     const range = ['--from', '2026-01-01T00:00:00Z', '--to', '2026-01-01T03:00:00Z', '--args', '{"full":true}']
     expect((await run('backfills')).out).toBe('no backfills; to begin one: phaselock backfills run\n')
     expect(await run('backfills', 'show', 'hourly')).toMatchObject({ code: 3 })
+    await schedules.upsert('hourly', { task: 'sync', cron: '0 * * * *' })
     expect(await run('backfills', 'run', 'hourly', '--from', '2999-01-01T00:00:00Z', '--dry-run')).toMatchObject({
       ...{ code: 2, err: expect.stringContaining('from: expected a time before') },
     })
-    await schedules.upsert('hourly', { task: 'sync', cron: '0 * * * *' })
     expect((await run('backfills', 'run', 'hourly', ...range, '--dry-run')).out).toBe(
       'run 4 of 4 due times of hourly\nthe first: 2026-01-01T00:00:00Z, the last: 2026-01-01T03:00:00Z\nnothing was changed\n',
     )
