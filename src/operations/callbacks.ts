@@ -68,8 +68,15 @@ export async function retryCallbacks(
   const advice = `see: phaselock show ${ref.id}`
   if (!untold)
     throw new Refused(`${name} has nothing to tell its callbacks`, { reason: 'nothingToTell', lifecycle, id }, advice)
-  const of = { collection: system.db.collection(model.collection), progress: model.settings.progress }
   const { callback, seq, removed } = untold
+  const { progress } = model.settings
+  if (callback === 'damaged')
+    throw new Refused(
+      `${name}: what its callbacks are to be told is damaged`,
+      { reason: 'nothingToTell', lifecycle, id },
+      `mend its ${progress}.outbox by hand, or remove it`,
+    )
+  const of = { collection: system.db.collection(model.collection), progress }
   const about = {
     action: skip ? 'callbacks skip' : 'callbacks retry',
     lifecycle,

@@ -6,8 +6,11 @@ import { fromNow } from '../time/index.js'
 export interface Untold {
   readonly lifecycle: string
   readonly _id: unknown
-  /** The callback that is told next, and of which event; `delete`: none is left, and the document is deleted. */
-  readonly callback: EntryName
+  /**
+   * The callback that is told next, and of which event; `delete`: none is left, and the document is deleted; `damaged`: a person has put
+   * something else there, and has to mend it.
+   */
+  readonly callback: EntryName | 'damaged'
   readonly seq: number
   readonly from: string
   readonly to: string
@@ -30,7 +33,18 @@ export function untoldOf(document: Readonly<Record<string, unknown>>, model: Lif
   const { name, settings } = model
   const { phase } = document
   if (!settings.callbacks || (isRemovedPhase(phase) && phase !== removedPhase(name))) return undefined
-  const { open, dueAt, tries, error = null } = outboxIn(document[settings.progress])
+  const { open, dueAt, tries, error = null, isDamaged } = outboxIn(document[settings.progress])
+  if (isDamaged) {
+    const [here, at] = [String(phase), document['updatedAt']]
+    const about = {
+      callback: 'damaged',
+      seq: 0,
+      from: here,
+      to: here,
+      at: at instanceof Date ? at : new Date(0),
+    } as const
+    return { lifecycle: name, _id: document['_id'], ...about, dueAt: null, open: 1, tries, error, removed: undefined }
+  }
   const first = open[0]
   if (!first) return undefined
   const { callback, seq, from, to, at } = first
@@ -42,6 +56,8 @@ export function untoldOf(document: Readonly<Record<string, unknown>>, model: Lif
 
 /** The same for people: ` 2 calls of its callbacks are to come: onMoved of First -> Second, ...`. */
 export function untoldText({ callback, from, to, open, tries, error, dueAt }: Untold, now: Date): string {
+  if (callback === 'damaged')
+    return 'What its callbacks are to be told is damaged: mend progress.outbox by hand, or remove it.'
   if (callback === 'delete') return 'Its callbacks have been told of all: the next look deletes it.'
   const calls = open === 1 ? 'A call of its callbacks is to come' : `${open} calls of its callbacks are to come`
   const of = from === to ? `in ${from}` : `of ${from} -> ${to}`

@@ -8,7 +8,7 @@ import { eventually, useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
 import { crashingReplicas } from './crashing-replicas.js'
 
-jest.setTimeout(120_000)
+jest.setTimeout(300_000)
 
 interface Order {
   _id: string

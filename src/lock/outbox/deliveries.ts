@@ -201,7 +201,12 @@ export function untoldOutboxes(
   limit: number,
   how: AggregateOptions,
 ) {
-  const document = { _id: '$_id', phase: '$phase', [progress]: { outbox: `$${progress}.outbox` } }
+  const document = {
+    _id: '$_id',
+    phase: '$phase',
+    updatedAt: '$updatedAt',
+    [progress]: { outbox: `$${progress}.outbox` },
+  }
   const pipeline = [
     { $match: { [`${progress}.outbox.next`]: { $in: [...callbacks] } } },
     { $limit: limit },

@@ -65,6 +65,8 @@ export interface Outbox {
   readonly tries: number
   /** Why the last try failed. */
   readonly error: string | undefined
+  /** A person has put something else than entries there: nothing of it can be told before they mend it. */
+  readonly isDamaged: boolean
 }
 
 /** With so many entries a document doesn't go on: 100 of 1 KB at most are no burden, and whoever moves it has to wait for its callbacks. */
@@ -179,6 +181,7 @@ export function outboxIn(progress: unknown): Outbox {
   const { open, dueAt, by, tries, error } = Object(Object(progress)['outbox']) as Document
   return {
     open: Array.isArray(open) ? open.filter(isEntry) : [],
+    isDamaged: open != null && (!Array.isArray(open) || (open.length > 0 && !isEntry(open[0]))),
     dueAt: dueAt instanceof Date ? dueAt : undefined,
     by: typeof by === 'string' ? by : undefined,
     tries: typeof tries === 'number' ? tries : 0,

@@ -37,6 +37,7 @@ const MOST_KEPT = 10_000
 /** As long as what a look has shown. */
 const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
+const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
 const NOT_REMOVED = 'it was removed, and somebody has given it another phase since: nobody is told that it is gone'
 
 export interface DelivererOptions {
@@ -207,12 +208,18 @@ export class Deliverer {
   /** Tells one document's callbacks, one after the other, up to one that this process doesn't have. */
   private async carry(one: InHand): Promise<void> {
     const { clock, model } = this.options.env
-    const { open, tries } = outboxIn(one.document[this.of.progress])
+    const { open, tries, isDamaged } = outboxIn(one.document[this.of.progress])
     const isRemoved = one.document['phase'] === removedPhase(model.name)
+    if (isDamaged) {
+      const about = { lifecycle: model.name, id: one.id }
+      this.options.env.lines.error({ kind: 'damaged outbox' }, `no callback is told: ${DAMAGED}`, about)
+      return this.letGo(one, { error: DAMAGED, pauseMs: null })
+    }
     const others = open.findIndex(({ callback }) => !this.of.callbacks.includes(callback))
     const own = others < 0 ? open : open.slice(0, others)
     // A person has changed it by hand: what is to be told next is judged anew.
-    if (own.length === 0) await this.takeOut({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false })
+    const removed = open.length === 0 && isRemoved ? removedPhase(model.name) : undefined
+    if (own.length === 0) await this.takeOut({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false, removed })
     for (const [i, entry] of own.entries()) {
       const isSafe = one.leaseUntilMs - clock.monotonicMs() >= this.timeoutMs
       if (this.stopping || !isSafe) return this.letGo(one, 'uncalled')

@@ -1,0 +1,63 @@
+import { describe, expect, jest, test } from '@jest/globals'
+import { listUntold, retryCallbacks, showDocument } from '../../src/operations/index.js'
+import { recordingLogger } from '../support/thing.js'
+import { jobsWith, removedJob, said, useJobs } from './callbacks-fixture.js'
+
+jest.setTimeout(60_000)
+
+const DUE = { next: 'onMoved', dueAt: new Date(0) }
+
+describe('an outbox that a person has damaged', () => {
+  const { database, jobs, stored, insert, prepared } = useJobs()
+  const system = () => ({ db: database.db, models: [removedJob.model], doorbell: 'off' as const })
+
+  test.each([
+    [{ ...DUE, open: 'x' }],
+    [{ ...DUE, open: [5] }],
+    [{ ...DUE, open: {} }],
+    [{ ...DUE, open: [{ seq: 'x', callback: 'onMoved' }] }],
+    [
+      {
+        ...DUE,
+        open: [
+          { seq: new Date(), callback: 'onMoved' },
+          { seq: 2, callback: 'onMoved' },
+        ],
+      },
+    ],
+  ])('%j waits for a person, who is told: it is not taken again and again, nor emptied', async (outbox) => {
+    const logger = recordingLogger()
+    const { told, lifecycle } = jobsWith(undefined, removedJob)
+    const replica = await prepared([lifecycle], { logger })
+    await jobs().insertMany([
+      { _id: 'bad', phase: 'Done', progress: { outbox } },
+      { _id: 'badder', phase: '$removed:job', progress: { outbox } },
+    ])
+    await insert('good')
+    await replica.runOnce()
+    await replica.runOnce()
+    expect(said(told)).toEqual(['1 onMoved First>Second', '2 onMoved Second>Done'])
+    for (const id of ['bad', 'badder']) {
+      expect((await stored(id))['progress'].outbox).toMatchObject({ open: outbox.open, tries: 1 })
+      const about = logger.lines.filter(({ fields }) => (fields as { id?: string })?.id === id)
+      expect(about).toMatchObject([{ level: 'error', message: expect.stringContaining('progress.outbox.open holds') }])
+      expect((await showDocument(system(), { id })).explanation).toContain('is damaged: mend progress.outbox by hand')
+      const skipped = retryCallbacks(system(), { id }, { skip: true })
+      await expect(skipped).rejects.toThrow(`job ${id}: what its callbacks are to be told is damaged; mend`)
+    }
+    const { untold } = await listUntold(system())
+    const listed = untold.map(({ _id, callback, dueAt }) => `${String(_id)} ${callback} ${String(dueAt)}`)
+    expect(listed.toSorted()).toEqual(['bad damaged null', 'badder damaged null'])
+  })
+
+  test('a removed document that has nothing left to tell is deleted', async () => {
+    const { lifecycle } = jobsWith(undefined, removedJob)
+    const replica = await prepared([lifecycle])
+    await jobs().insertMany([
+      { _id: 'a', phase: '$removed:job', progress: { outbox: { ...DUE, open: [] } } },
+      { _id: 'b', phase: '$removed:job', progress: { outbox: DUE } },
+    ])
+    await replica.runOnce()
+    expect(await jobs().countDocuments()).toBe(0)
+  })
+})
