@@ -40,7 +40,7 @@ export async function auditOf(
   const by = byFrom(options)
   const { why, reason, comment } = options
   const said = why ?? reason ?? comment
-  if (by === '' || by.length > LONGEST_BY)
+  if (by.trim() === '' || by.length > LONGEST_BY)
     throw new UsageError(`--by: expected a name of 1 to ${LONGEST_BY} characters, got ${by.length}`)
   if (why !== undefined && why.length > LONGEST_WHY)
     throw new UsageError(`--why: expected at most ${LONGEST_WHY} characters, got ${why.length}`)

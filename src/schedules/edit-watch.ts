@@ -1,7 +1,8 @@
 import { type Collection, type Db, type Document, MinKey } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { onClaimIndex, PARKED_AT, perUpdate, TASK_LOCK_INIT_TIME, updateNamed, WITHOUT_TOKEN } from '../lock/index.js'
-import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
+import { type Alongside, type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
+import { formatMs, sleep } from '../time/index.js'
 import { SCHEDULE_PHASES } from './decide.js'
 import { OWNERS_FIELDS } from './definition/schedule-fields.js'
 import type { ScheduleDocument } from './documents.js'
@@ -150,11 +151,32 @@ async function withoutPhase(schedules: Collection<ScheduleDocument>, most: numbe
   return found.map(({ _id }) => _id)
 }
 
-/** Creates the one document that walks, if there is none. */
-export async function startWatch(db: Db, settings: SchedulesSettings): Promise<void> {
-  await protocolCollection<{ _id: string }>(db, watchNameOf(settings)).updateOne(
+const AGAIN_MS = 60_000
+
+/** Creates the one document that walks again where somebody has removed it: nobody would notice edits until a replica starts. */
+export function keepWatch(settings: SchedulesSettings, everyMs = AGAIN_MS): Alongside {
+  return async ({ db, signal, logger }) => {
+    for (;;) {
+      await sleep(everyMs, { signal, unref: true })
+      if (signal.aborted) return
+      try {
+        if (!(await startWatch(db, settings))) continue
+        logger.warn(
+          `somebody has removed the document of ${watchNameOf(settings)}, which notices edits: it is there again`,
+        )
+      } catch (error) {
+        logger.debug(`${watchNameOf(settings)}: ${String(error)}; tried again in ${formatMs(everyMs)}`)
+      }
+    }
+  }
+}
+
+/** Creates the one document that walks, if there is none; whether it did. */
+export async function startWatch(db: Db, settings: SchedulesSettings): Promise<boolean> {
+  const { upsertedCount } = await protocolCollection<{ _id: string }>(db, watchNameOf(settings)).updateOne(
     { _id: WATCH_ID },
     { $setOnInsert: { phase: 'Watching' } },
     { upsert: true },
   )
+  return upsertedCount > 0
 }

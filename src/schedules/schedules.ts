@@ -11,7 +11,7 @@ import {
 } from '../phases/index.js'
 import { systemClock } from '../time/index.js'
 import type { NewRun } from './decide.js'
-import { editWatch, startWatch, watchNameOf } from './edit-watch.js'
+import { editWatch, keepWatch, startWatch, watchNameOf } from './edit-watch.js'
 import { InvalidSchedule } from './errors.js'
 import { ensureRunIndexes } from './indexes.js'
 import { insertRuns, RunStore } from './insert-runs.js'
@@ -168,7 +168,8 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
         ...partsOf(editWatch(workplace)),
         attach,
         rights: [{ collection: watchNameOf(settings), actions: ['insert'] }],
-        prepare: (db) => startWatch(db, settings),
+        prepare: async (db) => void (await startWatch(db, settings)),
+        alongside: [keepWatch(settings)],
       },
     ]
   }
