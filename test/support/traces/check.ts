@@ -110,12 +110,15 @@ function* grants({ leases, writes }: Trace): Generator<string> {
 
 export const claimOf = (token: string): string => token.slice(0, token.lastIndexOf('.'))
 
+/** After a longer time without a sample this process stood still, and the replicas in it too: that isn't counted. */
+const LONGEST_SAMPLE_MS = 500
+
 /** What is due is begun with in time, as long as somebody has room. */
 function* turns({ samples }: Trace): Generator<string> {
   const waiting = new Map<string, { fence: number; withRoomMs: number; told: boolean }>()
   let lastAt = samples[0]?.at.getTime() ?? 0
   for (const { at, due, hasRoom } of samples) {
-    const tookMs = at.getTime() - lastAt
+    const tookMs = Math.min(at.getTime() - lastAt, LONGEST_SAMPLE_MS)
     lastAt = at.getTime()
     const ids = new Set(due.map(({ id }) => id))
     for (const id of waiting.keys()) if (!ids.has(id)) waiting.delete(id)
