@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { databaseNameFor } from '../../src/api-gateway/index.js'
+import { apiGatewayLifecycles, databaseNameFor } from '../../src/api-gateway/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { eventually } from '../support/database.js'
 import { NOTHING, useWorld } from './world.js'
@@ -44,6 +44,34 @@ describe('the life of a gateway', () => {
       if (!name.startsWith('phaselock.'))
         expect([name, await world.db.collection(name).countDocuments()]).toEqual([name, 0])
     }
+  })
+
+  test('sleeps until its children are there, or gone: their moves end its sleep', async () => {
+    const { gateway, runtimeDomain, gatewayDatabase } = apiGatewayLifecycles({ db: world.db, keepFor: '0s' })
+    const children = world.run([runtimeDomain, gatewayDatabase])
+    const own = world.run([gateway])
+    for (const replica of [children, own]) await replica.runOnce()
+    const id = await world.insert()
+    const sleepsFor = async (collection: string, lifecycle: string, phases: string[]) => {
+      const progress = { waitingFor: expect.stringContaining(collection), awaits: { lifecycle, id, phases } }
+      expect(await world.gateway(id)).toMatchObject({ progress })
+      const longer = { $set: { lockedAt: new Date(Date.now() + 3_600_000) } }
+      expect(await world.collection('gateway').updateOne({ _id: id as never, lockedBy: null }, longer)).toMatchObject({
+        modifiedCount: 1,
+      })
+    }
+    await own.runOnce()
+    await sleepsFor('GatewayDatabase', 'gateway-database', ['Created'])
+    for (const replica of [children, own]) await replica.runOnce()
+    expect(await world.gateway(id)).toMatchObject({ phase: 'Created' })
+
+    await world.want(id, 'Deleted')
+    await own.runOnce()
+    await sleepsFor('RuntimeDomain', 'runtime-domain', ['Deleted'])
+    for (const replica of [children, own]) await replica.runOnce()
+    await sleepsFor('GatewayDatabase', 'gateway-database', ['Deleted'])
+    for (const replica of [children, own]) await replica.runOnce()
+    expect(await world.gateway(id)).toEqual({})
   })
 
   test('its database is real: its first collection has a validator', async () => {

@@ -100,7 +100,7 @@ describe('a document that waits for the phase of another', () => {
     await replica.runOnce()
     const { resumeAt, awaits } = (await noted())['progress']
     expect(awaits.phases).toEqual(['Packed'])
-    expect(resumeAt.getTime() - Date.now()).toBeLessThan(6_000)
+    expect(resumeAt.getTime() - Date.now()).toBeLessThan(3_000)
     go.open()
     await running
     await all().updateOne({ _id: 'n' }, { $set: { lockedAt: new Date(0) } })

@@ -6,7 +6,7 @@ import { type ChildKind, type Collections, collectionOf } from '../collections.j
 import type { ApiGateway, GatewayInstance, GatewayPlacement } from '../documents.js'
 import { databaseNameFor, hostNameFor } from '../names.js'
 import { reservedFor } from '../runtime-domain/documents.js'
-import { type GatewayStep, type HeldGateway, inGateway, troubleOf } from './held-gateway.js'
+import { type GatewayStep, type HeldGateway, inGateway, type LivingKind } from './held-gateway.js'
 import { namespaceOf } from './placing.js'
 
 type Kind = GatewayStep<'Created'>
@@ -128,7 +128,7 @@ const belongsTo = (kind: ChildKind, gateway: HeldGateway, owner: { readonly belo
   `${collectionOf(kind)} ${idText(gateway.gatewayId)} belongs to the gateway ${idText(owner.belongsTo)}`
 
 /** The phases of children that are as they should be before the gateway is started. */
-const READY: Readonly<Record<'gatewayDatabase' | 'instance' | 'runtimeDomain', readonly string[]>> = {
+const READY: Readonly<Record<LivingKind, readonly string[]>> = {
   gatewayDatabase: ['Created'],
   instance: ['Stopped', 'Started'],
   runtimeDomain: ['Created', 'Stopped'],
@@ -142,7 +142,7 @@ const awaitChildren: Kind = async (gateway, doc, step) => {
     const child = found[n]
     // Somebody removed it: it is made again.
     if (!child) return step.again({ step: 'database' })
-    if (!READY[kind].includes(child['phase'])) return step.wait(troubleOf(collectionOf(kind), child), { on: kind })
+    if (!READY[kind].includes(child['phase'])) return gateway.await(step, child, { kind, phases: READY[kind] })
   }
   const database = found[0]?.['database'] ?? databaseNameFor(gatewayId)
   const host = reservedFor({ reservedHost: found.at(-1)?.['reservedHost'] })

@@ -7,6 +7,8 @@ import { isPlaced, namespaceOf } from './placing.js'
 
 type Kind = GatewayStep<'Deleted'>
 
+const GONE = { phases: ['Deleted'], on: 'removal' } as const
+
 /** In the order of removal. */
 const CHILD_KINDS = ['trigger', 'function', 'stage', 'runtimeDomain', 'gatewayDatabase'] as const satisfies ChildKind[]
 
@@ -38,7 +40,7 @@ const deleteTriggers: Kind = async (gateway, _doc, step) => {
 
 const deleteDomains: Kind = async (gateway, doc, step) => {
   const remaining = await gateway.tellToGo('runtimeDomain')
-  if (remaining) return step.wait(remaining, { on: 'removal' })
+  if (remaining) return gateway.await(step, remaining, { ...GONE, kind: 'runtimeDomain' })
   // Each domain removes its own; these belong to domains that somebody has removed by hand.
   await gateway.delete('route')
   return step.again({ step: doc.placed ? 'instance' : 'database' })
@@ -46,7 +48,7 @@ const deleteDomains: Kind = async (gateway, doc, step) => {
 
 const deleteInstance: Kind = async (gateway, doc, step) => {
   const remaining = await gateway.tellToGo('instance')
-  if (remaining) return step.wait(remaining, { on: 'removal' })
+  if (remaining) return gateway.await(step, remaining, { ...GONE, kind: 'instance' })
   return step.again({ step: doc.placed?.ownNamespace ? 'namespace' : 'database' })
 }
 
@@ -67,7 +69,7 @@ function deleteNamespace(regions: RegionSource): Kind {
 
 const deleteDatabase: Kind = async (gateway, doc, step) => {
   const remaining = await gateway.tellToGo('gatewayDatabase')
-  if (remaining) return step.wait(remaining, { on: 'removal' })
+  if (remaining) return gateway.await(step, remaining, { ...GONE, kind: 'gatewayDatabase' })
   // Children that were written while others were being removed.
   const kinds = doc.placed ? [...CHILD_KINDS, 'instance' as const] : CHILD_KINDS
   for (const kind of kinds) if (await gateway.has(kind)) return step.again({ step: 'triggers' })

@@ -2,12 +2,24 @@ import type { Document, Filter } from 'mongodb'
 import { idText } from '../../kinds/index.js'
 import { onCluster } from '../../kubernetes/index.js'
 import { idKey, isParked } from '../../lock/index.js'
-import { type Handler, Holder, type RunningStep } from '../../phases/index.js'
+import { type Handler, Holder, type RunningStep, type Step } from '../../phases/index.js'
 import { BY_GATEWAY, BY_ID, type ChildKind, type Collections, collectionOf } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
 
 const BATCH = 1_000
 const NOT_GONE = { phase: { $ne: 'Deleted' } }
+
+/** The children with a lifecycle of their own. */
+const LIFECYCLES = {
+  gatewayDatabase: 'gateway-database',
+  instance: 'instance',
+  runtimeDomain: 'runtime-domain',
+} as const satisfies Partial<Record<ChildKind, string>>
+
+export type LivingKind = keyof typeof LIFECYCLES
+
+/** A child that is parked, or changed by hand, tells nobody: so soon its gateway says so. */
+const RECHECK = '10s'
 
 /** The result of `create`: `there`, or why the child can't be used. */
 export type Creation = 'there' | 'leaving' | { readonly belongsTo: unknown }
@@ -81,9 +93,9 @@ export class HeldGateway {
 
   /**
    * Tells children with a lifecycle of their own to go; their own lifecycle does it.
-   * @returns why a child of the kind isn't gone; undefined when all are
+   * @returns a child of the kind that isn't gone; undefined when all are
    */
-  async tellToGo(kind: ChildKind): Promise<string | undefined> {
+  async tellToGo(kind: LivingKind): Promise<Document | undefined> {
     const told = { $set: { state: 'Deleted' } }
     await this.eachBatch(kind, { state: { $ne: 'Deleted' }, ...NOT_GONE }, (filter) =>
       this.collections.of(kind).updateMany(filter, told, { hint: BY_ID }),
@@ -91,10 +103,24 @@ export class HeldGateway {
     return this.unlike(kind, NOT_GONE)
   }
 
-  /** A child of a kind that is not yet as it should be, and why; undefined when there is none. */
-  async unlike(kind: ChildKind, which: Filter<Document>): Promise<string | undefined> {
-    const child = await this.collections.of(kind).findOne({ ...this.own(), ...which }, { hint: BY_GATEWAY })
-    return child ? troubleOf(collectionOf(kind), child) : undefined
+  /** A child of a kind that is not yet as it should be; undefined when there is none. */
+  async unlike(kind: ChildKind, which: Filter<Document>): Promise<Document | undefined> {
+    return (await this.collections.of(kind).findOne({ ...this.own(), ...which }, { hint: BY_GATEWAY })) ?? undefined
+  }
+
+  /**
+   * Ends a step that can't go on before a child is in one of these phases: the child's move there ends the gateway's sleep, and until then
+   * the gateway says what the child waits for.
+   */
+  async await<Next extends string>(
+    step: Step<Next, ApiGateway>,
+    child: Document,
+    { kind, phases, on = kind }: { kind: LivingKind; phases: readonly string[]; on?: string },
+  ): ReturnType<Handler<Next, ApiGateway>> {
+    const target = { lifecycle: LIFECYCLES[kind], id: child['_id'], phases }
+    const there = await step.waitFor(target, { recheck: RECHECK })
+    if (there.reached) return step.again(step.name === undefined ? {} : { step: step.name })
+    return step.wait(troubleOf(collectionOf(kind), child), { on })
   }
 
   /** Whether a child of a kind exists; one that its own lifecycle has ended doesn't count. */
@@ -151,7 +177,7 @@ export function inGateway<Next extends string>(
 }
 
 /** Why a gateway waits for a child, for its `waitingFor`: "RuntimeDomain 42 is parked: host name ... is reserved by ...". */
-export function troubleOf(collection: string, child: Document): string {
+function troubleOf(collection: string, child: Document): string {
   const name = `${collection} ${idText(child['_id'])}`
   const { progress, stoppedBecause, trouble } = child
   const message = progress?.error?.message ?? stoppedBecause ?? trouble ?? progress?.waitingFor

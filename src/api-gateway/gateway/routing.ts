@@ -3,7 +3,7 @@ import { PARKED_AT } from '../../lock/index.js'
 import type { Handler, Step } from '../../phases/index.js'
 import type { Collections } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
-import { type GatewayStep, type HeldGateway, inGateway, troubleOf } from './held-gateway.js'
+import { type GatewayStep, type HeldGateway, inGateway } from './held-gateway.js'
 import { isPlaced } from './placing.js'
 
 /**
@@ -63,23 +63,26 @@ const awaitInstance: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   const instance = await gateway.collections.of('instance').findOne({ _id: gateway.gatewayId as never })
   if (!instance) return step.park('expected its Instance, which was removed: delete the gateway and create it again')
   if (instance['phase'] === 'Started') return step.again({ step: 'domains' })
-  return step.wait(troubleOf('Instance', instance), { on: 'instance' })
+  return gateway.await(step, instance, { kind: 'instance', phases: ['Started'] })
 }
+
+const SERVED_OR_GONE = ['Created', 'Deleting', 'Deleted']
 
 /** Waits only for the gateway's own domain: one added later that waits for its certificate holds up nobody else. */
 const awaitDomain: GatewayStep<'Started'> = async (gateway, _doc, step) => {
   const own = await gateway.collections.of('runtimeDomain').findOne({ _id: gateway.gatewayId as never })
   if (own?.['phase'] === 'Stopped' && own['state'] !== 'Running') return step.again({ step: 'domains' })
   // Its owner may have removed it, and use others.
-  if (!own || ['Created', 'Deleting', 'Deleted'].includes(own['phase'])) return step.again({ step: 'routes' })
-  return step.wait(troubleOf('RuntimeDomain', own), { on: 'runtimeDomain' })
+  if (!own || SERVED_OR_GONE.includes(own['phase'])) return step.again({ step: 'routes' })
+  return gateway.await(step, own, { kind: 'runtimeDomain', phases: SERVED_OR_GONE })
 }
 
 const stopDomains: GatewayStep<'Stopped'> = async (gateway, _doc, step) => {
   await gateway.tell('runtimeDomain', 'Stopped')
   const served = { $or: [{ phase: { $in: ['Created', 'Updating', 'Stopping'] } }, BEING_CREATED] }
-  const trouble = await gateway.unlike('runtimeDomain', served)
-  return trouble === undefined ? step.again({ step: 'instance' }) : step.wait(trouble, { on: 'runtimeDomain' })
+  const one = await gateway.unlike('runtimeDomain', served)
+  if (one) return gateway.await(step, one, { kind: 'runtimeDomain', phases: ['Stopped', 'Deleting', 'Deleted'] })
+  return step.again({ step: 'instance' })
 }
 
 /** A domain parked before it was served doesn't keep the gateway from stopping. */
@@ -87,6 +90,7 @@ const BEING_CREATED = { phase: 'Creating', lockedAt: { $ne: PARKED_AT } }
 
 const stopInstance: GatewayStep<'Stopped'> = async (gateway, _doc, step) => {
   await gateway.tell('instance', 'Stopped')
-  const trouble = await gateway.unlike('instance', { phase: { $nin: ['Stopped', 'Deleted'] } })
-  return trouble === undefined ? step.moveTo('Stopped') : step.wait(trouble, { on: 'instance' })
+  const phases = ['Stopped', 'Deleted']
+  const instance = await gateway.unlike('instance', { phase: { $nin: phases } })
+  return instance ? gateway.await(step, instance, { kind: 'instance', phases }) : step.moveTo('Stopped')
 }

@@ -22,7 +22,8 @@ import type { Reached } from '../../waits.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
 
-/** A document whose step runs just now may move without knowing who waits for it. */
+/** A document whose step runs just now may move without knowing who waits for it: the usual back-off, which begins with a second,
+ * takes the place of a longer recheck. */
 const RECHECK_OF_HELD_MS = 5_000
 /** How far a chain of documents that wait for each other is followed. */
 const MOST_HOPS = 20
@@ -68,7 +69,7 @@ export async function waitFor(run: WaitingRun, target: unknown, options: unknown
   if (chain) throw new InvalidOutcome(`waitFor: documents wait for each other in a circle: ${chain.join(' -> ')}`)
   const isHeld = found !== undefined && hasToken(found)
   const stored = { kind: 'document', lifecycle, id, phases } as const
-  run.awaits = { stored, recheckMs: isHeld ? Math.min(recheckMs, RECHECK_OF_HELD_MS) : recheckMs }
+  run.awaits = { stored, recheckMs: isHeld && recheckMs > RECHECK_OF_HELD_MS ? null : recheckMs }
   const where = phase === undefined ? 'is not there' : `is in ${phase}, not in ${phases.join(' or ')}`
   return { reached: false, phase, text: `${name} ${where}` }
 }
