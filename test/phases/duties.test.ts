@@ -1,13 +1,13 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
-import type { Handler, Replica } from '../../src/index.js'
+import { type Document, MongoClient } from 'mongodb'
+import { type Handler, Replica } from '../../src/index.js'
 import {
   DUTIES_COLLECTION,
-  endDuty,
+  endDuties,
   LIFECYCLES_COLLECTION,
   readDuties,
   setLimit,
-  takeDuty,
+  takeDuties,
 } from '../../src/lock/index.js'
 import { systemStatus } from '../../src/operations/index.js'
 import type { SweptLifecycle } from '../../src/phases/index.js'
@@ -53,27 +53,44 @@ describe('duties', () => {
       | undefined
   const OLD = { createdAt: new Date('2020-01-01') }
 
+  const take = (by: string, names: readonly string[] = ['a'], shift = 1) =>
+    takeDuties(
+      database.db,
+      names.map((name) => ({ name, everyMs: 60_000 })),
+      { by, shift },
+    )
+
   test('one of 20 replicas does it within its interval, and again after that, and after a step back of the clock', async () => {
-    const take = () =>
-      Promise.all(Array.from({ length: 20 }, (_, i) => takeDuty(database.db, 'a', `r${i}`, 60_000).catch(() => false)))
-    const taken = async () => (await take()).filter(Boolean).length
-    expect(await taken()).toBe(1)
-    expect(await taken()).toBe(0)
+    const names = ['a', 'b', 'c']
+    let shift = 0
+    const taken = async () => {
+      shift += 1
+      const each = await Promise.all(Array.from({ length: 20 }, (_, i) => take(`r${i}`, names, shift)))
+      return each.flat().sort()
+    }
+    expect(await taken()).toEqual(names)
+    expect(await taken()).toEqual([])
     await duties().updateOne({ _id: 'a' }, [{ $set: { begunAt: { $subtract: ['$$NOW', 61_000] } } }])
-    expect(await taken()).toBe(1)
-    await duties().updateOne({ _id: 'a' }, [{ $set: { begunAt: { $add: ['$$NOW', 600_000] } } }])
-    expect(await taken()).toBe(1)
-    await duties().updateOne({ _id: 'a' }, { $set: { begunAt: 'soon' } })
-    expect(await taken()).toBe(1)
+    expect(await taken()).toEqual(['a'])
+    await duties().updateMany({}, [{ $set: { begunAt: { $add: ['$$NOW', 600_000] } } }])
+    expect(await taken()).toEqual(names)
+    await duties().updateOne({ _id: 'b' }, { $set: { begunAt: 'soon' } })
+    expect(await taken()).toEqual(['b'])
+    await duties().deleteOne({ _id: 'c' })
+    expect(await taken()).toEqual(['c'])
   })
 
-  test('what a replica found that was overtaken is not stored', async () => {
-    await takeDuty(database.db, 'a', 'slow', 1)
-    await duties().updateOne({ _id: 'a' }, { $set: { begunAt: new Date(0) } })
-    expect(await takeDuty(database.db, 'a', 'quick', 60_000)).toBe(true)
-    await endDuty(database.db, 'a', 'slow', { tookMs: 5, found: { n: 1 } })
+  test('what a replica found that was overtaken is not stored, be it by another or by itself', async () => {
+    await take('slow')
+    const overtaken = () => duties().updateOne({ _id: 'a' }, { $set: { begunAt: new Date(0) } })
+    await overtaken()
+    expect(await take('slow', ['a'], 2)).toEqual(['a'])
+    await endDuties(database.db, { by: 'slow', shift: 1 }, [{ name: 'a', tookMs: 4, found: { n: 0 } }])
+    await overtaken()
+    expect(await take('quick')).toEqual(['a'])
+    await endDuties(database.db, { by: 'slow', shift: 2 }, [{ name: 'a', tookMs: 5, found: { n: 1 } }])
     expect((await readDuties(database.db)).duties).toMatchObject([{ by: 'quick', tookMs: null, found: null }])
-    await endDuty(database.db, 'a', 'quick', { tookMs: 7, found: { n: 2 } })
+    await endDuties(database.db, { by: 'quick', shift: 1 }, [{ name: 'a', tookMs: 7, found: { n: 2 } }])
     expect((await readDuties(database.db)).duties).toMatchObject([
       { by: 'quick', tookMs: 7, found: { n: 2 }, error: null },
     ])
@@ -187,7 +204,7 @@ describe('duties', () => {
     await things(database.db).dropIndexes()
     await runAll()
     expect(logger.lines.map(({ message }) => message)).toEqual([
-      expect.stringMatching(/^the duty 'sweep of thing' failed, and is done again in 5 min: Thing has no index/),
+      expect.stringMatching(/^the duty 'sweep of thing' failed, next in 5 min: Thing has no index/),
     ])
     expect((await readDuties(database.db)).duties.find(({ name }) => name === 'sweep of thing')?.error).toMatch(
       /^Thing has no index/,
@@ -202,6 +219,53 @@ describe('duties', () => {
     await insert(12_000, { lockedAt: new Date('9000-01-01'), progress: { waitingFor: 'x', waitingOn: 'y' } })
     await runAll()
     expect((await found())?.waiting).toEqual([{ on: 'y', documents: 10_000 }])
+  })
+
+  test('10,000 overdue documents in one phase hide neither those of another, nor what sleeps', async () => {
+    const { runAll } = await prepared(async (_doc, step) => step.moveTo('Created'))
+    await insert(10_500, { ...OLD, lockedAt: new Date(0) })
+    await insert(3, { ...OLD, phase: 'Deleting', lockedAt: new Date(1_000), lockedBy: 'gone~1#1.1' }, 'left')
+    await insert(2, { lockedAt: new Date('9000-01-01'), progress: { waitingFor: 'x', waitingOn: 'y' } }, 'asleep')
+    await runAll()
+    expect(await found()).toMatchObject({
+      overdue: [
+        { phase: 'Creating', documents: 10_000, why: 'busy' },
+        { phase: 'Deleting', documents: 3, why: 'busy' },
+      ],
+      orphans: 3,
+      waiting: [{ on: 'y', documents: 2 }],
+    })
+  })
+
+  test('cost five commands and one for each lifecycle, and two where another replica was first', async () => {
+    const lifecycles = Array.from({ length: 10 }, (_, i) =>
+      thingWith(async (_doc, step) => step.moveTo('Created'), thingOf({ name: `t${i}`, collection: `T${i}` })),
+    )
+    const client = await new MongoClient(database.uri, { monitorCommands: true }).connect()
+    const sent: string[] = []
+    client.on('commandStarted', ({ commandName }) => sent.push(commandName))
+    const sentBy = async (runAll: () => Promise<void>) => {
+      sent.length = 0
+      await runAll()
+      return [...sent]
+    }
+    try {
+      const runAlls = []
+      for (let i = 0; i < 2; i += 1) {
+        const replica = new Replica({ db: client.db(database.db.databaseName), lifecycles })
+        replicas.push(replica)
+        await replica.prepare()
+        runAlls.push(() => (replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll())
+      }
+      await runAlls[0]!()
+      await duties().updateMany({}, { $set: { begunAt: new Date(0) } })
+      const sweeps = Array(10).fill('aggregate')
+      expect(await sentBy(runAlls[0]!)).toEqual(['update', 'find', ...sweeps, 'delete', 'find', 'update'])
+      expect(await sentBy(runAlls[1]!)).toEqual(['update', 'find'])
+    } finally {
+      await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
+      await client.close()
+    }
   })
 
   test.each([[''], ['a b'], [5], ['x'.repeat(51)], [null]])('step.wait with on: %j is refused', async (on) => {

@@ -2,7 +2,7 @@ import type { Collection, Document } from 'mongodb'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { dueBoundAt, isDue, notAfter, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { isAsking } from '../move/answers.js'
-import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import type { Terms } from '../terms/terms.js'
 
 /** No count goes further than this. */
@@ -25,51 +25,75 @@ export interface Swept {
   readonly asking: number
 }
 
-/** Counts in the phases that have work. It walks pieces of the claim index, and reads what sleeps, as far as the limit goes. */
+interface Counted {
+  readonly _id: {
+    /** Of those that are overdue. */
+    readonly phase: string | null
+    readonly isLeft: boolean
+    /** Of those that sleep: true: they ask; text: what they wait for. */
+    readonly on: string | true | null
+  }
+  readonly n: number
+}
+
+/**
+ * Counts in the phases that have work, in one pass over their part of the claim index, which reads each document. Where that comes to its limit,
+ * what is overdue is counted for each phase and what sleeps by itself, so that one of them hides no other.
+ */
 export async function sweep(
   collection: Collection,
   terms: Terms,
   phases: readonly string[],
   now: Date,
 ): Promise<Swept> {
-  const count = (match: Document, by: unknown, fields: Document = {}) =>
+  const bound = new Date(dueBoundAt(now, terms.lockTimeoutMs).getTime() - OVERDUE_MS)
+  const isLate = isOverdue(terms, bound, now)
+  const by = {
+    phase: { $cond: [isLate, '$phase', null] },
+    isLeft: { $and: [isLate, { $eq: [{ $type: '$lockedBy' }, 'string'] }] },
+    on: { $cond: [isAsleep(terms), { $cond: [isAsking(terms), true, kindOf(terms)] }, null] },
+  }
+  const count = (match: Document): Promise<Counted[]> =>
     onClaimIndex(collection, (hint) =>
       collection
-        .aggregate<{ _id: unknown; n: number; left: number }>(
-          [{ $match: match }, { $limit: SWEEP_LIMIT }, { $group: { _id: by, n: { $sum: 1 }, ...fields } }],
-          { hint, maxTimeMS: MOST_MS },
-        )
+        .aggregate<Counted>([{ $match: match }, { $limit: SWEEP_LIMIT }, { $group: { _id: by, n: { $sum: 1 } } }], {
+          hint,
+          maxTimeMS: MOST_MS,
+        })
         .toArray(),
     )
-  const overdue = new Map<string, number>()
-  let orphans = 0
-  for (const phase of phases) {
-    const wasLeft = { left: { $sum: { $cond: [{ $eq: [{ $type: '$lockedBy' }, 'string'] }, 1, 0] } } }
-    const [found] = await count({ phase, ...isOverdue(terms, now) }, null, wasLeft)
-    if (found) overdue.set(phase, found.n)
-    orphans += found?.left ?? 0
+  const sum = (all: readonly Counted[]) => all.reduce((total, { n }) => total + n, 0)
+  let counted = await count({ phase: { $in: [...phases] }, ...notAfter(PARKED_AT) })
+  if (sum(counted) >= SWEEP_LIMIT) {
+    counted = await count({ phase: { $in: [...phases] }, ...PUT_TO_SLEEP, $expr: isAsleep(terms) })
+    for (const phase of phases) counted.push(...(await count({ phase, ...notAfter(bound), $expr: isLate })))
   }
-  const asleep = { phase: { $in: [...phases] }, ...PUT_TO_SLEEP, $nor: [{ $expr: isDue(terms) }] }
-  const kinds = await count(asleep, { $cond: [isAsking(terms), true, kindOf(terms)] })
-  const waiting = kinds.flatMap(({ _id, n }) => (typeof _id === 'string' ? [[_id, n] as const] : []))
+  const late = (phase: string) => sum(counted.filter(({ _id }) => _id.phase === phase))
+  const waiting = counted.flatMap(({ _id: { on }, n }) => (typeof on === 'string' ? [[on, n] as const] : []))
   waiting.sort(([, one], [, other]) => other - one)
-  const others = waiting.slice(MOST_KINDS).reduce((sum, [, n]) => sum + n, 0)
+  const others = waiting.slice(MOST_KINDS).reduce((total, [, n]) => total + n, 0)
   return {
-    overdue,
-    orphans,
-    asking: kinds.find(({ _id }) => _id === true)?.n ?? 0,
+    overdue: new Map(phases.flatMap((phase) => (late(phase) > 0 ? [[phase, late(phase)] as const] : []))),
+    orphans: sum(counted.filter(({ _id }) => _id.isLeft)),
+    asking: sum(counted.filter(({ _id }) => _id.on === true)),
     waiting: new Map([...waiting.slice(0, MOST_KINDS), ...(others > 0 ? [['others', others] as const] : [])]),
   }
 }
 
+/** {@link PUT_TO_SLEEP}, and not yet due. */
+function isAsleep(terms: Terms): Document {
+  const isDate = { $eq: [{ $type: '$lockedAt' }, 'date'] }
+  const isInRange = { $and: [{ $gt: ['$lockedAt', TASK_LOCK_INIT_TIME] }, { $lt: ['$lockedAt', PARKED_AT] }] }
+  return { $and: [{ $eq: [{ $ifNull: ['$lockedBy', null] }, null] }, isDate, isInRange, { $not: [isDue(terms)] }] }
+}
+
 /** Due since its sleep or lease has ended a while ago; one that is free, since it was last written. One that doesn't say when isn't counted. */
-function isOverdue(terms: Terms, now: Date): Document {
-  const bound = new Date(dueBoundAt(now, terms.lockTimeoutMs).getTime() - OVERDUE_MS)
+function isOverdue(terms: Terms, bound: Date, now: Date): Document {
   const ofId = { $cond: [{ $eq: [{ $type: '$_id' }, 'objectId'] }, { $toDate: '$_id' }, now] }
   const since = { $ifNull: ['$updatedAt', '$createdAt', ofId] }
   const isOld = { $lt: [since, new Date(now.getTime() - OVERDUE_MS)] }
   const isFree = { $lte: ['$lockedAt', TASK_LOCK_INIT_TIME] }
-  return { ...notAfter(bound), $expr: { $and: [isDue(terms), { $cond: [isFree, isOld, true] }] } }
+  return { $and: [{ $lt: ['$lockedAt', bound] }, isDue(terms), { $cond: [isFree, isOld, true] }] }
 }
 
 /** Of a document that waits: what for; null: it sleeps for another reason. */

@@ -1,5 +1,5 @@
 import type { Collection, Db, Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import { isServerError, protocolCollection } from '../../database/index.js'
 import { literal } from './terms.js'
 
 /** Holds a document for each duty: what one replica does now and then for all of them. */
@@ -27,42 +27,73 @@ export interface Duty {
 
 /** A duty that fails or hangs must not keep a connection. */
 const MOST_MS = 5_000
+const DUPLICATE_KEY = 11_000
 
 const dutiesOf = (db: Db): Collection<Document & { _id: string }> => protocolCollection(db, DUTIES_COLLECTION)
 
-/**
- * Takes a duty, if nobody has within its interval, by the server's clock. Whoever takes it has to end it. After that clock
- * was set back by more than the interval it is anybody's at once.
- * @returns whether it is this replica's to do now
- */
-export async function takeDuty(db: Db, name: string, by: string, everyMs: number): Promise<boolean> {
-  const next = { $add: ['$begunAt', everyMs] }
-  // Another's command may have begun a moment later and be executed first: that is no step of the clock.
-  const isAhead = { $gt: ['$begunAt', { $add: ['$$NOW', everyMs] }] }
-  const isLate = { $or: [{ $lte: [next, '$$NOW'] }, isAhead] }
-  const isDue = { $cond: [{ $eq: [{ $type: '$begunAt' }, 'date'] }, isLate, true] }
-  const taken = { begunAt: '$$NOW', by: literal(by), everyMs, tookMs: literal(null), error: literal(null) }
-  const change = { $cond: [isDue, { $mergeObjects: ['$$ROOT', taken] }, '$$ROOT'] }
-  const before = await dutiesOf(db).findOneAndUpdate({ _id: name }, [{ $replaceWith: change }], {
-    projection: { isDue },
-    upsert: true,
-    returnDocument: 'before',
-    maxTimeMS: MOST_MS,
-  })
-  return before === null || before['isDue'] === true
+/** What a replica has taken at once. */
+export interface Shift {
+  /** The replica: of this start, not only by name. */
+  readonly by: string
+  /** Grows with each time that the replica asks. */
+  readonly shift: number
 }
 
-/** Stores what came of it; nothing, if another replica has taken it meanwhile. */
-export async function endDuty(
+/**
+ * Takes those duties that nobody has taken within their intervals, by the server's clock, with two commands however many there are. Whoever takes
+ * them has to end them. After that clock was set back by more than an interval they are anybody's at once.
+ * @returns the names of those that are this replica's to do now
+ */
+export async function takeDuties(
   db: Db,
-  name: string,
-  by: string,
-  came: { readonly tookMs: number; readonly found: Document } | { readonly tookMs: number; readonly error: string },
-): Promise<void> {
-  const fields = Object.entries(came).map(([field, value]) => [field, literal(value)])
-  const set = { ...Object.fromEntries(fields), ...('found' in came && { foundAt: '$$NOW' }) }
-  await dutiesOf(db).updateOne({ _id: name, by, tookMs: null }, [{ $set: set }], { maxTimeMS: MOST_MS })
+  duties: readonly { readonly name: string; readonly everyMs: number }[],
+  { by, shift }: Shift,
+): Promise<string[]> {
+  const collection = dutiesOf(db)
+  const names = duties.map(({ name }) => name)
+  const everyMs = { $arrayElemAt: [duties.map((one) => one.everyMs), { $indexOfArray: [literal(names), '$_id'] }] }
+  // Another's command may have begun a moment later and be executed first: that is no step of the clock.
+  const isAhead = { $gt: ['$begunAt', { $add: ['$$NOW', everyMs] }] }
+  const isLate = { $or: [{ $lte: [{ $add: ['$begunAt', everyMs] }, '$$NOW'] }, isAhead] }
+  const isDue = { $cond: [{ $eq: [{ $type: '$begunAt' }, 'date'] }, isLate, true] }
+  const taken = [{ $set: { begunAt: '$$NOW', ...fieldsOf({ by, shift, tookMs: null, error: null }), everyMs } }]
+  await collection.updateMany({ _id: { $in: names }, $expr: isDue }, taken, { maxTimeMS: MOST_MS })
+  const found = await collection
+    .find({ _id: { $in: names } }, { projection: { by: 1, shift: 1 }, maxTimeMS: MOST_MS })
+    .toArray()
+  const mine = found.filter((one) => one['by'] === by && one['shift'] === shift).map(({ _id }) => _id)
+  const known = new Set(found.map(({ _id }) => _id))
+  for (const _id of names) {
+    if (known.has(_id)) continue
+    // Nobody ever had it: one of those who insert it has it now.
+    const options = { upsert: true, maxTimeMS: MOST_MS }
+    const { upsertedCount } = await collection
+      .updateOne({ _id, begunAt: { $exists: false } }, taken, options)
+      .catch((error) => (isServerError(error, DUPLICATE_KEY) ? { upsertedCount: 0 } : Promise.reject(error)))
+    if (upsertedCount > 0) mine.push(_id)
+  }
+  return mine
 }
+
+/** What came of a duty: what it found, or why it failed. */
+export type DutyEnd = { readonly name: string; readonly tookMs: number } & (
+  | { readonly found: Document }
+  | { readonly error: string }
+)
+
+/** Stores what came of them; nothing of those that another replica has taken meanwhile. */
+export async function endDuties(db: Db, { by, shift }: Shift, ended: readonly DutyEnd[]): Promise<void> {
+  const updates = ended.map(({ name, ...came }) => ({
+    updateOne: {
+      filter: { _id: name, by, shift, tookMs: null },
+      update: [{ $set: { ...fieldsOf(came), ...('found' in came && { foundAt: '$$NOW' }) } }],
+    },
+  }))
+  if (updates.length > 0) await dutiesOf(db).bulkWrite(updates, { ordered: false, maxTimeMS: MOST_MS })
+}
+
+const fieldsOf = (values: object): Document =>
+  Object.fromEntries(Object.entries(values).map(([field, value]) => [field, literal(value)]))
 
 /** Removes duties whose names begin so and that nobody has begun for a while. */
 export async function forgetDuties(db: Db, prefix: string, afterMs: number): Promise<void> {

@@ -1,6 +1,14 @@
 import type { Db, Document } from 'mongodb'
 import { isServerError } from '../../../database/index.js'
-import { endDuty, forgetDuties, forgetOldKeys, LIFECYCLES_COLLECTION, sweep, takeDuty } from '../../../lock/index.js'
+import {
+  type DutyEnd,
+  endDuties,
+  forgetDuties,
+  forgetOldKeys,
+  LIFECYCLES_COLLECTION,
+  sweep,
+  takeDuties,
+} from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import { workingPhases } from '../../definition/model.js'
 import { forgetEvents } from '../../events/event-writer.js'
@@ -67,6 +75,7 @@ export class Duties {
   private soonestMs = 0
   private readonly ofAll: readonly DutyToDo[]
   private current: Promise<void> | undefined
+  private shifts = 0
   private stopped = false
 
   constructor(private readonly options: DutiesOptions) {
@@ -107,9 +116,23 @@ export class Duties {
     return [...sweeps, ...this.ofAll.filter(({ isNeeded }) => isNeeded?.() ?? true)]
   }
 
-  /** Does those that no other replica has done within their intervals. Never rejects. */
+  /**
+   * Does those that no other replica has done within their intervals. Never rejects: what isn't the server's answer is an outage, which the tick
+   * reports; of a missing right the start has told.
+   */
   async runAll(duties = this.duties()): Promise<void> {
-    for (const duty of duties) if (!this.stopped) await this.do(duty)
+    if (this.stopped) return
+    const { db, identity } = this.options
+    this.shifts += 1
+    const shift = { by: identity, shift: this.shifts }
+    const ended: DutyEnd[] = []
+    try {
+      const mine = new Set(await takeDuties(db, duties, shift))
+      for (const duty of duties) if (mine.has(duty.name) && !this.stopped) ended.push(await this.do(duty))
+      await endDuties(db, shift, ended)
+    } catch (error) {
+      this.failed('taking or ending duties', duties[0]?.everyMs ?? 0, error)
+    }
   }
 
   async stop(): Promise<void> {
@@ -117,24 +140,22 @@ export class Duties {
     await this.current
   }
 
-  /** What isn't the server's answer is an outage, which the tick reports; of a missing right the start has told. */
-  private async do({ name, everyMs, run }: DutyToDo): Promise<void> {
-    const { db, identity, clock, logger } = this.options
+  private async do({ name, everyMs, run }: DutyToDo): Promise<DutyEnd> {
+    const { clock } = this.options
+    const startedMs = clock.monotonicMs()
+    const tookMs = () => Math.round(clock.monotonicMs() - startedMs)
     try {
-      if (!(await takeDuty(db, name, identity, everyMs))) return
-      const startedMs = clock.monotonicMs()
-      const tookMs = () => Math.round(clock.monotonicMs() - startedMs)
-      try {
-        await endDuty(db, name, identity, { found: (await run()) as Document, tookMs: tookMs() })
-      } catch (error) {
-        await endDuty(db, name, identity, { error: recordedError(error).message, tookMs: tookMs() })
-        throw error
-      }
+      return { name, found: (await run()) as Document, tookMs: tookMs() }
     } catch (error) {
-      if (!isServerError(error) || isServerError(error, UNAUTHORIZED)) return
-      const why = recordedError(error).message
-      logger.warn(`the duty '${name}' failed, and is done again in ${everyMs / 60_000} min: ${why}`)
+      this.failed(`the duty '${name}'`, everyMs, error)
+      return { name, error: recordedError(error).message, tookMs: tookMs() }
     }
+  }
+
+  private failed(what: string, everyMs: number, error: unknown): void {
+    if (!isServerError(error) || isServerError(error, UNAUTHORIZED)) return
+    const why = recordedError(error).message
+    this.options.logger.warn(`${what} failed, next in ${everyMs / 60_000} min: ${why}`)
   }
 
   /** What has expired the server removes; this is about those of lifecycles with more than they keep. */
