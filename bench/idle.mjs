@@ -18,7 +18,7 @@ const NOT_COUNTED = ['hello', 'isMaster', 'ismaster']
  * command of each that passes on the wire, and what they take of memory.
  */
 export async function run(server, { quick, progress }) {
-  const seconds = quick ? 20 : 65
+  const seconds = quick ? 20 : 305
   const alone = await crew(server, 1)
   const three = await crew(server, 3)
   try {

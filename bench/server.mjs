@@ -50,7 +50,7 @@ export async function privateServer({ uri, mongod, replicaSet = false } = {}) {
       for (const db of made) await db.dropDatabase()
       await connection.close()
       await set?.close()
-      await rm(dataDir, { recursive: true, force: true })
+      await rm(dataDir, { recursive: true, force: true, maxRetries: 10 })
     },
   }
 }
