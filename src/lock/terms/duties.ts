@@ -63,16 +63,14 @@ export async function takeDuties(
     .toArray()
   const mine = found.filter((one) => one['by'] === by && one['shift'] === shift).map(({ _id }) => _id)
   const known = new Set(found.map(({ _id }) => _id))
-  for (const _id of names) {
-    if (known.has(_id)) continue
-    // Nobody ever had it: one of those who insert it has it now.
-    const options = { upsert: true, maxTimeMS: MOST_MS }
-    const { upsertedCount } = await collection
-      .updateOne({ _id, begunAt: { $exists: false } }, taken, options)
-      .catch((error) => (isServerError(error, DUPLICATE_KEY) ? { upsertedCount: 0 } : Promise.reject(error)))
-    if (upsertedCount > 0) mine.push(_id)
-  }
-  return mine
+  const unknown = names.filter((name) => !known.has(name))
+  if (unknown.length === 0) return mine
+  // Nobody ever had these: once they are there they are anybody's. What is this replica's already stays so.
+  const added = unknown.map((_id) => ({ _id }))
+  await collection
+    .insertMany(added, { ordered: false, maxTimeMS: MOST_MS })
+    .catch((error) => (isServerError(error, DUPLICATE_KEY) ? undefined : Promise.reject(error)))
+  return takeDuties(db, duties, { by, shift })
 }
 
 /** What came of a duty: what it found, or why it failed. */
