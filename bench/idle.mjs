@@ -5,8 +5,8 @@ import { startReplica } from './replica.mjs'
 import { median, rounded } from './statistics.mjs'
 import { TEN } from './ten-lifecycles.mjs'
 
-/** What a start does besides (checks of query plans, connections) is over by then. */
-const SETTLES_MS = 5_000
+/** What a start does besides (checks of query plans, connections) is over by then; in a full run the first duties, after 30 s, are, too. */
+const SETTLES_MS = { quick: 5_000, full: 45_000 }
 /** Of each lifecycle: documents that rest, and documents that sleep for an hour. */
 const DOCUMENTS = 500
 const HOUR_MS = 3_600_000
@@ -18,12 +18,13 @@ const NOT_COUNTED = ['hello', 'isMaster', 'ismaster']
  * command of each that passes on the wire, and what they take of memory.
  */
 export async function run(server, { quick, progress }) {
-  const seconds = quick ? 20 : 305
+  const seconds = quick ? 20 : 300
+  const settlesMs = quick ? SETTLES_MS.quick : SETTLES_MS.full
   const alone = await crew(server, 1)
   const three = await crew(server, 3)
   try {
-    progress(`4 idle replicas for ${(SETTLES_MS + seconds * 1_000) / 1_000} s`)
-    await sleep(SETTLES_MS)
+    progress(`4 idle replicas for ${settlesMs / 1_000 + seconds} s`)
+    await sleep(settlesMs)
     const replicas = [...alone.replicas, ...three.replicas]
     const before = await readings(server, replicas)
     await sleep(seconds * 1_000)
