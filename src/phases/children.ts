@@ -79,6 +79,11 @@ export interface RemoveChildrenOptions {
    * outright, as soon as nobody holds them. Default `Deleted`.
    */
   readonly state?: string | undefined
+  /**
+   * Only the children of these lists, such as the phases that inserted them; those in a final phase, too. Once none is there any more, the lists are
+   * forgotten: the same step may insert them again. Lists that it doesn't have are left out. Default: all children, whose lists stay.
+   */
+  readonly lists?: readonly string[] | undefined
 }
 
 /** Whether a document's children are gone. */
@@ -200,10 +205,13 @@ export function readRecheck(value: unknown, what: string): number {
 }
 
 /** @throws InvalidOutcome */
-export function readRemoveOptions(options: unknown): string {
-  const { state = 'Deleted' } = known(options ?? {}, 'removeChildren', ['state'])
-  if (isName(state)) return state
-  throw new InvalidOutcome(`removeChildren: expected a state of 1 to ${LONGEST_NAME} characters, got ${shown(state)}`)
+export function readRemoveOptions(options: unknown) {
+  const { state = 'Deleted', lists } = known(options ?? {}, 'removeChildren', ['state', 'lists'])
+  if (!isName(state))
+    throw new InvalidOutcome(`removeChildren: expected a state of 1 to ${LONGEST_NAME} characters, got ${shown(state)}`)
+  if (lists !== undefined && !(Array.isArray(lists) && lists.every(isName)))
+    throw new InvalidOutcome(`removeChildren: expected the names of lists, such as ['Shipping'], got ${shown(lists)}`)
+  return { state, lists: lists as readonly string[] | undefined }
 }
 
 /** @throws InvalidOutcome for what isn't a list of children with keys of their own */

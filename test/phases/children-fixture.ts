@@ -27,7 +27,7 @@ export interface Parcel {
   state?: 'Deleted'
 }
 
-export const parcel = lifecycleOf<Parcel>().define({
+export const parcelSpec = {
   name: 'parcel',
   collection: 'Parcel',
   child: true,
@@ -39,7 +39,8 @@ export const parcel = lifecycleOf<Parcel>().define({
     Deleted: { final: true, failed: true },
   },
   rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
-})
+} as const
+export const parcel = lifecycleOf<Parcel>().define(parcelSpec)
 
 export const order = lifecycleOf<Order>().define({
   name: 'order',

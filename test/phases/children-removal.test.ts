@@ -1,6 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import { lifecycleOf } from '../../src/index.js'
-import { type Parcel, packed, parcel, parcelsWith, useChildren } from './children-fixture.js'
+import { lifecycleOf, type Step } from '../../src/index.js'
+import { type Parcel, packed, parcel, parcelSpec, parcelsWith, useChildren } from './children-fixture.js'
 
 jest.setTimeout(60_000)
 
@@ -148,5 +148,88 @@ describe('children of a lifecycle with onRemoved are removed before their parent
       'order/o/right: its parent removes its children: order o',
     ])
     expect(await labels().countDocuments()).toBe(0)
+  })
+})
+
+describe('children of some lists are removed, and may be inserted again', () => {
+  const { database, orders, parcels, stored, insert, prepared, pass } = useChildren()
+  const labels = () => database.db.collection<{ _id: string; phase: string; weight: number }>('Label')
+  const kept = lifecycleOf<Parcel>().define({
+    ...parcelSpec,
+    phases: { ...parcelSpec.phases, Deleted: { final: true, keepFor: '1h' } },
+  })
+  const told = lifecycleOf<Parcel>().define({ ...labelSpec, callbacks: ['onRemoved'] })
+  let isAway = false
+
+  /** Ships in two lists; a second run takes the first list down before it ships again. */
+  const twice = (lists: unknown = ['goods', 'nothing of the kind']) => [
+    order.handle({
+      async Shipping({ run = 1 }: { run?: number }, step: Step<'Shipped', Order>) {
+        if (step.name === undefined && run > 1) {
+          const gone = await step.removeChildren({ lists } as never)
+          return gone.done ? step.again({ step: 'pack' } as never) : step.wait(gone.text)
+        }
+        await step.children([kept.child('box', { weight: run }), told.child('label', { weight: run })], {
+          list: 'goods',
+        })
+        await step.children([kept.child('bill', { weight: run })], { list: 'papers' })
+        const done = await step.childrenDone({ rule: 'allDone' })
+        return done.decided ? step.moveTo('Shipped') : step.wait(done.text)
+      },
+      Deleting: async (_doc: Order, step: Step<'Deleted', Order>) => step.moveTo('Deleted'),
+    } as never),
+    kept.handle({ Packing: packed, Deleting: async (_doc, step) => step.moveTo('Deleted') }),
+    told.handle(
+      { Printing: async (_doc, step) => step.moveTo('Printed') },
+      {
+        onRemoved() {
+          if (isAway) throw new Error('away')
+        },
+      },
+    ),
+  ]
+  const runAgain = () =>
+    orders().updateOne({ _id: 'o' }, { $set: { phase: 'Shipping', run: 2, lockedAt: new Date(0) } })
+
+  test('of those lists only, final ones and those to be told too; the rest stays', async () => {
+    isAway = true
+    const replica = await prepared(twice())
+    await insert([])
+    await replica.runOnce()
+    expect(await stored()).toMatchObject({ phase: 'Shipped' })
+    await runAgain()
+    await replica.runOnce()
+    await pass(5_000)
+    await replica.runOnce()
+    // The removed label isn't told yet.
+    expect(await stored()).toMatchObject({ phase: 'Shipping', progress: { waitingFor: '1 child is left' } })
+    expect(await labels().distinct('phase')).toEqual(['$removed:label'])
+    isAway = false
+    await labels().updateMany({}, { $set: { 'progress.outbox.dueAt': new Date(0) } as never })
+    await replica.runOnce()
+    await pass(60_000)
+    await replica.runOnce()
+    const order = await stored()
+    expect(order).toMatchObject({ phase: 'Shipped' })
+    expect(order['progress'].children).toHaveLength(3)
+    expect(await parcels().find().sort({ _id: 1 }).toArray()).toMatchObject([
+      { _id: 'order/o/bill', phase: 'Packed', weight: 1 },
+      { _id: 'order/o/box', phase: 'Packed', weight: 2 },
+    ])
+    expect(await labels().findOne({})).toMatchObject({ _id: 'order/o/label', phase: 'Printed', weight: 2 })
+  })
+
+  test.each([
+    ['a name', 'goods'],
+    ['a number', [1]],
+    ['an empty name', ['']],
+  ])('%s is refused', async (_what, lists) => {
+    const replica = await prepared(twice(lists))
+    await insert([])
+    await replica.runOnce()
+    await runAgain()
+    await replica.runOnce()
+    expect((await stored())['progress'].error.message).toMatch(/^removeChildren: expected the names of lists, such as/)
+    expect(await parcels().countDocuments()).toBe(2)
   })
 })

@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import type { Collection } from 'mongodb'
 import { flowOf, Replica, silentLogger, type TaskState } from '../../src/index.js'
 import { runState, TRIGGER_RULES, triggered } from '../../src/phases/flows/trigger.js'
-import { LifecycleKit } from '../../src/testing/index.js'
+import { backDate, LifecycleKit } from '../../src/testing/index.js'
 import { useDatabase } from '../support/database.js'
 
 jest.setTimeout(60_000)
@@ -142,6 +143,86 @@ describe('a flow', () => {
     } finally {
       await kit.close()
     }
+  })
+
+  describe('begun again from a task', () => {
+    /** As the operation `redo` does it. */
+    const redo = (names: unknown, set: Partial<Night> = {}, all: Collection<{ _id: string }> = runs()) =>
+      all.updateOne(
+        { _id: 'n' },
+        { $set: { phase: 'Running', lockedAt: new Date(0), redo: names, ...set } as never, $unset: { lockedBy: 1 } },
+      )
+
+    test('that task and all that come after it run again, with the fields that the run has now; the others stay', async () => {
+      const { replica, ran: order, given } = await ran({ fails: ['train'] })
+      expect(order).toEqual(['extract', 'clean', 'train', 'report', 'alert'])
+      await redo(['train'], { day: 'tuesday', fails: [] })
+      await replica.runOnce()
+      expect(order.slice(5)).toEqual(['train', 'report'])
+      expect(given['report']).toEqual({ clean: 'clean of monday', train: 'train of tuesday' })
+      const run = (await runs().findOne({ _id: 'n' }))!
+      expect(run).toMatchObject({ phase: 'Succeeded', tasks: { train: 'succeeded', alert: 'skipped' } })
+      expect(run).not.toHaveProperty('redo')
+      expect((await tasks().distinct('_id')).sort()).toEqual(
+        ['clean', 'extract', 'report', 'train'].map((name) => `nightly/n/${name}`),
+      )
+    })
+
+    test('one that runs just then is waited for, and then runs again', async () => {
+      const { replica, ran: order } = await ran({ parks: ['clean'] })
+      const held = { lockedBy: 'another~1#1.1', lockedAt: new Date() }
+      await tasks().updateOne({ _id: 'nightly/n/clean' }, { $set: held })
+      await redo(['clean'], { parks: [] })
+      await replica.runOnce()
+      const reason = 'before tasks begin again: 1 child is left'
+      expect(await runs().findOne({ _id: 'n' })).toMatchObject({ phase: 'Running', progress: { waitingFor: reason } })
+      await tasks().updateOne(
+        { _id: 'nightly/n/clean' },
+        { $set: { lockedAt: new Date('9999-12-31') }, $unset: { lockedBy: 1 } },
+      )
+      await backDate(runs() as never, 60_000)
+      await replica.runOnce()
+      expect(await runs().findOne({ _id: 'n' })).toMatchObject({ phase: 'Succeeded' })
+      expect(order).toEqual(['extract', 'clean', 'clean', 'train', 'report'])
+    })
+
+    test.each([
+      ['a name', 'clean'],
+      ['an unknown task', ['clean', 'cleen']],
+      ['a number', [1]],
+    ])('%s instead of a list of its tasks waits for a person', async (_what, names) => {
+      const { replica, lifecycles } = await ran()
+      await redo(names)
+      await replica.runOnce()
+      const run = (await runs().findOne({ _id: 'n' }))!
+      expect(run['progress'].error.message).toMatch(
+        /^redo: expected a list of its tasks \(extract, clean, train, report, alert\), got /,
+      )
+      expect(await tasks().countDocuments()).toBe(4)
+      await runs().updateOne({ _id: 'n' }, { $set: { redo: [] } })
+      await lifecycles[0].unpark('n')
+      await replica.runOnce()
+      expect(await runs().findOne({ _id: 'n' })).toMatchObject({ phase: 'Succeeded' })
+    })
+
+    test('after a crash at any of its steps, each task begins again once, and runs as often as it has crashed', async () => {
+      const { ran: order, lifecycles } = handled()
+      const kit = await LifecycleKit.open({ lifecycles, uri: database.uri })
+      try {
+        await kit.insert('nightly', { _id: 'n', phase: 'Running', day: 'monday' })
+        await kit.untilPhase('nightly', 'n', 'Succeeded')
+        order.length = 0
+        await redo(['clean'], {}, kit.documents('nightly') as never)
+        for (const after of ['Running', 'Running', 'clean', 'train']) {
+          await Promise.all([kit.crash(after), kit.untilIdle()])
+          await kit.advance('31s')
+        }
+        await kit.untilPhase('nightly', 'n', 'Succeeded')
+        expect(order).toEqual(['clean', 'clean', 'train', 'train', 'report'])
+      } finally {
+        await kit.close()
+      }
+    })
   })
 
   test('with tasks or rules that there are not does not compile', () => {

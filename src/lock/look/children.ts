@@ -27,6 +27,8 @@ export interface ChildrenOf {
   /** The field of their lifecycle that holds Phaselock's own. */
   readonly progress: string
   readonly parent: { readonly lifecycle: string; readonly id: unknown }
+  /** Only those of these lists, which the index doesn't know; undefined: of all. */
+  readonly lists?: readonly string[] | undefined
   /** How their removal is told, so that those that are there only for that are left out; undefined: it isn't, and there are none. */
   readonly telling?: TellingLifecycle | undefined
 }
@@ -44,9 +46,10 @@ const isIn = ({ telling }: ChildrenOf, butIn: readonly string[]): Filter<Documen
   phase: { $nin: [...butIn, ...(telling ? [removedPhase(telling.lifecycle)] : [])] },
 })
 
-const ofParent = ({ progress, parent }: ChildrenOf): Filter<Document> => ({
+const ofParent = ({ progress, parent, lists }: ChildrenOf): Filter<Document> => ({
   [`${progress}.parent.id`]: { $eq: parent.id },
   [`${progress}.parent.lifecycle`]: { $eq: parent.lifecycle },
+  ...(lists && { [`${progress}.parent.list`]: { $in: [...lists] } }),
 })
 
 /**
@@ -143,10 +146,13 @@ export async function setChildrenState(of: ChildrenOf, state: string, but: reado
   await of.collection.updateMany(filter, update as never, { hint: childIndex(of.progress) })
 }
 
-/** Removes those of a document's children that nobody holds, not even under a lease that has run out. */
-export async function removeChildren(of: ChildrenOf, by: RemovedBy): Promise<void> {
+/**
+ * Removes those of a document's children that nobody holds, not even under a lease that has run out.
+ * @param phases only those that are in one of them
+ */
+export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: readonly string[]): Promise<void> {
   const { collection, progress, telling } = of
-  const free = { ...ofParent(of), ...WITHOUT_TOKEN }
+  const free = { $and: [ofParent(of), WITHOUT_TOKEN, ...(phases ? [{ phase: { $in: [...phases] } }] : [])] }
   const hint = { hint: childIndex(progress) }
   if (!telling) {
     await collection.deleteMany(free, hint)

@@ -44,6 +44,11 @@ export type FlowRun<Doc> = Doc & {
   readonly state?: 'Deleted'
   /** How far each task was when the run was last worked on. */
   readonly tasks?: Readonly<Record<string, TaskState>>
+  /**
+   * Tasks to begin again, with all that come after them, and with the run's fields as they are then. Set with the operation `redo` to the phase
+   * `Running`; the run removes it.
+   */
+  readonly redo?: readonly string[]
 }
 
 /** The document of a task in a run. */
@@ -169,6 +174,7 @@ class Running {
   ) {}
 
   async step(doc: AnyDoc, step: RunStep) {
+    if (doc['redo'] !== undefined) return await this.redo(doc['redo'], step)
     const found = await step.childrenOf(this.tasks)
     const results = new Map(found.map((task) => [keyOf(task), task.result]))
     const begun = new Map((step.progress.children ?? []).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
@@ -189,6 +195,17 @@ class Running {
     return step.wait(textOf(tasks), { set: { tasks } })
   }
 
+  /** Removes these tasks and all that come after them, as if they had never begun. An own step, so that none that begins then is removed again. */
+  private async redo(names: unknown, step: RunStep) {
+    const known = [...this.nodes.keys()]
+    if (!Array.isArray(names) || !names.every((name) => this.nodes.has(name)))
+      return step.park(`redo: expected a list of its tasks (${known.join(', ')}), got ${shown(names)}`.slice(0, 1_000))
+    const again = new Set<string>(names)
+    for (const [name, { after }] of this.nodes) if (after.some((one) => again.has(one))) again.add(name)
+    const gone = await step.removeChildren({ lists: [...again] })
+    return gone.done ? step.again({ set: { redo: undefined } }) : step.wait(`before tasks begin again: ${gone.text}`)
+  }
+
   private stateOf({ phase, lockedAt }: ChildDocument<unknown>): TaskState {
     if (phase === 'Succeeded') return 'succeeded'
     if (phase === 'Failed') return 'failed'
@@ -199,7 +216,7 @@ class Running {
 
 const PARKED_MS = Date.parse('9999-12-31T00:00:00Z')
 const keyOf = ({ progress }: ChildDocument<unknown>): string => progress.parent?.key ?? ''
-const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks']
+const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks', 'redo']
 const isOwn = (field: string): boolean => !NOT_OWN.includes(field)
 
 /** `2 of 4 tasks are over; train is open, report waits`. */

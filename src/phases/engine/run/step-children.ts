@@ -121,35 +121,41 @@ export class StepChildren {
     return childDocuments(of, MOST_DOCUMENTS, total)
   }
 
-  /** Takes all children down, each by its own lifecycle where that has a rule for this; says how many are left. */
+  /**
+   * Takes children down, each by its own lifecycle where that has a rule for this; says how many are left. Lists that were named are forgotten when
+   * none of theirs is there any more, under the step's token; so a step that is tried again has as many left, or nothing to do.
+   */
   async remove(options: unknown): Promise<ChildrenRemoved> {
     this.run.awaits = undefined
-    const state = readRemoveOptions(options)
-    const lists = childListsIn(this.run.progress)
-    const names = new Set(lists.flatMap(({ lifecycle }) => lifecycle ?? []))
-    const counts = await Promise.all([...names].map((name) => this.removeOf(name, state)))
+    const { state, lists } = readRemoveOptions(options)
+    const before = childListsIn(this.run.progress)
+    const meant = lists ? before.filter(({ list }) => lists.includes(list)) : before
+    const names = new Set(meant.flatMap(({ lifecycle }) => lifecycle ?? []))
+    const counts = await Promise.all([...names].map((name) => this.removeOf(name, state, lists)))
     const left = counts.reduce((sum, one) => sum + one, 0)
+    if (lists && left === 0 && meant.length > 0) {
+      const reason = `children removed: ${[...new Set(meant.map(({ list }) => list))].join(', ')}`.slice(0, 1_000)
+      await this.run.checkpoint({}, { children: before.filter((one) => !meant.includes(one)), reason })
+    }
     if (left > 0) this.run.awaits = { stored: { kind: 'children', rule: 'allDone', parked: 'waits' }, recheckMs: null }
     return { done: left === 0, left, text: `${left} ${left === 1 ? 'child is' : 'children are'} left` }
   }
 
-  private async removeOf(lifecycle: string, state: string): Promise<number> {
+  private async removeOf(lifecycle: string, state: string, lists: readonly string[] | undefined): Promise<number> {
     const model = await this.modelOf(lifecycle)
     const { relatives } = this.run.env
-    const of = relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
-    if (!model.rules.some((rule) => rule.when === state)) {
-      const by = this.run.held.lease.token
-      await removeChildren(of, {
-        by,
-        reason: `its parent removes its children: ${this.parentLifecycle} ${idText(this.id)}`.slice(0, 500),
-      })
-      if (of.telling) relatives.inserted([model])
-      return countChildrenBut(of, [])
-    }
+    const of = { ...relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }), lists }
+    const isTakenDown = model.rules.some((rule) => rule.when === state)
     const final = [...model.phases.values()].filter(({ kind }) => kind === 'final').map(({ name }) => name)
-    await setChildrenState(of, state, final)
-    relatives.inserted([model])
-    return countChildrenBut(of, final)
+    if (isTakenDown) await setChildrenState(of, state, final)
+    if (!isTakenDown || lists) {
+      const reason = `its parent removes its children: ${this.parentLifecycle} ${idText(this.id)}`.slice(0, 500)
+      await removeChildren(of, { by: this.run.held.lease.token, reason }, isTakenDown ? final : undefined)
+    }
+    if (isTakenDown || of.telling) relatives.inserted([model])
+    // Of lists that may be inserted again nothing may be there, be it only to be told.
+    if (lists) return countChildrenBut({ ...of, telling: undefined }, [])
+    return countChildrenBut(of, isTakenDown ? final : [])
   }
 
   private async count(lists: readonly ChildList[]): Promise<ChildCounts> {
