@@ -74,10 +74,11 @@ class QuestionsController {
   async list(@Req() request: QuestionsHttpRequest, @Query() query: unknown): Promise<object> {
     const by = await this.by(request)
     return await overHttp(async () => {
-      const { lifecycle, to: meant } = checkOptions('GET /questions', listQuery, query)
-      const { questions, now } = await listQuestions(this.system(by), lifecycle)
-      const isMeant = (to: readonly string[]) => meant === undefined || to.length === 0 || to.includes(meant)
-      return shown({ now, questions: questions.filter(({ to }) => isMeant(to)) })
+      const { questions, more, now } = await listQuestions(
+        this.system(by),
+        checkOptions('GET /questions', listQuery, query),
+      )
+      return shown({ now, questions, more })
     })
   }
 
@@ -155,7 +156,12 @@ async function overHttp<T>(work: () => Promise<T>): Promise<T> {
     if (error instanceof NotFound) throw problem(404, reason ?? 'notFound', error.problem)
     if (error instanceof Refused) throw problem(409, reason ?? 'refused', error.problem)
     if (error instanceof UsageError)
-      throw problem(reason === 'unknownLifecycle' ? 404 : 400, reason ?? 'invalidRequest', error.problem)
+      // The advice is for the command line, but for the spellings of an `_id`.
+      throw problem(
+        reason === 'unknownLifecycle' ? 404 : 400,
+        reason ?? 'invalidRequest',
+        reason === 'ambiguousId' ? error.message : error.problem,
+      )
     throw error
   }
 }

@@ -24,6 +24,12 @@ export function idsMeantBy(given: string): unknown[] {
   return [...ids, given]
 }
 
+/** An `_id` as text that means only this one. */
+export function idSpelt(id: unknown): string {
+  const text = EJSON.stringify(id, { relaxed: true })
+  return idsMeantBy(text).length === 1 ? text : EJSON.stringify(id, { relaxed: false })
+}
+
 function constructed(type: string, value: string, text: string): unknown {
   const Type = type === 'UUID' ? UUID : ObjectId
   if (Type.isValid(value)) return new Type(value)
@@ -35,8 +41,10 @@ function constructed(type: string, value: string, text: string): unknown {
 
 function extendedJson(text: string): unknown {
   const id = parsed(text)
-  const isPlain = typeof id === 'object' && id !== null && !('_bsontype' in id)
-  if (id instanceof RegExp || Array.isArray(id) || (isPlain && Object.keys(id).some((key) => key.startsWith('$'))))
+  const { _bsontype: type } = Object(id) as { _bsontype?: unknown }
+  // In a query a regular expression, as whichever class, is a pattern: it would mean any document that it matches.
+  const isNone = id instanceof RegExp || type === 'BSONRegExp' || type === 'DBRef' || Array.isArray(id)
+  if (isNone || (type === undefined && Object.keys(Object(id)).some((key) => key.startsWith('$'))))
     throw invalid(
       `expected an _id that a document can have, got ${text}: no array, regular expression or operator`,
       text,

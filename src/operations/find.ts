@@ -1,4 +1,4 @@
-import { BSON, type Document, type Filter } from 'mongodb'
+import type { Document, Filter } from 'mongodb'
 import {
   type CancelRequest,
   claimOf,
@@ -15,7 +15,7 @@ import { didYouMean } from '../options/index.js'
 import { keyNeedOf, type LifecycleModel } from '../phases/index.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
-import { idsMeantBy } from './document-id.js'
+import { idSpelt, idsMeantBy } from './document-id.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { explain, whyOf, whyPaused } from './explain.js'
 import { holderNamedBy, type ReplicaState } from './replicas.js'
@@ -101,7 +101,7 @@ export async function findDocument(
   throw new UsageError(
     `the _id ${id} means ${meant.length} documents`,
     { reason: 'ambiguousId', id, meant },
-    `give it as one of: ${meant.map((one) => BSON.EJSON.stringify(one, { relaxed: true })).join(', ')}`,
+    `give it as one of: ${meant.map(idSpelt).join(', ')}`,
   )
 }
 

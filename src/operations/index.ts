@@ -64,6 +64,7 @@ export {
   type ListedQuestion,
   type ListedQuestions,
   listQuestions,
+  MOST_QUESTIONS,
 } from './questions.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
 export {

@@ -9,18 +9,26 @@ export interface ListedQuestion extends OpenQuestion {
   readonly lifecycle: string
 }
 
-/** `now`: the server's time, by which their deadlines are judged. */
+/** `now`: the server's time, by which their deadlines are judged. `more`: the lifecycles of which there are more than are listed. */
 export interface ListedQuestions {
   readonly questions: readonly ListedQuestion[]
+  readonly more: readonly string[]
   readonly now: Date
 }
+
+/** So many are listed of a lifecycle. */
+export const MOST_QUESTIONS = 1_000
 
 /**
  * The open questions, oldest first: at most 1,000 of a lifecycle.
  * @example await listQuestions(system) // { questions: [{ lifecycle: 'order', _id: 'order-4711', question: 'Ship it?', ... }], now }
+ * @param which of one lifecycle; `to`: meant for this one, or for nobody in particular. Default: all
  * @throws UsageError for an unknown lifecycle
  */
-export async function listQuestions(system: System, lifecycle?: string): Promise<ListedQuestions> {
+export async function listQuestions(
+  system: System,
+  { lifecycle, to }: { readonly lifecycle?: string | undefined; readonly to?: string | undefined } = {},
+): Promise<ListedQuestions> {
   const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
   const registered = await readLockTimeouts(
     system.db,
@@ -29,14 +37,17 @@ export async function listQuestions(system: System, lifecycle?: string): Promise
   const now = [...registered.values()][0]?.now ?? new Date(0) // none is registered: nothing is asked
   const all = await Promise.all(
     models.map(async ({ name }) => {
-      const found = await asOwner(system, name, (owner) => owner.questions()).catch((error: unknown) => {
+      const which = { limit: MOST_QUESTIONS + 1, to }
+      const found = await asOwner(system, name, (owner) => owner.questions(which)).catch((error: unknown) => {
         if (error instanceof MissingIndex) return [] // no replica has ever run it
         throw error
       })
-      return found.map((question): ListedQuestion => ({ lifecycle: name, ...question }))
+      const listed = found.map((question): ListedQuestion => ({ lifecycle: name, ...question }))
+      return { name, listed: listed.slice(0, MOST_QUESTIONS), hasMore: found.length > MOST_QUESTIONS }
     }),
   )
-  return { questions: all.flat().sort((a, b) => a.askedAt.getTime() - b.askedAt.getTime()), now }
+  const questions = all.flatMap(({ listed }) => listed).sort((a, b) => a.askedAt.getTime() - b.askedAt.getTime())
+  return { questions, more: all.filter(({ hasMore }) => hasMore).map(({ name }) => name), now }
 }
 
 /** An answer that was stored. */

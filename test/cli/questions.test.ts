@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, jest, test } from '@jest/globals'
@@ -116,6 +117,14 @@ describe('the commands for questions', () => {
     const tokens = await written(text)
     const refused = await run('start', '--http', '0', '--answer-tokens', tokens)
     expect(refused).toMatchObject({ code: 2, err: expect.stringContaining(problem) })
+  })
+
+  test('start --answer-tokens with a pipe, which would never end, ends at once', async () => {
+    const pipe = join(folder().path, 'pipe')
+    execFileSync('mkfifo', [pipe])
+    expect(await run('start', '--http', '0', '--answer-tokens', pipe)).toMatchObject({
+      ...{ code: 2, err: expect.stringContaining('expected a plain file, got something else') },
+    })
   })
 
   test('start --answer-tokens without a file, or without --http', async () => {

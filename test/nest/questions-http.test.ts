@@ -85,6 +85,30 @@ describe('/questions', () => {
     expect(await get('/questions?too=ops')).toMatchObject({ status: 400, body: { error: 'invalidRequest' } })
   })
 
+  test('meant for somebody behind a thousand that are meant for others; and that there are more is said', async () => {
+    const { get } = await asked('a', 'b')
+    const first = (await things(database.db).findOne({ _id: 'a' }))!
+    const others = Array.from({ length: 1_001 }, (_, i) => ({ ...first, _id: `z${i}`, n: i }))
+    await things(database.db).insertMany(others as never)
+    expect((await get('/questions?to=shop')).body).toMatchObject({ questions: [{ _id: 'b' }], more: [] })
+    const all = (await get('/questions')).body as { questions: unknown[]; more: string[] }
+    expect([all.questions.length, all.more]).toEqual([1_000, ['thing']])
+  })
+
+  test('an _id that means two documents is refused with what to send; a pattern is none', async () => {
+    const { get, post } = await asked(5, '5')
+    const refused = await post('/questions/thing/5', { option: 'now' })
+    expect(refused).toMatchObject({ status: 400, body: { error: 'ambiguousId' } })
+    const { message } = refused.body as { message: string }
+    expect(message).toBe('the _id 5 means 2 documents; give it as one of: {"$numberInt":"5"}, "5"')
+    const id = encodeURIComponent('{"$numberInt":"5"}')
+    expect(await post(`/questions/thing/${id}`, { option: 'now' })).toMatchObject({ status: 200, body: { _id: 5 } })
+    const pattern = encodeURIComponent('{"$regex":"."}')
+    const none = await post(`/questions/thing/${pattern}`, { option: 'now' })
+    expect(none).toMatchObject({ status: 400, body: { error: 'invalidId' } })
+    expect((await get('/questions')).body).toMatchObject({ questions: [{ _id: '5' }] })
+  })
+
   test('a document whose _id is no string', async () => {
     const id = new ObjectId()
     const { get, post } = await asked(id)

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { Long, ObjectId, UUID } from 'mongodb'
+import { idSpelt } from '../../src/operations/document-id.js'
 import { idsMeantBy, idText, UsageError } from '../../src/operations/index.js'
 
 const HEX = '66f0a1b2c3d4e5f60718293a'
@@ -26,10 +27,23 @@ describe('the _ids that a text may mean', () => {
     expect(idsMeantBy(text)).toEqual(ids)
   })
 
-  test.each(['', '{"$oid": "x"}', '{', 'ObjectId("x")', 'UUID("x")', '{"$where": 1}', '["a"]'])(
-    '%j is refused',
-    (text) => {
-      expect(() => idsMeantBy(text)).toThrow(UsageError)
+  test.each([
+    ...['', '{"$oid": "x"}', '{', 'ObjectId("x")', 'UUID("x")', '{"$where": 1}', '["a"]'],
+    // Each would mean any document that it matches.
+    ...[
+      '{"$regex": "."}',
+      '{"$regex": ".", "$options": "i"}',
+      '{"$regularExpression": {"pattern": ".", "options": ""}}',
+    ],
+    '{"$ref": "a", "$id": 1}',
+  ])('%j is refused', (text) => {
+    expect(() => idsMeantBy(text)).toThrow(UsageError)
+  })
+
+  test.each([[5], ['5'], [5n], ['true'], [1.5], [new ObjectId(HEX)], [HEX], ['shop'], [{ a: 1 }]])(
+    '%p can be spelt so that it means nothing else',
+    (id) => {
+      expect(idsMeantBy(idSpelt(id))).toEqual([id])
     },
   )
 

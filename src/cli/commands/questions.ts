@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { answerQuestion, idText, listQuestions, nameOf } from '../../operations/index.js'
+import { answerQuestion, idText, listQuestions, MOST_QUESTIONS, nameOf } from '../../operations/index.js'
 import { fromNow } from '../../time/index.js'
 import { byFrom, byOption } from '../by.js'
 import { type CliContext, lookAtSystem, type Options, onSystem } from '../context.js'
@@ -11,12 +11,14 @@ export function registerQuestions(program: Command, context: CliContext): void {
     .command('questions')
     .description('list the open questions, oldest first: what documents ask, of whom, and until when')
     .argument('[lifecycle]', 'the kind of document (default: all)')
-    .action((lifecycle: string | undefined, options: Options) =>
+    .option('--to <name>', 'only those that are meant for this one, or for nobody in particular')
+    .action((lifecycle: string | undefined, options: Options & { to?: string }) =>
       lookAtSystem(context, options, (system) =>
         watching(context, options, async (output) => {
-          const { questions, now } = await listQuestions(system, lifecycle)
+          const { questions, more, now } = await listQuestions(system, { lifecycle, to: options.to })
           if (options.json) return output.json(questions)
-          if (questions.length === 0) return output.line('nothing is asked')
+          if (questions.length === 0)
+            return output.line(options.to === undefined ? 'nothing is asked' : `nothing is asked of ${options.to}`)
           output.table(
             ['lifecycle', 'id', 'question', 'answers', 'to', 'asked', 'ends'],
             questions.map(({ options: answers, to, askedAt, deadline, onTimeout, times, ...one }) => [
@@ -29,10 +31,11 @@ export function registerQuestions(program: Command, context: CliContext): void {
               deadline ? `${fromNow(deadline, now)}${onTimeout === null ? '' : ` (${onTimeout})`}` : '-',
             ]),
           )
+          for (const name of more) output.line(`there are more of ${name} than these ${MOST_QUESTIONS}, the oldest`)
         }),
       ),
     )
-  withDatabase(watchOption(command), ['questions', 'questions order --watch', 'questions --json'])
+  withDatabase(watchOption(command), ['questions', 'questions order --watch', 'questions --to warehouse --json'])
 }
 
 const LONGEST = 100

@@ -1,10 +1,12 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { CliError, EXIT } from '../errors.js'
 
 const SHORTEST_TOKEN = 20
 const LONGEST_NAME = 200
+/** It is read for each request. */
+const MOST_BYTES = 1024 * 1024
 
 /** Who may see and answer questions over HTTP: a file with a line `name: token` for each. It is read for each request, so that a token can be taken back. */
 export class AnswerTokens {
@@ -27,9 +29,7 @@ export class AnswerTokens {
   }
 
   private async read(): Promise<readonly { readonly name: string; readonly token: string }[]> {
-    const text = await readFile(this.path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      throw this.unusable(`expected a file that can be read, got ${error.code ?? error.message}`)
-    })
+    const text = await this.text()
     const lines = text.split('\n').map((line, i) => ({ line: line.trim(), at: `line ${i + 1}` }))
     const known = lines
       .filter(({ line }) => line !== '' && !line.startsWith('#'))
@@ -48,6 +48,17 @@ export class AnswerTokens {
       throw this.unusable('expected a token of its own for each name, got the same twice')
     if (known.length === 0) throw this.unusable('expected a line `name: token`, got none')
     return known
+  }
+
+  /** What isn't a plain file, such as a pipe, might have no end: each request would hold a thread of this process for good. */
+  private async text(): Promise<string> {
+    const unreadable = (error: NodeJS.ErrnoException): never => {
+      throw this.unusable(`expected a file that can be read, got ${error.code ?? error.message}`)
+    }
+    const about = await stat(this.path).catch(unreadable)
+    if (!about.isFile()) throw this.unusable('expected a plain file, got something else')
+    if (about.size > MOST_BYTES) throw this.unusable(`expected at most ${MOST_BYTES} bytes, got ${about.size}`)
+    return await readFile(this.path, 'utf8').catch(unreadable)
   }
 
   private unusable(problem: string): CliError {

@@ -167,16 +167,28 @@ const isOpenQuestion = (terms: Terms): Document => ({
 /**
  * The open questions in these phases, oldest first. Reads the sleeping documents of these phases by the claim index, one key and one
  * document for each.
+ * @param to only those that are meant for this one, or for nobody in particular
  */
 export async function openQuestions(
   documents: Collection,
   terms: Terms,
   phases: readonly string[],
-  limit: number,
+  { limit, to }: { readonly limit: number; readonly to?: string | undefined },
 ): Promise<OpenQuestion[]> {
+  const meant = `${terms.progress}.question.to`
+  const isMeant = {
+    $or: [{ [meant]: { $eq: to } }, { [meant]: { $size: 0 } }, { [meant]: { $not: { $type: 'array' } } }],
+  }
   const projection = { phase: 1, [`${terms.progress}.since`]: 1, [`${terms.progress}.question`]: 1 }
   const pipeline = [
-    { $match: { phase: { $in: [...phases] }, ...PUT_TO_SLEEP, ...isOpenQuestion(terms) } },
+    {
+      $match: {
+        phase: { $in: [...phases] },
+        ...PUT_TO_SLEEP,
+        ...isOpenQuestion(terms),
+        ...(to !== undefined && isMeant),
+      },
+    },
     { $sort: { [`${terms.progress}.question.askedAt`]: 1 } },
     { $limit: limit },
     { $project: projection },

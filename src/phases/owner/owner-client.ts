@@ -41,7 +41,7 @@ import {
   refuseOnDuplicate,
 } from './owner-inserts.js'
 import { askToStop, cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
-import { mostQuestions, newAnswer } from './owner-questions.js'
+import { newAnswer, readQuestionsOptions } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
   AnswerOptions,
@@ -328,8 +328,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions; MissingIndex where no replica has run the lifecycle yet
    */
   async questions(options: QuestionsOptions = {}): Promise<DocumentQuestion<Doc, Phase>[]> {
-    const most = mostQuestions(options)
-    const found = await openQuestions(this.documents, this.terms, workingPhases(this.model), most)
+    const which = readQuestionsOptions(options)
+    const found = await openQuestions(this.documents, this.terms, workingPhases(this.model), which)
     return found as DocumentQuestion<Doc, Phase>[]
   }
 

@@ -18,8 +18,10 @@ export function newAnswer(options: unknown) {
   return { option, by, comment, question }
 }
 
-const questionsOptions = t.object({ limit: t.optional(t.whole(1, 10_000)) })
+const questionsOptions = t.object({ limit: t.optional(t.whole(1, 10_000)), to: t.optional(t.aName) })
 
 /** @throws InvalidOptions */
-export const mostQuestions = (options: unknown): number =>
-  checkOptions('questions', questionsOptions, options).limit ?? 1_000
+export function readQuestionsOptions(options: unknown) {
+  const { limit = 1_000, to } = checkOptions('questions', questionsOptions, options)
+  return { limit, to }
+}

@@ -142,6 +142,8 @@ export interface DocumentQuestion<Doc = unknown, Phase extends string = string> 
 export interface QuestionsOptions {
   /** At most this many, 1 to 10,000: the oldest. Default 1,000. */
   readonly limit?: number | undefined
+  /** Only those that are meant for this one, or for nobody in particular. Default: all. */
+  readonly to?: string | undefined
 }
 
 /**
