@@ -22,3 +22,14 @@ const DUPLICATE_KEY = 11000
 /** Whether the server refused a write, or one of a bulk, as a unique index has such a key already. By its code: an app may bring another copy of the driver. */
 export const isDuplicateKey = (error: unknown): boolean =>
   (error as { readonly code?: unknown } | null | undefined)?.code === DUPLICATE_KEY
+
+/** What a server answers while no member is primary: NotWritablePrimary, NotPrimaryNoSecondaryOk, and those of a change of state. */
+const NO_PRIMARY: readonly unknown[] = [91, 189, 10_107, 11_600, 11_602, 13_435, 13_436]
+
+/** Whether a command failed because the server didn't answer it, or couldn't be reached, or because no member is primary just now. */
+export function isOutage(error: unknown): boolean {
+  const { name = '', code } = (error ?? {}) as { readonly name?: string; readonly code?: unknown }
+  return (
+    /^(NoAnswer|MongoNetwork|MongoServerSelection|MongoPool|MongoWaitQueue)/.test(name) || NO_PRIMARY.includes(code)
+  )
+}

@@ -9,7 +9,7 @@ export {
   doorbellClient,
   renewalClient,
 } from './connect.js'
-export { isA, isBulkWriteError, isDuplicateKey, isNetworkError, isServerError } from './driver-errors.js'
+export { isA, isBulkWriteError, isDuplicateKey, isNetworkError, isOutage, isServerError } from './driver-errors.js'
 export { durableOn } from './durable.js'
 export { buildIndex, type IndexBuild, NotEnoughSpace } from './index-build.js'
 export { ALPHA_NOTICE, type LocalSource } from './local-database.js'

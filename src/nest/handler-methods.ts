@@ -1,4 +1,5 @@
 import type { DiscoveryService } from '@nestjs/core'
+import { shown } from '../options/index.js'
 import {
   type AnyCallback,
   type AnyHandler,
@@ -56,9 +57,14 @@ export function handlerMethods(discovery: DiscoveryService): Methods {
       )
       continue
     }
-    HANDLERS_NEED.meet(wrapper.instance)
-    CALLBACKS_NEED.meet(wrapper.instance)
     const { instance } = wrapper
+    const missing = [...phases, ...called].filter(({ method }) => typeof Object(instance)[method] !== 'function')
+    if (missing.length > 0) {
+      problems.push(...missing.map((one) => whyMissing(wrapper, one)))
+      continue
+    }
+    HANDLERS_NEED.meet(instance)
+    CALLBACKS_NEED.meet(instance)
     handlers.set(
       instance,
       phases.map(({ lifecycle, phase, method }) => ({
@@ -95,6 +101,18 @@ function declaredBy<T extends { readonly lifecycle: string; readonly method: str
   // A subclass that overrides a method and decorates it again declares the same thing twice.
   return [...new Map(declared?.map((one) => [keyOf(one), one])).values()]
 }
+
+/** A provider that a test replaces by something with fewer methods, or a property that isn't set. */
+function whyMissing(wrapper: Wrapper, { lifecycle, method, ...of }: MethodOf): string {
+  const what = 'phase' in of ? `handles '${of.phase}'` : `is the callback '${of.callback}'`
+  const got = shown(Object(wrapper.instance)[method])
+  return `${placeOf(wrapper, method).where} ${what} of lifecycle '${lifecycle}': expected a method, got ${got}; an object that replaces the provider needs all of its methods`
+}
+
+type MethodOf = { readonly lifecycle: string; readonly method: string | symbol } & (
+  | { readonly phase: string }
+  | { readonly callback: string }
+)
 
 const prototypeOf = (value: unknown): unknown => (typeof value === 'function' ? value.prototype : undefined)
 

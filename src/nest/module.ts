@@ -7,6 +7,7 @@ import { InvalidHandlers, InvalidModuleOptions, ModuleConfiguredTwice, ModuleNot
 import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'
 import { LocksModule } from './locks/index.js'
 import { executorOf, OpenLocks } from './locks/open-locks.js'
+import { optionsFrom } from './locks/options.js'
 import { type ModuleDatabase, openModuleDatabase } from './module-database.js'
 import { ModuleReplicas } from './module-replicas.js'
 import { nestLogger } from './nest-logger.js'
@@ -98,8 +99,9 @@ export class PhaselockModule {
   }
 
   /** The same with options from a factory: a ConfigService, or a connection that another module has made. */
-  static forRootAsync({ imports = [], inject = [], useFactory }: PhaselockModuleAsyncOptions): DynamicModule {
-    return rootModule({ provide: PHASELOCK_OPTIONS, inject, useFactory }, imports)
+  static forRootAsync(options: PhaselockModuleAsyncOptions): DynamicModule {
+    const { provider, imports } = optionsFrom('PhaselockModule.forRootAsync', PHASELOCK_OPTIONS, options)
+    return rootModule(provider, imports)
   }
 
   /**

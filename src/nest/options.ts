@@ -83,7 +83,7 @@ const connection = t.checked(
 const moduleOptions = t.object({
   uri: t.optional(t.text),
   client: t.optional(t.having(['db', 'connect'], 'a MongoClient')),
-  database: t.optional(t.aName),
+  database: t.optional(t.aDatabaseName),
   db: t.optional(t.having(['collection', 'command'], 'a Db of the mongodb driver')),
   connection: t.optional(connection),
   lifecycles: t.optional(runnableLifecycles),
@@ -93,7 +93,7 @@ const moduleOptions = t.object({
   ...Object.fromEntries(HOOKS.map((name) => [name, t.optional(t.aFunction())])),
 })
 
-const featureOptions = t.object({ database: t.optional(t.aName) })
+const featureOptions = t.object({ database: t.optional(t.aDatabaseName) })
 
 const CONNECTIONS = ['uri', 'client', 'db', 'connection'] as const
 

@@ -10,10 +10,12 @@ import {
   Module,
   Param,
   Post,
+  type Provider,
   Query,
   Req,
 } from '@nestjs/common'
 import { BSON, type Db } from 'mongodb'
+import { isOutage } from '../database/index.js'
 import {
   answerQuestion,
   listQuestions,
@@ -23,9 +25,9 @@ import {
   type System,
   UsageError,
 } from '../operations/index.js'
-import { checkOptions, type DoorbellMode, InvalidOptions, t } from '../options/index.js'
+import { checkOptions, DOORBELL_MODES, type DoorbellMode, InvalidOptions, t } from '../options/index.js'
 import type { AuditOptions, LifecycleModel } from '../phases/index.js'
-import type { AsyncOptions } from './locks/options.js'
+import { type AsyncOptions, optionsFrom } from './locks/options.js'
 import type { AppDb } from './options.js'
 
 /** Whose questions are shown and answered over HTTP, and by whom. */
@@ -54,7 +56,22 @@ export interface QuestionsHttpRequest {
 /** What `QuestionsHttpModule.forRootAsync` takes. */
 export type QuestionsHttpAsyncOptions = AsyncOptions<QuestionsSources>
 
+const GIVEN_SOURCES = Symbol.for('phaselock:questions-sources-given')
 const QUESTIONS_SOURCES = Symbol.for('phaselock:questions-sources')
+
+const sources = t.object({
+  db: t.having(['collection', 'command'], 'a Db of the mongodb driver'),
+  lifecycles: t.list(
+    t.where<object>(
+      (value) => Object(Object(value).model).phases instanceof Map,
+      t.expecting('a lifecycle (a definition, or what its handle({ ... }) has returned)'),
+    ),
+    t.expecting('a list of lifecycles'),
+  ),
+  by: t.aFunction('a function that says who sends a request'),
+  auditFor: t.optional(t.durationText('1h', '3650d')),
+  doorbell: t.optional(t.oneOf(DOORBELL_MODES)),
+})
 
 const answerBody = t.object({
   option: t.aName,
@@ -102,7 +119,7 @@ class QuestionsController {
   private async by(request: QuestionsHttpRequest): Promise<string> {
     const by = await this.sources.by(request)
     if (typeof by === 'string' && by !== '') return by
-    throw problem(401, 'unknownSender', 'expected somebody who may answer: send Authorization: Bearer <token>')
+    throw problem(401, 'unknownSender', 'expected a sender who is known: log in, or send the token that you were given')
   }
 
   private system(by: string): System {
@@ -116,20 +133,26 @@ class QuestionsController {
 @Module({})
 // biome-ignore lint/complexity/noStaticOnlyClass: the shape of a dynamic module
 export class QuestionsHttpModule {
+  /** @throws InvalidOptions */
   static forRoot(sources: QuestionsSources): DynamicModule {
-    return moduleOf({ provide: QUESTIONS_SOURCES, useValue: sources })
+    return moduleOf({ provide: GIVEN_SOURCES, useValue: checkSources(sources) })
   }
 
-  /** The same with a database that another module has opened. */
-  static forRootAsync({ imports = [], inject = [], useFactory }: QuestionsHttpAsyncOptions): DynamicModule {
-    return moduleOf({ provide: QUESTIONS_SOURCES, inject, useFactory }, imports)
+  /** The same with a database that another module has opened. Errors at start: InvalidOptions. */
+  static forRootAsync(options: QuestionsHttpAsyncOptions): DynamicModule {
+    const { provider, imports } = optionsFrom('QuestionsHttpModule.forRootAsync', GIVEN_SOURCES, options)
+    return moduleOf(provider, imports)
   }
 }
 
-type SourcesProvider = NonNullable<DynamicModule['providers']>[number]
+function moduleOf(given: Provider, imports: DynamicModule['imports'] = []): DynamicModule {
+  const checked = { provide: QUESTIONS_SOURCES, inject: [GIVEN_SOURCES], useFactory: checkSources }
+  return { module: QuestionsHttpModule, imports, controllers: [QuestionsController], providers: [given, checked] }
+}
 
-function moduleOf(provider: SourcesProvider, imports: DynamicModule['imports'] = []): DynamicModule {
-  return { module: QuestionsHttpModule, imports, controllers: [QuestionsController], providers: [provider] }
+function checkSources(given: QuestionsSources): QuestionsSources {
+  checkOptions('QuestionsHttpModule', sources, given)
+  return given
 }
 
 /** Another site's page may send a form in the name of somebody who is logged in, but no JSON. */
@@ -145,11 +168,17 @@ const shown = (value: object): object => BSON.EJSON.serialize(value, { relaxed: 
 const problem = (statusCode: number, error: string, message: string) =>
   new HttpException({ statusCode, error, message }, statusCode)
 
-/** What was refused, as an answer that says why; the server's and the driver's errors stay the app's. */
+/** What was refused, as an answer that says why, or that the database doesn't answer; other errors stay the app's. */
 async function overHttp<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
+    if (isOutage(error))
+      throw problem(
+        503,
+        'databaseUnavailable',
+        "the database doesn't answer; send it again: an answer that was stored counts once",
+      )
     if (error instanceof InvalidOptions) throw problem(400, 'invalidRequest', error.problems.join('; '))
     if (!(error instanceof OperationError)) throw error
     const reason = error.obstacle?.reason

@@ -1,6 +1,7 @@
 import { Controller, type DynamicModule, Get, Header, Inject, Module } from '@nestjs/common'
 import { type HealthCheckResult, HealthCheckService, HealthIndicatorService, TerminusModule } from '@nestjs/terminus'
 import { Registry } from 'prom-client'
+import { checkOptions, t } from '../options/index.js'
 
 /** What the web server shows. */
 export interface TelemetrySources {
@@ -14,6 +15,12 @@ export interface TelemetrySources {
   /** What people have paused, in words: a replica that waits for them is ready all the same. Default: it isn't said. */
   readonly paused?: () => readonly string[] | Promise<readonly string[]>
 }
+
+const telemetrySources = t.object({
+  registry: t.having(['metrics'], 'a registry of prom-client'),
+  notReady: t.aFunction('a function that returns the reasons'),
+  paused: t.optional(t.aFunction()),
+})
 
 const TELEMETRY_SOURCES = Symbol.for('phaselock:telemetry-sources')
 
@@ -59,7 +66,9 @@ class TelemetryController {
 @Module({})
 // biome-ignore lint/complexity/noStaticOnlyClass: the shape of a dynamic module
 export class TelemetryHttpModule {
+  /** @throws InvalidOptions */
   static forRoot(sources: TelemetrySources): DynamicModule {
+    checkOptions('TelemetryHttpModule.forRoot', telemetrySources, sources)
     return {
       module: TelemetryHttpModule,
       imports: [TerminusModule.forRoot({ logger: false })],

@@ -1,4 +1,5 @@
 import { type Answered, MissingIndex, type OpenQuestion, readLockTimeouts } from '../lock/index.js'
+import { systemClock } from '../time/index.js'
 import { asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
 import { Refused } from './errors.js'
 import { type DocumentRef, documentMeant } from './find.js'
@@ -34,7 +35,8 @@ export async function listQuestions(
     system.db,
     models.map(({ name }) => name),
   )
-  const now = [...registered.values()][0]?.now ?? new Date(0) // none is registered: nothing is asked
+  // None is registered: nothing is asked, so nothing is judged by this process's own.
+  const now = [...registered.values()][0]?.now ?? systemClock.now()
   const all = await Promise.all(
     models.map(async ({ name }) => {
       const which = { limit: MOST_QUESTIONS + 1, to }

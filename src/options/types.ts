@@ -25,6 +25,13 @@ export const matching = (what: string, pattern: RegExp) => {
   return checked(trimmed, (value) => pattern.test(value), expecting(what))
 }
 
+const DATABASE_NAME = /^[^/\\. "$*<>:|?\0]{1,63}$/
+
+export const aDatabaseName = where<string>(
+  (value) => typeof value === 'string' && DATABASE_NAME.test(value),
+  expecting('the name of a database (1 to 63 characters, no space and none of / \\ . " $ * < > : | ?)'),
+)
+
 /** What the driver and the server take as a collection's name, short enough for any database's name before it. */
 export const COLLECTION_NAME = /^(?!system\.|\.)(?!.*\.\.)[^$\0]{1,200}(?<!\.)$/
 

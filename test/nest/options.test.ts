@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals'
 import { Test } from '@nestjs/testing'
-import { InvalidModuleOptions, PhaselockModule } from '../../src/nest/index.js'
+import { InvalidModuleOptions, LocksModule, PhaselockModule } from '../../src/nest/index.js'
 
 /** What an app with these options fails with; they come before any database is opened. */
 async function refused(options: object): Promise<string> {
@@ -66,6 +66,28 @@ test('options from a factory are checked too', async () => {
     .catch((error) => error)
   expect(failed).toBeInstanceOf(InvalidModuleOptions)
   expect(failed.message).toContain('expected an object')
+})
+
+test.each([
+  ['PhaselockModule', (options: never) => PhaselockModule.forRootAsync(options)],
+  ['LocksModule', (options: never) => LocksModule.forRootAsync(options)],
+])('%s.forRootAsync without a factory, or with one that returns nothing, is refused', async (name, forRootAsync) => {
+  const called = `${name}.forRootAsync: `
+  expect(() => forRootAsync(undefined as never)).toThrow(`${called}expected an object, got undefined`)
+  expect(() => forRootAsync({ useFactory: 'x' } as never)).toThrow(
+    `${called}useFactory: expected a function that returns the options, got 'x'`,
+  )
+  expect(() => forRootAsync({ useFactroy: () => ({}) } as never)).toThrow("did you mean 'useFactory'?")
+  const imports = [forRootAsync({ useFactory: () => undefined } as never)]
+  await expect(Test.createTestingModule({ imports }).compile()).rejects.toThrow(
+    `${called}expected useFactory to return the options, got undefined`,
+  )
+})
+
+test('a name that no database can have is refused', async () => {
+  expect(await refused({ database: 'a/b.$' })).toContain(
+    "database: expected the name of a database (1 to 63 characters, no space and none of / \\ . \" $ * < > : | ?), got 'a/b.$'",
+  )
 })
 
 test('threads, their memory and the limit of the event loop have a range and a unit', async () => {

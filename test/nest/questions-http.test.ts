@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, test } from '@jest/globals'
 import { type INestApplication, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
-import { ObjectId } from 'mongodb'
+import { MongoClient, ObjectId } from 'mongodb'
 import { loadQuestionsHttp, type QuestionsHttpRequest } from '../../src/nest/index.js'
 import { useDatabase } from '../support/database.js'
 import { replicaOf, things, thingWith } from '../support/thing.js'
@@ -158,6 +158,37 @@ describe('/questions', () => {
     const { post, get } = await asked('a')
     expect(await post('/questions/thing/a', body, { type })).toMatchObject({ status: 415 })
     expect((await get('/questions')).body).toMatchObject({ questions: [{ _id: 'a' }] })
+  })
+
+  test('where no replica has run the lifecycle yet nothing is asked, at the time of the server', async () => {
+    const { QuestionsHttpModule } = await loadQuestionsHttp()
+    const base = await serve(QuestionsHttpModule.forRoot({ db: database.db, lifecycles: [lifecycle], by: () => 'ana' }))
+    const { now, questions } = (await (await fetch(`${base}/questions`)).json()) as never
+    expect(questions).toEqual([])
+    expect(Math.abs(Date.parse((now as { $date: string }).$date) - Date.now())).toBeLessThan(60_000)
+  })
+
+  test('503 while the database does not answer', async () => {
+    const client = new MongoClient('mongodb://127.0.0.1:1', { serverSelectionTimeoutMS: 100 })
+    const { QuestionsHttpModule } = await loadQuestionsHttp()
+    const sources = { db: client.db('x'), lifecycles: [lifecycle], by: () => 'ana' }
+    const response = await fetch(`${await serve(QuestionsHttpModule.forRoot(sources))}/questions`)
+    expect([response.status, await response.json()]).toMatchObject([503, { error: 'databaseUnavailable' }])
+    await client.close()
+  })
+
+  test.each([
+    [{ by: undefined }, 'by: expected a function that says who sends a request, got undefined'],
+    [{ db: 'x', lifecycles: 'x' }, /db: expected a Db of the mongodb driver, got 'x'; lifecycles: expected a list/],
+    [{ lifecycles: [undefined] }, /lifecycles.0: expected a lifecycle \(a definition, or what its handle/],
+    [{ lifecyles: [] }, "did you mean 'lifecycles'?"],
+    [{ auditFor: '5' }, 'auditFor: expected a duration from 1h to 3650d'],
+  ])('with %p there is none', async (wrong, message) => {
+    const { QuestionsHttpModule } = await loadQuestionsHttp()
+    const sources = { db: database.db, lifecycles: [lifecycle], by: () => 'ana', ...wrong } as never
+    expect(() => QuestionsHttpModule.forRoot(sources)).toThrow(message)
+    const module = QuestionsHttpModule.forRootAsync({ useFactory: () => sources })
+    await expect(NestFactory.create(module, { logger: false, abortOnError: false })).rejects.toThrow(message)
   })
 
   test('with a database that another module has opened', async () => {

@@ -43,6 +43,14 @@ describe('/livez, /readyz, /metrics', () => {
     expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
   })
 
+  test('without what it is to show there is none', async () => {
+    const { TelemetryHttpModule } = await loadTelemetryHttp()
+    expect(() => TelemetryHttpModule.forRoot({ registry: {} } as never)).toThrow(
+      'TelemetryHttpModule.forRoot: registry: expected a registry of prom-client, got an object with nothing',
+    )
+    expect(() => TelemetryHttpModule.forRoot(undefined as never)).toThrow('expected an object, got undefined')
+  })
+
   test('a package that is not installed: the npm line to run', () => {
     const missing = () => requirePackages('the web server (--http)', ['@nestjs/core', '@nestjs/terminus'], () => false)
     expect(missing).toThrow(MissingPackage)

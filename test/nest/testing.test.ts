@@ -58,6 +58,19 @@ test('it may replace the handlers by a class or by a plain object', async () => 
   await byValue.close()
 })
 
+test.each([
+  ['without one of its methods', { creating: async () => undefined }, 'deleting', 'undefined'],
+  ['with something else in its place', { creating: async () => undefined, deleting: 'x' }, 'deleting', "'x'"],
+  ['that is null', null, 'creating', 'undefined'],
+])('a provider of handlers replaced by an object %s is told at start', async (_what, plain, method, got) => {
+  const app = appUnderTest().overrideProvider(MailboxHandlers).useValue(plain).compile()
+  const failed = await app.then((one) => one.init()).catch((error: Error) => error.message)
+  expect(failed).toContain(`MailboxHandlers.${method} handles '`)
+  expect(failed).toContain(
+    `of lifecycle 'mail-box': expected a method, got ${got}; an object that replaces the provider`,
+  )
+})
+
 /** As libraries make them: it has something under every name, so also under those of our own notes. */
 const mock = (): object =>
   new Proxy(() => undefined, { get: (_, key) => (key === 'then' || String(key).startsWith('on') ? undefined : mock()) })

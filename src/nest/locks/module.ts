@@ -3,7 +3,7 @@ import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
 import { LockExecutor } from '../../locks/index.js'
 import { nestLogger } from '../nest-logger.js'
 import { executorOf, OpenLocks } from './open-locks.js'
-import type { LocksAsyncOptions, LocksOptions } from './options.js'
+import { type LocksAsyncOptions, type LocksOptions, optionsFrom } from './options.js'
 
 const LOCKS_OPTIONS = Symbol.for('phaselock:locks-options')
 const OPEN_LOCKS = Symbol.for('phaselock:open-locks')
@@ -29,8 +29,9 @@ export class LocksModule {
   }
 
   /** The same with options from a factory: a ConfigService, or a client that another module has made. */
-  static forRootAsync({ imports = [], inject = [], useFactory }: LocksAsyncOptions): DynamicModule {
-    return moduleWith({ provide: LOCKS_OPTIONS, inject, useFactory }, imports)
+  static forRootAsync(options: LocksAsyncOptions): DynamicModule {
+    const { provider, imports } = optionsFrom('LocksModule.forRootAsync', LOCKS_OPTIONS, options)
+    return moduleWith(provider, imports)
   }
 }
 

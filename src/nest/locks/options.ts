@@ -1,6 +1,6 @@
 import type { ModuleMetadata, Provider } from '@nestjs/common'
 import type { LockObserver, LockProvider, LockProviderOptions } from '../../locks/index.js'
-import { unknownOptions } from '../../options/index.js'
+import { checkOptions, InvalidOptions, t, unknownOptions } from '../../options/index.js'
 import { InvalidSchedulerLocks } from '../errors.js'
 import type { LockDefaults, LockSettings } from './lock-scope.js'
 
@@ -22,6 +22,29 @@ export interface AsyncOptions<Options> extends Pick<ModuleMetadata, 'imports'> {
   // biome-ignore lint/suspicious/noExplicitAny: what is injected is known to its writer only
   readonly useFactory: (...injected: any[]) => Options | Promise<Options>
 }
+
+/**
+ * The provider of the options that a factory makes, and what it imports.
+ * @param called which `forRootAsync`, for people
+ * @throws InvalidOptions for what isn't one; the provider does, where the factory returns nothing
+ */
+export function optionsFrom<Options>(called: string, provide: symbol, given: AsyncOptions<Options>) {
+  const { imports = [], inject = [], useFactory } = checkOptions(called, asyncOptions, given)
+  const made = async (...injected: unknown[]) => {
+    const options = await useFactory(...injected)
+    if (options !== undefined) return options
+    throw new InvalidOptions(called, [
+      'expected useFactory to return the options, got undefined: is a `return` missing?',
+    ])
+  }
+  return { imports, provider: { provide, inject, useFactory: made } }
+}
+
+const asyncOptions = t.object({
+  imports: t.anything<NonNullable<AsyncOptions<unknown>['imports']>>(),
+  inject: t.anything<NonNullable<AsyncOptions<unknown>['inject']>>(),
+  useFactory: t.aFunction<AsyncOptions<unknown>['useFactory']>('a function that returns the options'),
+})
 
 /** What `LocksModule.forRootAsync` takes. */
 export type LocksAsyncOptions = AsyncOptions<LocksOptions>
