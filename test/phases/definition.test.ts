@@ -132,6 +132,12 @@ describe('a lifecycle is checked when it is defined', () => {
       { collection: '$orders' },
       /collection must be a collection's name without \$, got "\$orders"/,
     ],
+    ["one of Phaselock's own", { collection: 'phaselock.audit' }, /collection must be yours, got 'phaselock.audit'/],
+    [
+      'a next phase instead of a list',
+      { phases: { A: { next: 'B' }, B: { rest: true } } },
+      /phase 'A'.next must be a list of phases, such as \['Created'\], got "B"/,
+    ],
     ['a collection that is missing', { collection: undefined }, /collection must be a non-empty string/],
     [
       'a final phase with a deadline',

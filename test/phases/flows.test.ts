@@ -119,6 +119,15 @@ describe('a flow', () => {
     expect(await tasks().countDocuments({ _id: 'nightly/n/extract' })).toBe(0)
   })
 
+  test('whose list of children somebody has damaged goes on by their documents', async () => {
+    const { replica, ran: order } = await ran({ parks: ['clean'] })
+    await runs().updateOne({ _id: 'n' }, { $set: { 'progress.children': 5, lockedAt: new Date(0) } })
+    await tasks().updateOne({ _id: 'nightly/n/clean' }, { $set: { lockedAt: new Date(0) } })
+    await replica.runOnce()
+    expect(await runs().findOne({ _id: 'n' })).toMatchObject({ phase: 'Succeeded' })
+    expect(order.filter((name) => name === 'extract')).toHaveLength(1)
+  })
+
   test('is removed with its tasks', async () => {
     const { replica, lifecycles } = await ran()
     await lifecycles[0].setState('n', 'Deleted')
@@ -274,8 +283,15 @@ describe('a flow', () => {
       /at most 100, got 101/,
     ],
     ['a limit that is none', { a: { limits: [5] } }, /limits/],
+    ['an empty name', { '': {} }, /expected a name of 1 to 200 characters/],
   ])('with %s is refused', (_what, given, message) => {
     expect(() => flowOf().define({ ...spec, tasks: given } as never)).toThrow(message)
+  })
+
+  test('with settings that it has itself is refused', () => {
+    const define = (settings: unknown) => () => flowOf().define({ ...spec, settings } as never)
+    expect(define({ child: false, name: 'x' })).toThrow(/settings.name can't be set: .*\n.*settings.child can't be set/)
+    expect(define('1h')).toThrow(/settings must be an object, got "1h"/)
   })
 })
 

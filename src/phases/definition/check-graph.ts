@@ -142,7 +142,9 @@ function keyProblems(phases: Readonly<Record<string, unknown>>, rules: unknown):
   const ofPhases = Object.entries(phases).flatMap(([name, phase]) => {
     const where = `phase '${name}'`
     if (!isObject(phase)) return [notAnObject(where, phase)]
-    const { deadline } = phase
+    const { deadline, next } = phase
+    if (next !== undefined && !Array.isArray(next))
+      return [`${where}.next must be a list of phases, such as ['Created'], got ${shown(next)}`]
     const ofDeadline = deadline === undefined ? [] : partProblems(`${where}.deadline`, deadline, DEADLINE_KEYS)
     return [...unknownKeys(where, phase, PHASE_KEYS), ...ofDeadline]
   })

@@ -174,6 +174,8 @@ function modelOf(spec: object): LifecycleModel {
   }
   if (typeof collection === 'string' && collection !== '' && !COLLECTION_NAME.test(collection))
     problems.push(`collection must be a collection's name without $, got ${JSON.stringify(collection)}`)
+  if (String(collection).startsWith('phaselock.') && !String(name).startsWith('phaselock-'))
+    problems.push(`collection must be yours, got '${collection}': those called phaselock.* are Phaselock's own`)
   const nodes = (phases ?? {}) as Phases
   problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
   const parsed = parseSettings(settings, problems)

@@ -45,7 +45,7 @@ function taskProblems(name: string, task: unknown, names: readonly string[]): st
     (key) => `${where} has an unknown key '${key}'${meant(key, KEYS)}; known: ${KEYS.join(', ')}`,
   )
   if (OTHER_PHASES.includes(name)) problems.push(`${where}: choose another name, a task ends in ${name}`)
-  if (name.length > 200) problems.push(`${where}: its name is longer than 200 characters`)
+  if (name.length > 200 || name === '') problems.push(`${where}: expected a name of 1 to 200 characters`)
   const { after = [], when = 'allSucceeded' } = task
   if (!TRIGGER_RULES.includes(when as TriggerRule))
     problems.push(`${where}.when: expected one of ${TRIGGER_RULES.join(', ')}, got ${shown(when)}`)

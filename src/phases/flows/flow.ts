@@ -1,3 +1,4 @@
+import { childListsIn } from '../../lock/index.js'
 import type { BoundLifecycle } from '../definition/bound-lifecycle.js'
 import { isObject } from '../definition/check-graph.js'
 import type { LifecycleSettingsSpec, LimitSpec } from '../definition/graph.js'
@@ -109,6 +110,9 @@ export function flowOf<Doc extends { readonly _id?: unknown }>(): {
 
 const SPEC_KEYS = ['name', 'collection', 'tasks', 'parked', 'settings']
 
+/** What the lifecycle of its tasks is by the flow. */
+const FIXED = ['name', 'collection', 'child', 'phases', 'rules', 'renamed', 'reads', 'fields']
+
 function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
   const problems: string[] = []
   if (!isObject(spec))
@@ -117,6 +121,10 @@ function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
   const unknown = Object.keys(spec).filter((key) => !SPEC_KEYS.includes(key))
   problems.push(...unknown.map((key) => `unknown setting '${key}'; known: ${SPEC_KEYS.join(', ')}`))
   if (parked !== 'waits' && parked !== 'fails') problems.push(`parked must be 'waits' or 'fails', got ${shown(parked)}`)
+  if (isObject(settings)) {
+    const set = FIXED.filter((key) => key in settings)
+    problems.push(...set.map((key) => `settings.${key} can't be set: a flow has its own`))
+  } else problems.push(`settings must be an object, got ${shown(settings)}`)
   const nodes = tasksInOrder(spec.tasks, problems)
   if (problems.length > 0) throw new InvalidLifecycle(String(name), problems)
   const ends = { Succeeded: { rest: true }, Failed: { rest: true, failed: true } }
@@ -177,13 +185,15 @@ class Running {
     if (doc['redo'] !== undefined) return await this.redo(doc['redo'], step)
     const found = await step.childrenOf(this.tasks)
     const results = new Map(found.map((task) => [keyOf(task), task.result]))
-    const begun = new Map((step.progress.children ?? []).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
+    const begun = new Map(childListsIn(step.progress).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
+    // A person has damaged the run's lists: they are listed again, as what is there isn't inserted.
+    const unlisted = found.map(keyOf).filter((name) => !begun.has(name) && this.nodes.has(name))
     for (const task of found) begun.set(keyOf(task), this.stateOf(task))
     const { states, begins, isOver, hasFailed } = runState(this.nodes, begun)
     const tasks = Object.fromEntries(states)
     if (isOver) return step.moveTo(hasFailed ? 'Failed' : 'Succeeded', { set: { tasks } })
     const run = Object.fromEntries(Object.entries(doc).filter(([field]) => isOwn(field)))
-    for (const name of begins) {
+    for (const name of [...unlisted, ...begins]) {
       const before = this.nodes.get(name)!.after.map((one) => [one, results.get(one) ?? null])
       const document = { run, results: Object.fromEntries(before), phase: name as never }
       await step.children([this.tasks.child(name, document as never)], { list: name })
