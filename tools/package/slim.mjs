@@ -1,5 +1,5 @@
-// Before the package is packed: its code is written again without comments (the declarations keep every docstring), and declarations that no entry
-// leads to are removed from dist, so that nobody installs either.
+// Before the package is packed: its code is written again without comments (the declarations keep every docstring) and with little white space, and
+// declarations that no entry leads to are removed from dist, so that nobody installs either.
 // usage: node tools/package/slim.mjs [folder of the package]
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync, rmSync } from 'node:fs'
@@ -18,5 +18,8 @@ for (const file of reached) {
     reached.add(join(dirname(file), name.replace(/(\.d)?\.[jt]s$/, '.d.ts')))
 }
 for (const file of globSync('dist/**/*.d.ts', { cwd: folder })) if (!reached.has(file)) rmSync(join(folder, file))
+const biome = join(root, 'node_modules/.bin/biome')
+const compact = `--config-path=${join(root, 'tools/package/compact.json')}`
+execFileSync(biome, ['format', '--write', compact, 'dist'], { cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] })
 // Else the next build takes them for written.
 rmSync(join(folder, 'dist/.tsbuildinfo'), { force: true })
