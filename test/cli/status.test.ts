@@ -1,5 +1,7 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, jest, test } from '@jest/globals'
-import { useDatabase } from '../support/database.js'
+import { eventually, useDatabase } from '../support/database.js'
 import { replicaOf, things, thingWith } from '../support/thing.js'
 import { THINGS, useCliFolder } from './cli-process.js'
 
@@ -43,6 +45,20 @@ describe('phaselock status', () => {
     await things(database.db).deleteMany()
     expect((await run('status')).out).toMatch(/\nnothing needs a person\n$/)
     await replica.stop()
+  })
+
+  test('a heap snapshot is written on demand, while it runs', async () => {
+    const env = { MONGODB_URI: database.uri, NODE_OPTIONS: '--heapsnapshot-signal=SIGUSR2' }
+    const one = folder().phaselock(['start', '--lifecycles', THINGS], env)
+    await one.printed(/is running/)
+    process.kill(one.child.pid!, 'SIGUSR2')
+    const written = await eventually(async () => {
+      const [name = 'none'] = (await readdir(folder().path)).filter((file) => file.endsWith('.heapsnapshot'))
+      return JSON.parse(await readFile(join(folder().path, name), 'utf8')) as { snapshot: { node_count: number } }
+    })
+    expect(written.snapshot.node_count).toBeGreaterThan(10_000)
+    one.child.kill('SIGTERM')
+    expect(await one.exited).toBe(0)
   })
 
   test('start --ticks ends by itself, in order', async () => {

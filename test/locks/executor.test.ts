@@ -104,6 +104,30 @@ describe('executeWithLock', () => {
     expect(await given).toMatchObject({ executed: false })
   })
 
+  // docs/named-locks.md has it in full.
+  test('a login that all share is made once, by whoever is first; the others find it', async () => {
+    const { executor } = twoProcesses()
+    const sessions: string[] = []
+    let logins = 0
+    const token = async (forceRefresh = false) => {
+      const known = forceRefresh ? undefined : sessions[0]
+      if (known !== undefined) return known
+      const logIn = async () => {
+        const found = forceRefresh ? undefined : sessions[0]
+        if (found !== undefined) return found
+        logins += 1
+        await new Promise((resolve) => setImmediate(resolve))
+        sessions[0] = `token ${logins}`
+        return sessions[0]
+      }
+      const outcome = await executor.executeWithLock(logIn, { ...config, lockAtMostFor: '30s', waitFor: '20s' })
+      return outcome.executed ? outcome.result : sessions[0]
+    }
+    expect(await Promise.all(Array.from({ length: 8 }, () => token()))).toEqual(Array(8).fill('token 1'))
+    expect(await token(true)).toBe('token 2')
+    expect(logins).toBe(2)
+  })
+
   test('a task that outlives its lock is told by its signal', async () => {
     const lost: string[] = []
     const { executor } = twoProcesses({ lost: ({ name }) => lost.push(name) })
