@@ -15,7 +15,6 @@ export {
   type OperationPreview,
   type OperationRequest,
   type OperationState,
-  operationLifecycle,
   operationNamed,
   previewOperation,
   previewUndo,
@@ -57,6 +56,7 @@ export {
   pauseWork,
   resumeWork,
 } from './pause.js'
+export { operationLifecycle } from './public.js'
 export {
   type AnswerGiven,
   type AnswerRequest,

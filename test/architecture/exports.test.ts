@@ -14,6 +14,7 @@ test('the package has these entries', async () => {
     './locks',
     './locks/nest',
     './nest',
+    './operations',
     './package.json',
     './schedules',
     './schedules/nest',

@@ -1,9 +1,10 @@
 import { describe, expect, test } from '@jest/globals'
 import { ObjectId } from 'mongodb'
-import { Audit } from '../../src/index.js'
+import { Audit, Replica, silentLogger } from '../../src/index.js'
 import {
   abortOperation,
   listOperations,
+  operationLifecycle,
   operationNamed,
   pauseWork,
   previewOperation,
@@ -12,7 +13,7 @@ import {
 } from '../../src/operations/index.js'
 import { backDate } from '../../src/testing/index.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { gate } from '../support/thing.js'
+import { gate, thingWith } from '../support/thing.js'
 import { ASLEEP, BulkWorld, HELD, IN_AN_HOUR, many, PARKED } from './bulk-world.js'
 
 describe('an operation on many documents', () => {
@@ -118,6 +119,31 @@ describe('an operation on many documents', () => {
     expect(ended).toMatchObject({ condition: 'Done', counts: { seen: 499, done: 499, skipped: 0 } })
     expect(await w.things.countDocuments({ again: true, lockedAt: new Date(0) })).toBe(0)
     expect(await w.things.countDocuments({ again: { $exists: false }, lockedAt: new Date(0) })).toBe(199)
+  })
+
+  test("an app's own replica works on it beside its documents, and goes on where a command was killed", async () => {
+    const w = await world()
+    await w.things.insertMany(many(500, ASLEEP))
+    const { _id } = await w.begin('redo', { all: true }, { options: { set: { n: 1 } } })
+    const { wait, open } = gate()
+    const killed = w.worker(w.writingThings((count) => (count >= 300 ? wait : undefined)))
+    const late = killed.runOnce()
+    await eventually(async () => expect(await w.things.countDocuments({ n: 1 })).toBe(300))
+    await backDate(database.db.collection('phaselock.operations'), 60_000)
+    const lifecycles = [
+      thingWith(async (_doc, step) => step.moveTo('Created')),
+      operationLifecycle({ db: database.db }),
+    ]
+    const own = new Replica({ db: database.db, lifecycles, logger: silentLogger })
+    await own.runOnce()
+    open()
+    await late
+    await killed.stop()
+    expect(await operationNamed(w.system, _id)).toMatchObject({ condition: 'Done', counts: { seen: 500, done: 500 } })
+    await own.runOnce()
+    await own.stop()
+    // Each has begun again, and is done: no command was there.
+    expect(await w.things.countDocuments({ n: 1, phase: 'Created' })).toBe(500)
   })
 
   test('of a removal that was killed the same: each counts once', async () => {

@@ -5,6 +5,7 @@ import { bindLifecycle } from '../../src/kinds/index.js'
 import { Regions } from '../../src/kubernetes/index.js'
 import { memoryLocks } from '../../src/locks/index.js'
 import { getLifecycleToken, InjectLifecycle } from '../../src/nest/index.js'
+import { operationLifecycle } from '../../src/operations/public.js'
 import { lockMetrics } from '../../src/telemetry/index.js'
 import { backDate, race } from '../../src/testing/index.js'
 
@@ -50,6 +51,8 @@ const CALLS: readonly (readonly [string, (given: never) => unknown, unknown, str
   ['apiGatewayLifecycles', apiGatewayLifecycles, undefined, 'apiGatewayLifecycles: expected an object, got undefined'],
   ['apiGatewayLifecycles', apiGatewayLifecycles, { baseDomain: 'example.org' }, NO_DB],
   ['runtimeDomainLifecycles', runtimeDomainLifecycles, {}, NO_DB],
+  ['operationLifecycle', operationLifecycle, undefined, 'operationLifecycle: expected an object, got undefined'],
+  ['operationLifecycle', operationLifecycle, {}, NO_DB],
   [
     'backDate',
     (given) => backDate(given, 5),

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals'
 import { type Document, MongoClient } from 'mongodb'
 import { ShardedCollections } from '../../src/database/public.js'
-import { checkDatabase } from '../../src/operations/index.js'
+import { checkDatabase, undoOperation } from '../../src/operations/index.js'
+import { ASLEEP, BulkWorld, IN_AN_HOUR, many } from '../operations/bulk-world.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { replicaOf, things, thingWith } from '../support/thing.js'
 import { shard } from './chunks.ts'
@@ -95,6 +96,23 @@ describeWithMongos('behind a router', () => {
       const found = await problems()
       await replica.stop()
       expect(found).toEqual([])
+    },
+  )
+
+  test.each<[Document]>([[{ _id: 'hashed' }], [{ _id: 1 }]])(
+    'sharded by %j: an operation comes by each document once, on all shards, and is undone',
+    async (key) => {
+      await shard(database.db, 'Thing', key)
+      const w = await BulkWorld.of(monitored.db(database.db.databaseName))
+      await w.things.insertMany(many(450, ASLEEP))
+      const redone = await w.run('redo', { all: true }, { options: { set: { n: 1 } } })
+      expect(redone).toMatchObject({ condition: 'Done', counts: { seen: 450, done: 450, failed: 0 } })
+      expect(await w.things.countDocuments({ n: 1, lockedAt: new Date(0) })).toBe(450)
+      await undoOperation(w.system, redone._id, { by: 'ana' })
+      expect((await w.finish(`undo-${redone._id}`)).counts).toMatchObject({ seen: 450, done: 450, failed: 0 })
+      expect(await w.things.countDocuments({ n: { $exists: false }, lockedAt: IN_AN_HOUR })).toBe(450)
+      expect((await w.run('remove', { all: true })).counts).toMatchObject({ seen: 450, done: 450, failed: 0 })
+      expect(together.filter((name) => name === 'Thing')).toEqual([])
     },
   )
 

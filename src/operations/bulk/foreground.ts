@@ -1,7 +1,8 @@
 import { Replica } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
+import { operationLifecycle } from '../public.js'
 import type { System } from '../system.js'
-import { listOperations, type OperationState, operationLifecycle } from './operations.js'
+import { listOperations, type OperationState } from './operations.js'
 
 const LOOK_EVERY_MS = 250
 const TELL_EVERY_MS = 1_000

@@ -3,7 +3,7 @@ import { BSON, type Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
-import { DocumentExists, OwnerClient, type RunnableLifecycle } from '../../phases/index.js'
+import { DocumentExists, OwnerClient } from '../../phases/index.js'
 import { asOwner } from '../as-owner.js'
 import { recorded } from '../audit.js'
 import { NotFound, Refused, UsageError } from '../errors.js'
@@ -21,11 +21,6 @@ import {
   operationDefinition,
 } from './operation.js'
 import { countMatching, filterText, type Selection, selectionFilter } from './selection.js'
-import { workOnPage } from './work.js'
-
-/** The lifecycle of operations with its handler, for a replica that works on them. */
-export const operationLifecycle = (system: Pick<System, 'db' | 'doorbell'>): RunnableLifecycle =>
-  operationDefinition.handle({ Running: (doc, step) => workOnPage(system, doc as OperationDocument, step) }) as never
 
 /** Something to be done to many documents. */
 export interface OperationRequest {
