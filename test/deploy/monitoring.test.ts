@@ -6,7 +6,7 @@ import { describe, expect, jest, test } from '@jest/globals'
 import { dumpYaml } from '@kubernetes/client-node'
 import { lifecycleOf } from '../../src/index.js'
 import { Schedules } from '../../src/schedules/index.js'
-import { replicaMetrics } from '../../src/telemetry/index.js'
+import { replicaMetrics, workersMetrics } from '../../src/telemetry/index.js'
 import { useDatabase } from '../support/database.js'
 import { deployProgram } from './programs.mjs'
 import { CHART, describeWithGo, KUSTOMIZE, objectsIn, ROOT, START_TIMEOUT_MS } from './support/render.js'
@@ -164,12 +164,25 @@ describe('metrics by name', () => {
       const suffixes = String(type) === 'histogram' ? ['_bucket', '_sum', '_count'] : ['']
       for (const suffix of suffixes) known.set(name + suffix, labels)
     }
+    const ofWorkers = workersMetrics({
+      ...{ db: database.db, lifecycles: [thing], ofWorkers: async () => [] },
+      counts: () => ({ wanted: 1, working: 1, restarts: 0 }),
+    })
+    const typed = (await ofWorkers.metrics()).matchAll(/^# TYPE (\w+)/gm)
+    for (const [, name = ''] of typed)
+      if (!known.has(name)) known.set(name, new Set(['namespace', 'pod', 'job', 'which']))
     const { groups } = await rulesOf()
     const exprs = [
       ...groups.flatMap(({ rules }) => rules.map(({ expr }) => expr)),
       ...(await dashboard()).panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
     ]
     expect(exprs.length).toBeGreaterThan(30)
+    // Which replica answers is for a table of them, no line. What prom-client measures of any process may be without one.
+    const own = [...known.keys()].filter((name) => name.startsWith('phaselock_'))
+    const isAsked = (name: string) =>
+      exprs.some((expr) => new RegExp(`\\b${base(name)}(_bucket|_sum|_count)?\\b`).test(expr))
+    const unasked = own.filter((name) => !isAsked(name))
+    expect(unasked).toEqual(['phaselock_replica_info'])
     for (const expr of exprs) {
       const names = expr.match(/\b(phaselock|process)_\w+/g) ?? []
       for (const name of names) expect([...known.keys()]).toContain(name)
@@ -180,6 +193,9 @@ describe('metrics by name', () => {
     }
   })
 })
+
+/** A histogram's own name. */
+const base = (name: string) => name.replace(/_(bucket|sum|count)$/, '')
 
 interface Known {
   readonly name: string
