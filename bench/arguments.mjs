@@ -3,7 +3,10 @@ import { parseArgs } from 'node:util'
 import { BENCHMARKS } from './benchmarks.mjs'
 
 const OPTIONS = {
-  json: { type: 'boolean', about: 'print one JSON object on standard output instead of a table' },
+  json: {
+    type: 'boolean',
+    about: 'print one JSON object, in a line, for each name on standard output instead of a table',
+  },
   quick: { type: 'boolean', about: 'a short run, under a minute' },
   documents: { type: 'string', about: 'documents a round' },
   rounds: { type: 'string', about: 'rounds of each contestant' },
@@ -30,31 +33,26 @@ export class UsageError extends Error {
 }
 
 /**
- * @returns `{ help: true }`, or what to run: `{ command: 'report', names, ... }` or `{ command: name, ... }`, with the
- *   options given
+ * @returns `{ help: true }`, or what to run: `{ isReport, names, ... }`, with the options given; no names with a report: all
  * @throws UsageError
  */
 export function readArguments(args) {
   const { values, positionals } = parse(args)
   if (values.help) return { help: true }
-  const [command, ...more] = positionals
-  const known = [...Object.keys(BENCHMARKS), 'report']
-  if (!known.includes(command)) {
-    throw new UsageError(
-      `expected the name of a benchmark, got ${command === undefined ? 'none' : `'${command}'`}; known: ${known.join(', ')}`,
-    )
+  const isReport = positionals[0] === 'report'
+  const names = isReport ? positionals.slice(1) : positionals
+  const known = Object.keys(BENCHMARKS)
+  const unknown = names.find((name) => !known.includes(name))
+  if (unknown !== undefined || (names.length === 0 && !isReport)) {
+    const got = unknown === undefined ? 'none' : `'${unknown}'`
+    throw new UsageError(`expected the name of a benchmark, got ${got}; known: ${[...known, 'report'].join(', ')}`)
   }
-  const names = command === 'report' ? reportNames(more) : []
-  if (command !== 'report' && more.length > 0) {
-    throw new UsageError(`expected one name, got '${positionals.join(' ')}'`)
-  }
-  const { takes: own = [], server: hasServer = true } = BENCHMARKS[command] ?? {}
-  const takes = [...FOR_ALL, ...own, ...(hasServer ? WITH_SERVER : [])]
   for (const option of Object.keys(values)) {
-    if (!takes.includes(option)) throw new UsageError(`${command} takes no --${option}`)
+    const other = (isReport ? ['report'] : names).find((name) => !taken(name).includes(option))
+    if (other !== undefined) throw new UsageError(`${other} takes no --${option}`)
   }
   return {
-    command,
+    isReport,
     names,
     json: values.json ?? false,
     quick: values.quick ?? false,
@@ -73,10 +71,10 @@ function parse(args) {
   }
 }
 
-function reportNames(names) {
-  const unknown = names.find((name) => !(name in BENCHMARKS))
-  if (unknown === undefined) return names
-  throw new UsageError(`expected names of benchmarks (${Object.keys(BENCHMARKS).join(', ')}), got '${unknown}'`)
+/** The options of a benchmark, or of `report`. */
+function taken(name) {
+  const { takes: own = [], server: hasServer = true } = BENCHMARKS[name] ?? {}
+  return [...FOR_ALL, ...own, ...(hasServer ? WITH_SERVER : [])]
 }
 
 function serverGiven({ server, 'replica-set': replicaSet = false }) {
@@ -105,13 +103,13 @@ function given(values, option, pattern, expected) {
   throw new UsageError(`--${option}: expected ${expected} to ${MOST}, got '${text}'`)
 }
 
-export const USAGE = 'usage: npm run bench -- <name> [--json] [--quick] (names and all options: --help)'
+export const USAGE = 'usage: npm run bench -- <name...> [--json] [--quick] (names and all options: --help)'
 
 export function helpText() {
   const name = (text) => `  ${text.padEnd(26)}`
   const takes = ({ takes: own }) => (own.length > 0 ? ` (${own.map((option) => `--${option} <n>`).join(', ')})` : '')
   return [
-    'usage: npm run bench -- <name> [options]',
+    'usage: npm run bench -- <name...> [options]',
     '',
     ...Object.entries(BENCHMARKS).map(([each, benchmark]) => `${name(each)}${benchmark.about}${takes(benchmark)}`),
     `${name('report [names]')}runs these (all but soak) in turn, each in full, and renews results.json, the table in`,

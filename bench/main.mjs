@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- <name> [options]`: runs one benchmark on a private server and prints its figures as a table, or with
- * `--json` as one JSON object. What each figure means and how it is taken: README.md.
+ * `npm run bench -- <name...> [options]`: runs benchmarks one after the other, each on a private server, and prints their figures as tables, or with
+ * `--json` as one JSON object a line. What each figure means and how it is taken: README.md.
  */
 import { helpText, readArguments, USAGE } from './arguments.mjs'
 import { BENCHMARKS } from './benchmarks.mjs'
@@ -14,22 +14,22 @@ const EXIT_USAGE = 2
 
 const options = argumentsOrExit()
 if (options.help) console.log(helpText())
-else if (options.command === 'report') {
+else if (options.isReport) {
   const { report } = await import('./publish/full-run.mjs')
   process.exitCode = (await report(options)) ? 0 : EXIT_WRONG
-} else await one(options)
+} else for (const name of options.names) await one(name, options)
 
-async function one({ command, json, on, ...given }) {
-  const { module, server: needsServer = true } = BENCHMARKS[command]
+async function one(name, { names: _names, isReport: _isReport, json, on, ...given }) {
+  const { module, server: needsServer = true } = BENCHMARKS[name]
   const benchmark = await import(module)
   const server = needsServer ? await privateServer(on) : undefined
   try {
     const progress = (line) => console.error(line)
     const figures = await benchmark.run(server, { ...given, progress })
-    const result = { bench: command, quick: given.quick, ...figures, machine: machine(server?.description) }
+    const result = { bench: name, quick: given.quick, ...figures, machine: machine(server?.description) }
     const targets = judged(figures)
     if (json) printJson({ ...result, ...(targets.length > 0 ? { targets } : {}) })
-    else printTable(`${command}${given.quick ? ' (quick)' : ''}`, result, targets)
+    else printTable(`${name}${given.quick ? ' (quick)' : ''}`, result, targets)
     if (figures.wrong > 0) process.exitCode = EXIT_WRONG
   } finally {
     await server?.close()

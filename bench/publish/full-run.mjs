@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { BENCHMARKS } from '../benchmarks.mjs'
 import { claimsTable } from '../claims/table.mjs'
 import { chart } from './chart.mjs'
-import { chartOf, peersTable, provenance, serversTable, targetsTable } from './published.mjs'
+import { chartOf, peersTable, provenance, qualitiesTable, serversTable, targetsTable } from './published.mjs'
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url))
 /** By the server that they were taken on, in the words of the page. */
@@ -105,6 +105,7 @@ async function writeTables(results) {
   let text = await readFile(README, 'utf8')
   text = between(text, 'targets', `${provenance(results)}\n\n${targetsTable(results)}`)
   const runs = await Promise.all(Object.values(RESULTS).map(async ({ title, file }) => [title, await read(file)]))
+  text = between(text, 'qualities', qualitiesTable(results))
   text = between(text, 'servers', serversTable(Object.fromEntries(runs)))
   text = between(text, 'peers', peersTable(results) || 'Not taken yet.')
   await writeFile(README, text)

@@ -161,6 +161,45 @@ export function serversTable(runs) {
   return markdown(['', 'figure', ...Object.keys(runs)], rows)
 }
 
+const QUALITIES = {
+  limits: {
+    amplePerSecond: 'documents a second, each with a slot of a limit that has enough',
+    ampleShare: 'of those without a limit, in the same round',
+    fewPerSecond: 'slots granted a second: 8 slots, handlers of 5 ms',
+    fewByTwoPerSecond: 'the same by two replicas',
+    floorPerSecond: 'the same by hand, with a counter and without documents',
+  },
+  fairness: {
+    aloneMs: '20 documents of a tenant, with nothing before them: ms until they are done',
+    inTurnsMs: 'the same behind a backlog of another tenant, in turns',
+    byRankMs: 'with a higher rank',
+    byAgeMs: 'by age, behind a smaller backlog (`byAgeBehind`)',
+    turnsShare: 'documents a second in turns, of those by age',
+    ranksShare: 'and by rank',
+  },
+  operations: {
+    wakePerSecond: 'documents that an operation wakes in a second',
+    redoPerSecond: 'and redoes, keeping what each was',
+    floorPerSecond: 'single updates by hand, as many at once',
+  },
+  events: {
+    fullShare: 'steps a second with all events kept, of those without',
+    sampledShare: 'with sampled ones',
+    calledShare: 'documents of one step with a callback, of those without',
+  },
+}
+
+/** What limits, turns, operations and events cost. */
+export function qualitiesTable(results) {
+  const rows = Object.entries(QUALITIES).flatMap(([bench, figures]) =>
+    Object.entries(figures).map(([figure, about]) => {
+      const value = results[bench]?.[figure]
+      return [`\`${bench}\``, `${about} (\`${figure}\`)`, typeof value === 'number' ? numberText(value) : 'not taken']
+    }),
+  )
+  return markdown(['', 'figure', 'last full run'], rows)
+}
+
 /** When and on what: a line for each machine and kind of run. */
 export function provenance(results) {
   const runs = Map.groupBy(Object.entries(results), ([, { machine, quick }]) =>

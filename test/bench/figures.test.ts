@@ -45,15 +45,16 @@ describe('arguments', () => {
   test('names, flags and numbers', async () => {
     const { readArguments } = await load('arguments.mjs')
     expect(readArguments(['steps', '--json', '--rounds', '2'])).toEqual({
-      command: 'steps',
-      names: [],
+      isReport: false,
+      names: ['steps'],
       on: { replicaSet: false },
       json: true,
       quick: false,
       rounds: 2,
     })
     expect(readArguments(['memory', '--minutes', '0.5', '--quick'])).toMatchObject({ minutes: 0.5, quick: true })
-    expect(readArguments(['report', 'idle', 'peers'])).toMatchObject({ command: 'report', names: ['idle', 'peers'] })
+    expect(readArguments(['report', 'idle', 'peers'])).toMatchObject({ isReport: true, names: ['idle', 'peers'] })
+    expect(readArguments(['limits', 'fairness', '--json'])).toMatchObject({ names: ['limits', 'fairness'], json: true })
     expect(readArguments(['--help'])).toEqual({ help: true })
   })
 
@@ -62,7 +63,9 @@ describe('arguments', () => {
     [['latency', '--rounds', '2'], 'latency takes no --rounds'],
     [['memory', '--minutes', '0'], "--minutes: expected a number above 0 to 9999999, got '0'"],
     [['report', 'stepz'], "got 'stepz'"],
-    [['steps', 'noop'], "expected one name, got 'steps noop'"],
+    [['steps', 'nop'], "expected the name of a benchmark, got 'nop'"],
+    [['steps', 'memory', '--minutes', '1'], 'steps takes no --minutes'],
+    [['steps', 'report'], "got 'report'"],
   ])('%j is refused', async (args, problem) => {
     const { readArguments } = await load('arguments.mjs')
     expect(() => readArguments(args)).toThrow(problem)
@@ -117,6 +120,17 @@ describe('what is published', () => {
     const { targetsTable } = await load('publish/published.mjs')
     const published = JSON.parse(await readFile(new URL('../../bench/results.json', import.meta.url), 'utf8'))
     expect(targetsTable(published)).not.toContain('not taken')
+  })
+
+  test('so have limits, fairness, operations and events', async () => {
+    const { qualitiesTable } = await load('publish/published.mjs')
+    const published = JSON.parse(await readFile(new URL('../../bench/results.json', import.meta.url), 'utf8'))
+    const table = qualitiesTable(published)
+    expect(table).not.toContain('not taken')
+    expect(await readFile(new URL('../../bench/README.md', import.meta.url), 'utf8')).toContain(table)
+    expect(qualitiesTable({})).toContain(
+      '| `operations` | documents that an operation wakes in a second (`wakePerSecond`) | not taken |',
+    )
   })
 
   test('the chart is one SVG with a bar for each figure, and says why one is missing', async () => {
