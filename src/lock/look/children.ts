@@ -8,6 +8,7 @@ import { WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { hasToTell, type RemovedBy, removalUpdate, type TellingLifecycle } from '../move/told-removal.js'
 import { removedPhase } from '../outbox/outbox.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { COMMITTED } from '../terms/lock-timeout.js'
 import { termsOf } from '../terms/terms.js'
 
 /**
@@ -52,6 +53,11 @@ const ofParent = ({ progress, parent, lists }: ChildrenOf): Filter<Document> => 
   ...(lists && { [`${progress}.parent.list`]: { $in: [...lists] } }),
 })
 
+/*
+ * What a parent goes on by is read as a majority has it (COMMITTED): a primary that has lost the others may show ends, or removals, that are
+ * undone, while the write that rests on them reaches its successor. What only hints that a parent should look may be read as it stands.
+ */
+
 /**
  * How many children are in which phase: an index key for each, and a document for each that hasn't ended.
  * @param ends the phases in which a child has ended
@@ -67,7 +73,7 @@ export async function countChildren(of: ChildrenOf, ends: readonly string[], tot
 
 async function countOnce(of: ChildrenOf, ends: readonly string[]): Promise<ChildrenInPhase[]> {
   const { collection, progress } = of
-  const hint = childIndex(progress)
+  const reading = { hint: childIndex(progress), ...COMMITTED }
   const ended = [
     { $match: { ...ofParent(of), phase: { $in: [...ends] } } },
     { $group: { _id: '$phase', count: { $sum: 1 } } },
@@ -78,8 +84,8 @@ async function countOnce(of: ChildrenOf, ends: readonly string[]): Promise<Child
     { $group: { _id: { phase: '$phase', parked: isParked }, count: { $sum: 1 } } },
   ]
   // The open ones first: one that ends in between is then counted twice, never overlooked; whoever waits for it counts again.
-  const stillOpen = await collection.aggregate(open, { hint }).toArray()
-  const overNow = await collection.aggregate(ended, { hint }).toArray()
+  const stillOpen = await collection.aggregate(open, reading).toArray()
+  const overNow = await collection.aggregate(ended, reading).toArray()
   return [
     ...stillOpen.map(({ _id: { phase, parked }, count }) => ({ phase, parked, count })),
     ...overNow.map(({ _id: phase, count }) => ({ phase, parked: false, count })),
@@ -130,7 +136,7 @@ export async function childDocuments(of: ChildrenOf, limit: number, total = 0): 
   const found = new Map<string, Document>()
   const theirs = { ...ofParent(of), ...(of.telling && isIn(of, [])) }
   const read = async () => {
-    const some = await of.collection.find(theirs, { hint: childIndex(of.progress), limit }).toArray()
+    const some = await of.collection.find(theirs, { hint: childIndex(of.progress), limit, ...COMMITTED }).toArray()
     for (const one of some) found.set(idKey(one['_id']), one)
   }
   await read()
@@ -166,7 +172,10 @@ export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: rea
 
 /** How many children are in no such phase. */
 export const countChildrenBut = (of: ChildrenOf, phases: readonly string[]): Promise<number> =>
-  of.collection.countDocuments({ ...ofParent(of), ...isIn(of, phases) }, { hint: childIndex(of.progress) })
+  of.collection.countDocuments(
+    { ...ofParent(of), ...isIn(of, phases) },
+    { hint: childIndex(of.progress), ...COMMITTED },
+  )
 
 /** A document keeps so many names of those that wait for it: the newest. */
 export const MOST_WAITERS = 100

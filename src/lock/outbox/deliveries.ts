@@ -5,6 +5,7 @@ import { deleteNamed, updateNamed } from '../documents/update-named.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { onIndex } from '../indexes/on-index.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
+import { COMMITTED } from '../terms/lock-timeout.js'
 import { countAt, literal, perDocument } from '../terms/terms.js'
 import { type EntryName, outboxIndex } from './outbox.js'
 
@@ -98,7 +99,8 @@ export async function takeOutboxes(
   if (matched === 0) return { documents: [], unreadable: [], refused }
   const { projection } = how
   const own = { ...withIds(ids), [`${progress}.outbox.by`]: how.token }
-  const read = await readEach(collection, own, { hint: ID_INDEX, ...(projection && { projection }) })
+  // As a majority has it: an outcome that was stored after the take, and is undone, is told to nobody.
+  const read = await readEach(collection, own, { hint: ID_INDEX, ...COMMITTED, ...(projection && { projection }) })
   return { ...read, refused }
 }
 

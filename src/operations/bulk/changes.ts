@@ -4,6 +4,7 @@ import {
   type Before,
   beforeOf,
   beforeProjection,
+  COMMITTED,
   idKey,
   readOwnFields,
   type Terms,
@@ -57,7 +58,7 @@ export async function keepBefore(
   const { operation, first, isRepeated, ids, fields } = page
   const projection = beforeProjection(terms, fields)
   const filter = { _id: { $in: ids as never[] } }
-  const found = await readOwnFields((how) => documents.find(filter, { projection, ...how }).toArray())
+  const found = await readOwnFields((how) => documents.find(filter, { projection, ...COMMITTED, ...how }).toArray())
   const numbers = new Map(ids.map((id, i) => [idKey(id), first + i]))
   const expiresAt = new Date(systemClock.now().getTime() + KEPT_MS)
   const changes = found.map((one) => ({

@@ -1,5 +1,6 @@
 import { BSON, type Document } from 'mongodb'
 import {
+  COMMITTED,
   type ChildList,
   childDocuments,
   childListsIn,
@@ -214,8 +215,9 @@ export class StepChildren {
     const { progress } = model.settings
     const projection = { [`${progress}.parent`]: 1 }
     const ids = documents.map(({ _id }) => _id as never)
+    // As a majority has them: their number is about to be stored for good.
     const stored = await readOwnFields((how) =>
-      children.find({ _id: { $in: ids } }, { projection, hint: ID_INDEX, ...how }).toArray(),
+      children.find({ _id: { $in: ids } }, { projection, hint: ID_INDEX, ...COMMITTED, ...how }).toArray(),
     )
     const found = new Map(stored.map((one) => [idKey(one['_id']), parentIn(one[progress])]))
     for (const { _id, [progress]: own } of documents) {

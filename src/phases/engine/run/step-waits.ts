@@ -2,6 +2,7 @@ import type { Document } from 'mongodb'
 import {
   addWaiter,
   awaitsIn,
+  COMMITTED,
   type DocumentName,
   hasToken,
   ID_INDEX,
@@ -91,13 +92,14 @@ async function modelOf({ env }: WaitingRun, lifecycle: string): Promise<Lifecycl
   )
 }
 
+/** As a majority has it: a phase that is undone lets nobody go on. */
 async function look({ env }: WaitingRun, model: LifecycleModel, id: unknown): Promise<Document | undefined> {
   const { progress } = model.settings
   const projection = { ...LEASE_FIELDS, phase: 1, [`${progress}.awaits`]: 1 }
   const [found] = await readOwnFields((how) =>
     env.relatives
       .collectionOf(model)
-      .find({ _id: id as never }, { projection, hint: ID_INDEX, limit: 1, ...how })
+      .find({ _id: id as never }, { projection, hint: ID_INDEX, limit: 1, ...COMMITTED, ...how })
       .toArray(),
   )
   // One that is removed is there only until its callbacks have been told.
