@@ -13,12 +13,13 @@ export class ShardedCollections extends Error {
     super(
       `expected the collections of the database '${database}' to be unsharded, or sharded by _id ({ _id: 'hashed' } or { _id: 1 }), but of ` +
         `${collections.join(', ')} that can't be said: MongoDB keeps an _id unique, and executes a write once while its chunk migrates, only if ` +
-        "_id is the whole shard key; phaselock's own collections must not be sharded at all (docs/replica-sets.md)",
+        '_id is the whole shard key; phaselock.lifecycles, .limits and .duties must not be sharded at all (docs/replica-sets.md)',
     )
   }
 }
 
 const NAMESPACE_NOT_FOUND = 26
+const UNAUTHORIZED = 13
 /** A shard's plans pass this stage in a sharded collection only: it drops what has migrated. */
 const SHARDED_ONLY = '"stage":"SHARDING_FILTER"'
 /** What reads whole documents: not needed where the index of `_id` has all fields of the shard key. */
@@ -40,7 +41,7 @@ export interface Sharding {
 
 /**
  * Finds out which of these collections are sharded, by the plan of a query, as `find` is the only right that this needs. One that isn't
- * there is unsharded. Without a router (`mongos`) nothing is asked.
+ * there, or that this user may not read, counts as unsharded. Without a router (`mongos`) nothing is asked.
  * @throws what the driver throws
  */
 export async function learnSharding(db: Db, names: readonly string[]): Promise<Sharding> {
@@ -64,8 +65,8 @@ async function planOf(db: Db, name: string): Promise<string> {
   try {
     return JSON.stringify(await db.collection(name).find({}, reading).explain('queryPlanner'))
   } catch (error) {
-    // A router knows no database before its first collection.
-    if (isServerError(error, NAMESPACE_NOT_FOUND)) return ''
+    // A router knows no database before its first collection. And what this user may not even read it won't write to.
+    if (isServerError(error, NAMESPACE_NOT_FOUND) || isServerError(error, UNAUTHORIZED)) return ''
     throw error
   }
 }

@@ -1,3 +1,4 @@
+import { learnSharding } from '../database/index.js'
 import { CALLBACK_NAMES, type EntryName, readOwnFields, retryOutbox, untoldOutboxes } from '../lock/index.js'
 import { type Done, doneTo, nameOf } from './as-owner.js'
 import { recorded } from './audit.js'
@@ -83,6 +84,7 @@ export async function retryCallbacks(
     document: id,
     before: { callback, seq },
   }
+  await learnSharding(system.db, [model.collection])
   const act = () => retryOutbox(of, id, { seq, skip, removed })
   const isDone = await recorded(system, about, act, (done) => ({ outcome: done ? 'done' : 'refused' }))
   if (isDone) return { ...doneTo(found), callback, seq, skipped: skip }

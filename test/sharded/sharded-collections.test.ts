@@ -53,6 +53,8 @@ describeWithMongos('behind a router', () => {
       ['Thing', { tenant: 1, _id: 1 }],
       ['phaselock.lifecycles', { _id: 1 }],
       ['phaselock.lifecycles', { _id: 'hashed' }],
+      ['phaselock.limits', { _id: 'hashed' }],
+      ['phaselock.duties', { _id: 1 }],
     ])('%s sharded by %j', async (collection, key) => {
       await insert('a')
       await shard(database.db, collection, key)
@@ -74,6 +76,14 @@ describeWithMongos('behind a router', () => {
       await replica.stop()
       const problem = expect.stringMatching(/^it is sharded by something else than _id/)
       expect(found).toEqual([expect.objectContaining({ about: 'collection Thing', problem })])
+      await shard(database.db, 'phaselock.limits', { _id: 'hashed' })
+      const both = (await problems()).filter(({ about }) => about.startsWith('collection '))
+      expect(both).toContainEqual(
+        expect.objectContaining({
+          about: 'collection phaselock.limits',
+          problem: 'it is sharded: no replica starts',
+        }),
+      )
     })
   })
 

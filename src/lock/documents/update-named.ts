@@ -1,6 +1,8 @@
 import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
 import { isSharded } from '../../database/index.js'
-import { ID_INDEX } from '../terms/constants.js'
+import { LIMITS_COLLECTION } from '../limits/limits.js'
+import { ID_INDEX, LIFECYCLES_COLLECTION } from '../terms/constants.js'
+import { DUTIES_COLLECTION } from '../terms/duties.js'
 import { AS_IT_STANDS } from './read-each.js'
 
 /*
@@ -9,6 +11,9 @@ import { AS_IT_STANDS } from './read-each.js'
  * shards, whatever they own: while a chunk migrates it may change the copy that is left behind instead of the document, or count both.
  */
 
+/** Phaselock's own collections in which several documents are written by one update: they must not be sharded. */
+export const NEVER_SHARDED: readonly string[] = [LIFECYCLES_COLLECTION, LIMITS_COLLECTION, DUTIES_COLLECTION]
+
 /** An update of the documents with these `_id`s that match. */
 export interface NamedUpdate {
   readonly ids: readonly unknown[]
@@ -16,6 +21,8 @@ export interface NamedUpdate {
   readonly filter: Filter<Document>
   readonly update: Document[]
 }
+
+const MOST_PER_BULK = 1_000
 
 /** How many documents one update may be about. */
 export const mostPerUpdate = (collection: Collection): number => (isSharded(collection) ? 1 : Number.POSITIVE_INFINITY)
@@ -60,12 +67,35 @@ export async function updateMatching(
 ): Promise<number> {
   if (!isSharded(collection)) return (await collection.updateMany(filter, update, options)).modifiedCount
   let modified = 0
-  const found = await collection.find(filter, { projection: { _id: 1 }, ...options, ...AS_IT_STANDS }).toArray()
-  for (let at = 0; at < found.length; at += 1_000) {
-    const updates = found.slice(at, at + 1_000).map(({ _id }) => ({ ids: [_id], filter, update }))
+  for (const ids of await matchingIds(collection, filter, options)) {
+    const updates = ids.map((id) => ({ ids: [id], filter, update }))
     modified += (await updateNamed(collection, updates)).modifiedCount
   }
   return modified
+}
+
+/** Deletes whatever matches, many documents perhaps; each is judged again by the delete itself. */
+export async function deleteMatching(
+  collection: Collection,
+  filter: Filter<Document>,
+  options: Pick<UpdateOptions, 'hint'> = {},
+): Promise<void> {
+  if (!isSharded(collection)) await collection.deleteMany(filter, options)
+  else
+    for (const ids of await matchingIds(collection, filter, options)) await deleteNamed(collection, ids, () => filter)
+}
+
+/** The `_id`s of what matches, by as many as one bulk of writes may name. */
+async function matchingIds(
+  collection: Collection,
+  filter: Filter<Document>,
+  options: Pick<UpdateOptions, 'hint'>,
+): Promise<unknown[][]> {
+  const found = await collection.find(filter, { projection: { _id: 1 }, ...options, ...AS_IT_STANDS }).toArray()
+  const ids = found.map(({ _id }): unknown => _id)
+  return Array.from({ length: Math.ceil(ids.length / MOST_PER_BULK) }, (_, i) =>
+    ids.slice(i * MOST_PER_BULK, (i + 1) * MOST_PER_BULK),
+  )
 }
 
 /** Deletes the documents with these `_id`s that match. */

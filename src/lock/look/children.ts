@@ -1,7 +1,7 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
-import { updateMatching } from '../documents/update-named.js'
+import { deleteMatching, updateMatching } from '../documents/update-named.js'
 import type { DocumentName } from '../end/children.js'
 import { stateInNext } from '../end/next.js'
 import { WITHOUT_TOKEN } from '../lease/lease-state.js'
@@ -9,7 +9,7 @@ import { hasToTell, type RemovedBy, removalUpdate, type TellingLifecycle } from 
 import { removedPhase } from '../outbox/outbox.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 import { COMMITTED } from '../terms/lock-timeout.js'
-import { termsOf } from '../terms/terms.js'
+import { literal, termsOf } from '../terms/terms.js'
 
 /**
  * Serves every question about a document's children: how many are in which phase, whether one is open. Only in collections of lifecycles that
@@ -148,8 +148,8 @@ export async function childDocuments(of: ChildrenOf, limit: number, total = 0): 
 export async function setChildrenState(of: ChildrenOf, state: string, but: readonly string[]): Promise<void> {
   const filter = { ...ofParent(of), phase: { $nin: [...but] }, state: { $ne: state } }
   // That of an insert that was left for a child is older.
-  const update = { $set: { state }, $unset: { [stateInNext(of)]: '' as const } }
-  await of.collection.updateMany(filter, update as never, { hint: childIndex(of.progress) })
+  const update = [{ $set: { state: literal(state) } }, { $unset: stateInNext(of) }]
+  await updateMatching(of.collection, filter, update, { hint: childIndex(of.progress) })
 }
 
 /**
@@ -161,13 +161,13 @@ export async function removeChildren(of: ChildrenOf, by: RemovedBy, phases?: rea
   const free = { $and: [ofParent(of), WITHOUT_TOKEN, ...(phases ? [{ phase: { $in: [...phases] } }] : [])] }
   const hint = { hint: childIndex(progress) }
   if (!telling) {
-    await collection.deleteMany(free, hint)
+    await deleteMatching(collection, free, hint)
     return
   }
   const terms = termsOf(0, { progress })
   const tells = hasToTell(terms, telling)
   await updateMatching(collection, { ...free, ...tells }, removalUpdate(terms, telling, by), hint)
-  await collection.deleteMany({ ...free, ...isIn(of, []), $nor: [tells] }, hint)
+  await deleteMatching(collection, { ...free, ...isIn(of, []), $nor: [tells] }, hint)
 }
 
 /** How many children are in no such phase. */

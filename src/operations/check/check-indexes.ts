@@ -5,9 +5,9 @@ import {
   collectionExists,
   ensureLockIndexes,
   hasIndex,
-  LIFECYCLES_COLLECTION,
   Looks,
   moreIndexes,
+  NEVER_SHARDED,
   ServerClock,
   STAND_IN_INDEX,
   unusableLockIndexes,
@@ -26,11 +26,11 @@ export async function checkIndexes({
   collections,
   repair,
 }: Omit<Checked, 'termsOf'>): Promise<CheckResult> {
-  const unsafe = await unsafelySharded(db, collections, [LIFECYCLES_COLLECTION])
+  const unsafe = await unsafelySharded(db, collections, NEVER_SHARDED)
   const findings = unsafe.map((name) =>
     finding(
       `collection ${name}`,
-      name === LIFECYCLES_COLLECTION
+      NEVER_SHARDED.includes(name)
         ? 'it is sharded: no replica starts'
         : 'it is sharded by something else than _id: a claim or an outcome may be lost unseen when a chunk migrates, and no replica starts',
       "keep it on one shard, or shard it by { _id: 'hashed' } if its documents are yours (docs/replica-sets.md)",

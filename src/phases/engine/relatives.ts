@@ -1,5 +1,5 @@
 import type { Collection, Db, Document } from 'mongodb'
-import { protocolCollection } from '../../database/index.js'
+import { learnSharding, protocolCollection } from '../../database/index.js'
 import type { Ring } from '../../doorbell/index.js'
 import {
   awaitsIn,
@@ -60,7 +60,10 @@ export class Relatives implements Family {
     const lifecycles = this.options.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
     const [entry] = await readOwnFields((how) => lifecycles.find({ _id: name }, { limit: 1, ...how }).toArray())
     const model = entry && modelRegistered(entry)?.model
-    if (model) this.known.set(name, { model, readAtMs: nowMs })
+    if (!model) return undefined
+    // Its documents are woken, and taken down, from here.
+    if (!before) await learnSharding(this.options.db, [model.collection])
+    this.known.set(name, { model, readAtMs: nowMs })
     return model
   }
 

@@ -1,7 +1,7 @@
 import { BSON, type Document } from 'mongodb'
 import {
-  COMMITTED,
   type ChildList,
+  COMMITTED,
   childDocuments,
   childListsIn,
   countChildren,

@@ -19,6 +19,7 @@ import {
   type LookRequest,
   type Looks,
   moreIndexes,
+  NEVER_SHARDED,
   REPLICAS_COLLECTION,
   unusableLockIndexes,
 } from '../../../lock/index.js'
@@ -45,7 +46,7 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   await requireServerVersion(db)
   await requireRights(env, options.replica)
   const collections = [...new Set(lifecycles.map(({ model }) => model.collection))]
-  await requireSafeSharding(db, collections, [LIFECYCLES_COLLECTION])
+  await requireSafeSharding(db, collections, NEVER_SHARDED)
   await provideIndexes(options.replica, collections, env.logger)
   await registry.requireNoOverlap()
   await registry.register()
