@@ -1,9 +1,5 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals'
-import { type Collection, type CommandFailedEvent, type Document, MongoClient } from 'mongodb'
-import { ReplicaSet } from '../../chaos/replica-set/replica-set.ts'
+import { beforeEach, expect, test } from '@jest/globals'
+import type { Collection, Db, Document, MongoClient } from 'mongodb'
 import { MissingRights } from '../../src/database/index.js'
 import { lifecycleOf, OwnerClient, Replica, type ReplicaOptions } from '../../src/index.js'
 import { DUTIES_COLLECTION, REPLICAS_COLLECTION } from '../../src/lock/index.js'
@@ -11,9 +7,10 @@ import { mongoLockProvider } from '../../src/locks/index.js'
 import { Schedules } from '../../src/schedules/index.js'
 import { backDate } from '../../src/testing/index.js'
 import { THINGS, useCliFolder } from '../cli/cli-process.js'
-import { eventually, withDatabase } from '../support/database.js'
+import { eventually } from '../support/database.js'
 import { gate, recordingLogger } from '../support/thing.js'
 import { describeWithMongod } from './mongod.js'
+import { documentedRoles, lacking, useAccess } from './with-access.js'
 
 interface Thing {
   _id: string
@@ -35,91 +32,27 @@ const thing = lifecycleOf<Thing>().define({
   lockTimeout: '1s',
 })
 
-interface Privilege {
-  readonly resource: { readonly db: string; readonly collection: string }
-  readonly actions: readonly string[]
-}
-
-/** The roles of docs/mongodb-role.md, in the order in which they stand there; the page's database and collection are the test's. */
-async function documentedRoles(database: string): Promise<{ role: string; privileges: Privilege[] }[]> {
-  const roles: { role: string; privileges: Privilege[] }[] = []
-  const db = {
-    createRole: (role: (typeof roles)[0]) => roles.push(role),
-    createUser: () => 0,
-    grantRolesToUser: () => 0,
-  }
-  for (const [, code] of (await readFile('docs/mongodb-role.md', 'utf8')).matchAll(/```js\nuse shop\n([\s\S]+?)```/g)) {
-    const here = code!.replaceAll("'shop'", `'${database}'`).replaceAll("'Order'", "'Thing'")
-    new Function('db', 'passwordPrompt', here)(db, () => '')
-  }
-  return roles
-}
-
 const DOORBELL = 'phaselock.doorbell'
 /** Without rights on these a replica works as ever. */
 const SPARED = [DOORBELL, REPLICAS_COLLECTION, DUTIES_COLLECTION]
 
 describeWithMongod('with access control, by the roles of docs/mongodb-role.md', () => {
-  let set: ReplicaSet
-  let dir: string
-  let admin: MongoClient
-  let name: string
-  let count = 0
-  const refused: string[] = []
-  const closing: (() => Promise<unknown>)[] = []
+  const access = useAccess()
+  const { closing, refused, user, connected } = access
   const folder = useCliFolder()
 
-  beforeAll(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'phaselock-access-'))
-    const keyFile = join(dir, 'key')
-    await writeFile(keyFile, 'aKeyThatTheMembersShare', { mode: 0o600 })
-    set = await ReplicaSet.start({ members: 1, args: ['--keyFile', keyFile] })
-    // As long as there is no user, somebody on the server's own machine may create the first one.
-    const first = await new MongoClient(set.uri).connect()
-    await first.db('admin').command({ createUser: 'admin', pwd: 'admin', roles: ['root'] })
-    await first.close()
-    admin = await new MongoClient(set.uri, { auth: { username: 'admin', password: 'admin' } }).connect()
-  })
-  afterAll(async () => {
-    await admin?.close()
-    await set?.close()
-    await rm(dir, { recursive: true, force: true, maxRetries: 10 })
-  })
+  let admin: MongoClient
+  let name: string
   beforeEach(() => {
-    count += 1
-    name = `access_${count}`
-    refused.length = 0
+    ;({ admin, name } = access)
   })
-  afterEach(async () => {
-    for (const close of closing.splice(0).reverse()) await close()
-    await admin.db(name).dropDatabase()
-  })
-
-  /** A user with these rights and no others; the name of a second one of the same test differs. */
-  async function user(privileges: readonly Privilege[], user = 'replica'): Promise<string> {
-    await admin.db(name).command({ createRole: user, privileges, roles: [] })
-    await admin.db(name).command({ createUser: user, pwd: 'secret', roles: [user] })
-    return withDatabase(set.uri, name).replace('//', `//${user}:secret@`)
-  }
-
-  /** A connection whose commands that were refused for want of a right are noted. */
-  async function connected(uri: string) {
-    const client = new MongoClient(uri, { monitorCommands: true, authSource: name })
-    client.on('commandFailed', ({ commandName, failure }: CommandFailedEvent) => {
-      if ((failure as { code?: unknown }).code === 13) refused.push(`${commandName}: ${failure.message}`)
-    })
-    await client.connect()
-    closing.push(() => client.close())
-    return client.db(name)
-  }
-
   const privilegesOf = async (...roles: string[]) =>
     (await documentedRoles(name)).filter(({ role }) => roles.includes(role)).flatMap(({ privileges }) => privileges)
   const things = () => admin.db(name).collection('Thing')
   const raw = () => things() as unknown as Collection<Document & { _id: string }>
 
   /** Its handlers wait, throw, park, store and take long, by the name of the document. */
-  function replicaFor(db: Awaited<ReturnType<typeof connected>>, options: Partial<ReplicaOptions> = {}) {
+  function replicaFor(db: Db, options: Partial<ReplicaOptions> = {}) {
     const longer = gate()
     const bound = thing.handle({
       async Creating(doc, step) {
@@ -225,13 +158,6 @@ describeWithMongod('with access control, by the roles of docs/mongodb-role.md', 
     await replica.stop()
     expect(refused).toEqual([])
   })
-
-  const lacking = (privileges: readonly Privilege[], collection: string, action: string) =>
-    privileges.map((one) =>
-      one.resource.collection === collection
-        ? { ...one, actions: one.actions.filter((other) => other !== action) }
-        : one,
-    )
 
   test.each(['create', 'check'] as const)(
     "indexes: '%s': a role that lacks any right is refused at the start, with its name and what to do",

@@ -74,7 +74,9 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
 async function requireRights({ logger }: Environment, { db, lifecycles, indexes, doorbell }: ReplicaSettings) {
   const creates = indexes === 'create'
   const needed = lifecycles.flatMap(({ model, rights }): Rights[] => {
-    const removes = [...model.phases.values()].some(({ kind }) => kind === 'final')
+    // Documents that are removed with something to tell are deleted by who tells it.
+    const isFinal = ({ kind }: { readonly kind: string }) => kind === 'final'
+    const removes = model.settings.callbacks !== undefined || [...model.phases.values()].some(isFinal)
     const actions = ['find', 'listIndexes', 'update', ...(creates ? ['createIndex'] : [])]
     const others = rights ?? [{ collection: model.collection, actions: removes ? ['remove'] : [] }]
     return [{ collection: model.collection, actions }, ...others]
