@@ -4,7 +4,7 @@ import { protocolClient, protocolClientOptions } from '../../src/database/index.
 import { lifecycleOf, Replica } from '../../src/index.js'
 import { sleep } from '../../src/time/index.js'
 import { eventually } from '../support/database.js'
-import { contradictionsOfOplog } from '../support/traces/check-oplog.js'
+import { type Call, contradictionsOfOplog, type Sent } from '../support/traces/check-oplog.js'
 import { type Change, oplogOf } from '../support/traces/oplog.js'
 import { TraceRecorder } from '../support/traces/recorder.js'
 import type { Trace } from '../support/traces/trace.js'
@@ -49,8 +49,15 @@ const INDUCED: readonly (readonly [name: string, data: Document])[] = [
   ],
 ]
 
+/** Of a tenant's documents so many may be held at once. */
+const SLOTS = { field: 'tenant', each: 30 }
+const TENANTS = 6
+/** Every so many ask something. */
+const ASKS = 4
+
 interface Doc {
   _id: string
+  tenant: string
   state?: 'Deleted'
   at?: number
   threw?: boolean
@@ -68,31 +75,38 @@ const lifecycle = lifecycleOf<Doc>().define({
   rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
   concurrency: 4 * LARGE,
   lockTimeout: `${LOCK_TIMEOUT_MS}ms`,
+  ...{ limitBy: 'tenant', each: SLOTS.each, fairBy: 'tenant', callbacks: ['onMoved'] },
 })
 
 const numberOf = (id: string) => Number(id.slice(1))
+const tenantOf = (id: string) => `tenant ${numberOf(id) % TENANTS}`
+const asks = (id: string) => id.startsWith('d') && numberOf(id) % ASKS === 1
 const endOf = (id: string) => (!id.startsWith('c') && numberOf(id) % DELETED === 0 ? 'Deleted' : 'Created')
 
-/** Each kind of end, and a checkpoint. */
-const handled = (late: Set<string>) =>
-  lifecycle.handle({
-    Creating: async (doc, step) => {
-      if (doc._id.startsWith('s') && !late.has(doc._id)) {
-        late.add(doc._id)
-        await sleep(LATE_MS)
-      }
-      if (step.name === undefined) return step.again({ step: 'noted', set: { at: 1 } })
-      if (step.name === 'noted') {
-        await step.checkpoint({ at: 2 })
-        return step.again({ step: 'waits' })
-      }
-      if (step.name === 'waits')
-        return step.waitedMs > 200 ? step.again({ step: 'throws' }) : step.wait('a moment', { for: '100ms' })
-      if (numberOf(doc._id) % 7 === 0 && step.attempt === 1) throw new Error('once')
-      return step.moveTo('Created')
+/** Each kind of end, a checkpoint, a question and what a callback is told. */
+const handled = (late: Set<string>, calls: Call[]) =>
+  lifecycle.handle(
+    {
+      Creating: async (doc, step) => {
+        if (doc._id.startsWith('s') && !late.has(doc._id)) {
+          late.add(doc._id)
+          await sleep(LATE_MS)
+        }
+        if (step.name === undefined) return step.again({ step: 'noted', set: { at: 1 } })
+        if (step.name === 'noted') {
+          if (asks(doc._id) && !step.answer) return step.ask({ question: 'Go on?', options: ['yes'] })
+          await step.checkpoint({ at: 2 })
+          return step.again({ step: 'waits' })
+        }
+        if (step.name === 'waits')
+          return step.waitedMs > 200 ? step.again({ step: 'throws' }) : step.wait('a moment', { for: '100ms' })
+        if (numberOf(doc._id) % 7 === 0 && step.attempt === 1) throw new Error('once')
+        return step.moveTo('Created')
+      },
+      Deleting: async (_doc, step) => step.moveTo('Deleted'),
     },
-    Deleting: async (_doc, step) => step.moveTo('Deleted'),
-  })
+    { onMoved: ({ id, seq, to }) => void calls.push({ id, seq, to }) },
+  )
 
 describeWithMongod('verdicts, claims and fences beside the oplog', () => {
   const TEST_COMMANDS = ['enableTestCommands=1', 'internalQueryExecYieldIterations=1']
@@ -108,6 +122,7 @@ describeWithMongod('verdicts, claims and fences beside the oplog', () => {
     closing.push(() => recorder.stop())
     const book = new CommandBook()
     const late = new Set<string>()
+    const calls: Call[] = []
     const clientOf = async (more = {}): Promise<MongoClient> => {
       const options = { ...protocolClientOptions(LOCK_TIMEOUT_MS), ...more, monitorCommands: true }
       const client = protocolClient(on.database.uri, options)
@@ -118,22 +133,46 @@ describeWithMongod('verdicts, claims and fences beside the oplog', () => {
     const name = on.database.db.databaseName
     for (const replica of ['one', 'other']) {
       const [client, renewals] = [await clientOf(), await clientOf({ maxPoolSize: 1, appName: RENEWALS })]
-      const options = { db: client.db(name), renewalDb: renewals.db(name), lifecycles: [handled(late)], name: replica }
+      const options = {
+        db: client.db(name),
+        renewalDb: renewals.db(name),
+        lifecycles: [handled(late, calls)],
+        name: replica,
+      }
       const started = new Replica({ ...options, grace: '2s', logger: SILENT })
       closing.push(() => started.stop())
       await started.start()
     }
 
-    const owner = handled(late).attach((await clientOf()).db(name))
+    const owner = handled(late, calls).attach((await clientOf()).db(name))
     const inserted: string[] = []
     const stated: { id: string; state: string }[] = []
+    const answered: { id: string; question: string }[] = []
     let count = 0
+    const answer = async () => {
+      for (const { _id, id: question } of await owner.questions()) {
+        const { kind } = await owner.answer(_id, { option: 'yes', by: 'owner', question })
+        // Already: by the call before, whose answer was lost.
+        if (kind === 'answered' || kind === 'alreadyAnswered') answered.push({ id: _id, question })
+      }
+    }
+    const answering = new AbortController()
+    const answers = (async () => {
+      while (!answering.signal.aborted) {
+        await answer().catch(() => undefined)
+        await sleep(200)
+      }
+    })()
+    closing.push(async () => {
+      answering.abort()
+      await answers
+    })
     const load = async (prefix = 'd') => {
       const ids = Array.from({ length: BURST }, () => `${prefix}${count++}`)
       await Promise.all(
         ids.map(async (_id) => {
           await insist(
-            () => owner.insert({ _id }),
+            () => owner.insert({ _id, tenant: tenantOf(_id) }),
             () => inserted.push(_id),
           )
           if (endOf(_id) === 'Deleted') {
@@ -160,17 +199,18 @@ describeWithMongod('verdicts, claims and fences beside the oplog', () => {
     const toldLate = () =>
       recorder.trace().verdicts.filter(({ verdict }) => verdict === 'lost' || verdict === 'movedOn')
     // Nothing is renewed while these steps take longer than their leases: their outcomes come late.
-    const data = { failCommands: ['update'], errorCode: 11602, appName: RENEWALS }
+    const namespace = `${name}.Thing`
+    const data = { failCommands: ['update'], errorCode: 11602, appName: RENEWALS, namespace }
     await on.set.atEach({ configureFailPoint: 'failCommand', mode: 'alwaysOn', data })
     await load('s')
     await eventually(() => expect(toldLate()).not.toEqual([]), { timeoutMs: 60_000 })
     await on.set.atEach({ configureFailPoint: 'failCommand', mode: 'off' })
     const things = on.database.db.collection<Doc & { phase: string }>('Thing')
-    const oplog = () => oplogOf(on.database.client, `${name}.Thing`)
+    const oplog = () => oplogOf(on.database.client, namespace)
     for (let n = 0; n < STEP_DOWNS; n += 1) {
       const hang = {
         configureFailPoint: 'setYieldAllLocksHang',
-        data: { namespace: `${name}.Thing`, checkForInterruptAfterHang: true },
+        data: { namespace, checkForInterruptAfterHang: true },
       }
       const caught = new Promise<unknown>((resolve) => {
         book.onUpdateOf = (documents) => {
@@ -180,7 +220,7 @@ describeWithMongod('verdicts, claims and fences beside the oplog', () => {
         }
       })
       const ids = Array.from({ length: 4 * LARGE }, () => `c${count++}`)
-      await owner.insertMany(ids.map((_id) => ({ _id })))
+      await owner.insertMany(ids.map((_id) => ({ _id, tenant: tenantOf(_id) })))
       inserted.push(...ids)
       await Promise.race([caught, sleep(NONE_FOR_MS)])
       book.onUpdateOf = undefined
@@ -196,16 +236,27 @@ describeWithMongod('verdicts, claims and fences beside the oplog', () => {
       { timeoutMs: 90_000, everyMs: 300 },
     )
     expect(await things.countDocuments()).toBe(count)
+    answering.abort()
+    await answers
+    const isUntold = { 'progress.outbox.next': { $exists: true } }
+    await eventually(async () => expect(await things.countDocuments(isUntold)).toBe(0), { timeoutMs: 60_000 })
 
     const changes = await oplog()
     const trace = recorder.trace()
-    const sent = { tokens: book.tokens, inserted, stated }
-    const check = (its: Trace, oplog: readonly Change[] = changes) => [
-      ...contradictionsOfOplog(its, oplog, sent, LOCK_TIMEOUT_MS),
+    const sent = { tokens: book.tokens, inserted, stated, answered, told: calls }
+    const check = (its: Trace, oplog: readonly Change[] = changes, said: Partial<Sent> = {}, slots = SLOTS) => [
+      ...contradictionsOfOplog(its, oplog, { ...sent, ...said }, LOCK_TIMEOUT_MS, slots),
     ]
     const told = countBy(trace.verdicts, ({ verdict }) => verdict)
     const { sent: commands, errors } = book
-    const counts = { documents: count, writes: changes.length, leases: trace.leases.length, commands }
+    const counts = {
+      documents: count,
+      answered: answered.length,
+      calls: calls.length,
+      writes: changes.length,
+      leases: trace.leases.length,
+      commands,
+    }
     process.stderr.write(`${JSON.stringify({ ...counts, errors, told, midway: book.interruptedMidway(changes) })}\n`)
     for (const code of ['10107', '11602', '189', '64', 'MongoNetworkError']) expect(errors[code]).toBeGreaterThan(0)
     expect(check(trace)).toEqual([])
@@ -213,6 +264,8 @@ describeWithMongod('verdicts, claims and fences beside the oplog', () => {
 
     for (const [wrong, found] of doctored(trace, changes))
       expect(check(wrong.trace, wrong.changes)).toContainEqual(found)
+    for (const [said, found] of doctoredCalls(sent)) expect(check(trace, changes, said)).toContain(found)
+    expect(check(trace, changes, {}, { ...SLOTS, each: 1 }).join()).toMatch(/one of 2 that are held with tenant /)
   })
 })
 
@@ -277,6 +330,20 @@ function* doctored(trace: Trace, changes: readonly Change[]): Generator<readonly
   yield [
     { trace, changes: changes.filter((one) => one.id !== id || one.before) },
     `${id}: told as inserted, the oplog has it 0 times`,
+  ]
+}
+
+/** The same of what owners and callbacks were told. */
+function* doctoredCalls({ told, answered }: Sent): Generator<readonly [wrong: Partial<Sent>, said: string]> {
+  const { id, seq, to } = told.find((one) => one.seq === 1)!
+  const others = told.filter((one) => one.id !== id || one.seq !== seq)
+  yield [{ told: others }, `${id} ${seq}: of ${to} in the oplog nobody was told`]
+  yield [{ told: [...told, { id, seq, to: 'Elsewhere' }] }, `${id} ${seq}: told of Elsewhere, the oplog has ${to}`]
+  yield [{ told: [{ id, seq: 2, to }, ...told] }, `${id} 2: told before 1`]
+  const asked = answered[0]!.id
+  yield [
+    { answered: [{ id: asked, question: 'another' }] },
+    `${asked}: told that another is answered, the oplog has that 0 times`,
   ]
 }
 

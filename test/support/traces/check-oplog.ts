@@ -11,6 +11,23 @@ export interface Sent {
   readonly inserted: readonly string[]
   /** Those whose `state` was set, by an acknowledged call. */
   readonly stated: readonly { readonly id: string; readonly state: string }[]
+  /** Questions whose answer was stored, by an acknowledged call. */
+  readonly answered: readonly { readonly id: string; readonly question: string }[]
+  /** What callbacks were told, in their order. */
+  readonly told: readonly Call[]
+}
+
+/** A call of a callback, as the outbox has it and as it was told. */
+export interface Call {
+  readonly id: string
+  readonly seq: number
+  readonly to: string
+}
+
+/** How many documents with the same value of a field may be held at once. */
+export interface Slots {
+  readonly field: string
+  readonly each: number
 }
 
 /** A change of the lock, by what became of `lockedBy`. */
@@ -23,7 +40,7 @@ interface LockChange extends Change {
 /**
  * What replicas were told and the oplog of a majority doesn't have, or the reverse, in words. With nothing: each outcome told as recorded is there once and each
  * told as not recorded never; each lease believed in was granted by one entry, and none was written under it after the next holder's; fences
- * grow; nobody was left without a verdict.
+ * grow; nobody was left without a verdict; callbacks were told of what is there, all of it and in its order; no more were held than there are slots.
  * @param lockTimeoutMs the one that all leases of the trace had
  */
 export function* contradictionsOfOplog(
@@ -31,6 +48,7 @@ export function* contradictionsOfOplog(
   changes: readonly Change[],
   sent: Sent,
   lockTimeoutMs: number,
+  slots: Slots,
 ): Generator<string> {
   const locks = changes.flatMap((change) => lockChange(change) ?? [])
   yield* verdicts(trace, locks)
@@ -40,6 +58,8 @@ export function* contradictionsOfOplog(
   yield* fences(changes)
   yield* commands(trace, locks, sent)
   yield* owners(changes, sent)
+  yield* callbacks(changes, sent)
+  yield* held(changes, lockTimeoutMs, slots)
 }
 
 function lockChange(change: Change): LockChange | undefined {
@@ -136,7 +156,7 @@ function* commands({ verdicts }: Trace, locks: readonly LockChange[], { tokens }
   }
 }
 
-function* owners(changes: readonly Change[], { inserted, stated }: Sent): Generator<string> {
+function* owners(changes: readonly Change[], { inserted, stated, answered }: Sent): Generator<string> {
   const inserts = Map.groupBy(
     changes.filter(({ before }) => !before),
     ({ id }) => id,
@@ -150,5 +170,48 @@ function* owners(changes: readonly Change[], { inserted, stated }: Sent): Genera
       (one) => one.id === id && one.after?.['state'] === state && one.before?.['state'] !== state,
     )
     if (set.length !== 1) yield `${id}: told that its state is ${state}, the oplog has that ${set.length} times`
+  }
+  for (const { id, question } of answered) {
+    const answerIn = (document: Change['before']) => document?.['progress']?.answer?.questionId
+    const { length } = changes.filter(
+      (one) => one.id === id && answerIn(one.after) === question && answerIn(one.before) !== question,
+    )
+    if (length !== 1) yield `${id}: told that ${question} is answered, the oplog has that ${length} times`
+  }
+}
+
+const outboxOf = (document: Change['before']): { seq?: number; open?: Call[] } => document?.['progress']?.outbox ?? {}
+
+/** Nothing is told that isn't there, all that is there is, and each document's in its order; again perhaps, where an answer was lost. */
+function* callbacks(changes: readonly Change[], { told }: Sent): Generator<string> {
+  const stored = new Map<string, string>()
+  for (const { id, before, after } of changes) {
+    const { seq: last = 0 } = outboxOf(before)
+    for (const { seq, to } of outboxOf(after).open ?? []) if (seq > last) stored.set(`${id} ${seq}`, to)
+  }
+  const newest = new Map<string, number>()
+  const known = new Set<string>()
+  for (const { id, seq, to } of told) {
+    const key = `${id} ${seq}`
+    known.add(key)
+    if (stored.get(key) !== to) yield `${key}: told of ${to}, the oplog has ${stored.get(key) ?? 'nothing of it'}`
+    const last = newest.get(id) ?? 0
+    if (seq > last + 1) yield `${key}: told before ${last + 1}`
+    newest.set(id, Math.max(last, seq))
+  }
+  for (const [key, to] of stored) if (!known.has(key)) yield `${key}: of ${to} in the oplog nobody was told`
+}
+
+/** Of the documents with one value no more are under a lease than there are slots. */
+function* held(changes: readonly Change[], lockTimeoutMs: number, { field, each }: Slots): Generator<string> {
+  const byValue = new Map<unknown, Map<string, number>>()
+  for (const { id, before, after, wall } of changes) {
+    const value: unknown = (after ?? before)?.[field]
+    const until = byValue.get(value) ?? new Map<string, number>()
+    byValue.set(value, until)
+    if (after?.['lockedBy'] === undefined) until.delete(id)
+    else until.set(id, after['lockedAt'].getTime() + lockTimeoutMs)
+    const now = [...until.values()].filter((ms) => ms > wall.getTime()).length
+    if (now > each) yield `${id}: one of ${now} that are held with ${field} ${String(value)}, which has ${each} slots`
   }
 }
