@@ -4,7 +4,9 @@ import { silentLogger } from '../../src/index.js'
 import {
   askForKeys,
   askForSlots,
+  ClockSteps,
   forgetKeys,
+  forgetOldKeys,
   LIMITS_COLLECTION,
   pauseLimit,
   ServerClock,
@@ -130,6 +132,59 @@ describe('the slots of a key', () => {
       }
     },
   )
+
+  test.each([
+    ['api', 'that no look has found'],
+    ['api', "that isn't confirmed"],
+    ['k', 'that no look has found'],
+    ['k', "that isn't confirmed"],
+  ])(
+    "are not free (%s) once the server's clock is set back after a forward step %s, whoever has asked meanwhile",
+    async (limit, when) => {
+      await setLimit(database.db, limit, { slots: 1 })
+      const proxy = await TcpProxy.start(database.uri)
+      const client = await clientAt(proxy.uri)
+      try {
+        const clock = new ManualClock()
+        const serverClock = new ServerClock(clock, new ClockSteps(clock, 60_000, () => undefined))
+        const slotsOf = (identity: string) =>
+          new Slots({
+            ...{ db: client.db(database.db.databaseName), identity, clock, serverClock, logger: silentLogger },
+            leaseMs: () => 30_000,
+          })
+        const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
+        const [a, b] = [slotsOf('a~1'), slotsOf('b~1')]
+        serverClock.saw(new Date(), clock.monotonicMs())
+        expect(await a.take(phase, 1)).toBe(1)
+        proxy.stepClock(600_000)
+        if (when === "that isn't confirmed") serverClock.saw(new Date(Date.now() + 600_000), clock.monotonicMs())
+        expect(await b.take(phase, 1)).toBe(0)
+        proxy.stepClock(-600_000)
+        serverClock.saw(new Date(), clock.monotonicMs())
+        expect(await b.take(phase, 1)).toBe(0)
+        a.give(phase, 1)
+        await Promise.all([a.stop(), b.stop()])
+      } finally {
+        await client.close()
+        await proxy.stop()
+      }
+    },
+  )
+
+  test("are not forgotten by a forward step of the server's clock", async () => {
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await clientAt(proxy.uri)
+    try {
+      await ask('a~1', 0, 1, 1)
+      proxy.stepClock(7_200_000)
+      const db = client.db(database.db.databaseName)
+      expect(await forgetOldKeys(db, new Date(Date.now() + 5_000))).toBe(0)
+      expect(await ask('b~1', 0, 1, 1)).toMatchObject({ slots: 0 })
+    } finally {
+      await client.close()
+      await proxy.stop()
+    }
+  })
 
   test('of a replica that was killed before the clock was set back are free when their lease would have ended', async () => {
     const limits = database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)

@@ -19,8 +19,8 @@ export interface SlotRequest {
   /** Greater than in its requests before: one that arrives late changes nothing. */
   readonly turn: number
   /**
-   * By the server's clock: executed later, it gets nothing more than it has in use. That clock may have stepped forward, so that leases of others
-   * only seem to be over. Absent: always valid.
+   * By the server's clock: executed later, it gets nothing more than it has in use, and ends nobody's lease. That clock may have stepped forward, so
+   * that leases of others only seem to be over. Absent: always valid.
    */
   readonly validUntil?: Date | undefined
   /** The limit of a key, which exists while somebody uses it: what it has where nobody has set it. */
@@ -65,9 +65,8 @@ const isPaused: Document = {
 const SLOTS: Document = countOr('$slots', countOr('$declared', { $cond: [isRate, MOST_SLOTS, 0] }))
 const TOTAL: Document = { $cond: [{ $or: [isPaused, isOddRate] }, 0, SLOTS] }
 const HOLDERS: Document = { $cond: [{ $isArray: '$holders' }, '$holders', []] }
-const isLeased: Document = {
-  $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, { $gt: ['$$this.until', '$$NOW'] }, isCount('$$this.slots')],
-}
+const isLease: Document = { $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, isCount('$$this.slots')] }
+const isLeased: Document = { $and: [isLease, { $gt: ['$$this.until', '$$NOW'] }] }
 
 /** No lease lasts for longer from now than when it was taken: after the clock was set back it would. */
 const UNTIL: Document = {
@@ -161,12 +160,13 @@ function grantOf(stored: Document, { by, turn }: SlotRequest): SlotGrant {
 }
 
 function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUntil, key }: SlotRequest): Document[] {
-  const leased = { $filter: { input: HOLDERS, cond: { $and: [isLeased, { $ne: ['$$this.by', literal(by)] }] } } }
+  const isValid = validUntil === undefined || { $lte: ['$$NOW', validUntil] }
+  const isOthers = { $and: [{ $cond: [isValid, isLeased, isLease] }, { $ne: ['$$this.by', literal(by)] }] }
+  const leased = { $filter: { input: HOLDERS, cond: isOthers } }
   const others = { $map: { input: leased, in: { $mergeObjects: ['$$this', { until: UNTIL }] } } }
   const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
   const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
   const taken = { $sum: { $map: { input: '$$others', in: '$$this.slots' } } }
-  const isValid = validUntil === undefined || { $lte: ['$$NOW', validUntil] }
   const free = { $cond: [isValid, { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse] }] }] }, 0] }
   const waiters = { $add: [1, { $size: '$$waiting' }] }
   // Alone it may have all; beside others that wait no more than an equal share, beyond what it has in use.
@@ -251,9 +251,11 @@ const LONGEST_KEPT_MS = 36_500 * 24 * KEPT_MS
 
 /**
  * Removes limits of keys that nobody has asked for in an hour, nor in the span of their rate: before that is over not all of it may be there again.
- * Their replicas were killed, or they have a rate. @returns how many
+ * Their replicas were killed, or they have a rate.
+ * @param validUntil later nothing is removed: the server's clock may have stepped forward. Default: always
+ * @returns how many
  */
-export async function forgetOldKeys(db: Db): Promise<number> {
+export async function forgetOldKeys(db: Db, validUntil?: Date): Promise<number> {
   const spanMs = { $cond: [isRate, { $min: ['$rate.perMs', LONGEST_KEPT_MS] }, 0] }
   const isOld = { $lt: ['$askedAt', { $subtract: ['$$NOW', { $max: [KEPT_MS, spanMs] }] }] }
   const { $expr, ...asDeclared } = isAsDeclared
@@ -261,7 +263,9 @@ export async function forgetOldKeys(db: Db): Promise<number> {
   const isSet = { $not: [{ $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }] }
   const old = await limitsOf(db).deleteMany({
     ...asDeclared,
-    $expr: { $and: [isOld, $expr, { $not: [isHeld] }, { $not: [isSet] }] },
+    $expr: {
+      $and: [isOld, $expr, { $not: [isHeld] }, { $not: [isSet] }, validUntil ? { $lte: ['$$NOW', validUntil] } : true],
+    },
   })
   return old.deletedCount
 }

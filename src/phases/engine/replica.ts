@@ -141,7 +141,7 @@ export class Replica {
     }
     this.doorbell = new DoorbellLink(env, options, identity, this.running, look)
     this.beats = new Beats({ db, identity, clock, logger, figures: () => this.figures() })
-    this.duties = new Duties({ db, identity, clock, logger, serverNow, running: lifecycles })
+    this.duties = new Duties({ db, identity, clock, logger, serverNow, serverClock, running: lifecycles })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 

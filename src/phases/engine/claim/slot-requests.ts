@@ -29,7 +29,7 @@ export class SlotRequests {
   constructor(
     private readonly db: Db,
     private readonly identity: string,
-    private readonly serverClock: Pick<ServerClock, 'now'>,
+    private readonly serverClock: Pick<ServerClock, 'now' | 'hold'>,
   ) {}
 
   /** Undefined: there is no such limit. */
@@ -46,7 +46,8 @@ export class SlotRequests {
     const turn = this.nextTurn()
     const leaseMs = Math.min(...requests.map((one) => one.leaseMs))
     const now = this.serverClock.now()
-    const validUntil = now && new Date(now.getTime() + validForMs(leaseMs))
+    // While a forward step isn't confirmed no lease is over by it.
+    const validUntil = this.serverClock.hold() ? new Date(0) : now && new Date(now.getTime() + validForMs(leaseMs))
     return (request) => ({ ...request, turn, validUntil })
   }
 

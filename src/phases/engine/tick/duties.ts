@@ -6,6 +6,7 @@ import {
   forgetDuties,
   forgetOldKeys,
   LIFECYCLES_COLLECTION,
+  type ServerClock,
   sweep,
   takeDuties,
 } from '../../../lock/index.js'
@@ -25,6 +26,8 @@ const SWEEP_EVERY_MS = 300_000
 const SWEEP_KEPT_MS = 3_600_000
 const OLD_KEYS_EVERY_MS = 600_000
 const OLD_EVENTS_EVERY_MS = 600_000
+/** As long as what a look has shown. */
+const VALID_MS = 5_000
 /** A replica has then had time to claim what it found. */
 const FIRST_AFTER_MS = 30_000
 /** A lifecycle whose entry no replica has stamped for so long has none. */
@@ -54,6 +57,7 @@ export interface DutiesOptions {
   readonly clock: Clock
   readonly logger: Logger
   readonly serverNow: () => Date
+  readonly serverClock: Pick<ServerClock, 'hold'>
   readonly running: () => readonly RunningLifecycle[]
 }
 
@@ -80,7 +84,7 @@ export class Duties {
 
   constructor(private readonly options: DutiesOptions) {
     const hasKeys = () => options.running().some(({ model }) => model.settings.limitBy !== undefined)
-    const forget = async () => ({ removed: hasKeys() ? await forgetOldKeys(options.db) : 0 })
+    const forget = async () => ({ removed: hasKeys() ? await this.forgetOldKeys() : 0 })
     this.ofAll = [
       { name: UNHANDLED, everyMs: SWEEP_EVERY_MS, run: () => this.unhandled() },
       { name: 'unused limits of keys', everyMs: OLD_KEYS_EVERY_MS, run: forget },
@@ -156,6 +160,13 @@ export class Duties {
     if (!isServerError(error) || isServerError(error, UNAUTHORIZED)) return
     const why = recordedError(error).message
     this.options.logger.warn(`${what} failed, next in ${everyMs / 60_000} min: ${why}`)
+  }
+
+  /** None by a forward step of the server's clock that isn't confirmed, or that no look has seen yet: their slots may be in use. */
+  private async forgetOldKeys(): Promise<number> {
+    const { db, serverClock, serverNow } = this.options
+    if (serverClock.hold()) return 0
+    return forgetOldKeys(db, new Date(serverNow().getTime() + VALID_MS))
   }
 
   /** What has expired the server removes; this is about those of lifecycles with more than they keep. */
