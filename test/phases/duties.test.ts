@@ -10,12 +10,14 @@ import {
   takeDuties,
 } from '../../src/lock/index.js'
 import { systemStatus } from '../../src/operations/index.js'
+import { Duties } from '../../src/phases/engine/tick/duties.js'
 import type { SweptLifecycle } from '../../src/phases/index.js'
 import { useDatabase } from '../support/database.js'
 import {
   backDate,
   recordingLogger,
   replicaOf,
+  ShiftedClock,
   type Thing,
   thing,
   thingOf,
@@ -94,6 +96,63 @@ describe('duties', () => {
     expect((await readDuties(database.db)).duties).toMatchObject([
       { by: 'quick', tookMs: 7, found: { n: 2 }, error: null },
     ])
+  })
+
+  describe('that take long together', () => {
+    /** A replica's duties, each of which does something. */
+    function dutiesOf(run: (name: string) => unknown) {
+      const clock = new ShiftedClock()
+      const done: string[] = []
+      const own = new Duties({
+        ...{ db: database.db, identity: 'slow', clock, logger: recordingLogger(), serverNow: () => new Date() },
+        ...{ serverClock: { hold: () => undefined }, running: () => [] },
+      })
+      const list = ['a', 'b', 'c'].map((name) => ({
+        ...{ name, everyMs: 60_000 },
+        async run() {
+          done.push(name)
+          await run(name)
+          return {}
+        },
+      }))
+      const pass = async (ms: number) => {
+        clock.advance(ms)
+        await duties().updateMany({}, [{ $set: { begunAt: { $subtract: ['$begunAt', ms] } } }])
+      }
+      return { own, pass, done, runAll: () => own.runAll(list) }
+    }
+    const ended = async () =>
+      (await readDuties(database.db)).duties
+        .filter(({ tookMs }) => tookMs !== null)
+        .map(({ name, by }) => `${name} ${by}`)
+
+    test('those that another replica takes after the interval are not done twice', async () => {
+      const { runAll, pass, done } = dutiesOf(async (name) => {
+        if (name !== 'a') return
+        await pass(61_000)
+        expect(await take('quick', ['b'])).toEqual(['b'])
+      })
+      await runAll()
+      expect(done).toEqual(['a', 'c'])
+      await endDuties(database.db, { by: 'quick', shift: 1 }, [{ name: 'b', tookMs: 1, found: {} }])
+      expect(await ended()).toEqual(['a slow', 'b quick', 'c slow'])
+    })
+
+    test('each counts from when it was begun: none is late because of those before it', async () => {
+      const { runAll, pass, done } = dutiesOf(() => pass(45_000))
+      await runAll()
+      expect(done).toEqual(['a', 'b', 'c'])
+      expect(await ended()).toEqual(['a slow', 'b slow', 'c slow'])
+      expect(await take('quick', ['a', 'b', 'c'])).toEqual(['a', 'b'])
+    })
+
+    test("are others' as soon as the replica stops", async () => {
+      const { own, runAll, done } = dutiesOf(() => own.stop())
+      await runAll()
+      expect(done).toEqual(['a'])
+      expect(await ended()).toEqual(['a slow'])
+      expect(await take('quick', ['a', 'b', 'c'])).toEqual(['b', 'c'])
+    })
   })
 
   test('the sweep counts what waits by kind, what asks, and what nobody takes, with why', async () => {

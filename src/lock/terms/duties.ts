@@ -56,7 +56,10 @@ export async function takeDuties(
   const isAhead = { $gt: ['$begunAt', { $add: ['$$NOW', everyMs] }] }
   const isLate = { $or: [{ $lte: [{ $add: ['$begunAt', everyMs] }, '$$NOW'] }, isAhead] }
   const isDue = { $cond: [{ $eq: [{ $type: '$begunAt' }, 'date'] }, isLate, true] }
-  const taken = [{ $set: { begunAt: '$$NOW', ...fieldsOf({ by, shift, tookMs: null, error: null }), everyMs } }]
+  const before = { previous: { $ifNull: ['$begunAt', null] } }
+  const taken = [
+    { $set: { begunAt: '$$NOW', ...before, ...fieldsOf({ by, shift, tookMs: null, error: null }), everyMs } },
+  ]
   await collection.updateMany({ _id: { $in: names }, $expr: isDue }, taken, { maxTimeMS: MOST_MS })
   const found = await collection
     .find({ _id: { $in: names } }, { projection: { by: 1, shift: 1 }, maxTimeMS: MOST_MS })
@@ -79,15 +82,27 @@ export type DutyEnd = { readonly name: string; readonly tookMs: number } & (
   | { readonly error: string }
 )
 
-/** Stores what came of them; nothing of those that another replica has taken meanwhile. */
-export async function endDuties(db: Db, { by, shift }: Shift, ended: readonly DutyEnd[]): Promise<void> {
+/**
+ * Stores what came of them; nothing of those that another replica has taken meanwhile.
+ * @param left the names of those that weren't begun: they are as due as they were
+ */
+export async function endDuties(
+  db: Db,
+  { by, shift }: Shift,
+  ended: readonly DutyEnd[],
+  left: readonly string[] = [],
+): Promise<void> {
+  const isMine = { by, shift, tookMs: null }
   const updates = ended.map(({ name, ...came }) => ({
     updateOne: {
-      filter: { _id: name, by, shift, tookMs: null },
+      filter: { _id: name, ...isMine },
       update: [{ $set: { ...fieldsOf(came), ...('found' in came && { foundAt: '$$NOW' }) } }],
     },
   }))
-  if (updates.length > 0) await dutiesOf(db).bulkWrite(updates, { ordered: false, maxTimeMS: MOST_MS })
+  const filter = { _id: { $in: [...left] }, ...isMine }
+  const givenBack = { updateMany: { filter, update: [{ $set: { begunAt: '$previous' } }] } }
+  const all = left.length > 0 ? [...updates, givenBack] : updates
+  if (all.length > 0) await dutiesOf(db).bulkWrite(all, { ordered: false, maxTimeMS: MOST_MS })
 }
 
 const fieldsOf = (values: object): Document =>

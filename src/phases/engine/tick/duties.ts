@@ -32,6 +32,8 @@ const VALID_MS = 5_000
 const FIRST_AFTER_MS = 30_000
 /** A lifecycle whose entry no replica has stamped for so long has none. */
 const UNHANDLED_AFTER_MS = 300_000
+/** Of what was taken at once nothing more is begun after this: it is given back, and taken anew if it is still due. */
+const SHIFT_MS = 10_000
 const UNAUTHORIZED = 13
 
 /** Why nobody has claimed what has been due for over a minute: `limit`: it waits for a slot; `busy`: replicas have no room, or it refuses. */
@@ -125,18 +127,32 @@ export class Duties {
    * reports; of a missing right the start has told.
    */
   async runAll(duties = this.duties()): Promise<void> {
-    if (this.stopped) return
-    const { db, identity } = this.options
-    this.shifts += 1
-    const shift = { by: identity, shift: this.shifts }
-    const ended: DutyEnd[] = []
     try {
-      const mine = new Set(await takeDuties(db, duties, shift))
-      for (const duty of duties) if (mine.has(duty.name) && !this.stopped) ended.push(await this.do(duty))
-      await endDuties(db, shift, ended)
+      for (let left = duties; left.length > 0 && !this.stopped; ) left = await this.runShift(left)
     } catch (error) {
       this.failed('taking or ending duties', duties[0]?.everyMs ?? 0, error)
     }
+  }
+
+  /**
+   * Takes some duties at once, and does them one after the other. Those that take long together, or a process that stood still, keep the last of them
+   * from nobody, and do none that another replica has taken meanwhile.
+   * @returns those that it has given back
+   */
+  private async runShift(duties: readonly DutyToDo[]): Promise<readonly DutyToDo[]> {
+    const { db, identity, clock } = this.options
+    this.shifts += 1
+    const shift = { by: identity, shift: this.shifts }
+    const takenAtMs = clock.monotonicMs()
+    const names = new Set(await takeDuties(db, duties, shift))
+    const left = duties.filter(({ name }) => names.has(name))
+    const ended: DutyEnd[] = []
+    const mayBegin = ({ everyMs }: DutyToDo) =>
+      !this.stopped && clock.monotonicMs() - takenAtMs < (ended.length === 0 ? everyMs : SHIFT_MS)
+    while (left.length > 0 && mayBegin(left[0]!)) ended.push(await this.do(left.shift()!))
+    const notBegun = left.map(({ name }) => name)
+    await endDuties(db, shift, ended, notBegun)
+    return left
   }
 
   async stop(): Promise<void> {
