@@ -80,6 +80,32 @@ describe('children are removed before their parent', () => {
     expect(await labels().countDocuments()).toBe(0)
   })
 
+  test('those too whose list a crash has kept from being stored, of lifecycles that others run as well', async () => {
+    events.length = 0
+    await (await prepared([deleting])).stop()
+    const replica = await prepared(lifecycles())
+    const parent = { lifecycle: 'order', id: 'o', list: 'Shipping' }
+    await parcels().insertOne({
+      _id: 'order/o/left',
+      phase: 'Packed',
+      progress: { parent: { ...parent, key: 'left' } },
+    })
+    await labels().insertOne({
+      _id: 'order/o/l',
+      phase: 'Printed',
+      progress: { parent: { ...parent, key: 'l' } },
+    } as never)
+    await orders().insertOne({ _id: 'o', phase: 'Shipping', state: 'Deleted' })
+    await replica.runOnce()
+    expect(await labels().countDocuments()).toBe(0)
+    expect(await stored()).toMatchObject({ phase: 'Deleting', progress: { waitingFor: '1 child is left' } })
+    await (await prepared([deleting])).runOnce()
+    await pass(60_000)
+    await replica.runOnce()
+    expect(await stored()).toMatchObject({ phase: 'Deleted' })
+    expect(events).toEqual(['order/o/left', 'order'])
+  })
+
   test('one that does not go keeps its parent, which says how many are left; a held one is not deleted', async () => {
     const replica = await prepared(lifecycles())
     await prepared([parcelsWith(async (_doc, step) => step.park('never'))])

@@ -177,6 +177,15 @@ describe('a flow', () => {
       )
     })
 
+    test('that task runs again, too, whose list a crash has kept from being stored', async () => {
+      const { replica, ran: order } = await ran()
+      await runs().updateOne({ _id: 'n' }, { $pull: { 'progress.children': { list: 'report' } } as never })
+      await redo(['report'], { day: 'tuesday' })
+      await replica.runOnce()
+      expect(order).toEqual(['extract', 'clean', 'train', 'report', 'report'])
+      expect(await tasks().findOne({ _id: 'nightly/n/report' })).toMatchObject({ result: 'report of tuesday' })
+    })
+
     test('one that runs just then is waited for, and then runs again', async () => {
       const { replica, ran: order } = await ran({ parks: ['clean'] })
       const held = { lockedBy: 'another~1#1.1', lockedAt: new Date() }

@@ -4,6 +4,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { deleteMatching, updateMatching } from '../documents/update-named.js'
 import type { DocumentName } from '../end/children.js'
 import { stateInNext } from '../end/next.js'
+import { MissingIndex, onIndex } from '../indexes/on-index.js'
 import { WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { hasToTell, type RemovedBy, removalUpdate, type TellingLifecycle } from '../move/told-removal.js'
 import { removedPhase } from '../outbox/outbox.js'
@@ -111,6 +112,16 @@ export async function hasOpenChild(
     limit: 1,
   })
   return (await found.toArray()).length > 0
+}
+
+/** Whether there is a child, be it only to be told that it is gone. No index: nobody has ever run their lifecycle. */
+export async function hasChild({ telling: _, ...of }: ChildrenOf): Promise<boolean> {
+  try {
+    return await onIndex(of.collection, childIndex(of.progress), () => hasOpenChild(of, []))
+  } catch (error) {
+    if (error instanceof MissingIndex) return false
+    throw error
+  }
 }
 
 /** How many children are in these phases, counted up to `most`: at most so many keys. */

@@ -9,6 +9,8 @@ export type ChildEnd = 'succeeded' | 'failed' | 'parked'
 export interface Family {
   /** A lifecycle that this replica runs, or that another one has registered; undefined: nobody knows it. */
   modelOf(name: string): Promise<LifecycleModel | undefined>
+  /** The names of all lifecycles whose documents may be children, as far as anybody knows them. */
+  childLifecycles(): Promise<readonly string[]>
   collectionOf(model: LifecycleModel): Collection
   childrenOf(model: LifecycleModel, parent: ChildrenOf['parent']): ChildrenOf
   /** New documents of these lifecycles are due. */

@@ -67,6 +67,16 @@ export class Relatives implements Family {
     return model
   }
 
+  async childLifecycles(): Promise<readonly string[]> {
+    const own = this.options.running().filter(({ model }) => model.settings.child)
+    const lifecycles = this.options.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
+    const entries = await readOwnFields((how) => lifecycles.find({ child: true }, how).toArray())
+    const others = entries
+      .flatMap((entry) => modelRegistered(entry)?.model ?? [])
+      .filter(({ settings }) => settings.child)
+    return [...new Set([...own.map(({ model }) => model.name), ...others.map(({ name }) => name)])]
+  }
+
   collectionOf(model: LifecycleModel): Collection {
     return protocolCollection(this.options.db, model.collection)
   }

@@ -6,6 +6,7 @@ import {
   childListsIn,
   countChildren,
   countChildrenBut,
+  hasChild,
   ID_INDEX,
   idKey,
   idText,
@@ -125,6 +126,9 @@ export class StepChildren {
   /**
    * Takes children down, each by its own lifecycle where that has a rule for this; says how many are left. Lists that were named are forgotten when
    * none of theirs is there any more, under the step's token; so a step that is tried again has as many left, or nothing to do.
+   *
+   * Invariant: none is left that a step of this document has inserted, be it that a crash came before it could store their list. So before it says so
+   * it looks at all lifecycles of children.
    */
   async remove(options: unknown): Promise<ChildrenRemoved> {
     this.run.awaits = undefined
@@ -132,14 +136,31 @@ export class StepChildren {
     const before = childListsIn(this.run.progress)
     const meant = lists ? before.filter(({ list }) => lists.includes(list)) : before
     const names = new Set(meant.flatMap(({ lifecycle }) => lifecycle ?? []))
-    const counts = await Promise.all([...names].map((name) => this.removeOf(name, state, lists)))
-    const left = counts.reduce((sum, one) => sum + one, 0)
+    const removed = async (some: Iterable<string>) => {
+      const counts = await Promise.all([...some].map((name) => this.removeOf(name, state, lists)))
+      return counts.reduce((sum, one) => sum + one, 0)
+    }
+    const left = (await removed(names)) || (await removed(await this.unlisted(names, lists)))
     if (lists && left === 0 && meant.length > 0) {
       const reason = `children removed: ${[...new Set(meant.map(({ list }) => list))].join(', ')}`.slice(0, 1_000)
       await this.run.checkpoint({}, { children: before.filter((one) => !meant.includes(one)), reason })
     }
     if (left > 0) this.run.awaits = { stored: { kind: 'children', rule: 'allDone', parked: 'waits' }, recheckMs: null }
     return { done: left === 0, left, text: `${left} ${left === 1 ? 'child is' : 'children are'} left` }
+  }
+
+  /** Lifecycles of which it has children, and no list. */
+  private async unlisted(listed: ReadonlySet<string>, lists: readonly string[] | undefined): Promise<string[]> {
+    const { relatives } = this.run.env
+    const others = (await relatives.childLifecycles()).filter((name) => !listed.has(name))
+    const found = await Promise.all(
+      others.map(async (name) => {
+        const model = await relatives.modelOf(name)
+        const parent = { lifecycle: this.parentLifecycle, id: this.id }
+        return model && (await hasChild({ ...relatives.childrenOf(model, parent), lists })) ? [name] : []
+      }),
+    )
+    return found.flat()
   }
 
   private async removeOf(lifecycle: string, state: string, lists: readonly string[] | undefined): Promise<number> {
