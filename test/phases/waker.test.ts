@@ -36,4 +36,28 @@ describe('a wake', () => {
     expect(await read(collection, 'a')).toMatchObject({ fence: 2 })
     expect((await collection.find({ $expr: isDue(TERMS) }).toArray()).map(({ _id }) => String(_id))).toEqual(['b'])
   })
+
+  test.each(['before', 'after'])(
+    'for news that a document has heard does not swallow another reason, be that %s it or later',
+    async (when) => {
+      const collection = await lockedCollection(database.db)
+      const heard = { source: 'pods', version: 5, at: new Date() }
+      await put(collection, { _id: 'a', phase: 'Creating', lockedAt: FOR_AN_HOUR, fence: 1, progress: { heard } })
+      const waker = new Waker({
+        ...{ model: thing.model, collection, terms: () => TERMS, clock: systemClock },
+        workSplit: { isOwn: () => true, waitedFor: () => undefined },
+        serverNow: () => systemClock.now(),
+        onWoken: () => undefined,
+        onError: (error) => {
+          throw error
+        },
+      })
+      const news = () => waker.wake(['a'], { source: 'pods', version: 5 })
+      const other = () => waker.wakeIf('a', 'its child', async () => true)
+      for (const ask of when === 'before' ? [other, news] : [news, other]) ask()
+      await waker.settled()
+      await waker.stop()
+      expect(waker.woken).toBe(1)
+    },
+  )
 })

@@ -92,7 +92,9 @@ export class Waker {
       if (!before && this.wanted.size >= MOST_KEPT) break
       const isDue = !news || (before && before.atMs <= nowMs) || workSplit.isOwn(key)
       const atMs = isDue ? nowMs : nowMs + PATIENCE_MS
-      this.wanted.set(key, { id, news: later(before?.news, news), untilMs, atMs, pauseMs: FIRST_PAUSE_MS / 2 })
+      // What was asked for besides the news is not over when these have been heard.
+      const told = before && !before.news ? undefined : later(before?.news, news)
+      this.wanted.set(key, { id, news: told, untilMs, atMs, pauseMs: FIRST_PAUSE_MS / 2 })
     }
     this.run()
   }
@@ -107,11 +109,20 @@ export class Waker {
     const { clock, model } = this.options
     const key = idKey(id)
     const before = this.wanted.get(key)
-    if (before ? !before.only : this.wanted.size >= MOST_KEPT) return
+    if (!before && this.wanted.size >= MOST_KEPT) return
     const nowMs = clock.monotonicMs()
     const untilMs = nowMs + model.settings.stepTimeoutMs + model.settings.lockTimeoutMs
-    const only = new Map([...(before?.only ?? []), [asker, isDue] as const])
-    this.wanted.set(key, { id, news: undefined, untilMs, atMs: nowMs, pauseMs: FIRST_PAUSE_MS / 2, only })
+    // One that is to be woken in any case is woken for this, too: the step that runs now may have begun before it.
+    const isAnyway = before && !before.only
+    const only = isAnyway ? undefined : new Map([...(before?.only ?? []), [asker, isDue] as const])
+    this.wanted.set(key, {
+      id,
+      news: undefined,
+      untilMs,
+      atMs: nowMs,
+      pauseMs: FIRST_PAUSE_MS / 2,
+      ...(only && { only }),
+    })
     this.run()
   }
 
