@@ -343,4 +343,22 @@ describe('a pause', () => {
     await things(database.db).deleteOne({ _id: 't1' })
     expect(await resume({ id: 't1' })).toMatchObject([{ lifecycle: 'thing', what: 'document', _id: 't1' }])
   })
+
+  test("that only a forward step of the server's clock ends stays, whatever else is paused or resumed meanwhile", async () => {
+    await prepared()
+    const stored = async () =>
+      (await entries().findOne({ _id: 'thing' }))!['pauses'].map((one: Document) => one['what'])
+    await insert(['a'])
+    await pause({ phase: 'Creating', for: '10m' })
+    const clockStep = { at: new Date(), ms: 3_600_000, until: new Date(Date.now() + 60_000) }
+    const seemsOver = { 'pauses.0.until': new Date(Date.now() - 600_000) }
+    await entries().updateOne({ _id: 'thing' }, { $set: { ...seemsOver, clockStep } })
+    await pause({ id: 'a' })
+    expect(await stored()).toEqual(['phase', 'document'])
+    await resume({ id: 'a' })
+    expect(await stored()).toEqual(['phase'])
+    await entries().updateOne({ _id: 'thing' }, { $set: { 'clockStep.until': new Date(0) } })
+    await pause({ id: 'a' })
+    expect(await stored()).toEqual(['document'])
+  })
 })

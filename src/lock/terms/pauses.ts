@@ -4,7 +4,7 @@ import { idKey, idText } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isValid } from '../documents/type-name.js'
 import { LIFECYCLES_COLLECTION } from './constants.js'
-import { literal } from './terms.js'
+import { isDate, literal } from './terms.js'
 
 /**
  * What is paused: `all` is one with every lifecycle that there was then, and is resumed as such, so that it neither ends nor replaces a
@@ -117,7 +117,15 @@ function isOf(target: PauseTarget): Document {
   return target.what === 'document' ? { $and: [isWhat, { $eq: ['$$this._id', literal(target._id)] }] } : isWhat
 }
 
-const isOver = { $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, { $lte: ['$$this.until', '$$NOW'] }] }
+/** How far the server's clock has stepped forward, as a replica has stored beside the pauses, without that being confirmed: it ends none. */
+const heldMs = {
+  $cond: [
+    { $and: [isDate('$clockStep.until'), { $gt: ['$clockStep.until', '$$NOW'] }, { $isNumber: '$clockStep.ms' }] },
+    '$clockStep.ms',
+    0,
+  ],
+}
+const isOver = { $and: [isDate('$$this.until'), { $lte: ['$$this.until', { $subtract: ['$$NOW', heldMs] }] }] }
 
 /** When a new pause ends: at a time of the server's, after so long, or when it is resumed. */
 export type PauseEnd = Date | { readonly afterMs: number } | null
