@@ -171,6 +171,30 @@ describe('the slots of a key', () => {
     },
   )
 
+  test.each(['api', 'k'])(
+    'are renewed by the lease that they have, when lockTimeouts become longer (%s)',
+    async (limit) => {
+      await setLimit(database.db, limit, { slots: 1 })
+      const clock = new ManualClock()
+      let leaseMs = 30_000
+      const slots = new Slots({
+        ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
+        leaseMs: () => leaseMs,
+      })
+      const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
+      expect(await slots.take(phase, 1)).toBe(1)
+      leaseMs = 600_000
+      clock.advance(21_000)
+      expect(slots.areInDanger(phase)).toBe(true)
+      await eventually(() => expect(slots.areInDanger(phase)).toBe(false))
+      expect(await holders(limit)).toMatchObject([{ by: 'a~1', slots: 1, ms: 600_000 }])
+      clock.advance(21_000)
+      expect(slots.areInDanger(phase)).toBe(false)
+      slots.give(phase, 1)
+      await slots.stop()
+    },
+  )
+
   test("are not forgotten by a forward step of the server's clock", async () => {
     const proxy = await TcpProxy.start(database.uri)
     const client = await clientAt(proxy.uri)

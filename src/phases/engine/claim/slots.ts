@@ -198,6 +198,8 @@ class LeasedSlots {
   private asking = 0
   /** Monotonic time before the last request that was granted. */
   private askedAtMs = Number.NEGATIVE_INFINITY
+  /** How long its lease lasts, as it was asked for then: lockTimeouts may have become longer since. */
+  private lastsMs = Number.POSITIVE_INFINITY
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private turns: Promise<unknown> = Promise.resolve()
   private told: string | undefined
@@ -242,7 +244,7 @@ class LeasedSlots {
   }
 
   get isInDanger(): boolean {
-    return this.used > 0 && (this.isOvertaken || this.ageMs > (this.options.leaseMs() * 2) / 3)
+    return this.used > 0 && (this.isOvertaken || this.ageMs > (this.leaseMs * 2) / 3)
   }
 
   held(): SlotsHeld {
@@ -285,7 +287,7 @@ class LeasedSlots {
   async keep(): Promise<void> {
     const isUnused = this.leased > this.used || this.starts > 0
     const sinceMs = this.options.clock.monotonicMs() - this.wantedAtMs
-    const isAging = this.used > 0 && this.ageMs >= this.options.leaseMs() / 3
+    const isAging = this.used > 0 && this.ageMs >= this.leaseMs / 3
     if (isAging || (isUnused && sinceMs >= (this.isKey ? UNUSED_KEY_MS : UNUSED_MS)))
       await this.settle().catch(() => undefined)
   }
@@ -297,19 +299,24 @@ class LeasedSlots {
     })
   }
 
+  private get leaseMs(): number {
+    return Math.min(this.lastsMs, this.options.leaseMs())
+  }
+
   private get ageMs(): number {
     return this.options.clock.monotonicMs() - this.askedAtMs
   }
 
   /** For how many documents there is what it takes; none by a lease that may be over. */
   private available(each: number): number {
-    if (this.ageMs > (this.options.leaseMs() * 2) / 3) return 0
+    if (this.ageMs > (this.leaseMs * 2) / 3) return 0
     const free = Math.max(0, Math.floor((this.usable - this.used) / each))
     return this.isRated ? Math.min(free, this.starts) : free
   }
 
   private async ask(slots: number, starts: number, each = 1): Promise<void> {
-    const { identity, clock, serverClock, leaseMs } = this.options
+    const { identity, clock, serverClock } = this.options
+    const leaseMs = this.options.leaseMs()
     const sentAtMs = clock.monotonicMs()
     // After a forward step of the server's clock that isn't confirmed, leases of others only seem to be over.
     const isHeld = serverClock.hold() !== undefined
@@ -319,7 +326,7 @@ class LeasedSlots {
     try {
       grant = await this.requests.ask(this.name, {
         ...{ by: identity, inUse, slots: isHeld ? 0 : slots, each, starts: wanted },
-        ...{ leaseMs: leaseMs(), key: this.need.key },
+        ...{ leaseMs, key: this.need.key },
       })
     } catch (error) {
       // It may have been executed.
@@ -329,7 +336,7 @@ class LeasedSlots {
       throw error
     }
     const excess = excessOf(grant)
-    this.isOvertaken = excess > 0 && this.used > 0 && (this.isOvertaken || this.ageMs > leaseMs())
+    this.isOvertaken = excess > 0 && this.used > 0 && (this.isOvertaken || this.ageMs > this.lastsMs)
     this.excess = Math.max(0, Math.min(excess, inUse) - (inUse - this.used))
     this.limit = grant?.limit
     this.othersWait = grant?.othersWait ?? false
@@ -338,6 +345,7 @@ class LeasedSlots {
     this.leased = grant?.slots ?? 0
     this.starts += starts < 0 ? starts : (grant?.starts ?? 0)
     this.askedAtMs = sentAtMs
+    this.lastsMs = leaseMs
   }
 
   /** Says once what keeps documents waiting that only a person can change. */
