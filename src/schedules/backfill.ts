@@ -238,26 +238,23 @@ export interface BackfillPlace {
 
 /**
  * Begins the next run of a backfill for one that is over. Invariants: each due time begins once; as many chains go on as were begun,
- * each in the order of the due times. It is called before the run's phase says that it is over, so a crash repeats it; that it was
- * done already is then seen by the run that it has begun.
- * @param isRepeated whether it may have been called for this run before
+ * each in the order of the due times. It is called before the run's phase says that it is over, so a crash, a stop or a lost answer repeats
+ * it, and one whose lease has run out may do it at the same time; that it was done already is seen by the run that it has begun. Only after
+ * the next due time was found: what began meanwhile has taken that one, or is seen.
  */
 export async function continueBackfill(
   { schedules, runs, insertRun }: BackfillPlace,
   run: Readonly<RunDocument>,
-  isRepeated: boolean,
 ): Promise<void> {
   if (!run.backfill) return
   const { schedule, scheduledFor } = run
   const backfill = await openBackfill(schedules(), run)
   if (!backfill || backfill.allBegun) return
-  if (isRepeated) {
-    const later = { $gt: scheduledFor, $lte: backfill.to }
-    const follower = { schedule, scheduledFor: later, 'backfill.after': run._id } as Document
-    if (await runs().findOne(follower, { projection: { _id: 1 } })) return
-  }
+  const later = { $gt: scheduledFor, $lte: backfill.to }
+  const follower = { schedule, scheduledFor: later, 'backfill.after': run._id } as Document
   for (;;) {
     const [next] = await nextRuns(runs(), schedule, backfill, 1, scheduledFor)
+    if (await runs().findOne(follower, { projection: { _id: 1 } })) return
     if (!next) {
       await schedules().updateOne({ _id: schedule, 'backfill.id': backfill.id } as Document, {
         $set: { 'backfill.allBegun': true } as object,

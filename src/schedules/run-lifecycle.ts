@@ -170,7 +170,7 @@ class Runs<Context> {
     }
     const tell = () => this.workplace.observers.tell('ended', { ...observedRun(run), outcome, why })
     if (!lock && !callbackOf(task, outcome)) {
-      await this.goOn(run, (step.progress.claims ?? 1) > 1)
+      await this.goOn(run)
       tell()
       return moved(step, outcome, set)
     }
@@ -180,7 +180,7 @@ class Runs<Context> {
     } finally {
       await lock?.release()
     }
-    return this.callBack({ ...run, ...set } as RunDocument, step, task, outcome, false)
+    return this.callBack({ ...run, ...set } as RunDocument, step, task, outcome)
   }
 
   private async callBack(
@@ -188,9 +188,8 @@ class Runs<Context> {
     step: QueuedStep | RunningStep,
     task: TaskWithCallbacks<Context>,
     outcome: RunOutcome,
-    isRepeated = true,
   ) {
-    await this.goOn(run, isRepeated || (step.progress.claims ?? 1) > 1)
+    await this.goOn(run)
     const callback = callbackOf(task, outcome)
     if (!callback) return moved(step, outcome, {})
     try {
@@ -206,9 +205,9 @@ class Runs<Context> {
   }
 
   /** Of a backfill: the next one. */
-  private goOn(run: Readonly<RunDocument>, isRepeated: boolean): Promise<void> {
+  private goOn(run: Readonly<RunDocument>): Promise<void> {
     const { schedules, runs, store } = this.workplace
-    return continueBackfill({ schedules, runs, insertRun: store.insertRun }, run, isRepeated)
+    return continueBackfill({ schedules, runs, insertRun: store.insertRun }, run)
   }
 
   /** Whether a lock is held by a backfill's run: what is due then waits for it. */

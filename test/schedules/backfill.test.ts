@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { mongoLockProvider } from '../../src/locks/index.js'
+import { type BackfillPlace, continueBackfill } from '../../src/schedules/backfill.js'
 import { lockNameOf, type ScheduleFields } from '../../src/schedules/index.js'
 import { useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
@@ -146,6 +147,30 @@ describe('backfill', () => {
     open.open()
     await first
     expect(await toEnd(one)).toMatchObject({ condition: 'Done', over: 6 })
+  })
+
+  test('a run whose end is repeated, or comes to two replicas at once, begins one follower, whatever of it was stored', async () => {
+    const one = await prepared({ maxInstances: 3 })
+    await one.schedules.backfill('s', RANGE)
+    const first = (await runs().findOne({ scheduledFor: at(0) })) as never
+    const insertRun = async (run: object) =>
+      runs()
+        .insertOne(run as never)
+        .then(
+          () => 1,
+          () => 0,
+        )
+    const place = { schedules, runs, insertRun } as never as BackfillPlace
+    await continueBackfill(place, first)
+    await continueBackfill(place, first)
+    expect(await runs().distinct('scheduledFor')).toEqual([at(0), at(1)])
+    await runs().deleteOne({ scheduledFor: at(1) })
+    const asAnotherBegins = async (run: object) => {
+      await continueBackfill(place, first)
+      return insertRun(run)
+    }
+    await continueBackfill({ ...place, insertRun: asAnotherBegins } as never, first)
+    expect(await runs().distinct('scheduledFor')).toEqual([at(0), at(1)])
   })
 
   test('its schedule is paused: it waits; deleted, or aborted: no further run begins', async () => {
