@@ -1,4 +1,5 @@
 import type { Document } from 'mongodb'
+import { isRemovedPhase } from '../lock/index.js'
 import { type BoundLifecycle, DocumentExists, type EntryOf, endsOf, type NewChild } from '../phases/index.js'
 import { InvalidTask } from './errors.js'
 import type { TaskFunction, TaskRun } from './tasks.js'
@@ -68,6 +69,7 @@ async function openBefore(lifecycle: BoundLifecycle, { id, schedule }: TaskRun):
   const range = { $gte: `${schedule}@`, $lt: `${schedule}A` }
   const options = { sort: { _id: -1 }, projection: { phase: 1 }, hint: { _id: 1 } } as const
   const last: Document | null = await documents.findOne({ _id: range as never }, options)
-  const hasEnded = !last || endsOf(model).includes(last['phase'])
+  // One that is removed is there only until its callbacks have been told.
+  const hasEnded = !last || endsOf(model).includes(last['phase']) || isRemovedPhase(last['phase'])
   return hasEnded || last['_id'] === id ? undefined : String(last['_id'])
 }

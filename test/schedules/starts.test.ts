@@ -76,6 +76,14 @@ describe('a schedule that starts documents', () => {
     expect(await stored().countDocuments()).toBe(count + 1)
   })
 
+  test('one that was removed does not go on, be it still there to be told', async () => {
+    const { one } = await started()
+    await stored().updateOne({}, { $set: { phase: '$removed:night' } })
+    await dueSince(database.db, 's', 500)
+    await one.replica.runOnce()
+    expect(await stored().countDocuments({ phase: 'Counting' })).toBe(1)
+  })
+
   test('is refused without a lifecycle with handlers, or with an unknown option', () => {
     expect(() => starts(night as never, () => ({ day: 'x' }) as never)).toThrow(InvalidTask)
     const nights = night.handle({ Counting: async (_doc, step) => step.moveTo('Counted') })
