@@ -267,10 +267,15 @@ export abstract class ScheduleOwner extends ScheduleReader {
     return state
   }
 
+  /** As many as are to run at a time: one that another's end has begun meanwhile is that one's. */
   private async beginRuns(id: string, backfill: Backfill, most: number): Promise<number> {
-    const runs = await nextRuns(this.runDocuments, id, backfill, most)
-    for (const run of runs) await this.insertRun(run)
-    return runs.length
+    let begun = 0
+    while (begun < most) {
+      const runs = await nextRuns(this.runDocuments, id, backfill, most - begun)
+      if (runs.length === 0) break
+      for (const run of runs) begun += await this.insertRun(run)
+    }
+    return begun
   }
 
   private async withNow(id: string): Promise<StoredSchedule & { readonly now: Date }> {

@@ -2,6 +2,7 @@ import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { mongoLockProvider } from '../../src/locks/index.js'
 import { type BackfillPlace, continueBackfill } from '../../src/schedules/backfill.js'
+import type { NewRun } from '../../src/schedules/decide.js'
 import { lockNameOf, type ScheduleFields } from '../../src/schedules/index.js'
 import { useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
@@ -171,6 +172,22 @@ describe('backfill', () => {
     }
     await continueBackfill({ ...place, insertRun: asAnotherBegins } as never, first)
     expect(await runs().distinct('scheduledFor')).toEqual([at(0), at(1)])
+  })
+
+  test('as many go on as were asked for, also where the first has ended before the second is begun', async () => {
+    const one = await prepared({ maxInstances: 2 })
+    const of = one.schedules as never as { insertRun(run: NewRun): Promise<number> }
+    const insertRun = of.insertRun.bind(of)
+    let begun = 0
+    of.insertRun = async (run) => {
+      const count = await insertRun(run)
+      begun += 1
+      if (begun === 1) await continueBackfill({ schedules, runs, insertRun } as never, run)
+      return count
+    }
+    await one.schedules.backfill('s', { ...RANGE, concurrency: 2 })
+    const found = await runs().find().sort({ scheduledFor: 1 }).toArray()
+    expect(found.map(({ backfill }) => backfill.after)).toEqual([undefined, found[0]!._id, undefined])
   })
 
   test('its schedule is paused: it waits; deleted, or aborted: no further run begins', async () => {
