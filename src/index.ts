@@ -127,6 +127,7 @@ export type {
   Progress,
   QuestionsOptions,
   Reached,
+  RecordQuery,
   RemoveChildrenOptions,
   ReplicaEvents,
   ReplicaObserver,

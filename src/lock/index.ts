@@ -95,6 +95,7 @@ export {
   DEFAULT_BACK_OFF,
   literal,
   type Only,
+  PHASE_FIELDS,
   type Terms,
   termsOf,
 } from './terms/terms.js'

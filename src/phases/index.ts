@@ -84,6 +84,7 @@ export {
 export { type LimitOptions, Limits, rateText } from './owner/limits.js'
 export { OwnerClient } from './owner/owner-client.js'
 export type * from './owner/owner-types.js'
+export type { RecordQuery } from './record-query.js'
 export { causeLines, causesText, recordedError } from './recorded-error.js'
 export type { ChildDocument, Handler, Progress, Step, StepAnswer } from './step.js'
 export { InvalidThread, standsFor, ThreadDied, type ThreadOptions, ThreadPool, thread } from './threads/index.js'

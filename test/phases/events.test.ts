@@ -89,6 +89,7 @@ describe('events', () => {
     expect(await events.list({ until: between })).toEqual(all.slice(1))
     expect(await events.list({ lifecycle: 'other' })).toEqual([])
     await expect(events.list({ limit: 0 })).rejects.toThrow(InvalidOptions)
+    await expect(events.list({ documents: 'a' as never })).rejects.toThrow("expected a list of _id's")
     expect(() => new Events({} as never)).toThrow(InvalidOptions)
   })
 

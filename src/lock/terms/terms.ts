@@ -135,7 +135,7 @@ export function without(object: unknown, names: readonly string[]): Document {
 }
 
 /** Fields of `progress` that name a step, or say why a document waits, asks or failed; removed as soon as it moves on. */
-const PHASE_FIELDS = [
+export const PHASE_FIELDS = [
   'step',
   'steps',
   'waitingFor',

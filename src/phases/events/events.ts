@@ -1,6 +1,7 @@
-import type { Db, Document, Filter } from 'mongodb'
-import { type RecordedOutcome, readOwnFields } from '../../lock/index.js'
+import type { Db } from 'mongodb'
+import type { RecordedOutcome } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
+import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from '../record-query.js'
 import { EVENTS_COLLECTION } from './event-writer.js'
 
 /** Something that happened to a document: how a step of it ended. */
@@ -30,33 +31,14 @@ export interface DocumentEvent {
 }
 
 /** Which events are meant. */
-export interface EventsQuery {
-  /** Only of documents of this lifecycle. */
-  readonly lifecycle?: string | undefined
-  /** Only of documents with one of these `_id`s. */
-  readonly documents?: readonly unknown[] | undefined
+export interface EventsQuery extends RecordQuery {
   /** Only what this replica has recorded: its whole name, as `phaselock replicas` shows it. */
   readonly replica?: string | undefined
   /** Only these ends, such as `error`. */
   readonly outcome?: string | undefined
-  /** Only what was recorded from this time on. */
-  readonly since?: Date | undefined
-  /** Only what was recorded before this time. */
-  readonly until?: Date | undefined
-  /** At most this many, 1 to 10,000: the newest. Default 50. */
-  readonly limit?: number | undefined
 }
 
-const aDate = t.where<Date>((value) => value instanceof Date && !Number.isNaN(value.getTime()), t.expecting('a date'))
-const query = t.object({
-  lifecycle: t.optional(t.aName),
-  documents: t.anything<readonly unknown[]>(),
-  replica: t.optional(t.aName),
-  outcome: t.optional(t.aName),
-  since: t.optional(aDate),
-  until: t.optional(aDate),
-  limit: t.withDefault(t.whole(1, 10_000), 50),
-})
+const query = t.object({ ...RECORD_QUERY, replica: t.optional(t.aName), outcome: t.optional(t.aName) })
 
 /**
  * What has happened to documents, as far as their lifecycles keep it (docs/events.md).
@@ -76,26 +58,13 @@ export class Events {
    * @throws InvalidOptions
    */
   async list(options: EventsQuery = {}): Promise<readonly DocumentEvent[]> {
-    const { documents, since, until, limit, ...exactly } = checkOptions('events.list', query, options)
-    const equal = Object.entries(exactly).flatMap(([field, value]) =>
-      value === undefined ? [] : [[field, { $eq: value }]],
-    )
-    const isNarrow = documents !== undefined || exactly.lifecycle !== undefined || exactly.replica !== undefined
-    const filter: Filter<Document> = {
-      ...Object.fromEntries(equal),
-      ...(documents && { document: { $in: [...documents] } }),
-      ...((since || until) && { at: { ...(since && { $gte: since }), ...(until && { $lt: until }) } }),
-    }
+    const asked = checkOptions('events.list', query, options)
+    const filter = recordFilter(asked)
+    const isNarrow = asked.documents !== undefined || asked.lifecycle !== undefined || asked.replica !== undefined
     const events = this.db.collection(EVENTS_COLLECTION)
     // By time alone: each lifecycle's by its index, merged.
     if (!isNarrow) filter['lifecycle'] = { $in: await events.distinct('lifecycle') }
-    const found = await readOwnFields((how) =>
-      events
-        .find(filter, { projection: { _id: 0, expiresAt: 0 }, ...how })
-        .sort({ at: -1 })
-        .limit(limit)
-        .toArray(),
-    )
+    const found = await newestRecords(events, filter, asked.limit)
     return found as unknown as readonly DocumentEvent[]
   }
 }

@@ -1,7 +1,7 @@
-import type { Db, Document, Filter } from 'mongodb'
+import type { Db } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
-import { readOwnFields } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
+import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from '../record-query.js'
 import { AUDIT_COLLECTION, type AuditOutcome } from './audit-log.js'
 
 /** What somebody did, and what became of it. */
@@ -31,33 +31,14 @@ export interface AuditEntry {
 }
 
 /** Which entries of the audit are meant. */
-export interface AuditQuery {
-  /** Only about documents of this lifecycle. */
-  readonly lifecycle?: string | undefined
-  /** Only about documents with one of these `_id`s. */
-  readonly documents?: readonly unknown[] | undefined
+export interface AuditQuery extends RecordQuery {
   /** Only what they did. */
   readonly by?: string | undefined
   /** Only this action, such as `wake`. */
   readonly action?: string | undefined
-  /** Only what was done from this time on. */
-  readonly since?: Date | undefined
-  /** Only what was done before this time. */
-  readonly until?: Date | undefined
-  /** At most this many, 1 to 10,000: the newest. Default 50. */
-  readonly limit?: number | undefined
 }
 
-const aDate = t.where<Date>((value) => value instanceof Date && !Number.isNaN(value.getTime()), t.expecting('a date'))
-const query = t.object({
-  lifecycle: t.optional(t.aName),
-  documents: t.anything<readonly unknown[]>(),
-  by: t.optional(t.aName),
-  action: t.optional(t.aName),
-  since: t.optional(aDate),
-  until: t.optional(aDate),
-  limit: t.withDefault(t.whole(1, 10_000), 50),
-})
+const query = t.object({ ...RECORD_QUERY, by: t.optional(t.aName), action: t.optional(t.aName) })
 
 /**
  * What people have done to a database's documents, by the command line or as owners who say so (docs/audit.md).
@@ -78,24 +59,9 @@ export class Audit {
    * @throws InvalidOptions
    */
   async list(options: AuditQuery = {}): Promise<readonly AuditEntry[]> {
-    const { documents, since, until, limit, ...exactly } = checkOptions('audit.list', query, options)
-    const equal = Object.entries(exactly).flatMap(([field, value]) =>
-      value === undefined ? [] : [[field, { $eq: value }]],
-    )
-    const filter: Filter<Document> = {
-      ...Object.fromEntries(equal),
-      ...(documents && { document: { $in: [...documents] } }),
-      ...((since || until) && { at: { ...(since && { $gte: since }), ...(until && { $lt: until }) } }),
-    }
+    const asked = checkOptions('audit.list', query, options)
     const entries = protocolCollection(this.db, AUDIT_COLLECTION)
-    const projection = { _id: 0, expiresAt: 0 }
-    const found = await readOwnFields((how) =>
-      entries
-        .find(filter, { projection, ...how })
-        .sort({ at: -1 })
-        .limit(limit)
-        .toArray(),
-    )
+    const found = await newestRecords(entries, recordFilter(asked), asked.limit)
     return found as unknown as readonly AuditEntry[]
   }
 }
