@@ -31,6 +31,7 @@
  * @packageDocumentation
  */
 export { MissingPackage, UnsupportedNode } from './config/index.js'
+export { keepHeapLean } from './lean-heap.js'
 export {
   BadQueryPlan,
   type CallbackName,

@@ -12,8 +12,8 @@ if (major < 22 || (major === 22 && minor < 19)) {
   process.exitCode = 1
 } else {
   if (process.argv[2] === 'start') {
-    const { keepHeapLean } = await import('./start/lean-heap.js')
-    keepHeapLean(process.env)
+    const { beginLean } = await import('./start/lean-heap.js')
+    beginLean(process.env)
   }
   const { runCli } = await import('./run.js')
   const code = await runCli(process.argv.slice(2))

@@ -5,7 +5,7 @@ import type { Settings } from '../../../config/index.js'
 import { sleep } from '../../../time/index.js'
 import type { LogFormat } from '../../line-logger.js'
 import { ReplicaProcess, type Said } from '../../processes/replica-process.js'
-import { leanHeapFlags } from '../lean-heap.js'
+import { leanFlags } from '../lean-heap.js'
 
 /** A metrics scrape can wait; a readiness probe gives up after one second by default. */
 const METRICS_WITHIN_MS = 3_000
@@ -47,7 +47,7 @@ export class WorkerLink extends ReplicaProcess<Answer, ToWorker> {
 
   /** It writes to the supervisor's streams, so its log lines appear among the others; it notices our end by the channel's. */
   static launch(config: WorkerConfig, env: NodeJS.ProcessEnv): WorkerLink {
-    const link = new WorkerLink(program(), { env, execArgv: [...process.execArgv, ...leanHeapFlags(env)] })
+    const link = new WorkerLink(program(), { env, execArgv: [...process.execArgv, ...leanFlags(env)] })
     link.tell({ kind: 'configure', config })
     return link
   }
