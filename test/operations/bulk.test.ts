@@ -292,6 +292,7 @@ describe('an operation on many documents', () => {
       ],
       ['wake', { lifecycle: 'thong', all: true }, {}, "expected a lifecycle (thing), got 'thong'"],
       ['wake', { filter: { $nope: 1 } }, {}, 'expected a filter that MongoDB can use, got'],
+      ['remove', { filter: { at: { $gte: new Date(Number.NaN) } } }, {}, "'at.$gte' is an invalid date"],
       ['wake', { filter: { n: 7 } }, {}, 'no document of thing matches: there is nothing to wake'],
       [
         'wake',

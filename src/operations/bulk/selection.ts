@@ -1,7 +1,7 @@
 import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { afterId, isRemovedPhase, readOwnFields } from '../../lock/index.js'
-import type { LifecycleModel } from '../../phases/index.js'
+import { type LifecycleModel, whyNotStorable } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 import { inTrouble, TROUBLES, type Trouble } from '../find.js'
 
@@ -42,6 +42,8 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
   const parts: Document[] = [phase === undefined ? { phase: { $in: phases } } : { phase }]
   if (state !== undefined) parts.push({ state })
   if (asked.length > 0) parts.push({ $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) })
+  const problem = whyNotStorable(filter)
+  if (problem !== undefined) throw new UsageError(`expected a filter that MongoDB can use, got one in which ${problem}`)
   if (filter !== undefined) parts.push(filter)
   return { $and: parts }
 }
