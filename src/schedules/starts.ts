@@ -24,6 +24,7 @@ export interface StartsOptions {
 }
 
 type Owned = { readonly _id: string }
+type StartedFields<Doc, G> = Omit<NewChild<Doc, EntryOf<G>>, '_id'>
 
 /**
  * A task that starts a document of a lifecycle for each run: the work then survives crashes step by step, and its run ends at once. The document's
@@ -36,7 +37,7 @@ type Owned = { readonly _id: string }
 // biome-ignore lint/suspicious/noExplicitAny: each task knows its own arguments
 export function starts<Doc extends Owned, G, Args = any>(
   lifecycle: BoundLifecycle<Doc, G>,
-  document: (args: Args, run: TaskRun<unknown>) => Omit<NewChild<Doc, EntryOf<G>>, '_id'>,
+  document: (args: Args, run: TaskRun<unknown>) => StartedFields<Doc, G> | Promise<StartedFields<Doc, G>>,
   { whileOpen = 'skip', ...others }: StartsOptions = {},
 ): TaskFunction<unknown, Args> {
   const [unknown] = Object.keys(others)
@@ -53,13 +54,21 @@ export function starts<Doc extends Owned, G, Args = any>(
       return { ...started, skippedFor: open }
     }
     try {
-      await lifecycle.insert({ ...(document(args, run) as object), _id: run.id } as never)
+      // `ignore` also refuses fields that only Phaselock writes.
+      await lifecycle.insert({ ...fieldsOf(await document(args, run)), _id: run.id } as never, {
+        onDuplicate: 'ignore',
+      })
     } catch (error) {
       // By an earlier try of this run, which ended before that was recorded.
       if (!(error instanceof DocumentExists && error.index === '_id_' && error.id === run.id)) throw error
     }
     return started
   }
+}
+
+function fieldsOf(given: unknown): object {
+  if (typeof given === 'object' && given !== null && !Array.isArray(given)) return given
+  throw new InvalidTask(`starts: expected its function to return a document's fields, got ${String(given)}`)
 }
 
 /** The document that the schedule started last, if it goes on: one key, as the `_id`s of its documents are in the order of their due times. */

@@ -23,12 +23,16 @@ describe('a schedule that starts documents', () => {
   })
   const stored = () => database.db.collection<Night & { phase: string }>('Night')
 
-  async function started(options?: Parameters<typeof starts>[2]) {
+  async function started(options?: Parameters<typeof starts>[2], fields?: () => never) {
     const nights = night.handle({ Counting: async (_doc, step) => step.moveTo('Counted') })
     const replica = new Replica({ db: database.db, lifecycles: [nights], logger: silentLogger })
     replicas.push(replica)
     await replica.prepare()
-    const work = starts(nights, (args: { day: string }, run) => ({ day: `${args.day} ${run.trigger}` }), options)
+    const work = starts(
+      nights,
+      fields ?? ((args: { day: string }, run) => ({ day: `${args.day} ${run.trigger}` })),
+      options,
+    )
     const one = scheduler(database.db, { tasks: { work } })
     const due = await dueSchedule(one, database.db, { args: { day: 'monday' } })
     await one.replica.runOnce()
@@ -82,6 +86,28 @@ describe('a schedule that starts documents', () => {
     await dueSince(database.db, 's', 500)
     await one.replica.runOnce()
     expect(await stored().countDocuments({ phase: 'Counting' })).toBe(1)
+  })
+
+  test.each<[string, () => unknown, object]>([
+    ['waits for a promise', async () => ({ day: 'x' }), { phase: 'Completed' }],
+    [
+      'fails with a promise',
+      () => Promise.reject(new Error('no days')),
+      { phase: 'Failed', error: { message: 'no days' } },
+    ],
+    ['takes no text for a document', () => 'x', { phase: 'Failed', error: { name: 'InvalidTask' } }],
+    [
+      'takes no field of Phaselock',
+      () => ({ day: 'x', progress: 5 }),
+      { phase: 'Failed', error: { name: 'InvalidDocument' } },
+    ],
+    ['takes no odd time', () => ({ day: 'x', lockedAt: 5 }), { phase: 'Failed', error: { name: 'InvalidDocument' } }],
+  ])('the function that makes the document: %s', async (_what, fields, expected) => {
+    const { one } = await started(undefined, fields as never)
+    expect((await one.schedules.runs('s'))[0]).toMatchObject(expected)
+    const [document, ...others] = await stored().find().toArray()
+    expect(others).toEqual([])
+    expect(document?.day).toBe('error' in expected ? undefined : 'x')
   })
 
   test('is refused without a lifecycle with handlers, or with an unknown option', () => {
