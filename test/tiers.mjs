@@ -37,7 +37,7 @@ const SYSTEM = [
   'database/local-database.test.ts',
   // What computes for long: the explorer of the protocol's states, generated documents, random crashes, the whole import graph, pages whose code is compiled and run.
   'model/**',
-  'phases/{blast-radius,removed-crashes,scheduling-property,storable}.test.ts',
+  'phases/{blast-radius,children-property,removed-crashes,scheduling-property,storable}.test.ts',
   'lock/{work-split-bound,reordered-ids}.test.ts',
   'architecture/layers.test.ts',
   'docs/{testing-guide,moving-from-cron}.test.ts',
