@@ -46,6 +46,19 @@ export function whyNotStorable(fields: unknown): string | undefined {
   return `'${path.reverse().join('.')}' is ${problem}`
 }
 
+/** What an `_id` isn't, for messages. */
+export const NO_ID = 'neither undefined nor an array, a regular expression or an operator'
+
+/** Whether a document can have this `_id`, so that a filter with it means that document and no other. */
+export function canBeId(id: unknown): boolean {
+  if (typeof id === 'string' || typeof id === 'number') return true
+  if (id === undefined || Array.isArray(id) || types.isRegExp(id)) return false
+  const { _bsontype: type } = Object(id) as { _bsontype?: unknown }
+  if (type === 'BSONRegExp') return false
+  if (type === undefined && Object.keys(Object(id)).some((name) => name.startsWith('$'))) return false
+  return unstorable(id, 0) === undefined
+}
+
 /** Every set passes here, so nothing is allocated where all is sound: 1,000 values take 0.1 ms (measured). */
 function unstorable(value: unknown, level: number): Unstorable | undefined {
   switch (typeof value) {

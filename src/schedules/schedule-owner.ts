@@ -1,7 +1,7 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey, learnSharding } from '../database/index.js'
 import { DUE_AND_NOBODYS, updateMatching } from '../lock/index.js'
-import { unknownOptions } from '../options/index.js'
+import { shown, unknownOptions } from '../options/index.js'
 import {
   type BackfillOptions,
   type BackfillPreview,
@@ -21,7 +21,7 @@ import {
 } from './definition/schedule-fields.js'
 import { type Backfill, type Edit, present } from './documents.js'
 import { InvalidBackfill, InvalidSchedule, NoSuchSchedule } from './errors.js'
-import { ScheduleReader, type StoredSchedule } from './schedule-reader.js'
+import { requireId, ScheduleReader, type StoredSchedule } from './schedule-reader.js'
 
 /** A schedule as code or a person writes it. */
 export type NewSchedule = ScheduleFields
@@ -114,6 +114,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
 
   /** Runs in progress go on. */
   async remove(id: string): Promise<boolean> {
+    requireId(id)
     return (await this.schedules.deleteMany({ _id: id })).deletedCount > 0
   }
 
@@ -122,6 +123,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
    * @throws NoSuchSchedule, InvalidSchedule
    */
   async pause(id: string, options: PauseOptions = {}): Promise<void> {
+    requireId(id)
     const { matchedCount } = await this.schedules.updateOne(
       { _id: id, ...stillToCome(options) },
       pausing(id, options, true),
@@ -140,6 +142,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
 
   /** Plans it from now on; one that was deactivated is active again. @throws NoSuchSchedule */
   async resume(id: string, { by }: By = {}): Promise<void> {
+    requireId(id)
     const update = [
       anew({ by, edit: { action: 'resume' } }),
       {
@@ -279,6 +282,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   private async withNow(id: string): Promise<StoredSchedule & { readonly now: Date }> {
+    requireId(id)
     const [found] = await this.schedules
       .aggregate<StoredSchedule & { now: Date }>([{ $match: { _id: id } }, { $addFields: { now: '$$NOW' } }])
       .toArray()
@@ -296,9 +300,8 @@ export abstract class ScheduleOwner extends ScheduleReader {
   check(id: string, given: NewSchedule): void {
     const problems: string[] = []
     if (typeof id !== 'string' || !/^[^\0]{1,200}$/.test(id)) {
-      problems.push(
-        `id: expected a string of 1 to 200 characters, got ${typeof id === 'string' ? id.length : typeof id}`,
-      )
+      const got = typeof id === 'string' && id.length > 200 ? `${id.length} characters` : shown(id)
+      problems.push(`id: expected a string of 1 to 200 characters, got ${got}`)
     }
     if (typeof given !== 'object' || given === null) {
       throw new InvalidSchedule(String(id), [`expected { task, cron, ... }, got ${String(given)}`])

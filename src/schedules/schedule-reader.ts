@@ -1,6 +1,8 @@
 import type { Collection, Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { asReadable } from '../lock/index.js'
+import { InvalidOptions, shown } from '../options/index.js'
+import { canBeId } from '../phases/index.js'
 import { present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT, lookupRuns } from './indexes.js'
 import { type RunStatistics, type StatisticsOptions, statisticsOf } from './statistics.js'
@@ -52,6 +54,14 @@ export interface ListedSchedule extends StoredSchedule {
   >
 }
 
+/**
+ * In a filter an operator, or `undefined`, would mean other schedules. Ids of other types than strings are those of broken schedules.
+ * @throws InvalidOptions
+ */
+export function requireId(id: unknown): void {
+  if (!canBeId(id)) throw new InvalidOptions('schedules', [`expected the id of a schedule, a string, got ${shown(id)}`])
+}
+
 /** What can be read of schedules and their runs. */
 export abstract class ScheduleReader {
   constructor(private readonly names: { readonly schedules: string; readonly runs: string }) {}
@@ -68,7 +78,8 @@ export abstract class ScheduleReader {
   }
 
   /** The schedule with this id; null: there is none. */
-  get(id: string): Promise<StoredSchedule | null> {
+  async get(id: string): Promise<StoredSchedule | null> {
+    requireId(id)
     return asReadable((how) => this.schedules.findOne({ _id: id }, how)) as Promise<StoredSchedule | null>
   }
 
@@ -93,7 +104,8 @@ export abstract class ScheduleReader {
   }
 
   /** A schedule's runs, the latest first. */
-  runs(schedule: string, { limit = 20, phase }: RunsOptions = {}): Promise<StoredRun[]> {
+  async runs(schedule: string, { limit = 20, phase }: RunsOptions = {}): Promise<StoredRun[]> {
+    requireId(schedule)
     const filter = present({ schedule, phase })
     return asReadable((how) =>
       this.runDocuments.find(filter, { sort: HISTORY_INDEX_SORT, limit, ...how }).toArray(),
@@ -101,7 +113,8 @@ export abstract class ScheduleReader {
   }
 
   /** Figures about a schedule's runs, computed by the database on an index. */
-  statistics(schedule: string, options: StatisticsOptions = {}): Promise<RunStatistics> {
+  async statistics(schedule: string, options: StatisticsOptions = {}): Promise<RunStatistics> {
+    requireId(schedule)
     return statisticsOf(this.runDocuments, schedule, options)
   }
 }

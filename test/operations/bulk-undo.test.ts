@@ -79,7 +79,7 @@ describe('what happens to documents beside an operation that is undone', () => {
   test('what was changed between a kill and the resumption is what it is put back to', async () => {
     const w = await BulkWorld.of(database.db)
     await w.things.insertMany(many(3, { ...PARKED, n: 1 }))
-    const { _id } = await w.begin('redo', { filter: {} }, { options: { set: { n: 2 } }, concurrency: 1 })
+    const { _id } = await w.begin('redo', { all: true }, { options: { set: { n: 2 } }, concurrency: 1 })
     const killed = w.worker(
       w.writingThings((count) => {
         if (count === 1) throw new Error('killed')

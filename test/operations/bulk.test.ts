@@ -283,6 +283,7 @@ describe('an operation on many documents', () => {
         "expected an action (wake, unpark, set-state, redo, migrate, pause, resume, cancel, remove), got 'wkae'; did you mean 'wake'?",
       ],
       ['wake', {}, {}, 'expected which documents of thing are meant, got nothing'],
+      ['wake', { filter: {} }, {}, 'expected which documents of thing are meant, got nothing'],
       ['wake', { all: true, phase: 'Creating' }, {}, 'expected --all or a filter, got both'],
       [
         'wake',

@@ -271,6 +271,10 @@ describe('limitBy', () => {
     [{ limitBy: 'tenant', each: { rate: '5' } }, "each.rate: expected how many in a span of time, such as '100/1m'"],
     [{ limitBy: 'tenant', each: { slot: 5 } }, "unknown setting 'each.slot'"],
     [
+      { limitBy: 'constructor', each: 3 },
+      "limitBy: expected the name of a top-level field, such as 'tenantId' (at most 100 characters), got 'constructor'",
+    ],
+    [
       { limitBy: 'tenant', each: 3, fairBy: 'other' },
       "limitBy and fairBy: expected the same field, got 'tenant' and 'other'",
     ],

@@ -1,6 +1,15 @@
 import { describe, expect, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
-import { InvalidDocument, lifecycleOf, NotAttached, OwnerClient, type OwnerOptions, Replica } from '../../src/index.js'
+import {
+  InvalidDocument,
+  Limits,
+  lifecycleOf,
+  NotAttached,
+  OwnerClient,
+  type OwnerOptions,
+  Replica,
+} from '../../src/index.js'
+import { InvalidOptions } from '../../src/options/index.js'
 import { testServerUri, useDatabase } from '../support/database.js'
 
 interface Parcel {
@@ -231,6 +240,70 @@ describe("an owner's calls in the caller's transaction", () => {
     } finally {
       await own.close()
     }
+  })
+
+  test.each([undefined, { $gt: '' }, /b/, ['b'], () => 'b'])(
+    'an _id of %p is refused: it would mean some other document',
+    async (id) => {
+      const client = await new MongoClient(testServerUri(), { ignoreUndefined: true }).connect()
+      const owner = new OwnerClient(client.db(database.db.databaseName), parcel.model)
+      try {
+        await owner.insert({ _id: 'b', weight: 1 })
+        const options = { by: 'ana' }
+        const calls = [
+          ...[owner.remove(id), owner.wake(id), owner.unpark(id), owner.setState(id, 'Returned'), owner.find(id)],
+          ...[owner.cancel(id, options), owner.answer(id, { ...options, option: 'yes' })],
+          ...(id === undefined ? [] : [owner.pause({ ...options, id }), owner.resume({ id })]),
+        ]
+        for (const call of await Promise.allSettled(calls))
+          expect(call).toMatchObject({
+            reason: { message: expect.stringContaining('expected an _id that a document can') },
+          })
+        expect(await owner.find('b')).toEqual({ _id: 'b', phase: 'Packing', weight: 1 })
+      } finally {
+        await client.close()
+      }
+    },
+  )
+
+  test('what is no call is refused in words, and changes nothing', async () => {
+    const owner = new OwnerClient(database.db, parcel.model)
+    const told = async (call: () => Promise<unknown>) => {
+      const error = await call().catch((one: unknown) => one)
+      return error instanceof InvalidOptions || error instanceof InvalidDocument ? error.message : error
+    }
+    const any = (value: unknown) => value as never
+    expect(await told(() => owner.insert({ _id: 'c', weight: 1 }, { session: any({}) }))).toMatch(
+      "insert: session: expected a session of the driver's (client.startSession()), got an object with nothing",
+    )
+    expect(await told(() => owner.insert({ _id: 'c', weight: 1 }, any(null)))).toMatch(/^insert: .*got null/)
+    expect(await told(() => owner.wake('c', any(null)))).toMatch(/^wake: .*got null/)
+    expect(await told(() => owner.wake('c', any({ sesion: 1 })))).toMatch("unknown option 'sesion'")
+    expect(await told(() => owner.insert(any(5)))).toMatch('expected a document, an object with your fields, got 5')
+    expect(await told(() => owner.insertMany(any('x')))).toMatch("insertMany: expected a list of documents, got 'x'")
+    expect(await owner.insertMany([])).toEqual([])
+    for (const _id of [['a'], /a/, { $x: 1 }])
+      expect(await told(() => owner.insert({ _id: any(_id), weight: 1 }))).toMatch(
+        'expected an _id that a document can have (neither undefined nor an array, a regular expression or an operator)',
+      )
+    expect(await told(() => owner.insert(any({ _id: 'c', $a: 1 }), { onDuplicate: 'ignore' }))).toMatch(
+      "expected fields that don't begin with '$', got $a",
+    )
+    expect(await told(() => owner.unpark('c', { by: any({ $gt: '' }) }))).toMatch('unpark: by: expected a string')
+    expect(
+      await told(() =>
+        owner.setState(
+          'c',
+          any(() => 1),
+          { force: true },
+        ),
+      ),
+    ).toMatch('setState: state: expected a string, got a function')
+    const lost = { id: any(undefined), by: 'ana' }
+    expect(await told(() => owner.pause(lost))).toMatch('pause: id: expected a value, or to be left out')
+    expect(await told(() => owner.resume({ phase: any(undefined) }))).toMatch('resume: phase: expected a value')
+    expect(await told(() => new Limits(database.db).remove(any({ $gt: '' })))).toMatch('limits.remove: name: expected')
+    expect(await owner.documents.countDocuments()).toBe(0)
   })
 
   // Each kind of server has its own promise to keep; neither test stands in for the other.

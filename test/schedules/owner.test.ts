@@ -158,6 +158,7 @@ describe('edits made in the database, by any client in any language', () => {
     await one.replica.runOnce()
     await raw(database.db).insertMany([{ _id: true, ...fields } as never, { _id: '$z', ...fields }])
     await look(one, database.db)
+    await expect(one.schedules.remove({ $gt: '' } as never)).rejects.toThrow('expected the id of a schedule, a string')
     const broken = { phase: 'Broken', broken: '_id: expected a string of at most 200 characters, got boolean' }
     expect(await one.schedules.get(true as never)).toMatchObject(broken)
     expect(await one.schedules.get('$z')).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })

@@ -24,7 +24,9 @@ export interface Selection extends Partial<Readonly<Record<Trouble, boolean | un
 export function selectionFilter(model: LifecycleModel, selection: Selection, anyPhase = false): Document {
   const { filter, phase, state, all } = selection
   const asked = TROUBLES.filter((trouble) => selection[trouble])
-  const isNarrowed = filter !== undefined || phase !== undefined || state !== undefined || asked.length > 0
+  // An empty filter is all of them, which has to be said.
+  const isFiltered = filter !== undefined && Object.keys(filter).length > 0
+  const isNarrowed = isFiltered || phase !== undefined || state !== undefined || asked.length > 0
   if (!isNarrowed && !all)
     throw new UsageError(
       `expected which documents of ${model.name} are meant, got nothing`,
@@ -44,7 +46,7 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
   if (asked.length > 0) parts.push({ $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) })
   const problem = whyNotStorable(filter)
   if (problem !== undefined) throw new UsageError(`expected a filter that MongoDB can use, got one in which ${problem}`)
-  if (filter !== undefined) parts.push(filter)
+  if (isFiltered) parts.push(filter)
   return { $and: parts }
 }
 

@@ -104,8 +104,9 @@ const backOff = t.object({
 /** A field of the owner by which claims are put in order. */
 const ownerField = t.checked(
   t.where<string>(
-    (value) => typeof value === 'string' && /^[A-Za-z_][A-Za-z0-9_]*$/.test(value),
-    t.expecting("the name of a top-level field, such as 'tenantId'"),
+    // Every object of JavaScript has a `constructor`: a document without such a field would seem to have one.
+    (value) => typeof value === 'string' && /^[A-Za-z_][A-Za-z0-9_]{0,99}$/.test(value) && !(value in Object.prototype),
+    t.expecting("the name of a top-level field, such as 'tenantId' (at most 100 characters)"),
   ),
   (name) => !RESERVED_NAMES.includes(name) || name === 'state',
   'expected a field of the owner, not one of those that Phaselock uses',

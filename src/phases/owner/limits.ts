@@ -70,11 +70,13 @@ export class Limits {
    * @throws InvalidOptions
    */
   async pause(name: string, options: Omit<PauseOptions, 'phase' | 'id'>): Promise<boolean> {
+    checkOptions('limits.pause', limitName, { name })
     return (await pauseLimit(this.db, name, pauseOf('limits.pause', options))) !== undefined
   }
 
   /** Ends a pause; whether there was one. */
   async resume(name: string): Promise<boolean> {
+    checkOptions('limits.resume', limitName, { name })
     return (await resumeLimit(this.db, name)) !== undefined
   }
 
@@ -88,7 +90,8 @@ export class Limits {
   }
 
   /** Removes a limit: documents that need it wait from then on; one that lifecycles declare comes back with their replicas' next start. @returns whether there was one */
-  remove(name: string): Promise<boolean> {
+  async remove(name: string): Promise<boolean> {
+    checkOptions('limits.remove', limitName, { name })
     return removeLimit(this.db, name)
   }
 }

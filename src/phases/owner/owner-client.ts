@@ -1,4 +1,4 @@
-import { type ClientSession, type Collection, type Db, type Document, type Filter, ObjectId } from 'mongodb'
+import { type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
   addPause,
@@ -27,18 +27,19 @@ import {
 } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
 import { isObject } from '../definition/check-graph.js'
-import { type LifecycleModel, tellingOf, whyUnknownState, workingPhases } from '../definition/model.js'
-import { UnknownState } from '../errors.js'
+import { type LifecycleModel, tellingOf, workingPhases } from '../definition/model.js'
 import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from './audit-log.js'
+import { checkCall, checkState, inSession, NO_OPTIONS, stateOptions, unparkOptions } from './owner-calls.js'
 import {
   checkDocument,
+  checkInserts,
   checkMeeting,
   duplicateOptions,
   endOfInsert,
   existing,
   hasMadeDue,
   insertResult,
-  refuseOnDuplicate,
+  withId,
 } from './owner-inserts.js'
 import { askToStop, cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
 import { newAnswer, readQuestionsOptions } from './owner-questions.js'
@@ -122,10 +123,10 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   async insert(doc: NewDocument<Doc, Entry>, options: DuplicateOptions): Promise<InsertResult<IdOf<Doc>>>
   async insert(
     doc: NewDocument<Doc, Entry>,
-    options: OwnerOptions & { readonly onDuplicate?: OnDuplicate | undefined } = {},
+    options: OwnerOptions & { readonly onDuplicate?: OnDuplicate | undefined } = NO_OPTIONS,
   ): Promise<IdOf<Doc> | InsertResult<IdOf<Doc>>> {
-    if (options.onDuplicate !== undefined || 'dueIn' in options) return this.insertOnce(doc, options)
-    const [id] = await this.insertMany([doc], options)
+    if (options?.onDuplicate !== undefined || 'dueIn' in Object(options)) return this.insertOnce(doc, options)
+    const [id] = await this.insertAll('insert', [doc], options)
     return id as IdOf<Doc>
   }
 
@@ -157,9 +158,21 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /** @throws InvalidDocument as `insert` does: then none of them is inserted; DocumentExists: those before it are */
-  async insertMany(docs: readonly NewDocument<Doc, Entry>[], options: InsertOptions = {}): Promise<IdOf<Doc>[]> {
-    refuseOnDuplicate(options)
-    const complete = docs.map((doc): Document => this.withId({ phase: this.model.entries[0], ...doc }))
+  async insertMany(
+    docs: readonly NewDocument<Doc, Entry>[],
+    options: InsertOptions = NO_OPTIONS,
+  ): Promise<IdOf<Doc>[]> {
+    return this.insertAll('insertMany', docs, options)
+  }
+
+  private async insertAll(
+    called: string,
+    docs: readonly NewDocument<Doc, Entry>[],
+    options: InsertOptions,
+  ): Promise<IdOf<Doc>[]> {
+    checkInserts(this.model, called, docs, options)
+    if (docs.length === 0) return []
+    const complete = docs.map((doc): Document => withId(this.db, { phase: this.model.entries[0], ...doc }))
     for (const doc of complete) checkDocument(this.model, doc)
     const about = complete.length === 1 ? { document: complete[0]!['_id'] } : { target: `${complete.length} documents` }
     const after = complete.length === 1 ? shownFields(complete[0]!, this.model.settings.progress) : undefined
@@ -178,7 +191,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /** The document as it is now; null: there is none. */
-  find(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<StoredDocument<Doc, Phase> | null> {
+  async find(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<StoredDocument<Doc, Phase> | null> {
+    checkCall('find', id, options)
     const found = asReadable((how) => this.documents.findOne({ _id: id as never }, { ...how, ...inSession(options) }))
     return found as Promise<StoredDocument<Doc, Phase> | null>
   }
@@ -187,12 +201,9 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * Sets what the owner wants; a state rule moves the document when nobody holds it.
    * @throws UnknownState for one that no rule names, unless with `{ force: true }`
    */
-  async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: StateOptions = {}): Promise<OwnerVerdict> {
-    const problem = options.force === true ? undefined : whyUnknownState(this.model, state)
-    if (problem !== undefined) {
-      const known = this.model.rules.map((rule) => rule.when)
-      throw new UnknownState(this.model.name, state, [...new Set(known)], problem)
-    }
+  async setState(id: IdOf<Doc>, state: StateOf<Doc>, options: StateOptions = NO_OPTIONS): Promise<OwnerVerdict> {
+    checkCall('setState', id, options, stateOptions)
+    checkState(this.model, state, options)
     const act = () => setState(this.documents, this.terms, id, state, inSession(options), this.living)
     const verdict = await this.recordOn(id, options, 'set-state', act, { state })
     if (verdict === 'done' && this.rings.isRuled(state)) this.rings.look(options)
@@ -200,7 +211,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /** Ends a sleep: due at once. A document that is held is being worked on already; a parked one needs `unpark`. */
-  async wake(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
+  async wake(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<OwnerVerdict> {
+    checkCall('wake', id, options)
     const act = async () =>
       this.madeDue(
         await wake(this.documents, await this.termsInForce(), id, inSession(options), this.living),
@@ -211,7 +223,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /** Gives a parked document another go, with its attempts and claims at 0. */
-  async unpark(id: IdOf<Doc>, options: UnparkOptions = {}): Promise<OwnerVerdict> {
+  async unpark(id: IdOf<Doc>, options: UnparkOptions = NO_OPTIONS): Promise<OwnerVerdict> {
+    checkCall('unpark', id, options, unparkOptions)
     const { documents, terms } = this
     const { by = options.audit?.by ?? 'owner', force } = options
     const session = inSession(options)
@@ -235,7 +248,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * something to be told is removed for good at once, and deleted when they have been; until then its `_id` is taken.
    * @returns `notFound` also for one that is removed already
    */
-  async remove(id: IdOf<Doc>, options: OwnerOptions = {}): Promise<OwnerVerdict> {
+  async remove(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<OwnerVerdict> {
+    checkCall('remove', id, options)
     const { documents, model, terms, rings } = this
     const { by = 'owner', why: reason = null } = options.audit ?? {}
     const act = async () => {
@@ -293,6 +307,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions
    */
   async cancel(id: IdOf<Doc>, options: CancelOptions): Promise<CancelResult> {
+    checkCall('cancel', id, NO_OPTIONS)
     const { by, reason, audit } = checkOptions('cancel', cancelOptions, options)
     const act = async () => {
       const verdict = await askToStop(this.db, this.documents, this.model, { id, by, reason: reason ?? null })
@@ -309,6 +324,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions
    */
   async answer(id: IdOf<Doc>, options: AnswerOptions): Promise<AnswerResult> {
+    checkCall('answer', id, NO_OPTIONS)
     const answer = newAnswer(options)
     const { documents, model, db } = this
     const [terms, heldBackMs] = await Promise.all([this.termsInForce(), unconfirmedStepMs(db, model.name)])
@@ -380,16 +396,4 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
     return { ...this.terms, lockTimeoutMs, validUntil: inForce?.knownUntil }
   }
-
-  /** Gives it an `_id` as the driver would, but before the insert. */
-  private withId(doc: Document): Document {
-    const { forceServerObjectId, pkFactory } = this.db.options ?? {}
-    if (doc['_id'] != null || forceServerObjectId) return doc
-    return { ...doc, _id: pkFactory?.createPk() ?? new ObjectId() }
-  }
-}
-
-/** The driver takes no `session: undefined`. Inside a transaction it leaves our write concern to the transaction's own. */
-function inSession({ session }: OwnerOptions): { session?: ClientSession } {
-  return session ? { session: session as unknown as ClientSession } : {}
 }

@@ -1,17 +1,17 @@
-import type { Document } from 'mongodb'
+import { type Db, type Document, ObjectId } from 'mongodb'
 import { type Insertion, ON_DUPLICATE } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { DocumentExists, InvalidDocument } from '../errors.js'
-import { whyNotStorable } from '../storable.js'
+import { canBeId, NO_ID, whyNotStorable } from '../storable.js'
 import type { AuditedEnd } from './audit-log.js'
+import { CALL_OPTIONS, checkCallOptions } from './owner-calls.js'
 import type { InsertResult } from './owner-types.js'
 
 const insertOptions = t.object({
   onDuplicate: t.oneOf(ON_DUPLICATE),
   dueIn: t.optional(t.duration('1ms', '365d')),
-  session: t.anything<never>(),
-  audit: t.anything<never>(),
+  ...CALL_OPTIONS,
 })
 
 /** @throws InvalidOptions */
@@ -27,17 +27,42 @@ export function duplicateOptions({ settings, name }: LifecycleModel, options: un
   return { onDuplicate, dueInMs: dueIn }
 }
 
-/** @throws InvalidOptions: each of many documents would need an answer of its own */
-export function refuseOnDuplicate(options: object): void {
-  if (!('onDuplicate' in options) || options.onDuplicate === undefined) return
-  throw new InvalidOptions('insertMany', ['onDuplicate: expected to be given to insert, one document at a time'])
+const insertManyOptions = t.object({
+  ...CALL_OPTIONS,
+  ringFor: t.optional(t.oneOf(['these', 'phase'])),
+  onDuplicate: t.optional(t.where<undefined>(() => false, 'expected to be given to insert, one document at a time')),
+})
+
+/**
+ * What `insertMany`, and `insert` without `onDuplicate`, are given.
+ * @throws InvalidOptions; InvalidDocument for one that is no object
+ */
+export function checkInserts({ name, phases }: LifecycleModel, called: string, docs: unknown, options: unknown): void {
+  checkCallOptions(called, options, insertManyOptions)
+  if (!Array.isArray(docs)) throw new InvalidOptions('insertMany', [`expected a list of documents, got ${shown(docs)}`])
+  for (const doc of docs) {
+    if (typeof doc === 'object' && doc !== null && !Array.isArray(doc)) continue
+    const problem = `${name}: expected a document, an object with your fields, got ${shown(doc)}`
+    throw new InvalidDocument(name, undefined, [...phases.keys()], problem)
+  }
+}
+
+/** Gives it an `_id` as the driver would, but before the insert. */
+export function withId({ options }: Db, doc: Document): Document {
+  const { forceServerObjectId, pkFactory } = options ?? {}
+  if (doc['_id'] != null || forceServerObjectId) return doc
+  return { ...doc, _id: pkFactory?.createPk() ?? new ObjectId() }
 }
 
 /** @throws InvalidDocument */
 export function checkDocument({ name, phases }: LifecycleModel, doc: Document): void {
   const phase = doc['phase']
   if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
-  const problem = whyNotStorable(doc)
+  const { _id } = doc
+  const problem =
+    _id === undefined || canBeId(_id)
+      ? whyNotStorable(doc)
+      : `expected an _id that a document can have (${NO_ID}), got ${shown(_id)}`
   if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
 }
 
@@ -47,15 +72,18 @@ export function checkDocument({ name, phases }: LifecycleModel, doc: Document): 
  */
 export function checkMeeting({ name, phases, settings }: LifecycleModel, document: Document): void {
   const ours = [settings.progress, 'lockedBy', 'fence'].filter((field) => document[field] !== undefined)
+  const operators = Object.keys(document).filter((field) => field.startsWith('$'))
   const { _id, lockedAt } = document
   const problem =
-    _id == null
-      ? `expected an _id by which a document may be there already, got ${shown(_id)}`
-      : ours.length > 0
-        ? `expected only the owner's own fields, got ${ours.join(', ')}: Phaselock writes these; leave them out`
-        : lockedAt == null || lockedAt instanceof Date
-          ? undefined
-          : `expected lockedAt to be a date, or left out, got ${shown(lockedAt)}`
+    operators.length > 0
+      ? `expected fields that don't begin with '$', got ${operators.join(', ')}`
+      : _id == null
+        ? `expected an _id by which a document may be there already, got ${shown(_id)}`
+        : ours.length > 0
+          ? `expected only the owner's own fields, got ${ours.join(', ')}: Phaselock writes these; leave them out`
+          : lockedAt == null || lockedAt instanceof Date
+            ? undefined
+            : `expected lockedAt to be a date, or left out, got ${shown(lockedAt)}`
   if (problem) throw new InvalidDocument(name, document['phase'], [...phases.keys()], `insert: ${problem}`)
 }
 

@@ -2,6 +2,7 @@ import type { Collection, Db } from 'mongodb'
 import { addCancel, heldUnder, type NewPause, type PauseTarget, readLockTimeouts } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import type { LifecycleModel } from '../definition/model.js'
+import { checkCall, NO_OPTIONS } from './owner-calls.js'
 import type { CancelResult } from './owner-types.js'
 
 const scopeOf = ({ phases }: LifecycleModel) => ({
@@ -28,6 +29,7 @@ export function pauseOf(called: string, options: unknown): Omit<NewPause, 'targe
 
 /** @throws InvalidOptions */
 export function newPause(model: LifecycleModel, options: unknown): NewPause {
+  requireScope('pause', options)
   const { phase, id, ...given } = checkOptions('pause', t.object({ ...scopeOf(model), ...pauseFields }), options)
   return { target: targetOf('pause', { phase, id }), ...withEnd('pause', given) }
 }
@@ -41,13 +43,28 @@ function withEnd(called: string, given: Given): Omit<NewPause, 'target'> {
 }
 
 /** @throws InvalidOptions */
-export const resumedTarget = (model: LifecycleModel, scope: unknown): PauseTarget =>
-  targetOf('resume', checkOptions('resume', t.object({ ...scopeOf(model), audit: t.anything() }), scope))
+export function resumedTarget(model: LifecycleModel, scope: unknown): PauseTarget {
+  requireScope('resume', scope)
+  return targetOf('resume', checkOptions('resume', t.object({ ...scopeOf(model), audit: t.anything() }), scope))
+}
+
+/** Who names a document or a phase that turns out to be undefined doesn't mean the whole lifecycle. */
+function requireScope(called: string, options: unknown): void {
+  const lost = ['id', 'phase'].find(
+    (name) => Object.hasOwn(Object(options), name) && Reflect.get(Object(options), name) === undefined,
+  )
+  if (lost !== undefined)
+    throw new InvalidOptions(called, [
+      `${lost}: expected a value, or to be left out for the whole lifecycle, got undefined`,
+    ])
+}
 
 function targetOf(called: string, { phase, id }: { phase?: string | undefined; id?: unknown }): PauseTarget {
   if (phase !== undefined && id !== undefined) throw new InvalidOptions(called, ['expected phase or id, got both'])
   if (phase !== undefined) return { what: 'phase', phase }
-  return id === undefined ? { what: 'lifecycle' } : { what: 'document', _id: id }
+  if (id === undefined) return { what: 'lifecycle' }
+  checkCall(called, id, NO_OPTIONS)
+  return { what: 'document', _id: id }
 }
 
 /** Asks the holder of a document to stop its step. */
