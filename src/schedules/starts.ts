@@ -54,10 +54,7 @@ export function starts<Doc extends Owned, G, Args = any>(
       return { ...started, skippedFor: open }
     }
     try {
-      // `ignore` also refuses fields that only Phaselock writes.
-      await lifecycle.insert({ ...fieldsOf(await document(args, run)), _id: run.id } as never, {
-        onDuplicate: 'ignore',
-      })
+      await lifecycle.insert({ ...fieldsOf(await document(args, run)), _id: run.id } as never)
     } catch (error) {
       // By an earlier try of this run, which ended before that was recorded.
       if (!(error instanceof DocumentExists && error.index === '_id_' && error.id === run.id)) throw error

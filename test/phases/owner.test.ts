@@ -61,6 +61,19 @@ test.each<[string, () => unknown, string]>([
 describe("an owner's calls, typed by the lifecycle", () => {
   const database = useDatabase()
 
+  test.each([
+    [{ lockedAt: 5 }, 'parcel: expected lockedAt to be a date, or left out, got 5'],
+    [{ progress: 5 }, "parcel: expected 'progress' to be an object, or left out, got 5"],
+    [{ progress: [] }, "parcel: expected 'progress' to be an object, or left out, got an Array"],
+  ])('an insert with %j is refused: it would be put aside', async (odd, problem) => {
+    const parcels = bind().attach(database.db)
+    const document = { _id: 'a', weight: 1, ...odd } as never
+    const refused = expect.objectContaining({ name: 'InvalidDocument', message: expect.stringContaining(problem) })
+    await expect(parcels.insert(document)).rejects.toThrow(refused)
+    await expect(parcels.insertMany([document])).rejects.toThrow(refused)
+    expect(await database.db.collection('Parcel').countDocuments()).toBe(0)
+  })
+
   test('a state that no rule names is refused, unless it is for handlers to read', async () => {
     const parcels = bind().attach(database.db)
     await parcels.insert({ _id: 'a', weight: 1 })

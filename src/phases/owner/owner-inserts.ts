@@ -1,3 +1,4 @@
+import { types } from 'node:util'
 import { type Db, type Document, ObjectId } from 'mongodb'
 import { type Insertion, ON_DUPLICATE } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
@@ -55,15 +56,25 @@ export function withId({ options }: Db, doc: Document): Document {
 }
 
 /** @throws InvalidDocument */
-export function checkDocument({ name, phases }: LifecycleModel, doc: Document): void {
+export function checkDocument({ name, phases, settings }: LifecycleModel, doc: Document): void {
   const phase = doc['phase']
   if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
   const { _id } = doc
   const problem =
     _id === undefined || canBeId(_id)
-      ? whyNotStorable(doc)
+      ? (whyNotStorable(doc) ?? whyNeverClaimed(doc, settings.progress))
       : `expected an _id that a document can have (${NO_ID}), got ${shown(_id)}`
   if (problem !== undefined) throw new InvalidDocument(name, phase, [...phases.keys()], `${name}: ${problem}`)
+}
+
+/** The document would be put aside, or mended, instead of being worked on. */
+function whyNeverClaimed(doc: Document, progress: string): string | undefined {
+  const { lockedAt, [progress]: ours } = doc
+  if (lockedAt != null && !types.isDate(lockedAt))
+    return `expected lockedAt to be a date, or left out, got ${shown(lockedAt)}`
+  if (ours != null && (typeof ours !== 'object' || Array.isArray(ours)))
+    return `expected '${progress}' to be an object, or left out, got ${shown(ours)}`
+  return undefined
 }
 
 /**
@@ -73,7 +84,7 @@ export function checkDocument({ name, phases }: LifecycleModel, doc: Document): 
 export function checkMeeting({ name, phases, settings }: LifecycleModel, document: Document): void {
   const ours = [settings.progress, 'lockedBy', 'fence'].filter((field) => document[field] !== undefined)
   const operators = Object.keys(document).filter((field) => field.startsWith('$'))
-  const { _id, lockedAt } = document
+  const { _id } = document
   const problem =
     operators.length > 0
       ? `expected fields that don't begin with '$', got ${operators.join(', ')}`
@@ -81,9 +92,7 @@ export function checkMeeting({ name, phases, settings }: LifecycleModel, documen
         ? `expected an _id by which a document may be there already, got ${shown(_id)}`
         : ours.length > 0
           ? `expected only the owner's own fields, got ${ours.join(', ')}: Phaselock writes these; leave them out`
-          : lockedAt == null || lockedAt instanceof Date
-            ? undefined
-            : `expected lockedAt to be a date, or left out, got ${shown(lockedAt)}`
+          : undefined
   if (problem) throw new InvalidDocument(name, document['phase'], [...phases.keys()], `insert: ${problem}`)
 }
 
