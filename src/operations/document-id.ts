@@ -1,4 +1,5 @@
 import { BSON } from 'mongodb'
+import { whyNotStorable } from '../phases/index.js'
 import { UsageError } from './errors.js'
 
 export { idText } from '../lock/index.js'
@@ -41,6 +42,9 @@ function constructed(type: string, value: string, text: string): unknown {
 
 function extendedJson(text: string): unknown {
   const id = parsed(text)
+  // An invalid date would mean the document whose `_id` is 1970-01-01.
+  const problem = whyNotStorable({ _id: id })
+  if (problem !== undefined) throw invalid(`expected an _id that a document can have, got ${text}: ${problem}`, text)
   const { _bsontype: type } = Object(id) as { _bsontype?: unknown }
   // In a query a regular expression, as whichever class, is a pattern: it would mean any document that it matches.
   const isNone = id instanceof RegExp || type === 'BSONRegExp' || type === 'DBRef' || Array.isArray(id)

@@ -145,6 +145,11 @@ describe('an operation that moves documents', () => {
       seen: 1,
       done: 1,
     })
+    expect(
+      (await w.run('migrate', { filter: { _id: 'old' } }, { options: { phase: 'Creating' } })).counts,
+    ).toMatchObject({
+      ...{ done: 0, unchanged: 1, skipped: 0 },
+    })
     expect(await w.things.findOne({ _id: 'old' })).toMatchObject({
       ...ASLEEP,
       phase: 'Creating',

@@ -283,7 +283,7 @@ describe('an operation on many documents', () => {
         "expected an action (wake, unpark, set-state, redo, migrate, pause, resume, cancel, remove), got 'wkae'; did you mean 'wake'?",
       ],
       ['wake', {}, {}, 'expected which documents of thing are meant, got nothing'],
-      ['wake', { filter: {} }, {}, 'expected which documents of thing are meant, got nothing'],
+      ['wake', { filter: {} }, {}, 'expected which documents of thing are meant, got an empty filter'],
       ['wake', { all: true, phase: 'Creating' }, {}, 'expected --all or a filter, got both'],
       [
         'wake',
@@ -302,7 +302,18 @@ describe('an operation on many documents', () => {
         'expected at most 29 documents of thing to match, got more; nothing was changed',
       ],
       ['wake', { all: true }, { rate: 0 }, 'rate: expected a whole number from 1 to 100000, got 0'],
-      ['wake', { all: true }, { options: { state: 'Deleted' } }, "wake: unknown option 'state'; known: none"],
+      [
+        'wake',
+        { all: true },
+        { options: { state: 'Deleted' } },
+        "wake: unknown option 'state' (--to-state); known: none",
+      ],
+      [
+        'redo',
+        { all: true },
+        { options: { set: { at: new Date(Number.NaN) } } },
+        "--set: expected fields that can be stored: 'at' is an invalid date",
+      ],
       ['set-state', { all: true }, {}, 'expected the state to be set (--to-state), got none'],
       ['set-state', { all: true }, { options: { state: 'Delted' } }, "did you mean 'Deleted'"],
     ]

@@ -36,6 +36,8 @@ describe('the _ids that a text may mean', () => {
       '{"$regularExpression": {"pattern": ".", "options": ""}}',
     ],
     '{"$ref": "a", "$id": 1}',
+    // It would mean the document of 1970.
+    '{"$date": "2027-13-45"}',
   ])('%j is refused', (text) => {
     expect(() => idsMeantBy(text)).toThrow(UsageError)
   })

@@ -207,11 +207,12 @@ const rateText = ({ perSecond }: OperationState): string =>
 const leftText = ({ leftMs }: OperationState): string => (leftMs === undefined ? '-' : formatMs(leftMs))
 
 function endLines(one: OperationState): string[] {
-  const { _id, condition, problem, counts, troubles, workedMs } = one
+  const { _id, condition, problem, counts, troubles, workedMs, expected } = one
   const { seen, done, unchanged, skipped, failed } = counts
   const rest = Object.entries({ unchanged, skipped, failed }).flatMap(([what, n]) => (n > 0 ? [`${n} ${what}`] : []))
+  const of = condition === 'Done' || seen >= expected ? seen : `the first ${seen} of ${expected}`
   return [
-    `${_id}: ${condition}${problem ? ` (${problem})` : ''}; of ${seen} documents ${done} done${rest.map((text) => `, ${text}`).join('')}, in ${formatMs(workedMs)}`,
+    `${_id}: ${condition}${problem ? ` (${problem})` : ''}; of ${of} documents ${done} done${rest.map((text) => `, ${text}`).join('')}, in ${formatMs(workedMs)}`,
     ...troubles.map(
       ({ what, reason, count, examples }) =>
         `  ${what} ${count}: ${reason} (${examples.map(idText).join(', ')}${count > examples.length ? ', ...' : ''})`,

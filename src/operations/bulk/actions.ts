@@ -16,7 +16,14 @@ import {
   wasActedOn,
   whyUnmatched,
 } from '../../lock/index.js'
-import { type LifecycleModel, RESERVED_FIELDS, tellingOf, whyUnknownState, workingPhases } from '../../phases/index.js'
+import {
+  type LifecycleModel,
+  RESERVED_FIELDS,
+  tellingOf,
+  whyNotStorable,
+  whyUnknownState,
+  workingPhases,
+} from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 import { changeNamed } from './changes.js'
 import type { ActionName } from './operation.js'
@@ -67,6 +74,8 @@ function requireOwnFields({ settings }: LifecycleModel, set: Document): void {
       reason: 'invalidField',
       fields: [wrong],
     })
+  const problem = whyNotStorable(set)
+  if (problem !== undefined) throw new UsageError(`--set: expected fields that can be stored: ${problem}`)
 }
 
 const WHY = {
@@ -177,8 +186,13 @@ export const actions: Readonly<Record<ActionName, Action>> = {
         { reason: 'unknownPhase', got: phase, known },
       )
     },
-    act: (acting, id) =>
-      written(acting, id, operationWrites.migrate(acting.terms, id, acting.operating, acting.options['phase'])),
+    async act(acting, id) {
+      const { phase } = acting.options
+      const acted = await written(acting, id, operationWrites.migrate(acting.terms, id, acting.operating, phase))
+      if (acted === 'done' || (await acting.documents.countDocuments({ _id: id as never, phase }, { limit: 1 })) === 0)
+        return acted
+      return 'unchanged'
+    },
   },
   pause: {
     takes: [],

@@ -91,10 +91,15 @@ function checked(system: System, { action, selection, ...request }: OperationReq
   if (model.name === OPERATION_LIFECYCLE) throw new UsageError('expected a lifecycle other than that of operations')
   const unknown = Object.keys(options).find((name) => !actions[action].takes.includes(name))
   if (unknown !== undefined)
-    throw new UsageError(`${action}: unknown option '${unknown}'; known: ${actions[action].takes.join(', ') || 'none'}`)
+    throw new UsageError(
+      `${action}: unknown option '${unknown}' (--${FLAGS[unknown] ?? unknown}); known: ${actions[action].takes.join(', ') || 'none'}`,
+    )
   actions[action].check(model, options)
   return { action, filter: selectionFilter(model, selection, actions[action].anyPhase), atMost }
 }
+
+/** How commands call an action's options, where it is otherwise. */
+const FLAGS: Readonly<Record<string, string>> = { state: 'to-state', phase: 'to-phase', step: 'to-step' }
 
 /** Without what is undefined, which would be stored as null. */
 const given = (options: Document = {}): Document =>

@@ -29,7 +29,7 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
   const isNarrowed = isFiltered || phase !== undefined || state !== undefined || asked.length > 0
   if (!isNarrowed && !all)
     throw new UsageError(
-      `expected which documents of ${model.name} are meant, got nothing`,
+      `expected which documents of ${model.name} are meant, got ${filter === undefined ? 'nothing' : 'an empty filter'}`,
       undefined,
       'see --filter, --phase, --state, --parked, --failing, --waiting; --all means all of them',
     )
