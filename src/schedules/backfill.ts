@@ -111,7 +111,7 @@ export async function checkedBackfill(
     preview.last = due
     if (preview.runs > atMost)
       throw new InvalidBackfill(id, [
-        `expected at most ${atMost} due times to run, there are more; say how many there may be (atMost), or take a shorter range`,
+        `expected at most ${atMost} due times to run, there are more; say how many there may be (atMost, or --at-most), or take a shorter range`,
       ])
   }
   return { backfill: { ...backfill, runs: preview.runs }, preview }

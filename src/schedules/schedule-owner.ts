@@ -214,7 +214,9 @@ export abstract class ScheduleOwner extends ScheduleReader {
       throw new InvalidBackfill(id, [
         `nothing to run: of ${preview.dueTimes} due times in the range none is left to run`,
       ])
-    const asRead = before ? { 'backfill.id': before.id } : { 'backfill.id': { $exists: false } }
+    // Also in place of one that a person has made unreadable.
+    const idBefore: unknown = (found.backfill as Partial<Backfill> | null | undefined)?.id
+    const asRead = { 'backfill.id': typeof idBefore === 'string' ? idBefore : { $not: { $type: 'string' } } }
     const edit = { action: 'backfill', ...present({ reason: options.why }) }
     const { matchedCount } = await this.schedules.updateOne({ _id: id, ...asRead } as object, [
       anew({ by: options.by, edit }, false),

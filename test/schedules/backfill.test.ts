@@ -190,6 +190,16 @@ describe('backfill', () => {
     expect(found.map(({ backfill }) => backfill.after)).toEqual([undefined, found[0]!._id, undefined])
   })
 
+  test.each([[5], [{}], [{ id: 7 }], [{ id: 'bf1', from: 'yesterday' }]])(
+    'takes the place of one that a person has made unreadable: %j',
+    async (damaged) => {
+      const one = await prepared()
+      await schedules().updateOne({ _id: 's' }, { $set: { backfill: damaged as never } })
+      const { id } = await one.schedules.backfill('s', RANGE)
+      expect(await one.schedules.backfillState('s')).toMatchObject({ id, condition: 'Running' })
+    },
+  )
+
   test('its schedule is paused: it waits; deleted, or aborted: no further run begins', async () => {
     const one = await prepared()
     await one.schedules.backfill('s', RANGE)
