@@ -30,7 +30,7 @@ export interface ClaimOrder {
  * the others leave goes to the highest.
  */
 export const RANKS = { low: 1 / 16, normal: 1 / 8, high: 1 / 4, urgent: 1 / 2 } as const
-/** Of documents whose priority is none of them. */
+/** Of documents whose priority is none of them, among the oldest that are due: no index finds those behind others. */
 const UNRANKED = 1 / 16
 /** What is taken in turns, of a claim; the rest goes by age or rank, so that no value is passed over for ever. */
 const FAIR = 7 / 8
