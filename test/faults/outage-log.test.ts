@@ -25,6 +25,17 @@ test('an outage of 65 s that fails each second: its first error, a line each 30 
   ])
 })
 
+test("a server's plan of a query over many lines is cut to what failed and why", () => {
+  const { outage, said } = outageLog()
+  const plan = 'Tree: $and\n    a $eq 1\nSort: {}\nProj: {}\n'
+  outage.failed(
+    new Error(`error processing query: ns=shop.Order ${plan} planner returned error :: caused by :: bad hint`),
+  )
+  expect(said()).toEqual([
+    'error: the tick failed: error processing query: ns=shop.Order Tree: $and ... planner returned error :: caused by :: bad hint',
+  ])
+})
+
 test('successes and failures in turns for ten minutes: at most six lines a minute, and no failure goes uncounted', () => {
   const { clock, outage, said } = outageLog()
   for (let second = 0; second < 600; second += 1) {

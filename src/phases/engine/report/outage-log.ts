@@ -46,7 +46,7 @@ export class OutageLog {
     this.saidAt = now
     const known = recordedError(error)
     const times = this.failures > 1 ? ` ${this.failures} times` : ''
-    this.logger.error(`${this.what} failed${times}: ${known.message}${causesText(known)}`, {
+    this.logger.error(`${this.what} failed${times}: ${inOneLine(known.message)}${causesText(known)}`, {
       error: error instanceof Error ? known.name : 'unknown',
       ...(known.code !== undefined && { code: known.code }),
       failures: this.failures,
@@ -63,4 +63,11 @@ export class OutageLog {
     this.told = false
     this.failures = 0
   }
+}
+
+/** A server tells its plan of a query, over many lines, between what failed and why. */
+function inOneLine(message: string): string {
+  const lines = message.split('\n').filter((line) => line.trim() !== '')
+  const [first = ''] = lines
+  return lines.length > 1 ? `${first.trim()} ... ${lines.at(-1)!.trim()}` : first
 }
