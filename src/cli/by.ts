@@ -41,7 +41,9 @@ export async function auditOf(
   const { why, reason, comment } = options
   const said = why ?? reason ?? comment
   if (by.trim() === '' || by.length > LONGEST_BY)
-    throw new UsageError(`--by: expected a name of 1 to ${LONGEST_BY} characters, got ${by.length}`)
+    throw new UsageError(
+      `--by: expected a name of 1 to ${LONGEST_BY} characters, got ${by.trim() === '' ? 'none' : by.length}`,
+    )
   if (why !== undefined && why.length > LONGEST_WHY)
     throw new UsageError(`--why: expected at most ${LONGEST_WHY} characters, got ${why.length}`)
   const [missing] = await missingRights(db, [{ collection: AUDIT_COLLECTION, actions: ['find', 'insert', 'update'] }])

@@ -7,6 +7,7 @@ const USAGE = new Set([
   'InvalidDocument',
   'InvalidLockConfig',
   'InvalidLockProvider',
+  'InvalidOptions',
   'InvalidSchedule',
   'InvalidMongoUri',
   'InvalidSettings',

@@ -1,8 +1,15 @@
+/** One word of a POSIX shell. */
+export const shellQuoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+
+/** A name as one types it in a shell: quoted where it has to be. */
+export const typed = (name: string): string => (/^[\w.-]+$/.test(name) ? name : shellQuoted(name))
+
 /** A value as an error message shows it: `'10s'`, `5`, `an object with db, connect`. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`
   if (typeof value === 'function') return 'a function'
   if (typeof value !== 'object' || value === null) return String(value)
   const { name = 'Object' } = Object.getPrototypeOf(value)?.constructor ?? {}
-  return name === 'Object' ? `an object with ${Object.keys(value).join(', ') || 'nothing'}` : `a ${name}`
+  if (name === 'Object') return `an object with ${Object.keys(value).join(', ') || 'nothing'}`
+  return `${/^[AEIO]/i.test(name) ? 'an' : 'a'} ${name}`
 }

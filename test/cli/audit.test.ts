@@ -74,7 +74,8 @@ describe('phaselock audit', () => {
       [['audit', '--last', 'soon'], 'expected a duration'],
       [['audit', '--since', 'today'], 'expected a time with its zone'],
       [['audit', '--lifecycle', 'thong'], "expected a lifecycle (thing), got 'thong'"],
-      [['wake', 'parked', '--by', ''], '--by: expected a name of 1 to 200 characters, got 0'],
+      [['wake', 'parked', '--by', ''], '--by: expected a name of 1 to 200 characters, got none'],
+      [['audit', '--by', ''], 'by: expected a name, got an empty string'],
       [['wake', 'parked', '--why', 'x'.repeat(501)], '--why: expected at most 500 characters, got 501'],
     ]
     for (const [args, problem] of mistakes) {

@@ -45,7 +45,7 @@ describe('options', () => {
     [undefined, 'undefined'],
     [null, 'null'],
     ['name', "'name'"],
-    [[], 'a Array'],
+    [[], 'an Array'],
     [new Date(0), 'a Date'],
     [new Map(), 'a Map'],
   ])('are an object, not %p', (given, shown) => {

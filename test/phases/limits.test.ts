@@ -209,22 +209,25 @@ describe('a limit', () => {
     expect(await created()).toBe(4)
   })
 
-  test('that is not there: what needs it waits, told once, until it is set', async () => {
+  test.each([
+    ['api', 'api'],
+    ["the team's api", "'the team'\\''s api'"],
+  ])('%s that is not there: what needs it waits, told once, until it is set', async (name, typed) => {
     const { creating } = counted(0)
-    const { replica, logger } = await prepared(working(creating, { limits: ['api'] }))
+    const { replica, logger } = await prepared(working(creating, { limits: [name] }))
     await insert(2)
     await replica.runOnce()
     await replica.runOnce()
     expect(await created()).toBe(0)
     const said = () =>
-      logger.lines.filter(({ message }) => message.startsWith('limit api')).map(({ message }) => message)
+      logger.lines.filter(({ message }) => message.startsWith(`limit ${name}`)).map(({ message }) => message)
     expect(said()).toEqual([
-      "limit api: it isn't in phaselock.limits, so documents that need it wait; to set it: phaselock limits set api --slots 1",
+      `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; to set it: phaselock limits set ${typed} --slots 1`,
     ])
-    await setLimit(database.db, 'api', { slots: 1 })
+    await setLimit(database.db, name, { slots: 1 })
     await replica.runOnce()
     expect(await created()).toBe(2)
-    expect(said().slice(1)).toEqual(['limit api: there are slots again'])
+    expect(said().slice(1)).toEqual([`limit ${name}: there are slots again`])
   })
 
   test.each([0, -1, 'x', null, Number.NaN, [3], 1e12])('with %p slots: what needs it waits', async (slots) => {

@@ -8,6 +8,7 @@ import {
   resumeBackfill,
   UsageError,
 } from '../../operations/index.js'
+import { typed } from '../../options/index.js'
 import type { BackfillOptions, BackfillState } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { byAndWhy, byFrom } from '../by.js'
@@ -127,7 +128,8 @@ function registerShow(backfills: Command, context: CliContext): void {
         const ends = Object.entries(counts).map(([phase, n]) => `${phase} ${n}`)
         if (ends.length > 0) output.line(`  ${ends.join(', ')}`)
         output.line(`  begun ${timeText(at)}${by ? ` by ${valueText(by)}` : ''}${why ? `: ${valueText(why)}` : ''}`)
-        if (condition === 'Stopped') output.line(`  runs of it are gone; go on with: phaselock backfills resume ${id}`)
+        if (condition === 'Stopped')
+          output.line(`  runs of it are gone; go on with: phaselock backfills resume ${typed(id)}`)
       })
     })
   withSchedules(command)

@@ -17,11 +17,11 @@ import {
   unparkDocument,
   wakeDocument,
 } from '../../operations/index.js'
+import { shellQuoted } from '../../options/index.js'
 import { durationMs } from '../../time/index.js'
 import { byAndWhy, byFrom, byOption } from '../by.js'
 import { type CliContext, type Options, onSystem } from '../context.js'
 import { reportError } from '../report-error.js'
-import { shellQuoted } from '../start/paste-lines.js'
 import { documentFrom, durationFrom, onDocument, onDocuments, onOneMeant, print, withDatabase } from './command.js'
 
 export function registerAdd(program: Command, context: CliContext): void {

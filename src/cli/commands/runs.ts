@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import { isOver, type ListRuns, listRuns, Refused, startRun, UsageError, waitForRun } from '../../operations/index.js'
+import { typed } from '../../options/index.js'
 import type { Json, RunStatistics, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { byAndWhy, byFrom } from '../by.js'
@@ -34,7 +35,8 @@ async function run(context: CliContext, id: string, options: RunOptions): Promis
   const args = options.args === undefined ? undefined : argsFrom(options.args)
   await onSchedules(context, options, async (system) => {
     const runId = await startRun(system, id, { by: byFrom(options), args })
-    if (!options.wait) return print(context, options, { _id: runId }, `${runId} is queued; see: phaselock runs ${id}`)
+    if (!options.wait)
+      return print(context, options, { _id: runId }, `${runId} is queued; see: phaselock runs ${typed(id)}`)
     let found = await waitForRun(system, runId, TOLD_AFTER_MS)
     if (found.phase === 'Queued')
       context.output.problem(

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { isValid, pausedLimitText } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
+import { typed } from '../../options/index.js'
 import { CHILD_STATES, causeLines, type Progress, rateText } from '../../phases/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
@@ -73,7 +74,7 @@ function aboutLimit({ name, slots, rate, holders, paused, damaged, needs }: Show
   const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
   if (paused) return [`Its limit ${pausedLimitText(name, paused)} (phaselock resume --limit ${typed(name)}).`]
   if (damaged !== null && slots === 0)
-    return [`Its limit ${name} lets nothing begin: ${damaged} (phaselock limits set).`]
+    return [`Its limit ${name} lets nothing begin: ${damaged} (phaselock limits set ${typed(name)}).`]
   const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []
   if (slots === null || slots - taken >= needs) return pace
   const none =
@@ -82,9 +83,6 @@ function aboutLimit({ name, slots, rate, holders, paused, damaged, needs }: Show
       : `${taken} of ${slots} are taken: ${who}`
   return [`It waits for a slot of its limit ${name}: ${none}.`, ...pace]
 }
-
-/** A name as one types it. */
-const typed = (name: string): string => (/^[\w.-]+$/.test(name) ? name : `'${name}'`)
 
 /** Its children, the worst of them by name, and whose child it is. */
 function aboutFamily({ children, parent }: Shown): string[] {

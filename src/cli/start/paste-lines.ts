@@ -1,4 +1,5 @@
 import { type DatabaseConnection, redactUri } from '../../database/index.js'
+import { shellQuoted } from '../../options/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 
 /**
@@ -21,6 +22,3 @@ export function pasteLines(
     inMongosh: [`${documents}.insertOne({ phase: ${JSON.stringify(entries[0])} })`, `${documents}.find()`],
   }
 }
-
-/** One word of a POSIX shell. */
-export const shellQuoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`

@@ -1,5 +1,6 @@
 import type { Db } from 'mongodb'
 import { LEAST_PAUSE_MS, type Limit, pausedLimitText, type ServerClock, type SlotGrant } from '../../../lock/index.js'
+import { typed } from '../../../options/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LimitNeed } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
@@ -360,11 +361,11 @@ class LeasedSlots {
 
   private problem(each: number): string | undefined {
     const { name, limit } = this
-    const fix = `to set it: phaselock limits set ${name} --slots ${each}`
+    const fix = `to set it: phaselock limits set ${typed(name)} --slots ${each}`
     if (limit?.paused) return `limit ${pausedLimitText(name, limit.paused)}; documents that need it wait`
     if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
     if (limit.damaged !== null)
-      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots} slots; to mend it: phaselock limits set ${name}`
+      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots} slots; to mend it: phaselock limits set ${typed(name)}`
     if (limit.slots === null || limit.slots >= each) return undefined
     return `limit ${name}: it has ${limit.slots} slots, and a step needs ${each}, so documents that need it wait; ${fix}`
   }
