@@ -127,8 +127,14 @@ describe('a lifecycle with an order of its claims', () => {
   })
 
   test.each([
-    [{ fairBy: 5 }, "fairBy: expected the name of a top-level field, such as 'tenantId' (at most 100 characters), got 5"],
-    [{ fairBy: 'a.b' }, "fairBy: expected the name of a top-level field, such as 'tenantId' (at most 100 characters), got 'a.b'"],
+    [
+      { fairBy: 5 },
+      "fairBy: expected the name of a top-level field, such as 'tenantId' (at most 100 characters), got 5",
+    ],
+    [
+      { fairBy: 'a.b' },
+      "fairBy: expected the name of a top-level field, such as 'tenantId' (at most 100 characters), got 'a.b'",
+    ],
     [{ fairBy: '' }, 'fairBy: expected the name of a top-level field'],
     [{ priorityBy: 'lockedAt' }, 'priorityBy: expected a field of the owner, not one of those that Phaselock uses'],
     [{ priority: 'x' }, "unknown setting 'priority'"],
