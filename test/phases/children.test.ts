@@ -46,6 +46,7 @@ describe('children', () => {
     expect(found['progress']).toMatchObject({
       waitingFor: '0 of 1 child has ended',
       awaits: { kind: 'children', rule: 'allSucceeded', parked: 'waits' },
+      waitingOn: 'children',
     })
     expect(found['progress'].resumeAt.getTime() - found['progress'].waitingSince.getTime()).toBe(60_000)
   })
@@ -130,6 +131,30 @@ describe('children', () => {
     await pass(61_000)
     await replica.runOnce()
     expect(seen.at(-1)).toMatchObject({ worst: 'parked', text: '0 of 1 child has ended (1 parked)' })
+    if (parked === 'waits') expect((await stored())['progress'].waitingOn).toBe('parked-child')
+  })
+
+  test.each([
+    ['that fail: it is counted by the worst', undefined, 'failed-child'],
+    ['its own word comes first', 'parcels', 'parcels'],
+  ])('%s', async (_name, on, waitingOn) => {
+    const lifecycle = order.handle({
+      async Shipping(doc, step) {
+        await step.children(doc.parcels.map((key) => parcel.child(key, { weight: 1, fails: key.endsWith('!') })))
+        const done = await step.childrenDone({ rule: 'allDone', wake: 'each' })
+        return done.decided ? step.moveTo('Shipped') : step.wait(done.text, { ...(on && { on }) })
+      },
+    })
+    const children = parcelsWith(async (doc, step) =>
+      doc._id === idOf('right') ? step.wait('no van', { for: '1h' }) : packed(doc, step),
+    )
+    const replica = await prepared([lifecycle, children])
+    await insert(['left!', 'right'])
+    await replica.runOnce()
+    expect((await stored())['progress']).toMatchObject({
+      waitingFor: '1 of 2 children have ended (1 failed)',
+      waitingOn,
+    })
   })
 
   test('of two replicas, one for parents and one for children: the end wakes the parent of the other', async () => {

@@ -149,7 +149,8 @@ export class EndingRules {
         }
       }
       case 'wait': {
-        const on = outcome.on === undefined ? {} : { on: outcome.on }
+        const kind = outcome.on ?? run.awaits?.on
+        const on = kind === undefined ? {} : { on: kind }
         if (!run.awaits) return { kind: 'wait', step, reason: outcome.reason, ...on, forMs: outcome.forMs }
         return {
           ...{ kind: 'wait', step, reason: outcome.reason, ...on },

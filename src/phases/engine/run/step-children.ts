@@ -26,6 +26,7 @@ import {
   type ChildrenDone,
   type ChildrenDoneOptions,
   type ChildrenRemoved,
+  type ChildState,
   countsOf,
   decide,
   readChildren,
@@ -49,6 +50,15 @@ const MOST_BYTES = 4 * 1024 * 1024
 const MOST_LISTS = 100
 /** More at once are no handler's business. */
 const MOST_DOCUMENTS = 1_000
+
+/** The worst state of a child is what its parent is counted by. */
+const ON_WORST: Readonly<Record<ChildState, string>> = {
+  parked: 'parked-child',
+  failed: 'failed-child',
+  removed: 'failed-child',
+  open: 'children',
+  succeeded: 'children',
+}
 
 /** What a write in the middle of a step stores of children. */
 export interface NewLists {
@@ -109,7 +119,10 @@ export class StepChildren {
     const { rule, parked, each, recheckMs } = readDoneOptions(options, totalOf(lists))
     const done = decide(rule, await this.count(lists), parked)
     if (!done.decided)
-      this.run.awaits = { stored: { kind: 'children', rule, parked, ...(each && { each }) }, recheckMs }
+      this.run.awaits = {
+        ...{ stored: { kind: 'children', rule, parked, ...(each && { each }) }, recheckMs },
+        on: ON_WORST[done.worst ?? 'open'],
+      }
     return done
   }
 
@@ -145,7 +158,10 @@ export class StepChildren {
       const reason = `children removed: ${[...new Set(meant.map(({ list }) => list))].join(', ')}`.slice(0, 1_000)
       await this.run.checkpoint({}, { children: before.filter((one) => !meant.includes(one)), reason })
     }
-    if (left > 0) this.run.awaits = { stored: { kind: 'children', rule: 'allDone', parked: 'waits' }, recheckMs: null }
+    if (left > 0) {
+      const stored = { kind: 'children', rule: 'allDone', parked: 'waits' } as const
+      this.run.awaits = { stored, on: 'children', recheckMs: null }
+    }
     return { done: left === 0, left, text: `${left} ${left === 1 ? 'child is' : 'children are'} left` }
   }
 

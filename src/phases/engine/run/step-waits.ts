@@ -32,6 +32,8 @@ const MOST_HOPS = 20
 /** What a step has found undecided: its document sleeps until it is, or until it has to look again. */
 export interface Awaits {
   readonly stored: StoredAwaits
+  /** By which it is counted, unless its handler says otherwise. */
+  readonly on: string
   /** null: as any other wait. */
   readonly recheckMs: number | null
 }
@@ -70,7 +72,7 @@ export async function waitFor(run: WaitingRun, target: unknown, options: unknown
   if (chain) throw new InvalidOutcome(`waitFor: documents wait for each other in a circle: ${chain.join(' -> ')}`)
   const isHeld = found !== undefined && hasToken(found)
   const stored = { kind: 'document', lifecycle, id, phases } as const
-  run.awaits = { stored, recheckMs: isHeld && recheckMs > RECHECK_OF_HELD_MS ? null : recheckMs }
+  run.awaits = { stored, on: 'document', recheckMs: isHeld && recheckMs > RECHECK_OF_HELD_MS ? null : recheckMs }
   const where = phase === undefined ? 'is not there' : `is in ${phase}, not in ${phases.join(' or ')}`
   return { reached: false, phase, text: `${name} ${where}` }
 }
