@@ -8,8 +8,8 @@ import { type Job, useJobs } from './callbacks-fixture.js'
 
 jest.setTimeout(60_000)
 
-describe("callbacks and a forward step of the server's clock", () => {
-  const { database, stored, insert, prepared } = useJobs()
+describe("callbacks and a step of the server's clock", () => {
+  const { database, jobs, stored, insert, prepared } = useJobs()
   const lifecycle = lifecycleOf<Job>().define({
     name: 'job',
     collection: 'Job',
@@ -62,4 +62,43 @@ describe("callbacks and a forward step of the server's clock", () => {
       }
     },
   )
+
+  test('back: what a replica was about to tell that is gone is told after its lease, not after the step; who lives tells it alone', async () => {
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await clientAt(proxy.uri)
+    const [first, second]: [number[], number[]] = [[], []]
+    const goOn = gate()
+    try {
+      const clock = new ShiftedClock()
+      const more = { db: client.db(database.db.databaseName), clock }
+      const one = await prepared([jobsWith(first, () => goOn.wait)], more)
+      const other = await prepared([jobsWith(second)], more)
+      await other.runOnce()
+      await insert('lives')
+      await one.tick()
+      await eventually(() => expect(first).toEqual([1]))
+      await eventually(async () => expect((await stored('lives'))['phase']).toBe('Done'))
+      const { outbox } = (await stored('lives'))['progress']
+      const gone = { ...outbox, by: 'gone~000000!1' }
+      await jobs().insertOne({ _id: 'gone', phase: 'Done', progress: { outbox: gone } })
+      proxy.stepClock(-600_000)
+      await other.runOnce()
+      expect(second).toEqual([])
+      proxy.stepClock(35_000)
+      clock.advance(35_000)
+      await other.runOnce()
+      expect(second).toEqual([])
+      goOn.open()
+      await eventually(async () => expect((await stored('lives'))['progress'].outbox).toEqual({ seq: 2 }))
+      expect(first).toEqual([1, 2])
+      proxy.stepClock(10_000)
+      clock.advance(10_000)
+      await other.runOnce()
+      await eventually(() => expect(second).toEqual([1, 2]))
+    } finally {
+      goOn.open()
+      await client.close()
+      await proxy.stop()
+    }
+  })
 })

@@ -4,6 +4,7 @@ import { withIds } from '../documents/reordered-ids.js'
 import { deleteNamed, updateNamed } from '../documents/update-named.js'
 import { type Refused, updateAround } from '../documents/write-around.js'
 import { onIndex } from '../indexes/on-index.js'
+import { STEP_SLACK_MS } from '../terms/clock-steps.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 import { COMMITTED } from '../terms/lock-timeout.js'
 import { countAt, literal, perDocument } from '../terms/terms.js'
@@ -28,6 +29,7 @@ export interface Delivery {
 
 /** The server's clocks of a set's members may differ by so much from what this process knows. It only saves reading keys. */
 const SLACK_MS = 60_000
+const REDATED_AT_ONCE = 1_000
 
 /** The server's time as the replica knows it. */
 export interface OutboxTime {
@@ -58,6 +60,35 @@ const isOpen = ({ progress, callbacks, phases }: Omit<Outboxes, 'collection'>): 
   [`${progress}.outbox.next`]: { $in: [...callbacks] },
   phase: { $in: [...phases] },
 })
+
+/**
+ * Outboxes that were held before the server's clock stepped back are held by it for longer by the whole step, also those whose holder is gone: their
+ * leases begin anew. A holder that lives loses nothing, as by its own clock it has no more than that.
+ * @returns how many
+ */
+export async function redateOutboxes(of: Outboxes, now: Date, leaseMs: number): Promise<number> {
+  const dueAt = `${of.progress}.outbox.dueAt`
+  const isFromTheFuture = { $gt: [`$${dueAt}`, { $add: ['$$NOW', leaseMs + STEP_SLACK_MS] }] }
+  const held = {
+    ...isOpen(of),
+    [`${of.progress}.outbox.by`]: { $type: 'string' },
+    [dueAt]: { $gt: now, $lt: PARKED_AT },
+    $expr: isFromTheFuture,
+  }
+  const found = await onIndex(of.collection, outboxIndex(of.progress), (hint) =>
+    of.collection.find(held as Filter<Document>, { projection: { _id: 1 }, hint, ...AS_IT_STANDS }).toArray(),
+  )
+  let redated = 0
+  for (let from = 0; from < found.length; from += REDATED_AT_ONCE) {
+    const ids = found.slice(from, from + REDATED_AT_ONCE).map(({ _id }) => _id as unknown)
+    const stillSo = (some: readonly unknown[]) => ({ ...withIds(some), $and: [held] })
+    const { matched } = await updateAround(of.collection, ids, stillSo, [
+      { $set: { [dueAt]: { $add: ['$$NOW', leaseMs] } } },
+    ])
+    redated += matched
+  }
+  return redated
+}
 
 /** The `_id`s of documents whose outbox is due, at most `limit`, the longest due first. */
 export async function dueOutboxes(of: Outboxes, time: OutboxTime, limit: number, skipped: readonly unknown[]) {

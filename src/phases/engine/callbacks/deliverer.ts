@@ -1,5 +1,6 @@
-import type { Document } from 'mongodb'
+import type { Collection, Document } from 'mongodb'
 import {
+  type CallbackName,
   callbacksAfter,
   type Delivery,
   dueOutboxes,
@@ -22,6 +23,7 @@ import {
   toldOutboxes,
 } from '../../../lock/index.js'
 import type { Callbacks } from '../../callbacks.js'
+import type { LifecycleModel } from '../../definition/model.js'
 import { readProjection } from '../../definition/settings.js'
 import { CallbackTimeout } from '../../errors.js'
 import { withFields } from '../../logger.js'
@@ -39,6 +41,15 @@ const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
 const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
 const NOT_REMOVED = 'it was removed, and somebody has given it another phase since: nobody is told that it is gone'
+
+/** For how long an outbox is held for one call. */
+export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
+
+/** The outboxes of a lifecycle: of some of its callbacks. */
+export const outboxesOf = (model: LifecycleModel, collection: Collection, own: readonly CallbackName[]): Outboxes => ({
+  ...{ collection, progress: model.settings.progress },
+  ...{ callbacks: [...own, 'delete'], phases: [...model.phases.keys(), removedPhase(model.name)] },
+})
 
 export interface DelivererOptions {
   readonly env: Omit<LifecycleEnvironment, 'callbacks'>
@@ -81,15 +92,12 @@ export class Deliverer {
 
   constructor(private readonly options: DelivererOptions) {
     const { env, callbacks } = options
-    const { settings, phases } = env.model
+    const { settings } = env.model
     const own = (settings.callbacks ?? []).filter((name) => callbacks[name])
-    this.of = {
-      ...{ collection: env.collection, progress: settings.progress },
-      ...{ callbacks: [...own, 'delete'], phases: [...phases.keys(), removedPhase(env.model.name)] },
-    }
+    this.of = outboxesOf(env.model, env.collection, own)
     this.projection = readProjection(settings)
     this.timeoutMs = settings.callbackTimeoutMs!
-    this.leaseMs = this.timeoutMs + LEASE_MARGIN_MS
+    this.leaseMs = outboxLeaseMs(env.model)
   }
 
   /** What a look asks for: whether anything is to be told. */

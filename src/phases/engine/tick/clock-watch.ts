@@ -6,11 +6,13 @@ import {
   LIFECYCLES_COLLECTION,
   type LookResult,
   redateLeases,
+  redateOutboxes,
   STEP_SLACK_MS,
   type Terms,
 } from '../../../lock/index.js'
 import { formatMs } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/model.js'
+import { outboxesOf, outboxLeaseMs } from '../callbacks/deliverer.js'
 import type { Environment } from '../environment.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import { RateLimit } from '../report/rate-limit.js'
@@ -37,7 +39,7 @@ interface StoredStep {
  * What a replica does about a step of the server's clock (docs/lock-protocol.md, "When the server's clock steps").
  *
  * Forward: it holds back what only the step has made due until the step has lasted, and tells replicas that start meanwhile. Back: leases
- * from the future begin anew. A replica that starts after a step back detects it by what was stored before.
+ * from the future begin anew, of documents and of their outboxes. A replica that starts after a step back detects it by what was stored before.
  */
 export class ClockWatch {
   /** To be given every server time that is read. */
@@ -69,7 +71,7 @@ export class ClockWatch {
     const { forward, back } = this
     if (forward) await this.tellOthers(forward)
     if (this.forward === forward) this.forward = undefined
-    if (back) await this.redate(back)
+    if (back) await this.redate(back, found.now)
     if (this.back === back) this.back = undefined
   }
 
@@ -103,7 +105,7 @@ export class ClockWatch {
     await this.lifecycles.updateMany({ _id: { $in: ids } }, { $set: { clockStep } } as Document)
   }
 
-  private async redate(until: Date): Promise<void> {
+  private async redate(until: Date, now: Date): Promise<void> {
     const { db, lifecycles, logger, liveReplicas } = this.options
     for (const { model, terms } of lifecycles()) {
       const collection = protocolCollection<Document>(db, model.collection)
@@ -112,6 +114,11 @@ export class ClockWatch {
         logger.warn(`${model.name}: ${count} leases taken before the server's clock stepped back start again from now`)
     }
     await liveReplicas.say('atOnce')
+    for (const { model } of lifecycles()) {
+      if (!model.settings.callbacks) continue
+      const collection = protocolCollection<Document>(db, model.collection)
+      await redateOutboxes(outboxesOf(model, collection, model.settings.callbacks), now, outboxLeaseMs(model))
+    }
   }
 
   private say(ms: number, how: string): void {
