@@ -82,6 +82,23 @@ describe('limitBy', () => {
     end.open()
   })
 
+  test('with ranks, too: others go on, of any rank, behind 2,000 urgent documents of one tenant that is busy', async () => {
+    const end = gate()
+    const settings = { priorityBy: 'priority' }
+    const { seen, prepared } = counted((doc) => (doc.tenant === 'busy' ? end.wait : Promise.resolve()), settings)
+    const { replica } = await prepared()
+    await insert(2_000, 'busy')
+    await things(database.db).updateMany({}, { $set: { priority: 'urgent' } })
+    await insert(50, 'other')
+    await things(database.db).updateOne({ _id: 'otherx49' }, { $set: { priority: 'urgent' } })
+    await insert(20, 'third')
+    await things(database.db).updateMany({ tenant: 'third' }, { $set: { priority: 'low' } })
+    await replica.start()
+    await eventually(async () => expect(await created()).toBe(70), { timeoutMs: 20_000 })
+    expect(seen.runs.filter((id) => id.startsWith('busy'))).toHaveLength(3)
+    end.open()
+  })
+
   test('a tenant whose value no query can name, and that has none free, holds up no others behind many documents', async () => {
     const end = gate()
     const { seen, prepared } = counted((doc) => (doc._id.startsWith('bad') ? end.wait : Promise.resolve()))
