@@ -28,6 +28,20 @@ describe('children', () => {
     ['no children', /call step.children\(\[...\]\) first/, (step) => step.childrenDone({ rule: 'allDone' })],
     ['no list', /expected a list of children/, (step) => step.children('a' as never)],
     [
+      'no rule',
+      /childrenDone: expected an object with rule, parked, wake, recheck, got undefined/,
+      async (step) => {
+        await step.children([parcel.child('a', { weight: 1 })])
+        await step.childrenDone(undefined as never)
+      },
+    ],
+    ["no document's phases", /expected a document's phases .*, got {}/, (step) => step.waitFor({} as never)],
+    [
+      'a question that is only a text',
+      /ask: expected an object with question, .*, as in { question: "x" }, got "x"/,
+      async (step) => void step.ask('x' as never),
+    ],
+    [
       'two of one key',
       /two of parcel have the key 'a'/,
       (step) => step.children([parcel.child('a', { weight: 1 }), parcel.child('a', { weight: 2 })]),

@@ -297,6 +297,16 @@ describe('a flow', () => {
     expect(() => flowOf().define({ ...spec, tasks: given } as never)).toThrow(message)
   })
 
+  test('says which of its name, collection and tasks is missing, all at once', () => {
+    expect(() => flowOf().define(undefined as never)).toThrow(/expected an object with name, collection, tasks/)
+    expect(() => flowOf().define({} as never)).toThrow(
+      /lifecycle '\?' can't work:\n.*name must be a text, got undefined\n.*collection must be a text, got undefined\n.*tasks must be/,
+    )
+    expect(() => flowOf().define({ name: 5, collection: '', tasks: { a: {} } } as never)).toThrow(
+      /name must be a text, got 5\n.*collection must be a text, got ""/,
+    )
+  })
+
   test('with settings that it has itself is refused', () => {
     const define = (settings: unknown) => () => flowOf().define({ ...spec, settings } as never)
     expect(define({ child: false, name: 'x' })).toThrow(/settings.name can't be set: .*\n.*settings.child can't be set/)

@@ -118,6 +118,8 @@ function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
   if (!isObject(spec))
     throw new InvalidLifecycle('?', [`expected an object with ${SPEC_KEYS.join(', ')}, got ${shown(spec)}`])
   const { name, collection, parked = 'waits', settings = {} } = spec
+  for (const [key, value] of Object.entries({ name, collection }))
+    if (typeof value !== 'string' || value === '') problems.push(`${key} must be a text, got ${shown(value)}`)
   const unknown = Object.keys(spec).filter((key) => !SPEC_KEYS.includes(key))
   problems.push(...unknown.map((key) => `unknown setting '${key}'; known: ${SPEC_KEYS.join(', ')}`))
   if (parked !== 'waits' && parked !== 'fails') problems.push(`parked must be 'waits' or 'fails', got ${shown(parked)}`)
@@ -126,7 +128,7 @@ function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
     problems.push(...set.map((key) => `settings.${key} can't be set: a flow has its own`))
   } else problems.push(`settings must be an object, got ${shown(settings)}`)
   const nodes = tasksInOrder(spec.tasks, problems)
-  if (problems.length > 0) throw new InvalidLifecycle(String(name), problems)
+  if (problems.length > 0) throw new InvalidLifecycle(typeof name === 'string' ? name : '?', problems)
   const ends = { Succeeded: { rest: true }, Failed: { rest: true, failed: true } }
   const phases = Object.entries(spec.tasks as Record<string, FlowTaskSpec<string>>).map(([task, { limits, slots }]) => {
     const needs = { ...(limits && { limits }), ...(slots !== undefined && { slots }) }
