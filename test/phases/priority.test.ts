@@ -39,15 +39,17 @@ describe('a lifecycle with an order of its claims', () => {
 
   test('an urgent document overtakes a backlog: it is in the next claim', async () => {
     const end = gate()
-    const { replica, begun } = await prepared({ priorityBy: 'priority', concurrency: 4 }, () => end.wait)
+    const { replica, begun, claims } = await prepared({ priorityBy: 'priority', concurrency: 4 }, () => end.wait)
     await insert(200, 'low', { priority: 'low' })
     await replica.tick()
     await insert(1, 'urgent', { priority: 'urgent' })
-    const before = begun.length
-    expect(before).toBeLessThanOrEqual(8)
+    expect(begun.length).toBeLessThanOrEqual(8)
+    const before = claims.length
     end.open()
     await replica.runOnce()
-    expect(begun.indexOf('urgent0')).toBeLessThan(before + 40)
+    // How large that claim is depends on how long the handlers took, which depends on the machine.
+    const sizes = claims.slice(0, before + 1)
+    expect(begun.indexOf('urgent0')).toBeLessThan(sizes.reduce((sum, size) => sum + size, 0))
     expect(new Set(begun).size).toBe(201)
   })
 
