@@ -160,10 +160,13 @@ describe('a cancel', () => {
     expect(await stored(queued)).toMatchObject({ phase: 'Creating', lockedAt: PARKED_AT })
   })
 
-  test('reaches a step within its second, on whichever replica it runs', async () => {
+  test.each([
+    ['by a ring', 'auto'],
+    ['by the next look, without a doorbell', 'off'],
+  ] as const)('reaches a step, on whichever replica it runs: %s', async (_name, doorbell) => {
     const { began, lifecycle } = waiting((_step, reason) => Promise.reject(reason))
-    const { replica } = await prepared(lifecycle)
-    const { replica: other } = await prepared(lifecycle)
+    const { replica } = await prepared(lifecycle, { doorbell })
+    const { replica: other } = await prepared(lifecycle, { doorbell })
     await replica.start()
     await other.start()
     await insert('a')
