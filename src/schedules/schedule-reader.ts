@@ -1,7 +1,7 @@
 import type { Collection, Db } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
 import { asReadable } from '../lock/index.js'
-import { InvalidOptions, shown } from '../options/index.js'
+import { checkOptions, InvalidOptions, shown, t } from '../options/index.js'
 import { canBeId } from '../phases/index.js'
 import { present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT, lookupRuns } from './indexes.js'
@@ -45,6 +45,20 @@ export interface RunsOptions {
   readonly phase?: StoredRun['phase'] | undefined
 }
 
+const aPhase = t.optional(t.aName)
+const listOptions = t.object({
+  limit: t.withDefault(t.whole(1, 1_000_000), 100),
+  after: t.optional(t.text),
+  phase: aPhase,
+})
+const runsOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 20), phase: aPhase })
+const statisticsOptions = t.object({
+  since: t.optional(
+    t.where<Date>((value) => value instanceof Date && !Number.isNaN(value.getTime()), t.expecting('a date')),
+  ),
+  timezone: t.optional(t.aName),
+})
+
 /** A schedule as `list` returns it. */
 export interface ListedSchedule extends StoredSchedule {
   /** The run with the latest due time, with no more of its `error` than the message; absent: it has none. */
@@ -59,7 +73,8 @@ export interface ListedSchedule extends StoredSchedule {
  * @throws InvalidOptions
  */
 export function requireId(id: unknown): void {
-  if (!canBeId(id)) throw new InvalidOptions('schedules', [`expected the id of a schedule, a string, got ${shown(id)}`])
+  if (!canBeId(id))
+    throw new InvalidOptions('schedules', [`expected the id of a schedule or of a run, a string, got ${shown(id)}`])
 }
 
 /** What can be read of schedules and their runs. */
@@ -84,7 +99,8 @@ export abstract class ScheduleReader {
   }
 
   /** Schedules by id, each with its latest run. */
-  list({ limit = 100, after, phase }: ListOptions = {}): Promise<ListedSchedule[]> {
+  async list(options: ListOptions = {}): Promise<ListedSchedule[]> {
+    const { limit, after, phase } = checkOptions('schedules.list', listOptions, options)
     const pipeline = [
       { $match: present({ _id: after === undefined ? undefined : { $gt: after }, phase }) },
       { $sort: { _id: 1 } },
@@ -99,14 +115,16 @@ export abstract class ScheduleReader {
   }
 
   /** The run with this id, `<schedule>@<due time>`; null: there is none, or it isn't kept any more. */
-  findRun(runId: string): Promise<StoredRun | null> {
+  async findRun(runId: string): Promise<StoredRun | null> {
+    requireId(runId)
     return asReadable((how) => this.runDocuments.findOne({ _id: runId }, how)) as Promise<StoredRun | null>
   }
 
   /** A schedule's runs, the latest first. */
-  async runs(schedule: string, { limit = 20, phase }: RunsOptions = {}): Promise<StoredRun[]> {
+  async runs(schedule: string, options: RunsOptions = {}): Promise<StoredRun[]> {
     requireId(schedule)
-    const filter = present({ schedule, phase })
+    const { limit, phase } = checkOptions('schedules.runs', runsOptions, options)
+    const filter = present({ schedule, phase: phase as RunsOptions['phase'] })
     return asReadable((how) =>
       this.runDocuments.find(filter, { sort: HISTORY_INDEX_SORT, limit, ...how }).toArray(),
     ) as Promise<StoredRun[]>
@@ -115,6 +133,7 @@ export abstract class ScheduleReader {
   /** Figures about a schedule's runs, computed by the database on an index. */
   async statistics(schedule: string, options: StatisticsOptions = {}): Promise<RunStatistics> {
     requireId(schedule)
+    checkOptions('schedules.statistics', statisticsOptions, options)
     return statisticsOf(this.runDocuments, schedule, options)
   }
 }

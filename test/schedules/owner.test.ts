@@ -158,7 +158,16 @@ describe('edits made in the database, by any client in any language', () => {
     await one.replica.runOnce()
     await raw(database.db).insertMany([{ _id: true, ...fields } as never, { _id: '$z', ...fields }])
     await look(one, database.db)
-    await expect(one.schedules.remove({ $gt: '' } as never)).rejects.toThrow('expected the id of a schedule, a string')
+    await expect(one.schedules.remove({ $gt: '' } as never)).rejects.toThrow(
+      'expected the id of a schedule or of a run, a string',
+    )
+    await expect(one.schedules.findRun(undefined as never)).rejects.toThrow(
+      'expected the id of a schedule or of a run, a string',
+    )
+    const operator = { phase: { $ne: 'x' } } as never
+    await expect(one.schedules.list(operator)).rejects.toThrow('schedules.list: phase: expected a string')
+    await expect(one.schedules.runs('a', operator)).rejects.toThrow('schedules.runs: phase: expected a string')
+    await expect(one.schedules.statistics('a', null as never)).rejects.toThrow('schedules.statistics: ')
     const broken = { phase: 'Broken', broken: '_id: expected a string of at most 200 characters, got boolean' }
     expect(await one.schedules.get(true as never)).toMatchObject(broken)
     expect(await one.schedules.get('$z')).toMatchObject({ phase: 'Active', nextRunAt: expect.any(Date) })

@@ -83,7 +83,7 @@ function countRow(count: PhaseCount): string[] {
   const isWorking = count.kind === 'working'
   return [
     count.lifecycle,
-    `${count.phase}${count.kind === 'unknown' ? ' (unknown)' : ''}${count.paused ? ' (paused)' : ''}`,
+    `${cut(count.phase)}${count.kind === 'unknown' ? ' (unknown)' : ''}${count.paused ? ' (paused)' : ''}`,
     `${count.documents}${count.more ? '+' : ''}`,
     isWorking ? n(count.due) : '',
     n(count.held),
@@ -118,22 +118,24 @@ async function printDocuments(
   if (more) output.line(`(the first ${options.limit}; --limit shows more)`)
 }
 
-const LONGEST_WHY = 100
+const LONGEST = 100
 
 function documentRow({ document: { _id, phase, state }, condition, why = '', pause, now }: Found): string[] {
   const [said = ''] = why.split('\n')
-  const short = said.length > LONGEST_WHY ? `${said.slice(0, LONGEST_WHY - 3)}...` : said
   return [
     idText(_id),
     condition.kind === 'removed' ? '(removed)' : textOf(phase),
     textOf(state),
     `${conditionText(condition, now)}${pause ? ' (paused)' : ''}`,
-    short,
+    cut(said),
   ]
 }
 
 const textOf = (value: unknown): string =>
-  value == null ? '-' : typeof value === 'string' ? value : `(${typeName(value)})`
+  value == null ? '-' : typeof value === 'string' ? cut(value) : `(${typeName(value)})`
+
+/** Anybody may have put anything there: one document doesn't fill the screen. */
+const cut = (text: string): string => (text.length > LONGEST ? `${text.slice(0, LONGEST - 3)}...` : text)
 
 function conditionText(condition: Condition, now: Date): string {
   switch (condition.kind) {
