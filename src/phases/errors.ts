@@ -1,6 +1,8 @@
-import { brand } from '../options/index.js'
+import { brand, checkOptions, InvalidOptions, t } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { shown } from './kept-text.js'
+
+const UNAVAILABLE_OPTIONS = t.object({ retryAfter: t.anything(), cause: t.anything() })
 
 const listed = (problems: readonly string[]) => problems.map((problem) => `  - ${problem}`).join('\n')
 
@@ -14,8 +16,14 @@ export class Unavailable extends Error {
   readonly retryAfterMs: number | undefined
   /** For people: stored as what the document waits for. */
   readonly reason: string
-  /** @param options `retryAfter`: how long the other side asked to be left alone; `cause`: stored with its own causes */
+  /**
+   * @param options `retryAfter`: how long the other side asked to be left alone; `cause`: stored with its own causes
+   * @throws InvalidOptions
+   */
   constructor(reason: string, options: { retryAfter?: Duration; cause?: unknown } = {}) {
+    if (options instanceof Error)
+      throw new InvalidOptions('new Unavailable', ['expected options, got an error; give it as { cause: error }'])
+    checkOptions('new Unavailable', UNAVAILABLE_OPTIONS, options)
     const given: unknown = reason // it may be JavaScript's
     const isText = typeof given === 'string' || given === undefined
     super(isText ? given : `expected a reason, got ${shown(given)}`, { cause: options.cause })

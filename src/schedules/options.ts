@@ -96,7 +96,7 @@ const schedulesOptions = t.object({
 
 /** @throws InvalidSchedulesOptions listing every problem */
 export function readSchedulesOptions<Context>(given: SchedulesOptions<Context>) {
-  const read = readOptions(schedulesOptions, given ?? {})
+  const read = readOptions(schedulesOptions, given)
   if ('problems' in read) throw new InvalidSchedulesOptions(read.problems)
   const { collections, lockTimeout, lockAtMostFor, concurrency, keepFor, watchPerSecond, doorbell } = read.options
   return { collections, lockTimeout, lockAtMostForMs: lockAtMostFor, concurrency, keepFor, watchPerSecond, doorbell }

@@ -1,11 +1,12 @@
 import { expect, test } from '@jest/globals'
 import { apiGatewayLifecycles, runtimeDomainLifecycles } from '../../src/api-gateway/index.js'
-import { lifecycleOf, Unavailable } from '../../src/index.js'
+import { Audit, Events, flowOf, Limits, lifecycleOf, Unavailable } from '../../src/index.js'
 import { bindLifecycle } from '../../src/kinds/index.js'
 import { Regions } from '../../src/kubernetes/index.js'
 import { memoryLocks } from '../../src/locks/index.js'
 import { getLifecycleToken, InjectLifecycle } from '../../src/nest/index.js'
 import { operationLifecycle } from '../../src/operations/public.js'
+import { Schedules, starts } from '../../src/schedules/index.js'
 import { lockMetrics } from '../../src/telemetry/index.js'
 import { backDate, race } from '../../src/testing/index.js'
 
@@ -81,6 +82,20 @@ const CALLS: readonly (readonly [string, (given: never) => unknown, unknown, str
     { retryAfter: 'soon' },
     'retryAfter: expected a duration such as',
   ],
+  ['Unavailable', (given) => new Unavailable('down', given), null, 'new Unavailable: expected an object, got null'],
+  [
+    'Unavailable',
+    (given) => new Unavailable('down', given),
+    { retryAfterMs: 5_000 },
+    "unknown option 'retryAfterMs' (did you mean 'retryAfter'?); known: retryAfter, cause",
+  ],
+  ['Unavailable', (given) => new Unavailable('down', given), new Error('503'), 'give it as { cause: error }'],
+  ['Schedules', (given) => new Schedules(given), null, 'new Schedules: expected an object, got null'],
+  ['Limits', (given) => new Limits(given), {}, "(client.db('shop')), got an object with nothing"],
+  ['Audit', (given) => new Audit(given), undefined, NO_DB],
+  ['Events', (given) => new Events(given), 'shop', "client.db('shop')), got 'shop'"],
+  ['flowOf', (given) => flowOf().define(given), undefined, 'expected an object with name, collection, tasks'],
+  ['starts', (given) => starts(given, async () => ({}) as never), undefined, 'expected a lifecycle'],
 ]
 
 test.each(CALLS.map(([name, call, given, told], at) => [at, name, call, given, told] as const))(

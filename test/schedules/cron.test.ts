@@ -200,6 +200,7 @@ describe('what is refused', () => {
     ['@every 5m', "for every few minutes use '*/5 * * * *' or interval"],
     ['0 0 30 2 *', 'there is no such day in any year'],
     [5, 'it is not a string'],
+    [5n, 'it is not a string'],
     [undefined, 'it is not a string'],
   ])('%s', (expression, message) => {
     expect(() => new Cron(expression as string)).toThrow(InvalidCron)
@@ -230,6 +231,7 @@ describe('what is refused', () => {
   })
 
   test('an unknown zone', () => {
+    expect(() => new Cron('* * * * *', 5n as never)).toThrow("or 'UTC', got 5")
     expect(() => new Cron('* * * * *', 'Europe/Bärlin')).toThrow(UnknownTimeZone)
     expect(() => new Cron('* * * * *', 'Europe/Bärlin')).toThrow(
       "timezone: expected the name of an IANA time zone such as 'Asia/Seoul', 'Europe/Berlin' or 'UTC', got \"Europe/Bärlin\"",

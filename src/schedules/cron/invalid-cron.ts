@@ -1,4 +1,5 @@
 import { Cron as Croner } from 'croner'
+import { shown } from '../../options/index.js'
 
 const MOST_SHOWN = 200
 
@@ -11,7 +12,7 @@ export class InvalidCron extends Error {
     /** Which field is wrong, what it accepts and what it got. */
     readonly problem: string,
   ) {
-    super(`cron: ${(JSON.stringify(expression) ?? String(expression)).slice(0, MOST_SHOWN)}: ${problem}`)
+    super(`cron: ${(typeof expression === 'string' ? JSON.stringify(expression) : shown(expression)).slice(0, MOST_SHOWN)}: ${problem}`)
   }
 }
 

@@ -1,3 +1,5 @@
+import { shown } from '../../options/index.js'
+
 /** A time zone's rules, from the ICU data of Node. Wall times are given as a Date whose UTC fields are the wall's. */
 export class Zone {
   private readonly format: Intl.DateTimeFormat
@@ -69,7 +71,7 @@ export class UnknownTimeZone extends Error {
     readonly zone: unknown,
   ) {
     super(
-      `timezone: expected the name of an IANA time zone such as 'Asia/Seoul', 'Europe/Berlin' or 'UTC', got ${JSON.stringify(zone)}`,
+      `timezone: expected the name of an IANA time zone such as 'Asia/Seoul', 'Europe/Berlin' or 'UTC', got ${typeof zone === 'string' ? JSON.stringify(zone) : shown(zone)}`,
     )
   }
 }
