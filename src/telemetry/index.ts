@@ -1,5 +1,5 @@
 /**
- * Metrics for Prometheus, with `prom-client`.
+ * Metrics for Prometheus, with `prom-client` (`npm install prom-client`).
  *
  * @example
  * ```ts

@@ -77,4 +77,15 @@ describe('npm install phaselock', () => {
     )
     expect(await folder.run('node', 'app.cjs')).toMatchObject({ code: 0, out: 'Created\n' })
   })
+
+  test("an entry whose packages aren't there names one, and the guide says what to install", async () => {
+    const guide = await readFile(join(ROOT, 'docs/guides/nest.md'), 'utf8')
+    const toInstall = guide.match(/(?<=^\| Node's own \|.*`npm install )[^`]+/gm)!.flatMap((line) => line.split(' '))
+    for (const entry of ['nest', 'locks/nest', 'schedules/nest', 'testing/nest', 'telemetry']) {
+      const { code, err } = await folder.run('node', '--eval', `import('phaselock/${entry}')`)
+      expect(code).toBe(1)
+      const [, missing] = /Cannot find package '(.+?)' imported from .+phaselock/.exec(err) ?? []
+      expect(toInstall).toContain(missing)
+    }
+  })
 })

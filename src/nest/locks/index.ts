@@ -1,5 +1,6 @@
 /**
  * Named locks in a Nest app: methods that one replica runs at a time.
+ * Needs Nest (`npm install @nestjs/common @nestjs/core reflect-metadata rxjs`).
  *
  * @example
  * ```ts

@@ -1,5 +1,6 @@
 /**
  * Schedules in a Nest app: tasks are methods, with what they need injected.
+ * Needs Nest (`npm install @nestjs/common @nestjs/core @nestjs/schedule reflect-metadata rxjs`).
  *
  * @example
  * ```ts

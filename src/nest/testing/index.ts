@@ -1,5 +1,6 @@
 /**
  * For tests of a Nest app: its lifecycles with its own providers, on a database of the test's own.
+ * Needs `npm install --save-dev @nestjs/testing`, beside the app's own Nest.
  *
  * @example
  * ```ts
