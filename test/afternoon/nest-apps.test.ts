@@ -1,5 +1,7 @@
+import { copyFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterEach, expect, jest, test } from '@jest/globals'
-import { AppFolder } from './app-folder.js'
+import { AppFolder, ROOT } from './app-folder.js'
 
 jest.setTimeout(300_000)
 
@@ -56,6 +58,7 @@ test.each([
     expect(ran.out.match(/: Deleted, \S+@example\.org/g)).toHaveLength(1)
 
     for (const example of OTHERS) await folder.copyExample(example, `others/${example}`)
+    await copyFile(join(ROOT, 'test/afternoon/declared.ts'), join(folder.path, 'others/declared.ts'))
     await folder.write('others/package.json', JSON.stringify({ type: 'module' }))
     const { rootDir: _, ...others } = COMPILER
     const compilerOptions = { ...others, skipLibCheck: true, module: 'nodenext', outDir: 'others/dist' }
