@@ -12,7 +12,9 @@ export class InvalidCron extends Error {
     /** Which field is wrong, what it accepts and what it got. */
     readonly problem: string,
   ) {
-    super(`cron: ${(typeof expression === 'string' ? JSON.stringify(expression) : shown(expression)).slice(0, MOST_SHOWN)}: ${problem}`)
+    super(
+      `cron: ${(typeof expression === 'string' ? JSON.stringify(expression) : shown(expression)).slice(0, MOST_SHOWN)}: ${problem}`,
+    )
   }
 }
 
