@@ -37,8 +37,9 @@ export async function joinKeeper(folder: EngineFolder): Promise<KeeperLink | und
 
 async function firstAnswer(socket: Socket, closed: Promise<void>): Promise<Welcome | undefined> {
   socket.setTimeout(ANSWER_WITHIN_MS, () => socket.destroy())
-  const lines = createInterface({ input: socket })
-  const answer = await Promise.race([once(lines, 'line'), closed])
+  // It tells of the socket's errors too: one that is reset, because its keeper is ending, is no error of whoever wants to join.
+  const lines = createInterface({ input: socket }).on('error', () => undefined)
+  const answer = await Promise.race([once(lines, 'line').catch(() => undefined), closed])
   socket.setTimeout(0)
   try {
     const welcome = JSON.parse(String(answer?.[0])) as Welcome
