@@ -1,5 +1,5 @@
 import { BSON } from 'mongodb'
-import { whyNotStorable } from '../phases/index.js'
+import { canBeId, whyNotStorable } from '../phases/index.js'
 import { UsageError } from './errors.js'
 
 export { idText } from '../lock/index.js'
@@ -46,9 +46,7 @@ function extendedJson(text: string): unknown {
   const problem = whyNotStorable({ _id: id })
   if (problem !== undefined) throw invalid(`expected an _id that a document can have, got ${text}: ${problem}`, text)
   const { _bsontype: type } = Object(id) as { _bsontype?: unknown }
-  // In a query a regular expression, as whichever class, is a pattern: it would mean any document that it matches.
-  const isNone = id instanceof RegExp || type === 'BSONRegExp' || type === 'DBRef' || Array.isArray(id)
-  if (isNone || (type === undefined && Object.keys(Object(id)).some((key) => key.startsWith('$'))))
+  if (!canBeId(id) || type === 'DBRef')
     throw invalid(
       `expected an _id that a document can have, got ${text}: no array, regular expression or operator`,
       text,

@@ -9,6 +9,10 @@ export const flag = where<boolean>((value) => typeof value === 'boolean', expect
 export const text = where<string>((value) => typeof value === 'string', expecting('a string'))
 export const aName = checked(text, (value) => value !== '', 'expected a name, got an empty string')
 export const aNumber = where<number>(Number.isFinite, expecting('a number'))
+export const aDate = where<Date>(
+  (value) => value instanceof Date && !Number.isNaN(value.getTime()),
+  expecting('a date'),
+)
 export const anything = <T>() => optional(where<T>(() => true, ''))
 
 export const aFunction = <T = unknown>(what = 'a function') =>

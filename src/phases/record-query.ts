@@ -16,14 +16,12 @@ export interface RecordQuery {
   readonly limit?: number | undefined
 }
 
-const aDate = t.where<Date>((value) => value instanceof Date && !Number.isNaN(value.getTime()), t.expecting('a date'))
-
 /** Options that each query takes; any other is the name of a field that must have just that value. */
 export const RECORD_QUERY = {
   lifecycle: t.optional(t.aName),
   documents: t.optional(t.where<readonly unknown[]>(Array.isArray, t.expecting("a list of _id's"))),
-  since: t.optional(aDate),
-  until: t.optional(aDate),
+  since: t.optional(t.aDate),
+  until: t.optional(t.aDate),
   limit: t.withDefault(t.whole(1, 10_000), 50),
 }
 

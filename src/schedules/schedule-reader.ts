@@ -53,9 +53,7 @@ const listOptions = t.object({
 })
 const runsOptions = t.object({ limit: t.withDefault(t.whole(1, 1_000_000), 20), phase: aPhase })
 const statisticsOptions = t.object({
-  since: t.optional(
-    t.where<Date>((value) => value instanceof Date && !Number.isNaN(value.getTime()), t.expecting('a date')),
-  ),
+  since: t.optional(t.aDate),
   timezone: t.optional(t.aName),
 })
 

@@ -20,8 +20,16 @@ export const stateOptions = t.object({ ...CALL_OPTIONS, force: t.optional(t.flag
 export const unparkOptions = t.object({ ...CALL_OPTIONS, force: t.optional(t.flag), by: t.optional(t.aName) })
 
 /**
- * What a call on one document is given, before it becomes part of a filter: there an operator, a pattern or `undefined` would mean other
- * documents than the one that has this `_id`.
+ * What is to become part of a filter as the `_id` of one document: there an operator, a pattern or `undefined` would mean others.
+ * @throws InvalidOptions
+ */
+export function checkId(called: string, id: unknown): void {
+  if (!canBeId(id))
+    throw new InvalidOptions(called, [`expected an _id that a document can have (${NO_ID}), got ${shown(id)}`])
+}
+
+/**
+ * What a call on one document is given.
  * @throws InvalidOptions
  */
 export function checkCall(
@@ -30,8 +38,7 @@ export function checkCall(
   options: unknown,
   types: t.ObjectType<t.Fields> = callOptions,
 ): void {
-  if (!canBeId(id))
-    throw new InvalidOptions(called, [`expected an _id that a document can have (${NO_ID}), got ${shown(id)}`])
+  checkId(called, id)
   checkCallOptions(called, options, types)
 }
 

@@ -29,7 +29,7 @@ import { checkOptions, t } from '../../options/index.js'
 import { isObject } from '../definition/check-graph.js'
 import { type LifecycleModel, tellingOf, workingPhases } from '../definition/model.js'
 import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from './audit-log.js'
-import { checkCall, checkState, inSession, NO_OPTIONS, stateOptions, unparkOptions } from './owner-calls.js'
+import { checkCall, checkId, checkState, inSession, NO_OPTIONS, stateOptions, unparkOptions } from './owner-calls.js'
 import {
   checkDocument,
   checkInserts,
@@ -307,7 +307,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions
    */
   async cancel(id: IdOf<Doc>, options: CancelOptions): Promise<CancelResult> {
-    checkCall('cancel', id, NO_OPTIONS)
+    checkId('cancel', id)
     const { by, reason, audit } = checkOptions('cancel', cancelOptions, options)
     const act = async () => {
       const verdict = await askToStop(this.db, this.documents, this.model, { id, by, reason: reason ?? null })
@@ -324,7 +324,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    * @throws InvalidOptions
    */
   async answer(id: IdOf<Doc>, options: AnswerOptions): Promise<AnswerResult> {
-    checkCall('answer', id, NO_OPTIONS)
+    checkId('answer', id)
     const answer = newAnswer(options)
     const { documents, model, db } = this
     const [terms, heldBackMs] = await Promise.all([this.termsInForce(), unconfirmedStepMs(db, model.name)])

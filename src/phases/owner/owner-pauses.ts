@@ -2,7 +2,7 @@ import type { Collection, Db } from 'mongodb'
 import { addCancel, heldUnder, type NewPause, type PauseTarget, readLockTimeouts } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import type { LifecycleModel } from '../definition/model.js'
-import { checkCall, NO_OPTIONS } from './owner-calls.js'
+import { checkId } from './owner-calls.js'
 import type { CancelResult } from './owner-types.js'
 
 const scopeOf = ({ phases }: LifecycleModel) => ({
@@ -63,7 +63,7 @@ function targetOf(called: string, { phase, id }: { phase?: string | undefined; i
   if (phase !== undefined && id !== undefined) throw new InvalidOptions(called, ['expected phase or id, got both'])
   if (phase !== undefined) return { what: 'phase', phase }
   if (id === undefined) return { what: 'lifecycle' }
-  checkCall(called, id, NO_OPTIONS)
+  checkId(called, id)
   return { what: 'document', _id: id }
 }
 
