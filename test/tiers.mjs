@@ -1,6 +1,6 @@
 /**
  * Two tiers of tests. `npm test` runs the core and the features on the real MongoDB engine, with nothing but Node: what a contributor
- * runs all day, 2 min 20 s on two quiet cores. `npm run test:system` runs the rest: what needs other servers or tools (Go, Java,
+ * runs all day, about 3 min 25 s on two cores. `npm run test:system` runs the rest: what needs other servers or tools (Go, Java,
  * PostgreSQL, Redis), starts processes, or takes long. CI runs both and fails where a test was skipped.
  *
  * A new test belongs to the first tier unless it needs one of those.
