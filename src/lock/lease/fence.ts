@@ -1,11 +1,12 @@
 import type { Document } from 'mongodb'
 import type { Terms } from '../terms/terms.js'
 
-const oldFence = { $convert: { input: '$fence', to: 'long', onError: -1, onNull: -1 } }
-
+/** Of no other one is `$toLong` taken, which fails for NaN and what is out of range, and with it the whole command. */
 const isSane = {
-  $and: [{ $isNumber: '$fence' }, { $gte: ['$$old', 0] }, { $lt: ['$$old', Number.MAX_SAFE_INTEGER] }],
+  $and: [{ $isNumber: '$fence' }, { $gte: ['$fence', 0] }, { $lt: ['$fence', Number.MAX_SAFE_INTEGER] }],
 }
+
+const higher = { $add: [{ $toLong: '$fence' }, 1] }
 
 /**
  * The fence of a claim: the larger of the server's milliseconds x 1000 and the old fence + 1, so that it also grows when
@@ -17,8 +18,8 @@ const isSane = {
  * the next would make the fence go backwards.
  */
 export function claimFence(terms: Terms): Document {
-  const fence = { $cond: [isSane, { $max: ['$$now', { $add: ['$$old', 1] }] }, '$$now'] }
-  return { $let: { vars: { now: firstFence(terms), old: oldFence }, in: fence } }
+  const now = firstFence(terms)
+  return { $cond: [isSane, { $max: [now, higher] }, now] }
 }
 
 /** The same for a document that has no fence yet. */
@@ -28,6 +29,4 @@ export const firstFence = (terms: Terms): Document => ({ $multiply: [{ $toLong: 
  * The fence of the next step under the same lease: the old one + 1. The holder knows it without reading it back; the
  * factor of {@link claimFence} keeps it below the fence of any later claim (docs/decisions/0003).
  */
-export function stepFence(terms: Terms): Document {
-  return { $let: { vars: { old: oldFence }, in: { $cond: [isSane, { $add: ['$$old', 1] }, firstFence(terms)] } } }
-}
+export const stepFence = (terms: Terms): Document => ({ $cond: [isSane, higher, firstFence(terms)] })
