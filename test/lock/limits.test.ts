@@ -6,7 +6,9 @@ import { Slots } from '../../src/phases/engine/claim/slots.js'
 import { sleep, systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
-import { clientAt } from './fixture.js'
+import { clientAt, ManualClock } from './fixture.js'
+
+const BACK = { inUse: 0, slots: 0, starts: 0, leaseMs: 30_000 }
 
 describe('the slots of a limit', () => {
   let client: MongoClient | undefined
@@ -19,18 +21,55 @@ describe('the slots of a limit', () => {
     const ask = (by: string, inUse: number, turn: number) =>
       askForSlots(db, 'api', { by, inUse, slots: 40, starts: 0, leaseMs: 30_000, turn })
     await setLimit(db, 'api', { slots: 8 })
-    expect(await ask('a~1', 0, 1)).toMatchObject({ slots: 8, othersWait: false })
-    expect(await ask('b~1', 0, 1)).toMatchObject({ slots: 0, othersWait: false })
+    expect(await ask('a~1', 0, 1)).toMatchObject({ slots: 8, othersWait: false, isShort: true })
+    expect(await ask('b~1', 0, 1)).toMatchObject({ slots: 0, othersWait: false, isShort: true })
     // Down to its share, as its documents end.
-    expect(await ask('a~1', 7, 2)).toMatchObject({ slots: 7, othersWait: true })
-    expect(await ask('a~1', 2, 3)).toMatchObject({ slots: 4 })
-    expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 4 })
+    expect(await ask('a~1', 7, 2)).toMatchObject({ slots: 7, othersWait: true, isShort: false })
+    expect(await ask('a~1', 2, 3)).toMatchObject({ slots: 4, isShort: true })
+    expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 4, isShort: true })
+    // It may have more as soon as it asks.
+    expect(await ask('a~1', 1, 4)).toMatchObject({ slots: 4, isShort: true })
+    expect(await askForSlots(db, 'api', { ...BACK, by: 'b~1', turn: 3 })).toMatchObject({ slots: 0, isShort: false })
+    const one = { by: 'c~1', inUse: 0, slots: 1, starts: 0, leaseMs: 30_000 }
+    expect(await askForSlots(db, 'api', { ...one, turn: 1 })).toMatchObject({ slots: 1, isShort: false })
     // Where a document needs two, a single one is of use to nobody.
     const askForTwo = (by: string) =>
       askForSlots(db, 'pairs', { by, inUse: 0, slots: 40, each: 2, starts: 0, leaseMs: 30_000, turn: 1 })
     await setLimit(db, 'pairs', { slots: 3 })
     expect(await askForTwo('a~1')).toMatchObject({ slots: 2 })
     expect(await askForTwo('b~1')).toMatchObject({ slots: 0 })
+  })
+
+  test('are not asked for before each claim by who has got all that it may have', async () => {
+    const { db } = database
+    client = await clientAt(database.uri, { monitorCommands: true })
+    let asked = 0
+    client.on('commandStarted', ({ commandName }) => {
+      if (commandName === 'findAndModify') asked += 1
+    })
+    await setLimit(db, 'api', { slots: 3 })
+    const clock = new ManualClock()
+    const slots = new Slots({
+      ...{ db: client.db(db.databaseName), identity: 'a~1', clock, serverClock: new ServerClock(clock) },
+      ...{ logger: silentLogger, leaseMs: () => 30_000 },
+    })
+    const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
+    expect([await slots.take(phase, 30), asked]).toEqual([3, 1])
+    expect([await slots.take(phase, 30), asked]).toEqual([0, 1])
+    slots.give(phase, 2)
+    expect([await slots.take(phase, 30), asked]).toEqual([2, 1])
+    clock.advance(50) // others may have given some back, or want theirs
+    expect([await slots.take(phase, 30), asked]).toEqual([0, 2])
+    const other = { by: 'b~1', inUse: 0, slots: 40, starts: 0, leaseMs: 30_000, turn: 1 }
+    expect(await askForSlots(db, 'api', other)).toMatchObject({ slots: 0 })
+    clock.advance(50)
+    slots.give(phase, 1)
+    expect([await slots.take(phase, 30), asked]).toEqual([0, 3]) // 2 of 3 are its share
+    slots.give(phase, 1)
+    expect([await slots.take(phase, 30), asked]).toEqual([1, 3])
+    slots.give(phase, 2)
+    await slots.stop()
+    expect(await askForSlots(db, 'api', { ...other, turn: 2 })).toMatchObject({ slots: 3 })
   })
 
   test('what is given back while a request is under way is free for the next one only', async () => {
@@ -57,6 +96,7 @@ describe('the slots of a limit', () => {
       slots.give(phase, 1)
       whenSent = () => undefined
     }
+    slots.askAnew()
     const taking = slots.take(phase, 30)
     expect(await taking).toBe(0)
     slots.give(phase, 1)

@@ -40,6 +40,14 @@ describe('the share of a replica', () => {
     expect(before.size - after.length).toBeLessThan(150)
   })
 
+  test('looks beyond what others have left where places are few', () => {
+    const of = (places: number, replicas: readonly string[]) =>
+      extentFor([shareOf(NAMES[0]!, replicas).share], PHASE, places).wanted
+    expect([1, 4, 100].map((places) => of(places, NAMES.slice(0, 2)))).toEqual([32, 32, 200])
+    expect([1, 4, 100].map((places) => of(places, NAMES))).toEqual([64, 64, 400])
+    expect([1, 4, 100].map((places) => of(places, NAMES.slice(0, 1)))).toEqual([1, 4, 100])
+  })
+
   test('alone: everything, and nothing is left to others', () => {
     const all = documents(10)
     expect(partOf(shareOf('a', ['a']).share, [all], 5)).toMatchObject({ takes: [all], left: 0 })

@@ -3,7 +3,7 @@ import type { Document, MongoClient } from 'mongodb'
 import { Limits, lifecycleOf, type Replica, type ReplicaOptions, type RunnableLifecycle } from '../../src/index.js'
 import { askForSlots, LIMITS_COLLECTION, readLimits, setLimit } from '../../src/lock/index.js'
 import { sleep } from '../../src/time/index.js'
-import { clientAt } from '../lock/fixture.js'
+import { clientAt, ManualClock } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { gate, recordingLogger, replicaOf, type Thing, things } from '../support/thing.js'
@@ -253,11 +253,13 @@ describe('a limit', () => {
       { limits: ['api'] },
     )
     await setLimit(database.db, 'api', { slots: 3 })
-    const { replica } = await prepared(lifecycle)
+    const clock = new ManualClock()
+    const { replica } = await prepared(lifecycle, { clock })
     await insert(3)
     await replica.tick()
     await eventually(() => expect(seen.now).toBe(3))
     await setLimit(database.db, 'api', { slots: 1 })
+    clock.advance(50) // until then it makes do with what it has
     await things(database.db).insertMany([3, 4].map((i) => ({ _id: `d${i}`, phase: 'Creating' })))
     const { replica: other } = await prepared(lifecycle)
     ends[0]!.open(undefined)

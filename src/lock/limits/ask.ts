@@ -42,6 +42,8 @@ export interface SlotGrant {
   readonly limit: Limit
   /** Whether other replicas want some and have less than an equal share. */
   readonly othersWait: boolean
+  /** Whether it got less than it asked for, and has no more than its share: asked again, it gets more only if others give some back. */
+  readonly isShort: boolean
 }
 
 const isCount = (path: string): Document => ({
@@ -148,14 +150,18 @@ async function askedForKeys(
   return new Map(stored.map((one) => [one._id, grantOf(one, requests.get(one._id)!)]))
 }
 
-function grantOf(stored: Document, { by, turn }: SlotRequest): SlotGrant {
+function grantOf(stored: Document, { by, turn, inUse, slots: wanted, each = 1 }: SlotRequest): SlotGrant {
   const mine = (stored['holders'] as Document[] | undefined)?.find((one) => one?.['by'] === by && one['turn'] === turn)
-  const othersWait = (stored['waiting'] as Document[] | undefined)?.some((one) => one['by'] !== by) ?? false
+  const waiters = (stored['waiting'] as Document[] | undefined)?.filter((one) => one['by'] !== by).length ?? 0
+  const slots: number = mine?.['slots'] ?? 0
+  const limit = limitOf(stored, stored['askedAt'] ?? new Date(0))
+  const total = limit.slots ?? MOST_SLOTS
+  const share = Math.max(each, Math.ceil(total / (1 + waiters)))
+  const free = total - limit.holders.reduce((sum, one) => sum + one.slots, 0)
   return {
-    slots: mine?.['slots'] ?? 0,
-    starts: mine?.['starts'] ?? 0,
-    limit: limitOf(stored, stored['askedAt'] ?? new Date(0)),
-    othersWait,
+    ...{ slots, starts: mine?.['starts'] ?? 0, limit },
+    othersWait: waiters > 0,
+    isShort: slots < inUse + wanted && slots <= share && Math.min(free, share - slots) < each,
   }
 }
 

@@ -19,6 +19,8 @@ const MOST_DOUBLED = 8
 /** How many are taken over at first; twice as many each time that goes well: 500 after a third of a second. */
 const FIRST_TAKEN_OVER = 16
 const MOST_TAKEN_OVER = 500
+/** At least so many candidates are read for each replica: where places are few, as those of a limit are, the first ones are soon all another's. */
+const LEAST_READ = 16
 /** If its own share fills at least this part of its places, a replica leaves the others theirs, until those are everybody's. */
 const ENOUGH = 0.25
 /** When a document that is still there is everybody's: first the replica's that is next in line for it, then all replicas'. */
@@ -61,8 +63,9 @@ export class WorkSplit implements SelectionPolicy {
   }
 
   /** As many candidates as all of them take. */
-  reach(phase: string): Reach {
-    return { times: this.sharersOf(phase) }
+  reach(phase: string, places: number): Reach {
+    const sharers = this.sharersOf(phase)
+    return { times: sharers === 1 ? 1 : sharers * Math.max(1, LEAST_READ / places) }
   }
 
   private sharersOf(phase?: string): number {

@@ -183,6 +183,7 @@ export class Replica {
     for (const { runner } of this.running) runner.endless = undefined
     try {
       for (let round = 0; round < MAX_ROUNDS; round += 1) {
+        this.slots.askAnew()
         const { ruled, removed, due } = await this.everyTick.run()
         await this.idle()
         for (const { runner } of this.running) if (runner.endless) throw runner.endless

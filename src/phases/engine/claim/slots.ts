@@ -11,8 +11,10 @@ const UNUSED_MS = 1_000
 /** Those of a key sooner: they are few, and another replica may have the next document. */
 const UNUSED_KEY_MS = 100
 const ROUND_MS = 250
-/** Documents that wait for slots of others have no other sign that there are some. */
-const ASK_AGAIN_MS = 250
+/** Documents that wait for slots of others have no other sign that there are some: soon at first, as who has more than its share gives some back. */
+const ASK_AGAIN_MS = { first: 20, most: 250 }
+/** Who has got all that it may have just now doesn't ask before each claim, but makes do with what its own documents give back. */
+const MAKES_DO_MS = 50
 
 export interface SlotsOptions {
   readonly db: Db
@@ -106,6 +108,11 @@ export class Slots {
     for (const then of waiting) then()
   }
 
+  /** What others have given back since, or people have set, counts from now on. */
+  askAnew(): void {
+    for (const lease of this.leases.values()) lease.askAnew()
+  }
+
   /** Calls `then` once when slots have been given back here. */
   whenFree(key: string, then: () => void): void {
     this.waiting.set(key, then)
@@ -118,8 +125,7 @@ export class Slots {
 
   /** After how long it is worth asking again for a phase that got no slot: another replica gives back what it doesn't need, a rate admits one more. */
   againInMs({ limits = [] }: Needing): number {
-    const pauses = limits.flatMap(({ limit }) => this.leases.get(limit)?.perStartMs ?? [])
-    return pauses.length > 0 ? Math.max(LEAST_PAUSE_MS, ...pauses) : ASK_AGAIN_MS
+    return Math.max(ASK_AGAIN_MS.first, ...limits.map((need) => this.leased(need).againInMs))
   }
 
   /** Whether a lease of slots that a document needs is nearly over: its step is to stop, as it does for its own lease. */
@@ -204,7 +210,11 @@ class LeasedSlots {
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private turns: Promise<unknown> = Promise.resolve()
   private told: string | undefined
+  /** How often in a row there was nothing to take. */
+  private inVain = 0
   private othersWait = false
+  /** Monotonic time until which it makes do with what it has. */
+  private makesDoUntilMs = Number.NEGATIVE_INFINITY
   /** This process stood still past the end of the lease, and others have got what it has in use. */
   private isOvertaken = false
 
@@ -239,9 +249,10 @@ class LeasedSlots {
     return this.limit?.rate != null
   }
 
-  get perStartMs(): number | undefined {
+  get againInMs(): number {
     const rate = this.limit?.rate
-    return rate ? rate.perMs / Math.max(rate.starts, 1) : undefined
+    if (rate) return Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1))
+    return this.inVain === 0 ? 0 : Math.min(ASK_AGAIN_MS.most, ASK_AGAIN_MS.first * 2 ** (this.inVain - 1))
   }
 
   get isInDanger(): boolean {
@@ -262,13 +273,20 @@ class LeasedSlots {
   take({ slots: each }: LimitNeed, most: number): Promise<number> {
     return this.inTurn(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
-      if (this.available(each) < most || this.isInDanger) await this.ask(most * each, most, each)
+      const makesDo = this.usable > 0 && this.wantedAtMs < this.makesDoUntilMs
+      const isEnough = makesDo || this.available(each) >= most
+      if (!isEnough || this.isInDanger) await this.ask(most * each, most, each)
       const count = Math.min(most, this.available(each))
       this.used += count * each
       if (this.isRated) this.starts -= count
+      this.inVain = count === 0 ? this.inVain + 1 : 0
       this.tell(each)
       return count
     })
+  }
+
+  askAnew(): void {
+    this.makesDoUntilMs = Number.NEGATIVE_INFINITY
   }
 
   giveBack({ slots: each }: LimitNeed, count: number, unstarted: boolean): void {
@@ -341,6 +359,8 @@ class LeasedSlots {
     this.excess = Math.max(0, Math.min(excess, inUse) - (inUse - this.used))
     this.limit = grant?.limit
     this.othersWait = grant?.othersWait ?? false
+    const isAll = grant?.isShort && this.used === inUse && !this.isRated
+    this.makesDoUntilMs = isAll ? clock.monotonicMs() + MAKES_DO_MS : sentAtMs
     // What was given back meanwhile isn't put to use again by an answer that knows nothing of it: the limit may have been lowered.
     this.usable = grant ? this.used + grant.slots - inUse : 0
     this.leased = grant?.slots ?? 0
