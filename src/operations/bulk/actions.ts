@@ -16,17 +16,11 @@ import {
   wasActedOn,
   whyUnmatched,
 } from '../../lock/index.js'
-import {
-  type LifecycleModel,
-  RESERVED_FIELDS,
-  tellingOf,
-  whyNotStorable,
-  whyUnknownState,
-  workingPhases,
-} from '../../phases/index.js'
+import { type LifecycleModel, RESERVED_FIELDS, tellingOf, whyUnknownState, workingPhases } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 import { changeNamed } from './changes.js'
 import type { ActionName } from './operation.js'
+import { whyNotKept } from './selection.js'
 
 /** What an action needs to know of its documents' lifecycle, and of who acts. */
 export interface Acting {
@@ -74,7 +68,7 @@ function requireOwnFields({ settings }: LifecycleModel, set: Document): void {
       reason: 'invalidField',
       fields: [wrong],
     })
-  const problem = whyNotStorable(set)
+  const problem = whyNotKept(set)
   if (problem !== undefined) throw new UsageError(`--set: expected fields that can be stored: ${problem}`)
 }
 

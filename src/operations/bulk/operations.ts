@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { BSON, type Document } from 'mongodb'
+import type { Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
 import { DocumentExists, OwnerClient } from '../../phases/index.js'
+import { systemClock } from '../../time/index.js'
 import { asOwner } from '../as-owner.js'
 import { recorded } from '../audit.js'
 import { NotFound, Refused, UsageError } from '../errors.js'
@@ -20,7 +21,7 @@ import {
   type OperationDocument,
   operationDefinition,
 } from './operation.js'
-import { countMatching, filterText, type Selection, selectionFilter } from './selection.js'
+import { countMatching, fromStoredText, type Selection, selectionFilter, storedText } from './selection.js'
 
 /** Something to be done to many documents. */
 export interface OperationRequest {
@@ -118,7 +119,7 @@ export async function beginOperation(system: System, request: OperationRequest):
   if (count === 0) throw new NotFound(`no document of ${lifecycle} matches: there is nothing to ${action}`)
   const document: OperationDocument = {
     _id: `${action}-${randomBytes(4).toString('hex')}`,
-    ...{ action, lifecycle, filter: filterText(filter), options: BSON.EJSON.stringify(given(request.options)) },
+    ...{ action, lifecycle, filter: storedText(filter), options: storedText(given(request.options)) },
     ...{ by: request.by, why: request.why ?? null, atMost, rate: request.rate ?? 1_000 },
     ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
@@ -166,9 +167,9 @@ export async function undoOperation(
   const { of, count } = await previewUndo(system, id)
   const { lifecycle, action, options, rate, concurrency } = of
   if (count === 0) throw new NotFound(`operation ${id} has changed nothing that could be undone`)
-  const undone = { of: id, action, options: BSON.EJSON.parse(options) }
+  const undone = { of: id, action, options: fromStoredText(options) }
   const document: OperationDocument = {
-    ...{ _id: `undo-${id}`, action: 'undo', lifecycle, filter: '{}', options: BSON.EJSON.stringify(undone) },
+    ...{ _id: `undo-${id}`, action: 'undo', lifecycle, filter: '{}', options: storedText(undone) },
     ...{ by, why: why ?? null, atMost: count, rate, concurrency, expected: count },
     ...{ counts: NO_COUNTS, troubles: [], workedMs: 0 },
   }
@@ -180,7 +181,8 @@ export async function undoOperation(
 async function insert(system: System, document: OperationDocument): Promise<void> {
   const owner = new OwnerClient(system.db, operationDefinition.model, { doorbell: system.doorbell })
   try {
-    await owner.insert(document as never)
+    // A replica fills it in when it first works on it: until then it would be listed behind all others.
+    await owner.insert({ ...document, createdAt: systemClock.now() } as never)
   } catch (error) {
     if (!(error instanceof DocumentExists)) throw error
     throw new Refused(`operation ${document._id} exists already`, {

@@ -44,14 +44,42 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
   const parts: Document[] = [phase === undefined ? { phase: { $in: phases } } : { phase }]
   if (state !== undefined) parts.push({ state })
   if (asked.length > 0) parts.push({ $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) })
-  const problem = whyNotStorable(filter)
+  const problem = filter && whyNotKept(filter)
   if (problem !== undefined) throw new UsageError(`expected a filter that MongoDB can use, got one in which ${problem}`)
   if (isFiltered) parts.push(filter)
   return { $and: parts }
 }
 
-export const filterText = (filter: Document): string => BSON.EJSON.stringify(filter, { relaxed: false })
-export const filterFrom = (text: string): Filter<Document> => BSON.EJSON.parse(text, { relaxed: false }) as never
+/**
+ * Why an operation can't keep this as it is meant; undefined: it can. In a filter `undefined` would mean null or, to a client that ignores it,
+ * any value.
+ */
+export function whyNotKept(document: Document): string | undefined {
+  const problem = whyNotStorable(document)
+  if (problem !== undefined) return problem
+  const path = pathOfUndefined(document)
+  return path && `'${path}' is undefined`
+}
+
+function pathOfUndefined(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null || '_bsontype' in value || ArrayBuffer.isView(value)) return undefined
+  if ('toBSON' in value && typeof value.toBSON === 'function') return pathOfUndefined(value.toBSON())
+  for (const [name, inner] of Object.entries(value)) {
+    if (inner === undefined) return name
+    const below = pathOfUndefined(inner)
+    if (below !== undefined) return `${name}.${below}`
+  }
+  return undefined
+}
+
+const EXACT = { promoteValues: false, promoteBuffers: false, promoteLongs: false, bsonRegExp: true } as const
+
+/** As Extended JSON of just what the server would be sent: by itself that takes bytes, and objects with a `toBSON`, for others. */
+export const storedText = (document: Document): string =>
+  BSON.EJSON.stringify(BSON.deserialize(BSON.serialize(document, { ignoreUndefined: false }), EXACT), {
+    relaxed: false,
+  })
+export const fromStoredText = (text: string): Document => BSON.EJSON.parse(text, { relaxed: false }) as Document
 
 const COUNT_WITHIN_MS = 60_000
 

@@ -1,4 +1,4 @@
-import { BSON, type Db, type Document } from 'mongodb'
+import type { Db } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ringerOf } from '../../doorbell/index.js'
 import { idText, isDefiniteRefusal, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
@@ -15,7 +15,7 @@ import {
   type OperationPage,
   type OperationTrouble,
 } from './operation.js'
-import { filterFrom, nextPage } from './selection.js'
+import { fromStoredText, nextPage } from './selection.js'
 
 type OperationStep = Step<'Done' | 'Aborted', OperationDocument>
 type Fields = Partial<OperationDocument>
@@ -45,9 +45,9 @@ export async function workOnPage(
   const { model } = registered
   const documents = protocolCollection(db, model.collection)
   const acting: Acting = {
-    ...{ db, model, documents, options: BSON.EJSON.parse(doc.options) as Document, by: doc.by, why: doc.why },
+    ...{ db, model, documents, options: fromStoredText(doc.options), by: doc.by, why: doc.why },
     terms: (await termsInForce(db, [model]))(model),
-    operating: { operation: doc._id, by: doc.by, where: filterFrom(doc.filter) },
+    operating: { operation: doc._id, by: doc.by, where: fromStoredText(doc.filter) },
   }
   const { ids, tokens } = doc.page ?? (await turnPage(doc, step, acting))
   const fields = actions[doc.action].changes?.(acting.options)
