@@ -29,7 +29,9 @@ export type Obstacle =
 /** Why an operation did nothing. The class says what kind of answer it is; the message has the problem and what to do. */
 export abstract class OperationError extends Error {
   constructor(
+    /** The problem alone, without what to do. */
     readonly problem: string,
+    /** What prevented it, for programs; undefined: there is only the message. */
     readonly obstacle?: Obstacle | undefined,
     /** What to do, in the words of the command line, as in all messages of Phaselock. */
     readonly advice?: string | undefined,

@@ -1,11 +1,11 @@
 /**
- * Operations on many documents (docs/bulk-operations.md), worked on by an app's own replicas.
+ * Operations on many documents (docs/bulk-operations.md): begun by an app, and worked on by its own replicas.
  *
  * @example
  * ```ts
  * import { lifecycleOf, Replica } from 'phaselock'
  * import { connectDatabase } from 'phaselock/database'
- * import { operationLifecycle } from 'phaselock/operations'
+ * import { operationLifecycle, Operations } from 'phaselock/operations'
  *
  * const order = lifecycleOf().define({
  *   name: 'order',
@@ -17,14 +17,45 @@
  * const { db } = await connectDatabase()
  * const replica = new Replica({ db, lifecycles: [orders, operationLifecycle({ db })] })
  * await replica.start()
+ *
+ * const operations = new Operations({ db, lifecycles: [order] })
+ * const selection = { lifecycle: 'order', filter: { printer: 'p7' }, parked: true }
+ * await operations.begin({ action: 'unpark', selection, by: 'ana', why: 'p7 is back' })
  * ```
  * @packageDocumentation
  */
-import type { Db } from 'mongodb'
+import type { Db, Document } from 'mongodb'
 import { checkOptions, type DoorbellMode, processOptions, t } from '../options/index.js'
-import type { RunnableLifecycle } from '../phases/index.js'
-import { type OperationDocument, operationDefinition } from './bulk/operation.js'
+import type { LifecycleModel, RunnableLifecycle } from '../phases/index.js'
+import { ACTIONS, type OperationDocument, operationDefinition } from './bulk/operation.js'
+import {
+  type ActionOptions,
+  abortOperation,
+  beginOperation,
+  listOperations,
+  MOST,
+  type OperationPreview,
+  type OperationRequest,
+  type OperationState,
+  previewOperation,
+  previewUndo,
+  undoOperation,
+} from './bulk/operations.js'
+import type { Selection } from './bulk/selection.js'
 import { workOnPage } from './bulk/work.js'
+import type { System } from './system.js'
+
+export type {
+  ActionName,
+  OperationAction,
+  OperationCounts,
+  OperationDocument,
+  OperationPage,
+  OperationTrouble,
+} from './bulk/operation.js'
+export type { ActionOptions, OperationPreview, OperationRequest, OperationState } from './bulk/operations.js'
+export type { Selection } from './bulk/selection.js'
+export { NotFound, type Obstacle, OperationError, Refused, UsageError } from './errors.js'
 
 /** What a replica needs to work on operations. */
 export interface OperationLifecycleOptions {
@@ -50,4 +81,191 @@ export function operationLifecycle(options: OperationLifecycleOptions): Runnable
   return operationDefinition.handle({
     Running: (doc, step) => workOnPage({ db, doorbell }, doc as OperationDocument, step),
   }) as never
+}
+
+/** What `new Operations(...)` needs. */
+export interface OperationsOptions {
+  /** The database of the documents. */
+  readonly db: Db
+  /** Those whose documents can be meant, with their handlers or without. */
+  readonly lifecycles: readonly { readonly model: LifecycleModel }[]
+  /** `off`: replicas find an operation with their next tick. Default `auto`: they are told at once. */
+  readonly doorbell?: DoorbellMode | undefined
+  /** Whether the audit keeps an entry of each that is begun, aborted or undone (docs/audit.md), for 90 days. Default: no. */
+  readonly audit?: boolean | undefined
+}
+
+/** Who asks for something, and why. */
+export interface AskedBy {
+  /** Who does: at most 200 characters. */
+  readonly by: string
+  /** Why: at most 500 characters. Default: nobody says. */
+  readonly why?: string | undefined
+}
+
+/** Which operations are listed. */
+export interface OperationsQuery {
+  /** Only those that haven't ended. Default: all. */
+  readonly open?: boolean | undefined
+  /** At most this many, 1 to 10,000: the newest. Default 50. */
+  readonly limit?: number | undefined
+}
+
+const parts = t.object({
+  db: t.aDatabase,
+  lifecycles: t.checked(
+    t.list(
+      t.where<{ readonly model: LifecycleModel }>(
+        (value) => (value as { model?: { phases?: unknown } } | null)?.model?.phases instanceof Map,
+        t.expecting('a lifecycle (`lifecycleOf().define({ ... })`, with its handlers or without)'),
+      ),
+      t.expecting('a list of lifecycles'),
+    ),
+    ({ length }) => length > 0,
+    'expected a list of lifecycles, got an empty one',
+  ),
+  doorbell: processOptions.doorbell,
+  audit: t.withDefault(t.flag, false),
+} satisfies t.TypesOf<OperationsOptions>)
+
+const fieldsOf = (what: string) =>
+  t.where<Document>(
+    (value) => Object.prototype.toString.call(value) === '[object Object]' && !('_bsontype' in (value as object)),
+    t.expecting(what),
+  )
+const askedBy = {
+  by: t.checked(t.aName, ({ length }) => length <= 200, 'expected at most 200 characters'),
+  why: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
+}
+const anAsker = t.object(askedBy satisfies t.TypesOf<AskedBy>)
+const anOperation = t.object({ id: t.aName })
+const query = t.object({
+  open: t.optional(t.flag),
+  limit: t.withDefault(t.whole(1, 10_000), 50),
+} satisfies t.TypesOf<OperationsQuery>)
+
+const requestOf = (lifecycles: readonly string[]) =>
+  t.object({
+    action: t.oneOf(ACTIONS),
+    selection: t.object({
+      lifecycle: t.oneOf(lifecycles),
+      filter: t.optional(fieldsOf('a filter of MongoDB')),
+      phase: t.optional(t.text),
+      state: t.optional(t.text),
+      parked: t.optional(t.flag),
+      failing: t.optional(t.flag),
+      waiting: t.optional(t.flag),
+      all: t.optional(t.flag),
+    } satisfies t.TypesOf<Selection>),
+    options: t.optional(
+      t.object({
+        state: t.optional(t.text),
+        force: t.optional(t.flag),
+        phase: t.optional(t.text),
+        step: t.optional(t.text),
+        set: t.optional(fieldsOf('an object with fields')),
+      } satisfies t.TypesOf<ActionOptions>),
+    ),
+    atMost: t.optional(t.whole(1, MOST.atMost)),
+    rate: t.optional(t.whole(1, MOST.rate)),
+    concurrency: t.optional(t.whole(1, MOST.concurrency)),
+    ...askedBy,
+  } satisfies t.TypesOf<OperationRequest>)
+
+/**
+ * Operations on many documents, for programs (docs/bulk-operations.md#from-a-program): what `phaselock operations` does. It only begins them; replicas
+ * that have `operationLifecycle({ db })`, or `phaselock operations resume`, work on them.
+ * @example
+ * ```ts
+ * const operations = new Operations({ db, lifecycles: [order] })
+ * const selection = { lifecycle: 'order', filter: { printer: 'p7' }, parked: true }
+ * const { _id } = await operations.begin({ action: 'unpark', selection, by: 'ana', why: 'p7 is back' })
+ * await operations.get(_id) // { condition: 'Running', expected: 1204, counts: { seen: 400, done: 398, skipped: 2, ... }, ... }
+ * ```
+ * @throws InvalidOptions
+ */
+export class Operations {
+  private readonly system: System
+  private readonly audit: boolean
+  private readonly request: ReturnType<typeof requestOf>
+
+  constructor(options: OperationsOptions) {
+    const { db, lifecycles, doorbell, audit } = checkOptions('new Operations', parts, options)
+    const models = lifecycles.map(({ model }) => model)
+    this.system = { db, models, doorbell }
+    this.audit = audit
+    this.request = requestOf(models.map(({ name }) => name))
+  }
+
+  /**
+   * What an operation would do: how many documents match, and a few of them. Nothing is changed.
+   * @example await operations.preview({ action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { count: 1204, examples: [...], ... }
+   * @throws InvalidOptions; UsageError for a phase, a state or a filter that can't be used, or where more match than `atMost`
+   */
+  async preview(request: OperationRequest): Promise<OperationPreview> {
+    return previewOperation(this.system, checkOptions('operations.preview', this.request, request))
+  }
+
+  /**
+   * Begins an operation: it is stored for whoever works on operations.
+   * @example await operations.begin({ action: 'set-state', options: { state: 'Deleted' }, selection: { lifecycle: 'order', filter: { customer: 4711 } }, by: 'ana' })
+   * @throws as `preview`; NotFound where nothing matches
+   */
+  async begin(request: OperationRequest): Promise<OperationDocument> {
+    const asked = checkOptions('operations.begin', this.request, request)
+    return beginOperation(this.by(asked), asked)
+  }
+
+  /**
+   * An operation, and how far it is; null: there is none, or it ended more than a month ago.
+   * @throws InvalidOptions
+   */
+  async get(id: string): Promise<OperationState | null> {
+    checkOptions('operations.get', anOperation, { id })
+    return (await listOperations(this.system, { id })).operations[0] ?? null
+  }
+
+  /**
+   * Operations, the newest first.
+   * @example await operations.list({ open: true }) // [{ _id: 'wake-4f2a9c1b', condition: 'Running', counts: { seen: 400, ... }, perSecond: 912, leftMs: 880, ... }]
+   * @throws InvalidOptions
+   */
+  async list(options: OperationsQuery = {}): Promise<readonly OperationState[]> {
+    return (await listOperations(this.system, checkOptions('operations.list', query, options))).operations
+  }
+
+  /**
+   * Ends an operation after the page that is under way: what is done stays done.
+   * @example await operations.abort('wake-4f2a9c1b', { by: 'ana' })
+   * @returns how far it was
+   * @throws InvalidOptions, NotFound; Refused where it has ended
+   */
+  async abort(id: string, asker: AskedBy): Promise<OperationState> {
+    checkOptions('operations.abort', anOperation, { id })
+    return abortOperation(this.by(checkOptions('operations.abort', anAsker, asker)), id)
+  }
+
+  /**
+   * How many documents would be looked at to undo an operation. Nothing is changed.
+   * @throws InvalidOptions, NotFound; Refused where it can't be undone, or has not ended
+   */
+  async previewUndo(id: string): Promise<{ readonly of: OperationState; readonly count: number }> {
+    checkOptions('operations.previewUndo', anOperation, { id })
+    return previewUndo(this.system, id)
+  }
+
+  /**
+   * Begins to undo an operation: documents are put back to what they were before it, where nothing has happened to them since.
+   * @example await operations.undo('unpark-4f2a9c1b', { by: 'ana', why: 'the wrong printer' }) // { _id: 'undo-unpark-4f2a9c1b', expected: 1201, ... }
+   * @throws InvalidOptions, NotFound; Refused where it can't be undone, has not ended, or is being undone already
+   */
+  async undo(id: string, asker: AskedBy): Promise<OperationDocument> {
+    checkOptions('operations.undo', anOperation, { id })
+    const asked = checkOptions('operations.undo', anAsker, asker)
+    return undoOperation(this.by(asked), id, asked)
+  }
+
+  private by({ by, why }: AskedBy): System {
+    return this.audit ? { ...this.system, audit: { by, why } } : this.system
+  }
 }

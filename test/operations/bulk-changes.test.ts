@@ -42,7 +42,7 @@ describe('an operation that moves documents', () => {
     ])
     const again = await w.run('redo', { filter: { n: 2 } }, { options: { phase: undefined, set: undefined } })
     expect(again).toMatchObject({ counts: { seen: 3, skipped: 3 } })
-    expect(again.troubles[0]!.reason).toContain('or its phase has no handler (--to-phase says where it begins)')
+    expect(again.troubles[0]!.reason).toContain('or its phase has no handler: phase (--to-phase) says where it begins')
   })
 
   test('undo puts back what is as the operation has left it, and nothing else', async () => {
@@ -196,13 +196,13 @@ describe('an operation that moves documents', () => {
       [
         'redo',
         { set: { lockedAt: 1 } },
-        "--set: expected fields of the documents' owner, at their top level, got 'lockedAt'",
+        "set (--set): expected fields of the documents' owner, at their top level, got 'lockedAt'",
       ],
       ['redo', { set: { 'a.b': 1 } }, "got 'a.b'"],
       [
         'migrate',
         {},
-        "expected where to (--to-phase): a phase of thing that isn't final (Creating, Created, Deleting), got none",
+        "phase (--to-phase): expected where to, a phase of thing that isn't final (Creating, Created, Deleting), got none",
       ],
       ['migrate', { phase: 'Deleted' }, "got 'Deleted'"],
       [

@@ -270,7 +270,7 @@ describe('an operation on many documents', () => {
   test('is previewed; looks at no more than it may; says what it expected', async () => {
     const w = await world()
     await w.things.insertMany(many(30, ASLEEP))
-    const request = { action: 'wake', selection: { lifecycle: 'thing', phase: 'Creating' }, by: 'ana' }
+    const request = { action: 'wake', selection: { lifecycle: 'thing', phase: 'Creating' }, by: 'ana' } as const
     const preview = await previewOperation(w.system, request)
     expect(preview).toMatchObject({ action: 'wake', lifecycle: 'thing', count: 30 })
     expect(preview.examples).toHaveLength(5)
@@ -284,7 +284,7 @@ describe('an operation on many documents', () => {
       ],
       ['wake', {}, {}, 'expected which documents of thing are meant, got nothing'],
       ['wake', { filter: {} }, {}, 'expected which documents of thing are meant, got an empty filter'],
-      ['wake', { all: true, phase: 'Creating' }, {}, 'expected --all or a filter, got both'],
+      ['wake', { all: true, phase: 'Creating' }, {}, 'expected all (--all) or a filter, got both'],
       [
         'wake',
         { phase: 'Craeting' },
@@ -312,9 +312,9 @@ describe('an operation on many documents', () => {
         'redo',
         { all: true },
         { options: { set: { at: new Date(Number.NaN) } } },
-        "--set: expected fields that can be stored: 'at' is an invalid date",
+        "set (--set): expected fields that can be stored: 'at' is an invalid date",
       ],
-      ['set-state', { all: true }, {}, 'expected the state to be set (--to-state), got none'],
+      ['set-state', { all: true }, {}, 'state (--to-state): expected the state to be set, got none'],
       ['set-state', { all: true }, { options: { state: 'Delted' } }, "did you mean 'Deleted'"],
     ]
     for (const [action, selection, more, problem] of mistakes)

@@ -213,7 +213,7 @@ describe('children and flows beside crashes and lost answers', () => {
         const from = ['extract', 'clean', 'train', 'report'][Math.floor(random() * 4)]!
         day += 1
         const request = {
-          ...{ action: 'redo', by: 'ana', selection: { lifecycle: 'nightly', filter: { _id } } },
+          ...{ action: 'redo' as const, by: 'ana', selection: { lifecycle: 'nightly', filter: { _id } } },
           options: { phase: 'Running', set: { redo: [from], day } },
         }
         await previewOperation(system, request)

@@ -133,7 +133,7 @@ function requestFrom(action: string, options: RunFlags): OperationRequest {
   const { parked, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
   const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
   return {
-    ...{ action, atMost, rate, concurrency, why, by: byFrom(options) },
+    ...{ action: action as OperationRequest['action'], atMost, rate, concurrency, why, by: byFrom(options) },
     selection: { lifecycle, filter: narrowed, phase, state, parked, failing, waiting, all },
     options: {
       ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },

@@ -64,12 +64,12 @@ function requireOwnFields({ settings }: LifecycleModel, set: Document): void {
   const taken = [...RESERVED_FIELDS, settings.progress]
   const wrong = Object.keys(set).find((field) => taken.includes(field) || /^\$|[.\0]/.test(field) || field === '')
   if (wrong !== undefined)
-    throw new UsageError(`--set: expected fields of the documents' owner, at their top level, got '${wrong}'`, {
+    throw new UsageError(`set (--set): expected fields of the documents' owner, at their top level, got '${wrong}'`, {
       reason: 'invalidField',
       fields: [wrong],
     })
   const problem = whyNotKept(set)
-  if (problem !== undefined) throw new UsageError(`--set: expected fields that can be stored: ${problem}`)
+  if (problem !== undefined) throw new UsageError(`set (--set): expected fields that can be stored: ${problem}`)
 }
 
 const WHY = {
@@ -120,13 +120,13 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     takes: ['state', 'force'],
     changes: () => [],
     check(model, { state, force }) {
-      if (typeof state !== 'string') throw new UsageError('expected the state to be set (--to-state), got none')
+      if (typeof state !== 'string') throw new UsageError('state (--to-state): expected the state to be set, got none')
       const problem = force === true ? undefined : whyUnknownState(model, state)
       if (problem !== undefined)
         throw new UsageError(
           problem,
           { reason: 'unknownState', got: state, known: model.rules.map(({ when }) => when) },
-          '--force stores it anyway, for handlers that read it',
+          'force (--force) stores it anyway, for handlers that read it',
         )
     },
     async act(acting, id) {
@@ -154,7 +154,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
           `expected a phase of ${model.name} with a handler (${working.join(', ')}), got '${phase}'`,
           { reason: 'unknownPhase', got: phase, known: working },
         )
-      if (step === '') throw new UsageError('expected the name of a step (--to-step), got an empty string')
+      if (step === '') throw new UsageError('step (--to-step): expected the name of a step, got an empty string')
       requireOwnFields(model, set ?? {})
     },
     async act(acting, id) {
@@ -164,7 +164,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
         phase === undefined ? { $and: [operating.where, { phase: { $in: workingPhases(model) } }] } : operating.where
       const write = operationWrites.redo(acting.terms, id, { ...operating, where }, { phase, step, set })
       const { matchedCount } = await acting.documents.updateOne(...write)
-      const changed = 'it was changed meanwhile, or its phase has no handler (--to-phase says where it begins)'
+      const changed = 'it was changed meanwhile, or its phase has no handler: phase (--to-phase) says where it begins'
       return matchedCount > 0 ? 'done' : unmatched(acting, id, { parked: changed, changed })
     },
   },
@@ -176,7 +176,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       const known = [...model.phases.values()].filter(({ kind }) => kind !== 'final').map(({ name }) => name)
       if (typeof phase === 'string' && known.includes(phase)) return
       throw new UsageError(
-        `expected where to (--to-phase): a phase of ${model.name} that isn't final (${known.join(', ')}), got ${phase === undefined ? 'none' : `'${phase}'`}`,
+        `phase (--to-phase): expected where to, a phase of ${model.name} that isn't final (${known.join(', ')}), got ${phase === undefined ? 'none' : `'${phase}'`}`,
         { reason: 'unknownPhase', got: phase, known },
       )
     },

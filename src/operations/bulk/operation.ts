@@ -16,13 +16,16 @@ export const ACTIONS = [
   'cancel',
   'remove',
 ] as const
+/** What an operation that is asked for does to each of its documents. */
+export type OperationAction = (typeof ACTIONS)[number]
 /** `undo`: of another operation, which says what of. */
-export type ActionName = (typeof ACTIONS)[number] | 'undo'
+export type ActionName = OperationAction | 'undo'
 
 /** What has become of the documents so far. */
 export interface OperationCounts {
   /** How many it has looked at. */
   readonly seen: number
+  /** How many it has acted on. */
   readonly done: number
   /** How many were as they are to be already. */
   readonly unchanged: number
@@ -34,8 +37,11 @@ export interface OperationCounts {
 
 /** Why documents were left alone, or could not be written. */
 export interface OperationTrouble {
+  /** Left alone, or refused by the database. */
   readonly what: 'skipped' | 'failed'
+  /** Why, in words. */
   readonly reason: string
+  /** How many of them. */
   readonly count: number
   /** The first few `_id`s. */
   readonly examples: readonly unknown[]
@@ -43,6 +49,7 @@ export interface OperationTrouble {
 
 /** Documents that are acted upon next, or were when whoever ran it was killed: stored before the first of them is. */
 export interface OperationPage {
+  /** Their `_id`s, in the order in which they are acted upon. */
   readonly ids: readonly unknown[]
   /** To cancel: the token that each was held by. */
   readonly tokens?: readonly (string | null)[]
@@ -50,8 +57,11 @@ export interface OperationPage {
 
 /** An operation as it is stored. */
 export interface OperationDocument {
+  /** Such as `wake-4f2a9c1b`. */
   readonly _id: string
+  /** Somebody wants it to end. */
   state?: 'Aborted'
+  /** What it does to each of its documents. */
   readonly action: ActionName
   /** Whose documents. */
   readonly lifecycle: string
@@ -59,7 +69,9 @@ export interface OperationDocument {
   readonly filter: string
   /** What the action needs, as Extended JSON. */
   readonly options: string
+  /** Who began it. */
   readonly by: string
+  /** Why; null: nobody has said. */
   readonly why: string | null
   /** It ends when it has looked at so many. */
   readonly atMost: number
@@ -69,12 +81,15 @@ export interface OperationDocument {
   readonly concurrency: number
   /** How many matched when it was begun. */
   readonly expected: number
+  /** What has become of the documents so far. */
   readonly counts: OperationCounts
+  /** Why documents were left alone, or could not be written: the first 20 reasons. */
   readonly troubles: readonly OperationTrouble[]
   /** How long it has worked, in ms. */
   readonly workedMs: number
   /** The last one of the pages that are over. */
   readonly cursor?: { readonly id: unknown } | null
+  /** Those that are acted upon now. */
   readonly page?: OperationPage | null
 }
 

@@ -14,34 +14,54 @@ import { actions } from './actions.js'
 import { countChanges, prepareChanges } from './changes.js'
 import {
   ACTIONS,
-  type ActionName,
   NO_COUNTS,
   OPERATION_LIFECYCLE,
   OPERATIONS_COLLECTION,
+  type OperationAction,
   type OperationDocument,
   operationDefinition,
 } from './operation.js'
 import { countMatching, fromStoredText, type Selection, selectionFilter, storedText } from './selection.js'
 
+/** What an action needs to know besides which documents are meant. */
+export interface ActionOptions {
+  /** `set-state`: the state to set. */
+  readonly state?: string | undefined
+  /** `set-state`: even one that no rule names. */
+  readonly force?: boolean | undefined
+  /** `redo`: the phase in which they begin again, by default their own. `migrate`: where to. */
+  readonly phase?: string | undefined
+  /** `redo`: the step with which they begin. Default: the first of the phase. */
+  readonly step?: string | undefined
+  /** `redo`: fields of their owner's to set. */
+  readonly set?: Document | undefined
+}
+
 /** Something to be done to many documents. */
 export interface OperationRequest {
-  readonly action: string
+  /** What is done to each of them. */
+  readonly action: OperationAction
+  /** Which documents. */
   readonly selection: Selection
   /** What the action needs, such as the `state` of `set-state`. */
-  readonly options?: Document | undefined
+  readonly options?: ActionOptions | undefined
   /** The most documents that may match: more are refused. Default 10,000. */
   readonly atMost?: number | undefined
   /** The most documents in a second. Default 1,000. */
   readonly rate?: number | undefined
   /** The most documents at once. Default 8. */
   readonly concurrency?: number | undefined
+  /** Who asks for it. */
   readonly by: string
+  /** Why. Default: nobody says. */
   readonly why?: string | undefined
 }
 
 /** What an operation would do. */
 export interface OperationPreview {
-  readonly action: ActionName
+  /** What would be done to each of them. */
+  readonly action: OperationAction
+  /** Whose documents. */
   readonly lifecycle: string
   /** How many documents match. */
   readonly count: number
@@ -52,8 +72,11 @@ export interface OperationPreview {
 const DEFAULT_AT_MOST = 10_000
 const EXAMPLES = 5
 
+/** The highest numbers that can be asked for. */
+export const MOST = { atMost: 100_000_000, rate: 100_000, concurrency: 100 } as const
+
 interface Checked {
-  readonly action: ActionName
+  readonly action: OperationAction
   readonly filter: Document
   readonly atMost: number
 }
@@ -71,7 +94,7 @@ export async function previewOperation(system: System, request: OperationRequest
     throw new UsageError(
       `expected at most ${atMost} documents of ${model.name} to match, got more; nothing was changed`,
       undefined,
-      'narrow the filter, or say how many there may be: --at-most',
+      'narrow the filter, or say how many there may be (atMost, or --at-most)',
     )
   return { action, lifecycle: model.name, count, examples: await readDocuments(system, model, filter, EXAMPLES) }
 }
@@ -81,13 +104,9 @@ function checked(system: System, { action, selection, ...request }: OperationReq
   const { atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
   if (!isAction(action))
     throw new UsageError(`expected an action (${ACTIONS.join(', ')}), got '${action}'${didYouMean(action, ACTIONS)}`)
-  for (const [name, value, most] of [
-    ['atMost', atMost, 100_000_000],
-    ['rate', rate, 100_000],
-    ['concurrency', concurrency, 100],
-  ] as const)
-    if (!Number.isSafeInteger(value) || value < 1 || value > most)
-      throw new UsageError(`${name}: expected a whole number from 1 to ${most}, got ${value}`)
+  for (const [name, value] of Object.entries({ atMost, rate, concurrency }) as [keyof typeof MOST, number][])
+    if (!Number.isSafeInteger(value) || value < 1 || value > MOST[name])
+      throw new UsageError(`${name}: expected a whole number from 1 to ${MOST[name]}, got ${value}`)
   const model = modelOf(system, selection.lifecycle)
   if (model.name === OPERATION_LIFECYCLE) throw new UsageError('expected a lifecycle other than that of operations')
   const unknown = Object.keys(options).find((name) => !actions[action].takes.includes(name))
@@ -103,10 +122,10 @@ function checked(system: System, { action, selection, ...request }: OperationReq
 const FLAGS: Readonly<Record<string, string>> = { state: 'to-state', phase: 'to-phase', step: 'to-step' }
 
 /** Without what is undefined, which would be stored as null. */
-const given = (options: Document = {}): Document =>
+const given = (options: ActionOptions = {}): Document =>
   Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
 
-const isAction = (name: string): name is (typeof ACTIONS)[number] => (ACTIONS as readonly string[]).includes(name)
+const isAction = (name: string): name is OperationAction => (ACTIONS as readonly string[]).includes(name)
 
 /**
  * Begins an operation: a document in `phaselock.operations`, which replicas of its lifecycle work on.
@@ -146,7 +165,7 @@ export async function previewUndo(
     throw new Refused(
       `operation ${id} has not ended: it is ${of.condition}`,
       undefined,
-      `phaselock operations abort ${id}`,
+      `abort it first: phaselock operations abort ${id}`,
     )
   if (!actions[of.action].changes)
     throw new Refused(`operation ${id} can't be undone: ${of.action} leaves nothing to put back`)
@@ -203,6 +222,7 @@ export interface OperationState extends OperationDocument {
   readonly problem: string | undefined
   /** Who works on it. */
   readonly worker: string | undefined
+  /** When it was begun. */
   readonly createdAt: Date | undefined
   /** Documents in a second, as long as it was worked on; undefined: too short to tell. */
   readonly perSecond: number | undefined

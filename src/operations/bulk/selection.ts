@@ -3,15 +3,24 @@ import { isServerError } from '../../database/index.js'
 import { afterId, isRemovedPhase, readOwnFields } from '../../lock/index.js'
 import { type LifecycleModel, whyNotStorable } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
-import { inTrouble, TROUBLES, type Trouble } from '../find.js'
+import { inTrouble, TROUBLES } from '../find.js'
 
 /** Which documents of a lifecycle are meant: those that match all that is given. */
-export interface Selection extends Partial<Readonly<Record<Trouble, boolean | undefined>>> {
+export interface Selection {
+  /** Whose documents, by its name. */
   readonly lifecycle: string
   /** A filter of MongoDB. */
   readonly filter?: Document | undefined
+  /** Only those in this phase. */
   readonly phase?: string | undefined
+  /** Only those whose owner wants this state. */
   readonly state?: string | undefined
+  /** Only those that wait for a person; with `failing` or `waiting`, those with any of these. */
+  readonly parked?: boolean | undefined
+  /** Only those whose last step failed, and is tried again. */
+  readonly failing?: boolean | undefined
+  /** Only those whose handler waits for something. */
+  readonly waiting?: boolean | undefined
   /** All of them: nothing else is given. */
   readonly all?: boolean | undefined
 }
@@ -31,9 +40,9 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
     throw new UsageError(
       `expected which documents of ${model.name} are meant, got ${filter === undefined ? 'nothing' : 'an empty filter'}`,
       undefined,
-      'see --filter, --phase, --state, --parked, --failing, --waiting; --all means all of them',
+      'give filter, phase, state, parked, failing or waiting (--filter, --phase, ...); all (--all) means all of them',
     )
-  if (isNarrowed && all) throw new UsageError('expected --all or a filter, got both')
+  if (isNarrowed && all) throw new UsageError('expected all (--all) or a filter, got both')
   const phases = [...model.phases.keys()]
   if (phase !== undefined && (!anyPhase || isRemovedPhase(phase)) && !phases.includes(phase))
     throw new UsageError(`expected a phase of ${model.name} (${phases.join(', ')}), got '${phase}'`, {
