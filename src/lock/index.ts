@@ -31,6 +31,8 @@ export {
   questionIn,
   type StoredAnswer,
   type StoredQuestion,
+  sleepsForever,
+  whyUnanswerable,
 } from './end/question.js'
 export type { EndKind, RecordedError, StepEnd, Verdict } from './end/step-end.js'
 export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLockIndexes } from './indexes/indexes.js'

@@ -7,7 +7,9 @@ import {
   questionIn,
   removedPhase,
   type StoredQuestion,
+  sleepsForever,
   typeName,
+  whyUnanswerable,
 } from '../lock/index.js'
 import type { LifecycleModel } from '../phases/index.js'
 
@@ -22,7 +24,8 @@ export type Condition =
   | { readonly kind: 'parked' }
   /** `renewedAt`: when its lease was taken or last renewed. */
   | { readonly kind: 'held'; readonly by: string; readonly renewedAt: Date; readonly until: Date }
-  | { readonly kind: 'sleeping'; readonly until: Date }
+  /** `unanswerable`: it waits for an answer that nobody can give, and why, of its question: 'is a number'. */
+  | { readonly kind: 'sleeping'; readonly until: Date; readonly unanswerable?: string }
   /** Waits for an answer; nobody has given one yet. */
   | { readonly kind: 'asking'; readonly question: StoredQuestion }
   /** `expired`: the holder whose lease has run out. `since`: undefined where the document doesn't tell. */
@@ -59,7 +62,11 @@ export function conditionOf(
   if (state.kind !== 'asleep') return state
   const question = questionIn(document[model.settings.progress])
   const isOpen = question && !answerIn(document[model.settings.progress], question) && !isOver(question, serverNow)
-  return isOpen ? { kind: 'asking', question } : { kind: 'sleeping', until: state.until }
+  if (isOpen) return { kind: 'asking', question }
+  const sleeping = { kind: 'sleeping', until: state.until } as const
+  return sleepsForever(document)
+    ? { ...sleeping, unanswerable: whyUnanswerable(document[model.settings.progress]) }
+    : sleeping
 }
 
 const removedOne = (last: OutboxEntry | undefined): Condition => ({

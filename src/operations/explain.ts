@@ -11,7 +11,7 @@ import {
   type StoredQuestion,
   typeName,
 } from '../lock/index.js'
-import { didYouMean } from '../options/index.js'
+import { didYouMean, typed } from '../options/index.js'
 import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
 import { formatMs, fromNow } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
@@ -102,6 +102,8 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'held':
       return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${fromNow(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
     case 'sleeping':
+      if (condition.unanswerable !== undefined)
+        return `Waits for an answer that nobody can give: its '${model.settings.progress}.question' ${condition.unanswerable}; phaselock wake ${typed(idText(document['_id']))} runs its step, which asks again${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
       return `Sleeps, due ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
     case 'asking': {
       const { question } = condition

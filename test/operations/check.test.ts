@@ -2,7 +2,14 @@ import { describe, expect, jest, test } from '@jest/globals'
 import { BSON, type Document, MongoClient } from 'mongodb'
 import { CLAIM_INDEX, LIFECYCLES_COLLECTION, STAND_IN_INDEX } from '../../src/lock/index.js'
 import { multikeyFields } from '../../src/operations/check/rebuild-index.js'
-import { type CheckResult, checkDatabase, clockFindings, type Finding } from '../../src/operations/index.js'
+import {
+  type CheckResult,
+  checkDatabase,
+  clockFindings,
+  type Finding,
+  showDocument,
+  wakeDocument,
+} from '../../src/operations/index.js'
 import { clientAt, serverNow } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
@@ -131,6 +138,49 @@ describe('phaselock check', () => {
     }
   })
 
+  test('a document that waits for an answer to a question that was damaged is named, with what helps', async () => {
+    const replica = replicaOf(
+      database.db,
+      thingWith(async (_doc, step) => step.ask({ question: 'Ship it?' })),
+    )
+    await replica.prepare()
+    await documents().insertMany(['sound', 'it is damaged', 'due'].map((_id) => ({ _id, phase: 'Creating' })))
+    await replica.runOnce()
+    const system = { db: database.db, models: [thing.model] }
+    const about = async (_id: string) => (await showDocument(system, { id: _id })).explanation
+    const damage = (_id: string, set: Document) => documents().updateOne({ _id }, { $set: set })
+    await damage('due', { lockedAt: new Date(0), 'progress.question': 5 })
+    expect(findingsOf(await check())).toEqual([])
+    for (const [set, why] of [
+      [{ 'progress.question': 5 }, 'is a number'],
+      [{ 'progress.question': { id: 'x', question: 'Ship it?' } }, 'lacks askedAt'],
+      [
+        { 'progress.question': { id: 'x', question: 'Ship it?', askedAt: new Date(1) } },
+        'is from before it entered its phase',
+      ],
+      [{ progress: null }, 'is missing'],
+    ] as const) {
+      await damage('it is damaged', set)
+      expect(findingsOf(await check())).toEqual([
+        {
+          about: 'Thing',
+          problem:
+            '1 document asleep until an answer comes, with a progress.question that nobody can answer (it is damaged)',
+          advice: expect.stringContaining("phaselock wake 'it is damaged' runs its step"),
+          repair: 'none',
+        },
+      ])
+      expect(await about('it is damaged')).toMatch(
+        new RegExp(`its 'progress.question' ${why}; phaselock wake 'it is damaged' runs its step, which asks again`),
+      )
+      expect(await wakeDocument(system, { id: 'it is damaged' })).toMatchObject({ woken: true })
+      await replica.runOnce()
+      expect(await about('it is damaged')).toMatch(/^Asks 'Ship it\?'/)
+      expect(findingsOf(await check())).toEqual([])
+    }
+    await replica.stop()
+  })
+
   test('documents that never come due are set free by --repair; a lease is not ended', async () => {
     await looked()
     await documents().insertMany([
@@ -221,7 +271,7 @@ describe('phaselock check', () => {
     await works('with both')
     await documents().dropIndex('phase_1_lockedAt_1_updatedAt_1')
     await works('with the stand-in')
-    expect(await hintsOfCheck()).toEqual(Array.from({ length: 5 }, () => STAND_IN_INDEX))
+    expect(await hintsOfCheck()).toEqual(Array.from({ length: 6 }, () => STAND_IN_INDEX))
     const [found] = findingsOf(await check(), 'multikey')
     expect(found!.problem).toMatch(/left over from a rebuild/)
     await check(true)

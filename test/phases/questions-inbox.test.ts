@@ -82,6 +82,19 @@ describe('a question', () => {
     expect(await owner.questions()).toHaveLength(1)
   })
 
+  test('an answer that a person has damaged is none: the question is open, and another one counts', async () => {
+    const { owner, replica, answers } = await asked()
+    const { question } = (await stored())['progress']
+    await things(database.db).updateOne(
+      { _id: 'a' },
+      { $set: { 'progress.answer': { questionId: question.id, option: 5 } } },
+    )
+    expect(await owner.questions()).toHaveLength(1)
+    expect(await owner.answer('a', yes)).toMatchObject({ kind: 'answered' })
+    await replica.runOnce()
+    expect(answers[1]).toMatchObject(yes)
+  })
+
   test('is asked and answered in the testing kit; a crash after it was asked, or after its answer, loses nothing', async () => {
     const { answers, lifecycle } = asking()
     const kit = await LifecycleKit.open({ lifecycles: [lifecycle], uri: database.uri })

@@ -142,7 +142,9 @@ function conditionText(condition: Condition, now: Date): string {
     case 'held':
       return `held by ${condition.by}`
     case 'sleeping':
-      return `sleeping, due ${fromNow(condition.until, now)}`
+      return condition.unanswerable === undefined
+        ? `sleeping, due ${fromNow(condition.until, now)}`
+        : "asks, and can't be answered"
     case 'asking':
       return condition.question.deadline ? `asking, ends ${fromNow(condition.question.deadline, now)}` : 'asking'
     case 'due':

@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
-import { isValid } from '../documents/type-name.js'
+import { isValid, typeName } from '../documents/type-name.js'
+import { PARKED_AT } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
 
 /** What a step asks people. */
@@ -48,6 +49,13 @@ export interface StoredAnswer {
  */
 export const ASKS_FOREVER = new Date('9999-12-01T00:00:00Z')
 
+/** `lockedAt` of what sleeps until {@link ASKS_FOREVER}, whatever the lockTimeout is: at most a day. */
+export const LOCKED_FOREVER = { $gte: new Date(ASKS_FOREVER.getTime() - 86_400_000), $lt: PARKED_AT } as const
+
+/** Whether only an answer ends its sleep. */
+export const sleepsForever = ({ lockedAt }: Document): boolean =>
+  lockedAt instanceof Date && lockedAt >= LOCKED_FOREVER.$gte && lockedAt < LOCKED_FOREVER.$lt
+
 /**
  * The question in a document's progress. A person may have put anything there: what isn't one is none, and one from before it entered its phase
  * was left there by a replica of a version that knows no questions.
@@ -72,6 +80,17 @@ export function answerIn(progress: unknown, { id }: StoredQuestion): StoredAnswe
   if (questionId !== id || typeof option !== 'string' || !isDate(at)) return undefined
   const said = typeof comment === 'string' ? comment : null
   return { questionId, option, by: typeof by === 'string' ? by : '?', at, comment: said }
+}
+
+/** Why nobody can answer a document that {@link sleepsForever}, of its question: 'is a number'. Only for one without an open question. */
+export function whyUnanswerable(progress: unknown): string {
+  const { question, since } = Object(progress) as Document
+  if (typeName(question) !== 'an object') return `is ${typeName(question)}`
+  const { id, question: text, askedAt } = question as Document
+  const isUsable = { id: typeof id === 'string', question: typeof text === 'string', askedAt: isDate(askedAt) }
+  const unusable = Object.entries(isUsable).flatMap(([field, usable]) => (usable ? [] : [field]))
+  if (unusable.length > 0) return `lacks ${unusable.join(' and ')}`
+  return isDate(since) && askedAt < since ? 'is from before it entered its phase' : 'was answered, or its time is over'
 }
 
 const isDate = (value: unknown): value is Date => value instanceof Date && isValid(value)

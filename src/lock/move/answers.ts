@@ -1,8 +1,8 @@
-import type { Collection, Db, Document } from 'mongodb'
+import type { Collection, Db, Document, Filter } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { asReadable, readOwnFields } from '../documents/read-each.js'
 import { historyWith } from '../end/history.js'
-import { answerIn, questionIn, type StoredAnswer, type StoredQuestion } from '../end/question.js'
+import { answerIn, LOCKED_FOREVER, questionIn, type StoredAnswer, type StoredQuestion } from '../end/question.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { LIFECYCLES_COLLECTION, PARKED_AT } from '../terms/constants.js'
@@ -59,8 +59,7 @@ export async function storeAnswer(
     questionId: literal(question.id),
     ...{ option: literal(option), by: literal(by), comment: literal(comment), at: terms.protocol.now() },
   }
-  const isAnswered = { $eq: [inProgress(terms, 'answer.questionId'), literal(question.id)] }
-  const isOpen = { $and: [isInTime(terms, heldBackMs), { $not: [isAnswered] }] }
+  const isOpen = { $and: [isInTime(terms, heldBackMs), { $not: [isAnswered(terms)] }] }
   const { matchedCount } = await documents.updateOne(
     {
       $and: [
@@ -154,9 +153,30 @@ export const isAsking = (terms: Terms): Document => ({
 })
 
 /** Neither answered, nor its time over. */
-const isUnanswered = (terms: Terms): Document => ({
-  $and: [isInTime(terms), { $ne: [inProgress(terms, 'answer.questionId'), inProgress(terms, 'question.id')] }],
+const isUnanswered = (terms: Terms): Document => ({ $and: [isInTime(terms), { $not: [isAnswered(terms)] }] })
+
+/** {@link answerIn} as an expression: what a person has put there is no answer. */
+const isAnswered = (terms: Terms): Document => ({
+  $and: [
+    { $eq: [inProgress(terms, 'answer.questionId'), inProgress(terms, 'question.id')] },
+    { $eq: [{ $type: inProgress(terms, 'answer.option') }, 'string'] },
+    isDate(inProgress(terms, 'answer.at')),
+  ],
 })
+
+/** Documents in these phases that sleep until they are answered, and have no question that anybody could answer. */
+export function unanswerable(terms: Terms, phases: readonly string[]): Filter<Document> {
+  const [since, askedAt] = [inProgress(terms, 'since'), inProgress(terms, 'question.askedAt')]
+  const isQuestion = [
+    { $eq: [{ $type: inProgress(terms, 'question.question') }, 'string'] },
+    isDate(askedAt),
+    { $not: [{ $and: [isDate(since), { $lt: [askedAt, since] }] }] },
+  ]
+  return {
+    ...{ phase: { $in: [...phases] }, lockedBy: null, lockedAt: LOCKED_FOREVER },
+    $expr: { $not: [{ $and: [isAsking(terms), ...isQuestion] }] },
+  }
+}
 
 /** {@link isAsking} for a query: the server looks at the field first. */
 const isOpenQuestion = (terms: Terms): Document => ({

@@ -12,7 +12,10 @@ import {
   readOwnFields,
   redateLeases,
   removedPhase,
+  unanswerable,
 } from '../../lock/index.js'
+import { typed } from '../../options/index.js'
+import { type LifecycleModel, workingPhases } from '../../phases/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
 import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
 import { idText } from '../document-id.js'
@@ -52,7 +55,8 @@ interface OddField {
 }
 
 /** Finds documents with a field of a type that the protocol can't use. Reads the whole collection. */
-export async function checkShapes({ db, models }: Checked): Promise<CheckResult> {
+export async function checkShapes(checked: Checked): Promise<CheckResult> {
+  const { db, models } = checked
   const findings: Finding[] = []
   const byCollection = new Map(models.map((model) => [model.collection, model.settings.progress]))
   for (const [name, progress] of byCollection) {
@@ -88,7 +92,25 @@ export async function checkShapes({ db, models }: Checked): Promise<CheckResult>
       )
     }
   }
+  for (const model of models) findings.push(...(await withoutQuestion(checked, model)))
   return { check: 'shapes', said: `${byCollection.size} collections read`, findings }
+}
+
+/** Those that sleep until somebody answers, and ask nothing that can be answered. */
+async function withoutQuestion({ db, termsOf }: Checked, model: LifecycleModel): Promise<Finding[]> {
+  const collection = db.collection(model.collection)
+  const filter = unanswerable(termsOf(model), workingPhases(model))
+  const found = await read(collection, await hasIndexForClaims(collection), filter, { _id: 1 })
+  if (found.length === 0) return []
+  const ids = found.map((document) => document['_id'] as unknown)
+  const asks = `${model.settings.progress}.question`
+  return [
+    finding(
+      model.collection,
+      `${documents(ids.length)} asleep until an answer comes, with a ${asks} that nobody can answer (${listOf(ids, ids.length)})`,
+      `phaselock show says what is wrong with it; phaselock wake ${typed(idText(ids[0]))} runs its step, which asks again`,
+    ),
+  ]
 }
 
 /** Finds documents that no claim may ever find. */
