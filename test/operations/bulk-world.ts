@@ -58,14 +58,27 @@ export class BulkWorld {
 
   /** The same database; `before` is called before each write to a thing, with how many there were before. */
   writingThings(before: (count: number) => unknown): Db {
+    return this.writing('Thing', ['updateOne', 'deleteOne'], before)
+  }
+
+  /** The same, before each that pauses or resumes one. */
+  pausingThings(before: (count: number) => unknown): Db {
+    return this.writing('phaselock.lifecycles', ['findOneAndUpdate'], before)
+  }
+
+  private writing(
+    watched: string,
+    writes: readonly ('updateOne' | 'deleteOne' | 'findOneAndUpdate')[],
+    before: (count: number) => unknown,
+  ): Db {
     let count = 0
     return new Proxy(this.db, {
       get(target, name) {
         if (name !== 'collection') return Reflect.get(target, name)
         return (called: string, ...more: never[]) => {
           const collection = target.collection(called, ...more)
-          if (called !== 'Thing') return collection
-          for (const write of ['updateOne', 'deleteOne'] as const) {
+          if (called !== watched) return collection
+          for (const write of writes) {
             const own = collection[write].bind(collection) as (...given: unknown[]) => Promise<unknown>
             collection[write] = (async (...given: unknown[]) => {
               await before(count++)

@@ -107,7 +107,22 @@ export class Paused {
   }
 }
 
-const known = { $cond: [{ $isArray: '$pauses' }, '$pauses', []] }
+const arrayAt = (path: string): Document => ({ $cond: [{ $isArray: path }, path, []] })
+const known = arrayAt('$pauses')
+
+/*
+ * What an operation on many documents has paused or resumed leaves a mark beside the pauses, in the same update, and requires that it isn't
+ * there. Invariant: an operation pauses (or resumes) each of its documents at most once, however often its page is repeated and whoever has
+ * resumed (or paused) the document meanwhile. The mark outlives the pause; no look reads it.
+ */
+
+/** Of as many pages of 200 that are under way at the same time nothing is done twice: five. */
+const MOST_MARKS = 1_000
+const withMark = (mark: string | undefined): Document =>
+  mark === undefined
+    ? {}
+    : { pauseMarks: { $slice: [{ $concatArrays: [arrayAt('$pauseMarks'), [literal(mark)]] }, -MOST_MARKS] } }
+const unmarked = (mark: string | undefined): Document => (mark === undefined ? {} : { pauseMarks: { $ne: mark } })
 
 /** Matches, in `$filter` over the stored pauses, those of a target. */
 function isOf(target: PauseTarget): Document {
@@ -149,12 +164,23 @@ export type PauseVerdict =
   /** It has {@link MOST_PAUSES} already. */
   | { readonly kind: 'tooMany' }
 
-/** Pauses something of a lifecycle; a pause of the same is replaced. In force on each replica with its next look. */
+/**
+ * Pauses something of a lifecycle; a pause of the same is replaced. In force on each replica with its next look.
+ * @param mark what an operation has marked so is left as it is by now: `marked`
+ */
+export async function addPause(db: Db, lifecycle: string, pause: NewPause): Promise<PauseVerdict>
+export async function addPause(
+  db: Db,
+  lifecycle: string,
+  pause: NewPause,
+  mark: string,
+): Promise<PauseVerdict | { readonly kind: 'marked' }>
 export async function addPause(
   db: Db,
   lifecycle: string,
   { target, by, reason, end }: NewPause,
-): Promise<PauseVerdict> {
+  mark?: string,
+): Promise<PauseVerdict | { readonly kind: 'marked' }> {
   const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOf(target)] }] } } }
   const until = endExpression(end)
   const { what, ...named } = target
@@ -164,11 +190,14 @@ export async function addPause(
   }
   const hasRoom = { $expr: { $lt: [{ $size: others }, MOST_PAUSES] } }
   const stored = await lifecyclesOf(db).findOneAndUpdate(
-    { _id: lifecycle, ...hasRoom },
-    [{ $set: { pauses: { $concatArrays: [others, [pause]] } } }],
+    { _id: lifecycle, ...unmarked(mark), ...hasRoom },
+    [{ $set: { pauses: { $concatArrays: [others, [pause]] }, ...withMark(mark) } }],
     { returnDocument: 'after', projection: { pauses: 1 } },
   )
   if (!stored) {
+    const isMarked =
+      mark !== undefined && (await lifecyclesOf(db).countDocuments({ _id: lifecycle, pauseMarks: mark })) > 0
+    if (isMarked) return { kind: 'marked' }
     const isThere = await lifecyclesOf(db).findOne({ _id: lifecycle }, { projection: { _id: 1 } })
     return isThere ? { kind: 'tooMany' } : { kind: 'notRegistered' }
   }
@@ -176,13 +205,22 @@ export async function addPause(
   return { kind: 'paused', pause: last, now: last.since }
 }
 
-/** Ends a pause: what it was; undefined: there was none in force. */
-export async function removePause(db: Db, lifecycle: string, target: PauseTarget): Promise<Pause | undefined> {
+/**
+ * Ends a pause: what it was; undefined: there was none in force.
+ * @param mark what an operation has marked so is left as it is by now
+ */
+export async function removePause(
+  db: Db,
+  lifecycle: string,
+  target: PauseTarget,
+  mark?: string,
+): Promise<Pause | undefined> {
   const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOf(target)] }] } } }
-  const before = await lifecyclesOf(db).findOneAndUpdate({ _id: lifecycle }, [{ $set: { pauses: others } }], {
-    returnDocument: 'before',
-    projection: { pauses: 1, now: '$$NOW' },
-  })
+  const before = await lifecyclesOf(db).findOneAndUpdate(
+    { _id: lifecycle, ...unmarked(mark) },
+    [{ $set: { pauses: others, ...withMark(mark) } }],
+    { returnDocument: 'before', projection: { pauses: 1, now: '$$NOW' } },
+  )
   if (!before) return undefined
   return storedPauses(before['pauses']).find((pause) => isSame(pause, target) && isInForce(pause, before['now']))
 }

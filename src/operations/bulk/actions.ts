@@ -18,7 +18,7 @@ import {
 } from '../../lock/index.js'
 import { type LifecycleModel, RESERVED_FIELDS, tellingOf, whyUnknownState, workingPhases } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
-import { changeNamed } from './changes.js'
+import { changeId, changeNamed } from './changes.js'
 import type { ActionName } from './operation.js'
 import { whyNotKept } from './selection.js'
 
@@ -48,9 +48,9 @@ interface Action {
   changes?(options: Document): readonly string[]
   /**
    * Acts on one document, in one write that is conditional on all that has to be so.
-   * @param token what it was held by when its page was turned
+   * @param turned its number in the operation, the same each time that its page is repeated; the token that it was held by when that was turned
    */
-  act(acting: Acting, id: unknown, token: string | null): Promise<Acted>
+  act(acting: Acting, id: unknown, turned: { readonly number: number; readonly token: string | null }): Promise<Acted>
 }
 
 const nothingToCheck = () => undefined
@@ -191,11 +191,11 @@ export const actions: Readonly<Record<ActionName, Action>> = {
   pause: {
     takes: [],
     check: nothingToCheck,
-    async act({ db, model, by, why }, id) {
+    async act({ db, model, operating, by, why }, id, { number }) {
       if (idBytes(id) > 1_000) return { skipped: 'its _id is longer than 1000 bytes: pause its phase' }
       const pause = { target: { what: 'document', _id: id }, by, reason: why, end: null } as const
-      const { kind } = await addPause(db, model.name, pause)
-      return kind === 'paused'
+      const { kind } = await addPause(db, model.name, pause, changeId(operating.operation, number))
+      return kind === 'paused' || kind === 'marked'
         ? 'done'
         : { skipped: `${MOST_PAUSES} pauses of ${model.name} are in force: pause a phase` }
     },
@@ -203,13 +203,15 @@ export const actions: Readonly<Record<ActionName, Action>> = {
   resume: {
     takes: [],
     check: nothingToCheck,
-    act: async ({ db, model }, id) =>
-      (await removePause(db, model.name, { what: 'document', _id: id })) ? 'done' : 'unchanged',
+    async act({ db, model, operating }, id, { number }) {
+      const mark = changeId(operating.operation, number)
+      return (await removePause(db, model.name, { what: 'document', _id: id }, mark)) ? 'done' : 'unchanged'
+    },
   },
   cancel: {
     takes: [],
     check: nothingToCheck,
-    async act({ db, documents, model, terms, by, why }, id, token) {
+    async act({ db, documents, model, terms, by, why }, id, { token }) {
       const claim = token === null ? undefined : claimOf(token)
       const held = claim === undefined ? undefined : await heldUnder(documents, id, terms)
       // Another claim of it isn't meant: this one has ended.

@@ -28,7 +28,8 @@ export interface Change {
 
 const changesIn = (db: Db): Collection<Change & { expiresAt: Date }> => protocolCollection(db, CHANGES_COLLECTION)
 
-const changeId = (operation: string, n: number): string => `${operation}#${String(n).padStart(9, '0')}`
+/** Of the n-th document of an operation. */
+export const changeId = (operation: string, n: number): string => `${operation}#${String(n).padStart(9, '0')}`
 /** The character after #. */
 const rangeOf = (operation: string) => ({ $gt: `${operation}#`, $lt: `${operation}$` })
 

@@ -59,7 +59,7 @@ export async function workOnPage(
       // After an abort nothing else is begun; what is under way ends. Nor once another may have the page: this process stood still.
       if (step.signal.aborted) throw step.signal.reason
       if (step.leaseLeftMs() === 0) throw new Unavailable('its lease was not renewed in time')
-      acts[i] = await actOn(acting, doc, id, tokens?.[i] ?? null)
+      acts[i] = await actOn(acting, doc, id, { number: doc.counts.seen + i, token: tokens?.[i] ?? null })
     })
   } catch (error) {
     if (error instanceof TooMany) return step.wait(error.message, { for: '1m' })
@@ -112,10 +112,10 @@ async function actOn(
   acting: Acting,
   doc: Readonly<OperationDocument>,
   id: unknown,
-  token: string | null,
+  turned: { readonly number: number; readonly token: string | null },
 ): Promise<Acted | Failed> {
   try {
-    return await actions[doc.action].act(acting, id, token)
+    return await actions[doc.action].act(acting, id, turned)
   } catch (error) {
     if (!isDefiniteRefusal(error)) throw error
     return { failed: error.message }
