@@ -27,6 +27,10 @@ const problemsOf = (make: () => unknown): readonly string[] => {
   return []
 }
 
+const circular: { self?: unknown } = {}
+circular.self = circular
+const bare = Object.create(null)
+
 describe('a lifecycle is checked when it is defined', () => {
   const cases: [string, object, RegExp][] = [
     [
@@ -137,6 +141,41 @@ describe('a lifecycle is checked when it is defined', () => {
       'a next phase instead of a list',
       { phases: { A: { next: 'B' }, B: { rest: true } } },
       /phase 'A'.next must be a list of phases, such as \['Created'\], got "B"/,
+    ],
+    [
+      'a name that was cut in a character',
+      { name: 'order \ud83d' },
+      /name must be of whole characters, got "order \\ud83d"/,
+    ],
+    ['a collection’s the same', { collection: '\udca9' }, /collection must be of whole characters, .* was it cut\?/],
+    [
+      'a phase’s the same',
+      { phases: { 'A\ud83d': { next: ['B'] }, B: { final: true } } },
+      /a phase's name must be of whole characters, got "A\\ud83d"/,
+    ],
+    ['a name that is a bigint', { name: 5n }, /name must be a non-empty string, got 5/],
+    [
+      'a name that is a symbol',
+      { name: Symbol('a'), maxActive: 1 },
+      /name must be a non-empty string, got Symbol\(a\)/,
+    ],
+    ['a name that contains itself', { name: circular }, /name must be a non-empty string, got \[object Object\]/],
+    ['a collection without a prototype', { collection: bare }, /collection must be a non-empty string, got \{\}/],
+    ['renamed that contains itself', { renamed: [circular] }, /renamed must be an object such as .*, got \[object/],
+    [
+      'a next that is a symbol',
+      { phases: { A: { next: [Symbol('a')] }, B: { final: true } } },
+      /'A'\.next names an unknown phase Symbol\(a\); known: A, B/,
+    ],
+    [
+      'an entry that is neither true nor false',
+      { phases: { A: { next: ['B'], entry: 'no' }, B: { final: true } } },
+      /'A'\.entry must be true or false, got "no"/,
+    ],
+    [
+      'rest and final the same',
+      { phases: { A: { rest: 'no' }, B: { final: 1 } } },
+      /'A'\.rest must be true or false, got "no"\n.*'B'\.final must be true or false, got 1/,
     ],
     ['a collection that is missing', { collection: undefined }, /collection must be a non-empty string/],
     [

@@ -27,6 +27,7 @@ export interface RuleNode {
 export type Phases = Readonly<Record<string, PhaseNode>>
 
 const PHASE_KEYS = ['next', 'rest', 'final', 'entry', 'deadline', 'keepFor', 'failed', 'limits', 'slots']
+const FLAGS = ['rest', 'final', 'entry']
 const DEADLINE_KEYS = ['after', 'goTo', 'setState']
 const RULE_KEYS = ['when', 'from', 'goTo', 'setState']
 
@@ -64,6 +65,7 @@ function shapeProblems(phases: Phases): string[] {
       problems.push(`phase '${name}' must be one of working (next: [...]), resting (rest: true) or final (final: true)`)
     }
     if (name.startsWith('$') || name.includes('\0')) problems.push(`phase '${name}': a name can't start with '$'`)
+    problems.push(...cutProblems("a phase's name", name))
     if (phase?.final && phase.deadline) problems.push(`phase '${name}' is final and can't have a deadline; use keepFor`)
     if (phase?.keepFor && !phase.final) problems.push(`phase '${name}' has keepFor but isn't final`)
     if (phase?.failed !== undefined && (phase.failed !== true || phase.next))
@@ -90,7 +92,7 @@ function nameProblems(phases: Phases, rules: readonly RuleNode[]): string[] {
 }
 
 function renameProblems(phases: Phases, renamed: unknown): string[] {
-  if (!isObject(renamed)) return [`renamed must be an object such as { Old: 'New' }, got ${JSON.stringify(renamed)}`]
+  if (!isObject(renamed)) return [`renamed must be an object such as { Old: 'New' }, got ${shown(renamed)}`]
   const known = Object.keys(phases)
   return Object.entries(renamed).flatMap(([from, to]) => {
     const problems: string[] = []
@@ -105,7 +107,8 @@ function renameProblems(phases: Phases, renamed: unknown): string[] {
 function unknownPhase(phases: Phases, name: unknown, where: string): string[] {
   const known = Object.keys(phases)
   if (typeof name === 'string' && known.includes(name)) return []
-  return [`${where} names an unknown phase '${name}'${meant(String(name), known)}; known: ${known.join(', ')}`]
+  const said = typeof name === 'string' ? `'${name}'${meant(name, known)}` : shown(name)
+  return [`${where} names an unknown phase ${said}; known: ${known.join(', ')}`]
 }
 
 function unreachable(phases: Phases, rules: readonly RuleNode[], renameTargets: readonly string[]): string[] {
@@ -145,6 +148,9 @@ function keyProblems(phases: Readonly<Record<string, unknown>>, rules: unknown):
     const { deadline, next } = phase
     if (next !== undefined && !Array.isArray(next))
       return [`${where}.next must be a list of phases, such as ['Created'], got ${shown(next)}`]
+    const unclear = FLAGS.filter((key) => !['boolean', 'undefined'].includes(typeof phase[key]))
+    if (unclear.length > 0)
+      return unclear.map((key) => `${where}.${key} must be true or false, got ${shown(phase[key])}`)
     const ofDeadline = deadline === undefined ? [] : partProblems(`${where}.deadline`, deadline, DEADLINE_KEYS)
     return [...unknownKeys(where, phase, PHASE_KEYS), ...ofDeadline]
   })
@@ -172,6 +178,14 @@ function unknownKeys(where: string, part: Record<string, unknown>, known: readon
     .filter((key) => !known.includes(key))
     .map((key) => `${where} has an unknown key '${key}'${meant(key, known)}; known: ${known.join(', ')}`)
 }
+
+/** A name that is stored as another one would never be found again. */
+export const cutProblems = (what: string, name: string): string[] =>
+  name.isWellFormed()
+    ? []
+    : [
+        `${what} must be of whole characters, got ${shown(name)}: half of one (a surrogate) can't be stored; was it cut?`,
+      ]
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

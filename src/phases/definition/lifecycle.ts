@@ -10,6 +10,7 @@ import type { Handler, Step } from '../step.js'
 import type { DocumentPhases } from '../waits.js'
 import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
 import {
+  cutProblems,
   entryPhases,
   graphProblems,
   isObject,
@@ -170,22 +171,23 @@ function modelOf(spec: object): LifecycleModel {
   const problems: string[] = []
   for (const [field, value] of Object.entries({ name, collection })) {
     if (typeof value !== 'string' || value === '')
-      problems.push(`${field} must be a non-empty string, got ${JSON.stringify(value)}`)
+      problems.push(`${field} must be a non-empty string, got ${shown(value)}`)
+    else problems.push(...cutProblems(field, value))
   }
   if (typeof collection === 'string' && collection !== '' && !COLLECTION_NAME.test(collection))
     problems.push(`collection must be a collection's name without $, got ${JSON.stringify(collection)}`)
-  if (String(collection).startsWith('phaselock.') && !String(name).startsWith('phaselock-'))
+  const own = typeof name === 'string' ? name : '?'
+  if (typeof collection === 'string' && collection.startsWith('phaselock.') && !own.startsWith('phaselock-'))
     problems.push(`collection must be yours, got '${collection}': those called phaselock.* are Phaselock's own`)
   const nodes = (phases ?? {}) as Phases
   problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
   const parsed = parseSettings(settings, problems)
-  const limits = new LimitsOf(name as string, parsed)
+  const limits = new LimitsOf(own, parsed)
   const built = problems.length === 0 && buildPhases(nodes, limits, problems)
   if (built && parsed?.child) problems.push(...childProblems(built))
-  if (!parsed || !built || problems.length > 0)
-    throw new InvalidLifecycle(typeof name === 'string' ? name : '?', problems)
+  if (!parsed || !built || problems.length > 0) throw new InvalidLifecycle(own, problems)
   return {
-    name: name as string,
+    name: own,
     collection: collection as string,
     phases: built,
     entries: entryPhases(nodes),
