@@ -2,7 +2,7 @@ import { ringerOf } from '../doorbell/index.js'
 import { STEP_SLACK_MS } from '../lock/index.js'
 import { InvalidOptions } from '../options/index.js'
 import { OwnerClient, type OwnerVerdict } from '../phases/index.js'
-import { idText } from './document-id.js'
+import { idText, idTyped } from './document-id.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import type { Found } from './find.js'
 import { modelOf, type System } from './system.js'
@@ -78,10 +78,10 @@ const WHY: Readonly<Record<'held' | 'parked' | 'notParked', WhyNot>> = {
   held({ document: { _id, lockedAt, lockedBy }, now }) {
     const holder = `${typeof lockedBy === 'string' ? lockedBy : 'somebody'} holds it`
     if (!(lockedAt instanceof Date && lockedAt.getTime() > now.getTime() + STEP_SLACK_MS))
-      return [`${holder}, so it is being worked on`, `see: phaselock show ${idText(_id)}`]
+      return [`${holder}, so it is being worked on`, `see: phaselock show ${idTyped(_id)}`]
     return [
       `${holder} by a lease that is ahead of the server's clock, which has stepped back`,
-      `if that holder is gone: phaselock unpark ${idText(_id)} --force; if it may not be: phaselock check --repair`,
+      `if that holder is gone: phaselock unpark ${idTyped(_id)} --force; if it may not be: phaselock check --repair`,
     ]
   },
   parked({ condition, document }, progress) {

@@ -1,5 +1,6 @@
 import { learnSharding } from '../database/index.js'
 import { CALLBACK_NAMES, type EntryName, readOwnFields, retryOutbox, untoldOutboxes } from '../lock/index.js'
+import { typed } from '../options/index.js'
 import { type Done, doneTo, nameOf } from './as-owner.js'
 import { recorded } from './audit.js'
 import { Refused } from './errors.js'
@@ -66,7 +67,7 @@ export async function retryCallbacks(
   const id: unknown = document['_id']
   const untold = untoldOf(document, model)
   const name = nameOf(doneTo(found))
-  const advice = `see: phaselock show ${ref.id}`
+  const advice = `see: phaselock show ${typed(ref.id)}`
   if (!untold)
     throw new Refused(`${name} has nothing to tell its callbacks`, { reason: 'nothingToTell', lifecycle, id }, advice)
   const { callback, seq, removed } = untold

@@ -1,4 +1,6 @@
 import { BSON } from 'mongodb'
+import { idText } from '../lock/index.js'
+import { typed } from '../options/index.js'
 import { canBeId, whyNotStorable } from '../phases/index.js'
 import { UsageError } from './errors.js'
 
@@ -24,6 +26,9 @@ export function idsMeantBy(given: string): unknown[] {
   else if (/^-?\d+\.\d+$/.test(text)) ids.push(Number(text))
   return [...ids, given]
 }
+
+/** An `_id` in a command to be pasted into a shell. */
+export const idTyped = (id: unknown): string => typed(idText(id))
 
 /** An `_id` as text that means only this one. */
 export function idSpelt(id: unknown): string {

@@ -15,7 +15,7 @@ import { didYouMean, typed } from '../options/index.js'
 import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
 import { formatMs, fromNow } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
-import { idText } from './document-id.js'
+import { idTyped } from './document-id.js'
 import { untoldOf, untoldText } from './untold.js'
 
 /**
@@ -66,9 +66,9 @@ function pausedSentence(pause: Pause, lifecycle: string, { _id, phase }: Documen
   const { what, by, since, reason } = pause
   const scope = {
     all: '--all',
-    lifecycle,
-    phase: `${lifecycle} --phase ${phase}`,
-    document: `${lifecycle} ${idText(_id)}`,
+    lifecycle: typed(lifecycle),
+    phase: `${typed(lifecycle)} --phase ${typed(String(phase))}`,
+    document: `${typed(lifecycle)} ${idTyped(_id)}`,
   }
   const resume = `resumed (phaselock resume ${scope[what]})`
   const end = pause.until ? `until that ends ${until(pause.until, now)}, or it is ${resume}` : `until it is ${resume}`
@@ -103,11 +103,11 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
       return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${fromNow(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
     case 'sleeping':
       if (condition.unanswerable !== undefined)
-        return `Waits for an answer that nobody can give: its '${model.settings.progress}.question' ${condition.unanswerable}; phaselock wake ${typed(idText(document['_id']))} runs its step, which asks again${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
+        return `Waits for an answer that nobody can give: its '${model.settings.progress}.question' ${condition.unanswerable}; phaselock wake ${idTyped(document['_id'])} runs its step, which asks again${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
       return `Sleeps, due ${until(condition.until, now)}${why(progress, model, now)}${deadlineNote(document, model, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
     case 'asking': {
       const { question } = condition
-      const answer = `phaselock answer ${idText(document['_id'])} ${question.options.length > 0 ? '<option>' : '<text>'}`
+      const answer = `phaselock answer ${idTyped(document['_id'])} ${question.options.length > 0 ? '<option>' : '<text>'}`
       return `Asks ${askedText(question, (text) => `'${text}'`)} since ${age(question.askedAt, now)}: it waits for an answer (${answer})${timeoutNote(question, now)}${ruleNote(document, model, (goTo) => `${nextLook(goTo)} before that`)}`
     }
     case 'due': {

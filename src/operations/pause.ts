@@ -17,7 +17,7 @@ import {
   removePause,
   resumeLimit,
 } from '../lock/index.js'
-import { didYouMean } from '../options/index.js'
+import { didYouMean, typed } from '../options/index.js'
 import { keyLimitName, type LifecycleModel } from '../phases/index.js'
 import { durationMs } from '../time/index.js'
 import { recorded } from './audit.js'
@@ -290,7 +290,7 @@ function tooMany(lifecycle: string, paused: Paused | undefined): Refused {
   return new Refused(
     `${lifecycle} has ${MOST_PAUSES} pauses already, ${documents} of them of single documents`,
     { reason: 'tooManyPauses', lifecycle },
-    `pause a phase or all of it: phaselock pause ${lifecycle}`,
+    `pause a phase or all of it: phaselock pause ${typed(lifecycle)}`,
   )
 }
 

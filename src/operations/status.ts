@@ -1,5 +1,6 @@
 import { isServerError } from '../database/index.js'
 import { type Duty, readDuties } from '../lock/index.js'
+import { typed } from '../options/index.js'
 import { SWEEP, type SweptLifecycle, UNHANDLED } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
 import { OPERATION_LIFECYCLE } from './bulk/operation.js'
@@ -97,7 +98,7 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
     ...(live.length === 0 && models.length > 0 ? ['no replica is running (phaselock start)'] : []),
     ...dead.map(
       ({ name, leased = [] }) =>
-        `${name} is dead and has ${leased.length} documents until their leases end (phaselock replicas ${name})`,
+        `${name} is dead and has ${leased.length} documents until their leases end (phaselock replicas ${typed(name)})`,
     ),
     ...lifecycles.flatMap((one) => problemsOf(one, live.length > 0)),
     ...unhandledBy(duties).map((name) => `${name}: no replica has looked after it for five minutes`),
@@ -149,7 +150,7 @@ function problemsOf({ lifecycle, replicas, parked, swept }: LifecycleStatus, any
   return [
     ...(anyLive && replicas === 0 ? [`${lifecycle}: no live replica runs it`] : []),
     ...overdue,
-    ...(parked > 0 ? [`${lifecycle}: ${parked} parked (phaselock list ${lifecycle} --parked)`] : []),
+    ...(parked > 0 ? [`${lifecycle}: ${parked} parked (phaselock list ${typed(lifecycle)} --parked)`] : []),
   ]
 }
 

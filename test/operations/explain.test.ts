@@ -58,6 +58,22 @@ describe('what a document waits for, in one sentence', () => {
     )
   })
 
+  test('what is to be pasted into a shell is quoted where it has to be', () => {
+    const _id = "o'brien 7"
+    const question = { id: 'x', question: 'Ship it?', askedAt: ago(5) }
+    const asleep = { _id, phase: 'Creating', lockedAt: new Date('9999-11-30T23:59:30Z') }
+    expect(explain({ ...asleep, progress: { question } }, model, now, 30_000)).toContain(
+      String.raw`(phaselock answer 'o'\''brien 7' <text>)`,
+    )
+    expect(explain({ ...asleep, progress: { question: 5 } }, model, now, 30_000)).toContain(
+      String.raw`; phaselock wake 'o'\''brien 7' runs its step, which asks again`,
+    )
+    const pause = { what: 'document', _id, by: 'ana', reason: null, since: ago(5), until: null } as const
+    expect(explain({ _id, phase: 'Creating' }, model, now, 30_000, { pause })).toContain(
+      String.raw`(phaselock resume gateway 'o'\''brien 7')`,
+    )
+  })
+
   test('what an insert has left for it', () => {
     const held = { lockedAt: ago(2), lockedBy: 'x' }
     const next = { set: { n: 1, rows: [] }, begin: 'Creating', by: 'ana', at: ago(5) }

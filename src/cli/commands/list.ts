@@ -12,6 +12,7 @@ import {
   type System,
   TROUBLES,
 } from '../../operations/index.js'
+import { typed } from '../../options/index.js'
 import { fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
 import type { Output } from '../output.js'
@@ -72,7 +73,7 @@ async function printCounts(output: Output, system: System, { json }: Options): P
   const shown = counts.filter((count) => count.documents > 0)
   if (shown.length === 0) {
     const names = system.models.map(({ name }) => name)
-    return output.line(`no documents of ${names.join(', ')} yet; add one: phaselock add ${names[0]}`)
+    return output.line(`no documents of ${names.join(', ')} yet; add one: phaselock add ${typed(names[0]!)}`)
   }
   output.table(['lifecycle', 'phase', 'documents', 'due', 'held', 'sleeping', 'parked'], shown.map(countRow))
 }

@@ -7,7 +7,7 @@ import {
   type Cancelled,
   cancelStep,
   type DocumentRef,
-  idText,
+  idTyped,
   nameOf,
   OperationError,
   removeDocument,
@@ -46,7 +46,7 @@ export function registerAdd(program: Command, context: CliContext): void {
         const added = await addDocument(system, lifecycle, fields, options)
         const module = options.lifecycles
         const own = module === undefined ? '' : ` --lifecycles ${shellQuoted(String(module))}`
-        const see = `phaselock show ${idText(added._id)}${own}`
+        const see = `phaselock show ${idTyped(added._id)}${own}`
         print(context, options, added, `${nameOf(added)} ${addedSentence(added)}; see: ${see}`)
       })
     })

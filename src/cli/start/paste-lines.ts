@@ -1,5 +1,5 @@
 import { type DatabaseConnection, redactUri } from '../../database/index.js'
-import { shellQuoted } from '../../options/index.js'
+import { shellQuoted, typed } from '../../options/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 
 /**
@@ -12,7 +12,7 @@ export function pasteLines(
   { name, collection, entries }: LifecycleModel,
   module?: string,
 ) {
-  const of = `${name}${module === undefined ? '' : ` --lifecycles ${shellQuoted(module)}`}`
+  const of = `${typed(name)}${module === undefined ? '' : ` --lifecycles ${shellQuoted(module)}`}`
   const documents = `db.getSiblingDB(${JSON.stringify(db.databaseName)}).getCollection(${JSON.stringify(collection)})`
   return {
     /** For a shell. */

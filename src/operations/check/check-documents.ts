@@ -14,11 +14,10 @@ import {
   removedPhase,
   unanswerable,
 } from '../../lock/index.js'
-import { typed } from '../../options/index.js'
 import { type LifecycleModel, workingPhases } from '../../phases/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
 import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
-import { idText } from '../document-id.js'
+import { idText, idTyped } from '../document-id.js'
 import { hasIndexForClaims } from './check-indexes.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 
@@ -108,7 +107,7 @@ async function withoutQuestion({ db, termsOf }: Checked, model: LifecycleModel):
     finding(
       model.collection,
       `${documents(ids.length)} asleep until an answer comes, with a ${asks} that nobody can answer (${listOf(ids, ids.length)})`,
-      `phaselock show says what is wrong with it; phaselock wake ${typed(idText(ids[0]))} runs its step, which asks again`,
+      `phaselock show says what is wrong with it; phaselock wake ${idTyped(ids[0])} runs its step, which asks again`,
     ),
   ]
 }

@@ -15,7 +15,7 @@ import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
 import { COUNT_LIMIT } from '../count.js'
-import { idText } from '../document-id.js'
+import { idText, idTyped } from '../document-id.js'
 import { counted } from './check-documents.js'
 import { type Checked, type CheckResult, type Finding, finding } from './finding.js'
 
@@ -72,7 +72,7 @@ function brokenEntry(row: Row): Finding[] {
     finding(
       `lifecycle ${row._id} in ${LIFECYCLES_COLLECTION}`,
       `${broken}; ${inForce ? `replicas keep to ${formatMs(inForce.dueMs)}` : 'no replica has seen it yet'}`,
-      `set the one that is meant: phaselock set-lock-timeout ${row._id} 30s`,
+      `set the one that is meant: phaselock set-lock-timeout ${idTyped(row._id)} 30s`,
     ),
   ]
 }

@@ -1,6 +1,7 @@
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { RefusingDocuments, SAFE_PROTOCOL, type Terms, termsOf, WorkSplit } from '../../lock/index.js'
+import { typed } from '../../options/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import { workingPhases } from '../definition/model.js'
 import { EventWriter } from '../events/event-writer.js'
@@ -114,4 +115,4 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
 }
 
 const lookAt = (lifecycle: string, phase: string | undefined): string =>
-  `phaselock list ${lifecycle}${phase === undefined ? '' : ` --phase ${phase}`} shows them, phaselock show <id> why`
+  `phaselock list ${typed(lifecycle)}${phase === undefined ? '' : ` --phase ${typed(phase)}`} shows them, phaselock show <id> why`

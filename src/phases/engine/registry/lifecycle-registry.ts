@@ -15,6 +15,7 @@ import {
   type ServerClock,
   standInForLockTimeout,
 } from '../../../lock/index.js'
+import { typed } from '../../../options/index.js'
 import { type Clock, formatMs } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/model.js'
 import { registeredFields } from '../../definition/registered.js'
@@ -238,7 +239,7 @@ export class LifecycleRegistry {
 
   private reportBroken({ name }: LifecycleModel, { broken, dueMs }: LockTimeoutInForce): void {
     const entry = `${name} in ${LIFECYCLES_COLLECTION}`
-    const fix = `phaselock set-lock-timeout ${name} ${Math.ceil(dueMs / 1_000)}s`
+    const fix = `phaselock set-lock-timeout ${typed(name)} ${Math.ceil(dueMs / 1_000)}s`
     if (broken === undefined) this.logger.info(`${name}: its entry in ${LIFECYCLES_COLLECTION} is valid again`)
     else this.logger.error(`${entry}: ${broken}; this replica keeps using ${formatMs(dueMs)}; to fix it: ${fix}`)
   }
@@ -251,7 +252,7 @@ export class LifecycleRegistry {
         `${name}: lockTimeout is being changed (${LIFECYCLES_COLLECTION}): leases last ${lease}, those of others are honoured for ${due}`,
       )
     } else if (dueMs !== own || isChange) {
-      const change = `phaselock set-lock-timeout ${name} ${own % 1_000 === 0 ? `${own / 1_000}s` : `${own}ms`}`
+      const change = `phaselock set-lock-timeout ${typed(name)} ${own % 1_000 === 0 ? `${own / 1_000}s` : `${own}ms`}`
       const unused = `; this replica's setting of ${ours} is not used (to change it: ${change})`
       const inForce = `${name}: lockTimeout ${due} is in force (${LIFECYCLES_COLLECTION})`
       this.logger.warn(`${inForce}${dueMs === own ? '' : unused}`)
