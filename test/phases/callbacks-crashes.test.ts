@@ -1,6 +1,9 @@
 import { describe, expect, jest, test } from '@jest/globals'
-import type { CallbackEvent } from '../../src/index.js'
+import { MongoClient } from 'mongodb'
+import { type CallbackEvent, lifecycleOf, Replica, silentLogger } from '../../src/index.js'
+import { backDate } from '../../src/testing/index.js'
 import { randomNumbers } from '../support/random.js'
+import { TcpProxy } from '../support/tcp-proxy.js'
 import { type Job, jobsWith, useJobs } from './callbacks-fixture.js'
 import { crashingReplicas } from './crashing-replicas.js'
 
@@ -69,4 +72,59 @@ describe('callbacks beside crashes', () => {
       })
     }
   })
+
+  test.each(['one lifecycle', 'another lifecycle too'])(
+    'a callback that kills its process, again and again, costs no other document its own (%s)',
+    async (which) => {
+      const told = new Set<string>()
+      const innocents: string[] = []
+      const other = { name: 'other', collection: 'Other', phases: { Begun: { next: ['Done'] }, Done: { rest: true } } }
+      const others = database.db.collection<{ _id: string; phase: string }>('Other')
+      for (let i = 0; i < 12; i += 1) {
+        if (i === 5) await insert('poison')
+        innocents.push(`j${i}`)
+        await insert(`j${i}`)
+        if (which !== 'one lifecycle') await others.insertOne({ _id: `o${i}`, phase: 'Begun' })
+      }
+      const asParked = { _id: 'poison', 'progress.outbox.dueAt': new Date('9999-12-31') }
+      let lives = 0
+      for (; lives < 20 && (await jobs().countDocuments(asParked)) === 0; lives += 1) {
+        const killed = Promise.withResolvers<void>()
+        const proxy = await TcpProxy.start(database.uri)
+        const client = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 500, retryWrites: false }).connect()
+        const each = async ({ id, seq }: CallbackEvent<Job>) => {
+          if (id !== 'poison' || seq !== 1) return void told.add(`${id} ${seq}`)
+          proxy.refuse()
+          killed.resolve()
+          await new Promise(() => undefined)
+        }
+        const replica = new Replica({
+          db: client.db(database.db.databaseName),
+          lifecycles: [
+            jobsWith(each).lifecycle,
+            lifecycleOf()
+              .define({ ...other, callbacks: ['onMoved'], callbackTimeout: '200ms', maxAttempts: 3 } as never)
+              .handle(
+                { Begun: async (_: unknown, step: { moveTo(to: string): unknown }) => step.moveTo('Done') } as never,
+                {
+                  onMoved: each as never,
+                } as never,
+              ) as never,
+          ],
+          ...{ logger: silentLogger, doorbell: 'off', grace: '0s' },
+        })
+        await replica.prepare()
+        await Promise.race([replica.runOnce().catch(() => undefined), killed.promise])
+        void replica.stop()
+        await client.close(true)
+        await proxy.stop()
+        await pass(15_000)
+        await backDate(others as never, 15_000)
+      }
+      expect(lives).toBe(4) // thrice it was called, and then given up
+      expect([...told].sort()).toEqual(expect.arrayContaining(innocents.flatMap((id) => [`${id} 1`, `${id} 2`])))
+      expect(await jobs().distinct('_id', { 'progress.outbox.next': { $exists: true } })).toEqual(['poison'])
+      expect(await others.countDocuments({ 'progress.outbox.next': { $exists: true } })).toBe(0)
+    },
+  )
 })

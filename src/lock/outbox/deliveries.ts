@@ -90,9 +90,21 @@ export async function redateOutboxes(of: Outboxes, now: Date, leaseMs: number): 
   return redated
 }
 
-/** The `_id`s of documents whose outbox is due, at most `limit`, the longest due first. */
-export async function dueOutboxes(of: Outboxes, time: OutboxTime, limit: number, skipped: readonly unknown[]) {
-  const others = skipped.length > 0 ? { _id: { $nin: [...skipped] as never[] } } : {}
+/**
+ * The `_id`s of documents whose outbox is due, at most `limit`, the longest due first.
+ * @param wereHeld those that somebody took and didn't let go: its process has ended, or stands still. Else those that nobody has
+ */
+export async function dueOutboxes(
+  of: Outboxes,
+  time: OutboxTime,
+  limit: number,
+  skipped: readonly unknown[],
+  wereHeld = false,
+) {
+  const others = {
+    ...(skipped.length > 0 && { _id: { $nin: [...skipped] as never[] } }),
+    [`${of.progress}.outbox.by`]: { $exists: wereHeld },
+  }
   const sort = { [`${of.progress}.outbox.dueAt`]: 1 } as const
   const read = (hint: Document) =>
     of.collection

@@ -127,6 +127,7 @@ export class Replica {
     const parts: ReplicaParts = {
       ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
       company: this.company,
+      suspect: {},
       slots: this.slots,
       relatives: this.relatives,
       wakes: () => this.waking,

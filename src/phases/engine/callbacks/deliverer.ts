@@ -39,6 +39,8 @@ const MOST_KEPT = 10_000
 /** As long as what a look has shown. */
 const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
+/** So long a suspect is alone: then others may come, so that a long call stops nobody. */
+const ALONE_MOST_MS = 1_500
 const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
 const NOT_REMOVED = 'it was removed, and somebody has given it another phase since: nobody is told that it is gone'
 
@@ -51,8 +53,18 @@ export const outboxesOf = (model: LifecycleModel, collection: Collection, own: r
   ...{ callbacks: [...own, 'delete'], phases: [...model.phases.keys(), removedPhase(model.name)] },
 })
 
+/**
+ * The one document of a replica that is called although whoever took its outbox before never let go of it: the call may have ended that process, and with it
+ * those of everything else in hand, which are suspects from then on as well. While it is alone, none of these is counted again.
+ */
+export interface Suspect {
+  current?: { readonly by: Deliverer; readonly key: string; readonly sinceMs: number } | undefined
+}
+
 export interface DelivererOptions {
   readonly env: Omit<LifecycleEnvironment, 'callbacks'>
+  /** Of all lifecycles of the replica. */
+  readonly suspect: Suspect
   /** What the process has. */
   readonly callbacks: Callbacks
   readonly identity: string
@@ -71,7 +83,8 @@ interface InHand extends Delivery {
  *
  * Invariants: a callback begins only while the document's outbox is held under this delivery's token, by local time too, and after the entry
  * before it was taken out. What fails is let go with its error and tried again after a pause; after `maxAttempts` it waits for a person, with all that
- * follows it. So a callback that hangs or throws costs its own document's callbacks, a place for `callbackTimeout`, and nobody else anything.
+ * follows it. So a callback that hangs or throws costs its own document's callbacks, a place for `callbackTimeout`, and nobody else anything. One that ends its
+ * process costs each document that is called beside it one try: then it is called alone.
  */
 export class Deliverer {
   private readonly of: Outboxes
@@ -81,6 +94,8 @@ export class Deliverer {
   /** Recorded here, and not yet taken. */
   private readonly stored = new Map<string, unknown>()
   private isFound = false
+  /** What others left behind goes next, so that it isn't kept waiting by what is recorded here. */
+  private areOthersNext = false
   private readonly inHand = new Map<string, InHand>()
   private readonly calls = new Set<AbortController>()
   private readonly works = new Set<Promise<unknown>>()
@@ -150,7 +165,7 @@ export class Deliverer {
     // What was recorded while the round ended, and found it still under way, is taken in another.
     const over = (isDone: boolean) => {
       this.taking = undefined
-      const hasRoom = this.inHand.size < this.options.env.model.settings.concurrency
+      const hasRoom = !this.isQuiet && this.inHand.size < this.options.env.model.settings.concurrency
       if (isDone && hasRoom && [...this.stored.keys()].some((key) => !this.inHand.has(key))) this.take()
     }
     this.taking = this.takeAll().then(
@@ -166,26 +181,56 @@ export class Deliverer {
   private async takeAll(): Promise<void> {
     // In the next turn, so that what ends together is taken together.
     await nextTurn()
-    const { env } = this.options
-    while (!this.stopping) {
-      const room = env.model.settings.concurrency - this.inHand.size
+    const { model } = this.options.env
+    while (!this.stopping && !this.isQuiet) {
+      const room = model.settings.concurrency - this.inHand.size
       if (room <= 0) return
       const own = [...this.stored].filter(([key]) => !this.inHand.has(key)).slice(0, room)
-      for (const [key] of own) this.stored.delete(key)
-      if (own.length > 0) {
-        await this.deliver(
-          own.map(([, id]) => id),
-          true,
-        )
-        continue
-      }
-      if (!this.isFound) return
-      const skipped = [...env.refusing.refusedIds(), ...[...this.inHand.values()].map(({ id }) => id)]
-      const due = await dueOutboxes(this.of, this.time(), room, skipped)
-      if (due.length < room) this.isFound = false
-      // Others were first, or it isn't to be had yet: a later look finds what is left.
-      if (due.length > 0 && (await this.deliver(due, false)) === 0) this.isFound = false
+      if (own.length > 0 && !(this.isFound && this.areOthersNext)) {
+        for (const [key] of own) this.stored.delete(key)
+        const ids = own.map(([, id]) => id)
+        await this.deliver(ids, true)
+        this.areOthersNext = true
+      } else if (this.isFound) {
+        this.areOthersNext = false
+        await this.takeFound(room)
+      } else return
     }
+  }
+
+  /** What nobody has, as far as there is room, and beside it one suspect at a time. */
+  private async takeFound(room: number): Promise<void> {
+    const { env, suspect } = this.options
+    const skipped = [...env.refusing.refusedIds(), ...[...this.inHand.values()].map(({ id }) => id)]
+    const due = await dueOutboxes(this.of, this.time(), room, skipped)
+    const taken = due.length > 0 ? await this.deliver(due, false) : 0
+    if (!suspect.current) await this.takeSuspect(skipped)
+    // Others were first, or it isn't to be had yet: a later look finds what is left.
+    this.isFound = (due.length === room && taken > 0) || suspect.current?.by === this
+  }
+
+  private async takeSuspect(skipped: readonly unknown[]): Promise<void> {
+    const { env, suspect } = this.options
+    const [id] = await dueOutboxes(this.of, this.time(), 1, skipped, true)
+    if (id === undefined || suspect.current) return
+    const key = idKey(id)
+    suspect.current = { by: this, key, sinceMs: env.clock.monotonicMs() }
+    try {
+      await this.deliver([id], false)
+    } finally {
+      if (!this.inHand.has(key)) this.clear(key)
+    }
+  }
+
+  private clear(key: string): void {
+    const { suspect } = this.options
+    if (suspect.current?.by === this && suspect.current.key === key) suspect.current = undefined
+  }
+
+  /** Whether nothing else is to be called for now. */
+  private get isQuiet(): boolean {
+    const { env, suspect } = this.options
+    return suspect.current !== undefined && env.clock.monotonicMs() - suspect.current.sinceMs < ALONE_MOST_MS
   }
 
   /** @returns how many it has got, or knows not to be for it */
@@ -206,6 +251,7 @@ export class Deliverer {
       this.inHand.set(key, one)
       const carried = this.carry(one).finally(() => {
         this.inHand.delete(key)
+        this.clear(key)
         if (this.stored.size > 0 || this.isFound) this.take()
       })
       this.work(carried)
