@@ -143,7 +143,8 @@ export async function takeOutboxes(
   const { projection } = how
   const own = { ...withIds(ids), [`${progress}.outbox.by`]: how.token }
   // As a majority has it: an outcome that was stored after the take, and is undone, is told to nobody.
-  const read = await readEach(collection, own, { hint: ID_INDEX, ...COMMITTED, ...(projection && { projection }) })
+  const reading = { hint: ID_INDEX, batchSize: ids.length + 1, ...COMMITTED, ...(projection && { projection }) }
+  const read = await readEach(collection, own, reading)
   return { ...read, refused }
 }
 

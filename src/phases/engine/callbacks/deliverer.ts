@@ -31,6 +31,7 @@ import { causesText, recordedError } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { deepCopy } from '../run/deep-copy.js'
+import { Places } from '../run/places.js'
 
 /** How much longer an outbox is held than its callback may take: for the commands around it. */
 const LEASE_MARGIN_MS = 10_000
@@ -39,6 +40,12 @@ const MOST_KEPT = 10_000
 /** As long as what a look has shown. */
 const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
+/** Outboxes that are held where calls are quick, more than are called at once: an eighth of the commands that 32 at a time take. */
+const MOST_HELD = 250
+/** What is held and has no place yet is let go after this: others may have some. */
+const WAITS_MOST_MS = 1_500
+/** If what was taken together has been told within this, twice as much is taken next time; half, after five times as long. */
+const QUICK_MS = 100
 /** So long a suspect is alone: then others may come, so that a long call stops nobody. */
 const ALONE_MOST_MS = 1_500
 const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
@@ -98,9 +105,14 @@ export class Deliverer {
   private areOthersNext = false
   private readonly inHand = new Map<string, InHand>()
   private readonly calls = new Set<AbortController>()
+  private readonly places: Places
+  /** So many outboxes are held at once. */
+  private most: number
   private readonly works = new Set<Promise<unknown>>()
   private readonly told: Told[] = []
-  private takingOut: Promise<unknown> | undefined
+  /** The last group that is being taken out, and the one that gathers meanwhile. */
+  private takingOut: Promise<unknown> = Promise.resolve()
+  private gathering: Promise<unknown> | undefined
   private taking: Promise<void> | undefined
   private batches = 0
   private stopping = false
@@ -113,6 +125,8 @@ export class Deliverer {
     this.projection = readProjection(settings)
     this.timeoutMs = settings.callbackTimeoutMs!
     this.leaseMs = outboxLeaseMs(env.model)
+    this.places = new Places(settings.concurrency, 0)
+    this.most = settings.concurrency
   }
 
   /** What a look asks for: whether anything is to be told. */
@@ -155,6 +169,7 @@ export class Deliverer {
   /** Running callbacks may finish within `graceMs`, then their signals abort; what wasn't told is left to others. */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
+    this.places.letAllIn() // none is called any more
     await Promise.race([this.settled(), wait(graceMs)])
     for (const call of this.calls) call.abort(new Error('shutdown'))
     await Promise.race([this.settled(), wait(lastMs)])
@@ -165,8 +180,7 @@ export class Deliverer {
     // What was recorded while the round ended, and found it still under way, is taken in another.
     const over = (isDone: boolean) => {
       this.taking = undefined
-      const hasRoom = !this.isQuiet && this.inHand.size < this.options.env.model.settings.concurrency
-      if (isDone && hasRoom && [...this.stored.keys()].some((key) => !this.inHand.has(key))) this.take()
+      if (isDone && this.room > 0 && [...this.stored.keys()].some((key) => !this.inHand.has(key))) this.take()
     }
     this.taking = this.takeAll().then(
       () => over(true),
@@ -181,10 +195,8 @@ export class Deliverer {
   private async takeAll(): Promise<void> {
     // In the next turn, so that what ends together is taken together.
     await nextTurn()
-    const { model } = this.options.env
-    while (!this.stopping && !this.isQuiet) {
-      const room = model.settings.concurrency - this.inHand.size
-      if (room <= 0) return
+    while (!this.stopping && this.room > 0) {
+      const { room } = this
       const own = [...this.stored].filter(([key]) => !this.inHand.has(key)).slice(0, room)
       if (own.length > 0 && !(this.isFound && this.areOthersNext)) {
         for (const [key] of own) this.stored.delete(key)
@@ -196,6 +208,12 @@ export class Deliverer {
         await this.takeFound(room)
       } else return
     }
+  }
+
+  /** How many outboxes may be taken now: none where there is no place for another call. */
+  private get room(): number {
+    const isFull = this.places.takenCount >= this.options.env.model.settings.concurrency
+    return isFull || this.isQuiet ? 0 : Math.max(0, this.most - this.inHand.size)
   }
 
   /** What nobody has, as far as there is room, and beside it one suspect at a time. */
@@ -236,6 +254,8 @@ export class Deliverer {
   /** @returns how many it has got, or knows not to be for it */
   private async deliver(ids: readonly unknown[], justStored: boolean): Promise<number> {
     const { env, identity, outage } = this.options
+    const startedMs = env.clock.monotonicMs()
+    const isMost = this.inHand.size + ids.length >= this.most
     const token = `${identity}!${++this.batches}`
     const { leaseMs } = this
     const leaseUntilMs = env.clock.monotonicMs() + leaseMs
@@ -245,7 +265,7 @@ export class Deliverer {
     this.refused(taken.refused)
     for (const { id, error } of taken.unreadable)
       this.work(this.letGo({ id, token }, { error: `the driver can't read it: ${error.message}`, pauseMs: null }))
-    for (const document of taken.documents) {
+    const all = taken.documents.map((document) => {
       const one: InHand = { id: document['_id'], token, document, leaseUntilMs }
       const key = idKey(one.id)
       this.inHand.set(key, one)
@@ -255,8 +275,22 @@ export class Deliverer {
         if (this.stored.size > 0 || this.isFound) this.take()
       })
       this.work(carried)
-    }
+      return carried
+    })
+    if (this.places.isWaitedFor('loop')) this.sendAwayLater(startedMs)
+    void Promise.allSettled(all).then(() => this.adapt(isMost, env.clock.monotonicMs() - startedMs))
     return taken.documents.length + taken.unreadable.length + taken.refused.length
+  }
+
+  private sendAwayLater(startedMs: number): void {
+    setTimeout(() => this.places.sendAway(startedMs + 1), WAITS_MOST_MS).unref()
+  }
+
+  /** After what was taken together has been told within a time. @param isMost it was as much as could be held */
+  private adapt(isMost: boolean, ms: number): void {
+    const { concurrency } = this.options.env.model.settings
+    if (ms > 5 * QUICK_MS) this.most = Math.max(concurrency, Math.floor(this.most / 2))
+    else if (ms <= QUICK_MS && isMost) this.most = Math.max(concurrency, Math.min(MOST_HELD, this.most * 2))
   }
 
   /** Tells one document's callbacks, one after the other, up to one that this process doesn't have. */
@@ -275,17 +309,30 @@ export class Deliverer {
     const removed = open.length === 0 && isRemoved ? removedPhase(model.name) : undefined
     if (own.length === 0) await this.takeOut({ ...one, seq: (open[0]?.seq ?? MOST_SEQ) - 1, goesOn: false, removed })
     for (const [i, entry] of own.entries()) {
-      const isSafe = one.leaseUntilMs - clock.monotonicMs() >= this.timeoutMs
-      if (this.stopping || !isSafe) return this.letGo(one, 'uncalled')
       const isLast = isLastEntry(entry)
       if (isLast && !isRemoved) return this.letGo(one, { error: NOT_REMOVED, pauseMs: null })
-      if (!(await this.call(one, entry, i === 0 ? tries : 1))) return
+      if (!(await this.inItsPlace(one, () => this.call(one, entry, i === 0 ? tries : 1)))) return
       const leaseUntilMs = clock.monotonicMs() + this.leaseMs
       const { id, token } = one
       const removed = isLast ? removedPhase(model.name) : undefined
       if (!(await this.takeOut({ id, token, seq: entry.seq, goesOn: !isLast && i < own.length - 1, removed }))) return
       one.leaseUntilMs = leaseUntilMs
     }
+  }
+
+  /** Calls as soon as there is a place. Whether it returned; otherwise its outbox was let go. */
+  private async inItsPlace(one: InHand, call: () => Promise<boolean>): Promise<boolean> {
+    const { places } = this
+    const turn = places.take('loop', one.leaseUntilMs - this.leaseMs)
+    const hasPlace = turn === undefined || (await turn)
+    try {
+      const isSafe = one.leaseUntilMs - this.options.env.clock.monotonicMs() >= this.timeoutMs
+      if (hasPlace && isSafe && !this.stopping) return await call()
+    } finally {
+      if (hasPlace) places.giveBack('loop')
+    }
+    await this.letGo(one, 'uncalled')
+    return false
   }
 
   /** Whether it returned; otherwise its outbox was let go. */
@@ -352,9 +399,13 @@ export class Deliverer {
   /** The last of a document together with those of others that end in this turn of the event loop. Whether its outbox goes on to be held. */
   private async takeOut(one: Told): Promise<boolean> {
     if (one.goesOn) return this.takenOut([one])
-    const isFirst = this.told.push(one) === 1
-    this.takingOut = isFirst ? nextTurn().then(() => this.takenOut(this.told.splice(0))) : this.takingOut
-    await this.takingOut
+    this.told.push(one)
+    this.gathering ??= this.takingOut.then(nextTurn).then(() => {
+      this.gathering = undefined
+      return this.takenOut(this.told.splice(0))
+    })
+    this.takingOut = this.gathering
+    await this.gathering
     return false
   }
 
