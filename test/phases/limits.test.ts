@@ -140,7 +140,7 @@ describe('a limit', () => {
     await limitDocuments().updateOne({ _id: 'api' }, [{ $set: { 'paused.until': '$paused.since' } }])
     await replica.runOnce()
     expect(await created()).toBe(3)
-    const said = logger.lines.filter(({ message }) => message.startsWith('limit api')).map(({ message }) => message)
+    const said = logger.lines.map(({ message }) => message).filter((message) => message.startsWith('limit api'))
     expect(said.slice(0, 2)).toEqual([
       'limit api: paused by ana: they have asked us to; documents that need it wait',
       'limit api: there are slots again',
@@ -240,7 +240,7 @@ describe('a limit', () => {
   })
 
   test('lowered while in use lets what runs end, and grants nothing before enough is given back', async () => {
-    const ends = [gate(), gate(), gate()]
+    const [clock, ends] = [new ManualClock(), [gate(), gate(), gate()]]
     const seen = { now: 0, most: 0 }
     const lifecycle = working(
       async (doc) => {
@@ -253,7 +253,6 @@ describe('a limit', () => {
       { limits: ['api'] },
     )
     await setLimit(database.db, 'api', { slots: 3 })
-    const clock = new ManualClock()
     const { replica } = await prepared(lifecycle, { clock })
     await insert(3)
     await replica.tick()

@@ -5,13 +5,10 @@ import {
   type Delivery,
   dueOutboxes,
   type EndKind,
-  errorPauseMs,
   idKey,
   isLastEntry,
-  isRemovedPhase,
   type LetGo,
   letGoOutbox,
-  type OutboxEntry,
   type Outboxes,
   type OutboxTime,
   outboxDue,
@@ -25,16 +22,10 @@ import {
 import type { Callbacks } from '../../callbacks.js'
 import type { LifecycleModel } from '../../definition/model.js'
 import { readProjection } from '../../definition/settings.js'
-import { CallbackTimeout } from '../../errors.js'
-import { withFields } from '../../logger.js'
-import { causesText, recordedError } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { OutageLog } from '../report/outage-log.js'
-import { deepCopy } from '../run/deep-copy.js'
-import { Places } from '../run/places.js'
+import { type Callee, Caller, outboxLeaseMs } from './caller.js'
 
-/** How much longer an outbox is held than its callback may take: for the commands around it. */
-const LEASE_MARGIN_MS = 10_000
 /** More than these aren't kept in memory: looks find them. */
 const MOST_KEPT = 10_000
 /** As long as what a look has shown. */
@@ -42,17 +33,12 @@ const VALID_MS = 5_000
 const MOST_SEQ = 1_000_000_000
 /** Outboxes that are held where calls are quick, more than are called at once: an eighth of the commands that 32 at a time take. */
 const MOST_HELD = 250
-/** What is held and has no place yet is let go after this: others may have some. */
-const WAITS_MOST_MS = 1_500
 /** If what was taken together has been told within this, twice as much is taken next time; half, after five times as long. */
 const QUICK_MS = 100
 /** So long a suspect is alone: then others may come, so that a long call stops nobody. */
 const ALONE_MOST_MS = 1_500
 const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
 const NOT_REMOVED = 'it was removed, and somebody has given it another phase since: nobody is told that it is gone'
-
-/** For how long an outbox is held for one call. */
-export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
 
 /** The outboxes of a lifecycle: of some of its callbacks. */
 export const outboxesOf = (model: LifecycleModel, collection: Collection, own: readonly CallbackName[]): Outboxes => ({
@@ -79,10 +65,7 @@ export interface DelivererOptions {
 }
 
 /** A document in hand: its delivery, and until when its outbox is held. */
-interface InHand extends Delivery {
-  readonly document: Document
-  leaseUntilMs: number
-}
+type InHand = Delivery & Callee
 
 /**
  * Tells the callbacks of one lifecycle what became of its documents, after that is stored: what this replica has recorded at once, and what others
@@ -96,7 +79,6 @@ interface InHand extends Delivery {
 export class Deliverer {
   private readonly of: Outboxes
   private readonly projection: Document | undefined
-  private readonly timeoutMs: number
   private readonly leaseMs: number
   /** Recorded here, and not yet taken. */
   private readonly stored = new Map<string, unknown>()
@@ -104,8 +86,7 @@ export class Deliverer {
   /** What others left behind goes next, so that it isn't kept waiting by what is recorded here. */
   private areOthersNext = false
   private readonly inHand = new Map<string, InHand>()
-  private readonly calls = new Set<AbortController>()
-  private readonly places: Places
+  private readonly caller: Caller
   /** So many outboxes are held at once. */
   private most: number
   private readonly works = new Set<Promise<unknown>>()
@@ -123,9 +104,8 @@ export class Deliverer {
     const own = (settings.callbacks ?? []).filter((name) => callbacks[name])
     this.of = outboxesOf(env.model, env.collection, own)
     this.projection = readProjection(settings)
-    this.timeoutMs = settings.callbackTimeoutMs!
     this.leaseMs = outboxLeaseMs(env.model)
-    this.places = new Places(settings.concurrency, 0)
+    this.caller = new Caller(env, callbacks)
     this.most = settings.concurrency
   }
 
@@ -169,9 +149,9 @@ export class Deliverer {
   /** Running callbacks may finish within `graceMs`, then their signals abort; what wasn't told is left to others. */
   async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
     this.stopping = true
-    this.places.letAllIn() // none is called any more
+    this.caller.stop()
     await Promise.race([this.settled(), wait(graceMs)])
-    for (const call of this.calls) call.abort(new Error('shutdown'))
+    this.caller.abort()
     await Promise.race([this.settled(), wait(lastMs)])
   }
 
@@ -212,8 +192,7 @@ export class Deliverer {
 
   /** How many outboxes may be taken now: none where there is no place for another call. */
   private get room(): number {
-    const isFull = this.places.takenCount >= this.options.env.model.settings.concurrency
-    return isFull || this.isQuiet ? 0 : Math.max(0, this.most - this.inHand.size)
+    return this.caller.isFull || this.isQuiet ? 0 : Math.max(0, this.most - this.inHand.size)
   }
 
   /** What nobody has, as far as there is room, and beside it one suspect at a time. */
@@ -277,13 +256,9 @@ export class Deliverer {
       this.work(carried)
       return carried
     })
-    if (this.places.isWaitedFor('loop')) this.sendAwayLater(startedMs)
+    this.caller.letNobodyWait(startedMs)
     void Promise.allSettled(all).then(() => this.adapt(isMost, env.clock.monotonicMs() - startedMs))
     return taken.documents.length + taken.unreadable.length + taken.refused.length
-  }
-
-  private sendAwayLater(startedMs: number): void {
-    setTimeout(() => this.places.sendAway(startedMs + 1), WAITS_MOST_MS).unref()
   }
 
   /** After what was taken together has been told within a time. @param isMost it was as much as could be held */
@@ -311,89 +286,14 @@ export class Deliverer {
     for (const [i, entry] of own.entries()) {
       const isLast = isLastEntry(entry)
       if (isLast && !isRemoved) return this.letGo(one, { error: NOT_REMOVED, pauseMs: null })
-      if (!(await this.inItsPlace(one, () => this.call(one, entry, i === 0 ? tries : 1)))) return
+      const why = await this.caller.call(one, entry, i === 0 ? tries : 1)
+      if (why) return this.letGo(one, why)
       const leaseUntilMs = clock.monotonicMs() + this.leaseMs
       const { id, token } = one
       const removed = isLast ? removedPhase(model.name) : undefined
       if (!(await this.takeOut({ id, token, seq: entry.seq, goesOn: !isLast && i < own.length - 1, removed }))) return
       one.leaseUntilMs = leaseUntilMs
     }
-  }
-
-  /** Calls as soon as there is a place. Whether it returned; otherwise its outbox was let go. */
-  private async inItsPlace(one: InHand, call: () => Promise<boolean>): Promise<boolean> {
-    const { places } = this
-    const turn = places.take('loop', one.leaseUntilMs - this.leaseMs)
-    const hasPlace = turn === undefined || (await turn)
-    try {
-      const isSafe = one.leaseUntilMs - this.options.env.clock.monotonicMs() >= this.timeoutMs
-      if (hasPlace && isSafe && !this.stopping) return await call()
-    } finally {
-      if (hasPlace) places.giveBack('loop')
-    }
-    await this.letGo(one, 'uncalled')
-    return false
-  }
-
-  /** Whether it returned; otherwise its outbox was let go. */
-  private async call(one: InHand, entry: OutboxEntry, attempt: number): Promise<boolean> {
-    const { env, callbacks } = this.options
-    const { model, clock, observer } = env
-    const { maxAttempts } = model.settings
-    const { seq, callback } = entry
-    if (callback === 'delete') return true
-    const about = { lifecycle: model.name, id: one.id, callback, seq }
-    const told = { ...about, attempt }
-    if (attempt > maxAttempts) {
-      const reason = `called ${attempt - 1} times without an end: it kills or outlives its replicas`
-      observer.calledBack({ ...told, outcome: 'parked', reason, ms: 0 })
-      await this.letGo(one, { error: reason, pauseMs: null })
-      return false
-    }
-    const startedMs = clock.monotonicMs()
-    const controller = new AbortController()
-    this.calls.add(controller)
-    let failure: { readonly error: unknown } | undefined
-    try {
-      const document = deepCopy(asBeforeRemoval(one.document, model.settings.progress))
-      const event = { ...entry, lifecycle: model.name, id: one.id, document }
-      const log = withFields(env.logger, about)
-      await inTime(
-        () => callbacks[callback]!(event, { signal: controller.signal, attempt, log }),
-        this.timeoutMs,
-        controller,
-      )
-    } catch (error) {
-      failure = { error }
-    } finally {
-      this.calls.delete(controller)
-    }
-    const ms = clock.monotonicMs() - startedMs
-    if (!failure) {
-      observer.calledBack({ ...told, outcome: 'told', reason: null, ms })
-      return true
-    }
-    // Asked to stop for the replica's sake: that counts as no try.
-    if (this.stopping && controller.signal.aborted) {
-      await this.letGo(one, 'uncalled')
-      return false
-    }
-    const known = recordedError(failure.error)
-    const why = this.after(`${known.message}${causesText(known)}`, attempt)
-    const outcome = why.pauseMs === null ? 'parked' : 'failed'
-    const next = why.pauseMs === null ? 'it waits for a person (phaselock callbacks)' : `again in ${why.pauseMs} ms`
-    const line = `callback ${callback} failed (${attempt} of ${maxAttempts}): ${why.error}; ${next}`
-    env.lines[outcome === 'parked' ? 'error' : 'warn']({ kind: 'a callback failed', phase: entry.to }, line, about)
-    observer.calledBack({ ...told, outcome, reason: why.error, ms })
-    await this.letGo(one, why)
-    return false
-  }
-
-  private after(error: string, attempt: number): Exclude<LetGo, string> {
-    const { model, random } = this.options.env
-    const { maxAttempts, backOff } = model.settings
-    const kept = error.slice(0, 2_000)
-    return { error: kept, pauseMs: attempt >= maxAttempts ? null : errorPauseMs(attempt, random(), backOff) }
   }
 
   /** The last of a document together with those of others that end in this turn of the event loop. Whether its outbox goes on to be held. */
@@ -441,24 +341,4 @@ export class Deliverer {
   }
 }
 
-/** A document with the phase in which it was removed, if it was: callbacks know the phases of their lifecycle. */
-function asBeforeRemoval(document: Document, progress: string): Document {
-  const last = isRemovedPhase(document['phase']) ? outboxIn(document[progress]).open.at(-1) : undefined
-  return last ? { ...document, phase: last.from } : document
-}
-
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
-
-/** What a callback returns, or that it didn't in time: then its signal aborts, and it is waited for no longer. */
-async function inTime(call: () => unknown, ms: number, controller: AbortController): Promise<unknown> {
-  const { signal } = controller
-  const { promise: aborted, reject } = Promise.withResolvers<never>()
-  signal.addEventListener('abort', () => reject(signal.reason))
-  const timer = setTimeout(() => controller.abort(new CallbackTimeout(ms)), ms)
-  try {
-    return await Promise.race([Promise.resolve().then(call), aborted])
-  } finally {
-    clearTimeout(timer)
-    aborted.catch(() => undefined)
-  }
-}

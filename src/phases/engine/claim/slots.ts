@@ -51,10 +51,9 @@ export interface SlotsHeld {
 export class Slots {
   private readonly leases = new Map<string, LeasedSlots>()
   private readonly waiting = new Map<string, () => void>()
+  private readonly requests: SlotRequests
   private timer: NodeJS.Timeout | undefined
   private stopped = false
-
-  private readonly requests: SlotRequests
 
   constructor(private readonly options: SlotsOptions) {
     this.requests = new SlotRequests(options.db, options.identity, options.serverClock)
@@ -110,7 +109,7 @@ export class Slots {
 
   /** What others have given back since, or people have set, counts from now on. */
   askAnew(): void {
-    for (const lease of this.leases.values()) lease.askAnew()
+    for (const lease of this.leases.values()) lease.makesDoUntilMs = Number.NEGATIVE_INFINITY
   }
 
   /** Calls `then` once when slots have been given back here. */
@@ -214,7 +213,7 @@ class LeasedSlots {
   private inVain = 0
   private othersWait = false
   /** Monotonic time until which it makes do with what it has. */
-  private makesDoUntilMs = Number.NEGATIVE_INFINITY
+  makesDoUntilMs = Number.NEGATIVE_INFINITY
   /** This process stood still past the end of the lease, and others have got what it has in use. */
   private isOvertaken = false
 
@@ -283,10 +282,6 @@ class LeasedSlots {
       this.tell(each)
       return count
     })
-  }
-
-  askAnew(): void {
-    this.makesDoUntilMs = Number.NEGATIVE_INFINITY
   }
 
   giveBack({ slots: each }: LimitNeed, count: number, unstarted: boolean): void {

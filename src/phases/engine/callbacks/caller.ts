@@ -1,0 +1,148 @@
+import type { Document } from 'mongodb'
+import { errorPauseMs, isRemovedPhase, type LetGo, type OutboxEntry, outboxIn } from '../../../lock/index.js'
+import type { Callbacks } from '../../callbacks.js'
+import type { LifecycleModel } from '../../definition/model.js'
+import { CallbackTimeout } from '../../errors.js'
+import { withFields } from '../../logger.js'
+import { causesText, recordedError } from '../../recorded-error.js'
+import type { LifecycleEnvironment } from '../environment.js'
+import { deepCopy } from '../run/deep-copy.js'
+import { Places } from '../run/places.js'
+
+/** How much longer an outbox is held than its callback may take: for the commands around it. */
+const LEASE_MARGIN_MS = 10_000
+/** What is held and has no place yet is let go after this: others may have some. */
+const WAITS_MOST_MS = 1_500
+
+/** For how long an outbox is held for one call. */
+export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
+
+/** A document of which a callback is told. */
+export interface Callee {
+  readonly id: unknown
+  readonly document: Document
+  /** Until when its outbox is held, in monotonic time. */
+  leaseUntilMs: number
+}
+
+/**
+ * Calls a lifecycle's callbacks: as many at once as it has places, each with a signal, a timeout and a lease that lasts for longer than that. None
+ * begins once the replica stops.
+ */
+export class Caller {
+  private readonly places: Places
+  private readonly running = new Set<AbortController>()
+  private stopping = false
+
+  constructor(
+    private readonly env: Omit<LifecycleEnvironment, 'callbacks'>,
+    private readonly callbacks: Callbacks,
+  ) {
+    this.places = new Places(env.model.settings.concurrency, 0)
+  }
+
+  /** Whether there is no place for another call. */
+  get isFull(): boolean {
+    return this.places.takenCount >= this.env.model.settings.concurrency
+  }
+
+  /** Those who have waited since then, and have no place in time, aren't called. */
+  letNobodyWait(sinceMs: number): void {
+    if (!this.places.isWaitedFor('loop')) return
+    setTimeout(() => this.places.sendAway(sinceMs + 1), WAITS_MOST_MS).unref()
+  }
+
+  /** No further call begins. */
+  stop(): void {
+    this.stopping = true
+    this.places.letAllIn()
+  }
+
+  /** The signals of those that run abort. */
+  abort(): void {
+    for (const call of this.running) call.abort(new Error('shutdown'))
+  }
+
+  /** Calls as soon as there is a place. Undefined: it returned; otherwise why its outbox is to be let go. */
+  async call(one: Callee, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
+    const { places } = this
+    const { model, clock } = this.env
+    const turn = places.take('loop', one.leaseUntilMs - outboxLeaseMs(model))
+    const hasPlace = turn === undefined || (await turn)
+    try {
+      const isSafe = one.leaseUntilMs - clock.monotonicMs() >= model.settings.callbackTimeoutMs!
+      return hasPlace && isSafe && !this.stopping ? await this.callNow(one, entry, attempt) : 'uncalled'
+    } finally {
+      if (hasPlace) places.giveBack('loop')
+    }
+  }
+
+  private async callNow({ id, document }: Callee, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
+    const { model, clock, observer, logger, lines } = this.env
+    const { maxAttempts, callbackTimeoutMs, progress } = model.settings
+    const { seq, callback } = entry
+    if (callback === 'delete') return undefined
+    const about = { lifecycle: model.name, id, callback, seq }
+    const told = { ...about, attempt }
+    if (attempt > maxAttempts) {
+      const reason = `called ${attempt - 1} times without an end: it kills or outlives its replicas`
+      observer.calledBack({ ...told, outcome: 'parked', reason, ms: 0 })
+      return { error: reason, pauseMs: null }
+    }
+    const startedMs = clock.monotonicMs()
+    const controller = new AbortController()
+    this.running.add(controller)
+    let failure: { readonly error: unknown } | undefined
+    try {
+      const event = { ...entry, lifecycle: model.name, id, document: deepCopy(asBeforeRemoval(document, progress)) }
+      const call = { signal: controller.signal, attempt, log: withFields(logger, about) }
+      await inTime(() => this.callbacks[callback]!(event, call), callbackTimeoutMs!, controller)
+    } catch (error) {
+      failure = { error }
+    } finally {
+      this.running.delete(controller)
+    }
+    const ms = clock.monotonicMs() - startedMs
+    if (!failure) {
+      observer.calledBack({ ...told, outcome: 'told', reason: null, ms })
+      return undefined
+    }
+    // Asked to stop for the replica's sake: that counts as no try.
+    if (this.stopping && controller.signal.aborted) return 'uncalled'
+    const known = recordedError(failure.error)
+    const why = this.after(`${known.message}${causesText(known)}`, attempt)
+    const outcome = why.pauseMs === null ? 'parked' : 'failed'
+    const next = why.pauseMs === null ? 'it waits for a person (phaselock callbacks)' : `again in ${why.pauseMs} ms`
+    const line = `callback ${callback} failed (${attempt} of ${maxAttempts}): ${why.error}; ${next}`
+    lines[outcome === 'parked' ? 'error' : 'warn']({ kind: 'a callback failed', phase: entry.to }, line, about)
+    observer.calledBack({ ...told, outcome, reason: why.error, ms })
+    return why
+  }
+
+  private after(error: string, attempt: number): Exclude<LetGo, string> {
+    const { model, random } = this.env
+    const { maxAttempts, backOff } = model.settings
+    const kept = error.slice(0, 2_000)
+    return { error: kept, pauseMs: attempt >= maxAttempts ? null : errorPauseMs(attempt, random(), backOff) }
+  }
+}
+
+/** A document with the phase in which it was removed, if it was: callbacks know the phases of their lifecycle. */
+function asBeforeRemoval(document: Document, progress: string): Document {
+  const last = isRemovedPhase(document['phase']) ? outboxIn(document[progress]).open.at(-1) : undefined
+  return last ? { ...document, phase: last.from } : document
+}
+
+/** What a callback returns, or that it didn't in time: then its signal aborts, and it is waited for no longer. */
+async function inTime(call: () => unknown, ms: number, controller: AbortController): Promise<unknown> {
+  const { signal } = controller
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  signal.addEventListener('abort', () => reject(signal.reason))
+  const timer = setTimeout(() => controller.abort(new CallbackTimeout(ms)), ms)
+  try {
+    return await Promise.race([Promise.resolve().then(call), aborted])
+  } finally {
+    clearTimeout(timer)
+    aborted.catch(() => undefined)
+  }
+}
