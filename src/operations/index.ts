@@ -20,6 +20,7 @@ export {
   previewUndo,
   undoOperation,
 } from './bulk/operations.js'
+export { fromExtendedJson } from './bulk/selection.js'
 export { listUntold, type Retried, retryCallbacks } from './callbacks.js'
 export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'

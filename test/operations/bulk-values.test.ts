@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
-import { Binary, Double, Long, ObjectId } from 'mongodb'
-import { beginOperation, listOperations, previewOperation } from '../../src/operations/index.js'
+import { Binary, BSON, Double, Long, ObjectId } from 'mongodb'
+import { beginOperation, fromExtendedJson, listOperations, previewOperation } from '../../src/operations/index.js'
 import { useDatabase } from '../support/database.js'
 import { ASLEEP, BulkWorld, many, PARKED } from './bulk-world.js'
 
@@ -21,7 +21,8 @@ describe('what an operation keeps of its request', () => {
     const customer = new ObjectId()
     const [at, bytes, n] = [new Date('2026-01-01'), Buffer.from('p7'), Long.fromString('9007199254740993')]
     const values = { customer, at, bytes, n, nested: { d: 1.5, r: 'Pack' }, count: 2 ** 40 }
-    await w.things.insertMany([...many(3, { ...ASLEEP, ...values }), ...many(4, ASLEEP, 'e')])
+    const named = [...many(1, { ...ASLEEP, r: 'tmp-1' }, 'r'), ...many(1, { ...ASLEEP, r: 'TMP-keep' }, 's')]
+    await w.things.insertMany([...many(3, { ...ASLEEP, ...values }), ...many(2, ASLEEP, 'e'), ...named])
     const meant = new Printer(bytes)
     const filters: [object, number][] = [
       [{ customer, at: { $lte: at }, bytes, n }, 3],
@@ -31,12 +32,22 @@ describe('what an operation keeps of its request', () => {
       [{ bytes: { $nin: [meant] } }, 4],
       [{ n: { $gt: BigInt(2 ** 53) }, nested: { d: new Double(1.5), r: 'Pack' } }, 3],
       [{ n: null }, 4],
+      [{ r: { $regex: '^tmp', $options: 'i', $ne: 'TMP-keep' } }, 1],
+      [{ r: { $regex: /^tmp/i, $nin: ['TMP-keep'] } }, 1],
+      [{ r: { $regex: '^tmp' } }, 1],
+      [{ r: { $not: { $regex: '^tmp', $options: 'i' } } }, 5],
     ]
     for (const [filter, count] of filters) {
       const request = { action: 'wake', selection: { lifecycle: 'thing', filter }, by: 'ana' } as const
       expect({ filter, count: (await previewOperation(w.system, request)).count }).toEqual({ filter, count })
       expect({ filter, count: (await w.run('wake', { filter })).counts.seen }).toEqual({ filter, count })
     }
+  })
+
+  test('is read from a command line with all that stands beside a regular expression', () => {
+    expect(
+      BSON.EJSON.stringify(fromExtendedJson('{"r": {"$regex": "^a", "$options": "i", "$ne": "ab"}, "n": 5}')),
+    ).toBe('{"r":{"$ne":"ab","$regex":{"$regularExpression":{"pattern":"^a","options":"i"}}},"n":5}')
   })
 
   test('has no undefined, which to a client that ignores it means any document', async () => {

@@ -2,9 +2,9 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import type { ReadStream } from 'node:tty'
 import { type Command, InvalidArgumentError } from 'commander'
-import { BSON, type Document } from 'mongodb'
+import type { Document } from 'mongodb'
 import type { SettingKey } from '../../config/index.js'
-import { type DocumentRef, UsageError } from '../../operations/index.js'
+import { type DocumentRef, fromExtendedJson, UsageError } from '../../operations/index.js'
 import { durationMs, fromNow, systemClock } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
 import { addSettingOptions, DATABASE_SETTINGS } from '../setting-options.js'
@@ -138,7 +138,7 @@ export function timeFrom(text: string): Date {
 export function documentFrom(text: string): Document {
   let value: unknown
   try {
-    value = BSON.EJSON.parse(text)
+    value = fromExtendedJson(text)
   } catch (error) {
     throw new UsageError(
       `expected a document as JSON, such as '{"name": "x"}', got ${text} (${(error as Error).message}); in a shell, quote it with '...'`,

@@ -88,7 +88,17 @@ export const storedText = (document: Document): string =>
   BSON.EJSON.stringify(BSON.deserialize(BSON.serialize(document, { ignoreUndefined: false }), EXACT), {
     relaxed: false,
   })
-export const fromStoredText = (text: string): Document => BSON.EJSON.parse(text, { relaxed: false }) as Document
+export const fromStoredText = (text: string): Document => fromExtendedJson(text, { relaxed: false }) as Document
+
+/** A value from its Extended JSON. By itself that drops what stands beside `$regex`: in `{ "$regex": "^a", "$ne": "ab" }` the `$ne`. */
+export const fromExtendedJson = (text: string, options?: BSON.EJSONOptions): unknown =>
+  BSON.EJSON.parse(JSON.stringify(JSON.parse(text, besideRegExp)), options)
+
+function besideRegExp(_name: string, value: unknown): unknown {
+  const { $regex: pattern, $options: options = '', ...others } = Object(value) as Document
+  if (typeof pattern !== 'string' || typeof options !== 'string' || Object.keys(others).length === 0) return value
+  return { ...others, $regex: { $regularExpression: { pattern, options } } }
+}
 
 const COUNT_WITHIN_MS = 60_000
 
