@@ -72,6 +72,23 @@ describe('the slots of a limit', () => {
     expect(await askForSlots(db, 'api', { ...other, turn: 2 })).toMatchObject({ slots: 3 })
   })
 
+  test('that are too few for what needs two each are there for what needs one', async () => {
+    await setLimit(database.db, 'api', { slots: 3 })
+    const clock = new ManualClock()
+    const slots = new Slots({
+      ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
+      leaseMs: () => 30_000,
+    })
+    const needing = (each: number) => ({ limits: [{ limit: 'api', slots: each }] }) as never
+    expect(await slots.take(needing(2), 5)).toBe(1)
+    expect(await slots.take(needing(2), 5)).toBe(0)
+    expect(await slots.take(needing(1), 5)).toBe(1)
+    expect(await slots.take(needing(2), 5)).toBe(0)
+    slots.give(needing(2), 1)
+    slots.give(needing(1), 1)
+    await slots.stop()
+  })
+
   test('what is given back while a request is under way is free for the next one only', async () => {
     const { db } = database
     client = await clientAt(database.uri, { monitorCommands: true })

@@ -212,8 +212,9 @@ class LeasedSlots {
   /** How often in a row there was nothing to take. */
   private inVain = 0
   private othersWait = false
-  /** Monotonic time until which it makes do with what it has. */
+  /** Monotonic time until which it makes do with what it has, for documents that need so many each or more: who is short of two may get one. */
   makesDoUntilMs = Number.NEGATIVE_INFINITY
+  private makesDoFor = 1
   /** This process stood still past the end of the lease, and others have got what it has in use. */
   private isOvertaken = false
 
@@ -272,7 +273,7 @@ class LeasedSlots {
   take({ slots: each }: LimitNeed, most: number): Promise<number> {
     return this.inTurn(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
-      const makesDo = this.usable > 0 && this.wantedAtMs < this.makesDoUntilMs
+      const makesDo = this.usable > 0 && each >= this.makesDoFor && this.wantedAtMs < this.makesDoUntilMs
       const isEnough = makesDo || this.available(each) >= most
       if (!isEnough || this.isInDanger) await this.ask(most * each, most, each)
       const count = Math.min(most, this.available(each))
@@ -355,6 +356,7 @@ class LeasedSlots {
     this.limit = grant?.limit
     this.othersWait = grant?.othersWait ?? false
     const isAll = grant?.isShort && this.used === inUse && !this.isRated
+    this.makesDoFor = each
     this.makesDoUntilMs = isAll ? clock.monotonicMs() + MAKES_DO_MS : sentAtMs
     // What was given back meanwhile isn't put to use again by an answer that knows nothing of it: the limit may have been lowered.
     this.usable = grant ? this.used + grant.slots - inUse : 0
