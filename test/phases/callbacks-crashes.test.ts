@@ -2,8 +2,11 @@ import { describe, expect, jest, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { type CallbackEvent, lifecycleOf, Replica, silentLogger } from '../../src/index.js'
 import { backDate } from '../../src/testing/index.js'
+import { sleep } from '../../src/time/index.js'
+import { clientAt } from '../lock/fixture.js'
 import { randomNumbers } from '../support/random.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
+import { gate } from '../support/thing.js'
 import { type Job, jobsWith, useJobs } from './callbacks-fixture.js'
 import { crashingReplicas } from './crashing-replicas.js'
 
@@ -13,7 +16,7 @@ const DOCUMENTS = 12
 const CRASHES = 12
 
 describe('callbacks beside crashes', () => {
-  const { jobs, insert, pass, database } = useJobs()
+  const { jobs, insert, pass, prepared, database } = useJobs()
   const replicaThatCrashes = crashingReplicas(database)
 
   test.each([1, 2, 3, 4])('none is lost, or told before its outcome, or out of order (seed %i)', async (seed) => {
@@ -127,4 +130,70 @@ describe('callbacks beside crashes', () => {
       expect(await others.countDocuments({ 'progress.outbox.next': { $exists: true } })).toBe(0)
     },
   )
+
+  const entry = { seq: 1, callback: 'onMoved', at: new Date(), from: 'First', to: 'Second', step: null }
+  /** A document that somebody took to tell of it, so many times, and never let go of. */
+  const orphan = (_id: string, tries: number, more: object = {}) => ({
+    ...{ _id, phase: 'Done', ...more },
+    progress: {
+      outbox: {
+        ...{ seq: 1, open: [{ ...entry, outcome: 'moveTo', reason: null, by: 'x' }], next: 'onMoved' },
+        ...{ by: 'dead!1', dueAt: new Date(Date.now() - 60_000), tries },
+      },
+    },
+  })
+
+  test('what was held by a dead process and is called for long costs no commands meanwhile', async () => {
+    const client = await clientAt(database.uri, { monitorCommands: true })
+    let finds = 0
+    client.on('commandStarted', ({ commandName }) => {
+      if (commandName === 'find') finds += 1
+    })
+    const [end, all] = [gate(), gate()]
+    const begun: string[] = []
+    const { lifecycle } = jobsWith(async ({ id }) => {
+      if (begun.push(id) === 2) all.open()
+      await end.wait
+    })
+    const one = await prepared([lifecycle], { db: client.db(database.db.databaseName) })
+    await jobs().insertMany([orphan('a', 1), orphan('b', 1)])
+    await one.tick()
+    await all.wait // once more they are called together
+    finds = 0
+    await one.tick()
+    for (let i = 0; i < 30; i += 1) await database.db.command({ ping: 1 })
+    expect(finds).toBeLessThan(10)
+    end.open()
+    await one.idle()
+    await one.stop()
+    await client.close()
+  })
+
+  test('on its last try a document is alone, also where it moves on meanwhile, and nothing is left untold for that', async () => {
+    const events: string[] = []
+    const { lifecycle } = jobsWith(async ({ id, seq }) => {
+      events.push(`+${id} ${seq}`)
+      await sleep(id === 'last' ? 50 : 1)
+      events.push(`-${id} ${seq}`)
+    })
+    const told: string[] = []
+    const other = lifecycleOf()
+      .define({
+        ...{ name: 'other', collection: 'Other', phases: { Begun: { next: ['Done'] }, Done: { rest: true } } },
+        callbacks: ['onMoved'],
+      })
+      .handle(
+        { Begun: async (_doc, step) => step.moveTo('Done') },
+        { onMoved: (event) => void told.push(String(event.id)) },
+      )
+    const one = await prepared([lifecycle, other])
+    await jobs().insertMany([orphan('last', 2, { phase: 'First' }), orphan('j', 1)])
+    for (let i = 0; i < 20; i += 1) await insert(`j${i}`)
+    await database.db.collection('Other').insertMany([{ phase: 'Begun' }, { phase: 'Begun' }] as never)
+    await one.runOnce()
+    expect(told).toHaveLength(2)
+    expect(events).toHaveLength(2 * (3 + 1 + 40))
+    const [begun, ended] = [events.indexOf('+last 1'), events.indexOf('-last 1')]
+    expect(events.slice(begun + 1, ended).filter((event) => event.startsWith('+'))).toEqual([])
+  })
 })

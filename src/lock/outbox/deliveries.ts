@@ -8,7 +8,7 @@ import { STEP_SLACK_MS } from '../terms/clock-steps.js'
 import { ID_INDEX, PARKED_AT } from '../terms/constants.js'
 import { COMMITTED } from '../terms/lock-timeout.js'
 import { countAt, literal, perDocument } from '../terms/terms.js'
-import { type EntryName, outboxIndex } from './outbox.js'
+import { type EntryName, outboxIn, outboxIndex } from './outbox.js'
 
 /** Where outboxes are. */
 export interface Outboxes {
@@ -25,6 +25,8 @@ export interface Outboxes {
 export interface Delivery {
   readonly id: unknown
   readonly token: string
+  /** Whoever took it before has never let go of it: its process has ended, or stands still. */
+  readonly isSuspect?: boolean
 }
 
 /** The server's clocks of a set's members may differ by so much from what this process knows. It only saves reading keys. */
@@ -90,38 +92,45 @@ export async function redateOutboxes(of: Outboxes, now: Date, leaseMs: number): 
   return redated
 }
 
-/**
- * The `_id`s of documents whose outbox is due, at most `limit`, the longest due first.
- * @param wereHeld those that somebody took and didn't let go: its process has ended, or stands still. Else those that nobody has
- */
+/** Documents whose outbox is due, at most `limit`, the longest due first: those that nobody has, or suspects ({@link Delivery}). */
 export async function dueOutboxes(
   of: Outboxes,
   time: OutboxTime,
   limit: number,
-  skipped: readonly unknown[],
-  wereHeld = false,
-) {
+  { skipped = [], areSuspects = false }: { skipped?: readonly unknown[]; areSuspects?: boolean } = {},
+): Promise<readonly { readonly id: unknown; readonly tries: number }[]> {
   const others = {
     ...(skipped.length > 0 && { _id: { $nin: [...skipped] as never[] } }),
-    [`${of.progress}.outbox.by`]: { $exists: wereHeld },
+    [`${of.progress}.outbox.by`]: { $exists: areSuspects },
   }
+  const tries = `${of.progress}.outbox.tries`
   const sort = { [`${of.progress}.outbox.dueAt`]: 1 } as const
   const read = (hint: Document) =>
     of.collection
-      .find({ ...outboxDue(of, time), ...others }, { projection: { _id: 1 }, hint, limit, sort, ...AS_IT_STANDS })
+      .find({ ...outboxDue(of, time), ...others }, { projection: { [tries]: 1 }, hint, limit, sort, ...AS_IT_STANDS })
       .toArray()
   const found = await onIndex(of.collection, outboxIndex(of.progress), read)
-  return found.map(({ _id }) => _id as unknown)
+  return found.map((document) => ({ id: document._id, tries: outboxIn(document[of.progress]).tries }))
+}
+
+interface Taking {
+  readonly token: string
+  readonly leaseMs: number
+  /** The outcome was recorded by this process, and it is the first to try: before others may. */
+  readonly justStored: boolean
+  readonly areSuspects?: boolean
+  readonly time: OutboxTime
+  readonly projection: Document | undefined
 }
 
 /**
- * Takes the outboxes of some documents for `leaseMs`, as far as they are due, and reads those that it has won.
- * @param justStored the outcome was recorded by this process, and it is the first to try: before others may
+ * Takes the outboxes of some documents for `leaseMs`, as far as they are due, and reads those that it has won. Suspects are taken by themselves
+ * only, whatever has been recorded of them since.
  */
 export async function takeOutboxes(
   of: Outboxes,
   ids: readonly unknown[],
-  how: { token: string; leaseMs: number; justStored: boolean; time: OutboxTime; projection: Document | undefined },
+  how: Taking,
 ): Promise<ReadEach & { readonly refused: readonly Refused[] }> {
   const { collection, progress } = of
   const box = `$${progress}.outbox`
@@ -131,6 +140,7 @@ export async function takeOutboxes(
   }
   const matching = (some: readonly unknown[]) => ({
     ...withIds(some),
+    ...(!how.areSuspects && { [`${progress}.outbox.by`]: { $exists: false } }),
     $and: [isOpen(of), { $expr: how.justStored ? { $or: [isDue, isNew] } : isDue }],
   })
   const taken = {
@@ -202,17 +212,18 @@ function withoutTold(progress: string, seq: Document, leaseMs: number | undefine
 export type LetGo =
   /** The callback failed: tried again after a pause, or (null) when a person says so. */
   | { readonly error: string; readonly pauseMs: number | null }
-  /** It wasn't called: that counts as no try. */
+  /** It wasn't called: that counts as no try, and a suspect stays one. */
   | 'uncalled'
 
 /** Lets go of an outbox that is still held under its token; whether it was. */
-export async function letGoOutbox(of: Outboxes, { id, token }: Delivery, why: LetGo): Promise<boolean> {
+export async function letGoOutbox(of: Outboxes, { id, token, isSuspect }: Delivery, why: LetGo): Promise<boolean> {
   const box = `${of.progress}.outbox`
   const set =
     why === 'uncalled'
       ? { dueAt: '$$NOW', tries: { $max: [0, { $subtract: [countAt(`$${box}.tries`), 1] }] } }
       : { error: literal(why.error), dueAt: why.pauseMs === null ? PARKED_AT : { $add: ['$$NOW', why.pauseMs] } }
-  const fields = Object.entries({ ...set, by: '$$REMOVE' }).map(([name, value]) => [`${box}.${name}`, value])
+  const by = isSuspect && why === 'uncalled' ? {} : { by: '$$REMOVE' }
+  const fields = Object.entries({ ...set, ...by }).map(([name, value]) => [`${box}.${name}`, value])
   const update = [{ $set: Object.fromEntries(fields) }]
   const { matchedCount } = await updateNamed(of.collection, [{ ids: [id], filter: heldUnder(of, [id], token), update }])
   return matchedCount > 0

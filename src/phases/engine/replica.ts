@@ -16,6 +16,7 @@ import { claimedPhases, type LifecycleModel, workingPhases } from '../definition
 import { ReplicaStopped } from '../errors.js'
 import { sturdy, warningsLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
+import { Suspects } from './callbacks/deliverer.js'
 import { checkOptions, type ReplicaSettings } from './check-options.js'
 import { Company } from './claim/company.js'
 import { Slots } from './claim/slots.js'
@@ -127,7 +128,7 @@ export class Replica {
     const parts: ReplicaParts = {
       ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
       company: this.company,
-      suspect: {},
+      suspects: new Suspects(),
       slots: this.slots,
       relatives: this.relatives,
       wakes: () => this.waking,

@@ -69,7 +69,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
   const deliverer =
     model.settings.callbacks &&
     new Deliverer({
-      ...{ env: shared, identity, suspect: parts.suspect, callbacks: lifecycle.callbacks ?? {} },
+      ...{ env: shared, identity, suspects: parts.suspects, callbacks: lifecycle.callbacks ?? {} },
       outage: new OutageLog(`${model.name}: telling callbacks`, clock, logger),
     })
   const own: LifecycleEnvironment = { ...shared, callbacks: deliverer }

@@ -46,12 +46,6 @@ export class Caller {
     return this.places.takenCount >= this.env.model.settings.concurrency
   }
 
-  /** Those who have waited since then, and have no place in time, aren't called. */
-  letNobodyWait(sinceMs: number): void {
-    if (!this.places.isWaitedFor('loop')) return
-    setTimeout(() => this.places.sendAway(sinceMs + 1), WAITS_MOST_MS).unref()
-  }
-
   /** No further call begins. */
   stop(): void {
     this.stopping = true
@@ -67,7 +61,9 @@ export class Caller {
   async call(one: Callee, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
     const { places } = this
     const { model, clock } = this.env
-    const turn = places.take('loop', one.leaseUntilMs - outboxLeaseMs(model))
+    const sinceMs = clock.monotonicMs()
+    const turn = places.take('loop', sinceMs)
+    if (turn) setTimeout(() => places.sendAway(sinceMs + 1), WAITS_MOST_MS).unref()
     const hasPlace = turn === undefined || (await turn)
     try {
       const isSafe = one.leaseUntilMs - clock.monotonicMs() >= model.settings.callbackTimeoutMs!

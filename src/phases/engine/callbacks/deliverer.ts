@@ -35,6 +35,8 @@ const MOST_SEQ = 1_000_000_000
 const MOST_HELD = 250
 /** If what was taken together has been told within this, twice as much is taken next time; half, after five times as long. */
 const QUICK_MS = 100
+/** What has been told waits so long for the group before it to be taken out. */
+const GATHERS_MOST_MS = 500
 /** So long a suspect is alone: then others may come, so that a long call stops nobody. */
 const ALONE_MOST_MS = 1_500
 const DAMAGED = 'progress.outbox.open holds something else than entries: mend it, or remove progress.outbox'
@@ -47,17 +49,33 @@ export const outboxesOf = (model: LifecycleModel, collection: Collection, own: r
 })
 
 /**
- * The one document of a replica that is called although whoever took its outbox before never let go of it: the call may have ended that process, and with it
- * those of everything else in hand, which are suspects from then on as well. While it is alone, none of these is counted again.
+ * Documents in hand, of all lifecycles of a replica, whose outbox somebody took before and never let go of: the call may have ended that process, and so
+ * made suspects of everything else that it had in hand. As many are called at once as each of them allows: on its second try `concurrency`, then a quarter
+ * of that with each further one, at least one. On its last try a document is called alone: no other suspect is in hand, and nothing else
+ * begins before its call has ended, for 1.5 s at most. So only what ends its process again and again is given up.
  */
-export interface Suspect {
-  current?: { readonly by: Deliverer; readonly key: string; readonly sinceMs: number } | undefined
+export class Suspects {
+  inHand = 0
+  /** Set while one is alone. */
+  alone: Promise<void> | undefined
+
+  /** Until `end` is called, and not for long. */
+  isolate(): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const end = () => {
+      clearTimeout(timer)
+      if (this.alone === promise) this.alone = undefined
+      resolve()
+    }
+    const timer = setTimeout(end, ALONE_MOST_MS).unref()
+    this.alone = promise
+    return end
+  }
 }
 
 export interface DelivererOptions {
   readonly env: Omit<LifecycleEnvironment, 'callbacks'>
-  /** Of all lifecycles of the replica. */
-  readonly suspect: Suspect
+  readonly suspects: Suspects
   /** What the process has. */
   readonly callbacks: Callbacks
   readonly identity: string
@@ -74,7 +92,7 @@ type InHand = Delivery & Callee
  * Invariants: a callback begins only while the document's outbox is held under this delivery's token, by local time too, and after the entry
  * before it was taken out. What fails is let go with its error and tried again after a pause; after `maxAttempts` it waits for a person, with all that
  * follows it. So a callback that hangs or throws costs its own document's callbacks, a place for `callbackTimeout`, and nobody else anything. One that ends its
- * process costs each document that is called beside it one try: then it is called alone.
+ * process costs each document that is called beside it some tries, but not the last one ({@link Suspects}).
  */
 export class Deliverer {
   private readonly of: Outboxes
@@ -160,7 +178,8 @@ export class Deliverer {
     // What was recorded while the round ended, and found it still under way, is taken in another.
     const over = (isDone: boolean) => {
       this.taking = undefined
-      if (isDone && this.room > 0 && [...this.stored.keys()].some((key) => !this.inHand.has(key))) this.take()
+      const mayTake = this.room > 0 || this.options.suspects.alone
+      if (isDone && mayTake && [...this.stored.keys()].some((key) => !this.inHand.has(key))) this.take()
     }
     this.taking = this.takeAll().then(
       () => over(true),
@@ -175,90 +194,115 @@ export class Deliverer {
   private async takeAll(): Promise<void> {
     // In the next turn, so that what ends together is taken together.
     await nextTurn()
+    // It may be another lifecycle's, of whose end nobody else would tell this one.
+    while (this.options.suspects.alone && !this.stopping) await this.options.suspects.alone
     while (!this.stopping && this.room > 0) {
       const { room } = this
       const own = [...this.stored].filter(([key]) => !this.inHand.has(key)).slice(0, room)
       if (own.length > 0 && !(this.isFound && this.areOthersNext)) {
         for (const [key] of own) this.stored.delete(key)
         const ids = own.map(([, id]) => id)
-        await this.deliver(ids, true)
+        await this.deliver(ids, { justStored: true })
         this.areOthersNext = true
       } else if (this.isFound) {
         this.areOthersNext = false
-        await this.takeFound(room)
+        // What is left then waits for the end of a suspect, or for a look.
+        if (!(await this.takeFound(room)) && own.length === 0) return
       } else return
     }
   }
 
   /** How many outboxes may be taken now: none where there is no place for another call. */
   private get room(): number {
-    return this.caller.isFull || this.isQuiet ? 0 : Math.max(0, this.most - this.inHand.size)
+    return this.caller.isFull || this.options.suspects.alone ? 0 : Math.max(0, this.most - this.inHand.size)
   }
 
-  /** What nobody has, as far as there is room, and beside it one suspect at a time. */
-  private async takeFound(room: number): Promise<void> {
-    const { env, suspect } = this.options
+  /** What nobody has, as far as there is room, and beside it suspects. Whether there may be more at once. */
+  private async takeFound(room: number): Promise<boolean> {
+    const { env } = this.options
     const skipped = [...env.refusing.refusedIds(), ...[...this.inHand.values()].map(({ id }) => id)]
-    const due = await dueOutboxes(this.of, this.time(), room, skipped)
-    const taken = due.length > 0 ? await this.deliver(due, false) : 0
-    if (!suspect.current) await this.takeSuspect(skipped)
+    const due = await dueOutboxes(this.of, this.time(), room, { skipped })
     // Others were first, or it isn't to be had yet: a later look finds what is left.
-    this.isFound = (due.length === room && taken > 0) || suspect.current?.by === this
+    const { met } = due.length > 0 ? await this.deliver(due.map(({ id }) => id)) : { met: 0 }
+    const isMore = due.length === room && met > 0
+    await this.takeSuspects(skipped)
+    this.isFound = isMore || [...this.inHand.values()].some(({ isSuspect }) => isSuspect)
+    return isMore
   }
 
-  private async takeSuspect(skipped: readonly unknown[]): Promise<void> {
-    const { env, suspect } = this.options
-    const [id] = await dueOutboxes(this.of, this.time(), 1, skipped, true)
-    if (id === undefined || suspect.current) return
-    const key = idKey(id)
-    suspect.current = { by: this, key, sinceMs: env.clock.monotonicMs() }
+  private async takeSuspects(skipped: readonly unknown[]): Promise<void> {
+    const { suspects, env } = this.options
+    const { concurrency, maxAttempts } = env.model.settings
+    if (this.room === 0) return
+    const due = await dueOutboxes(this.of, this.time(), Math.min(this.room, concurrency), {
+      skipped,
+      areSuspects: true,
+    })
+    const isLast = ({ tries }: { tries: number }) => tries + 1 >= maxAttempts
+    const some: unknown[] = []
+    let most = concurrency
+    for (const one of due) {
+      most = Math.min(most, isLast(one) ? 1 : Math.max(1, Math.floor(concurrency / 4 ** (one.tries - 1))))
+      if (suspects.alone || suspects.inHand + some.length >= most) break
+      some.push(one.id)
+    }
+    if (some.length === 0) return
+    const end = isLast(due[0]!) ? suspects.isolate() : undefined
+    suspects.inHand += some.length
+    const over = (count: number) => {
+      suspects.inHand -= count
+      if (suspects.inHand === 0) end?.()
+    }
+    let taken = 0
     try {
-      await this.deliver([id], false)
+      const { carried } = await this.deliver(some, { areSuspects: true })
+      taken = carried.length
+      for (const one of carried)
+        void one.then(
+          () => over(1),
+          () => over(1),
+        )
     } finally {
-      if (!this.inHand.has(key)) this.clear(key)
+      over(some.length - taken)
     }
   }
 
-  private clear(key: string): void {
-    const { suspect } = this.options
-    if (suspect.current?.by === this && suspect.current.key === key) suspect.current = undefined
-  }
-
-  /** Whether nothing else is to be called for now. */
-  private get isQuiet(): boolean {
-    const { env, suspect } = this.options
-    return suspect.current !== undefined && env.clock.monotonicMs() - suspect.current.sinceMs < ALONE_MOST_MS
-  }
-
-  /** @returns how many it has got, or knows not to be for it */
-  private async deliver(ids: readonly unknown[], justStored: boolean): Promise<number> {
+  /** How many it has got, or knows not to be for it, and what is under way for those that it has got. */
+  private async deliver(
+    ids: readonly unknown[],
+    { justStored = false, areSuspects = false } = {},
+  ): Promise<{ readonly met: number; readonly carried: readonly Promise<void>[] }> {
     const { env, identity, outage } = this.options
     const startedMs = env.clock.monotonicMs()
     const isMost = this.inHand.size + ids.length >= this.most
     const token = `${identity}!${++this.batches}`
-    const { leaseMs } = this
-    const leaseUntilMs = env.clock.monotonicMs() + leaseMs
-    const how = { token, leaseMs, justStored, time: this.time(), projection: this.projection }
-    const taken = await takeOutboxes(this.of, ids, how)
+    const leaseUntilMs = startedMs + this.leaseMs
+    const how = {
+      token,
+      leaseMs: this.leaseMs,
+      justStored,
+      areSuspects,
+      time: this.time(),
+      projection: this.projection,
+    }
+    const { documents, unreadable, refused } = await takeOutboxes(this.of, ids, how)
     outage.succeeded()
-    this.refused(taken.refused)
-    for (const { id, error } of taken.unreadable)
+    this.refused(refused)
+    for (const { id, error } of unreadable)
       this.work(this.letGo({ id, token }, { error: `the driver can't read it: ${error.message}`, pauseMs: null }))
-    const all = taken.documents.map((document) => {
-      const one: InHand = { id: document['_id'], token, document, leaseUntilMs }
+    const carried = documents.map((document) => {
+      const one: InHand = { id: document['_id'], token, document, leaseUntilMs, isSuspect: areSuspects }
       const key = idKey(one.id)
       this.inHand.set(key, one)
-      const carried = this.carry(one).finally(() => {
+      const done = this.carry(one).finally(() => {
         this.inHand.delete(key)
-        this.clear(key)
         if (this.stored.size > 0 || this.isFound) this.take()
       })
-      this.work(carried)
-      return carried
+      this.work(done)
+      return done
     })
-    this.caller.letNobodyWait(startedMs)
-    void Promise.allSettled(all).then(() => this.adapt(isMost, env.clock.monotonicMs() - startedMs))
-    return taken.documents.length + taken.unreadable.length + taken.refused.length
+    void Promise.allSettled(carried).then(() => this.adapt(isMost, env.clock.monotonicMs() - startedMs))
+    return { met: documents.length + unreadable.length + refused.length, carried }
   }
 
   /** After what was taken together has been told within a time. @param isMost it was as much as could be held */
@@ -300,7 +344,7 @@ export class Deliverer {
   private async takeOut(one: Told): Promise<boolean> {
     if (one.goesOn) return this.takenOut([one])
     this.told.push(one)
-    this.gathering ??= this.takingOut.then(nextTurn).then(() => {
+    this.gathering ??= within(GATHERS_MOST_MS, this.takingOut).then(() => {
       this.gathering = undefined
       return this.takenOut(this.told.splice(0))
     })
@@ -340,5 +384,15 @@ export class Deliverer {
     this.works.add(done)
   }
 }
+
+/** Resolves in the turn after a work has ended, or after a time: an owner may have locked one of its documents. */
+const within = (ms: number, work: Promise<unknown>) =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms)
+    void work.then(() => {
+      clearTimeout(timer)
+      setImmediate(resolve)
+    })
+  })
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
