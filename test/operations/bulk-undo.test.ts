@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import { BSON, type Document, Double, Long } from 'mongodb'
 import { operationWrites, termsOf } from '../../src/lock/index.js'
 import { beforeOf } from '../../src/lock/move/operation-writes.js'
 import { undoOperation } from '../../src/operations/index.js'
@@ -95,5 +95,27 @@ describe('what happens to documents beside an operation that is undone', () => {
     expect(await w.finish(`undo-${_id}`)).toMatchObject({ counts: { done: 3 } })
     expect(await w.things.distinct('n')).toEqual([1, 7])
     expect(await w.things.countDocuments({ n: 7 })).toBe(2)
+  })
+
+  test('numbers come back as the types that they were; what the database refuses is told by its document', async () => {
+    const w = await BulkWorld.of(database.db)
+    const was = { long: Long.fromNumber(5), double: new Double(3), list: [{ n: Long.fromString('9007199254740993') }] }
+    await w.things.insertMany([{ _id: Long.fromNumber(7), phase: 'Creating', ...PARKED, ...was }] as never)
+    const { _id } = await w.begin('redo', { all: true }, { options: { set: { long: 'x', double: 'x', list: 'x' } } })
+    await w.finish(_id)
+    await w.things.createIndex({ long: 1 }, { unique: true })
+    await w.things.insertOne({ _id: 'taken', phase: 'Created', long: 5 } as never)
+    await undoOperation(w.system, _id, { by: 'ben' })
+    expect(await w.finish(`undo-${_id}`)).toMatchObject({
+      ...{ counts: { failed: 1 }, troubles: [{ what: 'failed', examples: ['7'] }] },
+    })
+    await w.things.deleteOne({ _id: 'taken' } as never)
+    await database.db.collection('phaselock.operations').deleteOne({ _id: `undo-${_id}` as never })
+    await undoOperation(w.system, _id, { by: 'ben' })
+    expect(await w.finish(`undo-${_id}`)).toMatchObject({ counts: { done: 1 } })
+    const [now] = await w.things.find({}, { promoteValues: false }).toArray()
+    expect(BSON.EJSON.stringify(now, { relaxed: false })).toContain(
+      '"long":{"$numberLong":"5"},"double":{"$numberDouble":"3.0"},"list":[{"n":{"$numberLong":"9007199254740993"}}]',
+    )
   })
 })

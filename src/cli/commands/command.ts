@@ -138,7 +138,7 @@ export function timeFrom(text: string): Date {
 export function documentFrom(text: string): Document {
   let value: unknown
   try {
-    value = fromExtendedJson(text)
+    value = fromExtendedJson(text, { useBigInt64: true }) // else a Long loses its last digits
   } catch (error) {
     throw new UsageError(
       `expected a document as JSON, such as '{"name": "x"}', got ${text} (${(error as Error).message}); in a shell, quote it with '...'`,

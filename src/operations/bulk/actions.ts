@@ -5,6 +5,7 @@ import {
   claimOf,
   heldUnder,
   idBytes,
+  isDefiniteRefusal,
   MOST_PAUSES,
   type Operating,
   operationWrites,
@@ -35,7 +36,12 @@ export interface Acting {
 }
 
 /** What became of one document: done, as it was already, or why it was left alone; with its `_id` where it was named by another. */
-export type Acted = 'done' | 'unchanged' | { readonly skipped: string; readonly document?: unknown }
+export type Acted =
+  | 'done'
+  | 'unchanged'
+  /** `document`: its `_id`, where that isn't what was acted on. */
+  | { readonly skipped: string; readonly document?: unknown }
+  | { readonly failed: string; readonly document?: unknown }
 
 interface Action {
   /** What it takes besides the selection. */
@@ -235,8 +241,12 @@ export const actions: Readonly<Record<ActionName, Action>> = {
         action === 'set-state'
           ? operationWrites.setStateBack(terms, id, operating, { before: state, state: more['state'] })
           : operationWrites.putBack(terms, id, operating, { of, before, set, phase, wakes: action !== 'migrate' })
-      const { matchedCount } = await documents.updateOne(...write)
-      if (matchedCount > 0) return 'done'
+      try {
+        if ((await documents.updateOne(...write)).matchedCount > 0) return 'done'
+      } catch (error) {
+        if (!isDefiniteRefusal(error)) throw error
+        return { failed: error.message, document: id }
+      }
       const [now] = await readOwnFields((how) =>
         documents
           .find({ _id: id as never }, how)
@@ -258,7 +268,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
       if (await removeByOperation(documents, terms, tellingOf(model), id, operating)) return 'done'
       const acted = await unmatched(acting, id)
       // By this operation, before whoever ran it was killed, or by somebody else: it is gone, as it was to be.
-      return typeof acted === 'object' && acted.skipped === WHY.gone ? 'done' : acted
+      return typeof acted === 'object' && 'skipped' in acted && acted.skipped === WHY.gone ? 'done' : acted
     },
   },
 }

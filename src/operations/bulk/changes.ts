@@ -15,6 +15,8 @@ import { systemClock } from '../../time/index.js'
 /** What documents were before an operation acted on them. */
 export const CHANGES_COLLECTION = 'phaselock.operations.changes'
 
+/** A number is put back as the type that it was. */
+const EXACT = { promoteValues: false } as const
 const KEPT_MS = 30 * 24 * 3_600_000
 
 /** `_id`: the operation's, and the document's number in it. */
@@ -59,7 +61,9 @@ export async function keepBefore(
   const { operation, first, isRepeated, ids, fields } = page
   const projection = beforeProjection(terms, fields)
   const filter = { _id: { $in: ids as never[] } }
-  const found = await readOwnFields((how) => documents.find(filter, { projection, ...COMMITTED, ...how }).toArray())
+  const found = await readOwnFields((how) =>
+    documents.find(filter, { projection, ...COMMITTED, ...EXACT, ...how }).toArray(),
+  )
   const numbers = new Map(ids.map((id, i) => [idKey(id), first + i]))
   const expiresAt = new Date(systemClock.now().getTime() + KEPT_MS)
   const changes = found.map((one) => ({
@@ -97,4 +101,4 @@ export async function nextChanges(db: Db, operation: string, after: unknown, lim
   return (await changesIn(db).find({ _id: range }, options).toArray()).map(({ _id }) => _id)
 }
 
-export const changeNamed = (db: Db, id: string): Promise<Change | null> => changesIn(db).findOne({ _id: id })
+export const changeNamed = (db: Db, id: string): Promise<Change | null> => changesIn(db).findOne({ _id: id }, EXACT)

@@ -53,7 +53,7 @@ export async function workOnPage(
   const fields = actions[doc.action].changes?.(acting.options)
   const kept = { operation: doc._id, first: doc.counts.seen, isRepeated: doc.page != null, ids }
   if (fields && ids.length > 0) await keepBefore(db, documents, acting.terms, { ...kept, fields })
-  const acts: (Acted | Failed)[] = []
+  const acts: Acted[] = []
   try {
     await eachOf([...ids.entries()], doc.concurrency, async ([i, id]) => {
       // After an abort nothing else is begun; what is under way ends. Nor once another may have the page: this process stood still.
@@ -103,17 +103,13 @@ async function pageAfter(
   return action === 'cancel' ? { ids, tokens: found.map(tokenOf) } : { ids }
 }
 
-interface Failed {
-  readonly failed: string
-}
-
 /** A document that the database refuses to write fails alone; a database that is away fails the step, which is tried again. */
 async function actOn(
   acting: Acting,
   doc: Readonly<OperationDocument>,
   id: unknown,
   turned: { readonly number: number; readonly token: string | null },
-): Promise<Acted | Failed> {
+): Promise<Acted> {
   try {
     return await actions[doc.action].act(acting, id, turned)
   } catch (error) {
@@ -153,13 +149,13 @@ class PageResult {
     this.troubles = [...troubles]
   }
 
-  add(id: unknown, acted: Acted | Failed): void {
+  add(id: unknown, acted: Acted): void {
     const kind = typeof acted === 'string' ? acted : 'failed' in acted ? 'failed' : 'skipped'
     const { counts } = this
     this.counts = { ...counts, seen: counts.seen + 1, [kind]: counts[kind] + 1 }
     if (kind === 'done') this.hasDone = true
     if (typeof acted === 'object') {
-      if ('failed' in acted) this.note(id, ['failed', acted.failed])
+      if ('failed' in acted) this.note(acted.document ?? id, ['failed', acted.failed])
       else this.note(acted.document ?? id, ['skipped', acted.skipped])
     }
   }
