@@ -188,6 +188,12 @@ describe('a look whose index the server chooses', () => {
     expect(await asked({ ...byPhase, ...stats }, async () => byState)).toEqual([])
   })
 
+  test('nor where it reads no more than its own index would have it read', async () => {
+    const own = async () => ({ ...byState, ...examined(40, 40) })
+    expect(await asked({ ...byPhase, ...examined(45, 40) }, own)).toEqual([])
+    expect(await asked({ ...byPhase, ...examined(400, 400) }, own)).toEqual([OTHER])
+  })
+
   test('it is a finding where it reads, and where its own index can’t be used', async () => {
     expect(await asked({ ...byPhase, ...examined(40_000, 40_000) }, async () => byState)).toEqual([OTHER])
     expect(await asked({ ...byPhase, ...examined(0, 0) }, missing)).toEqual([OTHER])

@@ -43,7 +43,7 @@ export interface PlanCheckOptions {
 
 /** As many as the biggest claim asks for. */
 const LIMIT = 500
-/** Keys and documents: a plan that reads that few has nothing to lose against another. */
+/** Keys and documents: a plan that reads no more than the meant one and so many has nothing to lose against it. */
 const AS_GOOD_AS_NOTHING = 10
 const MAX_TIME_MS = 10_000
 
@@ -139,16 +139,17 @@ async function requestFindings(options: PlanCheckOptions, request: LookRequest):
 
 /**
  * @returns what is bad about its plan. The server chooses by what the plans have read when the first of them is through: where that is
- * nothing (an empty collection, none in these phases), the choice says nothing, and the plan counts that it has with a hint.
+ * the same (an empty collection, none in these phases, a few dozen that all have something to tell), the choice says nothing, and the plan counts
+ * that it has with a hint.
  */
 export async function problemsOf({ query, hinted, index, boundedFields }: Omit<Check, 'what'>): Promise<string[]> {
   const problems = boundedScanProblems(await query.explain('queryPlanner'), index, boundedFields)
   if (problems.length === 0 || !hinted) return problems
   try {
     const read = readByPlan(await query.explain('executionStats'))
-    if (read === undefined || read > AS_GOOD_AS_NOTHING) return problems
-    const meant = boundedScanProblems(await hinted.explain('queryPlanner'), index, boundedFields)
-    return meant.length === 0 ? [] : problems
+    const meant = await hinted.explain('executionStats')
+    const isAsGood = read !== undefined && read <= (readByPlan(meant) ?? 0) + AS_GOOD_AS_NOTHING
+    return isAsGood && boundedScanProblems(meant, index, boundedFields).length === 0 ? [] : problems
   } catch (error) {
     // Its index isn't there or hidden, or the query took too long.
     if (isServerError(error)) return problems
