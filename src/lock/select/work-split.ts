@@ -62,7 +62,7 @@ export class WorkSplit implements SelectionPolicy {
     return this.sharersOf()
   }
 
-  /** As many candidates as all of them take. */
+  /** As many candidates as all of them take, and some more where that is few. */
   reach(phase: string, places: number): Reach {
     const sharers = this.sharersOf(phase)
     return { times: sharers === 1 ? 1 : sharers * Math.max(1, LEAST_READ / places) }

@@ -195,11 +195,10 @@ export async function addPause(
     { returnDocument: 'after', projection: { pauses: 1 } },
   )
   if (!stored) {
-    const isMarked =
-      mark !== undefined && (await lifecyclesOf(db).countDocuments({ _id: lifecycle, pauseMarks: mark })) > 0
-    if (isMarked) return { kind: 'marked' }
-    const isThere = await lifecyclesOf(db).findOne({ _id: lifecycle }, { projection: { _id: 1 } })
-    return isThere ? { kind: 'tooMany' } : { kind: 'notRegistered' }
+    const isMarked = { $in: [literal(mark ?? null), arrayAt('$pauseMarks')] }
+    const there = await lifecyclesOf(db).findOne({ _id: lifecycle }, { projection: { isMarked } })
+    if (!there) return { kind: 'notRegistered' }
+    return there['isMarked'] ? { kind: 'marked' } : { kind: 'tooMany' }
   }
   const last = storedPauses([(stored['pauses'] as unknown[]).at(-1)])[0]!
   return { kind: 'paused', pause: last, now: last.since }

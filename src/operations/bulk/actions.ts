@@ -19,7 +19,7 @@ import {
 } from '../../lock/index.js'
 import { type LifecycleModel, RESERVED_FIELDS, tellingOf, whyUnknownState, workingPhases } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
-import { changeId, changeNamed } from './changes.js'
+import { type Change, changeId, changeNamed } from './changes.js'
 import type { ActionName } from './operation.js'
 import { whyNotKept } from './selection.js'
 
@@ -35,13 +35,25 @@ export interface Acting {
   readonly why: string | null
 }
 
-/** What became of one document: done, as it was already, or why it was left alone; with its `_id` where it was named by another. */
+/** What became of one document. `document`: its `_id`, where that isn't what was acted on. */
 export type Acted =
   | 'done'
+  /** It was as it is to be already. */
   | 'unchanged'
-  /** `document`: its `_id`, where that isn't what was acted on. */
+  /** Left alone, and why. */
   | { readonly skipped: string; readonly document?: unknown }
+  /** The database refuses to write it. */
   | { readonly failed: string; readonly document?: unknown }
+
+/** A document that the database refuses to write fails alone; a database that is away fails the step, which is tried again. */
+export async function unlessRefused(act: () => Promise<Acted>, document?: unknown): Promise<Acted> {
+  try {
+    return await act()
+  } catch (error) {
+    if (!isDefiniteRefusal(error)) throw error
+    return { failed: error.message, document }
+  }
+}
 
 interface Action {
   /** What it takes besides the selection. */
@@ -97,6 +109,28 @@ async function unmatched(
 ): Promise<Acted> {
   const why = await whyUnmatched(documents, terms, id, operating.operation)
   return why === 'done' ? why : { skipped: { ...WHY, ...words }[why] }
+}
+
+async function putBack(acting: Acting, { document: id, before, state }: Change): Promise<Acted> {
+  const { documents, terms, operating, options } = acting
+  const { of, action } = options
+  const { set = {}, phase = before.phase, ...more } = options['options'] as Document
+  const write =
+    action === 'set-state'
+      ? operationWrites.setStateBack(terms, id, operating, { before: state, state: more['state'] })
+      : operationWrites.putBack(terms, id, operating, { of, before, set, phase, wakes: action !== 'migrate' })
+  const { matchedCount } = await documents.updateOne(...write)
+  if (matchedCount > 0) return 'done'
+  const [now] = await readOwnFields((how) =>
+    documents
+      .find({ _id: id as never }, how)
+      .limit(1)
+      .toArray(),
+  )
+  if (now && wasActedOn(now, terms, operating.operation)) return 'done'
+  if (!now || !wasActedOn(now, terms, of)) return now ? 'unchanged' : { skipped: WHY.gone, document: id }
+  const why = action === 'set-state' ? 'its owner wants something else by now' : 'it has gone on since, or was changed'
+  return { skipped: why, document: id }
 }
 
 export const actions: Readonly<Record<ActionName, Action>> = {
@@ -231,33 +265,9 @@ export const actions: Readonly<Record<ActionName, Action>> = {
     takes: ['of', 'action', 'options'],
     check: nothingToCheck,
     async act(acting, change) {
-      const { db, documents, terms, operating, options } = acting
-      const found = await changeNamed(db, String(change))
+      const found = await changeNamed(acting.db, String(change))
       if (!found) return { skipped: 'nobody knows any more what it was before' }
-      const { document: id, before, state } = found
-      const { of, action } = options
-      const { set = {}, phase = before.phase, ...more } = options['options'] as Document
-      const write =
-        action === 'set-state'
-          ? operationWrites.setStateBack(terms, id, operating, { before: state, state: more['state'] })
-          : operationWrites.putBack(terms, id, operating, { of, before, set, phase, wakes: action !== 'migrate' })
-      try {
-        if ((await documents.updateOne(...write)).matchedCount > 0) return 'done'
-      } catch (error) {
-        if (!isDefiniteRefusal(error)) throw error
-        return { failed: error.message, document: id }
-      }
-      const [now] = await readOwnFields((how) =>
-        documents
-          .find({ _id: id as never }, how)
-          .limit(1)
-          .toArray(),
-      )
-      if (now && wasActedOn(now, terms, operating.operation)) return 'done'
-      if (!now || !wasActedOn(now, terms, of)) return now ? 'unchanged' : { skipped: WHY.gone, document: id }
-      const why =
-        action === 'set-state' ? 'its owner wants something else by now' : 'it has gone on since, or was changed'
-      return { skipped: why, document: id }
+      return unlessRefused(() => putBack(acting, found), found.document)
     },
   },
   remove: {

@@ -11,12 +11,11 @@ import {
   wasActedOn,
 } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
+import { EXACT } from './selection.js'
 
 /** What documents were before an operation acted on them. */
 export const CHANGES_COLLECTION = 'phaselock.operations.changes'
 
-/** A number is put back as the type that it was. */
-const EXACT = { promoteValues: false } as const
 const KEPT_MS = 30 * 24 * 3_600_000
 
 /** `_id`: the operation's, and the document's number in it. */

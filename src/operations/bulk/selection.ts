@@ -81,7 +81,8 @@ function pathOfUndefined(value: unknown): string | undefined {
   return undefined
 }
 
-const EXACT = { promoteValues: false, promoteBuffers: false, promoteLongs: false, bsonRegExp: true } as const
+/** Reads values as the types that they are, to be written again. */
+export const EXACT = { promoteValues: false, bsonRegExp: true } as const
 
 /** As Extended JSON of just what the server would be sent: by itself that takes bytes, and objects with a `toBSON`, for others. */
 export const storedText = (document: Document): string =>

@@ -1,12 +1,12 @@
 import type { Db } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ringerOf } from '../../doorbell/index.js'
-import { idText, isDefiniteRefusal, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
+import { idText, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
 import { type Step, Unavailable } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { registeredLifecycles } from '../lifecycles.js'
 import { type System, termsInForce } from '../system.js'
-import { type Acted, type Acting, actions, TooMany } from './actions.js'
+import { type Acted, type Acting, actions, TooMany, unlessRefused } from './actions.js'
 import { keepBefore, nextChanges } from './changes.js'
 import {
   OPERATIONS_COLLECTION,
@@ -59,7 +59,8 @@ export async function workOnPage(
       // After an abort nothing else is begun; what is under way ends. Nor once another may have the page: this process stood still.
       if (step.signal.aborted) throw step.signal.reason
       if (step.leaseLeftMs() === 0) throw new Unavailable('its lease was not renewed in time')
-      acts[i] = await actOn(acting, doc, id, { number: doc.counts.seen + i, token: tokens?.[i] ?? null })
+      const turned = { number: doc.counts.seen + i, token: tokens?.[i] ?? null }
+      acts[i] = await unlessRefused(() => actions[doc.action].act(acting, id, turned))
     })
   } catch (error) {
     if (error instanceof TooMany) return step.wait(error.message, { for: '1m' })
@@ -101,21 +102,6 @@ async function pageAfter(
   const found = await nextPage(documents, operating.where, { after: cursor ?? undefined, limit, projection })
   const ids = found.map(({ _id }) => _id as unknown)
   return action === 'cancel' ? { ids, tokens: found.map(tokenOf) } : { ids }
-}
-
-/** A document that the database refuses to write fails alone; a database that is away fails the step, which is tried again. */
-async function actOn(
-  acting: Acting,
-  doc: Readonly<OperationDocument>,
-  id: unknown,
-  turned: { readonly number: number; readonly token: string | null },
-): Promise<Acted> {
-  try {
-    return await actions[doc.action].act(acting, id, turned)
-  } catch (error) {
-    if (!isDefiniteRefusal(error)) throw error
-    return { failed: error.message }
-  }
 }
 
 /** Resolves when all are done; after the first error nothing else is begun. */
