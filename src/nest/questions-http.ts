@@ -62,10 +62,7 @@ const QUESTIONS_SOURCES = Symbol.for('phaselock:questions-sources')
 const sources = t.object({
   db: t.having(['collection', 'command'], 'a Db of the mongodb driver'),
   lifecycles: t.list(
-    t.where<object>(
-      (value) => Object(Object(value).model).phases instanceof Map,
-      t.expecting('a lifecycle (a definition, or what its handle({ ... }) has returned)'),
-    ),
+    t.aLifecycle('a lifecycle (a definition, or what its handle({ ... }) has returned)'),
     t.expecting('a list of lifecycles'),
   ),
   by: t.aFunction('a function that says who sends a request'),

@@ -26,7 +26,7 @@
  */
 import type { Db, Document } from 'mongodb'
 import { checkOptions, type DoorbellMode, processOptions, t } from '../options/index.js'
-import type { LifecycleModel, RunnableLifecycle } from '../phases/index.js'
+import { ASKED_BY, type LifecycleModel, type RunnableLifecycle } from '../phases/index.js'
 import { ACTIONS, type OperationDocument, operationDefinition } from './bulk/operation.js'
 import {
   type ActionOptions,
@@ -115,9 +115,8 @@ const parts = t.object({
   db: t.aDatabase,
   lifecycles: t.checked(
     t.list(
-      t.where<{ readonly model: LifecycleModel }>(
-        (value) => (value as { model?: { phases?: unknown } } | null)?.model?.phases instanceof Map,
-        t.expecting('a lifecycle (`lifecycleOf().define({ ... })`, with its handlers or without)'),
+      t.aLifecycle<{ readonly model: LifecycleModel }>(
+        'a lifecycle (`lifecycleOf().define({ ... })`, with its handlers or without)',
       ),
       t.expecting('a list of lifecycles'),
     ),
@@ -133,11 +132,7 @@ const fieldsOf = (what: string) =>
     (value) => Object.prototype.toString.call(value) === '[object Object]' && !('_bsontype' in (value as object)),
     t.expecting(what),
   )
-const askedBy = {
-  by: t.checked(t.aName, ({ length }) => length <= 200, 'expected at most 200 characters'),
-  why: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
-}
-const anAsker = t.object(askedBy satisfies t.TypesOf<AskedBy>)
+const anAsker = t.object(ASKED_BY satisfies t.TypesOf<AskedBy>)
 const anOperation = t.object({ id: t.aName })
 const query = t.object({
   open: t.optional(t.flag),
@@ -169,7 +164,7 @@ const requestOf = (lifecycles: readonly string[]) =>
     atMost: t.optional(t.whole(1, MOST.atMost)),
     rate: t.optional(t.whole(1, MOST.rate)),
     concurrency: t.optional(t.whole(1, MOST.concurrency)),
-    ...askedBy,
+    ...ASKED_BY,
   } satisfies t.TypesOf<OperationRequest>)
 
 /**

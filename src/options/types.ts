@@ -49,6 +49,10 @@ export const having = <T = object>(methods: readonly string[], what: string) =>
 
 export const aDatabase = having<Db>(['collection'], "a database from the driver (client.db('shop'))")
 
+/** A lifecycle, with its handlers or without. */
+export const aLifecycle = <T extends object>(what: string) =>
+  where<T>((value) => Object(Object(value).model).phases instanceof Map, expecting(what))
+
 export const whole = (least: number, most: number, more = '') =>
   where<number>(
     (value) => Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most,

@@ -74,6 +74,7 @@ export { type Logger, loggerOf, silentLogger, warningsLogger, withFields } from 
 export { type Ask, type Outcome, type OwnFields, RESERVED_FIELDS, type WithSet } from './outcome.js'
 export { Audit, type AuditEntry, type AuditQuery } from './owner/audit.js'
 export {
+  ASKED_BY,
   AUDIT_COLLECTION,
   type AuditedAction,
   type AuditedEnd,

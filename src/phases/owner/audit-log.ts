@@ -42,9 +42,14 @@ export interface AuditedEnd {
   readonly after?: unknown
 }
 
-const auditOptions = t.object({
+/** Who asks for something, and why, as options. */
+export const ASKED_BY = {
   by: t.checked(t.aName, ({ length }) => length <= 200, 'expected at most 200 characters'),
   why: t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters')),
+}
+
+const auditOptions = t.object({
+  ...ASKED_BY,
   keepFor: t.withDefault(t.duration('1h', '3650d'), '90d'),
 })
 
