@@ -1,14 +1,20 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
-import type { Document, MongoClient } from 'mongodb'
+import type { Db, Document, MongoClient } from 'mongodb'
 import { silentLogger } from '../../src/index.js'
 import { askForSlots, burstOf, LIMITS_COLLECTION, readLimits, ServerClock, setLimit } from '../../src/lock/index.js'
 import { Slots } from '../../src/phases/engine/claim/slots.js'
-import { sleep, systemClock } from '../../src/time/index.js'
+import { type Clock, sleep, systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
 import { clientAt, ManualClock } from './fixture.js'
 
 const BACK = { inUse: 0, slots: 0, starts: 0, leaseMs: 30_000 }
+
+const slotsOf = (db: Db, clock: Clock) =>
+  new Slots({
+    ...{ db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
+    leaseMs: () => 30_000,
+  })
 
 describe('the slots of a limit', () => {
   let client: MongoClient | undefined
@@ -49,10 +55,7 @@ describe('the slots of a limit', () => {
     })
     await setLimit(db, 'api', { slots: 3 })
     const clock = new ManualClock()
-    const slots = new Slots({
-      ...{ db: client.db(db.databaseName), identity: 'a~1', clock, serverClock: new ServerClock(clock) },
-      ...{ logger: silentLogger, leaseMs: () => 30_000 },
-    })
+    const slots = slotsOf(client.db(db.databaseName), clock)
     const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
     expect([await slots.take(phase, 30), asked]).toEqual([3, 1])
     expect([await slots.take(phase, 30), asked]).toEqual([0, 1])
@@ -75,10 +78,7 @@ describe('the slots of a limit', () => {
   test('that are too few for what needs two each are there for what needs one', async () => {
     await setLimit(database.db, 'api', { slots: 3 })
     const clock = new ManualClock()
-    const slots = new Slots({
-      ...{ db: database.db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
-      leaseMs: () => 30_000,
-    })
+    const slots = slotsOf(database.db, clock)
     const needing = (each: number) => ({ limits: [{ limit: 'api', slots: each }] }) as never
     expect(await slots.take(needing(2), 5)).toBe(1)
     expect(await slots.take(needing(2), 5)).toBe(0)
@@ -95,17 +95,7 @@ describe('the slots of a limit', () => {
     let whenSent: () => void = () => undefined
     client.on('commandStarted', ({ commandName }) => commandName === 'findAndModify' && whenSent())
     await setLimit(db, 'api', { slots: 2 })
-    const clock = systemClock
-    const slots = new Slots({
-      ...{
-        db: client.db(db.databaseName),
-        identity: 'a~1',
-        clock,
-        serverClock: new ServerClock(clock),
-        logger: silentLogger,
-      },
-      leaseMs: () => 30_000,
-    })
+    const slots = slotsOf(client.db(db.databaseName), systemClock)
     const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
     expect(await slots.take(phase, 30)).toBe(2)
     await setLimit(db, 'api', { slots: 1 })

@@ -15,6 +15,18 @@ jest.setTimeout(120_000)
 const DOCUMENTS = 12
 const CRASHES = 12
 
+/** A lifecycle beside that of jobs, with a callback too. */
+const otherWith = (onMoved: (event: Pick<CallbackEvent<Job>, 'id' | 'seq'>) => unknown) =>
+  lifecycleOf<{ _id: string }>()
+    .define({
+      ...{ name: 'other', collection: 'Other', phases: { Begun: { next: ['Done'] }, Done: { rest: true } } },
+      ...{ callbacks: ['onMoved'], callbackTimeout: '200ms', maxAttempts: 3 },
+    })
+    .handle(
+      { Begun: async (_doc, step) => step.moveTo('Done') },
+      { onMoved: async (event) => void (await onMoved(event)) },
+    )
+
 describe('callbacks beside crashes', () => {
   const { jobs, insert, pass, prepared, database } = useJobs()
   const replicaThatCrashes = crashingReplicas(database)
@@ -81,7 +93,6 @@ describe('callbacks beside crashes', () => {
     async (which) => {
       const told = new Set<string>()
       const innocents: string[] = []
-      const other = { name: 'other', collection: 'Other', phases: { Begun: { next: ['Done'] }, Done: { rest: true } } }
       const others = database.db.collection<{ _id: string; phase: string }>('Other')
       for (let i = 0; i < 12; i += 1) {
         if (i === 5) await insert('poison')
@@ -95,7 +106,7 @@ describe('callbacks beside crashes', () => {
         const killed = Promise.withResolvers<void>()
         const proxy = await TcpProxy.start(database.uri)
         const client = await new MongoClient(proxy.uri, { serverSelectionTimeoutMS: 500, retryWrites: false }).connect()
-        const each = async ({ id, seq }: CallbackEvent<Job>) => {
+        const each = async ({ id, seq }: Pick<CallbackEvent<Job>, 'id' | 'seq'>) => {
           if (id !== 'poison' || seq !== 1) return void told.add(`${id} ${seq}`)
           proxy.refuse()
           killed.resolve()
@@ -103,17 +114,7 @@ describe('callbacks beside crashes', () => {
         }
         const replica = new Replica({
           db: client.db(database.db.databaseName),
-          lifecycles: [
-            jobsWith(each).lifecycle,
-            lifecycleOf()
-              .define({ ...other, callbacks: ['onMoved'], callbackTimeout: '200ms', maxAttempts: 3 } as never)
-              .handle(
-                { Begun: async (_: unknown, step: { moveTo(to: string): unknown }) => step.moveTo('Done') } as never,
-                {
-                  onMoved: each as never,
-                } as never,
-              ) as never,
-          ],
+          lifecycles: [jobsWith(each).lifecycle, otherWith(each)],
           ...{ logger: silentLogger, doorbell: 'off', grace: '0s' },
         })
         await replica.prepare()
@@ -177,15 +178,7 @@ describe('callbacks beside crashes', () => {
       events.push(`-${id} ${seq}`)
     })
     const told: string[] = []
-    const other = lifecycleOf()
-      .define({
-        ...{ name: 'other', collection: 'Other', phases: { Begun: { next: ['Done'] }, Done: { rest: true } } },
-        callbacks: ['onMoved'],
-      })
-      .handle(
-        { Begun: async (_doc, step) => step.moveTo('Done') },
-        { onMoved: (event) => void told.push(String(event.id)) },
-      )
+    const other = otherWith(({ id }) => void told.push(id))
     const one = await prepared([lifecycle, other])
     await jobs().insertMany([orphan('last', 2, { phase: 'First' }), orphan('j', 1)])
     for (let i = 0; i < 20; i += 1) await insert(`j${i}`)
