@@ -7,7 +7,7 @@ import { coreTests } from './test/tiers.mjs'
  * Jest 30 runs the TypeScript sources as ES modules through swc, with the decorator metadata that Nest needs.
  */
 export default {
-  testEnvironment: 'node',
+  testEnvironment: '<rootDir>/test/support/environment.mjs',
   roots: ['<rootDir>/test'],
   testMatch: coreTests,
   extensionsToTreatAsEsm: ['.ts'],

@@ -1,6 +1,6 @@
 /**
  * Two tiers of tests. `npm test` runs the core and the features on the real MongoDB engine, with nothing but Node: what a contributor
- * runs all day, about 3 min 25 s on two cores. `npm run test:system` runs the rest: what needs other servers or tools (Go, Java,
+ * runs all day, about 2 min 35 s on two cores. `npm run test:system` runs the rest: what needs other servers or tools (Go, Java,
  * PostgreSQL, Redis), starts processes, or takes long. CI runs both and fails where a test was skipped.
  *
  * A new test belongs to the first tier unless it needs one of those.
@@ -23,10 +23,12 @@ const SYSTEM = [
   'phases/versions-lock-timeout.test.ts',
   // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
   'phases/{children-processes,limits-processes,many-refusals,poison-company}.test.ts',
-  // Documents of up to 16 MiB, tens of thousands of them, or hundreds in a race.
+  // Documents of up to 16 MiB, thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
-  'schedules/many.test.ts',
-  'phases/legacy-race.test.ts',
+  'lock/{claim-race,end-retries,explain,order}.test.ts',
+  'phases/{bad-documents-refusals,key-limits,legacy-race}.test.ts',
+  'operations/bulk.test.ts',
+  'schedules/{many,races}.test.ts',
   // A database that is killed, cut off or downloaded.
   'faults/**',
   // A replica set of real `mongod`s.
@@ -37,10 +39,11 @@ const SYSTEM = [
   'database/local-database.test.ts',
   // What computes for long: the explorer of the protocol's states, generated documents, random crashes, the whole import graph, pages whose code is compiled and run.
   'model/**',
-  'phases/{blast-radius,children-property,removed-crashes,scheduling-property,storable}.test.ts',
+  '{phases,schedules}/*-{crashes,property}.test.ts',
+  'phases/{blast-radius,storable}.test.ts',
   'lock/{work-split-bound,reordered-ids}.test.ts',
   'architecture/layers.test.ts',
-  'docs/{testing-guide,moving-from-cron}.test.ts',
+  'docs/{moving-from-cron,operations-queries,reference,testing-guide}.test.ts',
   // What is published: the package, its types in other projects, apps of its users (installed from npm's registry).
   'types/**',
   'afternoon/**',

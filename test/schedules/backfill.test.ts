@@ -5,7 +5,6 @@ import { type BackfillPlace, continueBackfill } from '../../src/schedules/backfi
 import type { NewRun } from '../../src/schedules/decide.js'
 import { lockNameOf, type ScheduleFields } from '../../src/schedules/index.js'
 import { useDatabase } from '../support/database.js'
-import { randomNumbers } from '../support/random.js'
 import { gate } from '../support/thing.js'
 import { dueSince, passForRuns, type Scheduler, useSchedulers } from './support.js'
 
@@ -241,43 +240,6 @@ describe('backfill', () => {
     await one.schedules.upsert('s', { task: 'work', cron: '0 0 1 7 *' })
     expect(await toEnd(one)).toMatchObject({ condition: 'Done', over: 6, counts: { Completed: 5, Failed: 1 } })
   })
-
-  test.each([1, 2, 3, 4])(
-    'crashes after a run’s outcome, two replicas, two at a time: each due time once (seed %i)',
-    async (seed) => {
-      const random = randomNumbers(seed)
-      let [running, most] = [0, 0]
-      const ran: string[] = []
-      const tasks = {
-        work: async (_args: unknown, { scheduledFor }: { scheduledFor: Date }) => {
-          running += 1
-          most = Math.max(most, running)
-          await new Promise(setImmediate)
-          ran.push(scheduledFor.toISOString())
-          running -= 1
-        },
-      }
-      const [one, two] = [scheduler(database.db, { tasks }), scheduler(database.db, { tasks })]
-      await one.schedules.upsert('s', { task: 'work', ...HOURLY, maxInstances: 2 } as ScheduleFields)
-      await one.schedules.backfill('s', { from: at(0), to: at(23), concurrency: 2 })
-      for (let i = 0; i < 100; i += 1) {
-        await Promise.all([one.replica.runOnce(), two.replica.runOnce()])
-        expect((await one.schedules.backfillState('s'))!.counts.Queued ?? 0).toBeLessThanOrEqual(2)
-        const over = await runs().find({ phase: 'Completed' }).toArray()
-        if (over.length === 24) break
-        // As after a crash between the outcome, the follower and the phase: with the follower, or without it.
-        const crashed = over[Math.floor(random() * over.length)]
-        if (crashed && random() < 0.5) {
-          const set = { phase: 'Running', lockedAt: new Date(1_000), lockedBy: 'gone~1#1.1' }
-          await runs().updateOne({ _id: crashed._id }, { $set: set })
-          if (random() < 0.5) await runs().deleteMany({ 'backfill.after': crashed._id, phase: 'Queued' })
-        }
-        await passForRuns(database.db, 2_100)
-      }
-      expect(ran.sort()).toEqual(Array.from({ length: 24 }, (_, hour) => at(hour).toISOString()))
-      expect(most).toBeLessThanOrEqual(2)
-    },
-  )
 
   test.each<[object, string]>([
     [{ from: 'x' }, 'from: expected a date, got x'],
