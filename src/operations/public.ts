@@ -141,6 +141,7 @@ const query = t.object({
 
 const requestOf = (lifecycles: readonly string[]) =>
   t.object({
+    id: t.optional(t.text),
     action: t.oneOf(ACTIONS),
     selection: t.object({
       lifecycle: t.oneOf(lifecycles),
@@ -204,7 +205,7 @@ export class Operations {
   /**
    * Begins an operation: it is stored for whoever works on operations.
    * @example await operations.begin({ action: 'set-state', options: { state: 'Deleted' }, selection: { lifecycle: 'order', filter: { customer: 4711 } }, by: 'ana' })
-   * @throws as `preview`; NotFound where nothing matches
+   * @throws as `preview`; NotFound where nothing matches; Refused where one has its `id`
    */
   async begin(request: OperationRequest): Promise<OperationDocument> {
     const asked = checkOptions('operations.begin', this.request, request)

@@ -67,6 +67,22 @@ describe('operations that a program begins', () => {
     expect(await w.things.countDocuments({ n: 1, lockedAt: PARKED.lockedAt })).toBe(30)
   })
 
+  test('with an id is begun once, however often it is asked for', async () => {
+    const w = await world()
+    await w.things.insertMany(many(3, ASLEEP))
+    const operations = operationsOf()
+    const request = { ...wake({ all: true }), id: 'p7-is-back' }
+    const asked = await Promise.allSettled([1, 2, 3].map(() => operations.begin(request)))
+    expect(asked.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    expect(await operations.list()).toMatchObject([{ _id: 'p7-is-back', expected: 3 }])
+    await w.finish('p7-is-back')
+    await w.things.deleteMany({})
+    await expect(operations.begin(request)).rejects.toThrow(/^operation p7-is-back exists already/)
+    await expect(operations.begin({ ...request, id: '-x' })).rejects.toThrow(
+      "id: expected a letter or digit, then up to 99 more, '.', '_' or '-', got '-x'",
+    )
+  })
+
   test('leave who and why in the audit where it is kept, and nothing where it is not', async () => {
     const w = await world()
     await w.things.insertMany(many(3, ASLEEP))

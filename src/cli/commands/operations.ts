@@ -70,6 +70,7 @@ export function registerOperations(program: Command, context: CliContext): void 
 }
 
 interface RunFlags extends Options {
+  readonly id?: string
   readonly filter?: string
   readonly phase?: string
   readonly state?: string
@@ -105,6 +106,7 @@ function registerRun(operations: Command, context: CliContext): void {
     .option('--at-most <n>', 'refuse if more documents match (default: 10000)', countFrom)
     .option('--rate <n>', 'at most so many in a second (default: 1000)', countFrom)
     .option('--concurrency <n>', 'at most so many at once (default: 8)', countFrom)
+    .option('--id <id>', 'what it is called: a second one is refused, so that a script may be run again')
     .option('--dry-run', 'only show what would be done')
     .option('--yes', 'do it without asking')
     .action(async (action: string, _options: RunFlags, sub: Command) => {
@@ -129,11 +131,11 @@ function registerRun(operations: Command, context: CliContext): void {
 }
 
 function requestFrom(action: string, options: RunFlags): OperationRequest {
-  const { lifecycle = '', filter, phase, state, atMost, rate, concurrency, why } = options
+  const { id, lifecycle = '', filter, phase, state, atMost, rate, concurrency, why } = options
   const { parked, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
   const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
   return {
-    ...{ action: action as OperationRequest['action'], atMost, rate, concurrency, why, by: byFrom(options) },
+    ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, why, by: byFrom(options) },
     selection: { lifecycle, filter: narrowed, phase, state, parked, failing, waiting, all },
     options: {
       ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },

@@ -39,6 +39,8 @@ export interface ActionOptions {
 
 /** Something to be done to many documents. */
 export interface OperationRequest {
+  /** What it is called: a second one is refused, so that a request whose answer was lost can be repeated. Each is used once. Default: its action and a random number. */
+  readonly id?: string | undefined
   /** What is done to each of them. */
   readonly action: OperationAction
   /** Which documents. */
@@ -70,6 +72,7 @@ export interface OperationPreview {
 }
 
 const DEFAULT_AT_MOST = 10_000
+const OPERATION_ID = /^[a-z\d][\w.-]{0,99}$/i
 const EXAMPLES = 5
 
 /** The highest numbers that can be asked for. */
@@ -101,12 +104,14 @@ export async function previewOperation(system: System, request: OperationRequest
 
 function checked(system: System, { action, selection, ...request }: OperationRequest): Checked {
   const options = given(request.options)
-  const { atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
+  const { id = 'a-1', atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
   if (!isAction(action))
     throw new UsageError(`expected an action (${ACTIONS.join(', ')}), got '${action}'${didYouMean(action, ACTIONS)}`)
   for (const [name, value] of Object.entries({ atMost, rate, concurrency }) as [keyof typeof MOST, number][])
     if (!Number.isSafeInteger(value) || value < 1 || value > MOST[name])
       throw new UsageError(`${name}: expected a whole number from 1 to ${MOST[name]}, got ${value}`)
+  if (!OPERATION_ID.test(id))
+    throw new UsageError(`id: expected a letter or digit, then up to 99 more, '.', '_' or '-', got '${id}'`)
   const model = modelOf(system, selection.lifecycle)
   if (model.name === OPERATION_LIFECYCLE) throw new UsageError('expected a lifecycle other than that of operations')
   const unknown = Object.keys(options).find((name) => !actions[action].takes.includes(name))
@@ -130,14 +135,17 @@ const isAction = (name: string): name is OperationAction => (ACTIONS as readonly
 /**
  * Begins an operation: a document in `phaselock.operations`, which replicas of its lifecycle work on.
  * @example await beginOperation(system, { action: 'wake', selection: { lifecycle: 'order', phase: 'Packing' }, by: 'ana' }) // { _id: 'wake-4f2a9c1b', expected: 1_204, ... }
- * @throws as `previewOperation`; UsageError where nothing matches
+ * @throws as `previewOperation`; Refused where one has its id, NotFound where nothing matches
  */
 export async function beginOperation(system: System, request: OperationRequest): Promise<OperationDocument> {
-  const { action, lifecycle, count } = await previewOperation(system, request)
   const { filter, atMost } = checked(system, request)
+  const { id = `${request.action}-${randomBytes(4).toString('hex')}` } = request
+  // Asked first: one that is done may have left nothing that matches.
+  if (request.id !== undefined && (await listOperations(system, { id })).operations.length > 0) throw existsAlready(id)
+  const { action, lifecycle, count } = await previewOperation(system, request)
   if (count === 0) throw new NotFound(`no document of ${lifecycle} matches: there is nothing to ${action}`)
   const document: OperationDocument = {
-    _id: `${action}-${randomBytes(4).toString('hex')}`,
+    _id: id,
     ...{ action, lifecycle, filter: storedText(filter), options: storedText(given(request.options)) },
     ...{ by: request.by, why: request.why ?? null, atMost, rate: request.rate ?? 1_000 },
     ...{ concurrency: request.concurrency ?? 8, expected: count, counts: NO_COUNTS, troubles: [], workedMs: 0 },
@@ -197,6 +205,13 @@ export async function undoOperation(
   return document
 }
 
+const existsAlready = (id: string): Refused =>
+  new Refused(
+    `operation ${id} exists already`,
+    { reason: 'exists', lifecycle: OPERATION_LIFECYCLE, id },
+    `see: phaselock operations show ${id}`,
+  )
+
 async function insert(system: System, document: OperationDocument): Promise<void> {
   const owner = new OwnerClient(system.db, operationDefinition.model, { doorbell: system.doorbell })
   try {
@@ -204,11 +219,7 @@ async function insert(system: System, document: OperationDocument): Promise<void
     await owner.insert({ ...document, createdAt: systemClock.now() } as never)
   } catch (error) {
     if (!(error instanceof DocumentExists)) throw error
-    throw new Refused(`operation ${document._id} exists already`, {
-      reason: 'exists',
-      lifecycle: OPERATION_LIFECYCLE,
-      id: document._id,
-    })
+    throw existsAlready(document._id)
   } finally {
     await owner.flush()
   }
