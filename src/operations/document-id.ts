@@ -22,7 +22,8 @@ export function idsMeantBy(given: string): unknown[] {
   const ids: unknown[] = /^(null|true|false)$/.test(text) ? [JSON.parse(text)] : []
   if (/^[0-9a-f]{24}$/i.test(text)) ids.push(new ObjectId(text))
   if (UUID.isValid(text) && text.includes('-')) ids.push(new UUID(text))
-  if (/^-?\d{1,18}$/.test(text)) ids.push(Number.isSafeInteger(Number(text)) ? Number(text) : Long.fromString(text))
+  if (/^-?\d{1,19}$/.test(text) && BigInt.asIntN(64, BigInt(text)) === BigInt(text))
+    ids.push(Number.isSafeInteger(Number(text)) ? Number(text) : Long.fromString(text))
   else if (/^-?\d+\.\d+$/.test(text)) ids.push(Number(text))
   return [...ids, given]
 }

@@ -18,6 +18,8 @@ describe('the _ids that a text may mean', () => {
     ['-1.5', [-1.5, '-1.5']],
     ['007', [7, '007']],
     ['123456789012345678', [Long.fromString('123456789012345678'), '123456789012345678']],
+    ['9223372036854775807', [Long.MAX_VALUE, '9223372036854775807']],
+    ['9223372036854775808', ['9223372036854775808']],
     ['{"$numberLong": "9223372036854775807"}', [9223372036854775807n]],
     ['null', [null, 'null']],
     ['false', [false, 'false']],
@@ -49,10 +51,14 @@ describe('the _ids that a text may mean', () => {
     },
   )
 
-  test.each([['shop'], [new ObjectId(HEX)], [42], [new UUID(UUID_TEXT)], [{ a: 1 }]])(
-    'what is printed can be typed again: %p',
-    (id) => {
-      expect(idsMeantBy(idText(id))).toContainEqual(id)
-    },
-  )
+  test.each([
+    ['shop'],
+    [new ObjectId(HEX)],
+    [42],
+    [Long.fromString('-9007199254740993')],
+    [new UUID(UUID_TEXT)],
+    [{ a: 1 }],
+  ])('what is printed can be typed again: %p', (id) => {
+    expect(idsMeantBy(idText(id))).toContainEqual(id)
+  })
 })

@@ -30,5 +30,7 @@ export function idText(id: unknown): string {
   if (typeof id === 'string') return id
   if (id instanceof BSON.ObjectId) return id.toHexString()
   if (id instanceof BSON.UUID) return id.toHexString(true)
+  // Extended JSON would round a large one.
+  if (id instanceof BSON.Long) return id.toString()
   return BSON.EJSON.stringify(id as never, { relaxed: true })
 }
