@@ -41,7 +41,7 @@ export {
 export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { LifecycleSettings } from './definition/settings.js'
 export { runnableLifecycles, sharedOptions } from './engine/check-options.js'
-export type { SlotsHeld } from './engine/claim/slots.js'
+export type { SlotsHeld } from './engine/claim/leased-slots.js'
 export type * from './engine/observer.js'
 export { Replica } from './engine/replica.js'
 export type {

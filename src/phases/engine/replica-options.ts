@@ -10,7 +10,7 @@ import type { LifecycleModel } from '../definition/model.js'
 import type { Logger } from '../logger.js'
 import type { OwnerClientOptions } from '../owner/owner-types.js'
 import type { ThreadPool } from '../threads/index.js'
-import type { SlotsHeld } from './claim/slots.js'
+import type { SlotsHeld } from './claim/leased-slots.js'
 import type { ReplicaObserver } from './observer.js'
 import type { Alongside } from './wake/alongside.js'
 
