@@ -3,11 +3,9 @@ import type { Document } from 'mongodb'
 import type { ScheduleFields } from '../../src/schedules/index.js'
 import { useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
-import { passForRuns, useSchedulers } from './support.js'
+import { HOURLY, passForRuns, useSchedulers } from './support.js'
 
 const at = (hour: number) => new Date(Date.UTC(2026, 0, 1, hour))
-/** In the first days of a year: a full hour that passes during a test would be due, and goes before the backfill. */
-const HOURLY: Partial<ScheduleFields> = { cron: '0 * 1-9 1 *' }
 
 const database = useDatabase()
 const scheduler = useSchedulers()

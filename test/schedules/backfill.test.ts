@@ -6,12 +6,10 @@ import type { NewRun } from '../../src/schedules/decide.js'
 import { lockNameOf, type ScheduleFields } from '../../src/schedules/index.js'
 import { useDatabase } from '../support/database.js'
 import { gate } from '../support/thing.js'
-import { dueSince, passForRuns, type Scheduler, useSchedulers } from './support.js'
+import { dueSince, HOURLY, passForRuns, type Scheduler, useSchedulers } from './support.js'
 
 const at = (hour: number, day = 1) => new Date(Date.UTC(2026, 0, day, hour))
 const RANGE = { from: at(0), to: at(5) }
-/** In the first days of a year: a full hour that passes during a test would be due, and goes before the backfill. */
-const HOURLY: Partial<ScheduleFields> = { cron: '0 * 1-9 1 *' }
 
 describe('backfill', () => {
   const database = useDatabase()

@@ -4,6 +4,9 @@ import { Replica } from '../../src/index.js'
 import { type ScheduleFields, Schedules, type SchedulesOptions } from '../../src/schedules/index.js'
 import { recordingLogger } from '../support/thing.js'
 
+/** In the first days of a year: a full hour that passes during a test would be due, and goes before a backfill. */
+export const HOURLY: Partial<ScheduleFields> = { cron: '0 * 1-9 1 *' }
+
 /** Schedules and a replica that runs them, ticked by hand. */
 export interface Scheduler {
   schedules: Schedules<any>

@@ -104,13 +104,13 @@ export async function previewOperation(system: System, request: OperationRequest
 
 function checked(system: System, { action, selection, ...request }: OperationRequest): Checked {
   const options = given(request.options)
-  const { id = 'a-1', atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
+  const { id, atMost = DEFAULT_AT_MOST, rate = 1_000, concurrency = 8 } = request
   if (!isAction(action))
     throw new UsageError(`expected an action (${ACTIONS.join(', ')}), got '${action}'${didYouMean(action, ACTIONS)}`)
   for (const [name, value] of Object.entries({ atMost, rate, concurrency }) as [keyof typeof MOST, number][])
     if (!Number.isSafeInteger(value) || value < 1 || value > MOST[name])
       throw new UsageError(`${name}: expected a whole number from 1 to ${MOST[name]}, got ${value}`)
-  if (!OPERATION_ID.test(id))
+  if (id !== undefined && !OPERATION_ID.test(id))
     throw new UsageError(`id: expected a letter or digit, then up to 99 more, '.', '_' or '-', got '${id}'`)
   const model = modelOf(system, selection.lifecycle)
   if (model.name === OPERATION_LIFECYCLE) throw new UsageError('expected a lifecycle other than that of operations')
