@@ -1,11 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { afterEach, expect, test } from '@jest/globals'
+import { expect, test } from '@jest/globals'
 import { lifecycleOf, Replica } from '../../src/index.js'
 import { Cluster, onCluster } from '../../src/kubernetes/index.js'
 import type { RunningStep } from '../../src/phases/index.js'
 import { eventually, useDatabase } from '../support/database.js'
+import { useEnds } from '../support/ends.js'
 import { HoldingProxy } from './support/holding-proxy.js'
 import { describeWithCluster } from './support/index.js'
 import { untilMayGet } from './support/rights.js'
@@ -32,10 +33,7 @@ const DEFINITION = {
 
 describeWithCluster('a process that stands still for longer than its lease', (kubernetes) => {
   const database = useDatabase()
-  const ends: (() => unknown)[] = []
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end()
-  })
+  const ends = useEnds()
 
   test('creates nothing that stays: neither what it was about to send, nor what was on its way', async () => {
     const namespace = await kubernetes().namespace('paused')

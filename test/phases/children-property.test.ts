@@ -1,9 +1,10 @@
-import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import { describe, expect, jest, test } from '@jest/globals'
 import { type Document, MongoClient } from 'mongodb'
 import { flowOf, lifecycleOf, OwnerClient, Replica, silentLogger } from '../../src/index.js'
 import { beginOperation, operationLifecycle, previewOperation } from '../../src/operations/index.js'
 import { backDate } from '../../src/testing/index.js'
 import { useDatabase } from '../support/database.js'
+import { useEnds } from '../support/ends.js'
 import { randomNumbers } from '../support/random.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 
@@ -82,10 +83,7 @@ const nightly = flowOf<Night>().define({
 })
 
 describe('children and flows beside crashes and lost answers', () => {
-  const ends: (() => Promise<unknown>)[] = []
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end()
-  })
+  const ends = useEnds()
   const database = useDatabase()
 
   test.each([1, 2])(

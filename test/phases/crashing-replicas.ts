@@ -1,7 +1,7 @@
-import { afterEach } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { Replica, type RunnableLifecycle, silentLogger } from '../../src/index.js'
 import type { useDatabase } from '../support/database.js'
+import { useEnds } from '../support/ends.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 
 /**
@@ -9,10 +9,7 @@ import { TcpProxy } from '../support/tcp-proxy.js'
  * that is a crash there; the test has another one take its place. To be called in a `describe`.
  */
 export function crashingReplicas(database: ReturnType<typeof useDatabase>) {
-  const ends: (() => Promise<unknown>)[] = []
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end()
-  })
+  const ends = useEnds()
 
   return async (random: () => number, lifecycle: RunnableLifecycle) => {
     const proxy = await TcpProxy.start(database.uri)

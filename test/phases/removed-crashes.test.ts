@@ -1,7 +1,8 @@
-import { afterEach, describe, expect, jest, test } from '@jest/globals'
+import { describe, expect, jest, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
 import { DocumentExists, OwnerClient } from '../../src/index.js'
 import { removeDocument } from '../../src/operations/index.js'
+import { useEnds } from '../support/ends.js'
 import { randomNumbers } from '../support/random.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { jobsWith, removedJob, type Told, useJobs } from './callbacks-fixture.js'
@@ -18,10 +19,7 @@ type Living = { readonly life?: number }
 describe('removals beside crashes, inserts and states', () => {
   const { jobs, stored, pass, database } = useJobs()
   const replicaThatCrashes = crashingReplicas(database)
-  const ends: (() => Promise<unknown>)[] = []
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end()
-  })
+  const ends = useEnds()
 
   /** An owner each of whose removals may lose its connection, before or after the command is executed. */
   async function owner(random: () => number) {
