@@ -61,8 +61,10 @@ describe('phaselock demo', () => {
     try {
       const run = await demo(['--json', '--ledger', join(folder, 'ledger.jsonl')])
       const result = JSON.parse(run.out) as DemoResult
-      expect({ ...result, err: run.code === 0 ? '' : run.err }).toMatchObject({
+      expect({ error: null, ...result, err: run.code === 0 ? '' : run.err }).toMatchObject({
+        error: null,
         verdict: 'shown',
+        err: '',
         off: [],
         notShown: [],
         lost: 0,

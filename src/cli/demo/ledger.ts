@@ -9,7 +9,7 @@ export const documentKey = (lifecycle: string, id: unknown): DocumentKey => `${l
 /** A step's begin or end, written by the handler's wrapper. */
 export interface StepEntry {
   readonly _id: string
-  /** `late`: the lease was over before the handler could run, so the step never began. */
+  /** `late`: the lease, or the replica, was over before the handler could run, so the step never began. */
   readonly kind: 'begin' | 'end' | 'late'
   readonly document: DocumentKey
   /** The step's place in its document's order: it grows along the lifecycle, and is the same for a step that is repeated. */
@@ -17,7 +17,7 @@ export interface StepEntry {
   /** For people: `Deleting/functions`. */
   readonly step: string
   readonly fence: number
-  /** By the replica's monotonic clock: 0 when the lease was over by the time the server's answer had come. */
+  /** By the replica's monotonic clock, read after the server's answer: 0 when the lease was over, or nothing proves that it was not. */
   readonly leaseLeftMs: number
   /** The server's time. */
   readonly at: Date

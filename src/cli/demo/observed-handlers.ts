@@ -61,9 +61,9 @@ export interface LedgerStep extends Pick<StepEntry, 'document' | 'number' | 'ste
 /**
  * A replica's side of the ledger.
  *
- * `leaseLeftMs` is read before the entry is sent and again when the server has answered. Time left after the answer
- * proves that the server stamped the entry within the lease. None left proves nothing (the process may have been paused
- * between the first reading and the sending), so the entry then says 0, and a begin is taken back: its handler doesn't run.
+ * An entry is written with nothing left of its lease, and what is left is added when the server has answered. So time left in
+ * the ledger proves that the server stamped the entry within the lease, whatever happens to the process or the ledger:
+ * paused, blocked or killed between the two, it has claimed nothing.
  */
 export class StepLedger {
   private readonly entries: Collection<LedgerEntry>
@@ -76,31 +76,28 @@ export class StepLedger {
     this.entries = ledgerCollection(db)
   }
 
-  /** @throws when the lease is over: the handler must not run then */
+  /** @throws when the lease is over, or the ledger fails: the handler must not run then */
   async begin(step: LedgerStep): Promise<void> {
     const _id = this.nextId()
-    try {
-      await stamp(this.entries, { _id, kind: 'begin', ...this.fieldsOf(step) })
-    } catch (error) {
-      await this.amend(_id, { kind: 'late' })
-      throw error
-    }
-    if (step.leaseLeftMs() > 0) return
-    await this.amend(_id, { kind: 'late', leaseLeftMs: 0 })
+    await stamp(this.entries, { _id, kind: 'late', ...this.unproven(step) })
+    if (await this.prove(_id, step, 'begin')) return
     throw new Error(`${step.step} of ${step.document} has not begun: its lease was over before that was in the ledger`)
   }
 
   async end(step: LedgerStep, outcome: string): Promise<void> {
     const _id = this.nextId()
-    const fields = this.fieldsOf(step)
-    await again(() => stamp(this.entries, { _id, kind: 'end', ...fields, outcome }))
-    if (fields.leaseLeftMs > 0 && step.leaseLeftMs() === 0) await this.amend(_id, { leaseLeftMs: 0 })
+    await again(() => stamp(this.entries, { _id, kind: 'end', ...this.unproven(step), outcome }))
+    await this.prove(_id, step, 'end')
   }
 
-  private amend(_id: string, change: Partial<StepEntry>): Promise<void> {
-    return again(async () => {
-      await this.entries.updateOne({ _id }, { $set: change } as never)
+  /** Call it when the server has answered that the entry is there. @returns whether the lease still held */
+  private async prove(_id: string, step: LedgerStep, kind: StepEntry['kind']): Promise<boolean> {
+    const leaseLeftMs = step.leaseLeftMs()
+    if (leaseLeftMs <= 0) return false
+    await again(async () => {
+      await this.entries.updateOne({ _id }, { $set: { kind, leaseLeftMs } } as never)
     })
+    return true
   }
 
   private nextId(): string {
@@ -108,8 +105,8 @@ export class StepLedger {
     return `${this.replica} ${this.count}`
   }
 
-  private fieldsOf({ document, number, step, fence, leaseLeftMs }: LedgerStep) {
-    return { document, number, step, fence, leaseLeftMs: leaseLeftMs(), replica: this.replica }
+  private unproven({ document, number, step, fence }: LedgerStep) {
+    return { document, number, step, fence, leaseLeftMs: 0, replica: this.replica }
   }
 }
 
