@@ -39,9 +39,9 @@ export class Output {
     this.out.write(`${printable(text)}\n`)
   }
 
-  /** One value on one line, as relaxed Extended JSON: ids and dates keep their types. */
+  /** One value on one line, as relaxed Extended JSON: ids and dates keep their types, whole numbers beyond 2^53 their digits. */
   json(value: unknown): void {
-    this.out.write(`${BSON.EJSON.stringify(value, { relaxed: true })}\n`)
+    this.out.write(`${relaxedJson(value)}\n`)
   }
 
   /** Columns aligned for people. */
@@ -84,5 +84,17 @@ export function valueText(value: unknown): string {
   if (value instanceof Date && !isValid(value)) return 'a date outside the range of JavaScript'
   if (value instanceof Date) return isParked({ lockedAt: value }) ? '9999-12-31 (parked)' : value.toISOString()
   if (value instanceof BSON.ObjectId) return `ObjectId("${value.toHexString()}")`
-  return BSON.EJSON.stringify(value as never, { relaxed: true })
+  return relaxedJson(value)
+}
+
+const relaxedJson = (value: unknown): string => BSON.EJSON.stringify(withLongs(value), { relaxed: true })
+
+/** By itself relaxed Extended JSON rounds them. */
+function withLongs(value: unknown): unknown {
+  if (typeof value === 'bigint' || BSON.Long.isLong(value)) {
+    return Number.isSafeInteger(Number(value)) ? value : { $numberLong: String(value) }
+  }
+  if (Array.isArray(value)) return value.map(withLongs)
+  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, withLongs(inner)]))
 }

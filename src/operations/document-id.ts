@@ -3,6 +3,7 @@ import { idText } from '../lock/index.js'
 import { typed } from '../options/index.js'
 import { canBeId, whyNotStorable } from '../phases/index.js'
 import { UsageError } from './errors.js'
+import { fromExtendedJson } from './extended-json.js'
 
 export { idText } from '../lock/index.js'
 
@@ -62,7 +63,7 @@ function extendedJson(text: string): unknown {
 
 function parsed(text: string): unknown {
   try {
-    return EJSON.parse(text, { useBigInt64: true }) // else a Long loses its last digits
+    return fromExtendedJson(text, { useBigInt64: true }) // else a Long loses its last digits
   } catch (error) {
     throw invalid(
       `expected an _id as plain text, ObjectId or Extended JSON such as '{"$oid": "..."}', got ${text} (${(error as Error).message})`,

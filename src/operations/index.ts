@@ -20,7 +20,6 @@ export {
   previewUndo,
   undoOperation,
 } from './bulk/operations.js'
-export { fromExtendedJson } from './bulk/selection.js'
 export { listUntold, type Retried, retryCallbacks } from './callbacks.js'
 export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'
@@ -33,6 +32,7 @@ export { idsMeantBy, idText, idTyped } from './document-id.js'
 export { NotFound, OperationError, Refused, UsageError } from './errors.js'
 export { type EventsRequest, listEvents } from './events.js'
 export { explain } from './explain.js'
+export { fromExtendedJson } from './extended-json.js'
 export {
   type DocumentRef,
   type Found,

@@ -88,6 +88,14 @@ describe('the CLI on documents that others have broken', () => {
     }
   })
 
+  test('whole numbers beyond 2^53 keep their digits in --json', async () => {
+    const numbers = [Long.fromString('-9007199254740993'), Long.fromNumber(5)]
+    await things().insertOne({ _id: Long.MAX_VALUE, phase: 'Creating', at: { numbers } } as never)
+    const { out } = await run('show', '{"$numberLong": "9223372036854775807"}', '--json')
+    expect(out).toContain('"_id":{"$numberLong":"9223372036854775807"}')
+    expect(out).toContain('"at":{"numbers":[{"$numberLong":"-9007199254740993"},5]}')
+  })
+
   test.each([
     [
       'a Long that no number is as large as',

@@ -104,19 +104,29 @@ describe('phaselock operations', () => {
     })
   })
 
-  test('large numbers in a filter, in fields to set and in those of a new document are what was typed', async () => {
-    const w = await BulkWorld.of(database.db)
-    const big = (last: number) => Long.fromString(`117852394851234611${last}`)
-    await w.things.insertMany(
-      [2, 3].map((last) => ({ _id: `d${last}`, phase: 'Creating', ...PARKED, customer: big(last) })),
-    )
-    const typed = (last: number) => `{"customer": {"$numberLong": "${big(last)}"}}`
-    const args = ['--lifecycle', 'thing', '--filter', typed(3), '--set', typed(4), '--to-phase', 'Creating', '--yes']
-    expect(await run('operations', 'run', 'redo', ...args)).toMatchObject({ code: 0 })
-    expect(await run('add', 'thing', typed(5))).toMatchObject({ code: 0 })
-    const all = await w.things.find({}, { promoteLongs: false, sort: { customer: 1 } }).toArray()
-    expect(all.map((one) => String((one as Document)['customer']))).toEqual([big(2), big(4), big(5)].map(String))
-  })
+  test.each([
+    ['digits', (n: Long) => String(n)],
+    ['$numberLong', (n: Long) => `{"$numberLong": "${n}"}`],
+  ])(
+    'large numbers in a filter, in fields to set and in those of a new document are what was typed, as %s',
+    async (_what, spelt) => {
+      const w = await BulkWorld.of(database.db)
+      const big = (last: number) => Long.fromString(`117852394851234611${last}`)
+      await w.things.insertMany(
+        [2, 3].map((last) => ({ _id: `d${last}`, phase: 'Creating', ...PARKED, customer: big(last) })),
+      )
+      const typed = (last: number) => `{"customer": ${spelt(big(last))}}`
+      const args = ['--lifecycle', 'thing', '--filter', typed(3), '--set', typed(4), '--to-phase', 'Creating', '--yes']
+      expect(await run('operations', 'run', 'redo', ...args)).toMatchObject({ code: 0 })
+      expect(await run('add', 'thing', typed(5))).toMatchObject({ code: 0 })
+      const all = await w.things.find({}, { promoteLongs: false, sort: { customer: 1 } }).toArray()
+      expect(all.map((one) => String((one as Document)['customer']))).toEqual([big(2), big(4), big(5)].map(String))
+      expect(await run('add', 'thing', '{"customer": 1e400}')).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('expected numbers of at most 64 bits, got 1e400'),
+      })
+    },
+  )
 
   test('killed in the middle, another command goes on with it', async () => {
     const w = await BulkWorld.of(database.db)

@@ -1,6 +1,7 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { useSchedulers } from '../schedules/support.js'
 import { useDatabase } from '../support/database.js'
+import { gate } from '../support/thing.js'
 import { useCliFolder } from './cli-process.js'
 
 jest.setTimeout(240_000)
@@ -12,10 +13,12 @@ describe('the commands on schedules', () => {
   const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
 
   test('set, list, run, runs, pause, resume, remove', async () => {
+    const end = gate()
     const { schedules, replica } = scheduler(database.db, {
       name: 'pod-1',
       tasks: {
-        sync: async (args: { fail?: boolean }, task) => {
+        sync: async (args: { fail?: boolean; full?: boolean }, task) => {
+          if (args.full) await end.wait
           if (args.fail) throw new Error('no such repository')
           task.log('listing files')
           task.count('filesProcessed', 7)
@@ -95,6 +98,7 @@ describe('the commands on schedules', () => {
       code: 4,
       err: expect.stringContaining("backfill of 'hourly': there is one already"),
     })
+    end.open()
     while ((await schedules.backfillState('hourly'))!.condition !== 'Done') await replica.runOnce()
     const shown = (await run('backfills', 'show', 'hourly')).out
     expect(shown).toMatch(/^hourly: Done; 4 of 4 runs are over\n {2}due times from 2026-01-01T00:00:00Z to /)

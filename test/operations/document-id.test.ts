@@ -21,6 +21,7 @@ describe('the _ids that a text may mean', () => {
     ['9223372036854775807', [Long.MAX_VALUE, '9223372036854775807']],
     ['9223372036854775808', ['9223372036854775808']],
     ['{"$numberLong": "9223372036854775807"}', [9223372036854775807n]],
+    ['{"a": 9007199254740993}', [{ a: 9007199254740993n }]],
     ['null', [null, 'null']],
     ['false', [false, 'false']],
     ['{"a": 1, "b": "x"}', [{ a: 1, b: 'x' }]],
@@ -38,6 +39,8 @@ describe('the _ids that a text may mean', () => {
       '{"$regularExpression": {"pattern": ".", "options": ""}}',
     ],
     '{"$ref": "a", "$id": 1}',
+    // Other numbers would be meant.
+    ...['{"a": 1e400}', '{"a": 92233720368547758080}'],
     // It would mean the document of 1970.
     '{"$date": "2027-13-45"}',
   ])('%j is refused', (text) => {

@@ -3,7 +3,7 @@ import type { Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../../lock/index.js'
 import { didYouMean } from '../../options/index.js'
-import { DocumentExists, OwnerClient } from '../../phases/index.js'
+import { DocumentExists, type LifecycleModel, OwnerClient } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
 import { asOwner } from '../as-owner.js'
 import { recorded } from '../audit.js'
@@ -80,6 +80,7 @@ export const MOST = { atMost: 100_000_000, rate: 100_000, concurrency: 100 } as 
 
 interface Checked {
   readonly action: OperationAction
+  readonly model: LifecycleModel
   readonly filter: Document
   readonly atMost: number
 }
@@ -90,8 +91,10 @@ interface Checked {
  * @throws UsageError for an unknown action, lifecycle, phase or option, a filter that can't be used, or where more match than `atMost`
  */
 export async function previewOperation(system: System, request: OperationRequest): Promise<OperationPreview> {
-  const { action, filter, atMost } = checked(system, request)
-  const model = modelOf(system, request.selection.lifecycle)
+  return previewed(system, checked(system, request))
+}
+
+async function previewed(system: System, { action, model, filter, atMost }: Checked): Promise<OperationPreview> {
   const count = await countMatching(system.db.collection(model.collection), filter, atMost)
   if (count > atMost)
     throw new UsageError(
@@ -120,7 +123,7 @@ function checked(system: System, { action, selection, ...request }: OperationReq
       `${action}: unknown option '${unknown}' (--${FLAGS[unknown] ?? unknown}); known: ${actions[action].takes.join(', ') || 'none'}`,
     )
   actions[action].check(model, options)
-  return { action, filter: selectionFilter(model, selection, actions[action].anyPhase), atMost }
+  return { action, model, filter: selectionFilter(model, selection, actions[action].anyPhase), atMost }
 }
 
 /** How commands call an action's options, where it is otherwise. */
@@ -138,11 +141,12 @@ const isAction = (name: string): name is OperationAction => (ACTIONS as readonly
  * @throws as `previewOperation`; Refused where one has its id, NotFound where nothing matches
  */
 export async function beginOperation(system: System, request: OperationRequest): Promise<OperationDocument> {
-  const { filter, atMost } = checked(system, request)
+  const checks = checked(system, request)
+  const { filter, atMost } = checks
   const { id = `${request.action}-${randomBytes(4).toString('hex')}` } = request
   // Asked first: one that is done may have left nothing that matches.
   if (request.id !== undefined && (await listOperations(system, { id })).operations.length > 0) throw existsAlready(id)
-  const { action, lifecycle, count } = await previewOperation(system, request)
+  const { action, lifecycle, count } = await previewed(system, checks)
   if (count === 0) throw new NotFound(`no document of ${lifecycle} matches: there is nothing to ${action}`)
   const document: OperationDocument = {
     _id: id,

@@ -3,6 +3,7 @@ import { isServerError } from '../../database/index.js'
 import { afterId, isRemovedPhase, readOwnFields } from '../../lock/index.js'
 import { type LifecycleModel, whyNotStorable } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
+import { fromExtendedJson } from '../extended-json.js'
 import { inTrouble, TROUBLES } from '../find.js'
 
 /** Which documents of a lifecycle are meant: those that match all that is given. */
@@ -90,16 +91,6 @@ export const storedText = (document: Document): string =>
     relaxed: false,
   })
 export const fromStoredText = (text: string): Document => fromExtendedJson(text, { relaxed: false }) as Document
-
-/** A value from its Extended JSON. By itself that drops what stands beside `$regex`: in `{ "$regex": "^a", "$ne": "ab" }` the `$ne`. */
-export const fromExtendedJson = (text: string, options?: BSON.EJSONOptions): unknown =>
-  BSON.EJSON.parse(JSON.stringify(JSON.parse(text, besideRegExp)), options)
-
-function besideRegExp(_name: string, value: unknown): unknown {
-  const { $regex: pattern, $options: options = '', ...others } = Object(value) as Document
-  if (typeof pattern !== 'string' || typeof options !== 'string' || Object.keys(others).length === 0) return value
-  return { ...others, $regex: { $regularExpression: { pattern, options } } }
-}
 
 const COUNT_WITHIN_MS = 60_000
 
