@@ -252,8 +252,8 @@ export async function continueBackfill(
   if (!backfill || backfill.allBegun) return
   const later = { $gt: scheduledFor, $lte: backfill.to }
   const follower = { schedule, scheduledFor: later, 'backfill.after': run._id } as Document
-  for (;;) {
-    const [next] = await nextRuns(runs(), schedule, backfill, 1, scheduledFor)
+  for (let after = scheduledFor; ; ) {
+    const [next] = await nextRuns(runs(), schedule, backfill, 1, after)
     if (await runs().findOne(follower, { projection: { _id: 1 } })) return
     if (!next) {
       await schedules().updateOne({ _id: schedule, 'backfill.id': backfill.id } as Document, {
@@ -262,6 +262,7 @@ export async function continueBackfill(
       return
     }
     if ((await insertRun({ ...next, backfill: { id: backfill.id, after: run._id } })) > 0) return
+    after = next.scheduledFor // that one has begun meanwhile, or something else has its `_id`
   }
 }
 

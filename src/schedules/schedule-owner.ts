@@ -275,10 +275,12 @@ export abstract class ScheduleOwner extends ScheduleReader {
   /** As many as are to run at a time: one that another's end has begun meanwhile is that one's. */
   private async beginRuns(id: string, backfill: Backfill, most: number): Promise<number> {
     let begun = 0
+    let after: Date | undefined
     while (begun < most) {
-      const runs = await nextRuns(this.runDocuments, id, backfill, most - begun)
+      const runs = await nextRuns(this.runDocuments, id, backfill, most - begun, after)
       if (runs.length === 0) break
       for (const run of runs) begun += await this.insertRun(run)
+      after = runs.at(-1)!.scheduledFor // a run that is there is passed over, whatever it is
     }
     return begun
   }

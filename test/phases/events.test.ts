@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals'
-import type { Db } from 'mongodb'
+import { type Db, MongoServerError } from 'mongodb'
 import {
   Events,
   type EventsLost,
@@ -157,6 +157,47 @@ describe('events', () => {
     await writer.settled()
     expect(await real.countDocuments()).toBe(10)
     expect(counted).toEqual([])
+  })
+
+  test('indexes that could not be made are tried again with the next group', async () => {
+    const real = stored()
+    let failures = 1
+    const flaky = new Proxy(real, {
+      get(target, name) {
+        if (name !== 'createIndexes' || failures-- <= 0) return Reflect.get(target, name).bind(target)
+        return () => Promise.reject(new MongoServerError({ message: 'out of disk space', code: 14_031 }))
+      },
+    })
+    const writer = writerOn({ collection: () => flaky } as unknown as Db)
+    writer.ended(told(1), 't')
+    await writer.settled()
+    expect(counted).toEqual([1])
+    writer.ended(told(2), 't')
+    await writer.settled()
+    expect(await real.countDocuments()).toBe(1)
+    expect(await real.indexes()).toHaveLength(5)
+  })
+
+  test('while commands fail each is sent in its time, however many are kept', async () => {
+    let sent = 0
+    const failing = new Proxy(stored(), {
+      get(target, name) {
+        if (name !== 'insertMany') return Reflect.get(target, name).bind(target)
+        return () => {
+          sent += 1
+          return Promise.reject(new Error('no connection'))
+        }
+      },
+    })
+    const writer = writerOn({ collection: () => failing } as unknown as Db)
+    for (let i = 0; i < 1_000; i += 1) writer.ended(told(i), 't')
+    await writer.settled()
+    for (let i = 0; i < 100; i += 1) {
+      writer.ended(told(i), 't')
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    expect(sent).toBe(1)
+    await writer.stop(() => Promise.resolve(), 0)
   })
 
   test('the oldest are removed when a lifecycle has more than it keeps', async () => {

@@ -229,6 +229,27 @@ describe('backfill', () => {
     expect(await toEnd(one)).toMatchObject({ condition: 'Done', over: 6 })
   })
 
+  test.each([
+    ['of another schedule', { schedule: 'another', scheduledFor: at(1) }],
+    ['that says no time', { schedule: 's', scheduledFor: at(1).toISOString() }],
+  ])("a document %s that has a run's _id is passed over", async (_what, fields) => {
+    const one = await prepared()
+    await one.schedules.backfill('s', RANGE)
+    for (const hour of [0, 1]) {
+      const _id = `s@${at(hour).toISOString()}`
+      await runs().replaceOne({ _id }, { task: 'work', phase: 'Completed', ...fields }, { upsert: true })
+    }
+    await one.schedules.resumeBackfill('s')
+    expect(await toEnd(one)).toMatchObject({ condition: 'Done', over: 4 })
+    expect(one.ran).toEqual(['01-01T02', '01-01T03', '01-01T04', '01-01T05'])
+
+    await one.schedules.backfill('s', { from: at(0, 2), to: at(3, 2) })
+    const _id = `s@${at(1, 2).toISOString()}`
+    await runs().insertOne({ _id, task: 'work', phase: 'Completed', ...fields })
+    expect(await toEnd(one)).toMatchObject({ condition: 'Done', over: 3 })
+    expect(one.ran.slice(4)).toEqual(['01-02T00', '01-02T02', '01-02T03'])
+  })
+
   test('failed runs don’t stop it, and edits of its schedule don’t change it', async () => {
     const one = await prepared({}, async (due, args) => {
       expect(args).toEqual({ full: true })

@@ -46,6 +46,8 @@ export class EventWriter {
   private writing: Promise<void> | undefined
   private prepared: Promise<void> | undefined
   private stopped = false
+  /** Its last command failed: the next one is sent when its time has come, however many are kept. */
+  private isFailing = false
 
   constructor(private readonly options: EventWriterOptions) {
     // Losing one costs nothing that anybody relies on: it needn't be on the disk before the next is written.
@@ -67,7 +69,7 @@ export class EventWriter {
       ...{ at, lifecycle, document: small(id), from, to, step, outcome, reason, ms: Math.floor(ms) },
       ...{ replica: identity, by: token, expiresAt: new Date(at.getTime() + keeps.forMs) },
     })
-    if (this.kept.length >= MOST_IN_GROUP) this.write()
+    if (this.kept.length >= MOST_IN_GROUP && !this.isFailing) this.write()
     else if (!this.timer) this.timer = setTimeout(() => this.write(), GROUP_MS).unref()
   }
 
@@ -88,6 +90,7 @@ export class EventWriter {
   private write(): void {
     clearTimeout(this.timer)
     this.timer = undefined
+    this.isFailing = false
     this.writing ??= this.writeAll().finally(() => {
       this.writing = undefined
     })
@@ -98,7 +101,10 @@ export class EventWriter {
     while (this.kept.length > 0 && !this.stopped) {
       const group = this.kept.splice(0, MOST_IN_GROUP)
       try {
-        this.prepared ??= prepareEvents(this.events)
+        this.prepared ??= prepareEvents(this.events).catch((error: unknown) => {
+          this.prepared = undefined
+          throw error
+        })
         await this.prepared
         await this.events.insertMany(group, { ordered: false })
       } catch (error) {
@@ -107,8 +113,9 @@ export class EventWriter {
           this.options.onLost(group.length, String((error as Error).message))
           continue
         }
-        this.prepared = undefined
         this.kept = [...group, ...this.kept]
+        this.isFailing = true
+        clearTimeout(this.timer)
         this.timer = setTimeout(() => this.write(), RETRY_MS).unref()
         return
       }
