@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals'
 import { type Document, MongoClient } from 'mongodb'
-import type { BrokenDocument, Replica, ReplicaOptions } from '../../src/index.js'
+import { type BrokenDocument, Replica, type ReplicaOptions, silentLogger } from '../../src/index.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
@@ -114,6 +114,26 @@ describe('any number of documents that refuse writes', () => {
     )
     await one.runOnce()
     expect(await things(database.db).countDocuments({ phase: 'Deleted' })).toBe(GOOD)
+  })
+
+  test('5,000 that refuse a state rule keep a tick for a second or two, and its other lifecycles for no longer', async () => {
+    await database.db.createCollection('Thing', strictly({ phase: { $ne: 'Deleting' } }))
+    await putBad(5_000, { phase: 'Created', state: 'Deleted' })
+    const broken: unknown[] = []
+    const other = thingWith(
+      async (_doc, step) => step.moveTo('Created'),
+      thingOf({ name: 'other', collection: 'Other' }),
+    )
+    const one = new Replica({
+      ...{ db: database.db, lifecycles: [thingWith(async (_doc, step) => step.moveTo('Created')), other] },
+      ...{ observer: { broken: ({ id }) => void broken.push(id) }, logger: silentLogger },
+    })
+    await database.db.collection('Other').insertOne({ phase: 'Creating' })
+    await one.tick()
+    expect(broken.length).toBeLessThan(5_000)
+    await one.idle()
+    await one.stop()
+    expect(await database.db.collection('Other').countDocuments({ phase: 'Created' })).toBe(1)
   })
 
   test("1,500 that refuse to be armed for their removal, in front of 100 that don't", async () => {

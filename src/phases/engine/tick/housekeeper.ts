@@ -116,9 +116,10 @@ export class Housekeeper {
     }
   }
 
-  private count({ moved, refused }: MoveResult, counts: TickCounts): number {
+  private count({ moved, refused, more }: MoveResult, counts: TickCounts): number {
     for (const one of refused) this.env.broken.refused(one)
     counts.ruled += moved
+    if (more) counts.due += 1 // the next round goes on
     return moved
   }
 
