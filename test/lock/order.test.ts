@@ -152,9 +152,18 @@ describe('the order of claims', () => {
       expect(Math.max(...others)).toBeLessThanOrEqual(8)
     })
 
-    test('values may be strings, numbers, ObjectIds and UUIDs, and a missing one has turns like any other', async () => {
+    test('values may be strings, numbers, booleans, dates, ObjectIds and UUIDs, and a missing one has turns like any other', async () => {
       await insert(5_000, 'big', { tenant: 'big' })
-      const values = { string: 'a', long: new Long(7), double: 7.5, oid: new ObjectId(), uuid: new UUID() }
+      const numbers = { long: new Long(7), double: 7.5, nan: Number.NaN, less: Number.NEGATIVE_INFINITY }
+      const others = {
+        oid: new ObjectId(),
+        uuid: new UUID(),
+        yes: true,
+        no: false,
+        date: new Date(0),
+        old: new Date(-1),
+      }
+      const values = { string: 'a', ...numbers, ...others }
       for (const [kind, tenant] of Object.entries(values)) await insert(3, kind, { tenant })
       await insert(3, 'missing')
       await insert(3, 'null', { tenant: null })
@@ -165,7 +174,8 @@ describe('the order of claims', () => {
           all[kind] = (all[kind] ?? 0) + n
         }
       }
-      expect(all).toMatchObject({ string: 3, long: 3, double: 3, oid: 3, uuid: 3, missing: 3, null: 3 })
+      const each = Object.fromEntries([...Object.keys(values), 'missing', 'null'].map((kind) => [kind, 3]))
+      expect(all).toMatchObject(each)
     })
 
     test('all are claimed, each once, with whatever is in the field', async () => {

@@ -1,7 +1,7 @@
-import { Binary, type Collection, type Document, type Filter, ObjectId } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
 import { AS_IT_STANDS, readOwnFields } from '../documents/read-each.js'
-import { isNumber, typeName } from '../documents/type-name.js'
+import { isNumber, isValid, typeName } from '../documents/type-name.js'
 import { onIndex, orderIndex } from '../indexes/on-index.js'
 import { dueIn, notAfter } from '../lease/lease-state.js'
 import type { OddField } from '../repair/odd-fields.js'
@@ -144,33 +144,34 @@ export class OrderedLook {
   }
 }
 
-/** Where a type of values begins; the server compares values with others of their type only. */
-const KINDS: readonly Filter<unknown>[] = [
-  { $gte: '' },
-  { $gte: new ObjectId('000000000000000000000000') },
-  { $gte: Number.NEGATIVE_INFINITY },
-  { $gte: new Binary(Buffer.alloc(0)) }, // UUIDs
-  { $eq: null }, // missing, too
+/** Types of values that take turns, besides null, in the order of the server's indexes: a comparison finds only values of its own type. */
+const KINDS: readonly { readonly type: string; readonly has: (value: unknown) => boolean }[] = [
+  { type: 'number', has: isNumber },
+  { type: 'string', has: (value) => typeof value === 'string' },
+  { type: 'binData', has: (value) => bsonType(value) === 'Binary' }, // UUIDs
+  { type: 'objectId', has: (value) => bsonType(value) === 'ObjectId' },
+  { type: 'bool', has: (value) => typeof value === 'boolean' },
+  { type: 'date', has: (value) => value instanceof Date && isValid(value) },
 ]
 
-/**
- * Whether a value may be one of {@link KINDS}. Others are never read in turns, and mustn't be named in a query: a regular expression would stand for
- * all strings that it matches, and an object whose key begins with $ is refused.
- */
-const hasTurns = (value: unknown): boolean =>
-  value === null ||
-  typeof value === 'string' ||
-  isNumber(value) ||
-  ['ObjectId', 'Binary'].includes((value as { _bsontype?: string })._bsontype ?? '')
+const bsonType = (value: unknown): string | undefined => (value as { _bsontype?: string } | undefined)?._bsontype
 
 /**
- * Goes round the values of a field that have documents due, from where the last claim ended. A value of none of {@link KINDS} gets no turn, nor
- * does an array.
+ * Whether a value takes turns. Others mustn't be named in a query: a regular expression would stand for all strings that it matches, and an object
+ * whose key begins with $ is refused.
+ */
+const hasTurns = (value: unknown): boolean => value === null || KINDS.some(({ has }) => has(value))
+
+/**
+ * Goes round the values of a field that have documents due, from where the last claim ended: null (missing, too), then all of {@link KINDS}. A value
+ * of another type gets no turn, nor does an array.
  * Each read finds the next value by skipping in the index: a key or two for a value whose documents all sleep.
  */
 class Turns {
-  private kind = 0
-  private after: unknown
+  /** Absent: at the beginning. */
+  private after: { readonly value: unknown } | undefined
+  /** Whether there is nothing more of the type of `after`. */
+  private isKindOver = false
   /** How many values had documents due last time: so many share a claim. */
   private sharers = MOST_TURNS
 
@@ -183,30 +184,44 @@ class Turns {
     const turns = Math.min(MOST_TURNS, wanted)
     const each = Math.ceil(wanted / Math.min(turns, this.sharers))
     const found = new Map<string, Document[]>()
-    for (let ended = 0; found.size < turns && ended <= KINDS.length; ) {
-      const values = this.after === undefined ? KINDS[this.kind]! : { $gt: this.after }
+    // Once round: from where it is to the end, then from the beginning on.
+    for (let ends = this.after ? 2 : 1; found.size < turns && ends > 0; ) {
+      const { values, isToTheEnd } = this.next()
       const documents = await read({ [this.field]: values } as Filter<Document>, each)
       const keys = Map.groupBy(documents, (document) => idKey(document[this.field] ?? null))
       const isRound = [...keys.keys()].some((key) => found.has(key))
-      for (const [key, own] of keys) if (found.size < turns && !found.has(key)) this.took(key, own, found)
-      if (isRound) break
-      if (documents.length < each || this.isLast) {
-        this.kind = (this.kind + 1) % KINDS.length
+      const others = [...keys].filter(([key]) => !found.has(key))
+      const room = turns - found.size
+      for (const [key, own] of others.slice(0, room)) this.took(key, own, found)
+      if (isRound || others.length > room) break // the next claim goes on after the last that was taken
+      if (documents.length === each) continue
+      if (isToTheEnd) {
         this.after = undefined
-        ended += 1
-      }
+        ends -= 1
+      } else if (this.after) this.isKindOver = true
+      else this.after = { value: null }
     }
     this.sharers = Math.max(1, found.size)
     return [...found.values()].flat()
   }
 
-  private get isLast(): boolean {
-    return this.kind === KINDS.length - 1
+  /** The values to be read next, and whether none come after them. */
+  private next(): { readonly values: object; readonly isToTheEnd: boolean } {
+    const value = this.after?.value
+    if (value === undefined) return { values: { $eq: null }, isToTheEnd: false }
+    const later = KINDS.slice(KINDS.findIndex(({ has }) => has(value)) + 1)
+    if (value === null || (this.isKindOver && later.length > 0))
+      return { values: { $type: later.map(({ type }) => type) }, isToTheEnd: true }
+    // No number is greater than NaN, which sorts before all of them.
+    const isFirst = isNumber(value) && Number.isNaN(Number(value))
+    const values = isFirst ? { $gte: Number.NEGATIVE_INFINITY } : { $gt: value }
+    return { values, isToTheEnd: later.length === 0 }
   }
 
   private took(key: string, own: Document[], found: Map<string, Document[]>): void {
     found.set(key, own)
-    this.after = own[0]![this.field] ?? undefined
+    this.after = { value: own[0]![this.field] ?? null }
+    this.isKindOver = false
   }
 }
 
