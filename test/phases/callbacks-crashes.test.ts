@@ -126,6 +126,7 @@ describe('callbacks beside crashes', () => {
         await backDate(others as never, 15_000)
       }
       expect(lives).toBe(4) // thrice it was called, and then given up
+      expect(await jobs().countDocuments({ ...asParked, 'progress.outbox.tries': 3 })).toBe(1)
       expect([...told].sort()).toEqual(expect.arrayContaining(innocents.flatMap((id) => [`${id} 1`, `${id} 2`])))
       expect(await jobs().distinct('_id', { 'progress.outbox.next': { $exists: true } })).toEqual(['poison'])
       expect(await others.countDocuments({ 'progress.outbox.next': { $exists: true } })).toBe(0)

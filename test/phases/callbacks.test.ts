@@ -103,6 +103,30 @@ describe('callbacks', () => {
     expect((await stored('hangs'))['progress'].outbox).not.toHaveProperty('by')
   })
 
+  test('one that keeps the event loop to itself costs no other its time', async () => {
+    const asked = gate()
+    const { told, lifecycle } = jobsWith(async ({ id, to }) => {
+      if (to !== 'Second') return
+      if (id === 'blocks') {
+        await asked.wait
+        const untilMs = performance.now() + 500
+        while (performance.now() < untilMs);
+      } else {
+        const answer = database.db.command({ ping: 1 })
+        asked.open()
+        await answer // it comes while nobody can read it
+      }
+    })
+    const replica = await prepared([lifecycle])
+    await insert('blocks')
+    await insert('asks')
+    await replica.runOnce()
+    expect(told.map(({ id, to, attempt }) => `${id} ${to} ${attempt}`).sort()).toEqual([
+      ...['asks Done 1', 'asks Second 1', 'blocks Done 1', 'blocks Second 1'],
+    ])
+    expect(calls.map(({ outcome }) => outcome)).toEqual(['told', 'told', 'told', 'told'])
+  })
+
   test('no more are called at once than there are places, and what has waited for one for too long is left to others', async () => {
     const few = lifecycleOf<Job>().define({
       ...{ ...jobSpec, callbacks: ['onMoved'], callbackTimeout: '20s', concurrency: 2 },

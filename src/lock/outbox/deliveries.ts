@@ -210,8 +210,8 @@ function withoutTold(progress: string, seq: Document, leaseMs: number | undefine
 
 /** Why an outbox is let go with its first entry untold. */
 export type LetGo =
-  /** The callback failed: tried again after a pause, or (null) when a person says so. */
-  | { readonly error: string; readonly pauseMs: number | null }
+  /** The callback failed: tried again after a pause, or (null) when a person says so. `isNoTry`: it wasn't called this time. */
+  | { readonly error: string; readonly pauseMs: number | null; readonly isNoTry?: true }
   /** It wasn't called: that counts as no try, and a suspect stays one. */
   | 'uncalled'
 
@@ -220,10 +220,12 @@ export async function letGoOutbox(of: Outboxes, { id, token, isSuspect }: Delive
   const box = `${of.progress}.outbox`
   const set =
     why === 'uncalled'
-      ? { dueAt: '$$NOW', tries: { $max: [0, { $subtract: [countAt(`$${box}.tries`), 1] }] } }
+      ? { dueAt: '$$NOW' }
       : { error: literal(why.error), dueAt: why.pauseMs === null ? PARKED_AT : { $add: ['$$NOW', why.pauseMs] } }
+  const isNoTry = why === 'uncalled' || why.isNoTry
+  const tries = isNoTry ? { tries: { $max: [0, { $subtract: [countAt(`$${box}.tries`), 1] }] } } : {}
   const by = isSuspect && why === 'uncalled' ? {} : { by: '$$REMOVE' }
-  const fields = Object.entries({ ...set, ...by }).map(([name, value]) => [`${box}.${name}`, value])
+  const fields = Object.entries({ ...set, ...tries, ...by }).map(([name, value]) => [`${box}.${name}`, value])
   const update = [{ $set: Object.fromEntries(fields) }]
   const { matchedCount } = await updateNamed(of.collection, [{ ids: [id], filter: heldUnder(of, [id], token), update }])
   return matchedCount > 0

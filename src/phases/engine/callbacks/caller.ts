@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
 import { errorPauseMs, isRemovedPhase, type LetGo, type OutboxEntry, outboxIn } from '../../../lock/index.js'
+import { systemClock } from '../../../time/index.js'
 import type { Callbacks } from '../../callbacks.js'
 import type { LifecycleModel } from '../../definition/model.js'
 import { CallbackTimeout } from '../../errors.js'
@@ -11,6 +12,9 @@ import { Places } from '../run/places.js'
 
 /** How much longer an outbox is held than its callback may take: for the commands around it. */
 const LEASE_MARGIN_MS = 10_000
+/** Of these so much for what was kept from its end by an event loop that stood still, for so long at least. */
+const MORE_MS = LEASE_MARGIN_MS / 2
+const STOOD_STILL_MS = 100
 /** What is held and has no place yet is let go after this: others may have some. */
 const WAITS_MOST_MS = 1_500
 
@@ -66,7 +70,7 @@ export class Caller {
     if (turn) setTimeout(() => places.sendAway(sinceMs + 1), WAITS_MOST_MS).unref()
     const hasPlace = turn === undefined || (await turn)
     try {
-      const isSafe = one.leaseUntilMs - clock.monotonicMs() >= model.settings.callbackTimeoutMs!
+      const isSafe = one.leaseUntilMs - clock.monotonicMs() >= model.settings.callbackTimeoutMs! + MORE_MS
       return hasPlace && isSafe && !this.stopping ? await this.callNow(one, entry, attempt) : 'uncalled'
     } finally {
       if (hasPlace) places.giveBack('loop')
@@ -83,7 +87,7 @@ export class Caller {
     if (attempt > maxAttempts) {
       const reason = `called ${attempt - 1} times without an end: it kills or outlives its replicas`
       observer.calledBack({ ...told, outcome: 'parked', reason, ms: 0 })
-      return { error: reason, pauseMs: null }
+      return { error: reason, pauseMs: null, isNoTry: true }
     }
     const startedMs = clock.monotonicMs()
     const controller = new AbortController()
@@ -129,16 +133,28 @@ function asBeforeRemoval(document: Document, progress: string): Document {
   return last ? { ...document, phase: last.from } : document
 }
 
-/** What a callback returns, or that it didn't in time: then its signal aborts, and it is waited for no longer. */
+/**
+ * What a callback returns, or that it didn't in time: then its signal aborts, and it is waited for no longer. Time in which the event loop stood
+ * still (another callback, or a step, computed) isn't its own: its answer may be there and couldn't be read, so it gets as much more.
+ */
 async function inTime(call: () => unknown, ms: number, controller: AbortController): Promise<unknown> {
   const { signal } = controller
   const { promise: aborted, reject } = Promise.withResolvers<never>()
   signal.addEventListener('abort', () => reject(signal.reason))
-  const timer = setTimeout(() => controller.abort(new CallbackTimeout(ms)), ms)
+  let timer: NodeJS.Timeout
+  const waitFor = (waitMs: number, moreMs: number) => {
+    const dueMs = systemClock.monotonicMs() + waitMs
+    timer = setTimeout(() => {
+      const stoodStillMs = Math.min(moreMs, systemClock.monotonicMs() - dueMs)
+      if (stoodStillMs >= STOOD_STILL_MS) waitFor(stoodStillMs, moreMs - stoodStillMs)
+      else controller.abort(new CallbackTimeout(ms))
+    }, waitMs)
+  }
+  waitFor(ms, MORE_MS)
   try {
     return await Promise.race([Promise.resolve().then(call), aborted])
   } finally {
-    clearTimeout(timer)
+    clearTimeout(timer!)
     aborted.catch(() => undefined)
   }
 }
