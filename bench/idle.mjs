@@ -14,18 +14,19 @@ const HOUR_MS = 3_600_000
 const NOT_COUNTED = ['hello', 'isMaster', 'ismaster']
 
 /**
- * One replica on a database with ten lifecycles, and at the same time three on another one, all with nothing to do: every
- * command of each that passes on the wire, and what they take of memory.
+ * One replica on a database with ten lifecycles, at the same time three on another one, and one with all switched off that can be, none of
+ * which has anything to do: every command of each that passes on the wire, and what they take of memory.
  */
 export async function run(server, { quick, progress }) {
   const seconds = quick ? 20 : 300
   const settlesMs = quick ? SETTLES_MS.quick : SETTLES_MS.full
   const alone = await crew(server, 1)
   const three = await crew(server, 3)
+  const unseen = await crew(server, 1, ['--beat-every', '0s', '--sweep-every', '0s'])
   try {
-    progress(`4 idle replicas for ${settlesMs / 1_000 + seconds} s`)
+    progress(`5 idle replicas for ${settlesMs / 1_000 + seconds} s`)
     await sleep(settlesMs)
-    const replicas = [...alone.replicas, ...three.replicas]
+    const replicas = [...alone.replicas, ...three.replicas, ...unseen.replicas]
     const before = await readings(server, replicas)
     await sleep(seconds * 1_000)
     const after = await readings(server, replicas)
@@ -33,24 +34,27 @@ export async function run(server, { quick, progress }) {
     const took = (after.atMs - before.atMs) / 1_000
     const rates = replicas.map((_, i) => (after.sums[i] - before.sums[i]) / took)
     const [aloneRate, ...threeRates] = rates
+    const unseenRate = threeRates.pop()
     return {
       idleCommandsPerSecond: rounded(aloneRate, 3),
       idleCommandsPerSecondOfThree: rounded(threeRates.reduce((sum, rate) => sum + rate, 0) / 3, 3),
-      /** The same by the server's own counters, all four replicas together, for each. */
+      /** Without what can be switched off: its document for people, and the sweeps. */
+      idleCommandsPerSecondUnseen: rounded(unseenRate, 3),
+      /** The same by the server's own counters, all five replicas together, for each. */
       idleCommandsPerSecondByServer: rounded((after.byServer - before.byServer - 1) / took / replicas.length, 3),
       commands: perSecond(before.byName[0], after.byName[0], took),
       rssIdleMb: rounded(rssMb[0]),
       rssIdleMbMedian: rounded(median(rssMb)),
       lifecycles: TEN.length,
       seconds: rounded(took, 1),
-      wrong: (await worked(alone.db)) + (await worked(three.db)),
+      wrong: (await worked(alone.db)) + (await worked(three.db)) + (await worked(unseen.db)),
     }
   } finally {
-    await Promise.all([alone.close(), three.close()])
+    await Promise.all([alone, three, unseen].map((one) => one.close()))
   }
 }
 
-async function crew(server, size) {
+async function crew(server, size, flags = []) {
   const db = server.database()
   for (const { collection } of TEN) {
     await ensureLockIndexes(db.collection(collection))
@@ -65,7 +69,7 @@ async function crew(server, size) {
   const replicas = await Promise.all(
     Array.from({ length: size }, async (_, i) => {
       const proxy = await countingProxy(server.uri)
-      const options = { uri: proxy.uri, database: db.databaseName, lifecycles: 'ten.mjs', name: `idle-${i}` }
+      const options = { uri: proxy.uri, database: db.databaseName, lifecycles: 'ten.mjs', name: `idle-${i}`, flags }
       return { proxy, replica: await startReplica(options) }
     }),
   )

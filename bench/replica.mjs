@@ -15,14 +15,26 @@ const run = promisify(execFile)
  * One replica as users run it: `phaselock start` with a module of lifecycles, in a process of its own. The module may talk
  * with the benchmark over `process.send` and `process.on('message')`.
  * @param {{ uri: string, database: string, lifecycles: string, name?: string, http?: boolean, nodeOptions?: string[],
- *   env?: Record<string, string>, logLevel?: string }} options `lifecycles`: the file's name in replicas/; `http`: with the web server, for
+ *   env?: Record<string, string>, flags?: string[], logLevel?: string }} options `lifecycles`: the file's name in replicas/; `http`: with the web server, for
  *   `metrics`
  * @returns once it has started
  */
 export async function startReplica({ uri, database, lifecycles, name = 'bench', logLevel = 'error', ...more }) {
   const module = fileURLToPath(new URL(`./replicas/${lifecycles}`, import.meta.url))
-  const flags = ['--uri', uri, '--database', database, '--lifecycles', module, '--name', name, '--log-level', logLevel]
-  const { http = false, nodeOptions = [], env = {} } = more
+  const { http = false, nodeOptions = [], env = {}, flags: others = [] } = more
+  const flags = [
+    '--uri',
+    uri,
+    '--database',
+    database,
+    '--lifecycles',
+    module,
+    '--name',
+    name,
+    '--log-level',
+    logLevel,
+    ...others,
+  ]
   const replica = new BenchReplica(CLI, {
     args: ['start', '--json', ...flags, ...(http ? ['--http', '0', '--http-host', '127.0.0.1'] : [])],
     env: { ...cleanEnv(), ...env },

@@ -112,6 +112,7 @@ const SOURCES = {
   twoReplicas: 'replicas',
   lostShare: 'replicas',
   idleCommandsPerSecond: 'idle',
+  idleCommandsPerSecondUnseen: 'idle',
   readyToCreatedP95Ms: 'kubernetes',
   keysPerClaim: 'backlog',
   recoverySeconds: 'recovery',

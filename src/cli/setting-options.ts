@@ -23,6 +23,8 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'threadMemory',
   'blockedAfter',
   'clockHold',
+  'beatEvery',
+  'sweepEvery',
   'earlyRecovery',
   'http',
   'httpHost',

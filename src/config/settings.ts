@@ -130,6 +130,20 @@ export const settingsSchema = t.object({
     fallback: '`60s`',
     special: '`0s`: immediately',
   }),
+  beatEvery: about(processOptions.beatEvery, {
+    value: 'duration',
+    meaning: 'how often a replica writes its document in `phaselock.replicas`, by which people see it',
+    unit: 'duration, 0s to 10m',
+    fallback: '`10s`',
+    special: '`0s`: never, so `phaselock replicas` shows only its name and phases',
+  }),
+  sweepEvery: about(processOptions.sweepEvery, {
+    value: 'duration',
+    meaning: 'how often one of the replicas counts what nobody takes, what waits for what and which questions are open',
+    unit: 'duration, 0s to 10m',
+    fallback: '`5m`',
+    special: '`0s`: not by this replica',
+  }),
   earlyRecovery: about(t.withDefault(t.oneOf(['on', 'off']), 'off'), {
     value: 'on',
     meaning: "whether leases end as soon as Kubernetes reports that their process's container has ended",

@@ -40,12 +40,12 @@ export class ModuleReplicas {
 
   private replicaOf(database: string, lifecycles: readonly RunnableLifecycle[]): Replica {
     const { settings, logger } = this
-    const { grace, indexes, doorbell, blockedAfter, clockHold, alongside } = settings
+    const { grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, alongside } = settings
     return new Replica({
       ...this.database.of(database),
       lifecycles,
       name: settings.name ?? (process.env['POD_NAME'] || undefined),
-      ...{ grace, indexes, doorbell, blockedAfter, clockHold, alongside, logger },
+      ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, alongside, logger },
       threadPool: this.threads,
       observer: observersOf(settings, logger),
     })

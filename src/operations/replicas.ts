@@ -4,6 +4,7 @@ import {
   isValid,
   LIFECYCLES_COLLECTION,
   leasesOf,
+  MISSED_BEATS,
   PRESENT_REPLICAS,
   type PresentReplica,
   parseToken,
@@ -165,6 +166,7 @@ async function described({ db, models }: System, deadAfterMs: number): Promise<R
 /** Undefined: a person has put it there, or made something else of it. */
 function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaState | undefined {
   const { _id: name, seenAt, lifecycles } = document
+  const everyMs = isNumber(document['everyMs']) ? document['everyMs'] : 0
   if (typeof name !== 'string' || !isDate(seenAt) || !Array.isArray(lifecycles)) return undefined
   const fields = {
     ...{ startedAt: isDate, version: isText, host: isText, pid: isNumber, pod: isText },
@@ -174,7 +176,7 @@ function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaSta
   return {
     name,
     // One that is ahead has been dead since before a step back of the clock.
-    live: Math.abs(now.getTime() - seenAt.getTime()) < deadAfterMs,
+    live: Math.abs(now.getTime() - seenAt.getTime()) < Math.max(deadAfterMs, MISSED_BEATS * everyMs),
     seenAt,
     lifecycles: lifecycles.filter((one): one is LifecycleOfReplica => isText(one?.name)),
     ...Object.fromEntries(usable.map(([field]) => [field, document[field]])),

@@ -23,4 +23,6 @@ export const processOptions = {
   threadMemoryMb: t.optional(t.whole(16, 65_536)),
   blockedAfter: t.withDefault(t.duration('0ms', '1m'), '200ms'),
   clockHold: t.withDefault(t.duration('0s', '1h'), '60s'),
+  beatEvery: t.withDefault(t.duration('0s', '10m'), '10s'),
+  sweepEvery: t.withDefault(t.duration('0s', '10m'), '5m'),
 } as const

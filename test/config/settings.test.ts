@@ -35,6 +35,8 @@ describe('settings', () => {
       workers: 1,
       blockedAfter: 200,
       clockHold: 60_000,
+      beatEvery: 10_000,
+      sweepEvery: 300_000,
       earlyRecovery: 'off',
       schedulesCollection: 'schedules',
       runsCollection: 'runs',

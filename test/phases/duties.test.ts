@@ -105,7 +105,7 @@ describe('duties', () => {
       const done: string[] = []
       const own = new Duties({
         ...{ db: database.db, identity: 'slow', clock, logger: recordingLogger(), serverNow: () => new Date() },
-        ...{ serverClock: { hold: () => undefined }, running: () => [] },
+        ...{ serverClock: { hold: () => undefined }, running: () => [], sweepEveryMs: 300_000 },
       })
       const list = ['a', 'b', 'c'].map((name) => ({
         ...{ name, everyMs: 60_000 },
@@ -241,13 +241,13 @@ describe('duties', () => {
       [{ phase: 'Creating', documents: 2, why: 'busy' }],
       [],
     ])
-    // One that nobody sweeps any more goes; nothing else does.
-    const old = { begunAt: new Date(0), by: 'x', everyMs: 1 }
+    // One that nobody does any more goes; one of a newer version, once a day, doesn't.
+    const begunAt = new Date(Date.now() - 7_200_000)
     await duties().insertMany([
-      { _id: 'sweep of gone', ...old },
-      { _id: 'sweeping', ...old },
+      { _id: 'sweep of gone', begunAt, by: 'x', everyMs: 300_000 },
+      { _id: 'sweeping', begunAt, by: 'x', everyMs: 86_400_000 },
     ])
-    await duties().updateOne({ _id: 'lifecycles without replicas' }, { $set: { begunAt: new Date(0) } })
+    await duties().updateOne({ _id: 'unused limits of keys' }, { $set: { begunAt } })
     await runAll()
     expect((await readDuties(database.db)).duties.map(({ name }) => name)).toEqual([
       'lifecycles without replicas',
@@ -256,6 +256,26 @@ describe('duties', () => {
       'sweeping',
       'unused limits of keys',
     ])
+  })
+
+  test('sweepEvery: how often; 0s: none by this replica, and what others have left goes', async () => {
+    const replicaWith = async (sweepEvery: '1m' | '0s') => {
+      const lifecycle = thingWith(async (_doc, step) => step.moveTo('Created'))
+      const replica = replicaOf(database.db, lifecycle, { logger: recordingLogger(), sweepEvery })
+      replicas.push(replica)
+      await replica.prepare()
+      return () => (replica as never as { duties: { runAll(): Promise<void> } }).duties.runAll()
+    }
+    const named = async () => (await readDuties(database.db)).duties.map(({ name, everyMs }) => [name, everyMs])
+    await (await replicaWith('1m'))()
+    expect(await named()).toEqual([
+      ['lifecycles without replicas', 60_000],
+      ['sweep of thing', 60_000],
+      ['unused limits of keys', 600_000],
+    ])
+    await duties().updateMany({}, { $set: { begunAt: new Date(Date.now() - 7_200_000) } })
+    await (await replicaWith('0s'))()
+    expect(await named()).toEqual([['unused limits of keys', 600_000]])
   })
 
   test('a sweep that fails says why, in the log and in the database, and the next one is as ever', async () => {
@@ -319,7 +339,7 @@ describe('duties', () => {
       await runAlls[0]!()
       await duties().updateMany({}, { $set: { begunAt: new Date(0) } })
       const sweeps = Array(10).fill('aggregate')
-      expect(await sentBy(runAlls[0]!)).toEqual(['update', 'find', ...sweeps, 'delete', 'find', 'update'])
+      expect(await sentBy(runAlls[0]!)).toEqual(['update', 'find', ...sweeps, 'find', 'delete', 'update'])
       expect(await sentBy(runAlls[1]!)).toEqual(['update', 'find'])
     } finally {
       await Promise.all(replicas.splice(0).map((replica) => replica.stop()))

@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import type { Replica, ReplicaOptions } from '../../src/index.js'
 import { REPLICAS_COLLECTION } from '../../src/lock/index.js'
+import { listReplicas } from '../../src/operations/index.js'
 import { clientAt } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
@@ -54,6 +55,7 @@ describe('the document of a replica', () => {
       version: expect.stringMatching(/^\d+\.\d+\.\d+/),
       host: hostname(),
       pid: process.pid,
+      everyMs: TEN_SECONDS,
       lifecycles: [{ name: 'thing', phases: ['Creating', 'Deleting'], places: 3, free: 3, held: 0 }],
       loopMs: expect.any(Number),
       tickMs: expect.any(Number),
@@ -72,6 +74,32 @@ describe('the document of a replica', () => {
     expect((await documentOf(replica))!['startedAt']).toEqual(startedAt)
     held.open()
     await replica.stop()
+    expect(await documents().countDocuments()).toBe(0)
+  })
+
+  test('beatEvery: a rarer one is live for three of its beats; 0s: there is none', async () => {
+    const { replica, clock } = await present({ beatEvery: '1m' })
+    await eventually(async () => expect(await documentOf(replica)).toMatchObject({ everyMs: 60_000 }))
+    const { seenAt } = (await documentOf(replica))!
+    clock.advance(TEN_SECONDS)
+    await replica.tick()
+    await replica.stop() // a beat that is under way is over then
+    await documents().insertOne({ _id: 'slow~1', everyMs: 60_000, seenAt, lifecycles: [{ name: 'thing' }] })
+    const isLive = async () => {
+      const { replicas: all } = await listReplicas({ db: database.db, models: [lifecycle().model] })
+      return all.find(({ name }) => name === 'slow~1')!.live
+    }
+    const seenBefore = (ms: number) => documents().updateOne({}, [{ $set: { seenAt: { $subtract: ['$$NOW', ms] } } }])
+    await seenBefore(150_000)
+    expect(await isLive()).toBe(true)
+    await seenBefore(180_000)
+    expect(await isLive()).toBe(false)
+
+    await documents().deleteMany()
+    const none = await present({ beatEvery: '0s' })
+    none.clock.advance(TEN_SECONDS)
+    await none.replica.tick()
+    await none.replica.stop()
     expect(await documents().countDocuments()).toBe(0)
   })
 

@@ -32,6 +32,8 @@ export async function replicaOptions(settings: Settings) {
     threadMemoryMb: settings.threadMemory,
     blockedAfter: `${settings.blockedAfter}ms`,
     clockHold: `${settings.clockHold}ms`,
+    beatEvery: `${settings.beatEvery}ms`,
+    sweepEvery: `${settings.sweepEvery}ms`,
     alongside: await besideLifecycles(settings),
   } satisfies Partial<ReplicaOptions>
 }

@@ -108,11 +108,12 @@ export async function endDuties(
 const fieldsOf = (values: object): Document =>
   Object.fromEntries(Object.entries(values).map(([field, value]) => [field, literal(value)]))
 
-/** Removes duties whose names begin so and that nobody has begun for a while. */
-export async function forgetDuties(db: Db, prefix: string, afterMs: number): Promise<void> {
-  const isOld = { $lt: ['$begunAt', { $subtract: ['$$NOW', afterMs] }] }
-  const named = { $gte: prefix, $lt: `${prefix}\uffff` }
-  await dutiesOf(db).deleteMany({ _id: named, $expr: isOld }, { maxTimeMS: MOST_MS })
+/** Removes duties that nobody has begun for a while, and for three of their intervals: a newer version may have some of a day. */
+export async function forgetDuties(db: Db, afterMs: number): Promise<void> {
+  const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
+  const keptMs = { $max: [afterMs, { $multiply: [everyMs, 3] }] }
+  const isOld = { $lt: ['$begunAt', { $subtract: ['$$NOW', keptMs] }] }
+  await dutiesOf(db).deleteMany({ $expr: isOld }, { maxTimeMS: MOST_MS })
 }
 
 /** The most that are read: a replica with more lifecycles than that has other troubles. */

@@ -4,13 +4,13 @@ import { literal } from './terms.js'
 /** Holds a document for each start of a replica, for people. What replicas go by is in `phaselock.lifecycles` (presence.ts). */
 export const REPLICAS_COLLECTION = 'phaselock.replicas'
 
-/** How often a replica writes its document. */
-export const BEAT_EVERY_MS = 10_000
 /** One that was killed is shown for this long, and no more than {@link MOST_DEAD} of them. */
 const KEPT_MS = 24 * 3_600_000
 const MOST_DEAD = 100
 /** One that still runs writes its document again if that was removed too early. */
 const SURELY_DEAD_AFTER_MS = 60_000
+/** Of its beats so many may be missing before one counts as dead. */
+export const MISSED_BEATS = 3
 
 /** What a replica says of one of its lifecycles. */
 export interface RunLifecycle {
@@ -33,6 +33,8 @@ export interface ReplicaReport {
   readonly pid: number
   /** Where it runs in Kubernetes. */
   readonly pod?: string | undefined
+  /** How often it says all this, in milliseconds. */
+  readonly everyMs: number
   readonly lifecycles: readonly RunLifecycle[]
   /** Slots of limits that it has leased; absent: none. */
   readonly limits?: readonly { readonly limit: string; readonly leased: number; readonly used: number }[] | undefined
@@ -75,7 +77,9 @@ export async function endBeats(replicas: Replicas, name: string): Promise<void> 
 export async function forgetDead(replicas: Replicas): Promise<void> {
   const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
   // Those of the future, from before a step back of the clock, count as dead too.
-  const isDead = { $and: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $gt: [ageMs, SURELY_DEAD_AFTER_MS] }] }
+  const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
+  const surelyMs = { $max: [SURELY_DEAD_AFTER_MS, { $multiply: [everyMs, MISSED_BEATS] }] }
+  const isDead = { $and: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $gt: [ageMs, surelyMs] }] }
   const dead = await replicas
     .aggregate(
       [{ $match: { $expr: isDead } }, { $sort: { seenAt: -1 } }, { $project: { isOld: { $gt: [ageMs, KEPT_MS] } } }],

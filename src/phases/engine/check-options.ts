@@ -59,7 +59,13 @@ export function checkOptions(options: ReplicaOptions): ReplicaSettings {
   requireNode()
   const read = readOptions(replicaOptions, options, {
     internal: ['threadPool', 'protocol'],
-    renamed: { graceMs: 'grace', blockedAfterMs: 'blockedAfter', clockHoldMs: 'clockHold' },
+    renamed: {
+      graceMs: 'grace',
+      blockedAfterMs: 'blockedAfter',
+      clockHoldMs: 'clockHold',
+      beatEveryMs: 'beatEvery',
+      sweepEveryMs: 'sweepEvery',
+    },
   })
   if ('problems' in read) throw new InvalidReplicaOptions(read.problems)
   return read.options

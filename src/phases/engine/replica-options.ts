@@ -80,6 +80,16 @@ export interface ReplicaOptions {
    * Default 60s; 0s: at once.
    */
   readonly clockHold?: Duration | undefined
+  /**
+   * How often it writes its document in `phaselock.replicas`, by which people see it (`phaselock replicas`): one command each time. Default 10s;
+   * 0s: never.
+   */
+  readonly beatEvery?: Duration | undefined
+  /**
+   * How often one of the replicas counts what nobody takes, what waits for what and which questions are open (`phaselock status`, metrics): one
+   * command for each lifecycle. Default 5m; 0s: not by this replica.
+   */
+  readonly sweepEvery?: Duration | undefined
   /** Background work for each of its lifecycles, from `start()` until it stops. Default: none. */
   readonly alongside?: readonly Alongside[] | undefined
   /** Where its log lines go. Default: warnings and errors to standard error; `silentLogger`: nowhere. */

@@ -91,7 +91,7 @@ export class Replica {
   constructor(given: ReplicaOptions) {
     const options = checkOptions(given)
     this.options = options
-    const { db, renewalDb = db, clockHold: holdMs, blockedAfter: limitMs } = options
+    const { db, renewalDb = db, clockHold: holdMs, blockedAfter: limitMs, beatEvery, sweepEvery } = options
     const { clock = systemClock, random = Math.random, threads: size, threadMemoryMb: memoryMb } = options
     const logger = sturdy(options.logger ?? warningsLogger)
     this.boundedLog = new BoundedLog(logger, clock)
@@ -142,8 +142,9 @@ export class Replica {
       await this.tick()
     }
     this.doorbell = new DoorbellLink(env, options, identity, this.running, look)
-    this.beats = new Beats({ db, identity, clock, logger, figures: () => this.figures() })
-    this.duties = new Duties({ db, identity, clock, logger, serverNow, serverClock, running: lifecycles })
+    this.beats = new Beats({ db, identity, clock, logger, everyMs: beatEvery, figures: () => this.figures() })
+    const duties = { sweepEveryMs: sweepEvery, running: lifecycles }
+    this.duties = new Duties({ db, identity, clock, logger, serverNow, serverClock, ...duties })
     this.everyTick = new Tick(this.running, this.looks, registry, liveReplicas, clockWatch, clock)
   }
 

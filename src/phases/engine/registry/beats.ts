@@ -2,14 +2,7 @@ import { hostname } from 'node:os'
 import type { Collection, Db, Document } from 'mongodb'
 import { packageVersion } from '../../../config/index.js'
 import { isServerError, protocolCollection } from '../../../database/index.js'
-import {
-  BEAT_EVERY_MS,
-  beat,
-  endBeats,
-  forgetDead,
-  REPLICAS_COLLECTION,
-  type ReplicaReport,
-} from '../../../lock/index.js'
+import { beat, endBeats, forgetDead, REPLICAS_COLLECTION, type ReplicaReport } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { Logger } from '../../logger.js'
 import { causesText, recordedError } from '../../recorded-error.js'
@@ -24,6 +17,8 @@ export interface BeatsOptions {
   readonly identity: string
   readonly clock: Clock
   readonly logger: Logger
+  /** 0: never. */
+  readonly everyMs: number
   /** What changes from one beat to the next. */
   readonly figures: () => Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'>
 }
@@ -49,8 +44,9 @@ export class Beats {
   /** Sends one if it is due and the one before is over. Returns at once. */
   ifDue(): void {
     const now = this.options.clock.monotonicMs()
-    if (this.ended || this.current || now < this.nextAtMs) return
-    this.nextAtMs = now + BEAT_EVERY_MS
+    const { everyMs } = this.options
+    if (everyMs === 0 || this.ended || this.current || now < this.nextAtMs) return
+    this.nextAtMs = now + everyMs
     this.startedAtMs ??= now
     this.current = this.send(now, this.startedAtMs).finally(() => {
       this.current = undefined
@@ -65,10 +61,10 @@ export class Beats {
   }
 
   private async send(now: number, startedAtMs: number): Promise<void> {
-    const { identity, figures } = this.options
+    const { identity, everyMs, figures } = this.options
     try {
       const version = await packageVersion().catch(() => undefined)
-      await beat(this.replicas, identity, { version, ...place(), ...figures() }, now - startedAtMs)
+      await beat(this.replicas, identity, { version, ...place(), everyMs, ...figures() }, now - startedAtMs)
       this.isWritten = true
       this.failures = 0
       if (now >= this.forgetAtMs) {

@@ -71,7 +71,10 @@ async function requireThreads({ replica, threads }: StartChecksOptions): Promise
 }
 
 /** Without the doorbell's documents wait for the tick, and without those on `phaselock.replicas` nobody sees this one there; without any other something would fail at each tick. */
-async function requireRights({ logger }: Environment, { db, lifecycles, indexes, doorbell }: ReplicaSettings) {
+async function requireRights(
+  { logger }: Environment,
+  { db, lifecycles, indexes, doorbell, beatEvery }: ReplicaSettings,
+) {
   const creates = indexes === 'create'
   const needed = lifecycles.flatMap(({ model, rights }): Rights[] => {
     // Documents that are removed with something to tell are deleted by who tells it.
@@ -91,7 +94,7 @@ async function requireRights({ logger }: Environment, { db, lifecycles, indexes,
     db,
     [...needed, { collection: LIFECYCLES_COLLECTION, actions: onLifecycles }, ...onLimits],
     doorbell === 'off' ? [] : [{ collection: DOORBELL_COLLECTION, actions: onDoorbell }],
-    [{ collection: REPLICAS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
+    beatEvery === 0 ? [] : [{ collection: REPLICAS_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
     [{ collection: DUTIES_COLLECTION, actions: ['find', 'insert', 'remove', 'update'] }],
   )
   if (missing) throw missing

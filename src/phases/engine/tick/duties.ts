@@ -21,10 +21,9 @@ import type { RunningLifecycle } from '../running-lifecycle.js'
 export const SWEEP = 'sweep of '
 /** The duty that finds lifecycles which no replica looks after. */
 export const UNHANDLED = 'lifecycles without replicas'
-const SWEEP_EVERY_MS = 300_000
-/** A sweep that nobody has begun for so long is of a lifecycle that is gone. */
-const SWEEP_KEPT_MS = 3_600_000
-const OLD_KEYS_EVERY_MS = 600_000
+/** A duty that nobody has begun for so long is gone, as is a lifecycle's sweep with the lifecycle. */
+const DUTY_KEPT_MS = 3_600_000
+const LEFT_BEHIND_EVERY_MS = 600_000
 const OLD_EVENTS_EVERY_MS = 600_000
 /** As long as what a look has shown. */
 const VALID_MS = 5_000
@@ -61,6 +60,8 @@ export interface DutiesOptions {
   readonly serverNow: () => Date
   readonly serverClock: Pick<ServerClock, 'hold'>
   readonly running: () => readonly RunningLifecycle[]
+  /** 0: it does none. */
+  readonly sweepEveryMs: number
 }
 
 interface DutyToDo {
@@ -85,11 +86,14 @@ export class Duties {
   private stopped = false
 
   constructor(private readonly options: DutiesOptions) {
-    const hasKeys = () => options.running().some(({ model }) => model.settings.limitBy !== undefined)
-    const forget = async () => ({ removed: hasKeys() ? await this.forgetOldKeys() : 0 })
     this.ofAll = [
-      { name: UNHANDLED, everyMs: SWEEP_EVERY_MS, run: () => this.unhandled() },
-      { name: 'unused limits of keys', everyMs: OLD_KEYS_EVERY_MS, run: forget },
+      {
+        name: UNHANDLED,
+        everyMs: options.sweepEveryMs,
+        run: () => this.unhandled(),
+        isNeeded: () => options.sweepEveryMs > 0,
+      },
+      { name: 'unused limits of keys', everyMs: LEFT_BEHIND_EVERY_MS, run: () => this.forgetLeftBehind() },
       {
         name: 'old events',
         everyMs: OLD_EVENTS_EVERY_MS,
@@ -115,8 +119,10 @@ export class Duties {
   }
 
   private duties(): readonly DutyToDo[] {
-    const sweeps = this.options.running().map((one) => ({
-      ...{ name: `${SWEEP}${one.model.name}`, everyMs: SWEEP_EVERY_MS },
+    const { running, sweepEveryMs: everyMs } = this.options
+    const swept = everyMs > 0 ? running() : []
+    const sweeps = swept.map((one) => ({
+      ...{ name: `${SWEEP}${one.model.name}`, everyMs },
       run: () => this.sweep(one),
     }))
     return [...sweeps, ...this.ofAll.filter(({ isNeeded }) => isNeeded?.() ?? true)]
@@ -178,11 +184,16 @@ export class Duties {
     this.options.logger.warn(`${what} failed, next in ${everyMs / 60_000} min: ${why}`)
   }
 
-  /** None by a forward step of the server's clock that isn't confirmed, or that no look has seen yet: their slots may be in use. */
-  private async forgetOldKeys(): Promise<number> {
-    const { db, serverClock, serverNow } = this.options
-    if (serverClock.hold()) return 0
-    return forgetOldKeys(db, new Date(serverNow().getTime() + VALID_MS))
+  /**
+   * Duties that are no longer done, and limits of keys: none of these by a forward step of the server's clock that isn't confirmed, or that no
+   * look has seen yet, as their slots may be in use.
+   */
+  private async forgetLeftBehind(): Promise<{ removed: number }> {
+    const { db, running, serverClock, serverNow } = this.options
+    await forgetDuties(db, DUTY_KEPT_MS)
+    const hasKeys = running().some(({ model }) => model.settings.limitBy !== undefined)
+    if (!hasKeys || serverClock.hold()) return { removed: 0 }
+    return { removed: await forgetOldKeys(db, new Date(serverNow().getTime() + VALID_MS)) }
   }
 
   /** What has expired the server removes; this is about those of lifecycles with more than they keep. */
@@ -209,7 +220,6 @@ export class Duties {
 
   private async unhandled(): Promise<{ unhandled: string[] }> {
     const { db, running } = this.options
-    await forgetDuties(db, SWEEP, SWEEP_KEPT_MS)
     const isOld = { $lt: ['$handledAt', { $subtract: ['$$NOW', UNHANDLED_AFTER_MS] }] }
     const entries = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
     const old = await entries.find({ $expr: isOld }, { projection: { _id: 1 }, limit: 100 }).toArray()
