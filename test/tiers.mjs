@@ -22,11 +22,11 @@ const SYSTEM = [
   'schedules/three-processes.test.ts',
   'phases/versions-lock-timeout.test.ts',
   // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
-  'phases/{children-processes,limits-processes,many-refusals,poison-company}.test.ts',
+  'phases/{children-processes,limits-processes,limits-turns,many-refusals,poison-company}.test.ts',
   // Documents of up to 16 MiB, thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
   'lock/{claim-race,end-retries,explain,order}.test.ts',
-  'phases/{bad-documents-refusals,key-limits,legacy-race}.test.ts',
+  'phases/{bad-documents-refusals,key-limits,legacy-race,waiting-cost}.test.ts',
   'operations/bulk.test.ts',
   'schedules/{many,races}.test.ts',
   // A database that is killed, cut off or downloaded.

@@ -103,7 +103,11 @@ describe('the commands on limits', () => {
         2,
         "rate: expected how many in a span of time, such as '100/1m' or '5/1s', got '100'",
       ],
-      [['limits', 'set', '$x', '--slots', '1'], 2, 'name: expected the name of a limit, at most 200 characters'],
+      [
+        ['limits', 'set', '$x', '--slots', '1'],
+        2,
+        "name: expected the name of a limit: 1 to 200 characters, none of them NUL, the first neither $ nor ., got '$x'",
+      ],
       [['limits', 'remove', 'nothing'], 3, "there is no limit 'nothing'; see: phaselock limits"],
     ]
     for (const [args, code, problem] of mistakes) {

@@ -5,10 +5,13 @@ import {
   askForKeys,
   askForSlots,
   ClockSteps,
+  declareLimit,
   forgetKeys,
   forgetOldKeys,
   LIMITS_COLLECTION,
   pauseLimit,
+  readLimits,
+  removeLimit,
   ServerClock,
   setLimit,
 } from '../../src/lock/index.js'
@@ -53,19 +56,19 @@ describe('the slots of a key', () => {
         leaseMs: () => 30_000,
       })
       const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
-      expect(await slots.take(phase, 1)).toBe(1)
+      expect(await slots.take(phase, 1, 'it')).toBe(1)
       clock.advance(35_000)
       const limits = database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
       await limits.updateOne({ _id: limit }, { $set: { 'holders.0.until': new Date(0) } })
       const other = { by: 'b~1', slots: 1, starts: 0, leaseMs: 30_000 }
       expect(await askForSlots(database.db, limit, { ...other, inUse: 0, turn: 1 })).toMatchObject({ slots: 1 })
       // It says what it has in use, and has no more than that.
-      expect(await slots.take(phase, 1)).toBe(0)
+      expect(await slots.take(phase, 1, 'it')).toBe(0)
       expect(slots.areInDanger(phase)).toBe(true)
       slots.give(phase, 1)
       expect(slots.areInDanger(phase)).toBe(false)
       await askForSlots(database.db, limit, { ...other, inUse: 0, slots: 0, turn: 2 })
-      expect(await slots.take(phase, 1)).toBe(1)
+      expect(await slots.take(phase, 1, 'it')).toBe(1)
       expect(slots.areInDanger(phase)).toBe(false)
       slots.give(phase, 1)
       await slots.stop()
@@ -85,15 +88,15 @@ describe('the slots of a key', () => {
         leaseMs: () => 30_000,
       })
       const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
-      expect(await slots.take(phase, 3)).toBe(3)
+      expect(await slots.take(phase, 3, 'it')).toBe(3)
       await change()
-      expect(await slots.take(phase, 1)).toBe(0) // from now on it knows
+      expect(await slots.take(phase, 1, 'it')).toBe(0) // from now on it knows
       for (let i = 0; i < 2; i += 1) {
         slots.give(phase, 1)
-        expect(await slots.take(phase, 1)).toBe(0)
+        expect(await slots.take(phase, 1, 'it')).toBe(0)
       }
       slots.give(phase, 1)
-      expect(await slots.take(phase, 1)).toBe(_what === 'paused' ? 0 : 1)
+      expect(await slots.take(phase, 1, 'it')).toBe(_what === 'paused' ? 0 : 1)
       await slots.stop()
     },
   )
@@ -115,15 +118,15 @@ describe('the slots of a key', () => {
         const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
         const [a, b] = [slotsOf('a~1'), slotsOf('b~1')]
         serverClock.saw(new Date(), clock.monotonicMs())
-        expect(await a.take(phase, 1)).toBe(1)
+        expect(await a.take(phase, 1, 'it')).toBe(1)
         proxy.stepClock(600_000)
-        expect(await b.take(phase, 1)).toBe(0)
+        expect(await b.take(phase, 1, 'it')).toBe(0)
         clock.advance(11_000)
         await eventually(async () => expect(await holders(limit)).toMatchObject([{ by: 'a~1', slots: 1 }]))
         a.give(phase, 1)
         await a.stop()
         serverClock.saw(new Date(Date.now() + 600_000), clock.monotonicMs())
-        expect(await b.take(phase, 1)).toBe(1)
+        expect(await b.take(phase, 1, 'it')).toBe(1)
         b.give(phase, 1)
         await b.stop()
       } finally {
@@ -155,13 +158,13 @@ describe('the slots of a key', () => {
         const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
         const [a, b] = [slotsOf('a~1'), slotsOf('b~1')]
         serverClock.saw(new Date(), clock.monotonicMs())
-        expect(await a.take(phase, 1)).toBe(1)
+        expect(await a.take(phase, 1, 'it')).toBe(1)
         proxy.stepClock(600_000)
         if (when === "that isn't confirmed") serverClock.saw(new Date(Date.now() + 600_000), clock.monotonicMs())
-        expect(await b.take(phase, 1)).toBe(0)
+        expect(await b.take(phase, 1, 'it')).toBe(0)
         proxy.stepClock(-600_000)
         serverClock.saw(new Date(), clock.monotonicMs())
-        expect(await b.take(phase, 1)).toBe(0)
+        expect(await b.take(phase, 1, 'it')).toBe(0)
         a.give(phase, 1)
         await Promise.all([a.stop(), b.stop()])
       } finally {
@@ -182,7 +185,7 @@ describe('the slots of a key', () => {
         leaseMs: () => leaseMs,
       })
       const phase = { limits: [{ limit, slots: 1, ...(limit === 'k' && { key: { of: 'k' } }) }] } as never
-      expect(await slots.take(phase, 1)).toBe(1)
+      expect(await slots.take(phase, 1, 'it')).toBe(1)
       leaseMs = 600_000
       clock.advance(21_000)
       expect(slots.areInDanger(phase)).toBe(true)
@@ -221,6 +224,38 @@ describe('the slots of a key', () => {
     // Its next request leaves it as it is.
     expect(await ask('b~1', 0, 1, 2)).toMatchObject({ slots: 0 })
     expect((await stored())!['holders'][0].until).toEqual(until)
+  })
+
+  test('in use stay so where their limit is removed, with what is declared; and those of other limits until they are given back', async () => {
+    const { db } = database
+    expect(await ask('a~1', 0, 1, 1)).toMatchObject({ slots: 1 })
+    await setLimit(db, 'k', { slots: 5, rate: { starts: 9, perMs: 1_000 } })
+    expect(await removeLimit(db, 'k')).toBe(true)
+    expect(await ask('b~1', 0, 1, 1)).toMatchObject({ slots: 0, limit: { slots: 1, rate: null } })
+    expect(await ask('a~1', 1, 0, 2)).toMatchObject({ slots: 1 })
+
+    const askApi = (by: string, inUse: number, turn: number) =>
+      askForSlots(db, 'api', { by, inUse, slots: 2, starts: 0, leaseMs: 30_000, turn })
+    const removeUnused = () => forgetOldKeys(db, new Date(Date.now() + 1_000))
+    await declareLimit(db, 'api', 2)
+    expect(await askApi('a~1', 0, 1)).toMatchObject({ slots: 2 })
+    expect(await removeLimit(db, 'api')).toBe(true)
+    expect(await removeUnused()).toBe(0)
+    expect(await askApi('b~1', 0, 1)).toMatchObject({ slots: 0 })
+    await setLimit(db, 'api', { slots: 2 })
+    expect(await askApi('b~1', 0, 2)).toMatchObject({ slots: 0 })
+    expect(await removeLimit(db, 'api')).toBe(true)
+    await askForSlots(db, 'api', { by: 'a~1', inUse: 0, slots: 0, starts: 0, leaseMs: 30_000, turn: 3 })
+    expect(await askApi('b~1', 0, 3)).toMatchObject({ slots: 0 })
+    // Somebody may have set it again by hand.
+    await database.db.collection<{ _id: string }>(LIMITS_COLLECTION).updateOne({ _id: 'api' }, { $set: { slots: 2 } })
+    expect(await removeUnused()).toBe(0)
+    expect((await readLimits(db, ['api'])).limits).toHaveLength(1)
+    await database.db.collection<{ _id: string }>(LIMITS_COLLECTION).updateOne({ _id: 'api' }, { $unset: { slots: 1 } })
+    expect((await readLimits(db, ['api'])).limits).toHaveLength(0) // nobody has any
+    expect(await removeUnused()).toBe(1)
+    expect(await askApi('b~1', 0, 4)).toBeUndefined()
+    expect(await removeLimit(db, 'api')).toBe(false)
   })
 
   test('that are in use are there again with the next request where somebody has removed their limit', async () => {

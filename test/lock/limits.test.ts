@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Db, Document, MongoClient } from 'mongodb'
-import { silentLogger } from '../../src/index.js'
+import { Limits, silentLogger } from '../../src/index.js'
 import { askForSlots, burstOf, LIMITS_COLLECTION, readLimits, ServerClock, setLimit } from '../../src/lock/index.js'
 import { Slots } from '../../src/phases/engine/claim/slots.js'
 import { type Clock, sleep, systemClock } from '../../src/time/index.js'
-import { useDatabase } from '../support/database.js'
+import { eventually, useDatabase } from '../support/database.js'
 import { randomNumbers } from '../support/random.js'
 import { clientAt, ManualClock } from './fixture.js'
 
@@ -15,6 +15,8 @@ const slotsOf = (db: Db, clock: Clock) =>
     ...{ db, identity: 'a~1', clock, serverClock: new ServerClock(clock), logger: silentLogger },
     leaseMs: () => 30_000,
   })
+
+const needing = (...limits: string[]) => ({ limits: limits.map((limit) => ({ limit, slots: 1 })) }) as never
 
 describe('the slots of a limit', () => {
   let client: MongoClient | undefined
@@ -46,6 +48,178 @@ describe('the slots of a limit', () => {
     expect(await askForTwo('b~1')).toMatchObject({ slots: 0 })
   })
 
+  test('go to who has waited for a second, longest first, as they become free', async () => {
+    const { db } = database
+    let turn = 0
+    const ask = (by: string, inUse: number, each = 1) => {
+      turn += 1
+      return askForSlots(db, 'api', { by, inUse, slots: 4 * each, each, starts: 0, leaseMs: 30_000, turn })
+    }
+    /** All that wait have come earlier. */
+    const wait = async (ms: number) => {
+      const { waiting } = (await limitDocuments().findOne({ _id: 'api' }))!
+      const earlier = waiting.map((one: { since: Date }) => ({ ...one, since: new Date(+one.since - ms) }))
+      await limitDocuments().updateOne({ _id: 'api' }, { $set: { waiting: earlier } })
+    }
+    await setLimit(db, 'api', { slots: 1 })
+    expect(await ask('a~1', 0)).toMatchObject({ slots: 1 })
+    expect(await ask('b~1', 0)).toMatchObject({ slots: 0, isNext: false }) // nobody else waits
+    expect(await ask('a~1', 0)).toMatchObject({ slots: 1 }) // goes on for a while
+    await wait(500)
+    expect(await ask('c~1', 0)).toMatchObject({ slots: 0, isNext: false })
+    expect(await ask('b~1', 0)).toMatchObject({ slots: 0, isNext: true })
+    await wait(1_000)
+    expect(await ask('a~1', 0)).toMatchObject({ slots: 0, isNext: false })
+    expect(await ask('c~1', 0)).toMatchObject({ slots: 0, isNext: false })
+    expect(await ask('b~1', 0)).toMatchObject({ slots: 1 })
+    expect(await ask('b~1', 0)).toMatchObject({ slots: 0 }) // it has had its turn
+    expect(await ask('c~1', 0)).toMatchObject({ slots: 1 })
+    // Who has asked once only may never come for it.
+    turn += 1
+    await askForSlots(db, 'api', { ...BACK, by: 'c~1', turn })
+    await limitDocuments().updateOne({ _id: 'api' }, [
+      {
+        $set: {
+          waiting: [
+            { by: 'd~1', each: 1, at: { $subtract: ['$$NOW', 1_500] }, since: { $subtract: ['$$NOW', 1_500] } },
+          ],
+        },
+      },
+    ])
+    expect(await ask('c~1', 0)).toMatchObject({ slots: 1 })
+
+    // Who needs several: they are kept for it by turns, as that many may not become free for long; and never where there aren't as many.
+    await limitDocuments().deleteMany({})
+    await setLimit(db, 'api', { slots: 3 })
+    expect(await ask('a~1', 0)).toMatchObject({ slots: 3 })
+    expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 0 })
+    await wait(1_500)
+    expect(await ask('a~1', 1)).toMatchObject({ slots: 1 })
+    await wait(1_000)
+    expect(await ask('a~1', 1)).toMatchObject({ slots: 2 })
+    await wait(2_000)
+    expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 0 })
+    expect(await ask('a~1', 1)).toMatchObject({ slots: 1 })
+    expect(await ask('b~1', 0, 2)).toMatchObject({ slots: 2 })
+    await ask('b~1', 0, 4)
+    await wait(1_500)
+    expect(await ask('a~1', 1)).toMatchObject({ slots: 2 })
+  })
+
+  test('of a slow rate are not lost with who asks late', async () => {
+    const { db } = database
+    let turn = 0
+    const ask = async () => {
+      turn += 1
+      const asked = { by: 'a~1', inUse: 0, slots: 5, starts: 5, leaseMs: 30_000, turn }
+      return (await askForSlots(db, 'api', asked))!.starts
+    }
+    const pass = (ms: number) =>
+      limitDocuments().updateOne({ _id: 'api' }, [{ $set: { 'bucket.at': { $subtract: ['$bucket.at', ms] } } }])
+    await setLimit(db, 'api', { rate: { starts: 10, perMs: 60_000 } })
+    expect(await ask()).toBe(1)
+    await pass(7_200) // one in 6 s, and part of another
+    expect(await ask()).toBe(1)
+    await pass(4_900)
+    expect(await ask()).toBe(1)
+    await pass(3_600_000) // never more at once than a tenth of it
+    expect([await ask(), await ask()]).toEqual([1, 0])
+    await pass(4_000) // nor soon after, as who asks is late by moments only
+    expect(await ask()).toBe(0)
+  })
+
+  test('of all limits that a phase needs are kept for it in the end, by turns with those that need fewer', async () => {
+    const { db } = database
+    await setLimit(db, 'a', { slots: 1 })
+    await setLimit(db, 'b', { slots: 2 })
+    const clock = new ManualClock()
+    const slots = slotsOf(db, clock)
+    const [both, a, b] = [needing('a', 'b'), needing('a'), needing('b')]
+    expect(await slots.take(b, 2, 'b')).toBe(2)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    expect(await slots.take(a, 5, 'a')).toBe(1) // it is kept for nobody yet
+    clock.advance(2_000)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    slots.give(a, 1)
+    expect(await slots.take(a, 5, 'a')).toBe(0)
+    expect(await slots.take(both, 5, 'both')).toBe(0) // but it has that of a now
+    slots.give(b, 1)
+    expect(await slots.take(b, 5, 'b')).toBe(0)
+    expect(await slots.take(both, 5, 'both')).toBe(1)
+    slots.give(both, 1)
+    expect(await slots.take(b, 5, 'b')).toBe(1)
+    expect(await slots.take(a, 5, 'a')).toBe(1)
+    slots.give(a, 1)
+
+    // What is missing isn't given back for long: the others go on.
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    clock.advance(2_000)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    expect(await slots.take(a, 5, 'a')).toBe(0)
+    clock.advance(1_900)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    clock.advance(200)
+    await eventually(async () => expect(await slots.take(a, 5, 'a')).toBe(1))
+    slots.give(a, 1)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    clock.advance(4_000)
+    // Nor is anything kept for what only people could give it, or that no longer asks.
+    await new Limits(db).pause('b', { by: 'ana' })
+    slots.askAnew()
+    clock.advance(1_000)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    expect(await slots.take(both, 5, 'both')).toBe(0)
+    expect(await slots.take(a, 5, 'a')).toBe(1)
+    slots.give(a, 1)
+    slots.give(b, 2)
+    expect(slots.held().map(({ used }) => used)).toEqual([0, 0])
+    await slots.stop()
+    const { limits } = await readLimits(db)
+    expect(limits.map(({ holders }) => holders)).toEqual([[], []])
+  })
+
+  test.each([
+    ['paused', (db: Db) => new Limits(db).pause('a', { by: 'ana' })],
+    ['lowered', (db: Db) => setLimit(db, 'a', { slots: 0 })],
+    ['removed', (db: Db) => new Limits(db).remove('a')],
+  ])('kept for a phase begin nothing once their limit is %s', async (_what, change) => {
+    const { db } = database
+    for (const name of ['a', 'b']) await setLimit(db, name, { slots: 1 })
+    const clock = new ManualClock()
+    const slots = slotsOf(db, clock)
+    expect(await slots.take(needing('b'), 1, 'b')).toBe(1)
+    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    clock.advance(2_000)
+    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(slots.held().map(({ used }) => used)).toEqual([1, 1])
+    await change(db)
+    slots.give(needing('b'), 1)
+    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(slots.held().map(({ used }) => used)).toEqual([0, 0])
+    await slots.stop()
+  })
+
+  test('are kept for a phase that has a place now and then only, and not for one that no longer wants any', async () => {
+    const { db } = database
+    for (const name of ['a', 'b']) await setLimit(db, name, { slots: 1 })
+    const clock = new ManualClock()
+    const slots = slotsOf(db, clock)
+    const used = () => slots.held().map((one) => one.used)
+    expect(await slots.take(needing('b'), 1, 'b')).toBe(1)
+    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    clock.advance(9_000)
+    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(used()).toEqual([1, 1])
+    clock.advance(2_100) // nobody has asked
+    await eventually(() => expect(used()).toEqual([1, 0]))
+    expect(await slots.take(needing('a', 'b'), 1, 'both')).toBe(0)
+    expect(used()).toEqual([1, 1])
+    slots.noLonger('both')
+    expect(used()).toEqual([1, 0])
+    expect(await slots.take(needing('a'), 1, 'a')).toBe(1)
+    await slots.stop()
+  })
+
   test('are not asked for before each claim by who has got all that it may have', async () => {
     const { db } = database
     client = await clientAt(database.uri, { monitorCommands: true })
@@ -57,19 +231,19 @@ describe('the slots of a limit', () => {
     const clock = new ManualClock()
     const slots = slotsOf(client.db(db.databaseName), clock)
     const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
-    expect([await slots.take(phase, 30), asked]).toEqual([3, 1])
-    expect([await slots.take(phase, 30), asked]).toEqual([0, 1])
+    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([3, 1])
+    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 1])
     slots.give(phase, 2)
-    expect([await slots.take(phase, 30), asked]).toEqual([2, 1])
+    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([2, 1])
     clock.advance(50) // others may have given some back, or want theirs
-    expect([await slots.take(phase, 30), asked]).toEqual([0, 2])
+    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 2])
     const other = { by: 'b~1', inUse: 0, slots: 40, starts: 0, leaseMs: 30_000, turn: 1 }
     expect(await askForSlots(db, 'api', other)).toMatchObject({ slots: 0 })
     clock.advance(50)
     slots.give(phase, 1)
-    expect([await slots.take(phase, 30), asked]).toEqual([0, 3]) // 2 of 3 are its share
+    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([0, 3]) // 2 of 3 are its share
     slots.give(phase, 1)
-    expect([await slots.take(phase, 30), asked]).toEqual([1, 3])
+    expect([await slots.take(phase, 30, 'it'), asked]).toEqual([1, 3])
     slots.give(phase, 2)
     await slots.stop()
     expect(await askForSlots(db, 'api', { ...other, turn: 2 })).toMatchObject({ slots: 3 })
@@ -79,13 +253,13 @@ describe('the slots of a limit', () => {
     await setLimit(database.db, 'api', { slots: 3 })
     const clock = new ManualClock()
     const slots = slotsOf(database.db, clock)
-    const needing = (each: number) => ({ limits: [{ limit: 'api', slots: each }] }) as never
-    expect(await slots.take(needing(2), 5)).toBe(1)
-    expect(await slots.take(needing(2), 5)).toBe(0)
-    expect(await slots.take(needing(1), 5)).toBe(1)
-    expect(await slots.take(needing(2), 5)).toBe(0)
-    slots.give(needing(2), 1)
-    slots.give(needing(1), 1)
+    const needingEach = (each: number) => ({ limits: [{ limit: 'api', slots: each }] }) as never
+    expect(await slots.take(needingEach(2), 5, 'it')).toBe(1)
+    expect(await slots.take(needingEach(2), 5, 'it')).toBe(0)
+    expect(await slots.take(needingEach(1), 5, 'it')).toBe(1)
+    expect(await slots.take(needingEach(2), 5, 'it')).toBe(0)
+    slots.give(needingEach(2), 1)
+    slots.give(needingEach(1), 1)
     await slots.stop()
   })
 
@@ -97,17 +271,17 @@ describe('the slots of a limit', () => {
     await setLimit(db, 'api', { slots: 2 })
     const slots = slotsOf(client.db(db.databaseName), systemClock)
     const phase = { limits: [{ limit: 'api', slots: 1 }] } as never
-    expect(await slots.take(phase, 30)).toBe(2)
+    expect(await slots.take(phase, 30, 'it')).toBe(2)
     await setLimit(db, 'api', { slots: 1 })
     whenSent = () => {
       slots.give(phase, 1)
       whenSent = () => undefined
     }
     slots.askAnew()
-    const taking = slots.take(phase, 30)
+    const taking = slots.take(phase, 30, 'it')
     expect(await taking).toBe(0)
     slots.give(phase, 1)
-    expect(await slots.take(phase, 30)).toBe(1)
+    expect(await slots.take(phase, 30, 'it')).toBe(1)
     slots.give(phase, 1)
     await slots.stop()
     expect((await readLimits(db)).limits[0]!.holders).toEqual([])

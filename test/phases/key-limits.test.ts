@@ -1,10 +1,21 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
-import type { Document } from 'mongodb'
+import { BSONRegExp, type Document } from 'mongodb'
 import { InvalidLifecycle, Limits, lifecycleOf, type Replica, type ReplicaOptions } from '../../src/index.js'
 import { forgetOldKeys, LIMITS_COLLECTION } from '../../src/lock/index.js'
 import { sleep } from '../../src/time/index.js'
 import { eventually, useDatabase } from '../support/database.js'
-import { gate, recordingLogger, replicaOf, type Thing, thing, thingOf, things, thingWith } from '../support/thing.js'
+import { withFailingClaims } from '../support/failing-claims.js'
+import {
+  gate,
+  recordingLogger,
+  replicaOf,
+  type Thing,
+  thing,
+  thingOf,
+  thingSpec,
+  things,
+  thingWith,
+} from '../support/thing.js'
 
 describe('limitBy', () => {
   const replicas: Replica[] = []
@@ -43,7 +54,7 @@ describe('limitBy', () => {
       await replica.prepare()
       return { replica, logger }
     }
-    return { seen, prepared, most: () => Math.max(...seen.most.values()) }
+    return { lifecycle, seen, prepared, most: () => Math.max(...seen.most.values()) }
   }
 
   const insert = (n: number, tenant?: unknown, prefix = `${tenant}x`) =>
@@ -113,6 +124,28 @@ describe('limitBy', () => {
     expect(logger.lines.filter(({ level }) => level === 'error')).toEqual([])
   })
 
+  test.each([[true], [false], [new Date(0)], [new Date('1900-01-01')], [5], [null]])(
+    'a value that is %p has its turn behind 200 documents of one that is full',
+    async (free) => {
+      const { prepared, seen } = counted()
+      const until = new Date(Date.now() + 60_000)
+      const _id = 'thing tenant=a'
+      await limits().insertOne({
+        _id,
+        key: true,
+        declared: 3,
+        holders: [{ by: 'gone~1', slots: 3, until }],
+        waiting: [],
+      })
+      await insert(200, 'a')
+      await insert(3, free, 'free')
+      await insert(3, 'other')
+      const { replica } = await prepared()
+      await replica.runOnce()
+      expect(seen.runs.sort()).toEqual(['free0', 'free1', 'free2', 'otherx0', 'otherx1', 'otherx2'])
+    },
+  )
+
   test('1,000 tenants: all are done, and nothing is left of their limits', async () => {
     const { prepared, most } = counted(async () => undefined, { each: 1 })
     await things(database.db).insertMany(
@@ -144,6 +177,56 @@ describe('limitBy', () => {
       await replica.runOnce()
       expect(await created()).toBe(5)
     })
+  })
+
+  test('where the phase has a limit, too, slots that no claim had a use for set off no further one', async () => {
+    await new Limits(database.db).set('belt', { slots: 4 })
+    const phases = { ...thingSpec.phases, Creating: { next: ['Created', 'Deleting'], limits: ['belt'] } }
+    const { prepared, seen } = counted(undefined, { phases })
+    const { replica } = await prepared()
+    const until = new Date(Date.now() + 60_000)
+    const _id = 'thing tenant=a'
+    await limits().insertOne({ _id, key: true, declared: 3, holders: [{ by: 'gone~1', slots: 3, until }], waiting: [] })
+    await insert(5, 'a')
+    await replica.runOnce()
+    expect(seen.runs).toEqual([])
+  })
+
+  test('a claim that fails is left to the next look, though it gives back what it had', async () => {
+    const { lifecycle } = counted()
+    let claims = 0
+    const failing = withFailingClaims(database.db, 'Thing', () => {
+      claims += 1
+      return true
+    })
+    const replica = replicaOf(failing, lifecycle, { logger: recordingLogger() })
+    replicas.push(replica)
+    await replica.prepare()
+    await insert(9, 'a') // more than have slots
+    await replica.tick()
+    await replica.idle()
+    expect(claims).toBe(1)
+  })
+
+  test.each([
+    ['s', new BSONRegExp('a/b', 's')],
+    ['x', new BSONRegExp('a/b', 'x')],
+    ['no JavaScript', new BSONRegExp('(?P<a>b)', 'i')],
+    ['inside, x', { a: [new BSONRegExp('a.b', 'x')] }],
+    ['inside, s', { a: new BSONRegExp('a.b', 's') }],
+  ])('a value that is a regular expression (%s) is a key, and costs no others theirs', async (_what, tenant) => {
+    const { prepared, seen } = counted(undefined, { each: 2 })
+    const { replica, logger } = await prepared()
+    for (let i = 0; i < 5; i += 1) await insert(1, `t${i}`)
+    await insert(3, tenant, 'odd')
+    await replica.runOnce()
+    const left = await things(database.db).find({ phase: 'Creating' }, { bsonRegExp: true }).toArray()
+    // One that the driver can't read is parked.
+    expect(left.map(({ lockedAt }) => lockedAt)).toEqual(left.map(() => new Date('9999-12-31')))
+    expect(await created()).toBe(8 - left.length)
+    expect(seen.runs).toHaveLength(8 - left.length)
+    expect(logger.lines.filter(({ message }) => message.includes('broke'))).toEqual([])
+    expect(replica.status()).toMatchObject({ held: 0, limits: [{ used: 0 }] })
   })
 
   test('documents without a value have a limit together', async () => {

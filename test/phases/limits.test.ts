@@ -380,7 +380,7 @@ describe('a limit', () => {
       {},
       "limits: expected a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]",
     ],
-    [{ limits: [''] }, {}, 'limits.0: expected the name of a limit, at most 200 characters'],
+    [{ limits: [''] }, {}, 'limits.0: expected the name of a limit: 1 to 200 characters'],
     [
       { limits: [{ name: 'api', slots: 1.5 }] },
       {},

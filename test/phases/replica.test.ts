@@ -2,7 +2,9 @@ import { describe, expect, test } from '@jest/globals'
 import { lifecycleOf, Replica, TASK_LOCK_INIT_TIME } from '../../src/index.js'
 import { KNOWN_FOR_MS } from '../../src/lock/index.js'
 import { sleep } from '../../src/time/index.js'
-import { useDatabase } from '../support/database.js'
+import { eventually, useDatabase } from '../support/database.js'
+import { withFailingClaims } from '../support/failing-claims.js'
+import { recordingLogger } from '../support/thing.js'
 
 interface Thing {
   _id: string
@@ -62,6 +64,33 @@ describe('a replica', () => {
     await sleep(KNOWN_FOR_MS + 100)
     await db.collection<{ _id: string; phase: string }>('Thing').insertOne({ _id: 'a', phase: 'Creating' })
     await replica.runOnce()
+    expect(await bound.find('a')).toMatchObject({ phase: 'Created' })
+    await replica.stop()
+  })
+
+  test('whose claims fail: one run tries again each second, and after five of them says what they fail with', async () => {
+    const bound = thing.handle({
+      Creating: async (_doc, step) => step.moveTo('Created'),
+      Deleting: async (_doc, step) => step.moveTo('Deleted'),
+    })
+    let claims = 0
+    let fails = true
+    const db = withFailingClaims(database.db, 'Thing', () => {
+      claims += 1
+      return fails
+    })
+    const replica = new Replica({ db, lifecycles: [bound], logger: recordingLogger() })
+    await database.db.collection<{ _id: string; phase: string }>('Thing').insertOne({ _id: 'a', phase: 'Creating' })
+    await expect(replica.runOnce()).rejects.toThrow(
+      /^something is due, and claims of it have failed for 5 s: thing: MongoServerError: out of disk space$/,
+    )
+    expect(claims).toBe(5)
+
+    const run = replica.runOnce()
+    await eventually(() => claims > 5)
+    fails = false
+    await run
+    expect(claims).toBeLessThanOrEqual(10)
     expect(await bound.find('a')).toMatchObject({ phase: 'Created' })
     await replica.stop()
   })

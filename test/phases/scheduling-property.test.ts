@@ -53,6 +53,12 @@ describe('limits, ranks, pauses and questions beside crashes', () => {
       const limits = new Limits(database.db)
       const wrong: string[] = []
       let turn = 0
+      /** Nothing here takes as long: what never ends fails by its name, long before the test's own bound. */
+      const inTime = async <T>(what: string, work: Promise<T>): Promise<T> => {
+        const late = Promise.withResolvers<never>()
+        const timer = setTimeout(() => late.reject(new Error(`turn ${turn}: ${what} didn't end within 30 s`)), 30_000)
+        return Promise.race([work, late.promise]).finally(() => clearTimeout(timer))
+      }
 
       /** What runs, by whose handler; that of a replica that has crashed is over with its leases. */
       const running = new Map<object, { by: string; phase: string; tenant: string }>()
@@ -208,23 +214,23 @@ describe('limits, ranks, pauses and questions beside crashes', () => {
         if (isCalm && slots === 0) await set(1)
         if (!isCalm && (await left()) === 0)
           await orders.insertOne({ _id: `more${turn}`, phase: 'Picking', tenant: 't0', rank: 'low', rounds: 1 })
-        const meanwhile = [answerOne(), answerOne()]
+        const meanwhile = [inTime('an answer', answerOne()), inTime('an answer', answerOne())]
         await Promise.all([
           ...meanwhile,
           ...alive.map(async ({ replica, crashed }) => {
             const whole = replica.tick().then(() => replica.idle())
-            await Promise.race([whole.catch(() => undefined), crashed])
+            await inTime(`${replica.identity}'s tick`, Promise.race([whole.catch(() => undefined), crashed]))
           }),
         ])
         for (const [i, one] of alive.entries()) {
           if (one.isUp()) continue
           crashes += 1
           void one.replica.stop()
-          await over(one.replica.identity)
-          alive[i] = await up(crashes < CRASHES ? random : () => 1e9)
+          await inTime('the end of a crashed one', over(one.replica.identity))
+          alive[i] = await inTime('the start of a replica', up(crashes < CRASHES ? random : () => 1e9))
         }
-        if (!isCalm || turn % 3 === 0) await people()
-        await backDate(orders as never, 15_000)
+        if (!isCalm || turn % 3 === 0) await inTime('what people do', people())
+        await inTime('the passing of time', backDate(orders as never, 15_000))
       }
       expect(wrong).toEqual([])
       expect(crashes).toBeGreaterThanOrEqual(CRASHES)
@@ -233,7 +239,7 @@ describe('limits, ranks, pauses and questions beside crashes', () => {
         const expected = Array.from({ length: rounds }, (_, i) => accepted.get(`${_id}/${i}`)?.comment ?? 'timeout')
         expect({ _id, heard }).toEqual({ _id, heard: expected })
       }
-      await Promise.all(alive.map(({ replica }) => replica.stop()))
+      await inTime('the stop', Promise.all(alive.map(({ replica }) => replica.stop())))
       await eventually(async () =>
         expect(
           await database.db.collection(LIMITS_COLLECTION).countDocuments({ 'holders.until': { $gt: new Date() } }),

@@ -42,6 +42,8 @@ export interface SlotGrant {
   readonly limit: Limit
   /** Whether other replicas want some and have less than an equal share. */
   readonly othersWait: boolean
+  /** Whether it waits for some, before all others that do. */
+  readonly isNext: boolean
   /** Whether it got less than it asked for, and has no more than its share: asked again, it gets more only if others give some back. */
   readonly isShort: boolean
 }
@@ -75,12 +77,27 @@ const UNTIL: Document = {
   $cond: [{ $isNumber: '$$this.ms' }, { $min: ['$$this.until', { $add: ['$$NOW', '$$this.ms'] }] }, '$$this.until'],
 }
 
+/** For so long who has some goes on with them; after that they are kept for who waits, longest first, and comes within `ASKS_WITHIN_MS`. */
+const TURN_MS = 1_000
+const ASKS_WITHIN_MS = 3_000
+
+/** Several slots lie idle until there are enough of them, so by turns: from 1 to 2 s of waiting, 4 to 8, 32 to 64, 256 to 512… */
+const isItsTurn = (waitedMs: Document): Document => {
+  const doublings = { $floor: { $log: [{ $max: [1, { $divide: [waitedMs, TURN_MS] }] }, 2] } }
+  const isOneOf = (every: number, which: number): Document => ({ $eq: [{ $mod: [doublings, every] }, which] })
+  return { $cond: [{ $lt: [doublings, 4] }, isOneOf(2, 0), isOneOf(3, 2)] }
+}
+
 const WAITING: Document = { $cond: [{ $isArray: '$waiting' }, '$waiting', []] }
+/** Since when it has waited; not later than now, should the clock have been set back. */
+const since = (entry: string): Document => ({
+  $min: ['$$NOW', { $cond: [{ $eq: [{ $type: `${entry}.since` }, 'date'] }, `${entry}.since`, '$$NOW'] }],
+})
 /** Who got less than an equal share asks again within a second. */
 const hasAskedOfLate: Document = {
   $and: [
     { $eq: [{ $type: '$$this.at' }, 'date'] },
-    { $gt: ['$$this.at', { $subtract: ['$$NOW', 3_000] }] },
+    { $gt: ['$$this.at', { $subtract: ['$$NOW', ASKS_WITHIN_MS] }] },
     { $lte: ['$$this.at', '$$NOW'] },
   ],
 }
@@ -89,7 +106,8 @@ const hasAskedOfLate: Document = {
  * Takes, renews or gives back slots and starts of a limit in one update that the server judges; undefined: there is no such limit.
  *
  * Invariant: with what it grants no more slots are leased than the limit has at that moment. A holder keeps what it has in use, so after the
- * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share.
+ * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share; and who
+ * has waited for a second gets the next that become free, so that nobody waits for longer than others have a turn each.
  */
 export async function askForSlots(db: Db, name: string, request: SlotRequest): Promise<SlotGrant | undefined> {
   const options = { returnDocument: 'after', maxTimeMS: 5_000 } as const
@@ -152,15 +170,18 @@ async function askedForKeys(
 
 function grantOf(stored: Document, { by, turn, inUse, slots: wanted, each = 1 }: SlotRequest): SlotGrant {
   const mine = (stored['holders'] as Document[] | undefined)?.find((one) => one?.['by'] === by && one['turn'] === turn)
-  const waiters = (stored['waiting'] as Document[] | undefined)?.filter((one) => one['by'] !== by).length ?? 0
+  const waiting = Array.isArray(stored['waiting']) ? (stored['waiting'] as (Document | null)[]) : []
+  const waited = waiting.find((one) => one?.['by'] === by)
+  const others = waiting.filter((one) => one?.['by'] !== by)
+  const isNext = waited != null && others.length > 0 && others.every((one) => !(one?.['since'] < waited['since']))
   const slots: number = mine?.['slots'] ?? 0
   const limit = limitOf(stored, stored['askedAt'] ?? new Date(0))
   const total = limit.slots ?? MOST_SLOTS
-  const share = Math.max(each, Math.ceil(total / (1 + waiters)))
+  const share = Math.max(each, Math.ceil(total / (1 + others.length)))
   const free = total - limit.holders.reduce((sum, one) => sum + one.slots, 0)
   return {
     ...{ slots, starts: mine?.['starts'] ?? 0, limit },
-    othersWait: waiters > 0,
+    ...{ othersWait: others.length > 0, isNext },
     isShort: slots < inUse + wanted && slots <= share && Math.min(free, share - slots) < each,
   }
 }
@@ -170,17 +191,36 @@ function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUn
   const isOthers = { $and: [{ $cond: [isValid, isLeased, isLease] }, { $ne: ['$$this.by', literal(by)] }] }
   const leased = { $filter: { input: HOLDERS, cond: isOthers } }
   const others = { $map: { input: leased, in: { $mergeObjects: ['$$this', { until: UNTIL }] } } }
+  const hasWaited = { $and: [hasAskedOfLate, { $eq: ['$$this.by', literal(by)] }] }
+  const waited = { $first: { $filter: { input: WAITING, cond: hasWaited } } }
   const isAnother = { $and: [hasAskedOfLate, { $ne: ['$$this.by', literal(by)] }] }
   const own = { $first: { $filter: { input: HOLDERS, cond: { $eq: ['$$this.by', literal(by)] } } } }
   const taken = { $sum: { $map: { input: '$$others', in: '$$this.slots' } } }
-  const free = { $cond: [isValid, { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse] }] }] }, 0] }
+  const waitedMs = { $subtract: ['$$NOW', since('$$this')] }
+  const need = { $cond: [isCount('$$this.each'), '$$this.each', 1] }
+  const goesBefore = {
+    $and: [
+      { $gt: [waitedMs, TURN_MS] },
+      // It has asked again: who asks more rarely than others forget it would never come for what is kept.
+      { $lt: [since('$$this'), '$$this.at'] },
+      { $lt: [since('$$this'), since('$$waited')] },
+      { $lte: [need, TOTAL] },
+      { $or: [{ $lte: [need, 1] }, isItsTurn(waitedMs)] },
+    ],
+  }
+  const older = { $filter: { input: '$$waiting', cond: goesBefore } }
+  const reserved = { $sum: { $map: { input: older, in: need } } }
+  const free = {
+    $cond: [isValid, { $max: [0, { $subtract: [TOTAL, { $add: [taken, inUse, reserved] }] }] }, 0],
+  }
   const waiters = { $add: [1, { $size: '$$waiting' }] }
   // Alone it may have all; beside others that wait no more than an equal share, beyond what it has in use.
   const share = { $max: [each, { $ceil: { $divide: [TOTAL, waiters] } }] }
   const most = { $max: [0, { $min: [slots, free, { $subtract: [share, inUse] }] }] }
   // As many as are of use: single ones of each would be, where a document needs two, of use to nobody.
   const granted = { $add: [inUse, { $subtract: [most, { $mod: [most, each] }] }] }
-  const started = { $cond: [{ $and: [isRate, isValid] }, { $max: [0, { $min: [starts, { $floor: '$$left' }] }] }, 0] }
+  const startable = { $min: [starts, BURST, { $floor: '$$left' }] }
+  const started = { $cond: [{ $and: [isRate, isValid] }, { $max: [0, startable] }, 0] }
   const entry = {
     by: literal(by),
     slots: '$$granted',
@@ -191,9 +231,10 @@ function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUn
   }
   const entries = { $cond: [{ $gt: [{ $add: ['$$granted', '$$started'] }, 0] }, [entry], []] }
   const left = { $subtract: ['$$left', { $cond: [{ $gt: [starts, 0] }, '$$started', starts] }] }
-  const bucket = { left: { $min: [BURST, left] }, at: '$$NOW' }
+  const bucket = { left: { $min: [FULL, left] }, at: '$$NOW' }
   const isShort = { $lte: [{ $add: ['$$granted', each] }, { $min: [inUse + slots, share] }] }
-  const waits = { $cond: [isShort, [{ by: literal(by), at: '$$NOW' }], []] }
+  const waitsSince = { $cond: [{ $gt: ['$$granted', inUse] }, '$$NOW', since('$$waited')] }
+  const waits = { $cond: [isShort, [{ by: literal(by), at: '$$NOW', since: waitsSince, each }], []] }
   const change = {
     holders: { $concatArrays: ['$$others', entries] },
     waiting: { $concatArrays: ['$$waiting', waits] },
@@ -203,7 +244,7 @@ function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUn
   const isLate = { $gte: [{ $ifNull: ['$$own.turn', -1] }, turn] }
   const changed = {
     $let: {
-      vars: { others, own, waiting: { $filter: { input: WAITING, cond: isAnother } }, left: LEFT },
+      vars: { others, own, waited, waiting: { $filter: { input: WAITING, cond: isAnother } }, left: LEFT },
       in: {
         $let: {
           vars: { granted },
@@ -251,13 +292,41 @@ export async function forgetKeys(db: Db, names: readonly string[], by: string, t
   return (await limitsOf(db).deleteMany({ _id: { $in: [...names] }, ...isUnused })).deletedCount === names.length
 }
 
+const isHeld: Document = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
+
+/**
+ * Removes a limit: documents that need it wait from then on, and those of a key have what their lifecycle declares. While slots are in use its
+ * document stays, without any to be had, so that no one gets them twice should the limit be made again; `forgetOldKeys` removes it.
+ * @returns whether there was one
+ */
+export async function removeLimit(db: Db, name: string): Promise<boolean> {
+  const limits = limitsOf(db)
+  const unused = await limits.deleteOne({ _id: name, $expr: { $not: [isHeld] } })
+  if (unused.deletedCount > 0) return true
+  const isKey = { $eq: ['$key', true] }
+  const declaredRate = { $ifNull: ['$declaredRate', '$$REMOVE'] }
+  const left = {
+    ...{ slots: '$$REMOVE', paused: '$$REMOVE' },
+    declared: { $cond: [isKey, { $ifNull: ['$declared', '$$REMOVE'] }, '$$REMOVE'] },
+    rate: { $cond: [isKey, declaredRate, '$$REMOVE'] },
+    removed: { $cond: [isKey, '$$REMOVE', true] },
+  }
+  return (await limits.updateOne({ _id: name }, [{ $set: left }])).matchedCount > 0
+}
+
+/** What `removeLimit` has left, unless somebody has set it since by hand, or a replica of an older version has declared it. */
+const isLeftOver: Document = {
+  removed: true,
+  ...{ slots: { $exists: false }, declared: { $exists: false }, rate: { $exists: false }, paused: { $exists: false } },
+}
+
 const KEPT_MS = 3_600_000
 /** Of whatever a person has put there. */
 const LONGEST_KEPT_MS = 36_500 * 24 * KEPT_MS
 
 /**
  * Removes limits of keys that nobody has asked for in an hour, nor in the span of their rate: before that is over not all of it may be there again.
- * Their replicas were killed, or they have a rate.
+ * Their replicas were killed, or they have a rate. And limits that were removed while they were in use.
  * @param validUntil later nothing is removed: the server's clock may have stepped forward. Default: always
  * @returns how many
  */
@@ -265,13 +334,13 @@ export async function forgetOldKeys(db: Db, validUntil?: Date): Promise<number> 
   const spanMs = { $cond: [isRate, { $min: ['$rate.perMs', LONGEST_KEPT_MS] }, 0] }
   const isOld = { $lt: ['$askedAt', { $subtract: ['$$NOW', { $max: [KEPT_MS, spanMs] }] }] }
   const { $expr, ...asDeclared } = isAsDeclared
-  const isHeld = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
   const isSet = { $not: [{ $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }] }
+  const isNow = validUntil ? { $lte: ['$$NOW', validUntil] } : true
   const old = await limitsOf(db).deleteMany({
-    ...asDeclared,
-    $expr: {
-      $and: [isOld, $expr, { $not: [isHeld] }, { $not: [isSet] }, validUntil ? { $lte: ['$$NOW', validUntil] } : true],
-    },
+    $or: [
+      { ...asDeclared, $expr: { $and: [isOld, $expr, { $not: [isHeld] }, { $not: [isSet] }, isNow] } },
+      { ...isLeftOver, $expr: { $and: [{ $not: [isHeld] }, isNow] } },
+    ],
   })
   return old.deletedCount
 }
@@ -280,13 +349,17 @@ export async function forgetOldKeys(db: Db, validUntil?: Date): Promise<number> 
 const BURST: Document = {
   $cond: [isRate, { $min: ['$rate.starts', { $max: [1, { $floor: { $divide: ['$rate.starts', 10] } }] }] }, 0],
 }
+/** Part of one more is kept, as much as is added in so long: nothing of a rate is lost with who asks that much late. */
+const LATE_MS = 1_500
+const LATE: Document = { $divide: [{ $multiply: ['$rate.starts', LATE_MS] }, '$rate.perMs'] }
+const FULL: Document = { $cond: [{ $gt: [BURST, 0] }, { $add: [BURST, { $min: [0.999, LATE] }] }, 0] }
 /** What may begin now: what was left, and what has been added since, evenly; full where nobody has asked before. */
 const LEFT: Document = {
   $cond: [
-    { $and: [isRate, { $isNumber: '$bucket.left' }, { $eq: [{ $type: '$bucket.at' }, 'date'] }] },
+    { $and: [isRate, isCount('$bucket.left'), { $eq: [{ $type: '$bucket.at' }, 'date'] }] },
     {
       $min: [
-        BURST,
+        FULL,
         {
           $add: [
             '$bucket.left',

@@ -63,9 +63,12 @@ type Limits = Collection<Document & { _id: string }>
 /** @internal */
 export const limitsOf = (db: Db): Limits => protocolCollection(db, LIMITS_COLLECTION)
 
+/** Of one that was removed while its slots were in use. */
+const NOT_REMOVED = { removed: '' } as const
+
 /** What a replica declares of a limit that its lifecycles name with a number of slots. What a person has set stands. */
 export async function declareLimit(db: Db, name: string, slots: number): Promise<void> {
-  await limitsOf(db).updateOne({ _id: name }, { $set: { declared: slots } }, { upsert: true })
+  await limitsOf(db).updateOne({ _id: name }, { $set: { declared: slots }, $unset: NOT_REMOVED }, { upsert: true })
 }
 
 /** What a person sets; null: what replicas declare is in force again, or there is no rate. */
@@ -79,10 +82,7 @@ export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetti
   const given = Object.entries({ slots, rate }).filter(([, value]) => value !== undefined)
   const set = Object.fromEntries(given.filter(([, value]) => value !== null))
   const unset = Object.fromEntries(given.filter(([, value]) => value === null).map(([field]) => [field, '']))
-  const update = {
-    ...(Object.keys(set).length > 0 && { $set: set }),
-    ...(Object.keys(unset).length > 0 && { $unset: unset }),
-  }
+  const update = { ...(Object.keys(set).length > 0 && { $set: set }), $unset: { ...unset, ...NOT_REMOVED } }
   await limitsOf(db).updateOne({ _id: name }, update as Document, { upsert: true })
   return (await readLimits(db, [name])).limits[0]!
 }
@@ -115,11 +115,6 @@ export async function resumeLimit(db: Db, name: string): Promise<PausedLimit | u
 export const pausedLimitText = (name: string, { by, reason, until }: Omit<PausedLimit, 'since'>): string =>
   `${name}: paused by ${by}${until ? ` until ${until.toISOString()}` : ''}${reason === null ? '' : `: ${reason}`}`
 
-/** Removes a limit: documents that need it wait from then on. False: there was none. */
-export async function removeLimit(db: Db, name: string): Promise<boolean> {
-  return (await limitsOf(db).deleteOne({ _id: name })).deletedCount > 0
-}
-
 /** Limits by name. @param which default: all; `shared`: those that aren't of a key */
 export async function readLimits(
   db: Db,
@@ -129,7 +124,11 @@ export async function readLimits(
   const match = filter ? [{ $match: filter }] : []
   const pipeline = [...match, { $sort: { _id: 1 } }, { $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
   const rows = await readOwnFields((how) => limitsOf(db).aggregate(pipeline, how).toArray())
-  return { limits: rows.map(({ document, now }) => limitOf(document, now)), now: rows[0]?.['now'] }
+  const limits = rows
+    .map(({ document, now }) => ({ limit: limitOf(document, now), isRemoved: document['removed'] === true }))
+    // What was removed is there for as long as its slots are in use.
+    .filter(({ limit, isRemoved }) => !isRemoved || limit.slots !== 0 || limit.holders.length > 0)
+  return { limits: limits.map(({ limit }) => limit), now: rows[0]?.['now'] }
 }
 
 /** A person may have put anything there: what has no sound number of slots has none. @internal */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Document } from 'mongodb'
+import { BSON, type Document } from 'mongodb'
 import { idText } from '../../lock/index.js'
 import { readOptions } from '../../options/index.js'
 import type { LimitNode, PhaseNode } from './check-graph.js'
@@ -21,12 +21,33 @@ export const keyLimits = (lifecycle: string, field: string): string => `${lifecy
 const LONGEST_KEY = 120
 const digestOf = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 16)
 
+/**
+ * A key's value with the sources of regular expressions in their place. Candidates and documents that were claimed are read in two ways, of which one
+ * loses options; by their names the two would be different keys.
+ */
+function withSources(value: unknown): unknown {
+  if (value instanceof RegExp) return value.source
+  if (value instanceof BSON.BSONRegExp) return sourceOf(value.pattern)
+  if (Array.isArray(value)) return value.map(withSources)
+  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, withSources(inner)]))
+}
+
+/** As JavaScript escapes it; what it can't read is read as a document that is unreadable. */
+function sourceOf(pattern: string): string {
+  try {
+    return new RegExp(pattern).source
+  } catch {
+    return pattern
+  }
+}
+
 /** What a document needs because of the value of a field; undefined: its lifecycle has no such limit. */
 export function keyNeedOf({ name, settings }: LifecycleModel, document: Document): LimitNeed | undefined {
   const { limitBy, each } = settings
   if (limitBy === undefined || each === undefined) return undefined
   const value: unknown = document[limitBy] ?? null
-  const limit = keyLimitName(name, limitBy, value === null ? '(none)' : idText(value))
+  const limit = keyLimitName(name, limitBy, value === null ? '(none)' : idText(withSources(value)))
   return {
     limit,
     slots: 1,

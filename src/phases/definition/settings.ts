@@ -49,13 +49,13 @@ export interface EventsSetting {
 
 const RESERVED_NAMES: readonly string[] = RESERVED_FIELDS.filter((name) => name !== 'progress')
 
-const matchingText = (pattern: RegExp, wording: string) =>
-  t.where<string>((value) => typeof value === 'string' && pattern.test(value), wording)
+const matchingText = (pattern: RegExp, what: string) =>
+  t.where<string>((value) => typeof value === 'string' && pattern.test(value), t.expecting(what))
 
 export const fieldName = t.checked(
-  matchingText(/^[A-Za-z_][A-Za-z0-9_]*$/, 'expected a field name of letters, digits and _'),
+  matchingText(/^[A-Za-z_][A-Za-z0-9_]*$/, 'a field name of letters, digits and _'),
   (name) => !RESERVED_NAMES.includes(name),
-  'expected a name other than those that Phaselock uses already',
+  t.expecting('a name other than those that Phaselock uses already'),
 )
 
 const aShare = t.where<number>(
@@ -63,7 +63,10 @@ const aShare = t.where<number>(
   t.expecting('a share from 0.01 to 1'),
 )
 
-const limitName = matchingText(/^[^$.\0][^\0]{0,199}$/, 'expected the name of a limit, at most 200 characters')
+export const limitName = matchingText(
+  /^[^$.\0][^\0]{0,199}$/,
+  'the name of a limit: 1 to 200 characters, none of them NUL, the first neither $ nor .',
+)
 const slotCount = t.whole(1, MOST_SLOTS)
 
 /** Limits by their names, some with their slots. */
@@ -71,7 +74,7 @@ export const limitList = t.list(
   t.chosen<LimitNode>((given) =>
     typeof given === 'string' ? limitName : t.object({ name: limitName, slots: slotCount }),
   ),
-  "expected a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]",
+  t.expecting("a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]"),
 )
 export const phaseLimits = t.partOf({ limits: t.withDefault(limitList, []), slots: t.withDefault(slotCount, 1) })
 
@@ -109,7 +112,7 @@ const ownerField = t.checked(
     t.expecting("the name of a top-level field, such as 'tenantId' (at most 100 characters)"),
   ),
   (name) => !RESERVED_NAMES.includes(name) || name === 'state',
-  'expected a field of the owner, not one of those that Phaselock uses',
+  t.expecting('a field of the owner, not one of those that Phaselock uses'),
 )
 
 type Keeps = 'off' | 'sampled' | 'full'
@@ -169,7 +172,7 @@ export const settingsSchema = t.object({
   child: t.optional(t.flag),
   reads: t.optional(
     t.list(
-      matchingText(/^[^.$][^.]*$/, "expected the name of a top-level field, such as 'image'"),
+      matchingText(/^[^.$][^.]*$/, "the name of a top-level field, such as 'image'"),
       'expected a list of field names',
     ),
   ),

@@ -47,6 +47,8 @@ const LOOK_SOON_MS = 150
 /** After a tick that failed: so that work goes on soon after the database is back. */
 const RETRY_MS = 300
 const MAX_ROUNDS = 1_000
+/** Of `runOnce()`: so many rounds, a tick apart, in each of which claims have failed. */
+const MOST_FAILING_ROUNDS = 5
 const TOO_MANY_ABANDONED = 5
 
 /**
@@ -178,15 +180,18 @@ export class Replica {
 
   /**
    * One tick and all that follows from it, until nothing is due and nothing is held. For tests and one-off runs.
-   * @throws EndlessSteps when a document takes too many steps in a row; what `prepare` throws
+   * @throws EndlessSteps when a document takes too many steps in a row; what claims fail with, once they have failed for some seconds; what
+   *   `prepare` throws
    */
   async runOnce(): Promise<TickCounts> {
     await this.prepare()
     const total: TickCounts = { ruled: 0, removed: 0, due: 0 }
     for (const { runner } of this.running) runner.endless = undefined
+    let failingRounds = 0
     try {
       for (let round = 0; round < MAX_ROUNDS; round += 1) {
         this.slots.askAnew()
+        const before = this.running.map(({ runner }) => runner.claimer.failures.count)
         const { ruled, removed, due } = await this.everyTick.run()
         await this.idle()
         for (const { runner } of this.running) if (runner.endless) throw runner.endless
@@ -194,6 +199,10 @@ export class Replica {
         total.removed += removed
         total.due += due
         if (due + ruled + removed === 0) return total
+        const failing = this.running.filter(({ runner }, i) => runner.claimer.failures.count > before[i]!)
+        failingRounds = failing.length > 0 ? failingRounds + 1 : 0
+        if (failingRounds >= MOST_FAILING_ROUNDS) throw claimsFail(failing)
+        if (failingRounds > 0) await sleep(TICK_MS)
         if (this.company.againInMs > 0) await sleep(this.company.againInMs)
       }
     } finally {
@@ -375,4 +384,11 @@ export class Replica {
     if (this.options.lifecycles.length > 0) await this.threads.leave()
     this.tellUntold()
   }
+}
+
+function claimsFail(failing: readonly RunningLifecycle[]): Error {
+  const causes = failing.map(({ model, runner }) => `${model.name}: ${String(runner.claimer.failures.last)}`)
+  const cause = failing[0]!.runner.claimer.failures.last
+  const message = `something is due, and claims of it have failed for ${MOST_FAILING_ROUNDS} s: ${causes.join('; ')}`
+  return new Error(message, { cause })
 }

@@ -11,7 +11,7 @@ import {
 } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import { formatMs } from '../../time/index.js'
-import { RATE, rateFrom } from '../definition/settings.js'
+import { limitName, RATE, rateFrom } from '../definition/settings.js'
 import { pauseOf } from './owner-pauses.js'
 import type { PauseOptions } from './owner-types.js'
 
@@ -27,13 +27,7 @@ export interface LimitOptions {
 const orNull = <T>(type: t.Type<T>) =>
   t.optional(t.chosen<T | null>((given) => (given === null ? t.anything<null>() : type) as t.Type<T | null>))
 const limitOptions = t.object({ slots: orNull(t.whole(0, MOST_SLOTS)), rate: orNull(t.text) })
-const limitName = t.object({
-  name: t.checked(
-    t.aName,
-    (name) => name.length <= 200 && !/^[$.]|\0/.test(name),
-    'expected the name of a limit, at most 200 characters',
-  ),
-})
+const named = t.object({ name: limitName })
 
 /**
  * The limits of a database (docs/limits.md): how many documents may be worked on at once, or begin in a span of time, by all replicas
@@ -56,7 +50,7 @@ export class Limits {
    * @throws InvalidOptions
    */
   async set(name: string, options: LimitOptions): Promise<Limit> {
-    checkOptions('limits.set', limitName, { name })
+    checkOptions('limits.set', named, { name })
     const { slots, rate } = checkOptions('limits.set', limitOptions, options)
     if (slots === undefined && rate === undefined)
       throw new InvalidOptions('limits.set', ['expected slots, a rate or both, got neither'])
@@ -70,13 +64,13 @@ export class Limits {
    * @throws InvalidOptions
    */
   async pause(name: string, options: Omit<PauseOptions, 'phase' | 'id'>): Promise<boolean> {
-    checkOptions('limits.pause', limitName, { name })
+    checkOptions('limits.pause', named, { name })
     return (await pauseLimit(this.db, name, pauseOf('limits.pause', options))) !== undefined
   }
 
   /** Ends a pause; whether there was one. */
   async resume(name: string): Promise<boolean> {
-    checkOptions('limits.resume', limitName, { name })
+    checkOptions('limits.resume', named, { name })
     return (await resumeLimit(this.db, name)) !== undefined
   }
 
@@ -89,9 +83,13 @@ export class Limits {
     return (await readLimits(this.db, keys ? undefined : 'shared')).limits
   }
 
-  /** Removes a limit: documents that need it wait from then on; one that lifecycles declare comes back with their replicas' next start. @returns whether there was one */
+  /**
+   * Removes a limit: documents that need it wait from then on; one that lifecycles declare comes back with their replicas' next start, and one of
+   * a key has what its lifecycle declares. While slots are in use it stays, without any to be had.
+   * @returns whether there was one
+   */
   async remove(name: string): Promise<boolean> {
-    checkOptions('limits.remove', limitName, { name })
+    checkOptions('limits.remove', named, { name })
     return removeLimit(this.db, name)
   }
 }

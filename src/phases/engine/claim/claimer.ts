@@ -7,7 +7,7 @@ import {
   MissingIndex,
   type WorkSplit,
 } from '../../../lock/index.js'
-import type { Phase } from '../../definition/model.js'
+import type { LimitNeed, Phase } from '../../definition/model.js'
 import { readProjection } from '../../definition/settings.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
@@ -47,6 +47,8 @@ export class Claimer {
   private readonly slotless = new Set<string>()
   /** Phases of which the last claim failed. */
   private readonly failed = new Set<string>()
+  /** How many claims have failed since the start, and of what the last one. */
+  readonly failures = { count: 0, last: undefined as unknown }
   /** The outage of a missing claim index: over only when a query for candidates succeeds, whatever else works meanwhile. */
   private readonly noIndex: OutageLog
   /** How many documents the last claim that looked for candidates had to leave. */
@@ -117,9 +119,23 @@ export class Claimer {
     this.claimIfRoom()
   }
 
-  /** The same for a phase in which something comes due after `ms`. */
+  /** A look has found something due in these phases, and in no others: those no longer wait for slots. */
+  found(due: ReadonlySet<string>): void {
+    for (const phase of this.slotless) {
+      if (due.has(phase)) continue
+      this.slotless.delete(phase)
+      this.wakeups.noRetry(phase)
+      this.env.slots.noLonger(this.waiter(phase))
+    }
+  }
+
+  /** Offers a phase in which something comes due after `ms`. */
   offerIn(phase: string, ms: number): void {
     if (!this.stopped) this.wakeups.in(phase, ms)
+  }
+
+  private tryAgainIn(phase: string, ms: number): void {
+    if (!this.stopped) this.wakeups.retry(phase, ms)
   }
 
   /**
@@ -216,8 +232,8 @@ export class Claimer {
     })
     if (!result) return
     // Rung for while they are being stored, so they may not be there yet.
-    if (result.notFound > 0) this.offerIn(phase, 0)
-    if (result.left > 0) this.offerIn(phase, result.againInMs)
+    if (result.notFound > 0) this.tryAgainIn(phase, 0)
+    if (result.left > 0) this.tryAgainIn(phase, result.againInMs)
   }
 
   private async claimWhileRoom(): Promise<void> {
@@ -225,14 +241,14 @@ export class Claimer {
     while (this.hasRoom()) {
       const phase = this.nextPhase()
       const room = this.roomFor(phase)
-      const limit = this.limitsOf(phase) ? await this.takeSlots(phase, room) : room
-      if (limit === 0) continue
       const awaited = this.awaited.get(phase)
       this.awaited.delete(phase)
+      const limit = this.limitsOf(phase) ? await this.takeSlots(phase, room) : room
+      if (limit === 0) continue
       let claimed = 0
       const keyed = this.isKeyed(phase) ? this.env.keys?.forClaim() : undefined
       // Before it asks: what is given back meanwhile isn't in the answer.
-      if (keyed) this.env.slots.whenFree(this.keyedName(phase), () => this.offer([phase]))
+      if (keyed) this.waitFor(phase, (need) => this.env.keys!.isOne(need))
       const result = await this.claim(
         phase,
         (admission, won) => {
@@ -244,8 +260,8 @@ export class Claimer {
         },
         keyed,
       )
-      if (keyed) this.keyedIsOver(phase, keyed, claimed)
-      this.giveUnusedSlots(phase, limit - claimed)
+      if (keyed) this.keyedIsOver(phase, keyed, claimed, !result)
+      this.giveUnusedSlots(phase, limit, claimed)
       if (!result) {
         // Other phases go first next time: this one's documents may be the cause.
         if (!this.isPaused(phase)) this.failed.add(phase)
@@ -262,22 +278,28 @@ export class Claimer {
       if (allLost > MOST_LOST_CLAIMS) this.forget()
       else if (isMore) this.offer([phase])
       else {
-        if (this.isMissed(awaited, result)) this.offerIn(phase, 0)
-        if (result.left > 0) this.offerIn(phase, result.againInMs)
+        if (this.isMissed(awaited, result)) this.tryAgainIn(phase, 0)
+        if (result.left > 0) this.tryAgainIn(phase, result.againInMs)
       }
     }
   }
 
-  private keyedIsOver(phase: string, keyed: KeyedClaim, claimed: number): void {
-    keyed.over()
-    if (keyed.heldBack) this.offerIn(phase, this.env.keys!.againInMs)
-    else this.env.slots.notWaiting(this.keyedName(phase))
-    if (keyed.heldBack && claimed === 0) this.slotless.add(phase)
+  private keyedIsOver(phase: string, keyed: KeyedClaim, claimed: number, hasFailed: boolean): void {
+    keyed.over(claimed > 0 ? this.waiter(phase) : undefined)
+    const waits = keyed.heldBack && !hasFailed // what has failed is left to the next look
+    if (waits) this.tryAgainIn(phase, this.env.keys!.againInMs)
+    else this.env.slots.notWaiting(this.waiter(phase))
+    if (waits && claimed === 0) this.slotless.add(phase)
     else this.slotless.delete(phase)
   }
 
-  private keyedName(phase: string): string {
-    return `${this.env.model.name} ${phase} by key`
+  /** Offers the phase when slots for what `isFor` names have been given back here. */
+  private waitFor(phase: string, isFor: (need: LimitNeed) => boolean): void {
+    this.env.slots.whenFree(this.waiter(phase), isFor, () => this.offer([phase]))
+  }
+
+  private waiter(phase: string): string {
+    return `${this.env.model.name} ${phase}`
   }
 
   /** Whether its documents need a slot of their key: those of working phases, as with other limits. */
@@ -294,28 +316,29 @@ export class Claimer {
   private async takeSlots(phase: string, most: number): Promise<number> {
     const { slots, model } = this.env
     const limited = model.phases.get(phase)!
-    const key = `${model.name} ${phase}`
+    const names = new Set(limited.limits!.map(({ limit }) => limit))
     try {
       // Before it asks: what is given back meanwhile isn't in the answer.
-      slots.whenFree(key, () => this.offer([phase]))
-      const count = await slots.take(limited, most)
+      this.waitFor(phase, ({ limit }) => names.has(limit))
+      const count = await slots.take(limited, most, this.waiter(phase))
       if (count > 0) {
         this.slotless.delete(phase)
-        slots.notWaiting(key)
+        slots.notWaiting(this.waiter(phase))
       } else {
         this.slotless.add(phase)
-        this.offerIn(phase, slots.againInMs(limited))
+        this.tryAgainIn(phase, slots.againInMs(limited, this.waiter(phase)))
       }
       return count
     } catch (error) {
-      this.options.outage.failed(error)
+      this.failedWith(error)
       return 0
     }
   }
 
-  private giveUnusedSlots(phase: string, count: number): void {
+  private giveUnusedSlots(phase: string, taken: number, claimed: number): void {
     const limited = this.limitsOf(phase)
-    if (limited) this.env.slots.give(limited, count, true)
+    const by = claimed > 0 ? this.waiter(phase) : undefined
+    if (limited) this.env.slots.giveUnused(limited, taken - claimed, by)
   }
 
   /** One claim, of what may be held together with all else; undefined: it failed, and what is due is forgotten, or its phase is paused. */
@@ -336,8 +359,7 @@ export class Claimer {
       return result
     } catch (error) {
       this.forget()
-      if (error instanceof MissingIndex) this.noIndex.failed(error)
-      else outage.failed(error)
+      this.failedWith(error)
       return undefined
     } finally {
       company.over(admission)
@@ -346,9 +368,16 @@ export class Claimer {
       if (admission.passedOver) {
         company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
         const { againInMs } = company
-        if (againInMs > 0) this.offerIn(phase, againInMs)
+        if (againInMs > 0) this.tryAgainIn(phase, againInMs)
       }
     }
+  }
+
+  private failedWith(error: unknown): void {
+    this.failures.count += 1
+    this.failures.last = error
+    const outage = error instanceof MissingIndex ? this.noIndex : this.options.outage
+    outage.failed(error)
   }
 
   private report(phase: string, result: ClaimResult): void {

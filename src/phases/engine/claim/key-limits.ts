@@ -1,4 +1,4 @@
-import type { Document } from 'mongodb'
+import { BSON, type Document } from 'mongodb'
 import {
   type Candidates,
   eachList,
@@ -8,21 +8,27 @@ import {
   type ValueLimit,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import { keyNeedOf } from '../../definition/limits.js'
+import { keyLimits, keyNeedOf } from '../../definition/limits.js'
 import type { LifecycleModel, LimitNeed } from '../../definition/model.js'
+import { askAgainMs } from './leased-slots.js'
 import type { Slots } from './slots.js'
 
-/** So long a key without a free slot isn't asked about: others have some, which they may give back. */
-const ASK_AGAIN_MS = 250
+/** How long a key is remembered that nobody has asked about again: longer than it takes to ask about thousands. */
+const REMEMBERED_MS = 60_000
 /** All of them are in use here, or its rate is a slow one: only people could make more. */
 const ONLY_PEOPLE_MS = 5_000
-/** With many of them, so many are asked about in a second at most. */
-const MOST_PER_MS = 2
-/** So many are named where others are read. */
-const MOST_NAMED = 1_000
+/**
+ * With many of them, so many are asked about in a millisecond at most. Of those that have been full for long fewer, as each costs about a command,
+ * but each within `ONLY_PEOPLE_MS`; with thousands still later, as a value that has free slots takes its turn among those that are asked about.
+ */
+const MOST_PER_MS = { first: 2, often: 0.2, seldom: 0.05 }
+/** So many are named where others are read, and of so many bytes. */
+const MOST_NAMED = { values: 10_000, bytes: 500_000 }
 
 interface FullKey {
   readonly value: unknown
+  readonly bytes: number
+  readonly sinceMs: number
   readonly untilMs: number
 }
 
@@ -54,6 +60,11 @@ export class KeyLimits {
     return keyNeedOf(this.model, document)!
   }
 
+  /** Whether it is the limit of one of these values. */
+  isOne({ key }: LimitNeed): boolean {
+    return key?.of === keyLimits(this.model.name, this.model.settings.limitBy!)
+  }
+
   isFull(need: LimitNeed): boolean {
     const known = this.full.get(need.limit)
     return known !== undefined && known.untilMs > this.clock.monotonicMs()
@@ -62,14 +73,24 @@ export class KeyLimits {
   /** Values without a free slot. */
   fullValues(): unknown[] {
     const now = this.clock.monotonicMs()
-    for (const [limit, { untilMs }] of this.full) if (untilMs <= now) this.full.delete(limit)
-    return [...this.full.values()].slice(0, MOST_NAMED).map(({ value }) => value)
+    for (const [limit, { untilMs }] of this.full) if (untilMs + REMEMBERED_MS <= now) this.full.delete(limit)
+    const named: unknown[] = []
+    let bytes = 0
+    for (const one of this.full.values()) {
+      if (one.untilMs <= now) continue
+      bytes += one.bytes
+      if (named.length >= MOST_NAMED.values || bytes > MOST_NAMED.bytes) break
+      named.push(one.value)
+    }
+    return named
   }
 
   /** After how long it is worth asking for those again. */
   get againInMs(): number {
     const now = this.clock.monotonicMs()
-    return Math.max(LEAST_PAUSE_MS, Math.min(...[...this.full.values()].map(({ untilMs }) => untilMs - now)))
+    let soonestMs = Number.POSITIVE_INFINITY
+    for (const { untilMs } of this.full.values()) if (untilMs > now) soonestMs = Math.min(soonestMs, untilMs - now)
+    return Math.max(LEAST_PAUSE_MS, soonestMs)
   }
 
   /** One has been given back here. */
@@ -82,17 +103,24 @@ export class KeyLimits {
     const { count, isAllHere } = await this.slots.takeOf(need, most)
     if (count < most || isAllHere) {
       const value: unknown = document[this.model.settings.limitBy!] ?? null
-      const againMs = Math.max(ASK_AGAIN_MS, this.slots.againInMs({ limits: [need] }))
-      const leastMs = isAllHere ? ONLY_PEOPLE_MS : Math.min(ONLY_PEOPLE_MS, againMs)
-      const pauseMs = Math.max(leastMs, this.full.size / MOST_PER_MS)
-      this.full.set(need.limit, { value, untilMs: this.clock.monotonicMs() + pauseMs })
+      const now = this.clock.monotonicMs()
+      const sinceMs = (count === 0 && this.full.get(need.limit)?.sinceMs) || now
+      const waitedMs = now - sinceMs
+      const othersMs = Math.max(askAgainMs(waitedMs), this.slots.againInMs({ limits: [need] }))
+      const { size } = this.full
+      const oftenMs = size / MOST_PER_MS.often
+      const onlyPeopleMs = Math.max(oftenMs, ONLY_PEOPLE_MS)
+      const leastMs = isAllHere ? onlyPeopleMs : Math.min(onlyPeopleMs, othersMs)
+      const longMs = Math.max(oftenMs, Math.min(size / MOST_PER_MS.seldom, ONLY_PEOPLE_MS))
+      const pauseMs = Math.max(leastMs, size / MOST_PER_MS.first, Math.min(waitedMs, longMs))
+      this.full.set(need.limit, { value, bytes: BSON.calculateObjectSize({ value }), sinceMs, untilMs: now + pauseMs })
     }
     return count
   }
 
-  giveBack(need: LimitNeed): void {
+  giveUnused(need: LimitNeed, by: string | undefined): void {
     this.gaveBack(need)
-    this.slots.give({ limits: [need] }, 1, true)
+    this.slots.giveUnused({ limits: [need] }, 1, by)
   }
 }
 
@@ -153,9 +181,9 @@ export class KeyedClaim implements SelectionPolicy, ValueLimit {
     return need
   }
 
-  /** Gives back what the claim had no use for. */
-  over(): void {
-    for (const need of this.admitted.values()) this.keys.giveBack(need)
+  /** Gives back what the claim had no use for. @param by who has claimed; undefined: it has got nothing */
+  over(by: string | undefined): void {
+    for (const need of this.admitted.values()) this.keys.giveUnused(need, by)
     this.admitted.clear()
   }
 }

@@ -10,8 +10,21 @@ import type { SlotRequests } from './slot-requests.js'
 const UNUSED_MS = 1_000
 /** Those of a key sooner: they are few, and another replica may have the next document. */
 const UNUSED_KEY_MS = 100
-/** Documents that wait for slots of others have no other sign that there are some: soon at first, as who has more than its share gives some back. */
-export const ASK_AGAIN_MS = { first: 20, most: 250 }
+/**
+ * Documents that wait for slots of others have no other sign that there are some: soon at first, as who has more than its share gives some back,
+ * and ever more seldom, after an eighth of the time that they have waited, as what takes long isn't over in a moment.
+ */
+const ASK_AGAIN_MS = { first: 20, often: 250, most: 1_000 }
+
+/** After how long it is worth asking again. @param times how often that was in vain */
+export function askAgainMs(waitedMs: number, times = Number.POSITIVE_INFINITY): number {
+  const { first, often, most } = ASK_AGAIN_MS
+  return Math.min(most, Math.max(Math.min(often, first * 2 ** (times - 1)), waitedMs / 8))
+}
+/** Others may have come to wait since it asked: who has some asks as often at least, for they may be another's by now. */
+const ASKS_WITHIN_MS = 1_000
+/** Who waited longest gets what becomes free, which nobody uses until it asks. */
+const NEXT_ASKS_WITHIN_MS = 250
 /** Who has got all that it may have just now doesn't ask before each claim, but makes do with what its own documents give back. */
 const MAKES_DO_MS = 50
 
@@ -31,7 +44,7 @@ export interface SlotsHeld {
   readonly limit: string
   /** Leased by this replica; renewed for as long as they are used. */
   readonly leased: number
-  /** Of these those under which it holds documents. */
+  /** Of these those under which it holds documents, or that it keeps for one that lacks others. */
   readonly used: number
   /** Of the limit in all; null: any number, or it isn't known. */
   readonly total: number | null
@@ -64,9 +77,11 @@ export class LeasedSlots {
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private turns: Promise<unknown> = Promise.resolve()
   private told: string | undefined
-  /** How often in a row there was nothing to take. */
+  /** How often in a row there was nothing to take, and the monotonic time since when. */
   private inVain = 0
+  private inVainSinceMs = 0
   private othersWait = false
+  private isNext = false
   /** Monotonic time until which it makes do with what it has, for documents that need so many each or more: who is short of two may get one. */
   makesDoUntilMs = Number.NEGATIVE_INFINITY
   private makesDoFor = 1
@@ -106,8 +121,28 @@ export class LeasedSlots {
 
   get againInMs(): number {
     const rate = this.limit?.rate
-    if (rate) return Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1))
-    return this.inVain === 0 ? 0 : Math.min(ASK_AGAIN_MS.most, ASK_AGAIN_MS.first * 2 ** (this.inVain - 1))
+    const nextStartMs = rate ? Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1)) : 0
+    if (this.inVain === 0) return nextStartMs
+    const waitedMs = this.options.clock.monotonicMs() - this.inVainSinceMs
+    const againMs = askAgainMs(waitedMs, this.inVain)
+    return Math.max(nextStartMs, this.isNext ? Math.min(againMs, NEXT_ASKS_WITHIN_MS) : againMs)
+  }
+
+  /** Whether it can't have any before people change something, or time passes: to wait for others is of no use. */
+  isHopeless({ slots: each }: LimitNeed): boolean {
+    const isKnown = this.limit !== undefined || this.askedAtMs > Number.NEGATIVE_INFINITY
+    return this.isRated || (isKnown && this.problem(each) !== undefined)
+  }
+
+  /** Whether something may begin with slots that are in use, as far as is known: there aren't too many, it isn't paused, and the lease goes on. */
+  get isSound(): boolean {
+    return this.excess === 0 && this.limit !== undefined && !this.limit.paused && !this.isInDanger
+  }
+
+  /** The same as the server has it now: they were taken some time ago. */
+  async confirm(): Promise<boolean> {
+    await this.settle()
+    return this.isSound
   }
 
   get isInDanger(): boolean {
@@ -129,11 +164,12 @@ export class LeasedSlots {
     return this.inTurn(async () => {
       this.wantedAtMs = this.options.clock.monotonicMs()
       const makesDo = this.usable > 0 && each >= this.makesDoFor && this.wantedAtMs < this.makesDoUntilMs
-      const isEnough = makesDo || this.available(each) >= most
+      const isEnough = makesDo || (this.available(each) >= most && this.ageMs < ASKS_WITHIN_MS)
       if (!isEnough || this.isInDanger) await this.ask(most * each, most, each)
       const count = Math.min(most, this.available(each))
       this.used += count * each
       if (this.isRated) this.starts -= count
+      if (this.inVain === 0) this.inVainSinceMs = this.wantedAtMs
       this.inVain = count === 0 ? this.inVain + 1 : 0
       this.tell(each)
       return count
@@ -210,6 +246,7 @@ export class LeasedSlots {
     this.excess = Math.max(0, Math.min(excess, inUse) - (inUse - this.used))
     this.limit = grant?.limit
     this.othersWait = grant?.othersWait ?? false
+    this.isNext = grant?.isNext ?? false
     const isAll = grant?.isShort && this.used === inUse && !this.isRated
     this.makesDoFor = each
     this.makesDoUntilMs = isAll ? clock.monotonicMs() + MAKES_DO_MS : sentAtMs
@@ -237,7 +274,7 @@ export class LeasedSlots {
     if (limit?.paused) return `limit ${pausedLimitText(name, limit.paused)}; documents that need it wait`
     if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
     if (limit.damaged !== null)
-      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots} slots; to mend it: phaselock limits set ${typed(name)}`
+      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots ?? 'any number of'} slots; to mend it: phaselock limits set ${typed(name)}`
     if (limit.slots === null || limit.slots >= each) return undefined
     return `limit ${name}: it has ${limit.slots} slots, and a step needs ${each}, so documents that need it wait; ${fix}`
   }

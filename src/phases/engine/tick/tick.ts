@@ -100,6 +100,7 @@ export class Tick {
       await parts.housekeeper.serve(found, due, counts)
     } finally {
       // Even when a rule fails: what is due has nothing to do with that.
+      parts.claimer.found(due)
       parts.claimer.offer([...due])
     }
   }

@@ -9,6 +9,8 @@ const BUCKET_MS = 50
  */
 export class Wakeups {
   private readonly timers = new Map<string, NodeJS.Timeout>()
+  /** By phase. */
+  private readonly retries = new Map<string, { readonly atMs: number; readonly timer: NodeJS.Timeout }>()
 
   constructor(
     private readonly clock: Clock,
@@ -18,18 +20,46 @@ export class Wakeups {
   /** Wakes once for all that comes due within the same 50 ms. */
   in(phase: string, ms: number): void {
     if (ms > HORIZON_MS) return
-    const now = this.clock.monotonicMs()
-    const bucket = Math.ceil((now + ms) / BUCKET_MS) + 1
-    const key = `${bucket} ${phase}`
+    const atMs = this.bucketAfter(ms)
+    const key = `${atMs} ${phase}`
     if (this.timers.has(key)) return
+    this.timers.set(
+      key,
+      this.at(atMs, phase, () => this.timers.delete(key)),
+    )
+  }
+
+  /** Wakes to try again: once for each phase, at the soonest time, as each try in vain calls for the next. */
+  retry(phase: string, ms: number): void {
+    if (ms > HORIZON_MS) return
+    const atMs = this.clock.monotonicMs() + Math.max(ms, BUCKET_MS)
+    const known = this.retries.get(phase)
+    if (known && known.atMs <= atMs) return
+    clearTimeout(known?.timer)
+    this.retries.set(phase, { atMs, timer: this.at(atMs, phase, () => this.retries.delete(phase)) })
+  }
+
+  /** There is nothing to try again for. */
+  noRetry(phase: string): void {
+    clearTimeout(this.retries.get(phase)?.timer)
+    this.retries.delete(phase)
+  }
+
+  private bucketAfter(ms: number): number {
+    return (Math.ceil((this.clock.monotonicMs() + ms) / BUCKET_MS) + 1) * BUCKET_MS
+  }
+
+  private at(atMs: number, phase: string, before: () => void): NodeJS.Timeout {
     const wake = () => {
-      this.timers.delete(key)
+      before()
       this.wake(phase)
     }
-    this.timers.set(key, setTimeout(wake, bucket * BUCKET_MS - now).unref())
+    return setTimeout(wake, atMs - this.clock.monotonicMs()).unref()
   }
 
   stop(): void {
+    for (const { timer } of this.retries.values()) clearTimeout(timer)
+    this.retries.clear()
     for (const timer of this.timers.values()) clearTimeout(timer)
     this.timers.clear()
   }
