@@ -204,6 +204,26 @@ describe('a flow', () => {
       expect(order).toEqual(['extract', 'clean', 'clean', 'train', 'report'])
     })
 
+    test('and again from another one before the first tasks are gone: all that were meant run again', async () => {
+      const { replica, ran: order } = await ran()
+      const held = { lockedBy: 'another~1#1.1', lockedAt: new Date() }
+      await tasks().updateOne({ _id: 'nightly/n/clean' }, { $set: held })
+      await redo(['extract'], { day: 'tuesday' })
+      await replica.runOnce()
+      expect(await tasks().distinct('_id')).toEqual(['nightly/n/clean'])
+      await redo(['report'], { day: 'wednesday' })
+      await replica.runOnce()
+      expect(await runs().findOne({ _id: 'n' })).toMatchObject({ phase: 'Running', redoing: ['extract', 'report'] })
+      await tasks().updateOne({ _id: 'nightly/n/clean' }, { $set: { lockedAt: new Date(0) }, $unset: { lockedBy: 1 } })
+      await backDate(runs() as never, 60_000)
+      await replica.runOnce()
+      const run = (await runs().findOne({ _id: 'n' }))!
+      expect(run).toMatchObject({ phase: 'Succeeded', tasks: { extract: 'succeeded', clean: 'succeeded' } })
+      expect(run).not.toHaveProperty('redoing')
+      expect(order.slice(4)).toEqual(['extract', 'clean', 'train', 'report'])
+      expect(await tasks().findOne({ _id: 'nightly/n/clean' })).toMatchObject({ result: 'clean of wednesday' })
+    })
+
     test.each([
       ['a name', 'clean'],
       ['an unknown task', ['clean', 'cleen']],
@@ -231,7 +251,7 @@ describe('a flow', () => {
         await kit.untilPhase('nightly', 'n', 'Succeeded')
         order.length = 0
         await redo(['clean'], {}, kit.documents('nightly') as never)
-        for (const after of ['Running', 'Running', 'clean', 'train']) {
+        for (const after of ['Running', 'Running', 'Running', 'clean', 'train']) {
           await Promise.all([kit.crash(after), kit.untilIdle()])
           await kit.advance('31s')
         }

@@ -50,6 +50,8 @@ export type FlowRun<Doc> = Doc & {
    * `Running`; the run removes it.
    */
   readonly redo?: readonly string[]
+  /** Tasks that are removed before they begin again: what has been in `redo` since the last began. */
+  readonly redoing?: readonly string[]
 }
 
 /** The document of a task in a run. */
@@ -184,7 +186,12 @@ class Running {
   ) {}
 
   async step(doc: AnyDoc, step: RunStep) {
-    if (doc['redo'] !== undefined) return await this.redo(doc['redo'], step)
+    const wrong = this.wrongNames(doc, 'redo') ?? this.wrongNames(doc, 'redoing')
+    if (wrong !== undefined) return step.park(wrong)
+    const { redo, redoing } = doc as FlowRun<object>
+    // Kept before anything is removed: the next request takes the place of this one, and would leave half of what it is about removed.
+    if (redo) return step.again({ set: { redo: undefined, redoing: [...new Set([...(redoing ?? []), ...redo])] } })
+    if (redoing) return await this.redo(redoing, step)
     const found = await step.childrenOf(this.tasks)
     const results = new Map(found.map((task) => [keyOf(task), task.result]))
     const begun = new Map(childListsIn(step.progress).map(({ list }) => [list, 'failed' as TaskState])) // removed by hand
@@ -207,15 +214,19 @@ class Running {
     return step.wait(textOf(tasks), { set: { tasks } })
   }
 
+  private wrongNames(doc: AnyDoc, field: 'redo' | 'redoing'): string | undefined {
+    const names = doc[field]
+    if (names === undefined || (Array.isArray(names) && names.every((name) => this.nodes.has(name)))) return undefined
+    const known = [...this.nodes.keys()].join(', ')
+    return `${field}: expected a list of its tasks (${known}), got ${shown(names)}`.slice(0, 1_000)
+  }
+
   /** Removes these tasks and all that come after them, as if they had never begun. An own step, so that none that begins then is removed again. */
-  private async redo(names: unknown, step: RunStep) {
-    const known = [...this.nodes.keys()]
-    if (!Array.isArray(names) || !names.every((name) => this.nodes.has(name)))
-      return step.park(`redo: expected a list of its tasks (${known.join(', ')}), got ${shown(names)}`.slice(0, 1_000))
+  private async redo(names: readonly string[], step: RunStep) {
     const again = new Set<string>(names)
     for (const [name, { after }] of this.nodes) if (after.some((one) => again.has(one))) again.add(name)
     const gone = await step.removeChildren({ lists: [...again] })
-    return gone.done ? step.again({ set: { redo: undefined } }) : step.wait(`before tasks begin again: ${gone.text}`)
+    return gone.done ? step.again({ set: { redoing: undefined } }) : step.wait(`before tasks begin again: ${gone.text}`)
   }
 
   private stateOf({ phase, lockedAt }: ChildDocument<unknown>): TaskState {
@@ -228,7 +239,7 @@ class Running {
 
 const PARKED_MS = Date.parse('9999-12-31T00:00:00Z')
 const keyOf = ({ progress }: ChildDocument<unknown>): string => progress.parent?.key ?? ''
-const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks', 'redo']
+const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks', 'redo', 'redoing']
 const isOwn = (field: string): boolean => !NOT_OWN.includes(field)
 
 /** `2 of 4 tasks are over; train is open, report waits`. */
