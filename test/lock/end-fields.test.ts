@@ -231,7 +231,7 @@ describe('which write sets what', () => {
   })
 
   test('move to a phase that rests until its deadline, or is kept: sleeps until then', async () => {
-    const outcome = await ended({ ...moveTo('Next'), arrival: { kind: 'sleep', ms: 90_000 } } as EndKind)
+    const outcome = await ended({ ...moveTo('Next'), forMs: 90_000 } as EndKind)
     const resumeAt = new Date(outcome.now.getTime() + 90_000)
     expect(changes(outcome)).toMatchObject({ lockedAt: at(resumeAt, 0), 'progress.resumeAt': resumeAt })
   })

@@ -142,7 +142,6 @@ export const moveTo = (to: string): EndKind => ({
   kind: 'moveTo',
   step: null,
   to,
-  arrival: { kind: 'atOnce' },
   by: 'handler',
   reason: null,
 })

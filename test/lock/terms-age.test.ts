@@ -74,7 +74,7 @@ describe('rule 1 of point 10: what was read is gone by for 5 s, judged by the se
     ['wait by its back-off', wait()],
     ['unavailable', { kind: 'unavailable', step: null, reason: 'x', forMs: 60_000 }],
     ['error', failed],
-    ['move to a sleep', { ...(moveTo('Next') as object), arrival: { kind: 'sleep', ms: 60_000 } } as never],
+    ['move to a sleep', { ...(moveTo('Next') as object), forMs: 60_000 } as never],
     ['deadline', { kind: 'sleepUntilDeadline', step: null }],
   ]
   async function ended(end: EndKind, terms: Terms, keepTermsFresh?: () => Promise<void>) {

@@ -100,11 +100,7 @@ async function commandsOf(terms: Terms): Promise<[string, Write][]> {
       ['released', released, {}],
       ['deadline', { kind: 'sleepUntilDeadline', step: null }, { wakeBy: before(-60_000) }],
       ['put aside', { kind: 'putAside', step: null, reason: 'large' }, {}],
-      [
-        'compensated',
-        { ...moveTo('Created'), setState: { ifState: null, state: 'Stopped' }, arrival: { kind: 'sleep', ms: 9 } },
-        {},
-      ],
+      ['compensated', { ...moveTo('Created'), setState: { ifState: null, state: 'Stopped' }, forMs: 9 }, {}],
     ] as const
   ).map(([name, kind, more]) => [
     name,

@@ -155,7 +155,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
       })
     }
     case 'moveTo': {
-      const wake = end.arrival.kind === 'sleep' ? { $add: [now, end.arrival.ms] } : undefined
+      const wake = end.forMs === undefined ? undefined : { $add: [now, end.forMs] }
       const { to, reason } = end
       return letGo(
         wake ? asleepUntil(terms, wake) : TASK_LOCK_INIT_TIME,
@@ -222,9 +222,7 @@ export function asleepUntil(terms: Terms, wake: Document): Document {
 
 /** Whether what this end writes depends on the lockTimeout. */
 export const putsToSleep = ({ end }: Pick<EndGroup, 'end'>): boolean =>
-  end.kind === 'moveTo'
-    ? end.arrival.kind === 'sleep'
-    : SLEEPS.has(end.kind) || (end.kind === 'again' && end.forMs !== undefined)
+  SLEEPS.has(end.kind) || ((end.kind === 'moveTo' || end.kind === 'again') && end.forMs !== undefined)
 
 /** Why a document sleeps between two steps. */
 export const MANY_STEPS = 'many steps in a row without a new phase'

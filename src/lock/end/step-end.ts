@@ -16,9 +16,6 @@ export interface RecordedError {
   readonly causes?: readonly Pick<RecordedError, 'name' | 'message' | 'code'>[] | undefined
 }
 
-/** Where a document sleeps after entering a phase; `atOnce` for a phase with work to do. */
-export type Arrival = { readonly kind: 'atOnce' } | { readonly kind: 'sleep'; readonly ms: number }
-
 /**
  * How the protocol ends a step: one kind for each row of the table in docs/lock-protocol.md. Two ends of the same kind and
  * content may be written together; what differs from document to document is in {@link StepEnd}.
@@ -57,7 +54,8 @@ export type EndKind = {
   | {
       readonly kind: 'moveTo'
       readonly to: string
-      readonly arrival: Arrival
+      /** How long it sleeps there; undefined: it is due at once. */
+      readonly forMs?: number | undefined
       readonly by: 'handler' | 'deadline'
       readonly reason: string | null
       /** To a phase that it has come from: its steps in a row are stored. */

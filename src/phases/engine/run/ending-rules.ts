@@ -32,8 +32,7 @@ export const goesOn = ({ end }: Ending): boolean => end.kind === 'again' && end.
 
 /** How long a document sleeps before its next step, as it has taken too many in a row; undefined: it doesn't. */
 export function betweenStepsMs({ end }: Ending): number | undefined {
-  if (end.kind === 'moveTo') return end.inCircles && end.arrival.kind === 'sleep' ? end.arrival.ms : undefined
-  return end.kind === 'again' ? end.forMs : undefined
+  return end.kind === 'again' || (end.kind === 'moveTo' && end.inCircles) ? end.forMs : undefined
 }
 
 /** The longest that the outside world may say to wait: a year. */
@@ -126,11 +125,10 @@ export class EndingRules {
   }
 
   /** How long a document entering a phase sleeps: until its deadline when it rests, until its removal when it's final. */
-  private arrival(to: string): Extract<EndKind, { kind: 'moveTo' }>['arrival'] {
+  private sleepIn(to: string): number | undefined {
     const phase = this.env.model.phases.get(to)
-    if (phase?.kind === 'final') return { kind: 'sleep', ms: phase.keepForMs }
-    if (phase?.kind === 'resting' && phase.deadline) return { kind: 'sleep', ms: phase.deadline.afterMs }
-    return { kind: 'atOnce' }
+    if (phase?.kind === 'final') return phase.keepForMs
+    return phase?.kind === 'resting' ? phase.deadline?.afterMs : undefined
   }
 
   private endOf(held: Held, outcome: ReadOutcome, run: StepRun): EndKind {
@@ -170,10 +168,8 @@ export class EndingRules {
         const inCircles = this.isInCircles(held, outcome.phase) || undefined
         const pauseMs = inCircles && this.pauseAfter(held)
         const { afterMs = Number.POSITIVE_INFINITY } = this.env.model.phases.get(outcome.phase)?.deadline ?? {}
-        const arrival = pauseMs
-          ? ({ kind: 'sleep', ms: Math.min(pauseMs, afterMs) } as const)
-          : this.arrival(outcome.phase)
-        return { kind: 'moveTo', step, to: outcome.phase, arrival, by: 'handler', reason: null, inCircles }
+        const forMs = pauseMs ? Math.min(pauseMs, afterMs) : this.sleepIn(outcome.phase)
+        return { kind: 'moveTo', step, to: outcome.phase, forMs, by: 'handler', reason: null, inCircles }
       }
       case 'park':
         return { kind: 'park', step, reason: outcome.reason, error: null }
@@ -198,7 +194,7 @@ export class EndingRules {
       kind: 'moveTo',
       step: this.stepName(held),
       to: goTo,
-      arrival: this.arrival(goTo),
+      forMs: this.sleepIn(goTo),
       by: 'deadline',
       reason: cut(`longer than ${afterMs} ms in ${held.phase.name}${this.waitingFor(held)}`, 'reason'),
       setState: setState === undefined || !isState(state) ? undefined : { ifState: state, state: setState },
@@ -307,7 +303,7 @@ function isSetBy(end: EndKind, field: string): boolean {
   if (field === 'awaits') return end.kind === 'wait' && end.awaits !== undefined
   if (field === 'waitingOn') return end.kind === 'wait' && end.on !== undefined
   if (field === 'resumeAt') {
-    return end.kind === 'again' ? end.forMs !== undefined : end.kind === 'moveTo' && end.arrival.kind === 'sleep'
+    return (end.kind === 'again' || end.kind === 'moveTo') && end.forMs !== undefined
   }
   return field === 'steps' && end.kind === 'moveTo' && end.inCircles === true
 }
