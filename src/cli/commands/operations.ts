@@ -201,8 +201,9 @@ async function work(context: CliContext, options: Options, system: System, ids: 
 }
 
 const progressText = (one: OperationState): string => {
-  const { _id, counts, expected } = one
-  return `${_id}: ${counts.seen} of ${expected}, ${rateText(one)}, ${leftText(one)} left`
+  const { _id, counts, expected, worker, leaseLeftMs = 0 } = one
+  const elsewhere = worker ? `; ${worker} works on it, or was killed: then it goes on in ${formatMs(leaseLeftMs)}` : ''
+  return `${_id}: ${counts.seen} of ${expected}, ${rateText(one)}, ${leftText(one)} left${elsewhere}`
 }
 const rateText = ({ perSecond }: OperationState): string =>
   perSecond === undefined ? '-' : `${perSecond < 10 ? perSecond.toFixed(1) : Math.round(perSecond)}/s`

@@ -13,7 +13,7 @@ const isStill = ({ condition }: OperationState): boolean => condition !== 'Runni
 /**
  * Works on operations in this process, as a replica with just their lifecycle, until those that are given have ended or are parked. Others do the
  * same at the same time: each operation is worked on by one of them.
- * @param tell told of each about once a second
+ * @param tell told of each about once a second; its `worker` only where that is another process
  * @param signal when it aborts, what is under way ends, and is given back: whoever works on operations next goes on
  * @returns how they stand then
  * @example await workOnOperations(system, ['wake-4f2a9c1b'], { tell: show }) // [{ condition: 'Done', counts: { seen: 1204, ... }, ... }]
@@ -35,7 +35,9 @@ export async function workOnOperations(
     for (let round = 1; ; round += 1) {
       const now = await states()
       if (signal?.aborted || now.every(isStill)) break
-      if (tell && round % Math.round(TELL_EVERY_MS / LOOK_EVERY_MS) === 0) now.forEach(tell)
+      if (tell && round % Math.round(TELL_EVERY_MS / LOOK_EVERY_MS) === 0) {
+        for (const one of now) tell(one.worker === replica.identity ? { ...one, worker: undefined } : one)
+      }
       await sleep(LOOK_EVERY_MS, signal ? { signal } : {})
     }
   } finally {

@@ -237,6 +237,8 @@ export interface OperationState extends OperationDocument {
   readonly problem: string | undefined
   /** Who works on it. */
   readonly worker: string | undefined
+  /** How long that one's lease lasts; one that was killed keeps others out until then. */
+  readonly leaseLeftMs: number | undefined
   /** When it was begun. */
   readonly createdAt: Date | undefined
   /** Documents in a second, as long as it was worked on; undefined: too short to tell. */
@@ -281,7 +283,7 @@ export async function listOperations(
 /** A rate needs some time to mean anything. */
 const LEAST_WORKED_MS = 50
 
-function stateOf({ document, condition, why }: Found, progress: string): OperationState {
+function stateOf({ document, condition, why, now }: Found, progress: string): OperationState {
   const operation = document as unknown as OperationDocument & { phase: string; createdAt?: Date }
   const { counts = NO_COUNTS, workedMs, expected, phase } = operation
   const perSecond = workedMs >= LEAST_WORKED_MS ? (counts.seen / workedMs) * 1_000 : undefined
@@ -293,6 +295,7 @@ function stateOf({ document, condition, why }: Found, progress: string): Operati
     condition: !isOpen ? (phase as 'Done') : kind === 'held' ? 'Running' : kind === 'parked' ? 'Parked' : 'Waiting',
     problem: isOpen && kind !== 'held' ? why : undefined,
     worker: kind === 'held' ? condition.by : undefined,
+    leaseLeftMs: kind === 'held' ? condition.until.getTime() - now.getTime() : undefined,
     createdAt: operation.createdAt ?? (since instanceof Date ? since : undefined),
     perSecond,
     leftMs: isOpen && perSecond ? (Math.max(0, expected - counts.seen) / perSecond) * 1_000 : undefined,
