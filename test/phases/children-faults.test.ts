@@ -1,7 +1,9 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
+import { lifecycleOf } from '../../src/index.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
-import { idOf, ordersWith, parcelsWith, useChildren } from './children-fixture.js'
+import { gate } from '../support/thing.js'
+import { idOf, type Order, ordersWith, type Parcel, parcel, parcelsWith, useChildren } from './children-fixture.js'
 
 jest.setTimeout(60_000)
 
@@ -40,6 +42,89 @@ describe('children, where a connection breaks', () => {
       for (const { progress } of await parcels().find().toArray())
         expect(progress.history.filter(({ outcome }: Body) => outcome === 'moveTo')).toHaveLength(1)
       await replica.stop()
+    } finally {
+      await client.close()
+      await proxy.stop()
+    }
+  })
+
+  /** Children that are deleted outright, and such as a rule of theirs takes down. */
+  const crate = lifecycleOf<Parcel>().define({
+    name: 'crate',
+    collection: 'Crate',
+    child: true,
+    phases: { Packing: { next: ['Packed'] }, Packed: { rest: true } },
+  })
+  const clearing = lifecycleOf<Order>().define({
+    name: 'order',
+    collection: 'Order',
+    phases: { Clearing: { next: ['Shipping'], entry: true }, Shipping: { next: ['Shipped'] }, Shipped: { rest: true } },
+  })
+
+  test('a step that has lost its document leaves what a later holder has inserted, even with a command that comes late', async () => {
+    const crates = () => database.db.collection<{ _id: string }>('Crate')
+    const proxy = await TcpProxy.start(database.uri)
+    const client = await new MongoClient(proxy.uri, { retryWrites: false, retryReads: false }).connect()
+    const lifecycles = (before: () => Promise<unknown>) => [
+      clearing.handle({
+        async Clearing(_doc, step) {
+          await before()
+          const gone = await step.removeChildren({ lists: ['Shipping'] })
+          return gone.done ? step.moveTo('Shipping') : step.wait(gone.text)
+        },
+        async Shipping(_doc, step) {
+          await step.children([parcel.child('a', { weight: 1 }), crate.child('a', { weight: 1 })])
+          const done = await step.childrenDone({ rule: 'allDone' })
+          return done.decided ? step.moveTo('Shipped', { set: { ended: done.text } }) : step.wait(done.text)
+        },
+      }),
+      parcelsWith(),
+      crate.handle({ Packing: async (_doc, step) => step.moveTo('Packed') }),
+    ]
+    const clear = () =>
+      database.db
+        .collection<{ _id: string }>('Order')
+        .updateOne({ _id: 'o' }, { $set: { phase: 'Clearing', lockedAt: new Date(0) } })
+    const next = await prepared(lifecycles(async () => undefined))
+    await insert([])
+    await next.runOnce()
+    const ended = { phase: 'Shipped', ended: '2 of 2 children have ended' }
+    expect(await stored()).toMatchObject(ended)
+    try {
+      // Its removal is on its way when its lease ends.
+      const late = await prepared(
+        lifecycles(async () => undefined),
+        { db: client.db(database.db.databaseName) },
+      )
+      await clear()
+      const removal = proxy.hold(({ name, body }) => name === 'delete' && (body as Body)['delete'] === 'Crate')
+      const first = late.runOnce()
+      const held = await removal
+      await pass(61_000)
+      await next.runOnce()
+      expect(await stored()).toMatchObject(ended)
+      held.release()
+      await first
+      expect([await crates().countDocuments(), await parcels().countDocuments()]).toEqual([1, 1])
+      // Its handler stood still before it removes them.
+      const still = gate()
+      const begun = gate()
+      const slow = await prepared(
+        lifecycles(async () => {
+          begun.open()
+          await still.wait
+        }),
+      )
+      await clear()
+      const second = slow.runOnce()
+      await begun.wait
+      await pass(61_000)
+      await next.runOnce()
+      expect(await stored()).toMatchObject(ended)
+      still.open()
+      await second
+      await next.runOnce()
+      expect([await crates().countDocuments(), await parcels().countDocuments({ phase: 'Packed' })]).toEqual([1, 1])
     } finally {
       await client.close()
       await proxy.stop()

@@ -28,7 +28,9 @@ describe('children', () => {
       text: '0 of 2 children have ended',
     })
     const { progress } = (await parcels().findOne({ _id: idOf('left') }))!
-    expect(progress.parent).toEqual({ lifecycle: 'order', id: 'o', key: 'left', list: 'Shipping' })
+    const { fence, ...parent } = progress.parent
+    expect(parent).toEqual({ lifecycle: 'order', id: 'o', key: 'left', list: 'Shipping' })
+    expect(fence).toBeLessThanOrEqual((await stored())['fence'])
     const after = (await stored())['progress']
     expect(after.children).toEqual([{ list: 'Shipping', lifecycle: 'parcel', total: 2 }])
     expect(after).not.toHaveProperty('awaits')
@@ -88,6 +90,20 @@ describe('children', () => {
     await running
     expect(await stored()).toMatchObject({ phase: 'Stuck' })
     expect(seen.length).toBeLessThanOrEqual(3)
+  })
+
+  test('in two lists that are inserted at once are both listed', async () => {
+    const inserting = order.handle({
+      async Shipping(_doc, step) {
+        const insertAs = (list: string) => step.children([parcel.child(list, { weight: 1 })], { list })
+        await Promise.all([insertAs('left'), insertAs('right')])
+        return step.moveTo('Shipped')
+      },
+    })
+    const replica = await prepared([inserting, parcelsWith()])
+    await insert([])
+    await replica.runOnce()
+    expect((await stored())['progress'].children).toMatchObject([{ list: 'left' }, { list: 'right' }])
   })
 
   test('that were removed by hand count as failed, and are not inserted again', async () => {

@@ -10,6 +10,8 @@ export interface StoredParent {
   readonly key: string
   /** The list of children in which it was inserted. */
   readonly list: string
+  /** The fence of the step that inserted it: a step with a lower one, which has lost the parent since, doesn't remove it. */
+  readonly fence?: number
 }
 
 /** A list of children that a document's steps have inserted, as far as they are of one lifecycle: an entry of `progress.children`. */

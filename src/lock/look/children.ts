@@ -31,6 +31,8 @@ export interface ChildrenOf {
   readonly parent: { readonly lifecycle: string; readonly id: unknown }
   /** Only those of these lists, which the index doesn't know; undefined: of all. */
   readonly lists?: readonly string[] | undefined
+  /** Only those that steps with at most this fence have inserted: those of later holders of the parent are none of this one's. */
+  readonly upToFence?: number | undefined
   /** How their removal is told, so that those that are there only for that are left out; undefined: it isn't, and there are none. */
   readonly telling?: TellingLifecycle | undefined
 }
@@ -48,10 +50,11 @@ const isIn = ({ telling }: ChildrenOf, butIn: readonly string[]): Filter<Documen
   phase: { $nin: [...butIn, ...(telling ? [removedPhase(telling.lifecycle)] : [])] },
 })
 
-const ofParent = ({ progress, parent, lists }: ChildrenOf): Filter<Document> => ({
+const ofParent = ({ progress, parent, lists, upToFence }: ChildrenOf): Filter<Document> => ({
   [`${progress}.parent.id`]: { $eq: parent.id },
   [`${progress}.parent.lifecycle`]: { $eq: parent.lifecycle },
   ...(lists && { [`${progress}.parent.list`]: { $in: [...lists] } }),
+  ...(upToFence !== undefined && { [`${progress}.parent.fence`]: { $not: { $gt: upToFence } } }),
 })
 
 /*

@@ -69,6 +69,7 @@ export interface NewLists {
 /** The run of the step whose document has children. */
 interface ParentRun {
   readonly held: Held
+  readonly fence: number
   readonly env: LifecycleEnvironment
   readonly progress: Progress
   awaits: Awaits | undefined
@@ -78,13 +79,26 @@ interface ParentRun {
 
 /** The children of the document that a step works on. */
 export class StepChildren {
+  private turns: Promise<unknown> = Promise.resolve()
+
   constructor(private readonly run: ParentRun) {}
+
+  /** One after the other: each stores all lists, with those that it has found. */
+  private inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.turns.then(work)
+    this.turns = done.catch(() => undefined)
+    return done
+  }
 
   /**
    * Inserts each list once. Invariants: a child is inserted only while this step holds its parent; its `_id` is the same however often the step
    * is tried; once the list's number is stored under the step's token, nothing of it is inserted again.
    */
-  async insert(given: readonly Child[], options: unknown): Promise<void> {
+  insert(given: readonly Child[], options: unknown): Promise<void> {
+    return this.inTurn(() => this.insertNow(given, options))
+  }
+
+  private async insertNow(given: readonly Child[], options: unknown): Promise<void> {
     const { phase } = this.run.held
     const { step } = this.run.progress
     const { children, list } = readChildren(given, options, step === undefined ? phase.name : `${phase.name}/${step}`)
@@ -140,10 +154,15 @@ export class StepChildren {
    * Takes children down, each by its own lifecycle where that has a rule for this; says how many are left. Lists that were named are forgotten when
    * none of theirs is there any more, under the step's token; so a step that is tried again has as many left, or nothing to do.
    *
-   * Invariant: none is left that a step of this document has inserted, be it that a crash came before it could store their list. So before it says so
-   * it looks at all lifecycles of children.
+   * Invariants: none is left that a step of this document has inserted, be it that a crash came before it could store their list. So before it says so
+   * it looks at all lifecycles of children. A step that has lost its document removes nothing that a later holder has inserted, however late its
+   * command is executed: those have a higher fence. (Where the server's clock was set back and the parent made anew, it waits until that is made up.)
    */
-  async remove(options: unknown): Promise<ChildrenRemoved> {
+  remove(options: unknown): Promise<ChildrenRemoved> {
+    return this.inTurn(() => this.removeNow(options))
+  }
+
+  private async removeNow(options: unknown): Promise<ChildrenRemoved> {
     this.run.awaits = undefined
     const { state, lists } = readRemoveOptions(options)
     const before = childListsIn(this.run.progress)
@@ -185,10 +204,12 @@ export class StepChildren {
     const of = { ...relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }), lists }
     const isTakenDown = model.rules.some((rule) => rule.when === state)
     const final = [...model.phases.values()].filter(({ kind }) => kind === 'final').map(({ name }) => name)
-    if (isTakenDown) await setChildrenState(of, state, final)
+    if (this.run.held.lease.leftMs() === 0) throw this.leaseLost()
+    const theirs = { ...of, upToFence: this.run.fence }
+    if (isTakenDown) await setChildrenState(theirs, state, final)
     if (!isTakenDown || lists) {
       const reason = `its parent removes its children: ${this.parentLifecycle} ${idText(this.id)}`.slice(0, 500)
-      await removeChildren(of, { by: this.run.held.lease.token, reason }, isTakenDown ? final : undefined)
+      await removeChildren(theirs, { by: this.run.held.lease.token, reason }, isTakenDown ? final : undefined)
     }
     if (isTakenDown || of.telling) relatives.inserted([model])
     // Of lists that may be inserted again nothing may be there, be it only to be told.
@@ -207,6 +228,11 @@ export class StepChildren {
       }),
     )
     return sumOf(all)
+  }
+
+  private leaseLost(): LeaseLost {
+    const { id, token } = this.run.held.lease
+    return new LeaseLost(this.parentLifecycle, id, token)
   }
 
   private get id(): unknown {
@@ -230,7 +256,8 @@ export class StepChildren {
   private documentOf({ key, document }: Child, model: LifecycleModel, list: string): Document {
     const { name, phases, entries, settings } = model
     const derived = `${this.parentLifecycle}/${idText(this.id)}/${key}`
-    const parent: StoredParent = { lifecycle: this.parentLifecycle, id: this.id, key, list }
+    const { fence } = this.run
+    const parent: StoredParent = { lifecycle: this.parentLifecycle, id: this.id, key, list, fence }
     const { _id = derived, ...fields } = document as Document
     const complete: Document = { _id, phase: entries[0], ...fields, [settings.progress]: { parent } }
     const { phase } = complete
@@ -245,7 +272,7 @@ export class StepChildren {
     const { held, env } = this.run
     const { collection, relatives } = env
     const { lease } = held
-    if (lease.leftMs() === 0) throw new LeaseLost(this.parentLifecycle, lease.id, lease.token)
+    if (lease.leftMs() === 0) throw this.leaseLost()
     const filter = { _id: lease.id as never, ...underClaimOf(lease.token), ...leaseUnmoved(env.model.settings) }
     await insertWhileHeld({ collection, filter }, documents, model.collection)
     const children = relatives.collectionOf(model)
@@ -259,7 +286,7 @@ export class StepChildren {
     const found = new Map(stored.map((one) => [idKey(one['_id']), parentIn(one[progress])]))
     for (const { _id, [progress]: own } of documents) {
       // Nothing was there, and nothing was inserted: somebody else holds the parent.
-      if (!found.has(idKey(_id))) throw new LeaseLost(this.parentLifecycle, lease.id, lease.token)
+      if (!found.has(idKey(_id))) throw this.leaseLost()
       const there = found.get(idKey(_id))
       if (!isSame(there, own.parent)) throw new ChildExists(model.name, _id, whoseIs(there))
     }
