@@ -258,6 +258,18 @@ describe('the slots of a key', () => {
     expect(await removeLimit(db, 'api')).toBe(false)
   })
 
+  test('given back together leave no limit behind, though another replica needs one of them', async () => {
+    const asked = (by: string, slots: number, turn: number) => (name: string) =>
+      [name, { by, inUse: 0, slots, starts: 0, leaseMs: 30_000, turn, key }] as const
+    const names = ['k', 'l', 'hot']
+    await askForKeys(database.db, new Map(names.map(asked('a~1', 1, 1))))
+    await askForKeys(database.db, new Map(['hot'].map(asked('b~1', 1, 1))))
+    expect(await forgetKeys(database.db, names, 'a~1', 2)).toBe(false)
+    await askForKeys(database.db, new Map(names.map(asked('a~1', 0, 3))))
+    expect(await database.db.collection(LIMITS_COLLECTION).distinct('_id')).toEqual(['hot'])
+    expect(await holders('hot')).toEqual([])
+  })
+
   test('that are in use are there again with the next request where somebody has removed their limit', async () => {
     await ask('a~1', 0, 1, 1)
     await database.db.collection(LIMITS_COLLECTION).deleteMany({})

@@ -88,6 +88,14 @@ describe('the slots of a limit', () => {
     ])
     expect(await ask('c~1', 0)).toMatchObject({ slots: 1 })
 
+    // A command's time is that of its begin: what was executed before it may have a later one.
+    turn += 1
+    await askForSlots(db, 'api', { ...BACK, by: 'c~1', turn })
+    const later = { at: { $add: ['$$NOW', 500] }, since: { $subtract: ['$$NOW', 2_000] } }
+    await limitDocuments().updateOne({ _id: 'api' }, [{ $set: { waiting: [{ by: 'd~1', each: 1, ...later }] } }])
+    expect(await ask('c~1', 0)).toMatchObject({ slots: 0, othersWait: true })
+    expect(await ask('d~1', 0)).toMatchObject({ slots: 1 })
+
     // Who needs several: they are kept for it by turns, as that many may not become free for long; and never where there aren't as many.
     await limitDocuments().deleteMany({})
     await setLimit(db, 'api', { slots: 3 })

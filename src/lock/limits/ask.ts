@@ -98,7 +98,8 @@ const hasAskedOfLate: Document = {
   $and: [
     { $eq: [{ $type: '$$this.at' }, 'date'] },
     { $gt: ['$$this.at', { $subtract: ['$$NOW', ASKS_WITHIN_MS] }] },
-    { $lte: ['$$this.at', '$$NOW'] },
+    // A command's time is that of its begin: one that is executed before this one may have begun after it.
+    { $lte: ['$$this.at', { $add: ['$$NOW', ASKS_WITHIN_MS] }] },
   ],
 }
 
@@ -123,10 +124,11 @@ export async function askForKeys(
   db: Db,
   requests: ReadonlyMap<string, SlotRequest>,
 ): Promise<ReadonlyMap<string, SlotGrant>> {
-  const names = [...requests.keys()]
+  // What only gives back makes none: with others, of which some are still needed, they may be gone already.
+  const isNew = ([, { inUse, slots, starts }]: [string, SlotRequest]) => inUse === 0 && (slots > 0 || starts > 0)
   await makeKeys(
     db,
-    names.filter((name) => requests.get(name)!.inUse === 0),
+    [...requests].filter(isNew).map(([name]) => name),
   )
   const grants = await askedForKeys(db, requests)
   // In use, and not there: somebody has removed them, or what this replica had was taken for over.
