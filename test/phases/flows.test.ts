@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals'
 import type { Collection } from 'mongodb'
-import { flowOf, Replica, silentLogger, type TaskState } from '../../src/index.js'
+import { flowOf, lifecycleOf, Replica, silentLogger, type TaskState } from '../../src/index.js'
 import { runState, TRIGGER_RULES, triggered } from '../../src/phases/flows/trigger.js'
 import { backDate, LifecycleKit } from '../../src/testing/index.js'
 import { useDatabase } from '../support/database.js'
@@ -222,6 +222,42 @@ describe('a flow', () => {
       expect(run).not.toHaveProperty('redoing')
       expect(order.slice(4)).toEqual(['extract', 'clean', 'train', 'report'])
       expect(await tasks().findOne({ _id: 'nightly/n/clean' })).toMatchObject({ result: 'clean of wednesday' })
+    })
+
+    test('what it has inserted itself is removed before it, and begins again with it; so it is with its run', async () => {
+      const inner = lifecycleOf<{ _id: string; day: string }>().define({
+        ...{ name: 'inner', collection: 'Inner', child: true },
+        phases: { Working: { next: ['Worked'] }, Worked: { rest: true } },
+      })
+      const outer = flowOf<Night>().define({ name: 'outer', collection: 'Nightly', tasks: { build: {} } })
+      const worked: string[] = []
+      const lifecycles = [
+        ...outer.handle({
+          async build(doc, step) {
+            await step.children([inner.child('x', { day: doc.run.day })])
+            const done = await step.childrenDone({ rule: 'allSucceeded' })
+            return done.decided ? step.moveTo('Succeeded') : step.wait(done.text)
+          },
+        }),
+        inner.handle({
+          async Working(doc, step) {
+            worked.push(doc.day)
+            return step.moveTo('Worked')
+          },
+        }),
+      ]
+      const replica = new Replica({ db: database.db, lifecycles: lifecycles as never, logger: silentLogger })
+      replicas.push(replica)
+      await runs().insertOne({ _id: 'n', phase: 'Running', day: 'monday' })
+      await replica.runOnce()
+      await redo(['build'], { day: 'tuesday' })
+      await replica.runOnce()
+      expect(await runs().findOne({ _id: 'n' })).toMatchObject({ phase: 'Succeeded' })
+      expect(worked).toEqual(['monday', 'tuesday'])
+      await runs().updateOne({ _id: 'n' }, { $set: { state: 'Deleted' } })
+      await replica.runOnce()
+      const left = [runs(), tasks(), database.db.collection('Inner')].map((all) => all.countDocuments())
+      expect(await Promise.all(left)).toEqual([0, 0, 0])
     })
 
     test.each([

@@ -6,7 +6,7 @@ import { type TaskNode, TRIGGER_RULES, type TriggerRule } from './trigger.js'
 /** Each has a list of children in its run. */
 const MOST_TASKS = 100
 const KEYS = ['after', 'when', 'limits', 'slots']
-const OTHER_PHASES = ['Succeeded', 'Failed']
+const OTHER_PHASES = ['Succeeded', 'Failed', 'Deleting', 'Deleted']
 
 /** The tasks, each after those before it; what is wrong with them is added to `problems`. */
 export function tasksInOrder(given: unknown, problems: string[]): Map<string, TaskNode> {
@@ -44,7 +44,7 @@ function taskProblems(name: string, task: unknown, names: readonly string[]): st
   const problems = unknown.map(
     (key) => `${where} has an unknown key '${key}'${meant(key, KEYS)}; known: ${KEYS.join(', ')}`,
   )
-  if (OTHER_PHASES.includes(name)) problems.push(`${where}: choose another name, a task ends in ${name}`)
+  if (OTHER_PHASES.includes(name)) problems.push(`${where}: choose another name, ${name} is a phase of all tasks`)
   if (name.length > 200 || name === '') problems.push(`${where}: expected a name of 1 to 200 characters`)
   const { after = [], when = 'allSucceeded' } = task
   if (!TRIGGER_RULES.includes(when as TriggerRule))

@@ -58,6 +58,8 @@ export type FlowRun<Doc> = Doc & {
 export interface FlowTask<Doc> {
   /** Made of its run's lifecycle and `_id`, and of its name. */
   readonly _id: string
+  /** `Deleted`: it is removed, what it has inserted first. */
+  readonly state?: 'Deleted'
   /** The run's own fields, as they were when the task began. */
   readonly run: Doc
   /** What the tasks before it have left in their `result`, by their names. */
@@ -66,17 +68,18 @@ export interface FlowTask<Doc> {
   readonly result?: unknown
 }
 
-type RunPhases = {
-  readonly Running: { readonly next: readonly ['Succeeded', 'Failed'] }
-  readonly Succeeded: { readonly rest: true }
-  readonly Failed: { readonly rest: true; readonly failed: true }
-  readonly Deleting: { readonly next: readonly ['Deleted'] }
-  readonly Deleted: { readonly final: true; readonly failed: true }
-}
-type TaskPhases<T> = { readonly [Name in keyof T]: { readonly next: readonly ['Succeeded', 'Failed'] } } & {
-  readonly Succeeded: { readonly rest: true }
-  readonly Failed: { readonly rest: true; readonly failed: true }
-}
+const WORKING = { next: ['Succeeded', 'Failed'] } as const
+/** How runs and tasks end, and how they are taken down: what they have inserted goes first. */
+const ENDS = {
+  Succeeded: { rest: true },
+  Failed: { rest: true, failed: true },
+  Deleting: { next: ['Deleted'] },
+  Deleted: { final: true, failed: true },
+} as const
+const RULES = [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }] as const
+
+type RunPhases = { readonly Running: typeof WORKING } & typeof ENDS
+type TaskPhases<T> = { readonly [Name in keyof T]: typeof WORKING } & typeof ENDS
 
 /** What each task of a flow does. */
 export type FlowHandlers<Doc, T> = {
@@ -131,28 +134,22 @@ function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
   } else problems.push(`settings must be an object, got ${shown(settings)}`)
   const nodes = tasksInOrder(spec.tasks, problems)
   if (problems.length > 0) throw new InvalidLifecycle(typeof name === 'string' ? name : '?', problems)
-  const ends = { Succeeded: { rest: true }, Failed: { rest: true, failed: true } }
   const phases = Object.entries(spec.tasks as Record<string, FlowTaskSpec<string>>).map(([task, { limits, slots }]) => {
     const needs = { ...(limits && { limits }), ...(slots !== undefined && { slots }) }
-    return [task, { entry: true, next: ['Succeeded', 'Failed'], ...needs }]
+    return [task, { entry: true, ...WORKING, ...needs }]
   })
   const tasks = lifecycleOf<FlowTask<Doc>>().define({
     ...settings,
     ...{ name: `${name}.task`, collection: `${collection}.tasks`, child: true },
-    phases: { ...Object.fromEntries(phases), ...ends },
+    phases: { ...Object.fromEntries(phases), ...ENDS },
+    rules: RULES,
   } as never) as unknown as Lifecycle<FlowTask<Doc>, TaskPhases<T>>
   const runs = lifecycleOf<{ state?: 'Deleted' }>().define({
     name,
     collection,
     child: true,
-    phases: {
-      Running: { next: ['Succeeded', 'Failed'] },
-      Succeeded: { rest: true },
-      Failed: { rest: true, failed: true },
-      Deleting: { next: ['Deleted'] },
-      Deleted: { final: true, failed: true },
-    },
-    rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
+    phases: { Running: WORKING, ...ENDS },
+    rules: RULES,
   }) as unknown as Lifecycle<FlowRun<Doc>, RunPhases>
   const running = new Running(nodes, tasks as unknown as TaskLifecycle, parked)
   return {
@@ -162,15 +159,17 @@ function defined<Doc, T>(spec: FlowSpec<T>): Flow<Doc, T> {
     handle: (handlers) => [
       runs.handle({
         Running: (doc, step) => running.step(doc as AnyDoc, step as unknown as RunStep) as never,
-        async Deleting(_doc, step) {
-          const gone = await step.removeChildren()
-          return gone.done ? step.moveTo('Deleted') : step.wait(gone.text)
-        },
+        Deleting,
       }),
-      tasks.handle(handlers as never),
+      tasks.handle({ ...handlers, Deleting } as never),
     ],
     diagram: () => diagramOf(nodes),
   }
+}
+
+async function Deleting<Doc>(_doc: unknown, step: Step<'Deleted', Doc>) {
+  const gone = await step.removeChildren()
+  return gone.done ? step.moveTo('Deleted') : step.wait(gone.text)
 }
 
 type AnyDoc = Readonly<Record<string, unknown>>
@@ -231,7 +230,7 @@ class Running {
 
   private stateOf({ phase, lockedAt }: ChildDocument<unknown>): TaskState {
     if (phase === 'Succeeded') return 'succeeded'
-    if (phase === 'Failed') return 'failed'
+    if (phase === 'Failed' || phase === 'Deleted') return 'failed'
     if (!(lockedAt instanceof Date) || lockedAt.getTime() < PARKED_MS) return 'open'
     return this.parked === 'fails' ? 'failed' : 'parked'
   }
