@@ -142,8 +142,10 @@ describe('phaselock operations', () => {
     await resumed.printed(/wake-\w{8}: \d+ of 400, .*; \S+ works on it, or was killed: then it goes on in \d+ s/, 'err')
     await database.db
       .collection('phaselock.operations')
-      .updateMany({}, [{ $set: { lockedAt: { $subtract: ['$lockedAt', 60_000] }, rate: 100_000 } }])
+      .updateMany({}, [{ $set: { lockedAt: { $subtract: ['$lockedAt', 60_000] }, rate: 100 } }])
     expect(await resumed.exited).toBe(0)
+    // Of its own work it doesn't say so.
+    expect(resumed.err.trim().split('\n').at(-1)).not.toContain('or was killed')
     expect(resumed.out).toMatch(/^wake-\w{8}: Done; of 400 documents 400 done, in /)
     expect(await woken(w)).toBe(400)
   })

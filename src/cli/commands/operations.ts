@@ -202,7 +202,8 @@ async function work(context: CliContext, options: Options, system: System, ids: 
 
 const progressText = (one: OperationState): string => {
   const { _id, counts, expected, worker, leaseLeftMs = 0 } = one
-  const elsewhere = worker ? `; ${worker} works on it, or was killed: then it goes on in ${formatMs(leaseLeftMs)}` : ''
+  const leftMs = Math.ceil(leaseLeftMs / 1_000) * 1_000
+  const elsewhere = worker ? `; ${worker} works on it, or was killed: then it goes on in ${formatMs(leftMs)}` : ''
   return `${_id}: ${counts.seen} of ${expected}, ${rateText(one)}, ${leftText(one)} left${elsewhere}`
 }
 const rateText = ({ perSecond }: OperationState): string =>

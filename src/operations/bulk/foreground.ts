@@ -1,3 +1,4 @@
+import { parseToken } from '../../lock/index.js'
 import { Replica } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
 import { operationLifecycle } from '../public.js'
@@ -36,7 +37,8 @@ export async function workOnOperations(
       const now = await states()
       if (signal?.aborted || now.every(isStill)) break
       if (tell && round % Math.round(TELL_EVERY_MS / LOOK_EVERY_MS) === 0) {
-        for (const one of now) tell(one.worker === replica.identity ? { ...one, worker: undefined } : one)
+        const isOwn = ({ worker = '' }: OperationState) => parseToken(worker)?.replica === replica.identity
+        for (const one of now) tell(isOwn(one) ? { ...one, worker: undefined } : one)
       }
       await sleep(LOOK_EVERY_MS, signal ? { signal } : {})
     }
