@@ -1,7 +1,7 @@
 import { PassThrough, type Writable } from 'node:stream'
 import * as consumers from 'node:stream/consumers'
 import { BSON } from 'mongodb'
-import { isParked, isValid } from '../lock/index.js'
+import { isParked, isValid, withParts } from '../lock/index.js'
 
 /**
  * What commands print: results on standard output, errors on standard error. Nothing else writes to standard output,
@@ -90,11 +90,8 @@ export function valueText(value: unknown): string {
 const relaxedJson = (value: unknown): string => BSON.EJSON.stringify(withLongs(value), { relaxed: true })
 
 /** By itself relaxed Extended JSON rounds them. */
-function withLongs(value: unknown): unknown {
-  if (typeof value === 'bigint' || BSON.Long.isLong(value)) {
-    return Number.isSafeInteger(Number(value)) ? value : { $numberLong: String(value) }
-  }
-  if (Array.isArray(value)) return value.map(withLongs)
-  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, withLongs(inner)]))
-}
+const withLongs = (value: unknown): unknown =>
+  withParts(value, (part) => {
+    const isRounded = (typeof part === 'bigint' || BSON.Long.isLong(part)) && !Number.isSafeInteger(Number(part))
+    return isRounded ? { $numberLong: String(part) } : part
+  })

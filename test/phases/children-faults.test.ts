@@ -3,7 +3,7 @@ import { MongoClient } from 'mongodb'
 import { lifecycleOf } from '../../src/index.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { gate } from '../support/thing.js'
-import { idOf, type Order, ordersWith, type Parcel, parcel, parcelsWith, useChildren } from './children-fixture.js'
+import { idOf, label, type Order, ordersWith, parcel, parcelsWith, useChildren } from './children-fixture.js'
 
 jest.setTimeout(60_000)
 
@@ -48,13 +48,6 @@ describe('children, where a connection breaks', () => {
     }
   })
 
-  /** Children that are deleted outright, and such as a rule of theirs takes down. */
-  const crate = lifecycleOf<Parcel>().define({
-    name: 'crate',
-    collection: 'Crate',
-    child: true,
-    phases: { Packing: { next: ['Packed'] }, Packed: { rest: true } },
-  })
   const clearing = lifecycleOf<Order>().define({
     name: 'order',
     collection: 'Order',
@@ -62,7 +55,7 @@ describe('children, where a connection breaks', () => {
   })
 
   test('a step that has lost its document leaves what a later holder has inserted, even with a command that comes late', async () => {
-    const crates = () => database.db.collection<{ _id: string }>('Crate')
+    const labels = () => database.db.collection<{ _id: string }>('Label')
     const proxy = await TcpProxy.start(database.uri)
     const client = await new MongoClient(proxy.uri, { retryWrites: false, retryReads: false }).connect()
     const lifecycles = (before: () => Promise<unknown>) => [
@@ -73,13 +66,13 @@ describe('children, where a connection breaks', () => {
           return gone.done ? step.moveTo('Shipping') : step.wait(gone.text)
         },
         async Shipping(_doc, step) {
-          await step.children([parcel.child('a', { weight: 1 }), crate.child('a', { weight: 1 })])
+          await step.children([parcel.child('a', { weight: 1 }), label.child('a', { weight: 1 })])
           const done = await step.childrenDone({ rule: 'allDone' })
           return done.decided ? step.moveTo('Shipped', { set: { ended: done.text } }) : step.wait(done.text)
         },
       }),
       parcelsWith(),
-      crate.handle({ Packing: async (_doc, step) => step.moveTo('Packed') }),
+      label.handle({ Printing: async (_doc, step) => step.moveTo('Printed') }),
     ]
     const clear = () =>
       database.db
@@ -97,7 +90,7 @@ describe('children, where a connection breaks', () => {
         { db: client.db(database.db.databaseName) },
       )
       await clear()
-      const removal = proxy.hold(({ name, body }) => name === 'delete' && (body as Body)['delete'] === 'Crate')
+      const removal = proxy.hold(({ name, body }) => name === 'delete' && (body as Body)['delete'] === 'Label')
       const first = late.runOnce()
       const held = await removal
       await pass(61_000)
@@ -105,7 +98,7 @@ describe('children, where a connection breaks', () => {
       expect(await stored()).toMatchObject(ended)
       held.release()
       await first
-      expect([await crates().countDocuments(), await parcels().countDocuments()]).toEqual([1, 1])
+      expect([await labels().countDocuments(), await parcels().countDocuments()]).toEqual([1, 1])
       // Its handler stood still before it removes them.
       const still = gate()
       const begun = gate()
@@ -124,7 +117,7 @@ describe('children, where a connection breaks', () => {
       still.open()
       await second
       await next.runOnce()
-      expect([await crates().countDocuments(), await parcels().countDocuments({ phase: 'Packed' })]).toEqual([1, 1])
+      expect([await labels().countDocuments(), await parcels().countDocuments({ phase: 'Packed' })]).toEqual([1, 1])
     } finally {
       await client.close()
       await proxy.stop()

@@ -42,6 +42,15 @@ export const parcelSpec = {
 } as const
 export const parcel = lifecycleOf<Parcel>().define(parcelSpec)
 
+/** Children without a rule for any state. */
+export const labelSpec = {
+  name: 'label',
+  collection: 'Label',
+  child: true,
+  phases: { Printing: { next: ['Printed'] }, Printed: { rest: true } },
+} as const
+export const label = lifecycleOf<Parcel>().define(labelSpec)
+
 export const order = lifecycleOf<Order>().define({
   name: 'order',
   collection: 'Order',

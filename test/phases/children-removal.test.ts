@@ -1,6 +1,15 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import { lifecycleOf, type Step } from '../../src/index.js'
-import { type Parcel, packed, parcel, parcelSpec, parcelsWith, useChildren } from './children-fixture.js'
+import {
+  label,
+  labelSpec,
+  type Parcel,
+  packed,
+  parcel,
+  parcelSpec,
+  parcelsWith,
+  useChildren,
+} from './children-fixture.js'
 
 jest.setTimeout(60_000)
 
@@ -19,14 +28,6 @@ const order = lifecycleOf<Order>().define({
   },
   rules: [{ when: 'Deleted', from: 'any', goTo: 'Deleting' }],
 })
-/** Children without a rule for any state. */
-const labelSpec = {
-  name: 'label',
-  collection: 'Label',
-  child: true,
-  phases: { Printing: { next: ['Printed'] }, Printed: { rest: true } },
-} as const
-const label = lifecycleOf<Parcel>().define(labelSpec)
 
 describe('children are removed before their parent', () => {
   const { database, orders, parcels, stored, insert, prepared, pass } = useChildren()

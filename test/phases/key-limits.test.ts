@@ -26,6 +26,12 @@ describe('limitBy', () => {
   const database = useDatabase()
   const limits = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
 
+  /** What a replica leaves that was killed: it has all slots of tenant a, for a minute. */
+  const killedWithAll = () => {
+    const holders = [{ by: 'gone~1', slots: 3, until: new Date(Date.now() + 60_000) }]
+    return limits().insertOne({ _id: 'thing tenant=a', key: true, declared: 3, holders, waiting: [] })
+  }
+
   type Keyed = Thing & { tenant?: unknown }
 
   /** Replicas whose handlers count how many run at once, of each tenant. */
@@ -166,13 +172,13 @@ describe('limitBy', () => {
   test('what a killed replica had is free when its lease is over, and runOnce() ends before that', async () => {
     const { prepared, seen } = counted()
     const { replica } = await prepared()
-    const until = new Date(Date.now() + 60_000)
-    const _id = 'thing tenant=a'
-    await limits().insertOne({ _id, key: true, declared: 3, holders: [{ by: 'gone~1', slots: 3, until }], waiting: [] })
+    await killedWithAll()
     await insert(5, 'a')
     await replica.runOnce()
     expect(seen.runs).toEqual([])
-    await limits().updateOne({ _id }, [{ $set: { holders: [{ by: 'gone~1', slots: 3, until: '$$NOW' }] } }])
+    await limits().updateOne({ _id: 'thing tenant=a' }, [
+      { $set: { holders: [{ by: 'gone~1', slots: 3, until: '$$NOW' }] } },
+    ])
     await eventually(async () => {
       await replica.runOnce()
       expect(await created()).toBe(5)
@@ -184,9 +190,7 @@ describe('limitBy', () => {
     const phases = { ...thingSpec.phases, Creating: { next: ['Created', 'Deleting'], limits: ['belt'] } }
     const { prepared, seen } = counted(undefined, { phases })
     const { replica } = await prepared()
-    const until = new Date(Date.now() + 60_000)
-    const _id = 'thing tenant=a'
-    await limits().insertOne({ _id, key: true, declared: 3, holders: [{ by: 'gone~1', slots: 3, until }], waiting: [] })
+    await killedWithAll()
     await insert(5, 'a')
     await replica.runOnce()
     expect(seen.runs).toEqual([])

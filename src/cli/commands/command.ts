@@ -4,6 +4,7 @@ import type { ReadStream } from 'node:tty'
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Document } from 'mongodb'
 import type { SettingKey } from '../../config/index.js'
+import { isPlain } from '../../lock/index.js'
 import { type DocumentRef, fromExtendedJson, UsageError } from '../../operations/index.js'
 import { durationMs, fromNow, systemClock } from '../../time/index.js'
 import type { CliContext, Options } from '../context.js'
@@ -144,6 +145,6 @@ export function documentFrom(text: string): Document {
       `expected a document as JSON, such as '{"name": "x"}', got ${text} (${(error as Error).message}); in a shell, quote it with '...'`,
     )
   }
-  if (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype) return value
+  if (isPlain(value)) return value
   throw new UsageError(`expected a document as JSON, such as '{"name": "x"}', got ${text}`)
 }

@@ -1,14 +1,12 @@
 import type { Document, Filter } from 'mongodb'
 import { literal } from '../terms/terms.js'
+import { isPlain } from './plain.js'
 
 /*
  * An `_id` may be a document, whose fields have an order: { b: 1, '1': 2 } and { '1': 2, b: 1 } are different. JavaScript objects put
  * names that are whole numbers first, so the driver reads the first as the second, and no command of ours that names it matches. Here
  * it is matched field by field.
  */
-
-const isPlain = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
 
 /** Whether an `_id` may be stored with its fields in another order than that in which it was read. */
 export function mayBeReordered(id: unknown): boolean {

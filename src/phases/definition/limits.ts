@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { BSON, type Document } from 'mongodb'
-import { idText } from '../../lock/index.js'
+import { idText, withParts } from '../../lock/index.js'
 import { readOptions } from '../../options/index.js'
 import type { LimitNode, PhaseNode } from './check-graph.js'
 import type { LifecycleModel, LimitNeed, Phase } from './model.js'
@@ -25,13 +25,11 @@ const digestOf = (text: string): string => createHash('sha256').update(text).dig
  * A key's value with the sources of regular expressions in their place. Candidates and documents that were claimed are read in two ways, of which one
  * loses options; by their names the two would be different keys.
  */
-function withSources(value: unknown): unknown {
-  if (value instanceof RegExp) return value.source
-  if (value instanceof BSON.BSONRegExp) return sourceOf(value.pattern)
-  if (Array.isArray(value)) return value.map(withSources)
-  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, withSources(inner)]))
-}
+const withSources = (value: unknown): unknown =>
+  withParts(value, (part) => {
+    if (part instanceof RegExp) return part.source
+    return part instanceof BSON.BSONRegExp ? sourceOf(part.pattern) : part
+  })
 
 /** As JavaScript escapes it; what it can't read is read as a document that is unreadable. */
 function sourceOf(pattern: string): string {

@@ -1,4 +1,4 @@
-import { type ClaimResult, idKey, type Refused } from '../../../lock/index.js'
+import { type ClaimResult, idKey, isPlain, type Refused } from '../../../lock/index.js'
 import type { BoundedLog } from '../../bounded-log.js'
 import type { BrokenDocument, BrokenReason, ReplicaObserver } from '../observer.js'
 
@@ -116,6 +116,5 @@ const CODES: Readonly<Record<number, BrokenReason>> = {
 
 /** An `_id` of any type, for a line of the log. */
 function shown(id: unknown): string {
-  const text = typeof id === 'object' && id !== null && Object.getPrototypeOf(id) === Object.prototype
-  return (text ? JSON.stringify(id) : String(id)).slice(0, 200)
+  return (isPlain(id) ? JSON.stringify(id) : String(id)).slice(0, 200)
 }
