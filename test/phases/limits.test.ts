@@ -1,12 +1,21 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document, MongoClient } from 'mongodb'
-import { Limits, lifecycleOf, type Replica, type ReplicaOptions, type RunnableLifecycle } from '../../src/index.js'
+import { Limits, type Replica, type ReplicaOptions, type RunnableLifecycle } from '../../src/index.js'
 import { askForSlots, LIMITS_COLLECTION, readLimits, setLimit } from '../../src/lock/index.js'
 import { sleep } from '../../src/time/index.js'
 import { clientAt, ManualClock } from '../lock/fixture.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
-import { gate, recordingLogger, replicaOf, type Thing, things } from '../support/thing.js'
+import {
+  gate,
+  recordingLogger,
+  replicaOf,
+  type Thing,
+  thingOf,
+  thingSpec,
+  things,
+  thingWith,
+} from '../support/thing.js'
 
 type Creating = (doc: Thing) => Promise<unknown>
 
@@ -21,27 +30,16 @@ describe('a limit', () => {
   const database = useDatabase()
 
   const limited = (settings: object, phase: object = {}) =>
-    lifecycleOf<Thing>().define({
-      name: 'thing',
-      collection: 'Thing',
-      phases: {
-        Creating: { next: ['Created'], ...phase },
-        Created: { rest: true },
-        Deleting: { next: ['Deleted'] },
-        Deleted: { final: true },
-      },
-      rules: [{ when: 'Deleted', from: ['Creating', 'Created'], goTo: 'Deleting' }],
-      ...settings,
-    } as never)
+    thingOf({ ...settings, phases: { ...thingSpec.phases, Creating: { ...thingSpec.phases.Creating, ...phase } } })
 
   const working = (creating: Creating, settings: object, phase?: object): RunnableLifecycle =>
-    (limited(settings, phase) as never as { handle(handlers: object): RunnableLifecycle }).handle({
-      async Creating(doc: Thing, step: { moveTo(phase: string): unknown }) {
+    thingWith(
+      async (doc, step) => {
         await creating(doc)
         return step.moveTo('Created')
       },
-      Deleting: async (_doc: Thing, step: { moveTo(phase: string): unknown }) => step.moveTo('Deleted'),
-    })
+      limited(settings, phase),
+    )
 
   const insert = (n: number, prefix = 'd') =>
     things(database.db).insertMany(Array.from({ length: n }, (_, i) => ({ _id: `${prefix}${i}`, phase: 'Creating' })))
