@@ -3,7 +3,7 @@
  * runs all day, about 2 min 35 s on two cores. `npm run test:system` runs the rest: what needs other servers or tools (Go, Java,
  * PostgreSQL, Redis), starts processes, or takes long. CI runs both and fails where a test was skipped.
  *
- * A new test belongs to the first tier unless it needs one of those.
+ * A new test belongs to the first tier unless it needs one of those; `test/architecture/tiers.test.ts` follows its imports.
  */
 const SYSTEM = [
   // Kubernetes API servers, S3 servers and manifests, built with Go.
@@ -12,7 +12,7 @@ const SYSTEM = [
   'api-gateway/**',
   'deploy/**',
   // Named locks on PostgreSQL, Redis and beside Java; the servers themselves.
-  'locks/{conformance,critical-sections,interop,postgres-rights,processes,server-down}.test.ts',
+  'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down}.test.ts',
   'tools/**',
   // Programs as users run them: the command line, demos, workers, replicas in processes of their own, examples, benchmarks.
   'cli/**',

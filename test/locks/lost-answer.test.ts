@@ -1,11 +1,5 @@
-/**
- * The invariant: an acquisition whose answer was lost is held by nobody for as long as it takes to free it, not for lockAtMostFor;
- * whoever asks, and also when this process never asks for the name again. Each test looks at the server from beside.
- */
-import { afterEach, describe, expect, jest, test } from '@jest/globals'
-import { Redis } from 'ioredis'
+import { describe, expect, jest, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
-import { Pool } from 'pg'
 import { protocolClientOptions } from '../../src/database/index.js'
 import { AbandonedAcquisitions } from '../../src/locks/abandoned.js'
 import { holderIdentity } from '../../src/locks/acquisition.js'
@@ -14,105 +8,40 @@ import type { LockStore, Request } from '../../src/locks/lock-store.js'
 import { NamedLocks } from '../../src/locks/named-locks.js'
 import { MemoryLockStore } from '../../src/locks/providers/memory.js'
 import { MongoLockStore } from '../../src/locks/providers/mongodb.js'
-import { PostgresLockStore } from '../../src/locks/providers/postgres.js'
-import { RedisLockStore } from '../../src/locks/providers/redis.js'
-import { startPostgres } from '../../tools/servers/postgres.mjs'
-import { startRedis } from '../../tools/servers/redis.mjs'
 import { eventually, testDatabase } from '../support/database.js'
-import { ReplyCutter } from '../support/reply-cutter.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
+import { describeLostAnswer } from './lossy.js'
 
 jest.setTimeout(240_000)
 
-const closing: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close()
+describeLostAnswer('mongodb', async (closes) => {
+  const { uri, db } = closes(await testDatabase(), ({ drop }) => drop())
+  const proxy = closes(await TcpProxy.start(uri), (one) => one.stop())
+  const options = { ...protocolClientOptions(9_000), retryWrites: false }
+  const client = closes(await new MongoClient(proxy.uri, options).connect(), (one) => one.close())
+  return {
+    store: new MongoLockStore(client.db()),
+    beside: new MongoLockStore(db),
+    loseAnswer: () => proxy.cutAfter('findAndModify'),
+  }
 })
-const closes = <T>(one: T, close: (one: T) => unknown): T => {
-  closing.push(() => close(one))
-  return one
-}
 
-/** A store whose answers can be lost, and the same one from beside. */
-interface Lossy {
-  store: LockStore
-  beside: LockStore
-  /** The next acquisition is granted, and its answer lost. Resolves when that has happened. */
-  loseAnswer(): Promise<unknown>
-}
-
-const LOSSY: Record<string, () => Promise<Lossy>> = {
-  async mongodb() {
-    const { uri, db } = closes(await testDatabase(), ({ drop }) => drop())
-    const proxy = closes(await TcpProxy.start(uri), (one) => one.stop())
-    const options = { ...protocolClientOptions(9_000), retryWrites: false }
-    const client = closes(await new MongoClient(proxy.uri, options).connect(), (one) => one.close())
-    return {
-      store: new MongoLockStore(client.db()),
-      beside: new MongoLockStore(db),
-      loseAnswer: () => proxy.cutAfter('findAndModify'),
+describeLostAnswer('memory', async () => {
+  const beside = new MemoryLockStore()
+  let lost: (() => void) | undefined
+  class LossyStore extends MemoryLockStore {
+    override async take(request: Request) {
+      const granted = await beside.take(request)
+      if (!lost) return granted
+      lost()
+      lost = undefined
+      throw new Error('the answer was lost')
     }
-  },
-  async postgres() {
-    const server = closes(await startPostgres({ durable: false }), (one) => one.stop())
-    const cutter = closes(await ReplyCutter.start(server.url), (one) => one.stop())
-    const [pool, direct] = [cutter.url, server.url].map((connectionString) => {
-      const one = new Pool({ connectionString })
-      one.on('error', () => undefined)
-      return closes(one, () => one.end())
-    })
-    const beside = new PostgresLockStore(direct!)
-    await beside.migrate()
-    return { store: new PostgresLockStore(pool!), beside, loseAnswer: () => cutter.cutReplyTo('INSERT INTO shedlock') }
-  },
-  async redis() {
-    const server = closes(await startRedis({ persistence: 'none' }), (one) => one.stop())
-    const cutter = closes(await ReplyCutter.start(server.url), (one) => one.stop())
-    // It doesn't send again what it got no answer to.
-    const client = closes(new Redis(cutter.url, { maxRetriesPerRequest: 0 }), (one) => one.disconnect())
-    client.on('error', () => undefined)
-    const direct = closes(new Redis(server.url), (one) => one.disconnect())
-    const [store, beside] = [new RedisLockStore(client), new RedisLockStore(direct)]
-    // From then on the server knows the script.
-    await beside.take({ name: 'another', token: 'x', lockAtMostForMs: 1, reentrySuffix: undefined })
-    return { store, beside, loseAnswer: () => cutter.cutReplyTo('EVALSHA') }
-  },
-  async memory() {
-    const beside = new MemoryLockStore()
-    let lost: (() => void) | undefined
-    class Lossy extends MemoryLockStore {
-      override async take(request: Request) {
-        const granted = await beside.take(request)
-        if (!lost) return granted
-        lost()
-        lost = undefined
-        throw new Error('the answer was lost')
-      }
-      override free(...args: Parameters<LockStore['free']>) {
-        return beside.free(...args)
-      }
+    override free(...args: Parameters<LockStore['free']>) {
+      return beside.free(...args)
     }
-    return { store: new Lossy(), beside, loseAnswer: () => new Promise<void>((resolve) => (lost = resolve)) }
-  },
-}
-
-describe.each(Object.keys(LOSSY))('an acquisition in %s whose answer was lost', (kind) => {
-  test('is freed in the background, and the error says what is known', async () => {
-    const { store, beside, loseAnswer } = await LOSSY[kind]!()
-    const locks = new NamedLocks(store, holderIdentity('cut'))
-    closing.push(() => locks.close())
-    const lost = loseAnswer()
-    const asked = locks.lock({ name: 'cut', lockAtMostFor: '1h' })
-    await expect(asked).rejects.toThrow(LockProviderUnavailable)
-    await expect(asked).rejects.toThrow(
-      /to lock 'cut', got: .+; nothing is run; it may have been granted all the same: if so, it is freed in the background, and expires after 1 h; try again when the server is back/,
-    )
-    await lost
-    // It had been granted: its fence is there, or its record.
-    const others = new NamedLocks(beside, holderIdentity('beside'))
-    const next = await eventually(async () => (await others.lock({ name: 'cut', lockAtMostFor: '1h' })) ?? false)
-    expect(next).toMatchObject({ lockedBy: expect.stringMatching(/^beside~/) })
-  })
+  }
+  return { store: new LossyStore(), beside, loseAnswer: () => new Promise<void>((resolve) => (lost = resolve)) }
 })
 
 test('a grant that comes after its lockAtMostFor is none, and is freed', async () => {
@@ -140,10 +69,10 @@ test('a mistake in the code is told as it is, never as an absent server; what it
     throw mistake
   }
   const locks = new NamedLocks(store, holderIdentity('mistaken'))
-  closing.push(() => locks.close())
   await expect(locks.list()).rejects.toBe(mistake)
   await expect(locks.lock({ name: 'x', lockAtMostFor: '1h' })).rejects.toBe(mistake)
   await eventually(async () => (await locks.find('x'))?.held === false)
+  await locks.close()
 })
 
 test('an acquisition that is still to be freed is freed before the name is asked for again', async () => {

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
 import { Redis } from 'ioredis'
 import { RedisLockStore } from '../../src/locks/providers/redis.js'
-import { keyBeside } from '../../src/locks/providers/redis-slot.js'
 import { sleep } from '../../src/time/index.js'
 import { freePort } from '../../tools/servers/free-port.mjs'
 import { type RedisServer, startRedis } from '../../tools/servers/redis.mjs'
@@ -41,11 +40,6 @@ describe('keys in Redis', () => {
       expect((await store.take(request(name, 'b~1#1')))!.fence).toBeGreaterThan(first!.fence)
     },
   )
-
-  test('where a fence is kept stays as it was where that worked', () => {
-    expect(keyBeside('job-lock:default:x', 'fence')).toBe('fence:{job-lock:default:x}')
-    expect(keyBeside('job-lock:default:{tag}x', 'fence')).toBe('fence:job-lock:default:{tag}x')
-  })
 })
 
 describe('an acquisition that is sent again', () => {
