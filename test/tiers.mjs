@@ -55,3 +55,17 @@ export const systemTests = SYSTEM.map((glob) => `**/test/${glob.replace(/\*\*$/,
 
 /** And for those of `npm test`. */
 export const coreTests = ['**/test/**/*.test.ts', ...systemTests.map((glob) => `!${glob}`)]
+
+/**
+ * Tests of the first tier that give the server another clock (`TcpProxy.stepClock`), which only the embedded engine takes from a client:
+ * test/released.mjs leaves them out.
+ */
+export const engineTests = [
+  'lock/key-slots.test.ts',
+  'phases/broken-lock-timeout.test.ts',
+  'phases/callbacks-clock.test.ts',
+  'phases/clock-steps.test.ts',
+  'phases/idle.test.ts',
+  'phases/replica-documents.test.ts',
+  'support/tcp-proxy.test.ts',
+]

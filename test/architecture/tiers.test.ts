@@ -2,7 +2,8 @@ import { execFile } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { promisify } from 'node:util'
-import { expect, test } from '@jest/globals'
+import { beforeAll, expect, test } from '@jest/globals'
+import { engineTests } from '../tiers.mjs'
 
 const root = resolve(import.meta.dirname, '../..')
 const path = (file: string) => relative(root, file)
@@ -10,12 +11,13 @@ const path = (file: string) => relative(root, file)
 /** What starts a server says so where it isn't installed, by one of these errors; what skips tests then is the third. */
 const STARTERS = ['tools/servers/server-missing.mjs', 'chaos/replica-set/mongod.ts', 'test/support/describe-with.ts']
 
-/** The test files of `npm test`, or of the tier of another configuration, as Jest lists them. */
-async function testFiles(config: string): Promise<string[]> {
-  const jest = ['--experimental-vm-modules', join(root, 'node_modules/jest/bin/jest.js'), '-c', config, '--listTests']
+/** The test files of `npm test`, as Jest lists them. */
+const files: string[] = []
+beforeAll(async () => {
+  const jest = ['--experimental-vm-modules', join(root, 'node_modules/jest/bin/jest.js'), '--listTests']
   const { stdout } = await promisify(execFile)(process.execPath, jest, { cwd: root })
-  return stdout.trim().split('\n')
-}
+  files.push(...stdout.trim().split('\n'))
+})
 
 const known = new Map<string, readonly string[]>()
 /** The files of this repository that a file names: by imports of any kind, and as programs that it starts. */
@@ -45,19 +47,19 @@ function wayToServer(file: string): string | undefined {
   return undefined
 }
 
-test('no test of the first tier starts a server that npm does not bring', async () => {
-  const files = await testFiles('jest.config.mjs')
+test('no test of the first tier starts a server that npm does not bring', () => {
   expect(files.length).toBeGreaterThan(100)
   expect(files.map(wayToServer).filter((way) => way !== undefined)).toEqual([])
 })
 
-test('tests that start one are seen, also through what they share', async () => {
-  const ways = (await testFiles('jest.system.config.mjs')).map(wayToServer)
-  for (const start of [
-    'test/locks/redis-keys',
-    'test/locks/conformance',
-    'test/kubernetes/fence',
-    'test/sharded/routers',
-  ])
-    expect(ways).toContainEqual(expect.stringMatching(`^${start}`))
+test.each(['locks/redis-keys', 'locks/conformance', 'kubernetes/fence', 'sharded/routers', 'locks/interop'])(
+  'test/%s is seen to start one, also through what it shares',
+  (name) => {
+    expect(wayToServer(join(root, 'test', `${name}.test.ts`))).toMatch(/ -> /)
+  },
+)
+
+test('tests that only the embedded engine can run are known', () => {
+  const stepping = files.filter((file) => /\.stepClock\([-\w]/.test(readFileSync(file, 'utf8')))
+  expect(stepping.map((file) => relative(join(root, 'test'), file)).sort()).toEqual(engineTests)
 })

@@ -6,6 +6,7 @@ const PROGRAMS = {
   kustomize: { module: folder('render'), package: 'sigs.k8s.io/kustomize/kustomize/v5' },
   helm: { module: folder('render'), package: 'helm.sh/helm/v4/cmd/helm' },
   rules: { module: folder('rules'), package: '.' },
+  actionlint: { module: folder('actionlint'), package: 'github.com/rhysd/actionlint/cmd/actionlint' },
 }
 const DEFINITIONS = {
   prometheusOperator: 'github.com/prometheus-operator/prometheus-operator',
@@ -13,7 +14,7 @@ const DEFINITIONS = {
 }
 
 /**
- * What reads manifests and rules in tests, built from Go modules as the control plane is (tools/servers/go-program.mjs): 2 to 3
+ * What reads manifests, rules and workflows in tests, built from Go modules as the control plane is (tools/servers/go-program.mjs): 2 to 3
  * minutes on two cores the first time, then kept in the cache folder.
  */
 export const deployProgram = (name, note) => goProgram({ name, ...PROGRAMS[name], note })

@@ -1,0 +1,3 @@
+export declare const systemTests: readonly string[]
+export declare const coreTests: readonly string[]
+export declare const engineTests: readonly string[]
