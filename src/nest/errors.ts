@@ -42,9 +42,12 @@ export class NoScheduler extends Error {
 /** Something of Phaselock was used without `PhaselockModule.forRoot` in the app. */
 export class ModuleNotConfigured extends Error {
   override readonly name = 'ModuleNotConfigured'
-  /** @param lifecycle which needs it; undefined: a test's kit does */
-  constructor(readonly lifecycle?: string) {
-    const needs = lifecycle === undefined ? "the test's kit" : `lifecycle '${lifecycle}'`
+  /** @param lifecycle which needs it; undefined: `by` does */
+  constructor(
+    readonly lifecycle?: string,
+    by = "the test's kit",
+  ) {
+    const needs = lifecycle === undefined ? by : `lifecycle '${lifecycle}'`
     super(
       `expected PhaselockModule.forRoot() or forRootAsync() in this app, but it is missing; add it to the imports of your root module (${needs} needs it)`,
     )
@@ -71,14 +74,23 @@ export class ModuleMissing extends Error {
 export class ModuleConfiguredTwice extends Error {
   override readonly name = 'ModuleConfiguredTwice'
   constructor(
+    /** Which module. */
+    readonly module: 'PhaselockModule' | 'SchedulesModule',
     /** How many there are in the app: 2 or more. */
     readonly times: number,
   ) {
+    const [ways, instead] = ONCE[module]
     super(
-      `expected PhaselockModule.forRoot() or forRootAsync() once in this app, got it ${times} times; keep the one of your root module and use PhaselockModule.forFeature([...]) elsewhere`,
+      `expected ${module}.${ways} once in this app, got it ${times} times; keep the one of your root module${instead}`,
     )
   }
 }
+
+/** How each is configured, and what modules use besides. */
+const ONCE = {
+  PhaselockModule: ['forRoot() or forRootAsync()', ' and use PhaselockModule.forFeature([...]) elsewhere'],
+  SchedulesModule: ['forRoot()', ': its Schedules can be injected everywhere'],
+} as const
 
 /** Methods with `@SchedulerLock`, or the options of locks, that can't be used; lists every problem. */
 export class InvalidSchedulerLocks extends Error {

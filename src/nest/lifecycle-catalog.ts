@@ -31,6 +31,9 @@ export class FeatureLifecycles {
 
 interface Entry {
   readonly model: LifecycleModel
+  /** What came with its handlers, as it was given. */
+  readonly given?: RunnableLifecycle
+  /** The app's own. */
   readonly runnable: RunnableLifecycle
   /** The name of the database that its documents are in; undefined: the module's own. */
   readonly database: string | undefined
@@ -115,10 +118,14 @@ export class LifecycleCatalog {
       return `lifecycle '${model.name}' is registered for two databases (${named.join(' and ')}); a lifecycle has one: define another for the second`
     }
     if (!isRunnable(lifecycle)) this.entries.set(model.name, there ?? entryOf(model, database))
-    else if (!there?.methods && there && there.runnable !== lifecycle)
+    else if (!there?.methods && there && there.given !== lifecycle)
       return `lifecycle '${model.name}' was given handlers twice (two calls of handle); keep one`
-    else
-      this.entries.set(model.name, { model, runnable: lifecycle, database, methods: undefined, callbacks: new Map() })
+    else if (there?.given !== lifecycle) {
+      // Made when its file was imported, so another app of this process may have it too.
+      const runnable = lifecycle instanceof BoundLifecycle ? lifecycle.forApp() : lifecycle
+      const more = { methods: undefined, callbacks: new Map() }
+      this.entries.set(model.name, { model, given: lifecycle, runnable, database, ...more })
+    }
     return undefined
   }
 

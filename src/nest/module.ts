@@ -2,7 +2,7 @@ import { type DynamicModule, Global, Inject, Module, type OnApplicationShutdown,
 import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core'
 import { LockExecutor } from '../locks/index.js'
 import { shown } from '../options/index.js'
-import { type BoundLifecycle, Replica } from '../phases/index.js'
+import { type BoundLifecycle, Replica, type RunnableLifecycle } from '../phases/index.js'
 import { InvalidHandlers, InvalidModuleOptions, ModuleConfiguredTwice, ModuleNotConfigured } from './errors.js'
 import { type FeatureLifecycle, FeatureLifecycles, LifecycleCatalog } from './lifecycle-catalog.js'
 import { LocksModule } from './locks/index.js'
@@ -28,6 +28,7 @@ import {
   MODULE_LOCKS,
   MODULE_SETTINGS,
   PHASELOCK_OPTIONS,
+  SCHEDULE_LIFECYCLES,
 } from './tokens.js'
 
 const settings: Provider = {
@@ -38,11 +39,16 @@ const settings: Provider = {
 
 const catalog: Provider = {
   provide: LifecycleCatalog,
-  inject: [MODULE_SETTINGS, DiscoveryService, ModulesContainer],
-  useFactory: ({ lifecycles }: ModuleSettings, discovery: DiscoveryService, modules: ModulesContainer) => {
+  inject: [MODULE_SETTINGS, DiscoveryService, ModulesContainer, { token: SCHEDULE_LIFECYCLES, optional: true }],
+  useFactory: (
+    { lifecycles }: ModuleSettings,
+    discovery: DiscoveryService,
+    modules: ModulesContainer,
+    ofSchedules: readonly RunnableLifecycle[] = [],
+  ) => {
     const times = [...modules.values()].filter((one) => one.metatype === PhaselockCoreModule).length
-    if (times > 1) throw new ModuleConfiguredTwice(times)
-    return new LifecycleCatalog(discovery, lifecycles)
+    if (times > 1) throw new ModuleConfiguredTwice('PhaselockModule', times)
+    return new LifecycleCatalog(discovery, [...lifecycles, ...ofSchedules])
   },
 }
 

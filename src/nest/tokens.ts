@@ -11,6 +11,9 @@ export const MODULE_SETTINGS = Symbol.for('phaselock:settings')
 /** The database of this app's lifecycles: for modules that build on this one. */
 export const MODULE_DATABASE = Symbol.for('phaselock:database')
 
+/** The lifecycles of SchedulesModule, made for this app; absent without it. @internal */
+export const SCHEDULE_LIFECYCLES = Symbol.for('phaselock:schedule-lifecycles')
+
 /** The named locks of this app. @internal */
 export const MODULE_LOCKS = Symbol.for('phaselock:locks')
 

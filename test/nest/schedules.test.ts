@@ -94,6 +94,20 @@ describe('schedules in a Nest app', () => {
     )
   })
 
+  test('a second SchedulesModule is refused at the start', async () => {
+    @Module({
+      imports: [
+        ScheduleModule.forRoot(),
+        PhaselockModule.forRoot({ uri: database.uri, logger: keepingLogger() }),
+        SchedulesModule.forRoot(),
+        SchedulesModule.forRoot({ by: 'another' }),
+      ],
+    })
+    class TwoOfThem {}
+    const starting = NestFactory.createApplicationContext(TwoOfThem, { logger: false, abortOnError: false })
+    await expect(starting).rejects.toThrow('expected SchedulesModule.forRoot() once in this app, got it 2 times')
+  })
+
   test('two methods with one schedule are refused at the start', async () => {
     @Injectable()
     class Twice {

@@ -85,18 +85,31 @@ export class LockScope {
   }
 }
 
-/** By instance; by class for instances that didn't exist when the app started (request-scoped, or made without Nest). */
-const scopes = new WeakMap<object, LockScope>()
+/**
+ * By instance; by class for instances that didn't exist when the app started (request-scoped, or made without Nest). Several apps of this
+ * process may have one class: the last one counts among those that are open.
+ */
+const scopes = new WeakMap<object, LockScope[]>()
 
 export function bindScope(target: object, scope: LockScope): void {
-  scopes.set(target, scope)
+  const bound = scopes.get(target)
+  if (bound?.includes(scope)) return
+  scopes.set(target, [...(bound ?? []), scope])
+}
+
+/** Once the app is closed: its locks are. */
+export function unbindScope(target: object, scope: LockScope): void {
+  scopes.set(
+    target,
+    (scopes.get(target) ?? []).filter((one) => one !== scope),
+  )
 }
 
 /** The locks of the app that this object belongs to. */
 export function scopeOf(target: unknown): LockScope | undefined {
   if ((typeof target !== 'object' && typeof target !== 'function') || target === null) return undefined
-  let scope = scopes.get(target)
+  let scope = scopes.get(target)?.at(-1)
   let type: unknown = typeof target === 'function' ? target : target.constructor
-  for (; !scope && typeof type === 'function'; type = Object.getPrototypeOf(type)) scope = scopes.get(type)
+  for (; !scope && typeof type === 'function'; type = Object.getPrototypeOf(type)) scope = scopes.get(type)?.at(-1)
   return scope
 }

@@ -13,13 +13,15 @@ import {
 import type { Logger } from '../../phases/index.js'
 import { InvalidSchedulerLocks } from '../errors.js'
 import { orClose } from '../or-close.js'
-import { bindScope, LOCKED, type LockDeclaration, LockScope } from './lock-scope.js'
+import { bindScope, LOCKED, type LockDeclaration, LockScope, unbindScope } from './lock-scope.js'
 import { checkedLocksOptions, type LocksOptions } from './options.js'
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number]
 
 /** An app's locks, open and bound to its classes and objects with decorated methods. */
 export class OpenLocks implements OnModuleInit, OnApplicationShutdown {
+  private readonly classes = new Set<object>()
+
   private constructor(
     readonly executor: LockExecutor,
     private readonly scope: LockScope,
@@ -58,7 +60,10 @@ export class OpenLocks implements OnModuleInit, OnApplicationShutdown {
     for (const { metatype, token } of this.wrappers()) {
       for (const type of [metatype, token].filter((one) => typeof one === 'function')) {
         const found = [type, type.prototype].flatMap((one) => noted<LockDeclaration>(one, LOCKED))
-        if (found.length > 0) bindScope(type, this.scope)
+        if (found.length > 0) {
+          bindScope(type, this.scope)
+          this.classes.add(type)
+        }
         for (const one of found) declarations.add(one)
       }
     }
@@ -73,8 +78,9 @@ export class OpenLocks implements OnModuleInit, OnApplicationShutdown {
     }
   }
 
-  /** Closes what was opened here. */
+  /** Closes what was opened here; another open app that has the same classes goes on with its own locks. */
   async close(): Promise<void> {
+    for (const type of this.classes) unbindScope(type, this.scope)
     await this.opened?.close()
   }
 

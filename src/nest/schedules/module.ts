@@ -7,7 +7,7 @@ import {
   type OnModuleInit,
   Optional,
 } from '@nestjs/common'
-import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
+import { DiscoveryModule, DiscoveryService, ModulesContainer } from '@nestjs/core'
 import {
   InvalidTask,
   type ScheduleFields,
@@ -15,9 +15,9 @@ import {
   type SchedulesOptions,
   type TaskRun,
 } from '../../schedules/index.js'
-import { PhaselockModule } from '../module.js'
+import { ModuleConfiguredTwice, ModuleNotConfigured } from '../errors.js'
 import { orClose } from '../or-close.js'
-import { MODULE_DATABASE } from '../tokens.js'
+import { MODULE_DATABASE, SCHEDULE_LIFECYCLES } from '../tokens.js'
 import { declaredTasks, SCHEDULES_NEED, SCHEDULES_OPTIONS } from './scheduled.js'
 
 /** The database is that of PhaselockModule; what tasks need is injected into their classes. */
@@ -34,14 +34,19 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
   constructor(
     @Inject(Schedules) private readonly schedules: Schedules,
     @Inject(DiscoveryService) private readonly discovery: DiscoveryService,
-    // Optional, as without PhaselockModule its lifecycles say what is missing; Nest would name a symbol.
+    // Optional, because Nest would name a symbol.
     @Optional() @Inject(MODULE_DATABASE) private readonly database: { close(): Promise<void> } | undefined,
     @Inject(SCHEDULES_OPTIONS) private readonly options: SchedulesModuleOptions,
-  ) {}
+    @Inject(ModulesContainer) private readonly modules: ModulesContainer,
+  ) {
+    if (!database) throw new ModuleNotConfigured(undefined, 'SchedulesModule')
+  }
 
-  /** Before anything runs. @throws InvalidTask, InvalidSchedule */
+  /** Before anything runs. @throws ModuleConfiguredTwice, InvalidTask, InvalidSchedule */
   async onModuleInit(): Promise<void> {
     await orClose(this.database, () => {
+      const times = [...this.modules.values()].filter((one) => one.metatype === SchedulesModule).length
+      if (times > 1) throw new ModuleConfiguredTwice('SchedulesModule', times)
       this.find()
       for (const [id, fields] of this.declared) this.schedules.check(id, fields)
     })
@@ -95,20 +100,21 @@ export class ScheduledMethods implements OnModuleInit, OnApplicationBootstrap {
 @Module({})
 // biome-ignore lint/complexity/noStaticOnlyClass: a Nest module is a class
 export class SchedulesModule {
-  /** @throws InvalidSchedulesOptions */
+  /** Errors at start: InvalidSchedulesOptions, InvalidTask, InvalidSchedule, ModuleNotConfigured, ModuleConfiguredTwice. */
   static forRoot(options: SchedulesModuleOptions = {}): DynamicModule {
     const { by: _by, ...rest } = options
-    const schedules = new Schedules(rest)
     return {
       module: SchedulesModule,
       global: true,
-      imports: [DiscoveryModule, PhaselockModule.forFeature(schedules.lifecycles)],
+      imports: [DiscoveryModule],
       providers: [
-        { provide: Schedules, useValue: schedules },
+        // Made for each app, because it holds the app's tasks and its database.
+        { provide: Schedules, useFactory: () => new Schedules(rest) },
+        { provide: SCHEDULE_LIFECYCLES, inject: [Schedules], useFactory: ({ lifecycles }: Schedules) => lifecycles },
         { provide: SCHEDULES_OPTIONS, useValue: options },
         ScheduledMethods,
       ],
-      exports: [Schedules],
+      exports: [Schedules, SCHEDULE_LIFECYCLES],
     }
   }
 }

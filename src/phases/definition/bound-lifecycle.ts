@@ -23,8 +23,6 @@ type Owner<Doc, G> = OwnerClient<Doc, EntryOf<G>, keyof G & string>
 export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   /** The lifecycle's name, unique in its database. */
   readonly name: string
-  /** Background work on each replica that works. */
-  readonly alongside: Alongside[] = []
   private client: Owner<Doc, G> | undefined
 
   constructor(
@@ -34,6 +32,8 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
     readonly handlers: Readonly<Record<string, AnyHandler>>,
     /** What each of its `callbacks` does, by its name. */
     readonly callbacks: Callbacks = {},
+    /** Background work on each replica that works. */
+    readonly alongside: Alongside[] = [],
   ) {
     this.name = model.name
     const problems = [...handlerProblems(model, handlers), ...callbackProblems(model, callbacks)]
@@ -44,6 +44,19 @@ export class BoundLifecycle<Doc = Document, G = Record<string, unknown>> {
   attach(db: Db, options?: OwnerClientOptions): this {
     this.client = new OwnerClient(db, this.model, options)
     return this
+  }
+
+  /**
+   * The same lifecycle for one of several apps in this process, each with a database of its own: what it is attached to is its own. This one
+   * is attached with it, so it is that of the app that was attached last. @internal
+   */
+  forApp(): BoundLifecycle<Doc, G> {
+    const own = new BoundLifecycle<Doc, G>(this.model, this.handlers, this.callbacks, this.alongside)
+    own.attach = (db, options) => {
+      this.attach(db, options)
+      return BoundLifecycle.prototype.attach.call(own, db, options) as typeof own
+    }
+    return own
   }
 
   /** Adds background work, which runs on each replica that works, from its start to its stop. To be called before that start. */
