@@ -1,5 +1,5 @@
 /**
- * The task kind that `phaselock start` runs: API gateways, their databases, and host names.
+ * A task kind: API gateways, their databases, and host names. `phaselock start --lifecycles phaselock/api-gateway` runs it.
  *
  * @example
  * ```ts
@@ -10,6 +10,10 @@
  * ```
  * @packageDocumentation
  */
+import type { Db } from 'mongodb'
+import type { RunnableLifecycle } from '../phases/index.js'
+import { apiGatewayLifecycles } from './lifecycles.js'
+
 export { type ApiGatewayDefinitions, type ApiGatewaySettings, apiGatewayDefinitions } from './definitions.js'
 export {
   type ApiGateway,
@@ -28,3 +32,11 @@ export { type RuntimeDomainSettings, runtimeDomainDefinition } from './runtime-d
 export type { BackendService, DomainState, Placement, Route, RuntimeDomain } from './runtime-domain/documents.js'
 export type { DomainBackend, Gateways } from './runtime-domain/gateways.js'
 export * from './runtime-domain/lifecycles.js'
+
+/**
+ * The lifecycles of gateways on a database alone, for `phaselock start --lifecycles phaselock/api-gateway`.
+ * @example const replica = new Replica({ db, lifecycles: gateways({ db }) })
+ */
+export default function gateways({ db }: { readonly db: Db }): readonly RunnableLifecycle[] {
+  return apiGatewayLifecycles({ db }).all
+}

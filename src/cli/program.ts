@@ -6,6 +6,7 @@ import { registerCallbacks } from './commands/callbacks.js'
 import { registerCheck } from './commands/check.js'
 import { registerCompletion } from './commands/completion.js'
 import { registerEvents } from './commands/events.js'
+import { registerLifecycles } from './commands/lifecycles.js'
 import { registerLimits } from './commands/limits.js'
 import { registerCount, registerList } from './commands/list.js'
 import { registerLocks } from './commands/locks.js'
@@ -39,7 +40,7 @@ Exit codes:
   2    the command line or a setting is invalid
   3    no such document, or no lifecycles in the database
   4    refused: the document is held, not held, parked, not parked, or exists already; a change of lockTimeout is under way;
-       a Region is in use; it is not paused; it asks nothing, or takes another answer
+       a Region or a lifecycle is in use; it is not paused; it asks nothing, or takes another answer
   5    check: something was found
   130  interrupted by a second SIGINT
 
@@ -88,6 +89,7 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerSetLockTimeout(program, context)
   registerStatus(program, context)
   registerReplicas(program, context)
+  registerLifecycles(program, context)
   registerLimits(program, context)
   registerLocks(program, context)
   registerSchedules(program, context)

@@ -1,9 +1,10 @@
 import { resolve } from 'node:path'
 import type { Settings } from '../config/index.js'
 import { ALPHA_NOTICE, connectDatabase, type DatabaseConnection, DEFAULT_LOCK_TIMEOUT_MS } from '../database/index.js'
+import { UsageError } from '../operations/index.js'
 import type { Logger, RunnableLifecycle } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
-import { type Described, type LifecyclesFactory, runnableLifecycles } from './lifecycles-file.js'
+import { type Described, runnableLifecycles } from './lifecycles-file.js'
 
 const NOTICE_MS = 3_000
 
@@ -22,11 +23,21 @@ export interface WorkspaceOptions {
   readonly onlyJoin?: boolean | undefined
 }
 
-/** For a replica: the lifecycles of the user's own module, else the built-in tasks. */
+/** For a replica: the lifecycles of the module that `--lifecycles` names. @throws UsageError where none is named, before anything is opened */
 export async function openWorkspace(options: WorkspaceOptions): Promise<Workspace> {
-  const { settings, cwd } = options
-  const own = settings.lifecycles
-  return await openWith(options, own === undefined ? builtIn : await runnableLifecycles(own, cwd))
+  const module = requireLifecycles(options.settings)
+  return await openWith(options, await runnableLifecycles(module, options.cwd))
+}
+
+/**
+ * The module whose lifecycles a replica runs. None is built in: a replica registers what it runs in the user's database.
+ * @throws UsageError
+ */
+export function requireLifecycles({ lifecycles }: Settings): string {
+  if (lifecycles !== undefined) return lifecycles
+  throw new UsageError(
+    "expected --lifecycles (PHASELOCK_LIFECYCLES) to name the module whose lifecycles this replica runs, got none: a file or package whose default export is an array of lifecycles, each with its handlers; such as: phaselock start --lifecycles ./lifecycles.js. A Nest app with PhaselockModule runs its own when it starts. To watch Phaselock's own example: npx phaselock demo",
+  )
 }
 
 /**
@@ -67,9 +78,4 @@ export async function openWith<Lifecycle extends Described>(
   } finally {
     await first.connection.close()
   }
-}
-
-const builtIn: LifecyclesFactory<RunnableLifecycle> = async ({ db }) => {
-  const { apiGatewayLifecycles } = await import('../api-gateway/index.js')
-  return apiGatewayLifecycles({ db }).all
 }

@@ -78,8 +78,7 @@ export const settingsSchema = t.object({
     meaning:
       'the module whose default export `start` runs: an array of lifecycles, or a function that returns one; to other commands any module that exports lifecycles, or a Nest module',
     unit: 'file, from the current folder, or package',
-    fallback:
-      '`start`: the API gateway (`phaselock/api-gateway`); other commands: what replicas have registered in the database',
+    fallback: '`start`: none, without one it refuses; other commands: what replicas have registered in the database',
   }),
   doorbell: about(processOptions.doorbell, {
     value: 'how',

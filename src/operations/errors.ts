@@ -23,6 +23,12 @@ export type Obstacle =
   | { readonly reason: 'nothingToTell' | 'beingTold' | 'removed'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'notPaused' | 'tooManyPauses' | 'tooManyCancels'; readonly lifecycle: string | undefined }
   | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }
+  | {
+      readonly reason: 'lifecycleInUse'
+      readonly lifecycle: string
+      readonly documents: number
+      readonly replicas: readonly string[]
+    }
   | { readonly reason: 'regionInUse'; readonly region: string; readonly uses: readonly object[] }
   | { readonly reason: 'lockChangedHands'; readonly name: string }
 

@@ -68,6 +68,7 @@ export {
   MOST_QUESTIONS,
 } from './questions.js'
 export { listRegions, removeRegion, usesText } from './regions.js'
+export { forgetLifecycle, listRegistrations, type Registration } from './registrations.js'
 export {
   type LeasedDocument,
   type LifecycleOfReplica,

@@ -101,7 +101,9 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
         `${name} is dead and has ${leased.length} documents until their leases end (phaselock replicas ${typed(name)})`,
     ),
     ...lifecycles.flatMap((one) => problemsOf(one, live.length > 0)),
-    ...unhandledBy(duties).map((name) => `${name}: no replica has looked after it for five minutes`),
+    ...unhandledBy(duties).map(
+      (name) => `${name}: no replica has looked after it for five minutes (phaselock lifecycles)`,
+    ),
     ...pauses.map(
       (pause) => `${pausedText(pause)} is paused by ${pause.by}${pause.reason === null ? '' : `: ${pause.reason}`}`,
     ),

@@ -75,7 +75,7 @@ test('the main entry has what an app defines, runs and owns its documents with, 
 test.each([
   [
     'api-gateway',
-    'COLLECTIONS InvalidHostName apiGatewayDefinitions apiGatewayLifecycles databaseNameFor runtimeDomainDefinition runtimeDomainLifecycles',
+    'COLLECTIONS InvalidHostName apiGatewayDefinitions apiGatewayLifecycles databaseNameFor default runtimeDomainDefinition runtimeDomainLifecycles',
   ],
   [
     'kubernetes',

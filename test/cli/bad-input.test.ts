@@ -26,7 +26,10 @@ describe('what is typed wrong is refused, with what was expected', () => {
     [['remove', 'a'], /expected --yes/],
     [['start', '--http', '70000'], /--http: expected a whole number from 0 to 65535, got '70000'/],
     [['start', '--grace', '10'], /--grace: expected a duration from 0s to 1h, .* add the unit \('10s' is 10 s\)/],
-    [['start', '--early-recovery', 'on'], /^phaselock: early recovery: expected POD_NAME and POD_NAMESPACE/],
+    [
+      ['start', '--lifecycles', THINGS, '--early-recovery', 'on'],
+      /^phaselock: early recovery: expected POD_NAME and POD_NAMESPACE/,
+    ],
     [['list', '--log', 'xml'], /--log: expected one of json, pretty, got 'xml'/],
     [['list', '--lifecycles', './nope.js'], /--lifecycles \.\/nope\.js: .*there is no file/],
     [['list', '--lifecycles', '.'], /--lifecycles \.: .* is a folder; name a file in it/],

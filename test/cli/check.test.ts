@@ -94,4 +94,30 @@ describe('phaselock check and set-lock-timeout', () => {
     expect(shorter.json()).toMatchObject({ lifecycle: 'thing', lockTimeoutMs: 10_000, kind: 'changed', wasMs: 60_000 })
     expect((await run(['set-lock-timeout', 'thong', '10s'])).code).toBe(2)
   })
+
+  test('lifecycles: lists what is registered; forget takes a retired one out, once nobody has it', async () => {
+    const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
+    expect((await run('lifecycles')).out).toBe('no lifecycles: a replica registers its own when it starts\n')
+    await looked()
+    await things().insertOne({ _id: 'a', phase: 'Created' })
+    expect((await run('lifecycles')).out).toMatch(
+      /^LIFECYCLE +COLLECTION +PHASES +DOCUMENTS +REPLICAS +LOOKED AFTER\nthing +Thing +Creating, Created, Deleting, Deleted +1 +- +(now|\d+ m?s ago)\n$/,
+    )
+    expect(await run('lifecycles', 'forget', 'thing')).toMatchObject({
+      code: 4,
+      err: expect.stringContaining(
+        'phaselock: lifecycle thing was not forgotten: 1 document of Thing is in its phases',
+      ),
+    })
+    await things().deleteMany()
+    expect(await run('lifecycles', 'forget', 'thing', '--why', 'by mistake')).toMatchObject({
+      code: 0,
+      out: 'lifecycle thing: forgotten; a replica that runs it registers it again\n',
+    })
+    expect(await run('lifecycles', 'forget', 'thing')).toMatchObject({
+      code: 3,
+      err: "phaselock: no lifecycle 'thing' is registered here; see: phaselock lifecycles\n",
+    })
+    expect((await run('lifecycles', '--json')).json()).toEqual([])
+  })
 })

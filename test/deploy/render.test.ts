@@ -58,7 +58,12 @@ describeWithGo('kustomize and helm', () => {
       else expect(secretKeyRef).toMatchObject({ name: secret.metadata.name, optional: true })
     }
     const read = readSettings(env)
-    expect(read).toMatchObject({ log: 'json', name: 'metadata.name', uri: expect.stringMatching(/^mongodb:/) })
+    expect(read).toMatchObject({
+      log: 'json',
+      lifecycles: '/app/kubernetes-tasks.mjs',
+      name: 'metadata.name',
+      uri: expect.stringMatching(/^mongodb:/),
+    })
     expect(env).toMatchObject({ POD_NAMESPACE: 'metadata.namespace', POD_CONTAINER: container.name })
     // The supervisor of workers gives them 10 s beyond the grace.
     expect(pod.terminationGracePeriodSeconds * 1_000).toBeGreaterThanOrEqual(read.grace + durationMs('15s'))
@@ -75,6 +80,9 @@ describeWithGo('kustomize and helm', () => {
     const none = await helmTemplate('--set', 'kubernetesTasks.rights=none')
     expect(none.filter(({ kind }) => /Role/.test(kind!))).toEqual([])
     expect(the('Deployment', none)['spec'].template.spec.automountServiceAccountToken).toBe(false)
+    const ofBase = (await kustomize(join(KUSTOMIZE, 'base'))).find(({ kind }) => kind === 'ConfigMap')!['data']
+    for (const data of [ofBase, the('ConfigMap', none)['data']])
+      expect(data).toMatchObject({ PHASELOCK_LIFECYCLES: '/app/lifecycles.mjs' })
     const some = await helmTemplate('--set', 'kubernetesTasks.rights=namespaces,kubernetesTasks.namespaces={gw-a,gw-b}')
     const roles = some.filter(({ kind }) => /Role/.test(kind!))
     expect(roles.filter(({ kind }) => /Cluster/.test(kind!))).toEqual([])

@@ -330,7 +330,7 @@ describe('phaselock check', () => {
       {
         about: 'lifecycle boxes',
         problem: 'no replica has looked after it as far as is recorded; 1 documents of Thing are due or at rest',
-        advice: expect.stringContaining("deleteOne({ _id: 'boxes' })"),
+        advice: expect.stringContaining('phaselock lifecycles forget boxes'),
         repair: 'none',
       },
     ])

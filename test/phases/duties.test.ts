@@ -216,14 +216,14 @@ describe('duties', () => {
     })
     await duties().updateOne({ _id: 'sweep of thing' }, { $set: { error: 'no reason' } })
     expect((await status()).problems).toEqual([
-      'gone: no replica has looked after it for five minutes',
+      'gone: no replica has looked after it for five minutes (phaselock lifecycles)',
       "the duty 'sweep of thing' failed: no reason",
     ])
     await replica.stop()
     // Without replicas no duty is done: that is the problem, not the duties.
     expect((await status()).problems).toEqual([
       'no replica is running (phaselock start)',
-      'gone: no replica has looked after it for five minutes',
+      'gone: no replica has looked after it for five minutes (phaselock lifecycles)',
     ])
   })
 

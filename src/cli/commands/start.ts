@@ -24,12 +24,11 @@ export function registerStart(program: Command, context: CliContext): void {
   addSettingOptions(command, START_SETTINGS).addHelpText(
     'after',
     exampleText([
-      'start',
-      'start --http 8080 --log json',
-      'start --workers auto --http 8080',
-      'start --lifecycles ./my-lifecycles.js',
-      'start --ticks 10',
-      'start --uri mongodb://db.example:27017/shop --name worker-1 --grace 30s',
+      'start --lifecycles ./lifecycles.js',
+      'start --lifecycles ./lifecycles.js --http 8080 --log json',
+      'start --lifecycles ./lifecycles.js --workers auto --http 8080',
+      'start --lifecycles ./lifecycles.js --ticks 10',
+      'start --lifecycles ./lifecycles.js --uri mongodb://db.example:27017/shop --name worker-1 --grace 30s',
     ]),
   )
 }

@@ -16,7 +16,7 @@ export async function printBanner(
   const { identity, workers, http } = started
   const version = await packageVersion()
   const models = lifecycles.map(({ model }) => model)
-  const lines = pasteLines(connection, models[0]!, settings.lifecycles)
+  const lines = pasteLines(connection, models[0]!)
   if (json) {
     output.json({
       version,

@@ -4,15 +4,13 @@ import type { LifecycleModel } from '../../phases/index.js'
 
 /**
  * Lines to paste that insert a document in a lifecycle's first entry phase and show it. A connection string with a password isn't
- * printed: mongosh then takes it from MONGODB_URI.
- * @param module what `--lifecycles` named; other commands need it too
+ * printed: mongosh then takes it from MONGODB_URI. The commands need no `--lifecycles`: the replica has registered its lifecycles by then.
  */
 export function pasteLines(
   { uri, db }: Pick<DatabaseConnection, 'uri' | 'db'>,
   { name, collection, entries }: LifecycleModel,
-  module?: string,
 ) {
-  const of = `${typed(name)}${module === undefined ? '' : ` --lifecycles ${shellQuoted(module)}`}`
+  const of = typed(name)
   const documents = `db.getSiblingDB(${JSON.stringify(db.databaseName)}).getCollection(${JSON.stringify(collection)})`
   return {
     /** For a shell. */

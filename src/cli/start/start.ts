@@ -1,6 +1,6 @@
 import { HTTP_PACKAGES, requirePackages } from '../../config/index.js'
 import { UsageError } from '../../operations/index.js'
-import { openWorkspace } from '../workspace.js'
+import { openWorkspace, requireLifecycles } from '../workspace.js'
 import { AnswerTokens } from './answer-tokens.js'
 import { printBanner } from './banner.js'
 import { consoleToLog, rejectionsToLog } from './console-lines.js'
@@ -19,6 +19,7 @@ const PACKAGES = [...HTTP_PACKAGES, '@nestjs/schedule']
  */
 export async function start(options: StartOptions): Promise<void> {
   const { logger, output, settings } = options
+  requireLifecycles(settings)
   if (settings.http !== undefined) requirePackages('phaselock start --http', PACKAGES)
   if (settings.earlyRecovery === 'on') {
     requirePackages('phaselock start --early-recovery', ['@kubernetes/client-node'])

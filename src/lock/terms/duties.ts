@@ -116,6 +116,11 @@ export async function forgetDuties(db: Db, afterMs: number): Promise<void> {
   await dutiesOf(db).deleteMany({ $expr: isOld }, { maxTimeMS: MOST_MS })
 }
 
+/** Removes duties with what they have found: those that a replica still has are due at once. */
+export async function removeDuties(db: Db, names: readonly string[]): Promise<void> {
+  await dutiesOf(db).deleteMany({ _id: { $in: [...names] } }, { maxTimeMS: MOST_MS })
+}
+
 /** The most that are read: a replica with more lifecycles than that has other troubles. */
 const MOST_DUTIES = 2_000
 

@@ -10,7 +10,7 @@ import {
   termsOf,
   typeName,
 } from '../../lock/index.js'
-import { COLLECTION_NAME } from '../../options/index.js'
+import { COLLECTION_NAME, typed } from '../../options/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
@@ -54,13 +54,15 @@ const isNonEmpty = (value: unknown): value is string => typeof value === 'string
 const isNamed = (entry: Document): entry is Row =>
   isNonEmpty(entry['_id']) && isNonEmpty(entry['collection']) && COLLECTION_NAME.test(entry['collection'])
 
+const forgetting = (lifecycle: string): string => `phaselock lifecycles forget ${typed(lifecycle)}`
+
 /** No replica has written it like this: nothing can be looked up by it. */
 function foreignEntry({ _id, collection }: Document): Finding {
   const [field, value] = isNonEmpty(_id) ? ['collection', collection] : ['_id', _id]
   return finding(
     `entry ${idText(_id)} in ${LIFECYCLES_COLLECTION}`,
     `its ${field} is ${value === '' ? 'empty' : isNonEmpty(value) ? 'not a name' : typeName(value)}, expected a ${isNonEmpty(value) ? "collection's name" : 'string'}: it belongs to no lifecycle`,
-    `delete it; a replica that runs the lifecycle registers it again: db.getCollection('${LIFECYCLES_COLLECTION}').deleteOne({ _id: ${BSON.EJSON.stringify(_id)} })`,
+    `remove it; a replica that runs the lifecycle registers it again: ${isNonEmpty(_id) ? forgetting(_id) : `db.getCollection('${LIFECYCLES_COLLECTION}').deleteOne({ _id: ${BSON.EJSON.stringify(_id)} })`}`,
   )
 }
 
@@ -96,7 +98,7 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
     finding(
       `lifecycle ${_id}`,
       `no replica has looked after it ${since}${waits}`,
-      `start replicas that run it; if it is retired: db.getCollection('${LIFECYCLES_COLLECTION}').deleteOne({ _id: '${_id}' })`,
+      `start replicas that run it; if it is retired: ${forgetting(_id)}`,
     ),
   ]
 }
