@@ -1,5 +1,13 @@
 export { HTTP_PACKAGES, MissingPackage, requirePackages } from './missing-package.js'
 export { requireNode, UnsupportedNode } from './node-version.js'
 export { packageVersion } from './package-version.js'
-export { type Flags, InvalidSettings, readSettings } from './read-settings.js'
-export { SETTINGS, type SettingInfo, type SettingKey, type Settings, settingsSchema } from './settings.js'
+export { type Flags, InvalidSettings, readSettings, settingsIn } from './read-settings.js'
+export {
+  inMs,
+  optionsOfReplica,
+  SETTINGS,
+  type SettingInfo,
+  type SettingKey,
+  type Settings,
+  settingsSchema,
+} from './settings.js'

@@ -1,9 +1,7 @@
 import { didYouMean, t } from '../options/index.js'
-import { SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'
+import { NO_SETTINGS, SETTINGS, type SettingKey, type Settings, settingsSchema } from './settings.js'
 
 const PREFIX = 'PHASELOCK_'
-/** The project's own test runs name their server this way. */
-const TEST_PREFIX = 'PHASELOCK_TEST_'
 
 /** Settings that can't be used. Lists every problem, each with what was expected, what was given and what to do. */
 export class InvalidSettings extends Error {
@@ -16,6 +14,8 @@ export class InvalidSettings extends Error {
   }
 }
 
+type Environment = Readonly<Record<string, string | undefined>>
+
 /** Values of flags, by setting; a flag that wasn't given is absent or undefined. */
 export type Flags = Readonly<Partial<Record<SettingKey, string | undefined>>>
 
@@ -23,15 +23,14 @@ export type Flags = Readonly<Partial<Record<SettingKey, string | undefined>>>
  * The settings from flags and environment: a flag wins over its variable, an empty variable counts as not set.
  * @throws InvalidSettings with every problem: unknown `PHASELOCK_*` variables and values that can't be used
  */
-export function readSettings(env: Readonly<Record<string, string | undefined>>, flags: Flags = {}): Settings {
+export function readSettings(env: Environment, flags: Flags = {}): Settings {
   const problems = unknownVariables(env)
   const given: Partial<Record<SettingKey, string>> = {}
   const origins = new Map<string, string>()
   for (const { key, flag, variable } of SETTINGS) {
     const fromFlag = flags[key]
-    const fromEnv = env[variable]?.trim()
-    if (fromFlag !== undefined) given[key] = fromFlag
-    else if (fromEnv && !isKubernetesVariable(variable, fromEnv)) given[key] = fromEnv
+    const value = fromFlag ?? valueIn(env, variable)
+    if (value !== undefined) given[key] = value
     origins.set(key, fromFlag === undefined ? variable : `--${flag}`)
   }
   const read = t.readAs(settingsSchema, given)
@@ -43,11 +42,26 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>, 
   throw new InvalidSettings(problems)
 }
 
-function unknownVariables(env: Readonly<Record<string, string | undefined>>): string[] {
+/**
+ * The settings that an environment names, checked and without the defaults of the others.
+ * @throws InvalidSettings as {@link readSettings}
+ */
+export function settingsIn(env: Environment): Partial<Settings> {
+  const all = readSettings(env)
+  const named = SETTINGS.filter(({ variable }) => valueIn(env, variable) !== undefined)
+  return Object.fromEntries(named.map(({ key }) => [key, all[key]]))
+}
+
+function valueIn(env: Environment, variable: string): string | undefined {
+  const value = env[variable]?.trim()
+  return value && !isKubernetesVariable(variable, value) ? value : undefined
+}
+
+function unknownVariables(env: Environment): string[] {
   const known = SETTINGS.map((setting) => setting.variable)
   const ours = known.filter((name) => name.startsWith(PREFIX))
   return Object.entries(env)
-    .filter(([name, value]) => value && name.startsWith(PREFIX) && !name.startsWith(TEST_PREFIX))
+    .filter(([name, value]) => value && name.startsWith(PREFIX) && !NO_SETTINGS.test(name))
     .filter(([name, value]) => !known.includes(name) && !isKubernetesVariable(name, value!))
     .map(([name]) => {
       const hint = didYouMean(name, known) || `; known: ${ours.join(', ')}.`

@@ -14,7 +14,12 @@ interface SettingText {
   readonly fallback: string
   /** Values with a meaning of their own. */
   readonly special?: string
+  /** The options of `PhaselockModule.forRoot` that win over it in a Nest app. Absent: only the command line uses it. */
+  readonly options?: readonly string[]
 }
+
+/** Variables that have the prefix of settings and aren't any: those of the project's own tests, and of the embedded engine's process. */
+export const NO_SETTINGS = /^PHASELOCK_(TEST_.*|BLAST_RUNS|BLAST_SEED|EMBEDDED_MODULE)$/
 
 const texts = new Map<t.Type, SettingText>()
 
@@ -45,12 +50,14 @@ export const settingsSchema = t.object({
     unit: 'connection string',
     fallback:
       'a local database in the data directory, for development; not in a pod, with `NODE_ENV=production`, or for a command that only reads',
+    options: ['uri'],
   }),
   database: about(t.optional(t.matching('a database\'s name without / \\ . " $ and spaces', /^[^/\\. "$\0]{1,63}$/)), {
     value: 'name',
     meaning: 'the name of the database, even if the connection string names another',
     unit: 'name',
     fallback: "the one in the connection string's path, or `phaselock`",
+    options: ['database', 'db', 'connection'],
   }),
   dataDir: about(t.withDefault(filled('a folder'), '.phaselock'), {
     value: 'folder',
@@ -58,12 +65,14 @@ export const settingsSchema = t.object({
     unit: 'path, from the current folder',
     fallback: '`.phaselock`',
     special: 'not used with a connection string',
+    options: ['db', 'client', 'connection'],
   }),
   connectTimeout: about(t.withDefault(t.duration('100ms', '5m'), '10s'), {
     value: 'duration',
     meaning: 'how long to wait at start for the server of a connection string to answer',
     unit: 'duration, 100ms to 5m',
     fallback: '`10s`',
+    options: ['db', 'client', 'connection'],
   }),
   name: about(processOptions.name, {
     variable: 'POD_NAME',
@@ -72,6 +81,7 @@ export const settingsSchema = t.object({
     unit: 'name',
     fallback: 'the host name and the process id',
     special: 'in Kubernetes: `metadata.name` from the Downward API',
+    options: ['name'],
   }),
   lifecycles: about(t.optional(filled('a module: a file or a package')), {
     value: 'module',
@@ -86,6 +96,7 @@ export const settingsSchema = t.object({
     unit: '`auto`, `capped`, `changeStream` or `off`',
     fallback: '`auto`: a capped collection, on every deployment',
     special: '`off`: new documents wait for the next tick',
+    options: ['doorbell'],
   }),
   grace: about(processOptions.grace, {
     value: 'duration',
@@ -93,6 +104,7 @@ export const settingsSchema = t.object({
     unit: 'duration, 0s to 1h',
     fallback: '`10s`',
     special: "`0s`: abort immediately. Keep it below the pod's terminationGracePeriodSeconds",
+    options: ['grace'],
   }),
   workers: about(t.withDefault(workers, 1), {
     value: 'number',
@@ -107,12 +119,14 @@ export const settingsSchema = t.object({
     unit: 'whole number, 1 to 256',
     fallback: 'one fewer than there are cores, shared among the workers; at least 1',
     special: 'none is started until a step needs one',
+    options: ['threads'],
   }),
   threadMemory: about(t.optional(t.fromText(processOptions.threadMemoryMb)), {
     value: 'MB',
     meaning: 'how much heap one worker thread may use; a step that needs more fails',
     unit: 'MB, 16 to 65536',
     fallback: 'the limit that Node sets for a thread',
+    options: ['threadMemoryMb'],
   }),
   blockedAfter: about(processOptions.blockedAfter, {
     value: 'duration',
@@ -120,6 +134,7 @@ export const settingsSchema = t.object({
     unit: 'duration, 0ms to 1m',
     fallback: '`200ms`',
     special: '`0ms`: not checked',
+    options: ['blockedAfter'],
   }),
   clockHold: about(processOptions.clockHold, {
     value: 'duration',
@@ -128,6 +143,7 @@ export const settingsSchema = t.object({
     unit: 'duration, 0s to 1h',
     fallback: '`60s`',
     special: '`0s`: immediately',
+    options: ['clockHold'],
   }),
   beatEvery: about(processOptions.beatEvery, {
     value: 'duration',
@@ -135,6 +151,7 @@ export const settingsSchema = t.object({
     unit: 'duration, 0s to 10m',
     fallback: '`10s`',
     special: '`0s`: never, so `phaselock replicas` shows only its name and phases',
+    options: ['beatEvery'],
   }),
   sweepEvery: about(processOptions.sweepEvery, {
     value: 'duration',
@@ -142,6 +159,7 @@ export const settingsSchema = t.object({
     unit: 'duration, 0s to 10m',
     fallback: '`5m`',
     special: '`0s`: not by this replica',
+    options: ['sweepEvery'],
   }),
   earlyRecovery: about(t.withDefault(t.oneOf(['on', 'off']), 'off'), {
     value: 'on',
@@ -149,6 +167,7 @@ export const settingsSchema = t.object({
     unit: '`on` or `off`',
     fallback: '`off`: they end after their lockTimeout',
     special: '`on` needs POD_NAME, POD_NAMESPACE and the right to read pods (docs/kubernetes.md)',
+    options: ['alongside'],
   }),
   locks: about(t.optional(t.oneOf(['auto', 'mongodb', 'postgres', 'redis', 'memory'])), {
     value: 'provider',
@@ -156,12 +175,14 @@ export const settingsSchema = t.object({
     unit: '`auto`, `mongodb`, `postgres`, `redis` or `memory`',
     fallback: "`auto`: by the scheme of the locks' URL, else by the mode",
     special: '`memory`: only this process sees them',
+    options: ['locks.provider'],
   }),
   locksUrl: about(t.optional(filled('a connection string such as redis://host:6379 or postgres://host/database')), {
     value: 'url',
     meaning: 'the server of named locks: mongodb://, postgres:// or redis://',
     unit: 'connection string',
     fallback: "the process's own MongoDB",
+    options: ['locks.url', 'locks.client'],
   }),
   mode: about(t.optional(t.oneOf(['auto', 'single', 'distributed'])), {
     value: 'mode',
@@ -169,6 +190,7 @@ export const settingsSchema = t.object({
     unit: '`auto`, `single` or `distributed`',
     fallback: '`auto`: distributed with a MongoDB, a POD_NAME or in Kubernetes, else single',
     special: '`single`: locks in memory; `distributed`: refuses to start without a server for them',
+    options: ['locks.mode'],
   }),
   schedulesCollection: about(t.withDefault(collection, 'schedules'), {
     value: 'name',
@@ -250,3 +272,20 @@ export const SETTINGS: readonly SettingInfo[] = Object.entries(settingsSchema.fi
   const variable = `PHASELOCK_${flag.replaceAll('-', '_').toUpperCase()}`
   return { key: key as SettingKey, flag, variable, ...texts.get(type)! }
 })
+
+/** What of them `new Replica` takes, as its options; what isn't given is undefined. */
+export const optionsOfReplica = (settings: Partial<Settings>) =>
+  ({
+    name: settings.name,
+    doorbell: settings.doorbell,
+    grace: inMs(settings.grace),
+    threads: settings.threads,
+    threadMemoryMb: settings.threadMemory,
+    blockedAfter: inMs(settings.blockedAfter),
+    clockHold: inMs(settings.clockHold),
+    beatEvery: inMs(settings.beatEvery),
+    sweepEvery: inMs(settings.sweepEvery),
+  }) as const
+
+/** A duration as options take it. */
+export const inMs = (ms: number | undefined): `${number}ms` | undefined => (ms === undefined ? undefined : `${ms}ms`)

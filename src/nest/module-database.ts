@@ -43,6 +43,8 @@ export async function openModuleDatabase(
   const connection = await connectDatabase({
     uri: settings.uri,
     database: settings.database,
+    dataDir: settings.dataDir,
+    timeout: settings.connectTimeout,
     lockTimeout,
     log: (message, fields) => logger.info(message, fields),
   })

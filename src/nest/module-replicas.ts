@@ -44,7 +44,7 @@ export class ModuleReplicas {
     return new Replica({
       ...this.database.of(database),
       lifecycles,
-      name: settings.name ?? (process.env['POD_NAME'] || undefined),
+      name: settings.name,
       ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, alongside, logger },
       threadPool: this.threads,
       observer: observersOf(settings, logger),

@@ -17,10 +17,10 @@ import {
   type PhaselockModuleAsyncOptions,
   type PhaselockModuleOptions,
   parseFeatureOptions,
-  parseOptions,
 } from './options.js'
 import { orClose } from './or-close.js'
 import { PhaselockRunner } from './runner.js'
+import { moduleSettings } from './settings.js'
 import {
   getLifecycleToken,
   getReplicaToken,
@@ -34,7 +34,8 @@ import {
 const settings: Provider = {
   provide: MODULE_SETTINGS,
   inject: [PHASELOCK_OPTIONS],
-  useFactory: (options: PhaselockModuleOptions): ModuleSettings => parseOptions(options),
+  useFactory: (options: PhaselockModuleOptions): Promise<ModuleSettings> =>
+    moduleSettings(options, options?.logger ?? nestLogger()),
 }
 
 const catalog: Provider = {
@@ -76,7 +77,7 @@ const locks: Provider = {
           'locks: expected LocksModule in apps without PhaselockModule only, got both; remove it and pass its options to PhaselockModule as `locks`',
         ])
       const more = { fallback: opened.of().db, name: given.name }
-      return OpenLocks.open(given.locks, discovery, given.logger ?? nestLogger(), more)
+      return OpenLocks.open({ env: given.env, ...given.locks }, discovery, given.logger ?? nestLogger(), more)
     }),
 }
 

@@ -1,6 +1,7 @@
 import { requireNode } from '../config/index.js'
 import { readOptions, t } from '../options/index.js'
 import { type ReplicaOptions, type RunnableLifecycle, runnableLifecycles, sharedOptions } from '../phases/index.js'
+import type { Duration } from '../time/index.js'
 import { InvalidModuleOptions } from './errors.js'
 import { HOOKS, type Hooks } from './hooks.js'
 import type { AsyncOptions, LocksOptions } from './locks/options.js'
@@ -41,7 +42,7 @@ export interface FeatureOptions {
   readonly database?: string | undefined
 }
 
-/** Replica options that the module passes on. Default for `name`: POD_NAME first; for `logger`: Nest's, with the context 'Phaselock'. */
+/** Replica options that the module passes on. Default: their settings in the environment; for `logger`: Nest's, with the context 'Phaselock'. */
 type PassedOn = Pick<ReplicaOptions, keyof typeof sharedOptions>
 
 /** What `PhaselockModule.forRoot` takes. At most one of `uri`, `client`, `db` and `connection`; without any, `connectDatabase()` decides. */
@@ -60,6 +61,8 @@ export interface PhaselockModuleOptions extends Hooks, PassedOn {
   readonly lifecycles?: readonly RunnableLifecycle[] | undefined
   /** Whether this process works on documents, once a second. `false`: it only inserts and owns them. Default true. */
   readonly tick?: boolean | undefined
+  /** Where settings are read that no option in code sets: PHASELOCK_GRACE and the like (docs/settings.md). Default process.env. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined
   /** Named locks: `@SchedulerLock` and `LockExecutor`. Default: in this module's database. */
   readonly locks?: LocksOptions | undefined
 }
@@ -69,6 +72,10 @@ export type PhaselockModuleAsyncOptions = AsyncOptions<PhaselockModuleOptions>
 
 /** The options, checked, with what is missing filled in. */
 export interface ModuleSettings extends PhaselockModuleOptions {
+  /** The folder of a local database; undefined: the default. */
+  readonly dataDir?: string | undefined
+  /** How long the server of a connection string may take to answer; undefined: the default. */
+  readonly connectTimeout?: Duration | undefined
   readonly lifecycles: readonly RunnableLifecycle[]
   readonly tick: boolean
 }
@@ -89,6 +96,7 @@ const moduleOptions = t.object({
   lifecycles: t.optional(runnableLifecycles),
   ...sharedOptions,
   tick: t.optional(t.flag),
+  env: t.optional(t.having([], 'an object with environment variables')),
   locks: t.optional(t.having([], 'an object with the options of named locks')),
   ...Object.fromEntries(HOOKS.map((name) => [name, t.optional(t.aFunction())])),
 })

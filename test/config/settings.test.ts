@@ -1,17 +1,18 @@
 import { readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { describe, expect, test } from '@jest/globals'
-import { InvalidSettings, readSettings, SETTINGS } from '../../src/config/index.js'
+import { InvalidSettings, readSettings, SETTINGS, settingsIn } from '../../src/config/index.js'
 import { nearest } from '../../src/options/index.js'
 
 /** The table of docs/settings.md, from the schema itself. */
 function settingsTable(): string {
-  const rows = SETTINGS.map(({ variable, flag, meaning, unit, fallback, special = '' }) =>
-    [`\`${variable}\``, `\`--${flag}\``, meaning, unit, fallback, special].map((cell) =>
+  const rows = SETTINGS.map(({ variable, flag, meaning, unit, fallback, special = '', options }) => {
+    const wins = options?.map((option) => `\`${option}\``).join(', ') ?? 'not used'
+    return [`\`${variable}\``, `\`--${flag}\``, meaning, unit, fallback, special, wins].map((cell) =>
       ` ${cell} `.replaceAll('|', '\\|'),
-    ),
-  )
-  const head = [' variable ', ' flag ', ' meaning ', ' unit ', ' default ', ' special values ']
+    )
+  })
+  const head = [' variable ', ' flag ', ' meaning ', ' unit ', ' default ', ' special values ', ' in a Nest app, wins ']
   return [head, head.map(() => ' --- '), ...rows].map((cells) => `|${cells.join('|')}|`).join('\n')
 }
 
@@ -119,6 +120,24 @@ describe('settings', () => {
     }
     expect(readSettings(injected)).toEqual(readSettings({}))
     expect(problems({ PHASELOCK_PORT: '8080' })[0]).toContain('PHASELOCK_PORT: expected a known setting')
+  })
+
+  test('variables of the tests and of the embedded engine are no settings, and no reason to refuse', () => {
+    const others = {
+      PHASELOCK_TEST_FOLDER: '/tmp/x',
+      PHASELOCK_TEST_KILLS: '50',
+      PHASELOCK_BLAST_RUNS: '500',
+      PHASELOCK_BLAST_SEED: '7',
+      PHASELOCK_EMBEDDED_MODULE: '/x.js',
+    }
+    expect(readSettings(others)).toEqual(readSettings({}))
+    expect(problems({ PHASELOCK_BLAST: '1' })).toHaveLength(1)
+  })
+
+  test('those that an environment names come without the defaults of the others', () => {
+    expect(settingsIn({ PHASELOCK_GRACE: '60s', PHASELOCK_DOORBELL: '', PHASELOCK_TEST_RUN: '1' })).toEqual({
+      grace: 60_000,
+    })
   })
 
   test('no setting has the name of a variable that Kubernetes may inject', () => {

@@ -39,6 +39,9 @@ export async function bootApp(
       connection,
       lifecycles,
       ...(await replicaOptions(settings)),
+      // The settings have been read; only named locks still look for theirs.
+      env: {},
+      locks: { env: process.env },
       logger,
       observer: [metrics.observer, ...transitionsOf(settings, connection, logger), ...observers],
     }),

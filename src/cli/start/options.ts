@@ -1,4 +1,4 @@
-import type { Settings } from '../../config/index.js'
+import { optionsOfReplica, type Settings } from '../../config/index.js'
 import type { DatabaseConnection } from '../../database/index.js'
 import type { Alongside, Logger, Replica, ReplicaObserver, ReplicaOptions } from '../../phases/index.js'
 import type { ReplicaMetrics } from '../../telemetry/index.js'
@@ -25,15 +25,7 @@ export interface RunningReplica {
 /** The options of this process's replica, from the settings. @throws PodUnknown */
 export async function replicaOptions(settings: Settings) {
   return {
-    name: settings.name,
-    grace: `${settings.grace}ms`,
-    doorbell: settings.doorbell,
-    threads: settings.threads,
-    threadMemoryMb: settings.threadMemory,
-    blockedAfter: `${settings.blockedAfter}ms`,
-    clockHold: `${settings.clockHold}ms`,
-    beatEvery: `${settings.beatEvery}ms`,
-    sweepEvery: `${settings.sweepEvery}ms`,
+    ...optionsOfReplica(settings),
     alongside: await besideLifecycles(settings),
   } satisfies Partial<ReplicaOptions>
 }

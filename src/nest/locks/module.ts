@@ -1,5 +1,6 @@
 import { type DynamicModule, Global, Module, type Provider } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
+import { settingsIn } from '../../config/index.js'
 import { LockExecutor } from '../../locks/index.js'
 import { nestLogger } from '../nest-logger.js'
 import { executorOf, OpenLocks } from './open-locks.js'
@@ -11,7 +12,10 @@ const OPEN_LOCKS = Symbol.for('phaselock:open-locks')
 const opened: Provider = {
   provide: OPEN_LOCKS,
   inject: [LOCKS_OPTIONS, DiscoveryService],
-  useFactory: (options: LocksOptions, discovery: DiscoveryService) => OpenLocks.open(options, discovery, nestLogger()),
+  useFactory: (options: LocksOptions, discovery: DiscoveryService) => {
+    settingsIn(options?.env ?? process.env) // refuses unknown ones, as PhaselockModule does
+    return OpenLocks.open(options, discovery, nestLogger())
+  },
 }
 
 /**
