@@ -47,10 +47,26 @@ describe('npm install phaselock', () => {
     const [, program = ''] = /```js\n(\/\/ app\.mjs[\s\S]*?)```/.exec(await readFile(join(ROOT, 'README.md'), 'utf8'))!
     expect(program.trim().split('\n').length).toBeLessThanOrEqual(25)
     await folder.write('app.mjs', program)
-    const { code, out } = await folder.run('node', 'app.mjs')
-    expect(code).toBe(0)
-    expect(out).toMatch(/Packing nobody has packed it\n/)
-    expect(out).toMatch(/Sent \n$/)
+    // As a beginner does: what it prints is pasted in another terminal, and Ctrl-C ends it.
+    const { code, out, err } = await folder.run(
+      ...([
+        'sh',
+        '-c',
+        `node app.mjs >printed & app=$!
+        while kill -0 $app && ! grep -q 'npx phaselock' printed; do sleep 0.1; done
+        pasted=$(grep 'npx phaselock' printed)
+        for try in 1 2 3 4 5 6 7 8 9 10; do
+          if sh -c "$pasted" >shown && grep -q Packing shown; then break; fi
+          sleep 0.5
+        done
+        cat shown; npx phaselock list order; npx phaselock add order
+        kill -INT $app; wait $app`,
+      ] as const),
+    )
+    expect({ code, err }).toEqual({ code: 0, err: expect.not.stringContaining('phaselock:') })
+    expect(out).toMatch(/^order [0-9a-f]{24}: Packing\nSleeps, due .*, waiting for 'nobody has packed it'/)
+    expect(out).toMatch(/^[0-9a-f]{24} +Packing +- +sleeping, .* waits for nobody has packed it/m)
+    expect(out).toMatch(/^order [0-9a-f]{24} added in Paying/m)
   })
 
   test('works from CommonJS, by require', async () => {
