@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { packageVersion } from '../config/index.js'
+import { nearest } from '../options/index.js'
 import { registerAudit } from './commands/audit.js'
 import { registerBackfills } from './commands/backfills.js'
 import { registerCallbacks } from './commands/callbacks.js'
@@ -41,7 +42,7 @@ Exit codes:
   3    no such document, or no lifecycles in the database
   4    refused: the document is held, not held, parked, not parked, or exists already; a change of lockTimeout is under way;
        a Region or a lifecycle is in use; it is not paused; it asks nothing, or takes another answer
-  5    check: something was found
+  5    check: something was found; status --exit-code: something needs a person
   130  interrupted by a second SIGINT
 
 Give a document's _id as plain text, ObjectId("...") or Extended JSON. Settings: docs/settings.md.`
@@ -57,7 +58,6 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
     .helpOption('-h, --help', 'print this help')
     .helpCommand('help [command]', 'print the help of a command')
     .addHelpText('after', EXIT_CODES)
-    .showHelpAfterError('(see --help)')
     .exitOverride()
     .configureOutput({
       // Help and errors go where everything else goes.
@@ -65,7 +65,10 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
       writeErr: (text) => {
         if (!quiet) context.output.problem(text)
       },
+      // What was probably meant is the last line: nothing comes after it.
+      outputError: (text, write) => write(text.includes(MEANT) ? text : `${text}(see --help)\n`),
     })
+    .hook('preAction', (_program, command) => refuseUnknownSubcommand(command))
   registerStart(program, context)
   registerAdd(program, context)
   registerList(program, context)
@@ -100,5 +103,23 @@ export async function buildProgram(context: CliContext, quiet = false): Promise<
   registerOrphans(program, context)
   registerDemo(program)
   registerCompletion(program, context)
+  // Their surplus arguments are refused below, in better words.
+  for (const one of program.commands) if (one.commands.length > 0) one.allowExcessArguments()
   return program
+}
+
+/** How commander begins the line with what was probably meant. */
+const MEANT = '(Did you mean '
+
+/** A command that has subcommands, and does something by itself too, would only count its arguments: `limits st`. */
+function refuseUnknownSubcommand(command: Command): void {
+  const { args, commands, registeredArguments } = command
+  const [unknown] = args.slice(registeredArguments.length)
+  if (unknown === undefined || commands.length === 0) return
+  const near = nearest(
+    unknown,
+    commands.map((one) => one.name()),
+  )
+  const meant = near === undefined ? '' : `\n${MEANT}${near}?)`
+  command.error(`error: unknown command '${command.name()} ${unknown}'${meant}`, { code: 'commander.unknownCommand' })
 }

@@ -85,7 +85,9 @@ function refuseInProduction(env: NodeJS.ProcessEnv): void {
 
 function noneRuns(dataDir: string): never {
   const why = `no local database is running in ${dataDir}, and this command starts none`
-  throw new NoDatabase(why, ['for development: start a replica, which starts one (phaselock start)'])
+  throw new NoDatabase(why, [
+    'for development: start a replica, which starts one (your app, or phaselock start --lifecycles <module>)',
+  ])
 }
 
 /** Looked for next to Phaselock, then from the user's folder. */

@@ -47,6 +47,7 @@ export class ModuleReplicas {
       name: settings.name,
       ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, alongside, logger },
       threadPool: this.threads,
+      mayBeIdle: true,
       observer: observersOf(settings, logger),
     })
   }

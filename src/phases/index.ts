@@ -40,7 +40,7 @@ export {
 } from './definition/on-phase.js'
 export { modelRegistered, type RegisteredModel } from './definition/registered.js'
 export type { LifecycleSettings } from './definition/settings.js'
-export { runnableLifecycles, sharedOptions } from './engine/check-options.js'
+export { runnableLifecycles, sharedOptions, someLifecycles } from './engine/check-options.js'
 export type { SlotsHeld } from './engine/claim/leased-slots.js'
 export type * from './engine/observer.js'
 export { Replica } from './engine/replica.js'

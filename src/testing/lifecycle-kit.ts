@@ -12,8 +12,8 @@ import {
   OwnerClient,
   type ReplicaOptions,
   type RunnableLifecycle,
-  runnableLifecycles,
   sharedOptions,
+  someLifecycles,
   type TickCounts,
 } from '../phases/index.js'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
@@ -34,7 +34,7 @@ export interface LifecycleKitOptions {
 }
 
 const kitOptions = t.object({
-  lifecycles: runnableLifecycles,
+  lifecycles: someLifecycles,
   uri: t.optional(t.text),
   logger: sharedOptions.logger,
   observer: sharedOptions.observer,

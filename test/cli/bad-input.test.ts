@@ -14,7 +14,11 @@ describe('what is typed wrong is refused, with what was expected', () => {
   const env = { MONGODB_URI: 'mongodb://127.0.0.1:1/x', POD_NAMESPACE: '' }
 
   test.each([
-    [['lst'], /unknown command 'lst'\n\(Did you mean list\?\)/],
+    [['lst'], /^error: unknown command 'lst'\n\(Did you mean list\?\)\n$/],
+    [['limits', 'st'], /^error: unknown command 'limits st'\n\(Did you mean set\?\)\n$/],
+    [['lifecycles', 'forgt', 'x'], /^error: unknown command 'lifecycles forgt'\n\(Did you mean forget\?\)\n$/],
+    [['list', '--parkd'], /^error: unknown option '--parkd'\n\(Did you mean --parked\?\)\n$/],
+    [['xyzzy'], /^error: unknown command 'xyzzy'\n\(see --help\)\n$/],
     [['list', '--pased', 'x'], /unknown option '--pased'/],
     [['list', '--limit', '0'], /expected a whole number from 1 to 10000/],
     [['completion', 'csh'], /value 'csh' is invalid .*Allowed choices are bash, zsh, fish/],

@@ -42,8 +42,17 @@ describe('phaselock status', () => {
       ],
       problems: ['thing: 1 parked (phaselock list thing --parked)'],
     })
+    expect(await run('status', '--exit-code')).toMatchObject({
+      ...{ code: 5, err: 'phaselock: expected nothing to need a person, got 1 problem\n' },
+      out: expect.stringContaining('!! thing: 1 parked'),
+    })
+    expect(await run('status', '--exit-code', '--watch')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('expected --exit-code or --watch, got both'),
+    })
     await things(database.db).deleteMany()
     expect((await run('status')).out).toMatch(/\nnothing needs a person\n$/)
+    expect(await run('status', '--exit-code')).toMatchObject({ code: 0, err: '' })
     await replica.stop()
   })
 

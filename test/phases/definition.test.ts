@@ -56,7 +56,7 @@ describe('a lifecycle is checked when it is defined', () => {
     [
       'a phase of two kinds',
       { phases: { A: { next: ['B'], rest: true }, B: { final: true } } },
-      /'A' must be one of working/,
+      /phase 'A' has next and rest, which exclude each other: a phase works .* keep one$/,
     ],
     [
       'a key of a phase that does not exist',
@@ -198,6 +198,54 @@ describe('a lifecycle is checked when it is defined', () => {
   test('all problems are listed at once', () => {
     const problems = problemsOf(() => define({ lockTimeout: '1', maxAttempts: -1, phases: { A: { next: ['Q'] } } }))
     expect(problems).toHaveLength(3)
+  })
+
+  test('a wrong value hides no problem of the graph, and a wrong key none of another phase', () => {
+    const phases = {
+      A: { next: ['B', 'Q'], deadline: { after: '10 minutes', goTo: 'B' } },
+      B: { rest: true, next: ['A'], limits: 'many' },
+      C: { final: 'yes', deadLine: {}, next: 5 },
+      D: { final: true, keepFor: 'a day', entry: true },
+      E: 'e',
+    }
+    const rules = [{ when: 'Gone', from: ['A'], goTo: 'Z' }, { from: 'any', goTo: 'B' }, 7]
+    const more = { rules, renamed: { A: 'B', Old: 'N' }, lockTimeout: 5, each: 2, callbackTimeout: '1s', child: true }
+    const problems = problemsOf(() => define({ phases, ...more }))
+    for (const expected of [
+      /^phase 'A'.next names an unknown phase 'Q'/,
+      /^phase 'A'.deadline.after: .*10 minutes/,
+      /^phase 'B' has next and rest, which exclude each other/,
+      /^phase 'C'.next must be a list of phases/,
+      /^phase 'C'.final must be true or false/,
+      /^phase 'C' has an unknown key 'deadLine'/,
+      /^phase 'D' is final and can't be an entry/,
+      /^phase 'D'.keepFor: .*a day/,
+      /^phase 'E' must be an object/,
+      /^rule 'Gone'.goTo names an unknown phase 'Z'/,
+      /^rule 2 has no when/,
+      /^rule 3 must be an object/,
+      /^renamed 'A' is still declared/,
+      /^renamed 'Old' names an unknown phase 'N'/,
+      /^lockTimeout: expected a duration/,
+      /^expected limitBy and each together/,
+      /^callbackTimeout: expected callbacks too/,
+    ])
+      expect(problems).toContainEqual(expect.stringMatching(expected))
+    expect(new Set(problems).size).toBe(problems.length)
+    // Ways are followed only where names are right.
+    expect(problems.join('\n')).not.toMatch(/can't be reached|no way to an end/)
+  })
+
+  test('a wrong duration and a phase that nothing leads to are told at once', () => {
+    const phases = {
+      A: { next: ['B'], deadline: { after: '10 minutes', goTo: 'B' } },
+      B: { rest: true },
+      C: { rest: true },
+    }
+    expect(problemsOf(() => define({ phases }))).toEqual([
+      expect.stringContaining("phase 'C' can't be reached"),
+      expect.stringContaining("phase 'A'.deadline.after: "),
+    ])
   })
 
   test('a phase reached by a rule or a deadline only is fine, an entry may be named', () => {

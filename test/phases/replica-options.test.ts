@@ -23,6 +23,7 @@ describe('new Replica', () => {
     [{ grace: Number.NaN }, 'grace: expected a duration from 0s to 1h'],
     [{ doorbell: 'on' }, "doorbell: expected one of auto, capped, changeStream, off, got 'on'"],
     [{ doorbellDb: 'shop' }, "doorbellDb: expected a database from the driver (client.db('shop')), got 'shop'"],
+    [{ lifecycles: [] }, 'lifecycles: expected at least one lifecycle with its handlers, got an empty list'],
     [{ lifecycles: undefined }, 'lifecycles: expected a list of lifecycles with their handlers'],
     [
       { lifecycles: [thingOf({})] },

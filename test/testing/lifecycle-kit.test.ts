@@ -24,7 +24,8 @@ describe('the kit for lifecycle tests', () => {
   })
   afterEach(() => kit.close())
 
-  test('refuses a definition', async () => {
+  test('refuses a definition, and to run nothing', async () => {
+    await expect(LifecycleKit.open({ lifecycles: [] })).rejects.toThrow('expected at least one lifecycle')
     const opened = LifecycleKit.open({ lifecycles: [thingOf({})] } as never)
     await expect(opened).rejects.toThrow(
       "LifecycleKit.open: lifecycles.0: expected a lifecycle with its handlers, got the definition of 'thing'",
@@ -36,7 +37,8 @@ describe('the kit for lifecycle tests', () => {
     const { TMPDIR } = process.env
     try {
       process.env['TMPDIR'] = own
-      const another = await LifecycleKit.open({ lifecycles: [], uri: testServerUri() })
+      const lifecycles = [thingWith(async (_doc, step) => step.moveTo('Created'))]
+      const another = await LifecycleKit.open({ lifecycles, uri: testServerUri() })
       await another.close()
       expect(await readdir(own)).toEqual([])
     } finally {

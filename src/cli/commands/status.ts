@@ -1,7 +1,8 @@
 import type { Command } from 'commander'
-import { type LifecycleStatus, type SystemStatus, systemStatus } from '../../operations/index.js'
+import { type LifecycleStatus, type SystemStatus, systemStatus, UsageError } from '../../operations/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
+import { CliError, EXIT } from '../errors.js'
 import type { Output } from '../output.js'
 import { watching } from '../watch.js'
 import { watchOption, withDatabase } from './command.js'
@@ -10,16 +11,27 @@ export function registerStatus(program: Command, context: CliContext): void {
   const command = program
     .command('status')
     .description('show at a glance who works, what there is to do, what waits for what, and what needs a person')
-    .action((options: Options) =>
-      lookAtSystem(context, options, (system) =>
-        watching(context, options, async (output) => {
-          const status = await systemStatus(system)
-          if (options.json) output.json(status)
-          else print(output, status)
-        }),
-      ),
-    )
-  withDatabase(watchOption(command), ['status', 'status --watch', 'status --json'])
+    .option('--exit-code', 'end with exit code 5 where something needs a person: for a script')
+    .action(async (options: Options & { readonly exitCode?: true }) => {
+      if (options.exitCode && options.watch)
+        throw new UsageError('expected --exit-code or --watch, got both: what is watched has no end')
+      const problems = await lookAtSystem(context, options, async (system) => {
+        let last: SystemStatus | undefined
+        await watching(context, options, async (output) => {
+          last = await systemStatus(system)
+          if (options.json) output.json(last)
+          else print(output, last)
+        })
+        return last?.problems.length ?? 0
+      })
+      if (options.exitCode && problems > 0)
+        throw new CliError(
+          'NeedsPerson',
+          EXIT.found,
+          `expected nothing to need a person, got ${problems} problem${problems === 1 ? '' : 's'}`,
+        )
+    })
+  withDatabase(watchOption(command), ['status', 'status --watch', 'status --json', 'status --exit-code'])
 }
 
 function print(output: Output, { versions, lifecycles, duties, operations, problems, now }: SystemStatus): void {

@@ -50,9 +50,14 @@ export function ruleSources(phases: Phases, rule: RuleNode): string[] {
 export function graphProblems(phases: Phases, rules: readonly RuleNode[], renamed: unknown = {}): string[] {
   const names = Object.keys(phases)
   if (names.length === 0) return ['it declares no phases']
-  const unusable = keyProblems(phases, rules)
-  if (unusable.length > 0) return unusable
-  const problems = [...shapeProblems(phases), ...nameProblems(phases, rules), ...renameProblems(phases, renamed)]
+  const sound = soundPhases(phases)
+  const problems = [
+    ...keyProblems(phases, rules),
+    ...shapeProblems(sound),
+    ...nameProblems(names, sound, soundRules(rules)),
+    ...renameProblems(names, renamed),
+  ]
+  // Only a graph whose names and keys are right has ways to follow: else phases would seem to be cut off.
   if (problems.length > 0) return problems
   return [...unreachable(phases, rules, Object.values(renamed as Record<string, string>)), ...deadEnds(phases)]
 }
@@ -61,9 +66,12 @@ function shapeProblems(phases: Phases): string[] {
   return Object.entries(phases).flatMap(([name, phase]) => {
     const kinds = [Array.isArray(phase?.next) && 'next', phase?.rest && 'rest', phase?.final && 'final'].filter(Boolean)
     const problems: string[] = []
-    if (kinds.length !== 1) {
+    if (kinds.length === 0)
       problems.push(`phase '${name}' must be one of working (next: [...]), resting (rest: true) or final (final: true)`)
-    }
+    if (kinds.length > 1)
+      problems.push(
+        `phase '${name}' has ${kinds.join(' and ')}, which exclude each other: a phase works (next: [...]), rests (rest: true) or is final (final: true); keep one`,
+      )
     if (name.startsWith('$') || name.includes('\0')) problems.push(`phase '${name}': a name can't start with '$'`)
     problems.push(...cutProblems("a phase's name", name))
     if (phase?.final && phase.deadline) problems.push(`phase '${name}' is final and can't have a deadline; use keepFor`)
@@ -77,8 +85,8 @@ function shapeProblems(phases: Phases): string[] {
   })
 }
 
-function nameProblems(phases: Phases, rules: readonly RuleNode[]): string[] {
-  const unknown = (name: string, where: string) => unknownPhase(phases, name, where)
+function nameProblems(known: readonly string[], phases: Phases, rules: readonly RuleNode[]): string[] {
+  const unknown = (name: string, where: string) => unknownPhase(known, name, where)
   return [
     ...Object.entries(phases).flatMap(([name, phase]) => [
       ...(phase?.next ?? []).flatMap((next) => unknown(next, `phase '${name}'.next`)),
@@ -91,21 +99,19 @@ function nameProblems(phases: Phases, rules: readonly RuleNode[]): string[] {
   ]
 }
 
-function renameProblems(phases: Phases, renamed: unknown): string[] {
+function renameProblems(known: readonly string[], renamed: unknown): string[] {
   if (!isObject(renamed)) return [`renamed must be an object such as { Old: 'New' }, got ${shown(renamed)}`]
-  const known = Object.keys(phases)
   return Object.entries(renamed).flatMap(([from, to]) => {
     const problems: string[] = []
     if (known.includes(from))
       problems.push(`renamed '${from}' is still declared; drop the phase, or its entry in renamed`)
     if (from === '' || from.startsWith('$') || from.includes('\0'))
       problems.push(`renamed '${from}' can't be a phase's name`)
-    return [...problems, ...unknownPhase(phases, to, `renamed '${from}'`)]
+    return [...problems, ...unknownPhase(known, to, `renamed '${from}'`)]
   })
 }
 
-function unknownPhase(phases: Phases, name: unknown, where: string): string[] {
-  const known = Object.keys(phases)
+function unknownPhase(known: readonly string[], name: unknown, where: string): string[] {
   if (typeof name === 'string' && known.includes(name)) return []
   const said = typeof name === 'string' ? `'${name}'${meant(name, known)}` : shown(name)
   return [`${where} names an unknown phase ${said}; known: ${known.join(', ')}`]
@@ -142,21 +148,32 @@ function deadEnds(phases: Phases): string[] {
  * JavaScript and for definitions that come from elsewhere.
  */
 function keyProblems(phases: Readonly<Record<string, unknown>>, rules: unknown): string[] {
-  const ofPhases = Object.entries(phases).flatMap(([name, phase]) => {
-    const where = `phase '${name}'`
-    if (!isObject(phase)) return [notAnObject(where, phase)]
-    const { deadline, next } = phase
-    if (next !== undefined && !Array.isArray(next))
-      return [`${where}.next must be a list of phases, such as ['Created'], got ${shown(next)}`]
-    const unclear = FLAGS.filter((key) => !['boolean', 'undefined'].includes(typeof phase[key]))
-    if (unclear.length > 0)
-      return unclear.map((key) => `${where}.${key} must be true or false, got ${shown(phase[key])}`)
-    const ofDeadline = deadline === undefined ? [] : partProblems(`${where}.deadline`, deadline, DEADLINE_KEYS)
-    return [...unknownKeys(where, phase, PHASE_KEYS), ...ofDeadline]
-  })
+  const ofPhases = Object.entries(phases).flatMap(([name, phase]) => phaseProblems(name, phase))
   if (!Array.isArray(rules)) return [...ofPhases, `rules must be a list, got ${shown(rules)}`]
   return [...ofPhases, ...rules.flatMap((rule, i) => ruleProblems(rule, i))]
 }
+
+function phaseProblems(name: string, phase: unknown): string[] {
+  const where = `phase '${name}'`
+  if (!isObject(phase)) return [notAnObject(where, phase)]
+  const { deadline, next } = phase
+  const unclear = FLAGS.filter((key) => !['boolean', 'undefined'].includes(typeof phase[key]))
+  return [
+    ...(next === undefined || Array.isArray(next)
+      ? []
+      : [`${where}.next must be a list of phases, such as ['Created'], got ${shown(next)}`]),
+    ...unclear.map((key) => `${where}.${key} must be true or false, got ${shown(phase[key])}`),
+    ...unknownKeys(where, phase, PHASE_KEYS),
+    ...(deadline === undefined ? [] : partProblems(`${where}.deadline`, deadline, DEADLINE_KEYS)),
+  ]
+}
+
+/** Those phases whose keys are right. They are checked further, whatever is wrong with others. */
+export const soundPhases = (phases: Phases): Phases =>
+  Object.fromEntries(Object.entries(phases).filter(([name, phase]) => phaseProblems(name, phase).length === 0))
+
+const soundRules = (rules: unknown): readonly RuleNode[] =>
+  Array.isArray(rules) ? rules.filter((rule, i) => ruleProblems(rule, i).length === 0) : []
 
 function ruleProblems(rule: unknown, index: number): string[] {
   const where = isObject(rule) && typeof rule['when'] === 'string' ? `rule '${rule['when']}'` : `rule ${index + 1}`

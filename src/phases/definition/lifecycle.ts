@@ -18,6 +18,7 @@ import {
   type Phases,
   type RuleNode,
   ruleSources,
+  soundPhases,
 } from './check-graph.js'
 import type { FieldOf, Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
 import { LimitsOf } from './limits.js'
@@ -183,9 +184,9 @@ function modelOf(spec: object): LifecycleModel {
   problems.push(...graphProblems(nodes, rules as RuleNode[], renamed))
   const parsed = parseSettings(settings, problems)
   const limits = new LimitsOf(own, parsed)
-  const built = problems.length === 0 && buildPhases(nodes, limits, problems)
-  if (built && parsed?.child) problems.push(...childProblems(built))
-  if (!parsed || !built || problems.length > 0) throw new InvalidLifecycle(own, problems)
+  const built = buildPhases(soundPhases(nodes), limits, problems)
+  if (parsed?.child) problems.push(...childProblems(built))
+  if (!parsed || problems.length > 0) throw new InvalidLifecycle(own, problems)
   return {
     name: own,
     collection: collection as string,

@@ -8,7 +8,7 @@ import {
   MOST_SLOTS,
   type Rate,
 } from '../../lock/index.js'
-import { readOptions, t } from '../../options/index.js'
+import { readOptions, shown, t } from '../../options/index.js'
 import { RESERVED_FIELDS } from '../outcome.js'
 import type { LimitNode } from './check-graph.js'
 
@@ -185,6 +185,7 @@ const DEFINED_BESIDE = ['name', 'collection', 'phases', 'rules', 'renamed']
 /** The settings; undefined: `problems` has new ones, each with the setting's name, what was expected and what came. */
 export function parseSettings(given: object, problems: string[]): LifecycleSettings | undefined {
   const read = readOptions(settingsSchema, given, { noun: 'setting', also: DEFINED_BESIDE })
+  problems.push(...pairProblems(given))
   if ('problems' in read) {
     problems.push(...read.problems)
     return undefined
@@ -199,15 +200,7 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
     ...rest
   } = read.options
   const events = eventsOf(wanted)
-  const { limitBy, each, fairBy } = rest
-  if ((limitBy === undefined) !== (each === undefined))
-    problems.push('expected limitBy and each together: the field, and what each of its values has')
-  if (limitBy !== undefined && fairBy !== undefined && limitBy !== fairBy)
-    problems.push(`limitBy and fairBy: expected the same field, got '${limitBy}' and '${fairBy}'`)
-  if (callbackTimeout !== undefined && !rest.callbacks)
-    problems.push("callbackTimeout: expected callbacks too, such as ['onMoved']; without any nothing is called")
-  if (typeof each === 'object' && each.slots === undefined && each.rate === undefined)
-    problems.push('each: expected slots, a rate or both, got neither')
+  const { limitBy } = rest
   const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs, afterSteps } = backOff
   return {
     ...{ ...rest, lockTimeoutMs, stepTimeoutMs, progress: fields.progress },
@@ -217,6 +210,23 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
     backOff: { share, patienceMs, firstErrorMs, longestErrorMs, afterSteps },
   }
 }
+
+/** Problems of settings that need, or exclude, each other. They don't depend on whether each value is right. */
+function pairProblems(given: LifecycleSettingsGiven): string[] {
+  const { limitBy, each, fairBy, callbacks, callbackTimeout } = given
+  const problems: string[] = []
+  if ((limitBy === undefined) !== (each === undefined))
+    problems.push('expected limitBy and each together: the field, and what each of its values has')
+  if (limitBy !== undefined && fairBy !== undefined && limitBy !== fairBy)
+    problems.push(`limitBy and fairBy: expected the same field, got ${shown(limitBy)} and ${shown(fairBy)}`)
+  if (callbackTimeout !== undefined && [callbacks ?? []].flat().length === 0)
+    problems.push("callbackTimeout: expected callbacks too, such as ['onMoved']; without any nothing is called")
+  if (typeof each === 'object' && each !== null && !('slots' in each) && !('rate' in each))
+    problems.push('each: expected slots, a rate or both, got neither')
+  return problems
+}
+
+type LifecycleSettingsGiven = { readonly [setting in keyof typeof settingsSchema.fields]?: unknown }
 
 /** The projection with which documents are read for handlers; undefined: all of them. `ReadDocument` is the matching type. */
 export function readProjection({ reads, progress, limitBy }: LifecycleSettings): Document | undefined {

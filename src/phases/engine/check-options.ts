@@ -21,6 +21,12 @@ export const runnableLifecycles = t.list(
   t.expecting('a list of lifecycles with their handlers (`lifecycle.handle({ ... })`)'),
 )
 
+const NONE =
+  'expected at least one lifecycle with its handlers, got an empty list: without any there is nothing to work on'
+
+/** The same, but not none. */
+export const someLifecycles = t.checked(runnableLifecycles, ({ length }) => length > 0, NONE)
+
 /** What `new Replica` and `PhaselockModule.forRoot` both take. */
 export const sharedOptions = {
   ...processOptions,
@@ -49,6 +55,7 @@ const replicaOptions = t.object({
   onBadPlan: t.withDefault(t.oneOf(['warn', 'refuse']), 'warn'),
   threadPool: t.anything<ThreadPool>(),
   protocol: t.anything<Protocol>(),
+  mayBeIdle: t.optional(t.flag),
 } satisfies t.TypesOf<ReplicaOptions>)
 
 /** The options, checked, with their defaults: durations in milliseconds. */
@@ -58,7 +65,7 @@ export type ReplicaSettings = t.ValueOf<typeof replicaOptions>
 export function checkOptions(options: ReplicaOptions): ReplicaSettings {
   requireNode()
   const read = readOptions(replicaOptions, options, {
-    internal: ['threadPool', 'protocol'],
+    internal: ['threadPool', 'protocol', 'mayBeIdle'],
     renamed: {
       graceMs: 'grace',
       blockedAfterMs: 'blockedAfter',
@@ -67,6 +74,8 @@ export function checkOptions(options: ReplicaOptions): ReplicaSettings {
       sweepEveryMs: 'sweepEvery',
     },
   })
-  if ('problems' in read) throw new InvalidReplicaOptions(read.problems)
+  const isIdle = Array.isArray(options?.lifecycles) && options.lifecycles.length === 0 && options.mayBeIdle !== true
+  const problems = [...('problems' in read ? read.problems : []), ...(isIdle ? [`lifecycles: ${NONE}`] : [])]
+  if ('problems' in read || isIdle) throw new InvalidReplicaOptions(problems)
   return read.options
 }

@@ -109,6 +109,8 @@ export interface ReplicaOptions {
   readonly threadPool?: ThreadPool | undefined
   /** @internal */
   readonly protocol?: Protocol | undefined
+  /** Whether it may have no lifecycles: a Nest app has a replica of its own database, also where all lifecycles are in others. @internal */
+  readonly mayBeIdle?: boolean | undefined
 }
 
 /** A replica's doorbell: how it hears, `deaf` while it can't (the tick finds everything), `off` where it doesn't listen. */
