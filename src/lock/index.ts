@@ -80,7 +80,7 @@ export {
 export { type OddField, oddFields } from './repair/odd-fields.js'
 export { RepairLook } from './repair/repair-look.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
-export { type Candidates, eachList, type Reach, type SelectionPolicy } from './select/selection.js'
+export type { Candidates, Reach, SelectionPolicy } from './select/selection.js'
 export { type Standing, WorkSplit } from './select/work-split.js'
 export * from './terms/cancels.js'
 export { type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'

@@ -31,10 +31,10 @@ export interface ClaimOrder {
  */
 export const RANKS = { low: 1 / 16, normal: 1 / 8, high: 1 / 4, urgent: 1 / 2 } as const
 /** Of documents whose priority is none of them, among the oldest that are due: no index finds those behind others. */
-const UNRANKED = 1 / 16
+export const UNRANKED = 1 / 16
 /** What is taken in turns, of a claim; the rest goes by age or rank, so that no value is passed over for ever. */
-const FAIR = 7 / 8
-const FAIR_BESIDE_RANKS = 1 / 2
+export const FAIR = 7 / 8
+export const FAIR_BESIDE_RANKS = 1 / 2
 /** So many values get a turn in one claim. */
 const MOST_TURNS = 16
 
@@ -66,19 +66,7 @@ export class OrderedLook {
       priorityBy === undefined ? undefined : this.ranks(terms, asked, seen, priorityBy),
       fairBy === undefined || !seen.more ? [] : this.inTurn(terms, asked, fairBy),
     ])
-    const by = fairBy
-    const others = byRank ?? seen.lists
-    if (by === undefined) return { ...seen, lists: others }
-    const fair = byRank ? FAIR_BESIDE_RANKS : FAIR
-    const byTurns = others.map((list) => ({ ...list, documents: turnAbout(list.documents, by) }))
-    if (inTurn.length === 0) return { ...seen, lists: byTurns }
-    const turns = { least: 0, documents: turnAbout(inTurn, by), group: { least: fair } }
-    const taken = new Set(inTurn.map(({ _id }) => idKey(_id)))
-    const rest = byTurns.map((list) => ({
-      ...list,
-      documents: list.documents.filter(({ _id }) => !taken.has(idKey(_id))),
-    }))
-    return { ...seen, lists: [...scaled(rest, 1 - fair), turns] }
+    return { ...seen, lists: byTurns(byRank ?? seen.lists, inTurn, fairBy, byRank ? FAIR_BESIDE_RANKS : FAIR) }
   }
 
   /** A group for each rank, the lowest first; before them what has none of these ranks. */
@@ -225,6 +213,22 @@ class Turns {
   }
 }
 
+/**
+ * Values take turns in each list, and what has been read for their turns has its part of the places. Before the others, because the last of
+ * those, the highest rank, gets what is left.
+ */
+export function byTurns(
+  lists: readonly CandidateList[],
+  inTurn: readonly Document[],
+  turnsBy: string | undefined,
+  fair: number,
+): readonly CandidateList[] {
+  if (turnsBy === undefined) return lists
+  const all = lists.map((list) => ({ ...list, turnsBy }))
+  if (inTurn.length === 0) return all
+  return [{ least: 0, documents: inTurn, turnsBy, group: { least: fair } }, ...scaled(all, 1 - fair)]
+}
+
 /** The same with less: so much of the places for all of them. */
 function scaled(lists: readonly CandidateList[], share: number): CandidateList[] {
   const groups = new Map<CandidateGroup | undefined, CandidateGroup>()
@@ -251,12 +255,4 @@ export function oddRank(document: Document, { priorityBy }: ClaimOrder): OddFiel
   if (priorityBy === undefined || rankOf(value) !== undefined) return []
   const found = typeof value === 'string' ? `none of ${Object.keys(RANKS).reverse().join(', ')}` : typeName(value)
   return [{ field: 'priority', found, isMended: false }]
-}
-
-/** One of each value, then the next of each: of any first part, equal numbers. */
-function turnAbout(documents: readonly Document[], field: string): readonly Document[] {
-  const byValue = [...Map.groupBy(documents, (document) => idKey(document[field] ?? null)).values()]
-  if (byValue.length <= 1) return documents
-  const longest = Math.max(...byValue.map(({ length }) => length))
-  return Array.from({ length: longest }, (_, i) => byValue.flatMap((own) => own[i] ?? [])).flat()
 }

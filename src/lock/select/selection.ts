@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
+import { firstOf, inTurns, listed, type NextDocument, shared } from './places.js'
 
 /*
  * Which due documents a replica tries for: look -> choose -> claim -> learn. A look reads as many candidates as the policies ask for, each
@@ -12,6 +13,8 @@ export interface CandidateList {
   /** The least share of the places (of its group's, where it is in one) that it gets on average, if it has enough documents. */
   readonly least: number
   readonly documents: readonly Document[]
+  /** The field whose values take turns in it. Default: none, the longest untouched is the first. */
+  readonly turnsBy?: string | undefined
   /** Lists of one group share the places that it gets. Default: all are in one. */
   readonly group?: CandidateGroup | undefined
 }
@@ -60,10 +63,18 @@ export interface Attempt {
   readonly hasRefused: boolean
 }
 
-/** One reason to try for some documents rather than others. Each claim goes through all three methods before the next one does. */
+/** One reason to try for some documents rather than others. Each claim goes through all of its methods before the next one does. */
 export interface SelectionPolicy {
   reach?(phase: string, places: number): Reach
-  choose(phase: string, candidates: Candidates, places: number): Choice
+  /** Removes or reorders documents, each for itself: what depends on those that get places is for `admits`. */
+  choose?(phase: string, candidates: Candidates, places: number): Choice
+  /**
+   * Whether a document may have a place beside those that have one. Asked in the order in which places are given; what isn't admitted once
+   * isn't asked about again in this claim.
+   */
+  admits?(document: Document): boolean
+  /** All policies have admitted it: it has a place. */
+  placed?(document: Document): void
   learn?(phase: string, attempt: Attempt): void
 }
 
@@ -101,8 +112,8 @@ export interface Chosen {
 }
 
 /**
- * What the policies leave, in the places available. Each list has its least share of them, and the others take what it leaves free; when
- * places are few a draw decides, so that no list starves.
+ * What the policies leave, in the order in which it gets the places available. Each list has its least share of them, and the last ones take
+ * what others leave free; when places are few a draw decides, so that no list starves.
  */
 export function choose(
   policies: readonly SelectionPolicy[],
@@ -115,58 +126,42 @@ export function choose(
   let left = 0
   let againInMs = 0
   for (const policy of policies) {
-    const choice = policy.choose(phase, candidates, places)
+    const choice: Choice = policy.choose?.(phase, candidates, places) ?? candidates
     candidates = choice
     left += choice.left ?? 0
     againInMs = Math.max(againInMs, choice.againInMs ?? 0)
   }
-  const { lists, retries } = candidates
-  const forRetries = retries.length > 0 ? Math.min(retries.length, Math.floor(places / 8 + random())) : 0
-  const given = placesByGroup(lists, places - forRetries, random)
-  const chosen = lists.map(({ documents }, i) => documents.slice(0, given[i]!))
-  const spares = spare > 0 ? lists.flatMap(({ documents }, i) => documents.slice(given[i]!)).slice(0, spare) : []
-  const free = chosen.reduce((sum, { length }) => sum - length, places)
-  return { documents: eachOnce([...chosen, retries.slice(0, free)]), spares, left, againInMs }
+  const first = firstOf(inOrder(candidates, placing(policies), random), places + spare)
+  return { documents: first.slice(0, places), spares: first.slice(places), left, againInMs }
 }
 
-/** An array in lockedAt puts one document into several ranges. */
-function eachOnce(ranges: readonly (readonly Document[])[]): readonly Document[] {
-  const filled = ranges.filter(({ length }) => length > 0)
-  if (filled.length <= 1) return filled[0] ?? []
-  return [...new Map(filled.flat().map((document) => [idKey(document['_id']), document])).values()]
-}
-
-/** How many places each list gets: each group has its own, and divides them among its lists. */
-function placesByGroup(lists: readonly CandidateList[], places: number, random: () => number): number[] {
-  const groups = [...Map.groupBy(lists, ({ group }) => group)]
-  if (groups.length <= 1) return placesOf(lists, places, random)
-  const wholes = groups.map(([group, own]) => ({
-    least: group?.least ?? 0,
-    documents: own.flatMap((one) => one.documents),
-  }))
-  const given = placesOf(wholes, places, random)
-  const byList = new Map(
-    groups.flatMap(([, own], i) => {
-      const inGroup = placesOf(own, given[i]!, random)
-      return own.map((list, k) => [list, inGroup[k]!] as const)
-    }),
-  )
-  return lists.map((list) => byList.get(list)!)
-}
-
-/** How many places each list gets: at least its share; what is left goes to the last lists first. */
-function placesOf(lists: readonly CandidateList[], places: number, random: () => number): number[] {
-  let free = places
-  const give = (most: number) => {
-    const given = Math.max(0, Math.min(most, free))
-    free -= given
-    return given
+/** Gives a document a place if all policies admit it; only one, because it may be in several lists: of a rank and of its value, or with an array in lockedAt. */
+function placing(policies: readonly SelectionPolicy[]): (document: Document) => boolean {
+  const placed = new Set<string>()
+  return (document) => {
+    const key = idKey(document['_id'])
+    if (placed.has(key) || !policies.every((policy) => policy.admits?.(document) ?? true)) return false
+    placed.add(key)
+    for (const policy of policies) policy.placed?.(document)
+    return true
   }
-  const given = lists.map(({ least, documents }) =>
-    give(Math.min(documents.length, Math.floor(places * least + random()))),
-  )
-  for (let i = lists.length - 1; i >= 0; i -= 1) given[i]! += give(lists[i]!.documents.length - given[i]!)
-  return given
+}
+
+/** Retries have a part of the places; each group has its part of the others, and divides it among its lists. */
+function inOrder(
+  { lists, retries }: Candidates,
+  isPlaced: (document: Document) => boolean,
+  random: () => number,
+): NextDocument {
+  const groups = [...Map.groupBy(lists, ({ group }) => group)].map(([group, own]) => {
+    const sharers = own.map(({ least, documents, turnsBy }) => ({
+      least,
+      next: turnsBy === undefined ? listed(documents, isPlaced) : inTurns(documents, turnsBy, isPlaced),
+    }))
+    return { least: group?.least ?? 0, next: shared(sharers, random) }
+  })
+  const again = { least: 1 / 8, next: listed(retries, isPlaced) }
+  return shared([again, { least: 0, next: shared(groups, random) }], random)
 }
 
 /** Applies `of` to each list of documents. */

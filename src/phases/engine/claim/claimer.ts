@@ -256,7 +256,7 @@ export class Claimer {
             claimed += some.length // also if a later command of the claim fails
             won(some)
           }
-          return this.claims.claimBatch(phase, limit, count, keyed ? [admission, keyed] : [admission], keyed)
+          return this.claims.claimBatch(phase, limit, count, keyed ? [keyed, admission] : [admission], keyed)
         },
         keyed,
       )
@@ -367,8 +367,9 @@ export class Claimer {
       // Something due could not be claimed together with what is held.
       if (admission.passedOver) {
         company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
-        const { againInMs } = company
-        if (againInMs > 0) this.tryAgainIn(phase, againInMs)
+        // What was to be held alone has no slot of its value: others needn't wait for it.
+        if (keyed?.wasInVain) this.offer([phase])
+        else if (company.againInMs > 0) this.tryAgainIn(phase, company.againInMs)
       }
     }
   }

@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb'
-import { type Candidates, eachList, type Reach, type SelectionPolicy } from '../../../lock/index.js'
+import type { Candidates, Reach, SelectionPolicy } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LifecycleSettings } from '../../definition/settings.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
@@ -102,12 +102,16 @@ export class Company {
     const now = this.clock.monotonicMs()
     const isDrained = suspects === 0 && this.closedMs >= DRAIN_MS
     const isAdmitted = isDrained || (total === 0 && now >= this.othersUntilMs)
-    if (isAdmitted) {
-      this.wantedSinceMs = undefined
-      this.aloneSinceMs = now
-    } else if (this.wantedSinceMs === undefined || now - this.wantedAtMs > PATIENCE_MS) this.wantedSinceMs = now
+    if (!isAdmitted && (this.wantedSinceMs === undefined || now - this.wantedAtMs > PATIENCE_MS))
+      this.wantedSinceMs = now
     this.wantedAtMs = now
     return isAdmitted
+  }
+
+  /** A document on its last claim has got its place. */
+  placedAlone(): void {
+    this.wantedSinceMs = undefined
+    this.aloneSinceMs = this.clock.monotonicMs()
   }
 
   /** All that is held or being claimed. */
@@ -160,26 +164,35 @@ export class Admission implements SelectionPolicy {
 
   choose(_phase: string, candidates: Candidates): Candidates {
     this.passedOver = 0
-    const admitted = (documents: readonly Document[]) => documents.filter((document) => this.admits(document))
-    return { ...eachList(candidates, admitted), retries: admitted(candidates.retries) }
+    return candidates
   }
 
-  /** Whether a candidate may be held together with all else; if so it counts as held until the claim is over. */
-  private admits(document: Document): boolean {
-    this.before ??= this.company.present(this)
-    const most = mostBeside(this.settings, 1 + (Number(document[this.settings.progress]?.claims) || 0))
-    const allowed = this.allows(most)
-    if (allowed) count(this.own, most, true)
-    else this.passedOver! += 1
-    return allowed
+  /** Whether a candidate may be held together with all else. */
+  admits(document: Document): boolean {
+    const isAdmitted = this.allows(this.mostBeside(document))
+    if (!isAdmitted) this.passedOver! += 1
+    return isAdmitted
+  }
+
+  /** It counts as held until the claim is over. */
+  placed(document: Document): void {
+    const most = this.mostBeside(document)
+    if (most === ALONE) this.company.placedAlone()
+    count(this.own, most, true)
+  }
+
+  private mostBeside(document: Document): number {
+    return mostBeside(this.settings, 1 + (Number(document[this.settings.progress]?.claims) || 0))
   }
 
   private allows(most: number): boolean {
-    const { before, own, company } = this
-    if (before!.isQuiet || own.isQuiet) return false
-    if (most === ALONE) return own.total === 0 && company.admitsAlone(before!)
+    const { own, company } = this
+    this.before ??= company.present(this)
+    const { before } = this
+    if (before.isQuiet || own.isQuiet) return false
+    if (most === ALONE) return own.suspects === 0 && company.admitsAlone({ ...before, total: before.total + own.total })
     if (company.closedMs > 0) return false
-    return most === ANY_NUMBER || before!.suspects + own.suspects < Math.min(before!.least, own.least, most)
+    return most === ANY_NUMBER || before.suspects + own.suspects < Math.min(before.least, own.least, most)
   }
 }
 

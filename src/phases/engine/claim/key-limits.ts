@@ -1,12 +1,5 @@
 import { BSON, type Document } from 'mongodb'
-import {
-  type Candidates,
-  eachList,
-  idKey,
-  LEAST_PAUSE_MS,
-  type SelectionPolicy,
-  type ValueLimit,
-} from '../../../lock/index.js'
+import { idKey, LEAST_PAUSE_MS, type SelectionPolicy, type ValueLimit } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
 import { keyLimits, keyNeedOf } from '../../definition/limits.js'
 import type { LifecycleModel, LimitNeed } from '../../definition/model.js'
@@ -127,24 +120,26 @@ export class KeyLimits {
 /** The documents that one claim has slots for. */
 export class KeyedClaim implements SelectionPolicy, ValueLimit {
   private readonly admitted = new Map<string, LimitNeed>()
+  /** By limit: how many documents have got places. */
+  private readonly placedOf = new Map<string, number>()
   /** Whether it has left documents because of their values. */
   heldBack = false
+  /** Whether none of the documents that it has chosen had a slot. */
+  wasInVain = false
 
   constructor(private readonly keys: KeyLimits) {}
 
   /** No more documents of a value than can have slots, so that they take no places from others. */
-  choose(_phase: string, candidates: Candidates): Candidates {
-    const counts = new Map<string, number>()
-    const admits = (document: Document) => {
-      const need = this.keys.needOf(document)
-      const count = counts.get(need.limit) ?? 0
-      counts.set(need.limit, count + 1)
-      const isAdmitted = count < this.keys.each && !this.keys.isFull(need)
-      this.heldBack ||= !isAdmitted
-      return isAdmitted
-    }
-    const some = (documents: readonly Document[]) => documents.filter(admits)
-    return { ...eachList(candidates, some), retries: some(candidates.retries) }
+  admits(document: Document): boolean {
+    const need = this.keys.needOf(document)
+    const isAdmitted = (this.placedOf.get(need.limit) ?? 0) < this.keys.each && !this.keys.isFull(need)
+    this.heldBack ||= !isAdmitted
+    return isAdmitted
+  }
+
+  placed(document: Document): void {
+    const { limit } = this.keys.needOf(document)
+    this.placedOf.set(limit, (this.placedOf.get(limit) ?? 0) + 1)
   }
 
   full(): readonly unknown[] {
@@ -167,6 +162,7 @@ export class KeyedClaim implements SelectionPolicy, ValueLimit {
     const won = new Set(admitted.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])))
     const failed = admitted.find((one) => one.status === 'rejected')
     if (won.size === 0 && failed) throw failed.reason
+    this.wasInVain = won.size < Math.min(1, documents.length)
     return documents.filter((document) => won.has(document))
   }
 
