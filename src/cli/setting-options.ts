@@ -19,6 +19,7 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'name',
   'grace',
   'workers',
+  'concurrency',
   'threads',
   'threadMemory',
   'blockedAfter',

@@ -113,6 +113,15 @@ export const settingsSchema = t.object({
     fallback: '`1`: this process does the work itself',
     special: '`auto`: one per core',
   }),
+  concurrency: about(t.optional(t.fromText(processOptions.concurrency)), {
+    value: 'number',
+    meaning:
+      "how many handlers a process runs at once, all its lifecycles together, in equal shares; beside each lifecycle's own `concurrency`",
+    unit: 'whole number, 1 to 10000',
+    fallback: "none: only each lifecycle's own",
+    special: 'callbacks and background work do not count',
+    options: ['concurrency'],
+  }),
   threads: about(t.optional(t.fromText(processOptions.threads)), {
     value: 'number',
     meaning: 'the most worker threads in each process, for handlers declared as `thread(...)`',
@@ -279,6 +288,7 @@ export const optionsOfReplica = (settings: Partial<Settings>) =>
     name: settings.name,
     doorbell: settings.doorbell,
     grace: inMs(settings.grace),
+    concurrency: settings.concurrency,
     threads: settings.threads,
     threadMemoryMb: settings.threadMemory,
     blockedAfter: inMs(settings.blockedAfter),

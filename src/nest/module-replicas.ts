@@ -1,4 +1,11 @@
-import { type Logger, Replica, type ReplicaObserver, type RunnableLifecycle, ThreadPool } from '../phases/index.js'
+import {
+  type Logger,
+  Replica,
+  type ReplicaObserver,
+  type RunnableLifecycle,
+  SharedPlaces,
+  ThreadPool,
+} from '../phases/index.js'
 import { hooksObserver } from './hooks.js'
 import type { LifecycleCatalog } from './lifecycle-catalog.js'
 import type { ModuleDatabase } from './module-database.js'
@@ -14,6 +21,7 @@ export class ModuleReplicas {
 
   /** Shared by all: the cores belong to the process. */
   private readonly threads: ThreadPool
+  private readonly sharedPlaces: SharedPlaces | undefined
   private readonly logger: Logger
 
   /** @throws OverlappingLifecycles */
@@ -22,9 +30,10 @@ export class ModuleReplicas {
     private readonly database: ModuleDatabase,
     catalog: LifecycleCatalog,
   ) {
-    const { threads: size, threadMemoryMb: memoryMb } = settings
+    const { concurrency, threads: size, threadMemoryMb: memoryMb } = settings
     this.logger = settings.logger ?? nestLogger()
     this.threads = new ThreadPool({ size, memoryMb, logger: this.logger })
+    this.sharedPlaces = SharedPlaces.of(concurrency)
     const lifecycles = new Map<string, RunnableLifecycle[]>([[database.name, []]])
     for (const [name = database.name, found] of catalog.byDatabase) {
       lifecycles.set(name, [...(lifecycles.get(name) ?? []), ...found])
@@ -48,6 +57,7 @@ export class ModuleReplicas {
       ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, alongside, logger },
       threadPool: this.threads,
       mayBeIdle: true,
+      sharedPlaces: this.sharedPlaces,
       observer: observersOf(settings, logger),
     })
   }

@@ -19,6 +19,7 @@ export const processOptions = {
   name: t.optional(t.matching("a replica's name of at most 253 characters without ~ and #", /^[^~#\s]{1,253}$/)),
   doorbell: t.withDefault(t.oneOf(DOORBELL_MODES), 'auto'),
   grace: t.withDefault(t.duration('0s', '1h'), '10s'),
+  concurrency: t.optional(t.whole(1, 10_000)),
   threads: t.optional(t.whole(1, 256)),
   threadMemoryMb: t.optional(t.whole(16, 65_536)),
   blockedAfter: t.withDefault(t.duration('0ms', '1m'), '200ms'),

@@ -51,6 +51,7 @@ export type {
   ReplicaStatus,
   RunnableLifecycle,
 } from './engine/replica-options.js'
+export { SharedPlaces } from './engine/run/shared-places.js'
 export { SWEEP, type SweptLifecycle, UNHANDLED, type Unclaimed } from './engine/tick/duties.js'
 export type { TickCounts } from './engine/tick/housekeeper.js'
 export { lookRequestOf } from './engine/tick/tick.js'

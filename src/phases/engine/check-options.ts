@@ -7,6 +7,7 @@ import type { Logger } from '../logger.js'
 import type { ThreadPool } from '../threads/index.js'
 import type { ReplicaObserver } from './observer.js'
 import type { ReplicaOptions, RunnableLifecycle } from './replica-options.js'
+import type { SharedPlaces } from './run/shared-places.js'
 import type { Alongside } from './wake/alongside.js'
 
 /** What replicas run. A definition is easily taken for it. */
@@ -54,6 +55,7 @@ const replicaOptions = t.object({
   random: t.optional(t.aFunction<() => number>()),
   onBadPlan: t.withDefault(t.oneOf(['warn', 'refuse']), 'warn'),
   threadPool: t.anything<ThreadPool>(),
+  sharedPlaces: t.anything<SharedPlaces>(),
   protocol: t.anything<Protocol>(),
   mayBeIdle: t.optional(t.flag),
 } satisfies t.TypesOf<ReplicaOptions>)
@@ -65,7 +67,7 @@ export type ReplicaSettings = t.ValueOf<typeof replicaOptions>
 export function checkOptions(options: ReplicaOptions): ReplicaSettings {
   requireNode()
   const read = readOptions(replicaOptions, options, {
-    internal: ['threadPool', 'protocol', 'mayBeIdle'],
+    internal: ['threadPool', 'sharedPlaces', 'protocol', 'mayBeIdle'],
     renamed: {
       graceMs: 'grace',
       blockedAfterMs: 'blockedAfter',

@@ -34,6 +34,7 @@ import { OutageLog } from './report/outage-log.js'
 import { betweenStepsMs, type Ending, EndingRules, goesOn } from './run/ending-rules.js'
 import type { LoopMonitor } from './run/loop-monitor.js'
 import { Places } from './run/places.js'
+import type { SharedPlaces } from './run/shared-places.js'
 import type { Checkpoint } from './run/step-run.js'
 import { StepRunner } from './run/step-runner.js'
 
@@ -52,6 +53,8 @@ export interface ReplicaParts {
   readonly slots: Slots
   /** Parents and children of its documents. */
   readonly relatives: Family
+  /** Of which each running step takes one; undefined: any number. */
+  readonly sharedPlaces: SharedPlaces | undefined
   /** For handlers that are declared as `thread(...)`. */
   readonly threads: ThreadPool
   readonly monitor: LoopMonitor
@@ -88,14 +91,15 @@ export class LifecycleRunner {
     handlers: RunnableLifecycle['handlers'],
   ) {
     const { model, clock, logger } = env
-    const { company, threads, monitor } = parts
+    const { company, threads, monitor, sharedPlaces: shared } = parts
     const { concurrency } = model.settings
     const { held } = this
     const outage = new OutageLog(`${model.name}: the database`, clock, logger)
     // Handlers in threads have places of their own: what waits for a thread takes none from the others, and is not hoarded.
     const inThreads = Math.min(concurrency, threads.size)
-    this.places = new Places(concurrency, inThreads)
-    this.capacities = { loop: new Capacity(concurrency), thread: new Capacity(inThreads) }
+    this.places = new Places(concurrency, inThreads, shared, () => this.claimer.claimIfRoom())
+    const mayRun = shared && (() => this.places.mayRun(shared))
+    this.capacities = { loop: new Capacity(concurrency, mayRun), thread: new Capacity(inThreads, mayRun) }
     this.endings = new EndingRules(env, (one) => this.yields(one))
     const { capacities, endings } = this
     company.join(held, model.settings)
@@ -109,10 +113,11 @@ export class LifecycleRunner {
     this.guard = new LeaseGuard(env, held, this.places, outage)
   }
 
-  /** How many documents it holds; of these, those that wait for a place, and those whose steps run. */
+  /** Its places and those that are free; how many documents it holds; of these, those that wait for a place, and those whose steps run. */
   get counts() {
     const { held, places, steps } = this
     return {
+      ...places.counts,
       held: held.size,
       queued: places.waitingCount,
       running: places.takenCount,

@@ -12,6 +12,7 @@ import type { OwnerClientOptions } from '../owner/owner-types.js'
 import type { ThreadPool } from '../threads/index.js'
 import type { SlotsHeld } from './claim/leased-slots.js'
 import type { ReplicaObserver } from './observer.js'
+import type { SharedPlaces } from './run/shared-places.js'
 import type { Alongside } from './wake/alongside.js'
 
 /** A lifecycle with its handlers, as `lifecycle.handle({...})` returns it. */
@@ -67,6 +68,15 @@ export interface ReplicaOptions {
   /** How long running steps may go on after `stop()`. Default 10s. */
   readonly grace?: Duration | undefined
   /**
+   * Handlers that run at once, of all its lifecycles together, besides each one's own `concurrency`: 1 to 10,000. While they want more, each
+   * lifecycle has an equal share, and others have what one doesn't need. Callbacks and background work don't count. Default: any number.
+   * @example
+   * ```ts
+   * new Replica({ db, lifecycles: [orders, parcels], concurrency: 50 })
+   * ```
+   */
+  readonly concurrency?: number | undefined
+  /**
    * Worker threads at most, for handlers that are declared as `thread(...)`; they start when a step needs one. Default: the
    * cores that this process may use, but one; at least 1.
    */
@@ -107,6 +117,8 @@ export interface ReplicaOptions {
   readonly onBadPlan?: 'warn' | 'refuse' | undefined
   /** Threads that several replicas of a process share. @internal */
   readonly threadPool?: ThreadPool | undefined
+  /** Places that several replicas of a process share, instead of `concurrency`. @internal */
+  readonly sharedPlaces?: SharedPlaces | undefined
   /** @internal */
   readonly protocol?: Protocol | undefined
   /** Whether it may have no lifecycles: a Nest app has a replica of its own database, also where all lifecycles are in others. @internal */

@@ -31,6 +31,7 @@ import { Relatives } from './relatives.js'
 import type { ReplicaOptions, ReplicaStatus } from './replica-options.js'
 import { OutageLog } from './report/outage-log.js'
 import { LoopMonitor } from './run/loop-monitor.js'
+import { SharedPlaces } from './run/shared-places.js'
 import { type RunningLifecycle, runningLifecycle } from './running-lifecycle.js'
 import { checkAtStart } from './start/start-checks.js'
 import { ClockWatch } from './tick/clock-watch.js'
@@ -129,6 +130,7 @@ export class Replica {
     })
     const parts: ReplicaParts = {
       ...{ options, identity, claimant: new Claimant(identity), registry, liveReplicas, threads, monitor },
+      sharedPlaces: options.sharedPlaces ?? SharedPlaces.of(options.concurrency),
       company: this.company,
       suspects: new Suspects(),
       slots: this.slots,
@@ -325,9 +327,8 @@ export class Replica {
   /** What its document in `phaselock.replicas` says of it now. */
   private figures(): Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'> {
     const lifecycles = this.running.map(({ model, runner: { counts } }): RunLifecycle => {
-      const { concurrency } = model.settings
-      const free = Math.max(0, concurrency - counts.running)
-      return { name: model.name, phases: workingPhases(model), places: concurrency, free, held: counts.held }
+      const { places, free, held } = counts
+      return { name: model.name, phases: workingPhases(model), places, free, held }
     })
     const held = this.slots.held()
     const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)

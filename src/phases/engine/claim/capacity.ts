@@ -27,10 +27,17 @@ const SMOOTHING = 0.05
 export class Capacity {
   private meanMs: number | undefined
   private besideMs: number | undefined
-  private most = MOST_HELD
+  private mostHeld = MOST_HELD
   private isStuck = false
 
-  constructor(private readonly concurrency: number) {}
+  /**
+   * @param mayRun where a replica's lifecycles share places: how many handlers may run now, and how many when it is their turn. Default: as many as
+   *   `most`
+   */
+  constructor(
+    private readonly most: number,
+    private readonly mayRun?: (() => { readonly now: number; readonly inTurn: number }) | undefined,
+  ) {}
 
   /** How long a handler ran. */
   ran(ms: number): void {
@@ -52,9 +59,9 @@ export class Capacity {
   adapt(): void {
     const { besideMs } = this
     if (besideMs === undefined) return
-    if (besideMs > MOST_BESIDE_MS) this.most *= Math.max(0.5, MOST_BESIDE_MS / besideMs)
-    else if (besideMs < MOST_BESIDE_MS / 2) this.most *= 1.25
-    this.most = Math.min(MOST_HELD, Math.max(this.least, this.most))
+    if (besideMs > MOST_BESIDE_MS) this.mostHeld *= Math.max(0.5, MOST_BESIDE_MS / besideMs)
+    else if (besideMs < MOST_BESIDE_MS / 2) this.mostHeld *= 1.25
+    this.mostHeld = Math.min(MOST_HELD, Math.max(this.least, this.mostHeld))
   }
 
   get places(): number {
@@ -63,7 +70,7 @@ export class Capacity {
     if (meanMs === undefined) return this.least
     const aheadIn = (ms: number) => (concurrency * ms) / Math.max(meanMs, 0.1)
     const atLeast = Math.min(this.least, Math.round(concurrency + aheadIn(AHEAD_LEAST_MS)))
-    return Math.max(atLeast, Math.round(Math.min(this.most, concurrency + aheadIn(AHEAD_MS))))
+    return Math.max(atLeast, Math.round(Math.min(this.mostHeld, concurrency + aheadIn(AHEAD_MS))))
   }
 
   /**
@@ -75,6 +82,12 @@ export class Capacity {
     const free = this.places - held
     if (free <= 0 || (free < this.places / 4 && held >= this.concurrency)) return 0
     return Math.min(free, MAX_BATCH)
+  }
+
+  private get concurrency(): number {
+    if (!this.mayRun) return this.most
+    const { now, inTurn } = this.mayRun()
+    return Math.min(this.most, this.isStuck ? now : inTurn)
   }
 
   private get least(): number {

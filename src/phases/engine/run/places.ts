@@ -1,3 +1,5 @@
+import type { PlacesOfLifecycle, SharedPlaces } from './shared-places.js'
+
 /** Where a step runs: on the event loop, or in a worker thread. */
 export type PlaceKind = 'loop' | 'thread'
 
@@ -17,7 +19,7 @@ interface Waiting {
  *
  * Invariant: nobody waits who could have a place. So one that is free when it is asked for is given at once.
  */
-export class Places {
+export class Places implements PlacesOfLifecycle {
   private asked = 0
   private readonly taken: Record<PlaceKind, number> = { loop: 0, thread: 0 }
   private readonly givenBack: Record<PlaceKind, number> = { loop: 0, thread: 0 }
@@ -28,16 +30,44 @@ export class Places {
   }
   private readonly waiting: Readonly<Record<PlaceKind, Waiting[]>> = { loop: [], thread: [] }
 
+  /**
+   * @param shared those of its replica, which it needs as well; default: any number
+   * @param onFree called when one of those has become free and no step waits for it
+   */
   constructor(
     private most: number,
     private mostInThreads: number,
-  ) {}
+    private shared?: SharedPlaces | undefined,
+    readonly onFree: () => void = () => undefined,
+  ) {
+    shared?.join(this)
+  }
 
   get takenCount(): number {
     return this.taken.loop + this.taken.thread
   }
   get waitingCount(): number {
     return this.waiting.loop.length + this.waiting.thread.length
+  }
+
+  /** Whether one waits that these places alone have room for. */
+  get isWaiting(): boolean {
+    return this.nextKind() !== undefined
+  }
+
+  /** How many steps may run at once, and how many more now. */
+  get counts(): { readonly places: number; readonly free: number } {
+    const { most, shared, takenCount } = this
+    const places = Math.min(most, shared?.most ?? most)
+    return { places, free: Math.max(0, Math.min(places - takenCount, shared?.free ?? places)) }
+  }
+
+  /** How many of its steps may run at once: now, and when its turn among those that share places has come. */
+  mayRun(shared: SharedPlaces): { readonly now: number; readonly inTurn: number } {
+    const share = shared.shareOf(this)
+    // One may wait for its turn, so that it has one.
+    const now = this.takenCount + Math.max(shared.free, this.takenCount < share ? 1 : 0)
+    return { now, inTurn: Math.max(now, share) }
   }
 
   /** Whether anybody waits for a place of a kind. */
@@ -51,7 +81,7 @@ export class Places {
    */
   take(kind: PlaceKind, sinceMs = 0): Promise<boolean> | undefined {
     if (this.isFree(kind)) {
-      this.taken[kind] += 1
+      this.put(kind)
       return undefined
     }
     this.asked += 1
@@ -61,7 +91,8 @@ export class Places {
   giveBack(kind: PlaceKind): void {
     this.taken[kind] -= 1
     this.givenBack[kind] += 1
-    this.letIn()
+    if (this.shared) this.shared.gaveBack()
+    else this.letIn()
   }
 
   /** Whether those of a kind have hung for a while. It finds that out by being asked once a second. */
@@ -86,22 +117,34 @@ export class Places {
     this.letIn()
   }
 
+  letOneIn(): void {
+    const kind = this.nextKind()!
+    this.put(kind)
+    this.waiting[kind].shift()!.over(true)
+  }
+
   private letIn(): void {
-    for (let kind = this.nextKind(); kind; kind = this.nextKind()) {
-      this.taken[kind] += 1
-      this.waiting[kind].shift()!.over(true)
-    }
+    while (this.isWaiting) this.letOneIn()
+  }
+
+  private put(kind: PlaceKind): void {
+    this.taken[kind] += 1
+    this.shared?.took(this)
   }
 
   /** Among those for whom there is a place, the kind that the longest waiting one needs. */
   private nextKind(): PlaceKind | undefined {
-    const loop = this.isFree('loop') ? this.waiting.loop[0] : undefined
-    const thread = this.isFree('thread') ? this.waiting.thread[0] : undefined
+    const loop = this.hasOwn('loop') ? this.waiting.loop[0] : undefined
+    const thread = this.hasOwn('thread') ? this.waiting.thread[0] : undefined
     if (!thread) return loop && 'loop'
     return loop && loop.number < thread.number ? 'loop' : 'thread'
   }
 
   private isFree(kind: PlaceKind): boolean {
+    return this.hasOwn(kind) && ((this.shared?.free ?? 1) > 0 || this.most === Number.POSITIVE_INFINITY)
+  }
+
+  private hasOwn(kind: PlaceKind): boolean {
     return this.takenCount < this.most && (kind === 'loop' || this.taken.thread < this.mostInThreads)
   }
 }

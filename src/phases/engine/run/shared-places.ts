@@ -1,0 +1,69 @@
+/** The places of one lifecycle, as those who share its replica's see them. */
+export interface PlacesOfLifecycle {
+  /** How many of its steps run. */
+  readonly takenCount: number
+  /** Whether one waits that its own places have room for. */
+  readonly isWaiting: boolean
+  letOneIn(): void
+  /** There is a free place, and no step waits for one: more may be claimed. */
+  onFree(): void
+}
+
+/**
+ * The places of a replica, if it has a number of them for all of its lifecycles together, beside each one's own. They are shared by max-min
+ * fairness: a free one goes to the lifecycle with the fewest steps running, of those that have one waiting; of equals to the one that was served
+ * longest ago. So none takes more than an equal share while another wants more than it has, and what a lifecycle doesn't need is the others'.
+ *
+ * Invariant: no step waits that could have a place, of its lifecycle and of the replica.
+ */
+export class SharedPlaces {
+  /** Who was served longest ago comes first. */
+  private readonly members: PlacesOfLifecycle[] = []
+  private taken = 0
+
+  constructor(readonly most: number) {}
+
+  /** Undefined: any number. */
+  static of(most: number | undefined): SharedPlaces | undefined {
+    return most === undefined ? undefined : new SharedPlaces(most)
+  }
+
+  get free(): number {
+    return this.most - this.taken
+  }
+
+  join(member: PlacesOfLifecycle): void {
+    this.members.push(member)
+  }
+
+  took(member: PlacesOfLifecycle): void {
+    this.taken += 1
+    this.members.splice(this.members.indexOf(member), 1)
+    this.members.push(member)
+  }
+
+  gaveBack(): void {
+    this.taken -= 1
+    this.letIn()
+    if (this.free > 0) for (const member of [...this.members]) member.onFree()
+  }
+
+  private letIn(): void {
+    while (this.free > 0) {
+      const next = this.members
+        .filter((member) => member.isWaiting)
+        .reduce<PlacesOfLifecycle | undefined>(
+          (least, member) => (least && least.takenCount <= member.takenCount ? least : member),
+          undefined,
+        )
+      if (!next) return
+      next.letOneIn()
+    }
+  }
+
+  /** How many steps of a lifecycle may run at once while all that have some want as many. */
+  shareOf(member: PlacesOfLifecycle): number {
+    const others = this.members.filter((one) => one !== member && (one.takenCount > 0 || one.isWaiting))
+    return Math.max(1, Math.floor(this.most / (others.length + 1)))
+  }
+}
