@@ -92,18 +92,23 @@ export async function redateOutboxes(of: Outboxes, now: Date, leaseMs: number): 
   return redated
 }
 
-/** Documents whose outbox is due, at most `limit`, the longest due first: those that nobody has, or suspects ({@link Delivery}). */
+/** Which of those that are due: untried ones, those whose last try has failed, or suspects ({@link Delivery}). */
+export type DueKind = 'untried' | 'failed' | 'suspect'
+
+/** Documents whose outbox is due, at most `limit`, the longest due first. */
 export async function dueOutboxes(
   of: Outboxes,
   time: OutboxTime,
   limit: number,
-  { skipped = [], areSuspects = false }: { skipped?: readonly unknown[]; areSuspects?: boolean } = {},
+  { kind, skipped = [] }: { readonly kind: DueKind; readonly skipped?: readonly unknown[] },
 ): Promise<readonly { readonly id: unknown; readonly tries: number }[]> {
+  const tries = `${of.progress}.outbox.tries`
   const others = {
     ...(skipped.length > 0 && { _id: { $nin: [...skipped] as never[] } }),
-    [`${of.progress}.outbox.by`]: { $exists: areSuspects },
+    [`${of.progress}.outbox.by`]: { $exists: kind === 'suspect' },
+    ...(kind === 'untried' && { [tries]: { $not: { $gt: 0 } } }),
+    ...(kind === 'failed' && { [tries]: { $gt: 0 } }),
   }
-  const tries = `${of.progress}.outbox.tries`
   const sort = { [`${of.progress}.outbox.dueAt`]: 1 } as const
   const read = (hint: Document) =>
     of.collection
@@ -215,9 +220,21 @@ export type LetGo =
   /** It wasn't called: that counts as no try, and a suspect stays one. */
   | 'uncalled'
 
-/** Lets go of an outbox that is still held under its token; whether it was. */
-export async function letGoOutbox(of: Outboxes, { id, token, isSuspect }: Delivery, why: LetGo): Promise<boolean> {
-  const box = `${of.progress}.outbox`
+/** A delivery that ends with its first entry untold. */
+export interface Leaving extends Delivery {
+  readonly why: LetGo
+}
+
+/** Lets go of outboxes, as far as each is still held under its token. */
+export async function letGoOutboxes(of: Outboxes, all: readonly Leaving[]): Promise<void> {
+  const updates = all.map(({ id, token, isSuspect, why }) => {
+    const update = [{ $set: afterLetGo(`${of.progress}.outbox`, why, isSuspect) }]
+    return { ids: [id], filter: heldUnder(of, [id], token), update }
+  })
+  await updateNamed(of.collection, updates)
+}
+
+function afterLetGo(box: string, why: LetGo, isSuspect = false): Document {
   const set =
     why === 'uncalled'
       ? { dueAt: '$$NOW' }
@@ -225,10 +242,8 @@ export async function letGoOutbox(of: Outboxes, { id, token, isSuspect }: Delive
   const isNoTry = why === 'uncalled' || why.isNoTry
   const tries = isNoTry ? { tries: { $max: [0, { $subtract: [countAt(`$${box}.tries`), 1] }] } } : {}
   const by = isSuspect && why === 'uncalled' ? {} : { by: '$$REMOVE' }
-  const fields = Object.entries({ ...set, ...tries, ...by }).map(([name, value]) => [`${box}.${name}`, value])
-  const update = [{ $set: Object.fromEntries(fields) }]
-  const { matchedCount } = await updateNamed(of.collection, [{ ids: [id], filter: heldUnder(of, [id], token), update }])
-  return matchedCount > 0
+  const fields = Object.entries({ ...set, ...tries, ...by })
+  return Object.fromEntries(fields.map(([name, value]) => [`${box}.${name}`, value]))
 }
 
 /**

@@ -14,7 +14,7 @@ import {
 import type { LifecycleModel } from '../definition/model.js'
 import { EndlessSteps } from '../errors.js'
 import type { ThreadPool } from '../threads/index.js'
-import type { Suspects } from './callbacks/deliverer.js'
+import type { Suspects } from './callbacks/suspects.js'
 import type { ReplicaSettings } from './check-options.js'
 import { type Capacities, Capacity } from './claim/capacity.js'
 import { Claimer, type ClaimerOptions } from './claim/claimer.js'

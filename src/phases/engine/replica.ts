@@ -16,7 +16,7 @@ import { claimedPhases, type LifecycleModel, workingPhases } from '../definition
 import { ReplicaStopped } from '../errors.js'
 import { sturdy, warningsLogger } from '../logger.js'
 import { ThreadPool } from '../threads/index.js'
-import { Suspects } from './callbacks/deliverer.js'
+import { Suspects } from './callbacks/suspects.js'
 import { checkOptions, type ReplicaSettings } from './check-options.js'
 import { Company } from './claim/company.js'
 import { Slots } from './claim/slots.js'

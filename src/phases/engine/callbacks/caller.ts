@@ -8,15 +8,13 @@ import { withFields } from '../../logger.js'
 import { causesText, recordedError } from '../../recorded-error.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import { deepCopy } from '../run/deep-copy.js'
-import { Places } from '../run/places.js'
+import { Lane } from './lane.js'
 
 /** How much longer an outbox is held than its callback may take: for the commands around it. */
 const LEASE_MARGIN_MS = 10_000
 /** Of these so much for what was kept from its end by an event loop that stood still, for so long at least. */
 const MORE_MS = LEASE_MARGIN_MS / 2
 const STOOD_STILL_MS = 100
-/** What is held and has no place yet is let go after this: others may have some. */
-const WAITS_MOST_MS = 1_500
 
 /** For how long an outbox is held for one call. */
 export const outboxLeaseMs = ({ settings }: LifecycleModel): number => settings.callbackTimeoutMs! + LEASE_MARGIN_MS
@@ -27,14 +25,20 @@ export interface Callee {
   readonly document: Document
   /** Until when its outbox is held, in monotonic time. */
   leaseUntilMs: number
+  readonly lane: LaneName
+  /** Its call goes on without a place. */
+  onAside(): void
 }
 
+/** What is tried for the first time waits for none that has failed, or hung, before. */
+export type LaneName = 'first' | 'again'
+
 /**
- * Calls a lifecycle's callbacks: as many at once as it has places, each with a signal, a timeout and a lease that lasts for longer than that. None
- * begins once the replica stops.
+ * Calls a lifecycle's callbacks: in each of two lanes as many at once as handlers, and more that last; each with a signal, a timeout and a lease that
+ * lasts for longer than that. None begins once the replica stops.
  */
 export class Caller {
-  private readonly places: Places
+  private readonly lanes: Readonly<Record<LaneName, Lane>>
   private readonly running = new Set<AbortController>()
   private stopping = false
 
@@ -42,18 +46,18 @@ export class Caller {
     private readonly env: Omit<LifecycleEnvironment, 'callbacks'>,
     private readonly callbacks: Callbacks,
   ) {
-    this.places = new Places(env.model.settings.concurrency, 0)
+    const { concurrency } = env.model.settings
+    this.lanes = { first: new Lane(concurrency), again: new Lane(concurrency) }
   }
 
-  /** Whether there is no place for another call. */
-  get isFull(): boolean {
-    return this.places.takenCount >= this.env.model.settings.concurrency
+  lane(name: LaneName): Pick<Lane, 'isFull' | 'passesOn'> {
+    return this.lanes[name]
   }
 
   /** No further call begins. */
   stop(): void {
     this.stopping = true
-    this.places.letAllIn()
+    for (const lane of Object.values(this.lanes)) lane.open()
   }
 
   /** The signals of those that run abort. */
@@ -63,17 +67,14 @@ export class Caller {
 
   /** Calls as soon as there is a place. Undefined: it returned; otherwise why its outbox is to be let go. */
   async call(one: Callee, entry: OutboxEntry, attempt: number): Promise<LetGo | undefined> {
-    const { places } = this
-    const { model, clock } = this.env
-    const sinceMs = clock.monotonicMs()
-    const turn = places.take('loop', sinceMs)
-    if (turn) setTimeout(() => places.sendAway(sinceMs + 1), WAITS_MOST_MS).unref()
-    const hasPlace = turn === undefined || (await turn)
+    const leave = await this.lanes[one.lane].enter(() => one.onAside())
+    if (!leave) return 'uncalled'
     try {
+      const { model, clock } = this.env
       const isSafe = one.leaseUntilMs - clock.monotonicMs() >= model.settings.callbackTimeoutMs! + MORE_MS
-      return hasPlace && isSafe && !this.stopping ? await this.callNow(one, entry, attempt) : 'uncalled'
+      return isSafe && !this.stopping ? await this.callNow(one, entry, attempt) : 'uncalled'
     } finally {
-      if (hasPlace) places.giveBack('loop')
+      leave()
     }
   }
 

@@ -1,0 +1,77 @@
+import { systemClock } from '../../../time/index.js'
+import { Places } from '../run/places.js'
+
+/** A call keeps its place for at most this long: a quick one has returned by then. */
+const KEEPS_MS = 250
+/** The shortest time is such that four calls go aside in each ms: 1,000 that hang do so within a second. */
+const ASIDE_PER_MS = 4
+/** The most calls that run aside. */
+const MOST_ASIDE = 1_500
+/** A call that waits longer for a place is sent away: another replica may have one. */
+const WAITS_MOST_MS = 1_500
+
+/**
+ * A bulkhead between calls that return soon and calls that hang. A call begins in one of `concurrency` places. When it has kept the place for 250 ms,
+ * it goes on aside, and the next call begins. That time is halved for each `concurrency` of calls that run aside already, because then the next may well hang.
+ *
+ * Invariant: a call waits only for calls that have just begun, unless 1,500 run aside. No more than `concurrency` + 1,500 run at once.
+ */
+export class Lane {
+  private readonly places: Places
+  private asideCount = 0
+
+  constructor(private readonly concurrency: number) {
+    this.places = new Places(concurrency, 0)
+  }
+
+  /** Whether there is no place for another call. */
+  get isFull(): boolean {
+    return this.places.takenCount >= this.concurrency
+  }
+
+  /** Whether calls go aside sooner than after 250 ms, because many hang: what waits for a place gets one soon. */
+  get passesOn(): boolean {
+    return this.asideCount >= this.concurrency
+  }
+
+  /** From now on no call waits for a place. */
+  open(): void {
+    this.places.letAllIn()
+  }
+
+  /**
+   * Waits for a place.
+   * @param onAside called when the call goes aside
+   * @returns a function that ends the call's stay; undefined: there was no place within 1.5 s
+   */
+  async enter(onAside: () => void): Promise<(() => void) | undefined> {
+    const sinceMs = systemClock.monotonicMs()
+    const turn = this.places.take('loop', sinceMs)
+    if (turn) {
+      setTimeout(() => this.places.sendAway(sinceMs + 1), WAITS_MOST_MS).unref()
+      if (!(await turn)) return undefined
+    }
+    let isAside = false
+    const goAside = () => {
+      if (this.asideCount >= MOST_ASIDE) {
+        timer = setTimeout(goAside, KEEPS_MS)
+        return
+      }
+      isAside = true
+      this.asideCount += 1
+      this.places.giveBack('loop')
+      onAside()
+    }
+    let timer = setTimeout(goAside, this.keepsMs())
+    return () => {
+      clearTimeout(timer)
+      if (isAside) this.asideCount -= 1
+      else this.places.giveBack('loop')
+    }
+  }
+
+  private keepsMs(): number {
+    const ms = KEEPS_MS / 2 ** Math.floor(this.asideCount / this.concurrency)
+    return Math.min(KEEPS_MS, Math.max(this.concurrency / ASIDE_PER_MS, ms))
+  }
+}
