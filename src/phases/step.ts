@@ -60,8 +60,10 @@ export interface Progress {
   readonly waiters?: readonly DocumentName[]
   /** What ends its sleep before its time; absent: nothing. */
   readonly awaits?: StoredAwaits
-  /** The latest five operations on many documents (docs/bulk-operations.md) that have acted on it, oldest first. */
+  /** The latest five operations on many documents (docs/bulk-operations.md) that have acted on it, oldest first; before them the last undo, and what it has undone. */
   readonly operations?: readonly string[]
+  /** The operation on many documents that has set its state last; absent: none, or it was undone. */
+  readonly stateBy?: string
   /** What inserts have left for it while it was held (docs/inserting.md); absent: nothing. */
   readonly next?: StoredNext
   /** The last error, with its causes; absent after a step that succeeded. */

@@ -17,7 +17,7 @@ import {
   takeOutboxes,
 } from '../../src/lock/index.js'
 import { mongoLockProvider } from '../../src/locks/index.js'
-import { changeNamed, keepBefore } from '../../src/operations/bulk/changes.js'
+import { changeNamed, KeptChanges } from '../../src/operations/bulk/changes.js'
 import { StepChildren } from '../../src/phases/engine/run/step-children.js'
 import { waitFor } from '../../src/phases/engine/run/step-waits.js'
 import { systemClock } from '../../src/time/index.js'
@@ -215,8 +215,8 @@ describeWithMongod('what only a deposed primary has is undone, so nothing rests 
     await lockedCollection(database.db)
     await things().insertOne({ _id: 'a', phase: PHASE, state: 'Wanted' })
     const documents = deposedBeforeRead((old) => old.updateOne({ _id: 'a' }, { $set: { state: 'Never' } }))
-    const page = { operation: 'o', first: 0, isRepeated: false, ids: ['a'], fields: [] }
-    await keepBefore(database.db, documents, TERMS, page)
+    const page = { operation: 'o', first: 0, ids: ['a'], fields: 'state' } as const
+    await KeptChanges.of(database.db, documents, TERMS, page)
     expect(await changeNamed(database.db, 'o#000000000')).toMatchObject({ document: 'a', state: 'Wanted' })
   })
 })

@@ -28,10 +28,23 @@ const MOST_MARKS = 5
 
 const marksIn = ({ progress }: Terms): string => `${progress}.operations`
 
+/** The operation that has set a document's state last. */
+const stateByIn = ({ progress }: Terms): string => `${progress}.stateBy`
+
 function withMark(terms: Terms, { operation }: Operating): Document {
   const marks = `$${marksIn(terms)}`
   const known = { $cond: [{ $isArray: marks }, marks, []] }
   return { $slice: [{ $concatArrays: [known, [literal(operation)]] }, -MOST_MARKS] }
+}
+
+/** The same of an undo: what acted last before the operation that it undoes has acted last again. */
+function withUndoMark(terms: Terms, { operation }: Operating, of: string, before: unknown): Document {
+  const marks = `$${marksIn(terms)}`
+  const known = { $cond: [{ $isArray: marks }, marks, []] }
+  const others = { $filter: { input: known, cond: { $not: { $in: ['$$this', [literal(of), literal(operation)]] } } } }
+  const isLast = { $eq: [{ $arrayElemAt: [known, -1] }, literal(of)] }
+  const left = Array.isArray(before) ? { $cond: [isLast, literal(before.slice(-MOST_MARKS)), others] } : others
+  return { $concatArrays: [[literal(of), literal(operation)], { $slice: [left, -MOST_MARKS] }] }
 }
 
 const unmarked = (terms: Terms, id: unknown, { operation, where }: Operating, ...also: Filter<Document>[]) => ({
@@ -73,12 +86,8 @@ export const operationWrites = {
 
   /** Sets what its owner wants, even while it is held. */
   setState(terms: Terms, id: unknown, operating: Operating, state: string | undefined): Write {
-    const marked = { $mergeObjects: [`$${terms.progress}`, { operations: withMark(terms, operating) }] }
-    const update = [
-      { $set: { state: state === undefined ? '$$REMOVE' : literal(state), ...progressIfOurs(terms, marked) } },
-      { $unset: stateInNext(terms) },
-    ]
-    return [unmarked(terms, id, operating), update]
+    const marks = { operations: withMark(terms, operating), stateBy: literal(operating.operation) }
+    return [unmarked(terms, id, operating), stateUpdate(terms, state, marks)]
   },
 
   /** Has it begin again: in a phase, at a step, with other fields of its owner's; `$phase`: where it is. Not while it is held. */
@@ -118,16 +127,16 @@ export const operationWrites = {
     ]
   },
 
-  /** Sets a state back, if what an operation has set still stands. */
-  setStateBack(
-    terms: Terms,
-    id: unknown,
-    operating: Operating,
-    { before, state }: { before: unknown; state: string },
-  ): Write {
+  /** Sets a state back, if what an operation has set still stands, and no other one has set it since. */
+  setStateBack(terms: Terms, id: unknown, operating: Operating, { of, before, wanted, state }: StateBack): Write {
     const stands = { state: { $eq: state, $not: { $type: 'array' } } }
-    const where = { $and: [operating.where, stands] }
-    return operationWrites.setState(terms, id, { ...operating, where }, before as string | undefined)
+    // One of an earlier version has left no name.
+    const isLast: Filter<Document> = { [stateByIn(terms)]: { $in: [of, null] } }
+    const { stateBy } = before.progress
+    const operations = withUndoMark(terms, operating, of, before.operations)
+    const update = stateUpdate(terms, wanted, { operations, ...(stateBy != null && { stateBy: literal(stateBy) }) })
+    const unnamed = stateBy == null ? [{ $unset: stateByIn(terms) }] : []
+    return [unmarked(terms, id, operating, stands, isLast), [...update, ...unnamed]]
   },
 
   /**
@@ -136,14 +145,14 @@ export const operationWrites = {
    */
   putBack(terms: Terms, id: unknown, operating: Operating, { of, before, set, phase, wakes }: PutBack): Write {
     const { operation, by } = operating
-    const { fence, progress, fields, ...own } = before
+    const { fence, progress, fields, operations, ...own } = before
     const history = historyWith(terms, {
       outcome: 'owner',
       reason: `undone: ${of} (${operation})`,
       by,
       to: before.phase,
     })
-    const marked = { history, operations: withMark(terms, operating) }
+    const marked = { history, operations: withUndoMark(terms, operating, of, operations) }
     const others = Object.fromEntries(OTHERS.map((field) => [field, inProgress(terms, field)]))
     const answer = inProgress(terms, 'answer')
     const isUnanswered = { $in: [{ $ifNull: [answer, null] }, [null, literal(progress['answer'] ?? null)]] }
@@ -160,6 +169,16 @@ export const operationWrites = {
     return [unmarked(terms, id, operating, standsStill, ...stands), [{ $set: moved }]]
   },
 } as const
+
+const stateUpdate = (terms: Terms, state: unknown, marks: Document): Document[] => [
+  {
+    $set: {
+      state: state === undefined ? '$$REMOVE' : literal(state),
+      ...progressIfOurs(terms, { $mergeObjects: [`$${terms.progress}`, marks] }),
+    },
+  },
+  { $unset: stateInNext(terms) },
+]
 
 /** From where a document begins again. */
 export interface Redo {
@@ -181,8 +200,20 @@ export interface Before {
   readonly fence?: unknown
   /** Without its history, which goes on. */
   readonly progress: Document
+  /** The operations that had acted on it. */
+  readonly operations?: unknown
   /** Those of its owner's that the operation sets. */
   readonly fields: Document
+}
+
+export interface StateBack {
+  /** The operation that is undone. */
+  readonly of: string
+  readonly before: Before
+  /** The state that its owner wanted before it. */
+  readonly wanted: unknown
+  /** What that operation has set. */
+  readonly state: string
 }
 
 export interface PutBack {
@@ -199,18 +230,51 @@ export interface PutBack {
 
 /** What an operation may have to put back of a document that was read. */
 export function beforeOf(document: Document, { progress }: Pick<Terms, 'progress'>, fields: readonly string[]): Before {
-  const { history: _, operations: __, ...own } = (document[progress] ?? {}) as Document
+  const { history: _, operations, ...own } = (document[progress] ?? {}) as Document
   const those = (names: readonly string[]) =>
     Object.fromEntries(names.flatMap((name) => (name in document ? [[name, document[name]]] : [])))
   const here = those(['phase', 'lockedAt', 'updatedAt', 'fence'])
-  return { phase: String(document['phase']), ...here, progress: own, fields: those(fields) }
+  return {
+    phase: String(document['phase']),
+    ...here,
+    progress: own,
+    operations: operations ?? [],
+    fields: those(fields),
+  }
 }
 
 /** The projection for {@link beforeOf}. */
 export const beforeProjection = ({ progress }: Pick<Terms, 'progress'>, fields: readonly string[]): Document =>
-  Object.fromEntries(
-    ['phase', 'state', 'lockedAt', 'updatedAt', 'fence', progress, ...fields].map((field) => [field, 1]),
-  )
+  Object.fromEntries(['state', ...keptFields({ progress }, fields)].map((field) => [field, 1]))
+
+const valueAt = (document: Document, path: string): unknown =>
+  path.split('.').reduce((value: unknown, name) => Object(value)[name], document)
+
+/** The state that its owner wants of a document that was read: what an insert has left for it is newer. */
+export const stateWanted = (document: Document, terms: Pick<Terms, 'progress'>): unknown =>
+  valueAt(document, stateInNext(terms)) ?? document['state']
+
+/** Matches a document that is as it was read, in what an operation may have to put back of it. */
+export function isAsRead(document: Document, terms: Terms, what: 'state' | readonly string[]): Filter<Document> {
+  const isOurs = document[terms.progress]?.constructor === Object
+  const ofState = ['state', ...(isOurs ? [stateInNext(terms), stateByIn(terms), marksIn(terms)] : [])]
+  const paths = what === 'state' ? ofState : keptFields(terms, what)
+  const same = paths.map((path) => {
+    const value = valueAt(document, path)
+    return value === undefined ? { $eq: [{ $type: `$${path}` }, 'missing'] } : { $eq: [`$${path}`, literal(value)] }
+  })
+  return { $expr: { $and: same } }
+}
+
+const keptFields = ({ progress }: Pick<Terms, 'progress'>, fields: readonly string[]): readonly string[] => [
+  ...['phase', 'lockedAt', 'updatedAt', 'fence', progress, ...fields],
+]
+
+/** Whether an operation may have acted on a document, and the latest of those that have since are all that it knows. */
+export const isForgotten = (document: Document, { progress }: Pick<Terms, 'progress'>, operation: string): boolean => {
+  const marks: unknown = (document[progress] as Document | undefined)?.['operations']
+  return Array.isArray(marks) && marks.length >= MOST_MARKS && !marks.includes(operation)
+}
 
 /** Whether an operation is among the latest that acted on a document. */
 export const wasActedOn = (document: Document, { progress }: Pick<Terms, 'progress'>, operation: string): boolean => {

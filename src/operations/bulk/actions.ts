@@ -6,6 +6,7 @@ import {
   heldUnder,
   idBytes,
   isDefiniteRefusal,
+  isForgotten,
   MOST_PAUSES,
   type Operating,
   operationWrites,
@@ -20,7 +21,7 @@ import {
 import { type LifecycleModel, RESERVED_FIELDS, tellingOf, whyUnknownState, workingPhases } from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 import { type Change, changeId, changeNamed } from './changes.js'
-import type { ActionName } from './operation.js'
+import type { Acted, ActionName } from './operation.js'
 import { whyNotKept } from './selection.js'
 
 /** What an action needs to know of its documents' lifecycle, and of who acts. */
@@ -34,16 +35,6 @@ export interface Acting {
   readonly by: string
   readonly why: string | null
 }
-
-/** What became of one document. `document`: its `_id`, where that isn't what was acted on. */
-export type Acted =
-  | 'done'
-  /** It was as it is to be already. */
-  | 'unchanged'
-  /** Left alone, and why. */
-  | { readonly skipped: string; readonly document?: unknown }
-  /** The database refuses to write it. */
-  | { readonly failed: string; readonly document?: unknown }
 
 /** A document that the database refuses to write fails alone; a database that is away fails the step, which is tried again. */
 export async function unlessRefused(act: () => Promise<Acted>, document?: unknown): Promise<Acted> {
@@ -62,8 +53,8 @@ interface Action {
   check(model: LifecycleModel, options: Document): void
   /** Whether it takes documents in phases that the lifecycle doesn't have. */
   readonly anyPhase?: true
-  /** It can be undone: the fields of its owner's that it sets. */
-  changes?(options: Document): readonly string[]
+  /** It can be undone: the fields of its owner's that it sets; `state`: that alone, also of documents that are held. */
+  changes?(options: Document): 'state' | readonly string[]
   /**
    * Acts on one document, in one write that is conditional on all that has to be so.
    * @param turned its number in the operation, the same each time that its page is repeated; the token that it was held by when that was turned
@@ -117,7 +108,7 @@ async function putBack(acting: Acting, { document: id, before, state }: Change):
   const { set = {}, phase = before.phase, ...more } = options['options'] as Document
   const write =
     action === 'set-state'
-      ? operationWrites.setStateBack(terms, id, operating, { before: state, state: more['state'] })
+      ? operationWrites.setStateBack(terms, id, operating, { of, before, wanted: state, state: more['state'] })
       : operationWrites.putBack(terms, id, operating, { of, before, set, phase, wakes: action !== 'migrate' })
   const { matchedCount } = await documents.updateOne(...write)
   if (matchedCount > 0) return 'done'
@@ -128,7 +119,12 @@ async function putBack(acting: Acting, { document: id, before, state }: Change):
       .toArray(),
   )
   if (now && wasActedOn(now, terms, operating.operation)) return 'done'
-  if (!now || !wasActedOn(now, terms, of)) return now ? 'unchanged' : { skipped: WHY.gone, document: id }
+  if (!now) return { skipped: WHY.gone, document: id }
+  if (!wasActedOn(now, terms, of) && !isForgotten(now, terms, of)) return 'unchanged'
+  const { operations, stateBy: last } = now[terms.progress] as Document
+  const later: unknown = action === 'set-state' ? last : operations.at(-1)
+  if (typeof later === 'string' && later !== of)
+    return { skipped: `operation ${later} has acted on it since: undo that one first`, document: id }
   const why = action === 'set-state' ? 'its owner wants something else by now' : 'it has gone on since, or was changed'
   return { skipped: why, document: id }
 }
@@ -158,7 +154,7 @@ export const actions: Readonly<Record<ActionName, Action>> = {
   },
   'set-state': {
     takes: ['state', 'force'],
-    changes: () => [],
+    changes: () => 'state',
     check(model, { state, force }) {
       if (typeof state !== 'string') throw new UsageError('state (--to-state): expected the state to be set, got none')
       const problem = force === true ? undefined : whyUnknownState(model, state)

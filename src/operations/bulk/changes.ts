@@ -1,4 +1,4 @@
-import type { Collection, Db, Document } from 'mongodb'
+import { BSON, type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isBulkWriteError, isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
   type Before,
@@ -6,11 +6,14 @@ import {
   beforeProjection,
   COMMITTED,
   idKey,
+  isAsRead,
   readOwnFields,
+  stateWanted,
   type Terms,
   wasActedOn,
 } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
+import type { Acted } from './operation.js'
 import { EXACT } from './selection.js'
 
 /** What documents were before an operation acted on them. */
@@ -39,48 +42,105 @@ export const prepareChanges = async (db: Db): Promise<void> => {
   await changesIn(db).createIndex({ expiresAt: 1 }, { expireAfterSeconds: 0 })
 }
 
+interface Page {
+  readonly operation: string
+  /** The number of the first of them in the operation. */
+  readonly first: number
+  readonly ids: readonly unknown[]
+  /** What the operation sets, and an undo puts back: fields of their owner's besides the lease and `progress`, or the state alone. */
+  readonly fields: 'state' | readonly string[]
+}
+
+/** A document that somebody else changes before each write is left alone after so many. */
+const MOST_WRITES = 3
+
 /**
- * Keeps what the documents of a page are before they are acted on. Those that are kept already, from before a crash, stay as they are if they
- * may have been acted on.
+ * What the documents of a page are before they are acted on: kept first, then acted on as long as they are still so.
+ *
+ * Invariant: an operation's write matches a document only if it is what was kept of it. So an undo puts back what was there just before that write,
+ * and what others have changed until then.
  */
-export async function keepBefore(
-  db: Db,
-  documents: Collection,
-  terms: Terms,
-  page: {
-    readonly operation: string
-    /** The number of the first of them in the operation. */
-    readonly first: number
-    /** The page was turned by an earlier try of this step. */
-    readonly isRepeated: boolean
-    readonly ids: readonly unknown[]
-    readonly fields: readonly string[]
-  },
-): Promise<void> {
-  const { operation, first, isRepeated, ids, fields } = page
-  const projection = beforeProjection(terms, fields)
-  const filter = { _id: { $in: ids as never[] } }
-  const found = await readOwnFields((how) =>
-    documents.find(filter, { projection, ...COMMITTED, ...EXACT, ...how }).toArray(),
-  )
-  const numbers = new Map(ids.map((id, i) => [idKey(id), first + i]))
-  const expiresAt = new Date(systemClock.now().getTime() + KEPT_MS)
-  const changes = found.map((one) => ({
-    ...{ _id: changeId(operation, numbers.get(idKey(one['_id'])) ?? first), document: one['_id'] as unknown },
-    ...{ before: beforeOf(one, terms, fields), ...('state' in one && { state: one['state'] as unknown }), expiresAt },
-  }))
-  if (changes.length === 0) return
-  try {
-    await changesIn(db).insertMany(changes, { ordered: false })
-  } catch (error) {
-    if (!isBulkWriteError(error) || ![error.writeErrors].flat().every(isDuplicateKey)) throw error
-    if (!isRepeated) return
-    const unmarked = new Set(found.filter((one) => isUnmarked(one, terms, operation)).map(({ _id }) => idKey(_id)))
-    const renewed = changes.filter((one) => unmarked.has(idKey(one.document)))
-    const writes = renewed.map((one) => ({ replaceOne: { filter: { _id: one._id }, replacement: one } }))
-    if (writes.length > 0) await changesIn(db).bulkWrite(writes, { ordered: false })
+export class KeptChanges {
+  private readonly read = new Map<string, Document>()
+  private readonly changeIds: ReadonlyMap<string, string>
+
+  private constructor(
+    private readonly db: Db,
+    private readonly documents: Collection,
+    private readonly terms: Terms,
+    private readonly page: Page,
+  ) {
+    const { operation, first, ids } = page
+    this.changeIds = new Map(ids.map((id, i) => [idKey(id), changeId(operation, first + i)]))
+  }
+
+  /** Keeps them. Those that are kept already, from before a crash, stay as they are if they may have been acted on. */
+  static async of(db: Db, documents: Collection, terms: Terms, page: Page): Promise<KeptChanges> {
+    const kept = new KeptChanges(db, documents, terms, page)
+    const changes = await kept.readAnew(page.ids, COMMITTED)
+    if (changes.length === 0) return kept
+    try {
+      await changesIn(db).insertMany(changes, { ordered: false })
+    } catch (error) {
+      if (!isBulkWriteError(error) || ![error.writeErrors].flat().every(isDuplicateKey)) throw error
+      await kept.store(
+        changes.filter(({ document }) => isUnmarked(kept.read.get(idKey(document))!, terms, page.operation)),
+      )
+    }
+    return kept
+  }
+
+  /**
+   * Acts on a document as long as it is as it was kept; where it isn't, it is kept anew and tried again.
+   * @param write what acts on it, if it matches a condition
+   */
+  async act(id: unknown, write: (isAsKept: Filter<Document>) => Promise<Acted>): Promise<Acted> {
+    for (let writes = 1; ; writes += 1) {
+      const was = this.read.get(idKey(id))
+      const acted = await write(was ? isAsRead(was, this.terms, this.page.fields) : NOTHING)
+      const isSkipped = typeof acted === 'object' && 'skipped' in acted
+      if (!isSkipped) return acted
+      const changes = await this.readAnew([id])
+      if (isSame(was, this.read.get(idKey(id)))) return acted
+      if (writes === MOST_WRITES) return { skipped: 'it was changed again and again meanwhile' }
+      await this.store(changes)
+    }
+  }
+
+  private async readAnew(
+    ids: readonly unknown[],
+    concern: Partial<typeof COMMITTED> = {},
+  ): Promise<readonly (Change & { expiresAt: Date })[]> {
+    const { documents, terms, page } = this
+    const fields = page.fields === 'state' ? [] : page.fields
+    const projection = beforeProjection(terms, fields)
+    const filter = { _id: { $in: ids as never[] } }
+    const found = await readOwnFields((how) =>
+      documents.find(filter, { projection, ...concern, ...EXACT, ...how }).toArray(),
+    )
+    for (const id of ids) this.read.delete(idKey(id))
+    for (const one of found) this.read.set(idKey(one['_id']), one)
+    const expiresAt = new Date(systemClock.now().getTime() + KEPT_MS)
+    return found.flatMap((one) => {
+      const _id = this.changeIds.get(idKey(one['_id']))
+      const state = stateWanted(one, terms)
+      const kept = { document: one['_id'] as unknown, before: beforeOf(one, terms, fields), expiresAt }
+      return _id === undefined ? [] : [{ _id, ...kept, ...(state !== undefined && { state }) }]
+    })
+  }
+
+  private async store(changes: readonly (Change & { expiresAt: Date })[]): Promise<void> {
+    const writes = changes.map((one) => ({ replaceOne: { filter: { _id: one._id }, replacement: one, upsert: true } }))
+    if (writes.length > 0) await changesIn(this.db).bulkWrite(writes, { ordered: false })
   }
 }
+
+const NOTHING: Filter<Document> = { $nor: [{}] }
+
+const isSame = (one: Document | undefined, other: Document | undefined): boolean =>
+  one === undefined || other === undefined
+    ? one === other
+    : Buffer.from(BSON.serialize(one)).equals(BSON.serialize(other))
 
 /** Whether the operation surely hasn't acted on it: one whose `progress` isn't ours takes no mark. */
 const isUnmarked = (document: Document, terms: Terms, operation: string): boolean => {

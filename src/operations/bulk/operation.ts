@@ -111,3 +111,13 @@ export const operationDefinition = lifecycleOf<OperationDocument>().define({
   concurrency: 4,
   backOff: { afterSteps: 1_000_000_000 },
 })
+
+/** What became of one document. `document`: its `_id`, where that isn't what was acted on. */
+export type Acted =
+  | 'done'
+  /** It was as it is to be already. */
+  | 'unchanged'
+  /** Left alone, and why. */
+  | { readonly skipped: string; readonly document?: unknown }
+  /** The database refuses to write it. */
+  | { readonly failed: string; readonly document?: unknown }

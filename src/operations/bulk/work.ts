@@ -1,4 +1,4 @@
-import type { Db } from 'mongodb'
+import type { Db, Document, Filter } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { ringerOf } from '../../doorbell/index.js'
 import { idText, LEASE_FIELDS, tokenOf } from '../../lock/index.js'
@@ -6,9 +6,10 @@ import { type Step, Unavailable } from '../../phases/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { registeredLifecycles } from '../lifecycles.js'
 import { type System, termsInForce } from '../system.js'
-import { type Acted, type Acting, actions, TooMany, unlessRefused } from './actions.js'
-import { keepBefore, nextChanges } from './changes.js'
+import { type Acting, actions, TooMany, unlessRefused } from './actions.js'
+import { KeptChanges, nextChanges } from './changes.js'
 import {
+  type Acted,
   OPERATIONS_COLLECTION,
   type OperationCounts,
   type OperationDocument,
@@ -50,9 +51,11 @@ export async function workOnPage(
     operating: { operation: doc._id, by: doc.by, where: fromStoredText(doc.filter) },
   }
   const { ids, tokens } = doc.page ?? (await turnPage(doc, step, acting))
-  const fields = actions[doc.action].changes?.(acting.options)
-  const kept = { operation: doc._id, first: doc.counts.seen, isRepeated: doc.page != null, ids }
-  if (fields && ids.length > 0) await keepBefore(db, documents, acting.terms, { ...kept, fields })
+  const action = actions[doc.action]
+  const fields = action.changes?.(acting.options)
+  const page = { operation: doc._id, first: doc.counts.seen, ids }
+  const kept =
+    fields && ids.length > 0 ? await KeptChanges.of(db, documents, acting.terms, { ...page, fields }) : undefined
   const acts: Acted[] = []
   try {
     await eachOf([...ids.entries()], doc.concurrency, async ([i, id]) => {
@@ -60,22 +63,29 @@ export async function workOnPage(
       if (step.signal.aborted) throw step.signal.reason
       if (step.leaseLeftMs() === 0) throw new Unavailable('its lease was not renewed in time')
       const turned = { number: doc.counts.seen + i, token: tokens?.[i] ?? null }
-      acts[i] = await unlessRefused(() => actions[doc.action].act(acting, id, turned))
+      const act = (isAsKept?: Filter<Document>) => action.act(isAsKept ? meaning(acting, isAsKept) : acting, id, turned)
+      acts[i] = await unlessRefused(() => (kept ? kept.act(id, act) : act()))
     })
   } catch (error) {
     if (error instanceof TooMany) return step.wait(error.message, { for: '1m' })
     throw error
   }
-  const page = new PageResult(doc)
-  for (const [i, id] of ids.entries()) page.add(id, acts[i]!)
-  if (page.hasDone && doorbell !== 'off') ringerOf(db).ring({ lifecycles: [model.name] })
+  const result = new PageResult(doc)
+  for (const [i, id] of ids.entries()) result.add(id, acts[i]!)
+  if (result.hasDone && doorbell !== 'off') ringerOf(db).ring({ lifecycles: [model.name] })
   const tookMs = () => systemClock.monotonicMs() - startedMs
   await sleep(Math.max(0, (ids.length / doc.rate) * 1_000 - tookMs()), { signal: step.signal })
   const cursor = ids.length > 0 ? { id: ids.at(-1) } : (doc.cursor ?? null)
-  const set: Fields = { ...page.fields(), cursor, page: null, workedMs: doc.workedMs + Math.round(tookMs()) }
-  const isOver = ids.length === 0 || page.counts.seen >= doc.atMost
+  const set: Fields = { ...result.fields(), cursor, page: null, workedMs: doc.workedMs + Math.round(tookMs()) }
+  const isOver = ids.length === 0 || result.counts.seen >= doc.atMost
   return isOver ? step.moveTo('Done', { set }) : step.again({ set })
 }
+
+/** The same, of documents that match a condition as well. */
+const meaning = (acting: Acting, also: Filter<Document>): Acting => ({
+  ...acting,
+  operating: { ...acting.operating, where: { $and: [acting.operating.where, also] } },
+})
 
 /** Steps of a chain see their owner's fields as they were some time ago. */
 async function isAborted(db: Db, { _id }: Readonly<OperationDocument>): Promise<boolean> {
