@@ -1,8 +1,10 @@
 import { claimOf } from '../lock/index.js'
 import { sleep, systemClock } from '../time/index.js'
 import { asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
+import { recorded } from './audit.js'
 import { Refused } from './errors.js'
 import { type DocumentRef, documentMeant, type Found, readDocuments } from './find.js'
+import { onSchedules } from './schedules.js'
 import { modelOf, type System } from './system.js'
 
 const LOOK_EVERY_MS = 200
@@ -11,8 +13,8 @@ const LOOK_EVERY_MS = 200
 export interface Cancelled extends Done {
   readonly by: string
   readonly reason: string | null
-  /** The token of the holder that was asked. */
-  readonly holder: string
+  /** The token of the holder that was asked; null: a run of a schedule waits for the document that it has started, and that is to stop. */
+  readonly holder: string | null
   /** Whether it has let go of the document. */
   readonly ended: boolean
   /** The document as it is now; undefined: it is gone. */
@@ -36,23 +38,53 @@ export interface CancelRequested {
  */
 export async function cancelStep(system: System, ref: DocumentRef, request: CancelRequested): Promise<Cancelled> {
   const found = await documentMeant(system, ref)
-  const { by, reason, waitMs } = request
+  const { by, reason } = request
   const { condition, lifecycle } = found
   const _id = found.document['_id'] as never
+  if (found.document['started'] !== undefined && (await isRunStopped(system, found, request)))
+    return ended(system, found, request, null, (now) => now.document['phase'] !== 'Running')
   const verdict = await asOwner(system, lifecycle, (owner) =>
     owner.cancel(_id, { by, reason, audit: system.audit !== undefined }),
   )
   if (verdict === 'notFound') throw whyNot(system, verdict, found, 'cancelled')
   if (verdict !== 'asked' || condition.kind !== 'held') throw whyNotAsked(found, verdict)
   const claim = claimOf(condition.by)
+  const isOver = (now: Found) => now.condition.kind !== 'held' || claimOf(now.condition.by) !== claim
+  return ended(system, found, request, condition.by, isOver)
+}
+
+/** Waits until what was asked to stop has, or for as long as it is to. */
+async function ended(
+  system: System,
+  found: Found,
+  { by, reason, waitMs }: CancelRequested,
+  holder: string | null,
+  isOver: (now: Found) => boolean,
+): Promise<Cancelled> {
+  const _id = found.document['_id'] as never
   const untilMs = systemClock.monotonicMs() + waitMs
   for (;;) {
-    const [now] = await readDocuments(system, modelOf(system, lifecycle), { _id }, 1)
-    const ended = now?.condition.kind !== 'held' || claimOf(now.condition.by) !== claim
-    if (ended || systemClock.monotonicMs() >= untilMs)
-      return { ...doneTo(found), by, reason: reason ?? null, holder: condition.by, ended, now }
+    const [now] = await readDocuments(system, modelOf(system, found.lifecycle), { _id }, 1)
+    const isEnded = now === undefined || isOver(now)
+    if (isEnded || systemClock.monotonicMs() >= untilMs)
+      return { ...doneTo(found), by, reason: reason ?? null, holder, ended: isEnded, now }
     await sleep(LOOK_EVERY_MS)
   }
+}
+
+/** Whether it is the run of a schedule that waits for the document that it has started: then that is asked to stop. */
+async function isRunStopped(
+  system: System,
+  { document, lifecycle }: Found,
+  request: CancelRequested,
+): Promise<boolean> {
+  const { by, reason } = request
+  const id: unknown = document['_id']
+  if (typeof id !== 'string' || lifecycle !== `${system.collections?.schedules ?? 'schedules'}.runs`) return false
+  const act = () => onSchedules(system, (schedules) => schedules.cancelRun(id, { by, reason }))
+  return recorded(system, { action: 'cancel', target: `run ${id}` }, act, (isDone) => ({
+    outcome: isDone ? 'done' : 'unchanged',
+  }))
 }
 
 function whyNotAsked(found: Found, verdict: string): Refused {

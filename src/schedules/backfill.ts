@@ -21,6 +21,11 @@ export interface BackfillOptions {
   readonly again?: 'failed' | 'all' | undefined
   /** Runs at the same time; at most the schedule's `maxInstances`. Default 1. */
   readonly concurrency?: number | undefined
+  /**
+   * What a run does while another one of the schedule, or what that has started, goes on: `wait`, or `skip` its due time, which counts as Skipped.
+   * Default `wait`. Runs of the same backfill wait for each other in any case.
+   */
+  readonly overlap?: 'wait' | 'skip' | undefined
   /** In place of the schedule's own. */
   readonly args?: Json | undefined
   /** More due times to run than this are refused. 1 to 10,000; default 1,000. */
@@ -76,7 +81,7 @@ const OPEN: readonly string[] = ['Queued', 'Running']
 export async function checkedBackfill(
   runs: Runs,
   found: StoredSchedule & { readonly now: Date },
-  { from, to = found.now, again, concurrency = 1, args, atMost = DEFAULT_AT_MOST, by, why }: BackfillOptions,
+  { from, to = found.now, again, concurrency = 1, overlap, args, atMost = DEFAULT_AT_MOST, by, why }: BackfillOptions,
 ): Promise<{ readonly backfill: Backfill; readonly preview: BackfillPreview }> {
   const { _id: id, now } = found
   const fields = { ...fieldsOf(found), ...present({ args }) }
@@ -92,13 +97,15 @@ export async function checkedBackfill(
   }
   if (again !== undefined && again !== 'failed' && again !== 'all')
     problems.push(`again: expected 'failed' or 'all', got ${String(again)}`)
+  if (overlap !== undefined && overlap !== 'wait' && overlap !== 'skip')
+    problems.push(`overlap: expected 'wait' or 'skip', got ${String(overlap)}`)
   if (!isFrom1To(concurrency, places))
     problems.push(`concurrency: expected 1 to ${places}, the schedule's maxInstances, got ${concurrency}`)
   if (!isFrom1To(atMost, MOST_RUNS)) problems.push(`atMost: expected 1 to ${MOST_RUNS}, got ${atMost}`)
   if (problems.length > 0) throw new InvalidBackfill(id, problems, true)
   const backfill: Backfill = {
     ...{ id: `bf${randomBytes(4).toString('hex')}`, from, to, concurrency, fields, anchor: anchorOf(found, now) },
-    ...{ runs: 0, at: now, ...present({ again, by, why }) },
+    ...{ runs: 0, at: now, ...present({ again, overlap, by, why }) },
   }
   const preview = { runs: 0, dueTimes: 0 } as { -readonly [K in keyof BackfillPreview]: BackfillPreview[K] }
   for await (const { due, runId } of dueOf(runs, id, backfill, undefined)) {
@@ -174,12 +181,15 @@ export async function nextRuns(
   if (most <= 0) return next
   for await (const { due, runId, checked } of dueOf(runs, schedule, backfill, after)) {
     if (runId === undefined) continue
-    const of = { _id: runId, trigger: 'backfill', startBy: null, backfill: { id: backfill.id } } as const
+    const of = { _id: runId, trigger: 'backfill', startBy: null, backfill: marked(backfill) } as const
     next.push(runOf(schedule, checked, due, undefined, { ...of, ...present({ requestedBy: backfill.by }) }))
     if (next.length >= most) break
   }
   return next
 }
+
+/** What its runs know of it. */
+const marked = ({ id, overlap }: Backfill) => present({ id, overlap })
 
 /** The backfill of a stored schedule; undefined: it has none, or a person has changed it into something else. */
 export function backfillOf(schedule: Pick<ScheduleDocument, 'backfill'> | null): Backfill | undefined {
@@ -261,7 +271,7 @@ export async function continueBackfill(
       })
       return
     }
-    if ((await insertRun({ ...next, backfill: { id: backfill.id, after: run._id } })) > 0) return
+    if ((await insertRun({ ...next, backfill: { ...marked(backfill), after: run._id } })) > 0) return
     after = next.scheduledFor // that one has begun meanwhile, or something else has its `_id`
   }
 }

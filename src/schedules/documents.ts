@@ -1,5 +1,6 @@
 import type { RecordedError } from '../phases/index.js'
 import type { Json, ScheduleFields } from './definition/schedule-fields.js'
+import type { StartedDocument } from './starter.js'
 
 /** Who changed what in a schedule. */
 export interface Edit {
@@ -49,6 +50,8 @@ export interface Backfill {
   readonly again?: 'failed' | 'all'
   /** Runs at the same time. */
   readonly concurrency: number
+  /** What a run of it does where another one of the schedule goes on; absent: it waits. */
+  readonly overlap?: 'wait' | 'skip'
   /** The schedule's fields as they were when it was begun: later edits don't change it. */
   readonly fields: Readonly<Record<string, unknown>>
   /** What an interval counts from. */
@@ -141,8 +144,8 @@ export interface RunDocument {
   scheduledFor: Date
   /** 'schedule': it was due; 'manual': somebody asked; 'backfill': somebody asked for all due times of a range. */
   trigger: 'schedule' | 'manual' | 'backfill'
-  /** Of a backfill: which one, and the run whose end began this one. */
-  backfill?: { readonly id: string; readonly after?: string }
+  /** Of a backfill: which one, the run whose end began this one, and what it does where another run of its schedule goes on. */
+  backfill?: { readonly id: string; readonly after?: string; readonly overlap?: 'wait' | 'skip' }
   /** Of a manual run and of a backfill: who asked. */
   requestedBy?: string
   /** Other due times that this one stands for, too. */
@@ -183,6 +186,15 @@ export interface RunDocument {
   by?: string
   /** The fence of the lock that its latest try ran under: the task's `run.fence`. */
   lockFence?: number
+  /** The document that it has started, and whose end it takes over (`starts`); absent: it runs its task, or hasn't started one yet. */
+  started?: StartedDocument
+  /** Why its document is asked to stop; when that has stopped, the run is Failed for it. */
+  stopping?: {
+    readonly why: 'cancelled' | 'timeout' | 'lockLost'
+    readonly by: string
+    readonly reason: string | null
+    readonly error: RunError
+  }
   /** Stored before the callbacks run; the phase follows when they have. */
   outcome?: RunOutcome
   /** When it ended: the server's time, carried on by the replica's clock. */

@@ -7,7 +7,7 @@ export const RUN_ENDS = {
   /** The task returned. */
   Completed: ['done'],
   /** It started, and no try succeeded. */
-  Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost', 'cancelled'],
+  Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost', 'cancelled', 'removed'],
   /** It never started, and wasn't to. */
   Skipped: ['overlap', 'coalesced', 'paused', 'deactivated', 'deleted', 'aborted'],
   /** It never started, though it was to. */
@@ -16,7 +16,7 @@ export const RUN_ENDS = {
 
 /**
  * Why a run ended as it did: `overlap`, another run held the lock; `lockTaken`, the same, but on a further try or after its replica was
- * lost; `late`, later than misfireGraceTime allows; `unknownTask`, no replica knows the task and many runs wait already.
+ * lost; `removed`, what it has started is gone; `late`, later than misfireGraceTime allows; `unknownTask`, no replica knows the task and many runs wait already.
  */
 export type RunEndReason = (typeof RUN_ENDS)[keyof typeof RUN_ENDS][number]
 

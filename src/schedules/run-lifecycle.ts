@@ -1,13 +1,16 @@
+import { onClaimIndex } from '../lock/index.js'
 import { LockProviderUnavailable } from '../locks/index.js'
-import { type BoundLifecycle, lifecycleOf, type Step, StepAborted, Unavailable } from '../phases/index.js'
+import { type BoundLifecycle, lifecycleOf, type Step, Unavailable } from '../phases/index.js'
 import { backfillOf, continueBackfill, isOtherWaiting, openBackfill } from './backfill.js'
 import { pauseOf } from './decide.js'
-import { type Overlap, type RunDocument, type RunOutcome, serverTime } from './documents.js'
-import { ReplicasLost, RunLockLost, RunTimeout } from './errors.js'
+import { type Overlap, present, type RunDocument, type RunOutcome, serverTime } from './documents.js'
+import { ReplicasLost, RunTimeout } from './errors.js'
 import { observedRun, type RunEndReason } from './observer.js'
+import { cancelled, isCancel, isItsOwn, ofItsOwn, whyFailed } from './run-ends.js'
 import { RunLock } from './run-lock.js'
 import { RunRecord, resultOf, runErrorOf } from './run-record.js'
 import { tryTask } from './run-task.js'
+import { starterOf } from './starts.js'
 import type { RunCallback, TaskWithCallbacks } from './tasks.js'
 import type { Workplace } from './workplace.js'
 
@@ -15,6 +18,13 @@ import type { Workplace } from './workplace.js'
 const LOOK_AGAIN = '2s'
 /** Tries that end with their replica, until the run has failed. */
 const MOST_LOST = 3
+
+/** A document that is asked to stop is looked at again after this. */
+const SOON_MS = 1_000
+/** The same for one in another database, whose end wakes nobody. */
+const ELSEWHERE_MS = 5_000
+/** `waitFor` looks again by itself after this. */
+const LONGEST_SLEEP_MS = 60_000
 
 type QueuedStep = Step<'Running' | RunOutcome, RunDocument>
 type RunningStep = Step<'Queued' | RunOutcome, RunDocument>
@@ -57,6 +67,7 @@ class Runs<Context> {
     const { name } = this.workplace
     const task = this.task(run)
     if (run.outcome) return this.callBack(run, step, task, run.outcome)
+    if (run.started) return step.moveTo('Running')
     const now = serverTime(run)
     if (run.retryAt && run.retryAt > now) {
       return step.wait('its next try', { for: `${run.retryAt.getTime() - now.getTime()}ms` })
@@ -77,11 +88,16 @@ class Runs<Context> {
       return this.end(run, step, task, 'Skipped', gone.why, { reason: gone.reason })
     }
     const lock = await this.enter(run, (step.progress.claims ?? 1) > 1)
-    if (!(lock instanceof RunLock)) {
-      const overlap = lock.heldBy
+    const other = lock instanceof RunLock ? await this.openBefore(run, task) : { overlap: lock.heldBy, text: undefined }
+    if (!(lock instanceof RunLock) || other) {
+      const { overlap, text } = other!
+      if (lock instanceof RunLock) await lock.release()
       const who = [overlap.run && `the run ${overlap.run}`, overlap.by && `on ${overlap.by}`].filter(Boolean).join(' ')
-      const reason = `overlap: ${who || 'another run'} was running`
-      if (run.trigger === 'backfill' || (await this.isBackfill(overlap))) return step.wait(reason, { for: LOOK_AGAIN })
+      const reason = `overlap: ${text ?? `${who || 'another run'} was running`}`
+      // With more places than one the lock only says that another document is being started.
+      const isBrief = !text && run.maxInstances > 1 && starterOf(task.run) !== undefined
+      const waits = run.trigger === 'backfill' && run.backfill?.overlap !== 'skip'
+      if (waits || isBrief || (await this.isBackfill(overlap))) return step.wait(reason, { for: LOOK_AGAIN })
       if (isFirst) return this.end(run, step, task, 'Skipped', 'overlap', { reason, overlap })
       return this.end(run, step, task, 'Failed', 'lockTaken', { reason: `no further try: ${reason}`, overlap })
     }
@@ -104,10 +120,12 @@ class Runs<Context> {
       await this.leave(run)
       return this.callBack(run, step, task, run.outcome)
     }
+    if (run.started) return this.follow(run, step, task, now)
     const lost = (step.progress.claims ?? 1) - 1
     const known: RunDocument = { ...run, by: name, ...(lost > 0 ? { lost } : {}) }
     const lock = (lost === 0 ? locks.kept(run) : undefined) ?? (await this.enter(run, true))
     if (!(lock instanceof RunLock)) {
+      if (starterOf(task.run)) return step.wait('another run to start its document', { for: LOOK_AGAIN })
       const reason = `its lock was taken by ${lock.heldBy.run ?? lock.heldBy.by ?? 'another run'} after its replica was lost`
       const taken = { ...this.counted(known), reason, overlap: lock.heldBy }
       return this.end(known, step, task, 'Failed', 'lockTaken', taken, now)
@@ -122,6 +140,9 @@ class Runs<Context> {
     if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })
     const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal })
     const fields: Fields = { ...record.fields(), ...this.counted(known), lockFence: lock.fence }
+    const starter = starterOf(task.run)
+    if (starter && tried.kind === 'returned' && starter.how.until === 'ended')
+      return this.handOver({ ...known, ...fields, started: starter.of(run) }, step, task, now, lock)
     if (tried.kind === 'returned') {
       const result = resultOf(tried.value)
       const done = { ...fields, error: null, ...(result === undefined ? {} : { result }) }
@@ -133,13 +154,18 @@ class Runs<Context> {
       lock.forget()
       throw tried.error
     }
+    const held = tried.kind === 'abandoned' ? undefined : lock
+    if (starter && (isCancelled || isItsOwn(tried.error))) {
+      // It may have started its document, which is to stop as well.
+      const stopping = isCancelled ? cancelled(step.signal) : ofItsOwn(tried.error as Error)
+      return this.handOver({ ...known, ...fields, started: starter.of(run), stopping }, step, task, now, held)
+    }
     if (isCancelled) {
       const error = runErrorOf(step.signal.reason as Error)
       return this.end(known, step, task, 'Failed', 'cancelled', { ...fields, error }, now, lock)
     }
     const failed = { ...fields, error: runErrorOf(tried.error) }
     const attempt = run.attempt ?? 1
-    const held = tried.kind === 'abandoned' ? undefined : lock
     if (attempt >= run.retry.attempts || tried.kind === 'abandoned') {
       return this.end(known, step, task, 'Failed', whyFailed(tried.error), failed, now, held)
     }
@@ -148,6 +174,74 @@ class Runs<Context> {
     const retryAt = new Date(now().getTime() + pauseMs)
     this.workplace.observers.tell('retried', { ...observedRun(run), attempt })
     return step.moveTo('Queued', { set: { ...failed, attempt: attempt + 1, retryAt } })
+  }
+
+  /** The run's document goes on for it. Its lock is freed when that is stored: from then on what is open is its document. */
+  private async handOver(
+    run: Readonly<RunDocument>,
+    step: RunningStep,
+    task: TaskWithCallbacks<Context>,
+    now: () => Date,
+    lock: RunLock | undefined,
+  ) {
+    const { by, lost, log, logDropped, counters, lockFence, started, stopping } = run
+    try {
+      await step.checkpoint(present({ by, lost, log, logDropped, counters, lockFence, started, stopping }))
+    } finally {
+      await lock?.release()
+    }
+    return this.follow(run, step, task, now)
+  }
+
+  /**
+   * Waits for the end of the run's document, without a lease, a place or a lock, and takes it over. A run that is to stop asks its document to, and
+   * fails when no step of that runs.
+   */
+  private async follow(
+    run: Readonly<RunDocument>,
+    step: RunningStep,
+    task: TaskWithCallbacks<Context>,
+    now: () => Date,
+  ) {
+    const starter = starterOf(task.run)
+    if (!starter) throw new Error(`expected the task '${run.task}' to start documents, as it did when ${run._id} began`)
+    const found = await starter.look(step as unknown as Step<never, RunDocument>, run._id)
+    if (found.kind === 'ended') {
+      const fields = { ...found.left, error: found.error }
+      const [outcome, why] = found.error ? (['Failed', 'error'] as const) : (['Completed', 'done'] as const)
+      return this.end(run, step, task, outcome, why, fields, () => found.at ?? now())
+    }
+    const leftMs = run.timeoutMs == null ? undefined : run.startedAt!.getTime() + run.timeoutMs - now().getTime()
+    const isLate = leftMs !== undefined && leftMs <= 0
+    const stopping = run.stopping ?? (isLate ? ofItsOwn(new RunTimeout(run.timeoutMs!, false)) : undefined)
+    if (stopping) {
+      const { why, by, reason, error } = stopping
+      const isOver = found.kind === 'gone' || found.isParked || (await starter.stop(run._id, by, reason)) === 'stopped'
+      if (isOver) return this.end(run, step, task, 'Failed', why, { error }, now)
+      return this.asleep(step, `${found.text}, and is asked to stop`, SOON_MS, { stopping })
+    }
+    if (found.kind === 'gone') return this.end(run, step, task, 'Failed', 'removed', { error: found.error }, now)
+    const longestMs = found.isHere ? undefined : ELSEWHERE_MS
+    const forMs = Math.min(leftMs ?? Number.POSITIVE_INFINITY, longestMs ?? LONGEST_SLEEP_MS)
+    return this.asleep(step, found.text, forMs < LONGEST_SLEEP_MS ? Math.ceil(forMs) : undefined, {})
+  }
+
+  private asleep(step: RunningStep, reason: string, forMs: number | undefined, set: Fields) {
+    // The engine would park a step that was cancelled; its run fails by itself.
+    if (isCancel(step.signal.reason))
+      return step.moveTo('Queued', { set: { ...set, stopping: cancelled(step.signal) } })
+    return step.wait(reason, { set, ...(forMs !== undefined && { for: `${forMs}ms` as const }) })
+  }
+
+  /** What a task that starts documents has to wait for. Asked under the lock: so no other is started meanwhile. */
+  private async openBefore(run: Readonly<RunDocument>, task: TaskWithCallbacks<Context>) {
+    const { schedule, _id } = run
+    const runs = this.workplace.runs()
+    const running = { phase: 'Running', schedule, _id: { $ne: _id } } as const
+    return starterOf(task.run)?.openBefore(run, async () => {
+      const found = await onClaimIndex(runs, (hint) => runs.find(running, { projection: { _id: 1 }, hint }).toArray())
+      return found.map((one) => one._id)
+    })
   }
 
   /** Stores the outcome, frees the lock, then calls back: after a crash in between only the rest is repeated. */
@@ -246,8 +340,10 @@ class Runs<Context> {
 
   /** Nothing is run while the locks' server is away; that uses no try. */
   private async enter(run: Readonly<RunDocument>, again: boolean) {
+    // Documents are started one at a time, as each start counts those that go on.
+    const places = starterOf(this.task(run).run) ? { ...run, maxInstances: 1 } : run
     try {
-      return await this.workplace.locks.enter(run, again)
+      return await this.workplace.locks.enter(places, again)
     } catch (error) {
       if (!(error instanceof LockProviderUnavailable)) throw error
       throw new Unavailable(error.message.slice(0, 500), { retryAfter: '1s', cause: error })
@@ -275,17 +371,6 @@ class Runs<Context> {
     if (task) return task
     throw new Error(`expected to know the task '${run.task}'; known: ${this.workplace.tasks.names.join(', ')}`)
   }
-}
-
-/** A timeout and a lost lock are the run's own failure; all other aborts come from the replica. */
-const isItsOwn = (error: unknown) => error instanceof RunTimeout || error instanceof RunLockLost
-
-/** By a person: no further try is made. */
-const isCancel = (reason: unknown) => reason instanceof StepAborted && reason.why === 'cancelled'
-
-function whyFailed(error: unknown): RunEndReason {
-  if (error instanceof RunTimeout) return 'timeout'
-  return error instanceof RunLockLost ? 'lockLost' : 'error'
 }
 
 /** Manual runs have no jitter to wait for. */

@@ -8,6 +8,7 @@ const LATEST_LINES = 150
 const LINE_LENGTH = 1_000
 const MOST_FIELDS_BYTES = 4_096
 const MOST_COUNTERS = 100
+const COUNTER = /^[A-Za-z_][\w-]{0,99}$/
 const MOST_RESULT_BYTES = 64 * 1024
 
 /** What a task reports of its run while it runs; bounded, whatever it reports. */
@@ -42,7 +43,7 @@ export class RunRecord {
 
   count(counter: string, by = 1): void {
     if (typeof by !== 'number' || !Number.isFinite(by)) throw new TypeError(`count('${counter}'): expected a number`)
-    if (!/^[A-Za-z_][\w-]{0,99}$/.test(counter)) {
+    if (!COUNTER.test(counter)) {
       throw new TypeError(`count: expected a name of letters, digits, _ and -, got '${counter}'`)
     }
     if (!this.counters.has(counter) && this.counters.size >= MOST_COUNTERS) return
@@ -63,9 +64,17 @@ export class RunRecord {
 export const resultOf = (value: unknown): Json | undefined =>
   value === undefined ? undefined : asJson(value, MOST_RESULT_BYTES)
 
+/** Counters of a document, as far as a run can have them. */
+export function countersOf(value: unknown): RunDocument['counters'] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
+  const counted = Object.entries(value).filter(([name, n]) => COUNTER.test(name) && Number.isFinite(n))
+  return counted.length > 0 ? Object.fromEntries(counted.slice(0, MOST_COUNTERS)) : undefined
+}
+
+/** What was thrown, or was stored of it, within bounds. */
 export function runErrorOf(thrown: unknown): RunError {
-  const { name, message, stack } = errorOf(thrown)
-  const { code, causes } = recordedError(thrown)
+  const { name, message, stack } = isStored(thrown) ? thrown : errorOf(thrown)
+  const { code, causes } = isStored(thrown) ? thrown : recordedError(thrown)
   return present({
     name: name.slice(0, 200),
     message: message.slice(0, 2_000),
@@ -74,6 +83,11 @@ export function runErrorOf(thrown: unknown): RunError {
     causes,
   })
 }
+
+const isStored = (value: unknown): value is RunError =>
+  !(value instanceof Error) &&
+  typeof value === 'object' &&
+  [(value as RunError | null)?.name, (value as RunError | null)?.message].every((text) => typeof text === 'string')
 
 /** What was thrown, as a readable error: whatever it is, the run has to come to its end. */
 export function errorOf(thrown: unknown): Error {

@@ -4,6 +4,7 @@ import type { RunDocument } from './documents.js'
 import { RunLockLost, RunTimeout } from './errors.js'
 import type { RunLock } from './run-lock.js'
 import { errorOf, type RunRecord } from './run-record.js'
+import { starterOf } from './starts.js'
 import type { TaskRun, TaskWithCallbacks } from './tasks.js'
 
 /** How long a task may take to end after its signal has aborted; then its run fails without waiting for it. */
@@ -46,7 +47,8 @@ export async function tryTask<Context>(options: TryOptions<Context>): Promise<Tr
     log: (message, fields) => record.log(message, fields),
     count: (counter, by) => record.count(counter, by),
   })
-  const settled = (async () => task.run(structuredClone(run.args), taskRun(await context())))().then(
+  const work = starterOf(task.run)?.start ?? task.run
+  const settled = (async () => work(structuredClone(run.args), taskRun(await context())))().then(
     (value): Tried => ({ kind: 'returned', value }),
     (error: unknown): Tried => ({ kind: 'threw', error: errorOf(error) }),
   )

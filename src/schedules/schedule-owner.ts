@@ -1,7 +1,8 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey, learnSharding } from '../database/index.js'
-import { DUE_AND_NOBODYS, updateMatching } from '../lock/index.js'
+import { cancelText, DUE_AND_NOBODYS, updateMatching } from '../lock/index.js'
 import { shown, unknownOptions } from '../options/index.js'
+import { StepAborted } from '../phases/index.js'
 import {
   type BackfillOptions,
   type BackfillPreview,
@@ -19,8 +20,9 @@ import {
   type ScheduleFields,
   TIMING_FIELDS,
 } from './definition/schedule-fields.js'
-import { type Backfill, type Edit, present } from './documents.js'
+import { type Backfill, type Edit, present, type RunDocument } from './documents.js'
 import { InvalidBackfill, InvalidSchedule, NoSuchSchedule } from './errors.js'
+import { runErrorOf } from './run-record.js'
 import { requireId, ScheduleReader, type StoredSchedule } from './schedule-reader.js'
 
 /** A schedule as code or a person writes it. */
@@ -44,6 +46,14 @@ export interface PauseOptions extends By {
 export interface TriggerOptions extends By {
   /** In place of the schedule's own. */
   readonly args?: Json | undefined
+}
+
+/** What `cancelRun` takes. */
+export interface CancelRunOptions {
+  /** Who wants it to stop. */
+  readonly by: string
+  /** Why, for people: at most 500 characters. */
+  readonly reason?: string | undefined
 }
 
 const MOST_UPSERTS = 10
@@ -190,6 +200,25 @@ export abstract class ScheduleOwner extends ScheduleReader {
   }
 
   /**
+   * Stops a run that waits for the document it has started: the step of that is asked to stop, and where none runs it is parked; then the run is
+   * Failed, for `cancelled`. A run whose task works in a step of its own is cancelled as any step is.
+   * @returns whether it waits for a document
+   * @example await schedules.cancelRun('nightly@2026-11-21T06:00:00.000Z', { by: 'anna', reason: 'stuck' }) // true
+   */
+  async cancelRun(runId: string, { by, reason }: CancelRunOptions): Promise<boolean> {
+    requireId(runId)
+    const error = runErrorOf(new StepAborted('cancelled', cancelText({ by, reason: reason ?? null })))
+    const stopping: RunDocument['stopping'] = { why: 'cancelled', by, reason: reason ?? null, error }
+    const waits = { _id: runId, phase: 'Running', started: { $exists: true }, outcome: { $exists: false } } as const
+    // Also one that a replica looks at just now: it loses it, and the run is looked at anew.
+    const { matchedCount } = await this.runDocuments.updateOne(waits, [
+      { $set: { stopping: { $ifNull: ['$stopping', literal(stopping)] }, ...DUE_AND_NOBODYS } },
+    ])
+    if (matchedCount > 0) await this.ringFor(runId)
+    return matchedCount > 0
+  }
+
+  /**
    * What a backfill would run. Nothing is changed.
    * @throws NoSuchSchedule, InvalidBackfill
    */
@@ -293,6 +322,9 @@ export abstract class ScheduleOwner extends ScheduleReader {
     if (!found) throw new NoSuchSchedule(id)
     return found
   }
+
+  /** Has replicas that listen look at a run that is due. */
+  protected abstract ringFor(runId: string): Promise<void>
 
   /** @returns 0: there already is one with this id */
   protected abstract insertRun(run: NewRun): Promise<number>

@@ -94,6 +94,10 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
     return this.ownerDb
   }
 
+  protected override async ringFor(runId: string): Promise<void> {
+    await this.runsOwner().wake(runId)
+  }
+
   protected override insertRun(run: NewRun): Promise<number> {
     return insertRuns(this.runsOwner(), [run])
   }

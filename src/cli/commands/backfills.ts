@@ -30,7 +30,10 @@ export function registerBackfills(program: Command, context: CliContext): void {
           const found = await listBackfills(system, { limit: options.limit })
           if (options.json) return output.json(found)
           if (found.length === 0) return output.line('no backfills; to begin one: phaselock backfills run')
-          output.table(['schedule', 'from', 'to', 'is', 'over', 'failed', 'an hour', 'left', 'by'], found.map(row))
+          output.table(
+            ['schedule', 'from', 'to', 'is', 'over', 'failed', 'skipped', 'an hour', 'left', 'by'],
+            found.map(row),
+          )
         }),
       ),
     )
@@ -53,6 +56,7 @@ interface RunFlags extends Options {
   readonly atMost?: number
   readonly concurrency?: number
   readonly dryRun?: true
+  readonly overlap?: string
   readonly why?: string
 }
 
@@ -69,6 +73,10 @@ function registerRun(backfills: Command, context: CliContext): void {
     )
     .option('--args <json>', "instead of the schedule's own")
     .option('--concurrency <n>', "runs at the same time, at most the schedule's maxInstances (default: 1)", countFrom)
+    .option(
+      '--overlap <what>',
+      'wait or skip: what a run does while another one of the schedule, or what that has started, goes on (default: wait)',
+    )
     .option('--at-most <n>', 'refuse if more are to run, up to 10000 (default: 1000)', countFrom)
     .option('--dry-run', 'only show what would be done')
     .option('--yes', 'do it without asking')
@@ -94,16 +102,28 @@ function registerRun(backfills: Command, context: CliContext): void {
   ])
 }
 
-function requestFrom({ from, to, again, concurrency, atMost, why, args, ...options }: RunFlags): BackfillOptions {
+function requestFrom({
+  from,
+  to,
+  again,
+  overlap,
+  concurrency,
+  atMost,
+  why,
+  args,
+  ...options
+}: RunFlags): BackfillOptions {
   if (again !== undefined && again !== 'failed' && again !== 'all')
     throw new UsageError(`--again: expected failed or all, got '${again}'`)
+  if (overlap !== undefined && overlap !== 'wait' && overlap !== 'skip')
+    throw new UsageError(`--overlap: expected wait or skip, got '${overlap}'`)
   const given = args === undefined ? undefined : argsFrom(args)
-  return { from, to, again, concurrency, atMost, why, args: given, by: byFrom(options) }
+  return { from, to, again, overlap, concurrency, atMost, why, args: given, by: byFrom(options) }
 }
 
 const row = (one: BackfillState): string[] => [
   ...[valueText(one.schedule), timeText(one.from), timeText(one.to), one.condition],
-  ...[`${one.over} of ${one.runs}`, `${one.counts.Failed || '-'}`],
+  ...[`${one.over} of ${one.runs}`, `${one.counts.Failed || '-'}`, `${one.counts.Skipped || '-'}`],
   one.perHour === undefined ? '-' : one.perHour < 10 ? one.perHour.toFixed(1) : `${Math.round(one.perHour)}`,
   ...[one.leftMs === undefined ? '-' : formatMs(one.leftMs), valueText(one.by ?? '-')],
 ]

@@ -154,6 +154,10 @@ export function registerCancel(program: Command, context: CliContext): void {
 }
 
 function cancelledSentence({ ended, holder, now }: Cancelled, wait: string): string {
+  if (holder === null)
+    return ended
+      ? `what it has started has stopped. ${now ? now.explanation : 'The run is gone.'}`
+      : `what it has started was asked to stop, and has not within ${wait}: the run ends when it has`
   if (!ended)
     return `its step on ${holder} was asked to stop, and has not ended within ${wait}: it keeps the document until it does`
   return `its step on ${holder} has ended. ${now ? now.explanation : 'The document is gone.'}`

@@ -7,7 +7,7 @@ import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { isRemovedPhase } from '../outbox/outbox.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
-import { literal, perDocument, type Terms } from '../terms/terms.js'
+import { hasOurShape, literal, perDocument, type Terms } from '../terms/terms.js'
 
 /*
  * Writes to documents by those who don't hold them: owners, operators, and replicas on their behalf. Each is one write that the server
@@ -138,6 +138,28 @@ async function giveAnotherGo(
     [{ $set: { ...DUE_AND_NOBODYS, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }],
     options,
   )
+  return matchedCount > 0
+}
+
+/** Stops a document that nobody holds until a person or its owner goes on with it. Does nothing if it is held, or parked already. */
+export async function parkIdle(
+  documents: Collection,
+  terms: Terms,
+  id: unknown,
+  { by, error }: { readonly by: string; readonly error: { readonly name: string; readonly message: string } },
+): Promise<boolean> {
+  const history = historyWith(terms, { outcome: 'park', reason: error.message, by })
+  const stopped = { $mergeObjects: [`$${terms.progress}`, { claims: 0, error: literal(error), history }] }
+  const gone = ['waitingFor', 'waitingOn', 'waitingSince', 'resumeAt', 'awaits'].map(
+    (field) => `${terms.progress}.${field}`,
+  )
+  const isOurs = {
+    $and: [{ lockedAt: { $not: { $gte: PARKED_AT } } }, { $expr: hasOurShape(terms) }, isNotHeld(terms)],
+  }
+  const { matchedCount } = await documents.updateOne({ _id: id as never, ...isOurs }, [
+    { $set: { lockedAt: PARKED_AT, lockedBy: '$$REMOVE', [terms.progress]: stopped } },
+    { $unset: gone },
+  ])
   return matchedCount > 0
 }
 

@@ -178,6 +178,6 @@ function small(value: unknown): unknown {
 
 /** What an owner's verdict means for the entry. */
 export function endOfVerdict(verdict: string, after: unknown): AuditedEnd {
-  if (verdict === 'done' || verdict === 'asked') return { outcome: 'done', after }
+  if (['done', 'asked', 'stopped'].includes(verdict)) return { outcome: 'done', after }
   return verdict === 'unchanged' ? { outcome: 'unchanged' } : { outcome: 'refused', problem: verdict }
 }

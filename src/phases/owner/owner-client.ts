@@ -308,13 +308,13 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
    */
   async cancel(id: IdOf<Doc>, options: CancelOptions): Promise<CancelResult> {
     checkId('cancel', id)
-    const { by, reason, audit } = checkOptions('cancel', cancelOptions, options)
+    const { by, reason = null, audit, evenIdle = false } = checkOptions('cancel', cancelOptions, options)
     const act = async () => {
-      const verdict = await askToStop(this.db, this.documents, this.model, { id, by, reason: reason ?? null })
+      const verdict = await askToStop(this.db, this.documents, this.model, { id, by, reason, evenIdle })
       if (verdict === 'asked') this.rings.look({})
       return verdict
     }
-    return this.recordOn(id, audit ? { audit: { by, why: reason } } : {}, 'cancel', act, undefined)
+    return this.recordOn(id, audit ? { audit: { by, why: reason ?? undefined } } : {}, 'cancel', act, undefined)
   }
 
   /**

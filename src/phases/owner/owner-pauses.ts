@@ -1,5 +1,15 @@
 import type { Collection, Db } from 'mongodb'
-import { addCancel, heldUnder, type NewPause, type PauseTarget, readLockTimeouts } from '../../lock/index.js'
+import {
+  addCancel,
+  CANCELLED,
+  cancelText,
+  heldUnder,
+  type NewPause,
+  type PauseTarget,
+  parkIdle,
+  readLockTimeouts,
+  termsOf,
+} from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { checkId } from './owner-calls.js'
@@ -12,7 +22,12 @@ const scopeOf = ({ phases }: LifecycleModel) => ({
 
 const aReason = t.optional(t.checked(t.text, ({ length }) => length <= 500, 'expected at most 500 characters'))
 
-export const cancelOptions = t.object({ by: t.aName, reason: aReason, audit: t.optional(t.flag) })
+export const cancelOptions = t.object({
+  by: t.aName,
+  reason: aReason,
+  audit: t.optional(t.flag),
+  evenIdle: t.optional(t.flag),
+})
 
 const pauseFields = {
   by: t.aName,
@@ -67,16 +82,32 @@ function targetOf(called: string, { phase, id }: { phase?: string | undefined; i
   return { what: 'document', _id: id }
 }
 
+interface Stop {
+  readonly id: unknown
+  readonly by: string
+  readonly reason: string | null
+  /** Whether one that nobody holds is parked. */
+  readonly evenIdle: boolean
+}
+
 /** Asks the holder of a document to stop its step. */
 export async function askToStop(
   db: Db,
   documents: Collection,
   { name, settings }: LifecycleModel,
-  { id, by, reason }: { readonly id: unknown; readonly by: string; readonly reason: string | null },
+  { id, by, reason, evenIdle }: Stop,
 ): Promise<CancelResult> {
   const inForce = (await readLockTimeouts(db, [name])).get(name)
   const lockTimeoutMs = inForce?.dueMs ?? settings.lockTimeoutMs
   const held = await heldUnder(documents, id, { ...settings, lockTimeoutMs })
-  if (!held?.claim) return held ? 'notHeld' : 'notFound'
-  return addCancel(db, name, { _id: held._id, claim: held.claim, by, reason })
+  if (held?.claim) return addCancel(db, name, { _id: held._id, claim: held.claim, by, reason })
+  if (!held || !evenIdle) return held ? 'notHeld' : 'notFound'
+  const error = { name: CANCELLED, message: cancelText({ by, reason }) }
+  const terms = termsOf(lockTimeoutMs, {
+    progress: settings.progress,
+    legacyWriters: settings.legacyWriters,
+    validUntil: inForce?.knownUntil,
+  })
+  // Somebody has claimed it meanwhile, or has parked it.
+  return (await parkIdle(documents, terms, id, { by, error })) ? 'stopped' : 'notHeld'
 }

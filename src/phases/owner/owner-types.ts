@@ -112,6 +112,8 @@ export interface CancelOptions {
   readonly by: string
   /** Why, for the history: at most 500 characters. Default: none is given. */
   readonly reason?: string | undefined
+  /** Whether a document of which no step runs is parked at once: else it is left alone. Default false. */
+  readonly evenIdle?: boolean | undefined
   /** Whether an entry in the audit (docs/audit.md) is to say so. Default false. */
   readonly audit?: boolean | undefined
 }
@@ -147,10 +149,10 @@ export interface QuestionsOptions {
 }
 
 /**
- * What became of a cancel: `asked`, its holder has been asked; or why nobody was: no step of it runs, nobody knows the document, no replica
+ * What became of a cancel: `asked`, its holder has been asked; `stopped`, nobody held it, and it was parked; or why nothing was done: no step of it runs, nobody knows the document, no replica
  * has run the lifecycle yet, or 200 were asked for within ten minutes.
  */
-export type CancelResult = 'asked' | 'notHeld' | 'notFound' | 'notRegistered' | 'tooMany'
+export type CancelResult = 'asked' | 'stopped' | 'notHeld' | 'notFound' | 'notRegistered' | 'tooMany'
 
 /**
  * What became of a pause: `done`, or why nothing is paused: no replica has run the lifecycle yet, or 200 pauses of it are in force.

@@ -1,0 +1,178 @@
+import type { Document } from 'mongodb'
+import {
+  asReadable,
+  COMMITTED,
+  hasToken,
+  isParked,
+  isRemovedPhase,
+  LEASE_FIELDS,
+  removedPhase,
+  tokenOf,
+} from '../lock/index.js'
+import { type BoundLifecycle, DocumentExists, endPhases, endsOf, InvalidOutcome, type Step } from '../phases/index.js'
+import { type Overlap, present, type RunDocument, type RunError } from './documents.js'
+import { DocumentFailed, DocumentRemoved, InvalidTask } from './errors.js'
+import { countersOf, resultOf, runErrorOf } from './run-record.js'
+import type { StartsOptions } from './starts.js'
+import type { TaskRun } from './tasks.js'
+
+/** What a task that starts documents leaves in its run. */
+export interface StartedDocument {
+  /** The lifecycle of the document. */
+  readonly lifecycle: string
+  /** Its `_id`: that of the run, `<schedule>@<due time>`. */
+  readonly id: string
+}
+
+export interface Owned {
+  readonly _id: string
+}
+
+/** How far the document of a run is. */
+export type StartedState =
+  | { readonly kind: 'open'; readonly isParked: boolean; readonly text: string; readonly isHere: boolean }
+  /** `at`: since when; undefined: nobody has recorded it. */
+  | {
+      readonly kind: 'ended'
+      readonly at: Date | undefined
+      readonly error: RunError | null
+      readonly left: Pick<RunDocument, 'counters' | 'result'>
+    }
+  | { readonly kind: 'gone'; readonly error: RunError }
+
+/** A document in the way of another. */
+export interface OpenDocument {
+  readonly overlap: Overlap
+  readonly text: string
+}
+
+/** Of those that a schedule has started; only where runs don't wait for their documents. */
+const MOST_LOOKED_AT = 1_000
+
+const FIELDS = { ...LEASE_FIELDS, phase: 1, createdAt: 1 } as const
+
+/** Starts the documents of a task, finds out how they end, and stops them. */
+export class Starter {
+  constructor(
+    private readonly lifecycle: BoundLifecycle,
+    private readonly document: (args: unknown, run: TaskRun<unknown>) => unknown,
+    readonly how: Required<StartsOptions>,
+  ) {}
+
+  /** What the document of a run is called. */
+  of(run: Pick<RunDocument, '_id'>): StartedDocument {
+    return { lifecycle: this.lifecycle.name, id: run._id }
+  }
+
+  /** Starts the document of a run, unless an earlier try has. */
+  readonly start = async (args: unknown, run: TaskRun<unknown>): Promise<StartedDocument> => {
+    const given = await this.document(args, run)
+    if (typeof given !== 'object' || given === null || Array.isArray(given))
+      throw new InvalidTask(`starts: expected its function to return a document's fields, got ${String(given)}`)
+    run.signal.throwIfAborted()
+    try {
+      await this.lifecycle.insert({ ...given, _id: run.id } as never)
+    } catch (error) {
+      // By an earlier try of this run, which ended before that was recorded.
+      if (!(error instanceof DocumentExists && error.index === '_id_' && error.id === run.id)) throw error
+    }
+    return { lifecycle: this.lifecycle.name, id: run.id }
+  }
+
+  /**
+   * The latest document that is in the way of a run: as many as `maxInstances` of its schedule go on.
+   * @param running the schedule's other runs that haven't ended
+   */
+  async openBefore(
+    { _id, schedule, maxInstances }: Readonly<RunDocument>,
+    running: () => Promise<readonly string[]>,
+  ): Promise<OpenDocument | undefined> {
+    const { until, whileOpen } = this.how
+    if (whileOpen === 'start') return undefined
+    const { documents, model } = this.lifecycle.owner()
+    // One that is removed is there only until its callbacks have been told.
+    const isOpen = { phase: { $nin: [...endsOf(model), removedPhase(model.name)] } }
+    // `A` is the character after `@`; the `_id`s of a schedule's documents are in the order of their due times.
+    const range = { $gte: `${schedule}@`, $lt: `${schedule}A`, $ne: _id }
+    const found = await documents
+      .aggregate([
+        { $match: { _id: until === 'ended' ? { $in: await running() } : range } },
+        { $sort: { _id: -1 } },
+        { $limit: MOST_LOOKED_AT },
+        { $project: FIELDS },
+        { $match: isOpen },
+        { $limit: maxInstances },
+      ])
+      .toArray()
+    return found.length < maxInstances ? undefined : this.inTheWay(found[0]!)
+  }
+
+  private inTheWay(found: Document): OpenDocument {
+    const by = tokenOf(found)?.replace(/#[^#]*$/, '')
+    const since: unknown = found['createdAt']
+    return {
+      overlap: present({ run: String(found['_id']), by, since: since instanceof Date ? since : undefined }),
+      text: `${this.nameOf(found['_id'])} goes on (${[found['phase'], by && `on ${by}`].filter(Boolean).join(', ')})`,
+    }
+  }
+
+  /** How far a run's document is. While it goes on, its end wakes the run: it knows of the run before it is looked at for the last time. */
+  async look(step: Step<never, RunDocument>, id: string): Promise<StartedState> {
+    const before = await this.read(id)
+    if (before.kind !== 'open') return before
+    const there = await step
+      .waitFor({ lifecycle: this.lifecycle.name, id, phases: endsOf(this.lifecycle.model) })
+      .catch((error: unknown) => {
+        // The lifecycle's documents are in another database: their ends wake nobody here.
+        if (error instanceof InvalidOutcome) return undefined
+        throw error
+      })
+    if (there?.phase === undefined) return { ...(await this.read(id)), isHere: false } as StartedState
+    return there.reached ? this.read(id) : before
+  }
+
+  private async read(id: string): Promise<StartedState> {
+    const { documents, model } = this.lifecycle.owner()
+    const { progress } = model.settings
+    const projection = { ...FIELDS, counters: 1, result: 1, error: 1, [progress]: 1 }
+    // As a majority has it: an end that is undone ends no run.
+    const found = await asReadable((how) =>
+      documents.findOne({ _id: id as never }, { projection, ...COMMITTED, ...how }),
+    )
+    const name = this.nameOf(id)
+    if (!found || isRemovedPhase(found['phase'])) return { kind: 'gone', error: runErrorOf(new DocumentRemoved(name)) }
+    const phase = String(found['phase'])
+    const { succeeded, failed } = endPhases(model)
+    const record = Object(found[progress])
+    if (succeeded.includes(phase) || failed.includes(phase)) {
+      const hasFailed = failed.includes(phase)
+      const said = [found['error'], record.error].find((one) => typeof one?.message === 'string')
+      const error = said ?? new DocumentFailed(name, phase, lastError(record.history))
+      const left = { counters: countersOf(found['counters']), result: resultOf(found['result']) }
+      return {
+        kind: 'ended',
+        at: record.since instanceof Date ? record.since : undefined,
+        error: hasFailed ? runErrorOf(error) : null,
+        left: present(left),
+      }
+    }
+    const why = isParked(found) ? ` is parked in ${phase}: ${record.error?.message ?? '?'}` : ` is in ${phase}`
+    return { kind: 'open', isParked: isParked(found) && !hasToken(found), text: `${name}${why}`, isHere: true }
+  }
+
+  /** Asks for the step of a run's document to stop; one of which no step runs is parked. */
+  stop(id: string, by: string, reason: string | null): ReturnType<BoundLifecycle['cancel']> {
+    return this.lifecycle.cancel(id, { by, ...(reason !== null && { reason }), evenIdle: true })
+  }
+
+  private nameOf(id: unknown): string {
+    return `${this.lifecycle.name} ${String(id)}`
+  }
+}
+
+/** Of a document's steps, by its history. */
+function lastError(history: unknown): string | undefined {
+  const entries = (Array.isArray(history) ? history : []) as Document[]
+  const reason: unknown = entries.findLast((entry) => entry?.['outcome'] === 'error')?.['reason']
+  return typeof reason === 'string' ? reason : undefined
+}
