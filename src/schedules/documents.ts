@@ -70,12 +70,32 @@ export interface Backfill {
   readonly abortedAt?: Date
 }
 
+/** The run of a schedule that has ended in some way last, by the time when it ended. */
+export interface LastEnd {
+  /** Its `_id`. */
+  readonly run: string
+  /** When it ended, by the server's clock. */
+  readonly at: Date
+  /** When it was due. */
+  readonly scheduledFor: Date
+  /** How long it took, in ms; absent: it never started. */
+  readonly durationMs?: number
+  /** Of one that has Failed: the name of its error, and at most 500 characters of its message; absent: it has none. */
+  readonly error?: { readonly name: string; readonly message: string }
+}
+
 /** A schedule as it is stored: the owner's fields, and those that Phaselock keeps. */
 export interface ScheduleDocument extends ScheduleFields {
   /** The schedule's id, a string of 1 to 200 characters. */
   _id: string
-  /** When it was last due. */
+  /** When it was last due, however that ended. */
   lastRunAt?: Date | null
+  /** When a run of it was last Completed; absent: none was. */
+  lastSuccessAt?: Date
+  /** The run that was Completed last, whatever had asked for it. */
+  lastSuccess?: LastEnd
+  /** The run that has Failed last. */
+  lastFailure?: LastEnd
   /** When it is due next; null: not before it is changed. */
   nextRunAt?: Date | null
   /** Nothing runs while this is here and its `until` hasn't passed. */

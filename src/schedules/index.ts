@@ -27,6 +27,7 @@ export type { Json, Retry, ScheduleFields, Span } from './definition/schedule-fi
 export type {
   Backfill,
   Edit,
+  LastEnd,
   Overlap,
   Pause,
   RunDocument,
@@ -45,5 +46,5 @@ export type { ListedSchedule, ListOptions, RunsOptions, StoredRun, StoredSchedul
 export { Schedules } from './schedules.js'
 export type { StartedDocument } from './starter.js'
 export { type StartsOptions, starts } from './starts.js'
-export type { RunStatistics, StatisticsOptions } from './statistics.js'
+export type { RunStatistics, StatisticsOf, StatisticsOptions } from './statistics.js'
 export type { RunCallback, Task, TaskFunction, TaskRun, TaskWithCallbacks } from './tasks.js'

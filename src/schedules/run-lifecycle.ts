@@ -5,6 +5,7 @@ import { backfillOf, continueBackfill, isOtherWaiting, openBackfill } from './ba
 import { pauseOf } from './decide.js'
 import { type Overlap, present, type RunDocument, type RunOutcome, serverTime } from './documents.js'
 import { ReplicasLost, RunTimeout } from './errors.js'
+import { recordLastEnd } from './last-end.js'
 import { observedRun, type RunEndReason } from './observer.js'
 import { cancelled, isCancel, isItsOwn, ofItsOwn, whyFailed } from './run-ends.js'
 import { RunLock } from './run-lock.js'
@@ -264,7 +265,7 @@ class Runs<Context> {
     }
     const tell = () => this.workplace.observers.tell('ended', { ...observedRun(run), outcome, why })
     if (!lock && !callbackOf(task, outcome)) {
-      await this.goOn(run)
+      await this.goOn({ ...run, ...set })
       tell()
       return moved(step, outcome, set)
     }
@@ -298,10 +299,11 @@ class Runs<Context> {
     }
   }
 
-  /** Of a backfill: the next one. */
-  private goOn(run: Readonly<RunDocument>): Promise<void> {
+  /** For its schedule: how it ended; of a backfill: the next run. Repeated after a crash, as it comes before the run's phase says that it is over. */
+  private async goOn(run: Readonly<RunDocument>): Promise<void> {
     const { schedules, runs, store } = this.workplace
-    return continueBackfill({ schedules, runs, insertRun: store.insertRun }, run)
+    await recordLastEnd(schedules(), run)
+    await continueBackfill({ schedules, runs, insertRun: store.insertRun }, run)
   }
 
   /** Whether a lock is held by a backfill's run: what is due then waits for it. */

@@ -5,7 +5,7 @@ import { checkOptions, InvalidOptions, shown, t } from '../options/index.js'
 import { canBeId } from '../phases/index.js'
 import { present, type RunDocument, type RunOutcome, type ScheduleDocument } from './documents.js'
 import { HISTORY_INDEX_SORT, lookupRuns } from './indexes.js'
-import { type RunStatistics, type StatisticsOptions, statisticsOf } from './statistics.js'
+import { type RunStatistics, type StatisticsOf, type StatisticsOptions, statisticsOf } from './statistics.js'
 
 /** A schedule as it is stored, with the engine's own fields. */
 export type StoredSchedule = ScheduleDocument & {
@@ -128,10 +128,15 @@ export abstract class ScheduleReader {
     ) as Promise<StoredRun[]>
   }
 
-  /** Figures about a schedule's runs, computed by the database on an index. */
-  async statistics(schedule: string, options: StatisticsOptions = {}): Promise<RunStatistics> {
-    requireId(schedule)
+  /**
+   * Figures about the runs of a schedule, by its id; or of a task, of the schedules whose ids begin with a prefix, or of all. Computed by the database:
+   * for a task and for all it reads each run that is kept, or that was due since `since`.
+   * @throws InvalidOptions, UnknownTimeZone
+   * @example await schedules.statistics({ prefix: 'repo_sync_' }, { since: new Date('2026-11-01') }) // { runs: 214, successRate: 0.99, ... }
+   */
+  async statistics(which: string | StatisticsOf, options: StatisticsOptions = {}): Promise<RunStatistics> {
+    if (typeof which !== 'object') requireId(which)
     checkOptions('schedules.statistics', statisticsOptions, options)
-    return statisticsOf(this.runDocuments, schedule, options)
+    return statisticsOf(this.runDocuments, which, options)
   }
 }

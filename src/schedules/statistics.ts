@@ -1,6 +1,7 @@
 import type { Collection, Document } from 'mongodb'
+import { checkOptions, InvalidOptions, t } from '../options/index.js'
 import { zoneOf } from './cron/zone.js'
-import { RUN_OUTCOMES, type RunOutcome } from './documents.js'
+import { type LastEnd, RUN_OUTCOMES, type RunOutcome } from './documents.js'
 
 /** What `statistics` takes. */
 export interface StatisticsOptions {
@@ -10,8 +11,29 @@ export interface StatisticsOptions {
   readonly timezone?: string | undefined
 }
 
-/** Figures about the runs of one schedule. */
+/** Whose runs figures are about: of one task, of the schedules whose ids begin alike, or of all. */
+export type StatisticsOf =
+  | {
+      /** The name of the task, as the runs have it. */
+      readonly task: string
+    }
+  | {
+      /** What the ids of the schedules begin with: `repo_sync_`. */
+      readonly prefix: string
+    }
+  | {
+      /** All runs that are kept. */
+      readonly all: true
+    }
+
+/** Figures about the runs of a schedule, or of several. */
 export interface RunStatistics {
+  /** When a run was last Completed; null: none was. */
+  readonly lastSuccessAt: Date | null
+  /** That run; null: none. */
+  readonly lastSuccess: LastEnd | null
+  /** The run that has Failed last; null: none has. */
+  readonly lastFailure: LastEnd | null
   /** How many runs there are, those that aren't finished included. */
   readonly runs: number
   /** How many ended each way. */
@@ -67,19 +89,19 @@ const HAS_DUE_TIME: Document = {
 }
 
 /**
- * One aggregate over the schedule's stretch of the history index.
- * @throws UnknownTimeZone, TypeError
+ * One aggregate: over a stretch of the history index for a schedule or a prefix, else over all runs.
+ * @throws InvalidOptions, UnknownTimeZone, TypeError
  */
 export async function statisticsOf(
   runs: unknown,
-  schedule: string,
+  which: string | StatisticsOf,
   { since, timezone = 'UTC' }: StatisticsOptions,
 ): Promise<RunStatistics> {
   zoneOf(timezone)
   if (since !== undefined && !(since instanceof Date && !Number.isNaN(since.getTime())))
     throw new TypeError(`since: expected a date, got ${String(since)}`)
   const [found] = await (runs as Collection<Document>)
-    .aggregate<Document>(pipeline(schedule, since, timezone), { maxTimeMS: 30_000 })
+    .aggregate<Document>(pipeline(which, since, timezone), { maxTimeMS: 30_000, allowDiskUse: true })
     .toArray()
   const byOutcome = Object.fromEntries(RUN_OUTCOMES.map((outcome) => [outcome, 0])) as Record<RunOutcome, number>
   let total = 0
@@ -93,7 +115,11 @@ export async function statisticsOf(
   const duration = found?.['durations']?.[0]
   const failuresByHour = Array.from({ length: 24 }, () => 0)
   for (const row of found?.['hours'] ?? []) failuresByHour[row._id] = row.count
+  const lastSuccess: LastEnd | null = found?.['lastSuccess']?.[0] ?? null
   return {
+    lastSuccessAt: lastSuccess?.at ?? null,
+    lastSuccess,
+    lastFailure: found?.['lastFailure']?.[0] ?? null,
     runs: total,
     byOutcome,
     open: total - RUN_OUTCOMES.reduce((sum, outcome) => sum + byOutcome[outcome], 0),
@@ -107,16 +133,60 @@ export async function statisticsOf(
   }
 }
 
-function pipeline(schedule: string, since: Date | undefined, timezone: string): Document[] {
+const whichOptions = t.object({
+  task: t.optional(t.aName),
+  prefix: t.optional(t.aName),
+  all: t.optional(t.where<true>((value) => value === true, t.expecting('true'))),
+})
+
+/** @throws InvalidOptions */
+function filterOf(which: string | StatisticsOf): Document {
+  if (typeof which === 'string') return { schedule: which }
+  const { task, prefix, all } = checkOptions('schedules.statistics', whichOptions, which)
+  if ([task, prefix, all].filter((value) => value !== undefined).length !== 1)
+    throw new InvalidOptions('schedules.statistics', ['expected the id of a schedule, or one of task, prefix and all'])
+  if (task !== undefined) return { task }
+  return prefix === undefined ? {} : { schedule: { $gte: prefix, $lt: `${prefix}${LAST}` } }
+}
+
+/** The last possible character: what begins with a prefix sorts before the prefix with this one. */
+const LAST = '\u{10ffff}'
+
+/** A log of 200 lines and the arguments aren't sorted along. */
+const NEEDED = Object.fromEntries(
+  ['phase', 'scheduledFor', 'completedAt', 'durationMs', 'lost', 'error', 'reason', 'counters'].map((name) => [
+    name,
+    1,
+  ]),
+)
+
+const lastEnd = (phase: 'Completed' | 'Failed'): Document[] => [
+  // A query by type also matches arrays.
+  { $match: { phase, $expr: { $eq: [{ $type: '$completedAt' }, 'date'] } } },
+  { $sort: { completedAt: -1 } },
+  { $limit: 1 },
+  {
+    $project: {
+      ...{ _id: 0, run: '$_id', at: '$completedAt', scheduledFor: 1, durationMs: 1 },
+      ...{ 'error.name': 1, 'error.message': 1 },
+    },
+  },
+]
+
+function pipeline(which: string | StatisticsOf, since: Date | undefined, timezone: string): Document[] {
   const day = { $dateToString: { date: '$scheduledFor', format: '%Y-%m-%d', timezone } }
   const counters = { $cond: [{ $eq: [{ $type: '$counters' }, 'object'] }, '$counters', {}] }
   const rank95 = { $multiply: [{ $size: '$all' }, 0.95] }
   return [
-    { $match: { schedule, ...(since ? { scheduledFor: { $gte: since } } : {}) } },
+    { $match: { ...filterOf(which), ...(since ? { scheduledFor: { $gte: since } } : {}) } },
+    // Of one schedule they come in this order, by the index.
+    ...(typeof which === 'string' ? [] : [{ $project: NEEDED }]),
     { $sort: { scheduledFor: -1 } },
     { $limit: MOST_RUNS },
     {
       $facet: {
+        lastSuccess: lastEnd('Completed'),
+        lastFailure: lastEnd('Failed'),
         phases: [{ $group: { _id: '$phase', count: { $sum: 1 }, lost: { $sum: { $ifNull: ['$lost', 0] } } } }],
         durations: [
           { $match: { phase: 'Completed', durationMs: { $type: 'number' } } },

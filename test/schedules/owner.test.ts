@@ -301,6 +301,7 @@ describe('what an owner does', () => {
         { ...completed(1, 1, 99_999, 1), _id: 'other' as never, schedule: 'other' },
       ])
     expect(await schedules.statistics('s')).toEqual({
+      ...{ lastSuccessAt: null, lastSuccess: null, lastFailure: null },
       runs: 25,
       byOutcome: { Completed: 20, Failed: 3, Skipped: 1, Missed: 0 },
       open: 1,

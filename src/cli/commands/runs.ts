@@ -113,6 +113,11 @@ function statisticsLines(statistics: RunStatistics): string[] {
     `${count} runs: ${outcomes.join(', ')}, open ${statistics.open}${lost > 0 ? `; tries lost ${lost}` : ''}`,
   ]
   if (successRate !== null) lines.push(`success rate ${(successRate * 100).toFixed(1)} %`)
+  for (const [how, end] of [
+    ['success', statistics.lastSuccess],
+    ['failure', statistics.lastFailure],
+  ] as const)
+    if (end) lines.push(`last ${how} ${timeText(end.at)}${end.error ? `: ${valueText(end.error.message)}` : ''}`)
   if (meanMs !== null && p95Ms !== null) lines.push(`took ${formatMs(meanMs)} on average, p95 ${formatMs(p95Ms)}`)
   for (const { error, count: n, last } of failuresByError)
     lines.push(`failed ${n} times: ${valueText(error)}, last ${timeText(last)}`)
