@@ -223,8 +223,10 @@ export interface RunDocument {
   durationMs?: number
   /** What the latest try's `run.count` added up, by counter: at most 100 of them. */
   counters?: Readonly<Record<string, number>>
-  /** What the task returned; absent: nothing, or not JSON of at most 64 KB. */
+  /** What the task returned; absent: nothing, or not JSON of at most 64 KB, as `notKept` then says. */
   result?: Json
+  /** What its latest try left and couldn't be kept, with the reasons: its result, counters. The first ten. */
+  notKept?: readonly string[]
   /** Why its latest try failed; null: it succeeded. */
   error?: RunError | null
   /** Why it was Skipped or Missed. */

@@ -1,8 +1,9 @@
 import { StepAborted } from '../phases/index.js'
-import type { RunDocument } from './documents.js'
+import type { RunDocument, RunOutcome } from './documents.js'
 import { RunLockLost, RunTimeout } from './errors.js'
 import type { RunEndReason } from './observer.js'
 import { runErrorOf } from './run-record.js'
+import type { RunCallback, TaskWithCallbacks } from './tasks.js'
 
 /** Who asks a document to stop, as its history has it. */
 const BY_RUN = 'its run'
@@ -26,4 +27,21 @@ export const ofItsOwn = (error: Error): NonNullable<RunDocument['stopping']> => 
 export function whyFailed(error: unknown): RunEndReason {
   if (error instanceof RunTimeout) return 'timeout'
   return error instanceof RunLockLost ? 'lockLost' : 'error'
+}
+
+/** Manual runs have no jitter to wait for. */
+export function lateMs({ scheduledFor, trigger, jitterMs = 0 }: Readonly<RunDocument>, startedAt: Date): number {
+  if (trigger === 'backfill') return 0
+  const meant = scheduledFor.getTime() + (trigger === 'manual' ? 0 : jitterMs)
+  return Math.max(0, startedAt.getTime() - meant)
+}
+
+const CALLBACKS = { Completed: 'onSuccess', Failed: 'onFailure', Missed: 'onMissed', Skipped: undefined } as const
+
+export function callbackOf<Context>(
+  task: TaskWithCallbacks<Context>,
+  outcome: RunOutcome,
+): RunCallback<Context> | undefined {
+  const name = CALLBACKS[outcome]
+  return name && task[name]
 }

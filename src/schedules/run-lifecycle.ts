@@ -7,12 +7,12 @@ import { type Overlap, present, type RunDocument, type RunOutcome, serverTime } 
 import { ReplicasLost, RunTimeout } from './errors.js'
 import { recordLastEnd } from './last-end.js'
 import { observedRun, type RunEndReason } from './observer.js'
-import { cancelled, isCancel, isItsOwn, ofItsOwn, whyFailed } from './run-ends.js'
+import { callbackOf, cancelled, isCancel, isItsOwn, lateMs, ofItsOwn, whyFailed } from './run-ends.js'
 import { RunLock } from './run-lock.js'
-import { RunRecord, resultOf, runErrorOf } from './run-record.js'
+import { RunRecord, runErrorOf } from './run-record.js'
 import { tryTask } from './run-task.js'
 import { starterOf } from './starts.js'
-import type { RunCallback, TaskWithCallbacks } from './tasks.js'
+import type { TaskWithCallbacks } from './tasks.js'
 import type { Workplace } from './workplace.js'
 
 /** A backfill's run that can't begin looks again after this; so does what is due and meets one. */
@@ -140,14 +140,15 @@ class Runs<Context> {
     // Records the replica that runs it now if another one began it.
     if (run.by !== name || lost > 0) await step.checkpoint({ ...this.counted(known), lockFence: lock.fence })
     const tried = await tryTask({ task, run: known, lock, record, context, signal: step.signal })
-    const fields: Fields = { ...record.fields(), ...this.counted(known), lockFence: lock.fence }
     const starter = starterOf(task.run)
-    if (starter && tried.kind === 'returned' && starter.how.until === 'ended')
-      return this.handOver({ ...known, ...fields, started: starter.of(run) }, step, task, now, lock)
+    const isDone = tried.kind === 'returned' && starter?.how.until !== 'ended'
+    const result = isDone ? record.result(tried.value) : {}
+    const fields: Fields = { ...record.fields(), ...result, ...this.counted(known), lockFence: lock.fence }
+    this.warnOf(run, fields)
     if (tried.kind === 'returned') {
-      const result = resultOf(tried.value)
-      const done = { ...fields, error: null, ...(result === undefined ? {} : { result }) }
-      return this.end(known, step, task, 'Completed', 'done', done, now, lock)
+      return isDone
+        ? this.end(known, step, task, 'Completed', 'done', { ...fields, error: null }, now, lock)
+        : this.handOver({ ...known, ...fields, started: starter!.of(run) }, step, task, now, lock)
     }
     const isCancelled = tried.kind === 'threw' && isCancel(step.signal.reason)
     if (tried.kind === 'threw' && step.signal.aborted && !isCancelled && !isItsOwn(tried.error)) {
@@ -185,9 +186,9 @@ class Runs<Context> {
     now: () => Date,
     lock: RunLock | undefined,
   ) {
-    const { by, lost, log, logDropped, counters, lockFence, started, stopping } = run
+    const { by, lost, log, logDropped, counters, lockFence, notKept, started, stopping } = run
     try {
-      await step.checkpoint(present({ by, lost, log, logDropped, counters, lockFence, started, stopping }))
+      await step.checkpoint(present({ by, lost, log, logDropped, counters, lockFence, notKept, started, stopping }))
     } finally {
       await lock?.release()
     }
@@ -208,7 +209,10 @@ class Runs<Context> {
     if (!starter) throw new Error(`expected the task '${run.task}' to start documents, as it did when ${run._id} began`)
     const found = await starter.look(step as unknown as Step<never, RunDocument>, run._id)
     if (found.kind === 'ended') {
-      const fields = { ...found.left, error: found.error }
+      const record = new RunRecord(run, now)
+      record.takeOver(found.left.counters)
+      const fields = { ...record.result(found.left.result), ...record.fields(), error: found.error }
+      this.warnOf(run, fields)
       const [outcome, why] = found.error ? (['Failed', 'error'] as const) : (['Completed', 'done'] as const)
       return this.end(run, step, task, outcome, why, fields, () => found.at ?? now())
     }
@@ -364,6 +368,10 @@ class Runs<Context> {
     }
   }
 
+  private warnOf(run: Readonly<RunDocument>, { notKept = [] }: Fields): void {
+    for (const problem of notKept) this.workplace.logger.warn(`run ${run._id}: not kept: ${problem}`, { run: run._id })
+  }
+
   private counted(run: RunDocument): Fields {
     return { by: run.by!, ...(run.lost ? { lost: run.lost } : {}) }
   }
@@ -373,20 +381,6 @@ class Runs<Context> {
     if (task) return task
     throw new Error(`expected to know the task '${run.task}'; known: ${this.workplace.tasks.names.join(', ')}`)
   }
-}
-
-/** Manual runs have no jitter to wait for. */
-function lateMs({ scheduledFor, trigger, jitterMs = 0 }: Readonly<RunDocument>, startedAt: Date): number {
-  if (trigger === 'backfill') return 0
-  const meant = scheduledFor.getTime() + (trigger === 'manual' ? 0 : jitterMs)
-  return Math.max(0, startedAt.getTime() - meant)
-}
-
-const CALLBACKS = { Completed: 'onSuccess', Failed: 'onFailure', Missed: 'onMissed', Skipped: undefined } as const
-
-function callbackOf<Context>(task: TaskWithCallbacks<Context>, outcome: RunOutcome): RunCallback<Context> | undefined {
-  const name = CALLBACKS[outcome]
-  return name && task[name]
 }
 
 /** Both phases may go to each of the outcomes. */

@@ -1,4 +1,5 @@
 import { BSON } from 'mongodb'
+import { shown } from '../options/index.js'
 import { recordedError } from '../phases/index.js'
 import type { Json } from './definition/schedule-fields.js'
 import { present, type RunDocument, type RunError, type RunLine } from './documents.js'
@@ -10,6 +11,8 @@ const MOST_FIELDS_BYTES = 4_096
 const MOST_COUNTERS = 100
 const COUNTER = /^[A-Za-z_][\w-]{0,99}$/
 const MOST_RESULT_BYTES = 64 * 1024
+/** Of what isn't kept so many are named. */
+const MOST_NOT_KEPT = 10
 
 /** What a task reports of its run while it runs; bounded, whatever it reports. */
 export class RunRecord {
@@ -17,6 +20,7 @@ export class RunRecord {
   private readonly latest: RunLine[] = []
   private dropped: number
   private readonly counters = new Map<string, number>()
+  private readonly notKept = new Set<string>()
 
   constructor(
     run: Readonly<RunDocument>,
@@ -31,7 +35,7 @@ export class RunRecord {
     const line: RunLine = {
       at: this.now(),
       message: textOf(message).slice(0, LINE_LENGTH),
-      ...(fields === undefined ? {} : { fields: asJson(fields, MOST_FIELDS_BYTES) ?? '(not JSON, or too large)' }),
+      ...(fields === undefined ? {} : { fields: fieldsOf(fields) }),
     }
     if (this.first.length < FIRST_LINES) this.first.push(line)
     else this.latest.push(line)
@@ -41,53 +45,76 @@ export class RunRecord {
     }
   }
 
+  /** Never throws: a counter that can't be kept is no reason for the run to fail. */
   count(counter: string, by = 1): void {
-    if (typeof by !== 'number' || !Number.isFinite(by)) throw new TypeError(`count('${counter}'): expected a number`)
-    if (!COUNTER.test(counter)) {
-      throw new TypeError(`count: expected a name of letters, digits, _ and -, got '${counter}'`)
-    }
-    if (!this.counters.has(counter) && this.counters.size >= MOST_COUNTERS) return
-    this.counters.set(counter, (this.counters.get(counter) ?? 0) + by)
+    const problem = this.problemOf(counter, by)
+    if (problem) this.drop(`counter ${shown(counter).slice(0, 200)}: ${problem}`)
+    else this.counters.set(counter, (this.counters.get(counter) ?? 0) + by)
   }
 
-  fields(): Pick<RunDocument, 'log' | 'logDropped' | 'counters'> {
+  /** The counters of what a task has started, whatever is there. */
+  takeOver(counters: unknown): void {
+    if (typeof counters !== 'object' || counters === null || Array.isArray(counters)) return
+    for (const [name, n] of Object.entries(counters)) this.count(name, n as number)
+  }
+
+  private problemOf(counter: unknown, by: unknown): string | undefined {
+    if (typeof counter !== 'string' || !COUNTER.test(counter))
+      return 'expected a name of letters, digits, _ and -, at most 100 characters'
+    if (!Number.isFinite(by)) return `expected a number, got ${shown(by)}`
+    return this.counters.size < MOST_COUNTERS || this.counters.has(counter)
+      ? undefined
+      : `expected at most ${MOST_COUNTERS} counters`
+  }
+
+  /** What a task, or what it has started, has returned. */
+  result(value: unknown): { result?: Json } {
+    if (value === undefined) return {}
+    const read = asJson(value, MOST_RESULT_BYTES)
+    if ('json' in read) return { result: read.json }
+    this.drop(`result: ${read.problem}`)
+    return {}
+  }
+
+  private drop(problem: string): void {
+    if (this.notKept.size < MOST_NOT_KEPT) this.notKept.add(problem)
+  }
+
+  fields(): Pick<RunDocument, 'log' | 'logDropped' | 'counters' | 'notKept'> {
     const log = [...this.first, ...this.latest]
     return present({
       log: log.length > 0 ? log : undefined,
       logDropped: this.dropped || undefined,
       counters: this.counters.size > 0 ? Object.fromEntries(this.counters) : undefined,
+      notKept: this.notKept.size > 0 ? [...this.notKept] : undefined,
     })
   }
 }
 
-/** What a task returned, if it is JSON of at most 64 KB. */
-export const resultOf = (value: unknown): Json | undefined =>
-  value === undefined ? undefined : asJson(value, MOST_RESULT_BYTES)
-
-/** Counters of a document, as far as a run can have them. */
-export function countersOf(value: unknown): RunDocument['counters'] {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
-  const counted = Object.entries(value).filter(([name, n]) => COUNTER.test(name) && Number.isFinite(n))
-  return counted.length > 0 ? Object.fromEntries(counted.slice(0, MOST_COUNTERS)) : undefined
+function fieldsOf(fields: unknown): Json {
+  const read = asJson(fields, MOST_FIELDS_BYTES)
+  return 'json' in read ? read.json : '(not JSON, or too large)'
 }
 
-/** What was thrown, or was stored of it, within bounds. */
-export function runErrorOf(thrown: unknown): RunError {
-  const { name, message, stack } = isStored(thrown) ? thrown : errorOf(thrown)
-  const { code, causes } = isStored(thrown) ? thrown : recordedError(thrown)
+export const runErrorOf = (thrown: unknown): RunError => withinBounds({ ...recordedError(thrown), ...textsOf(thrown) })
+
+const textsOf = (thrown: unknown) => {
+  const { name, message, stack } = errorOf(thrown)
+  return { name, message, stack }
+}
+
+/** An error as a document has it: of its texts no more than a run keeps. */
+export function withinBounds({ name, message, stack, code, causes }: Partial<Loose<RunError>>): RunError {
   return present({
-    name: name.slice(0, 200),
-    message: message.slice(0, 2_000),
-    stack: stack?.slice(0, 4_000) || undefined,
+    name: String(name ?? 'Error').slice(0, 200),
+    message: String(message).slice(0, 2_000),
+    stack: typeof stack === 'string' ? stack.slice(0, 4_000) || undefined : undefined,
     code,
     causes,
   })
 }
 
-const isStored = (value: unknown): value is RunError =>
-  !(value instanceof Error) &&
-  typeof value === 'object' &&
-  [(value as RunError | null)?.name, (value as RunError | null)?.message].every((text) => typeof text === 'string')
+type Loose<T> = { readonly [K in keyof T]: T[K] | undefined }
 
 /** What was thrown, as a readable error: whatever it is, the run has to come to its end. */
 export function errorOf(thrown: unknown): Error {
@@ -110,15 +137,26 @@ function textOf(value: unknown): string {
   }
 }
 
-function asJson(value: unknown, mostBytes: number): Json | undefined {
+function asJson(value: unknown, mostBytes: number): { readonly json: Json } | { readonly problem: string } {
+  const expected = `expected JSON of at most ${mostBytes} bytes`
+  const kind = typeof value === 'object' ? 'an object' : typeof value
+  let text: string | undefined
   try {
-    const text = JSON.stringify(value)
-    if (text === undefined || Buffer.byteLength(text) > mostBytes) return undefined
+    text = JSON.stringify(value)
+  } catch (error) {
+    return { problem: `${expected}, got ${kind} that JSON.stringify refuses (${errorOf(error).message.slice(0, 200)})` }
+  }
+  if (text === undefined) return { problem: `${expected}, got ${kind}` }
+  const bytes = Buffer.byteLength(text)
+  if (bytes > mostBytes) return { problem: `${expected}, got ${bytes} bytes` }
+  try {
     const json = JSON.parse(text) as Json
     // It has to go into a document: keys with a null byte can't.
     BSON.serialize({ json })
-    return json
-  } catch {
-    return undefined
+    return { json }
+  } catch (error) {
+    return {
+      problem: `expected JSON that MongoDB can store, got ${kind} that it refuses (${errorOf(error).message.slice(0, 200)})`,
+    }
   }
 }

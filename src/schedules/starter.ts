@@ -12,7 +12,7 @@ import {
 import { type BoundLifecycle, DocumentExists, endPhases, endsOf, InvalidOutcome, type Step } from '../phases/index.js'
 import { type Overlap, present, type RunDocument, type RunError } from './documents.js'
 import { DocumentFailed, DocumentRemoved, InvalidTask } from './errors.js'
-import { countersOf, resultOf, runErrorOf } from './run-record.js'
+import { runErrorOf, withinBounds } from './run-record.js'
 import type { StartsOptions } from './starts.js'
 import type { TaskRun } from './tasks.js'
 
@@ -36,7 +36,7 @@ export type StartedState =
       readonly kind: 'ended'
       readonly at: Date | undefined
       readonly error: RunError | null
-      readonly left: Pick<RunDocument, 'counters' | 'result'>
+      readonly left: { readonly counters: unknown; readonly result: unknown }
     }
   | { readonly kind: 'gone'; readonly error: RunError }
 
@@ -146,14 +146,16 @@ export class Starter {
     const record = Object(found[progress])
     if (succeeded.includes(phase) || failed.includes(phase)) {
       const hasFailed = failed.includes(phase)
-      const said = [found['error'], record.error].find((one) => typeof one?.message === 'string')
-      const error = said ?? new DocumentFailed(name, phase, lastError(record.history))
-      const left = { counters: countersOf(found['counters']), result: resultOf(found['result']) }
+      const own = Object(found['error'])
+      // An owner's own: of unknown size beside these two.
+      const said = typeof own.message === 'string' ? { name: own.name, message: own.message } : record.error
+      const error = () =>
+        said ? withinBounds(said) : runErrorOf(new DocumentFailed(name, phase, lastError(record.history)))
       return {
         kind: 'ended',
         at: record.since instanceof Date ? record.since : undefined,
-        error: hasFailed ? runErrorOf(error) : null,
-        left: present(left),
+        error: hasFailed ? error() : null,
+        left: { counters: found['counters'], result: found['result'] },
       }
     }
     const why = isParked(found) ? ` is parked in ${phase}: ${record.error?.message ?? '?'}` : ` is in ${phase}`
