@@ -21,7 +21,7 @@ export function gatewaysOf(collections: Collections, serviceNameFor?: (id: unkno
       return gateway !== null && !SERVED_PHASES.includes(gateway['phase'])
     },
     async instanceOf(doc) {
-      const instance = await collections.of('instance').findOne({ _id: doc.gatewayId as never })
+      const instance = await collections.of('instance').findOne({ _id: { $eq: doc.gatewayId as never } })
       if (!instance) return undefined
       const name: string | undefined = instance['placed']?.name ?? serviceNameFor?.(doc.gatewayId)
       const port = instance['ports']?.[0]?.port
@@ -43,9 +43,9 @@ export async function isOrphan(collections: Collections, child: { readonly gatew
 
 async function gatewayOf(collections: Collections, doc: Readonly<RuntimeDomain>): Promise<Document | null> {
   if (doc.gateway !== undefined) return gatewayBy(doc.gateway, collections)
-  const database = await collections.of('gatewayDatabase').findOne({ _id: doc.gatewayId as never })
+  const database = await collections.of('gatewayDatabase').findOne({ _id: { $eq: doc.gatewayId as never } })
   return database ? gatewayBy(database['gateway'] ?? doc.gatewayId, collections) : null
 }
 
 const gatewayBy = (id: unknown, collections: Collections) =>
-  collections.of('gateway').findOne({ _id: id as never }, { projection: { phase: 1, fence: 1 }, hint: BY_ID })
+  collections.of('gateway').findOne({ _id: { $eq: id as never } }, { projection: { phase: 1, fence: 1 }, hint: BY_ID })

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { BSON, type Db } from 'mongodb'
+import { canBeId } from '../lock/index.js'
 import type { KubernetesObject, ObjectMeta } from './objects.js'
 
 /** The field manager under which Phaselock applies objects, and the value of the label `app.kubernetes.io/managed-by`. */
@@ -76,7 +77,8 @@ export function ownerOf({
   const database = annotations?.[ANNOTATIONS.database]
   if (lifecycle === undefined || id === undefined || database === undefined) return undefined
   try {
-    return { lifecycle, database, id: BSON.EJSON.parse(id, { relaxed: false })['_id'] }
+    const { _id } = BSON.EJSON.parse(id, { relaxed: false })
+    return canBeId(_id) ? { lifecycle, database, id: _id } : undefined
   } catch {
     return undefined
   }

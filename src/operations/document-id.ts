@@ -1,7 +1,6 @@
 import { BSON } from 'mongodb'
-import { idText } from '../lock/index.js'
+import { canBeId, idText, whyNotStorable } from '../lock/index.js'
 import { typed } from '../options/index.js'
-import { canBeId, whyNotStorable } from '../phases/index.js'
 import { UsageError } from './errors.js'
 import { fromExtendedJson } from './extended-json.js'
 
@@ -52,8 +51,7 @@ function extendedJson(text: string): unknown {
   // An invalid date would mean the document whose `_id` is 1970-01-01.
   const problem = whyNotStorable({ _id: id })
   if (problem !== undefined) throw invalid(`expected an _id that a document can have, got ${text}: ${problem}`, text)
-  const { _bsontype: type } = Object(id) as { _bsontype?: unknown }
-  if (!canBeId(id) || type === 'DBRef')
+  if (!canBeId(id))
     throw invalid(
       `expected an _id that a document can have, got ${text}: no array, regular expression or operator`,
       text,

@@ -1,5 +1,5 @@
 import type { Collection, Document, Filter } from 'mongodb'
-import { readOwnFields } from '../lock/index.js'
+import { canBeId, NO_ID, readOwnFields } from '../lock/index.js'
 import { t } from '../options/index.js'
 
 /** Which records of what has happened are meant, for each collection of them. */
@@ -19,7 +19,12 @@ export interface RecordQuery {
 /** Options that each query takes; any other is the name of a field that must have just that value. */
 export const RECORD_QUERY = {
   lifecycle: t.optional(t.aName),
-  documents: t.optional(t.where<readonly unknown[]>(Array.isArray, t.expecting("a list of _id's"))),
+  documents: t.optional(
+    t.where<readonly unknown[]>(
+      (value) => Array.isArray(value) && value.every(canBeId),
+      t.expecting(`a list of _id's (each ${NO_ID})`),
+    ),
+  ),
   since: t.optional(t.aDate),
   until: t.optional(t.aDate),
   limit: t.withDefault(t.whole(1, 10_000), 50),

@@ -137,7 +137,9 @@ const READY: Readonly<Record<LivingKind, readonly string[]>> = {
 const awaitChildren: Kind = async (gateway, doc, step) => {
   const { collections, gatewayId } = gateway
   const kinds = ['gatewayDatabase', ...(doc.placed ? (['instance'] as const) : []), 'runtimeDomain'] as const
-  const found = await Promise.all(kinds.map((kind) => collections.of(kind).findOne({ _id: gatewayId as never })))
+  const found = await Promise.all(
+    kinds.map((kind) => collections.of(kind).findOne({ _id: { $eq: gatewayId as never } })),
+  )
   for (const [n, kind] of kinds.entries()) {
     const child = found[n]
     // Somebody removed it: it is made again.

@@ -1,7 +1,7 @@
 import type { Document, Filter } from 'mongodb'
 import { idText } from '../../kinds/index.js'
 import { onCluster } from '../../kubernetes/index.js'
-import { idKey, isParked } from '../../lock/index.js'
+import { canBeId, idKey, isParked, NO_ID } from '../../lock/index.js'
 import { type Handler, Holder, type RunningStep, type Step } from '../../phases/index.js'
 import { BY_GATEWAY, BY_ID, type ChildKind, type Collections, collectionOf } from '../collections.js'
 import type { ApiGateway } from '../documents.js'
@@ -48,13 +48,13 @@ export class HeldGateway {
   /** What is wrong with the gatewayId, if anything: ids of some kinds can't tell children apart. */
   get idProblem(): string | undefined {
     const id = this.gatewayId
-    if (id !== null && !Array.isArray(id) && !(id instanceof RegExp)) return undefined
-    return `expected a gatewayId (or _id) that isn't an array, a regular expression or null, got ${String(id)}`
+    if (id !== null && canBeId(id)) return undefined
+    return `expected a gatewayId (or _id) that is ${NO_ID}, nor null, got ${idText(id)}`
   }
 
   /** The `_id` of the other gateway that has this gatewayId: the one that made its database document. */
   async otherOwner(): Promise<unknown> {
-    const database = await this.collections.of('gatewayDatabase').findOne({ _id: this.gatewayId as never })
+    const database = await this.collections.of('gatewayDatabase').findOne({ _id: { $eq: this.gatewayId as never } })
     const owner = database?.['gateway']
     return owner === undefined || idKey(owner) === idKey(this.id) ? undefined : owner
   }

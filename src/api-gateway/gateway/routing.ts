@@ -60,7 +60,7 @@ async function setRoutes<P extends string>(
 
 /** An instance that couldn't be started is not started again by itself: what it reports has to be corrected first. */
 const awaitInstance: GatewayStep<'Started'> = async (gateway, _doc, step) => {
-  const instance = await gateway.collections.of('instance').findOne({ _id: gateway.gatewayId as never })
+  const instance = await gateway.collections.of('instance').findOne({ _id: { $eq: gateway.gatewayId as never } })
   if (!instance) return step.park('expected its Instance, which was removed: delete the gateway and create it again')
   if (instance['phase'] === 'Started') return step.again({ step: 'domains' })
   return gateway.await(step, instance, { kind: 'instance', phases: ['Started'] })
@@ -70,7 +70,7 @@ const SERVED_OR_GONE = ['Created', 'Deleting', 'Deleted']
 
 /** Waits only for the gateway's own domain: one added later that waits for its certificate holds up nobody else. */
 const awaitDomain: GatewayStep<'Started'> = async (gateway, _doc, step) => {
-  const own = await gateway.collections.of('runtimeDomain').findOne({ _id: gateway.gatewayId as never })
+  const own = await gateway.collections.of('runtimeDomain').findOne({ _id: { $eq: gateway.gatewayId as never } })
   if (own?.['phase'] === 'Stopped' && own['state'] !== 'Running') return step.again({ step: 'domains' })
   // Its owner may have removed it, and use others.
   if (!own || SERVED_OR_GONE.includes(own['phase'])) return step.again({ step: 'routes' })

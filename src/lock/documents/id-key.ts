@@ -13,6 +13,7 @@ export function idKey(id: unknown): string {
 function wholeKey(id: unknown): string {
   if (typeof id === 'string') return `s${id}`
   if (id instanceof BSON.ObjectId) return `o${id.toHexString()}`
+  if (typeof id === 'bigint') return `n${id}`
   if (typeof id === 'number') return `n${id === 0 ? 0 : id}`
   if (id instanceof BSON.Long || id instanceof BSON.Int32 || id instanceof BSON.Double) return `n${id.toString()}`
   return `e${BSON.EJSON.stringify({ id }, { relaxed: false })}`

@@ -1,4 +1,5 @@
 import type { Document } from 'mongodb'
+import { canBeId } from '../documents/storable.js'
 
 /** Of a document that a step of another one has inserted: whose child it is, as it is stored in `progress.parent`. */
 export interface StoredParent {
@@ -58,7 +59,7 @@ export interface DocumentName {
 export function parentIn(progress: unknown): StoredParent | undefined {
   const { parent } = Object(progress) as Document
   const { lifecycle, id, key, list } = Object(parent) as Document
-  if (typeof lifecycle !== 'string' || id === undefined || typeof key !== 'string') return undefined
+  if (typeof lifecycle !== 'string' || !canBeId(id) || typeof key !== 'string') return undefined
   return { lifecycle, id, key, list: typeof list === 'string' ? list : '' }
 }
 
@@ -89,6 +90,6 @@ const namesIn = (list: unknown): DocumentName[] =>
   Array.isArray(list)
     ? list.flatMap((one) => {
         const { lifecycle, id } = Object(one) as Document
-        return typeof lifecycle === 'string' && id !== undefined ? [{ lifecycle, id }] : []
+        return typeof lifecycle === 'string' && canBeId(id) ? [{ lifecycle, id }] : []
       })
     : []

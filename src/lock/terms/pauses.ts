@@ -2,6 +2,7 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { idKey, idText } from '../documents/id-key.js'
 import { readOwnFields } from '../documents/read-each.js'
+import { canBeId } from '../documents/storable.js'
 import { isValid } from '../documents/type-name.js'
 import { LIFECYCLES_COLLECTION } from './constants.js'
 import { isDate, literal } from './terms.js'
@@ -50,7 +51,7 @@ function targetOf(one: unknown): PauseTarget | undefined {
   const { what, phase, _id } = (one ?? {}) as Document
   if (what === 'all' || what === 'lifecycle') return { what }
   if (what === 'phase') return typeof phase === 'string' ? { what, phase } : undefined
-  return what === 'document' && _id !== undefined ? { what, _id } : undefined
+  return what === 'document' && canBeId(_id) ? { what, _id } : undefined
 }
 
 const textOr = <Else>(value: unknown, otherwise: Else) => (typeof value === 'string' ? value : otherwise)

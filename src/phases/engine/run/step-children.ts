@@ -2,6 +2,7 @@ import { BSON, type Document } from 'mongodb'
 import {
   type ChildList,
   COMMITTED,
+  canBeId,
   childDocuments,
   childListsIn,
   countChildren,
@@ -12,6 +13,7 @@ import {
   idText,
   insertWhileHeld,
   leaseUnmoved,
+  NO_ID,
   parentIn,
   readOwnFields,
   removeChildren,
@@ -19,6 +21,7 @@ import {
   setChildrenState,
   typeName,
   underClaimOf,
+  whyNotStorable,
 } from '../../../lock/index.js'
 import {
   type Child,
@@ -38,7 +41,6 @@ import { endsOf, type LifecycleModel } from '../../definition/model.js'
 import { ChildExists, InvalidDocument, InvalidOutcome, LeaseLost, UnknownChild } from '../../errors.js'
 import { shown } from '../../kept-text.js'
 import type { Progress } from '../../step.js'
-import { whyNotStorable } from '../../storable.js'
 import type { LifecycleEnvironment } from '../environment.js'
 import type { Held } from '../lease/held.js'
 import type { Awaits } from './step-waits.js'
@@ -262,7 +264,9 @@ export class StepChildren {
     const complete: Document = { _id, phase: entries[0], ...fields, [settings.progress]: { parent } }
     const { phase } = complete
     if (!phases.has(phase)) throw new InvalidDocument(name, phase, [...phases.keys()])
-    const problem = whyNotStorable(complete)
+    const problem = canBeId(_id)
+      ? whyNotStorable(complete)
+      : `expected an _id that a document can have (${NO_ID}), got ${shown(_id)}`
     if (problem !== undefined)
       throw new InvalidDocument(name, phase, [...phases.keys()], `${name}, child '${key}': ${problem}`)
     return complete

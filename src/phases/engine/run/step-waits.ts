@@ -3,6 +3,7 @@ import {
   addWaiter,
   awaitsIn,
   COMMITTED,
+  canBeId,
   type DocumentName,
   hasToken,
   ID_INDEX,
@@ -10,6 +11,7 @@ import {
   idText,
   isRemovedPhase,
   LEASE_FIELDS,
+  NO_ID,
   parentIn,
   readOwnFields,
   type StoredAwaits,
@@ -79,8 +81,10 @@ export async function waitFor(run: WaitingRun, target: unknown, options: unknown
 
 function read(target: unknown) {
   const { lifecycle, id, phases } = Object(target) as Record<string, unknown>
-  if (typeof lifecycle !== 'string' || id === undefined || id === null)
+  if (typeof lifecycle !== 'string')
     throw new InvalidOutcome(`waitFor: expected a document's phases (lifecycle.at(id, 'Phase')), got ${shown(target)}`)
+  if (id === null || !canBeId(id))
+    throw new InvalidOutcome(`waitFor: expected the _id of a document (${NO_ID}, nor null), got ${shown(id)}`)
   if (!Array.isArray(phases) || phases.length === 0 || phases.length > 100)
     throw new InvalidOutcome(`waitFor: expected 1 to 100 phases, got ${shown(phases)}`)
   return { lifecycle, id, phases: phases as string[] }

@@ -71,7 +71,7 @@ export class Storages {
     let found: unknown
     if (typeof storage === 'function') found = await storage(region)
     else if (storage) found = region === undefined ? undefined : storage[region]
-    else if (region !== undefined) {
+    else if (typeof region === 'string') {
       const document = await protocolCollection(db, BUCKET_COLLECTIONS.region).findOne({ _id: region as never })
       const { _id, createdAt: _c, updatedAt: _u, ...described }: Document = document ?? {}
       found = _id === undefined ? undefined : described
