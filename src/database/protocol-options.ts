@@ -1,4 +1,5 @@
 import type { Collection, Db, Document, MongoClientOptions } from 'mongodb'
+import { numbersOf, OWN_READING, type OwnersNumbers } from '../options/index.js'
 import { alwaysAnswering } from './answer.js'
 import { durableOn, firstContact } from './durable.js'
 
@@ -58,12 +59,20 @@ export function awaitMsOf(db: Db): number {
  * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client say. The
  * read concern is `local`; what a decision rests on passes `majority` with the command (docs/replica-sets.md).
  * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch.
+ * Numbers are read as numbers ({@link OWN_READING}); {@link ownersNumbers} says how the database reads them by itself.
  * Each of its commands (and `toArray`) ends, at the latest with NoAnswer well after the client's socket timeout.
  */
 export function protocolCollection<T extends Document>(db: Db, name: string): Collection<T> {
   const options = { readPreference: 'primary', readConcern: { level: 'local' }, enableUtf8Validation: false } as const
-  const collection = db.collection<T>(name, options)
+  const collection = db.collection<T>(name, { ...options, ...OWN_READING })
+  const numbers = numbersOf(db)
+  if (numbers) owners.set(collection, numbers)
   // The driver reads it for each command; the server isn't known before that.
   Object.defineProperty(collection, 'writeConcern', { get: () => durableOn(db.client) })
   return alwaysAnswering(collection, db.client?.options?.socketTimeoutMS, db.client, () => firstContact(db.client))
 }
+
+const owners = new WeakMap<object, OwnersNumbers>()
+
+/** How the owner of a protocol collection's database wants numbers; undefined: as Phaselock reads them. */
+export const ownersNumbers = (collection: object): OwnersNumbers | undefined => owners.get(collection)

@@ -4,6 +4,10 @@ export const shellQuoted = (text: string): string => `'${text.replaceAll("'", `'
 /** A name as one types it in a shell: quoted where it has to be. */
 export const typed = (name: string): string => (/^[\w.-]+$/.test(name) ? name : shellQuoted(name))
 
+/** For `JSON.stringify`, which makes `{}` of an error: its name and message. */
+export const withErrors = (_name: string, value: unknown): unknown =>
+  value instanceof Error ? `${value.name}: ${value.message}` : value
+
 /** A value as an error message shows it: `'10s'`, `5`, `an object with db, connect`. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`

@@ -1,5 +1,6 @@
 import type { Db } from 'mongodb'
 import { type Duration, durationMs, formatMs } from '../time/index.js'
+import { ownReads } from './own-reads.js'
 import { shown } from './shown.js'
 import { checked, converted, expecting, fits, optional, prepared, type Type, where } from './type.js'
 
@@ -47,7 +48,11 @@ export const having = <T = object>(methods: readonly string[], what: string) =>
     expecting(what),
   )
 
-export const aDatabase = having<Db>(['collection'], "a database from the driver (client.db('shop'))")
+/** Becomes the same database, read as Phaselock reads its own fields. */
+export const aDatabase = converted(
+  having<Db>(['collection'], "a database from the driver (client.db('shop'))"),
+  ownReads,
+)
 
 /** A lifecycle, with its handlers or without. */
 export const aLifecycle = <T extends object>(what: string) =>

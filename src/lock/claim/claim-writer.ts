@@ -1,6 +1,7 @@
 import type { Collection, Document, Filter, FindOneAndUpdateOptions, FindOptions } from 'mongodb'
 import { type Clock, sleep } from '../../time/index.js'
 import { idKey } from '../documents/id-key.js'
+import { ownersReading, withOwnNumbers } from '../documents/owners-numbers.js'
 import { type ReadEach, readEach, type Unreadable } from '../documents/read-each.js'
 import { mostPerUpdate, perUpdate, updateNamed } from '../documents/update-named.js'
 import { idsOf, type Refused, updateApart, writeAround } from '../documents/write-around.js'
@@ -216,11 +217,19 @@ export class ClaimWriter {
   ): Promise<Taken> {
     const sending = this.begin(terms, ids, taken)
     const claim = sending.claims[0]!
-    const options = { ...how, returnDocument: 'after' as const, ...this.reading, ...limitOf(terms) }
+    const { collection } = this.options
+    const options = {
+      ...how,
+      returnDocument: 'after' as const,
+      ...this.reading,
+      ...ownersReading(collection),
+      ...limitOf(terms),
+    }
     try {
       const update = claimUpdate(terms, claim.token)
-      const document = await this.options.collection.findOneAndUpdate(filter, update, options)
-      if (document?.['lockedBy'] === claim.token) taken.claimed.push(this.leased(document, claim, sending))
+      const document = await collection.findOneAndUpdate(filter, update, options)
+      if (document?.['lockedBy'] === claim.token)
+        taken.claimed.push(this.leased(withOwnNumbers(collection, terms.progress, document), claim, sending))
       else if (document) taken.broken.push(document['_id'])
     } catch (error) {
       // A failure to read the answer doesn't mean that the claim failed.
@@ -244,6 +253,7 @@ export class ClaimWriter {
       { _id: { $in: ids as never[] }, lockedBy, ...leaseUnmoved(terms) },
       // All in one reply, with room for one more so that it is the last; else each claim takes two more commands (101 first, then the rest).
       { hint: ID_INDEX, batchSize: ids.length + 1, ...this.reading, ...how },
+      terms.progress,
     )
   }
 

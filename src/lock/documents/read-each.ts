@@ -1,4 +1,5 @@
 import { BSON, type Collection, type Document, type Filter, type FindOptions } from 'mongodb'
+import { ownersReading, withOwnNumbers } from './owners-numbers.js'
 import { isDatabaseError } from './write-error.js'
 
 /** A document that the driver can't turn into JavaScript: a regular expression of another dialect, say. */
@@ -25,6 +26,18 @@ export async function asReadable<T>(read: (how: { bsonRegExp?: true }) => Promis
     if (isDatabaseError(error)) throw error
     return read(AS_IT_STANDS)
   }
+}
+
+/** One document as its owner's code gets it; null: there is none. */
+export async function readForOwner(
+  collection: Collection,
+  id: unknown,
+  progress: string,
+  options: FindOptions = {},
+): Promise<Document | null> {
+  const reading = { ...options, ...ownersReading(collection) }
+  const found = await asReadable((how) => collection.findOne({ _id: id as never }, { ...reading, ...how }))
+  return found && withOwnNumbers(collection, progress, found)
 }
 
 /** The options with which {@link readOwnFields} wants its read done. */
@@ -79,21 +92,25 @@ function fieldByField(bytes: Uint8Array): Document {
 }
 
 /**
- * Finds documents. If the driver fails to read one, it is separated from the others, which are read again without it; only
+ * Finds documents for their owner's code. If the driver fails to read one, it is separated from the others, which are read again without it; only
  * then does that take two more commands.
  * @throws what the database throws, and what the driver throws if its options let it read no document at all
  */
 export async function readEach(
   collection: Collection,
   filter: Filter<Document>,
-  options: FindOptions,
+  given: FindOptions,
+  progress: string,
 ): Promise<ReadEach> {
+  const options = { ...given, ...ownersReading(collection) }
+  const find = async (which: Filter<Document>) =>
+    (await collection.find(which, options).toArray()).map((one) => withOwnNumbers(collection, progress, one))
   try {
-    return { documents: await collection.find(filter, options).toArray(), unreadable: [] }
+    return { documents: await find(filter), unreadable: [] }
   } catch (error) {
     if (isDatabaseError(error)) throw error
   }
-  const reading = { ...collection.bsonOptions, validation: { utf8: false } }
+  const reading = { ...collection.bsonOptions, ...ownersReading(collection), validation: { utf8: false } }
   const read = (bytes: Uint8Array) => BSON.deserialize(bytes, reading)
   read(BSON.serialize({})) // throws if the options contradict each other, which is no document's fault
   const found = (await collection.find(filter, { ...options, raw: true }).toArray()) as unknown as Uint8Array[]
@@ -107,7 +124,7 @@ export async function readEach(
     }
   }
   const others = { $and: [filter, { _id: { $nin: unreadable.map(({ id }) => id) as never[] } }] }
-  return { documents: await collection.find(others, options).toArray(), unreadable }
+  return { documents: await find(others), unreadable }
 }
 
 /** The element as a document of its own. */

@@ -1,5 +1,6 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import { idKey } from '../documents/id-key.js'
+import { ownersReading, withOwnNumbers } from '../documents/owners-numbers.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { deleteMatching, updateMatching } from '../documents/update-named.js'
 import type { DocumentName } from '../end/children.js'
@@ -150,8 +151,9 @@ export async function childDocuments(of: ChildrenOf, limit: number, total = 0): 
   const found = new Map<string, Document>()
   const theirs = { ...ofParent(of), ...(of.telling && isIn(of, [])) }
   const read = async () => {
-    const some = await of.collection.find(theirs, { hint: childIndex(of.progress), limit, ...COMMITTED }).toArray()
-    for (const one of some) found.set(idKey(one['_id']), one)
+    const reading = { hint: childIndex(of.progress), limit, ...COMMITTED, ...ownersReading(of.collection) }
+    const some = await of.collection.find(theirs, reading).toArray()
+    for (const one of some) found.set(idKey(one['_id']), withOwnNumbers(of.collection, of.progress, one))
   }
   await read()
   if (found.size < Math.min(total, limit)) await read()

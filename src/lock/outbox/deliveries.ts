@@ -159,7 +159,7 @@ export async function takeOutboxes(
   const own = { ...withIds(ids), [`${progress}.outbox.by`]: how.token }
   // As a majority has it: an outcome that was stored after the take, and is undone, is told to nobody.
   const reading = { hint: ID_INDEX, batchSize: ids.length + 1, ...COMMITTED, ...(projection && { projection }) }
-  const read = await readEach(collection, own, reading)
+  const read = await readEach(collection, own, reading, progress)
   return { ...read, refused }
 }
 

@@ -49,8 +49,10 @@ const query = t.object({ ...RECORD_QUERY, replica: t.optional(t.aName), outcome:
  * @throws InvalidOptions for what isn't a database
  */
 export class Events {
-  constructor(private readonly db: Db) {
-    checkOptions('new Events', t.object({ db: t.aDatabase }), { db })
+  private readonly db: Db
+
+  constructor(db: Db) {
+    this.db = checkOptions('new Events', t.object({ db: t.aDatabase }), { db }).db
   }
 
   /**

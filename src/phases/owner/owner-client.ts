@@ -2,12 +2,12 @@ import { type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
 import {
   addPause,
-  asReadable,
   freeFromTheFuture,
   insertOnce,
   type OnDuplicate,
   openQuestions,
   pauseTarget,
+  readForOwner,
   readLockTimeouts,
   readOwnFields,
   removedPhase,
@@ -193,7 +193,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   /** The document as it is now; null: there is none. */
   async find(id: IdOf<Doc>, options: OwnerOptions = NO_OPTIONS): Promise<StoredDocument<Doc, Phase> | null> {
     checkCall('find', id, options)
-    const found = asReadable((how) => this.documents.findOne({ _id: id as never }, { ...how, ...inSession(options) }))
+    const found = readForOwner(this.documents, id, this.terms.progress, inSession(options))
     return found as Promise<StoredDocument<Doc, Phase> | null>
   }
 

@@ -32,7 +32,7 @@ export class OutcomeRecorder {
     const { signal } = this.writing
     const writer = new EndWriter({ ...env, onRetry, signal })
     this.writes = new WriteGrouper(writer, isLoaded)
-    this.refresher = new Refresher(env.collection, readProjection(env.model.settings))
+    this.refresher = new Refresher(env.collection, env.model.settings.progress, readProjection(env.model.settings))
   }
 
   /**

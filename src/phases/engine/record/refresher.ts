@@ -13,6 +13,7 @@ export class Refresher {
 
   constructor(
     private readonly collection: Collection,
+    private readonly progress: string,
     private readonly projection?: Document | undefined,
   ) {}
 
@@ -29,7 +30,8 @@ export class Refresher {
     try {
       const ids = batch.map((one) => one.id) as never[]
       const options = this.projection ? { hint: ID_INDEX, projection: this.projection } : { hint: ID_INDEX }
-      const { documents, unreadable } = await readEach(this.collection, { _id: { $in: ids } }, options)
+      const filter = { _id: { $in: ids } }
+      const { documents, unreadable } = await readEach(this.collection, filter, options, this.progress)
       const failed = unreadable.map(({ id, error }) => [idKey(id), error] as const)
       const found = new Map([...documents.map((one) => [idKey(one['_id']), one] as const), ...failed])
       for (const { id, resolve, reject } of batch) {
