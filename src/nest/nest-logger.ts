@@ -1,4 +1,5 @@
 import { Logger as NestLogger } from '@nestjs/common'
+import { withErrors } from '../options/index.js'
 import type { Logger } from '../phases/index.js'
 
 /** The part of Nest's LoggerService that is used; an app's own logger fits too. */
@@ -39,7 +40,7 @@ function text(value: unknown): string {
   if (typeof value !== 'object' || value === null) return String(value)
   if ('toHexString' in value) return String(value)
   try {
-    return JSON.stringify(value) ?? String(value)
+    return JSON.stringify(value, withErrors) ?? String(value)
   } catch {
     return String(value)
   }

@@ -1,6 +1,6 @@
 import { brand, checkOptions, InvalidOptions, t } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
-import { shown } from './kept-text.js'
+import { shown, textOf } from './kept-text.js'
 
 const UNAVAILABLE_OPTIONS = t.object({ retryAfter: t.anything(), cause: t.anything() })
 
@@ -17,6 +17,7 @@ export class Unavailable extends Error {
   /** For people: stored as what the document waits for. */
   readonly reason: string
   /**
+   * @param reason what is away, for people; plain JavaScript may give an error, which is the cause then
    * @param options `retryAfter`: how long the other side asked to be left alone; `cause`: stored with its own causes
    * @throws InvalidOptions
    */
@@ -25,9 +26,11 @@ export class Unavailable extends Error {
       throw new InvalidOptions('new Unavailable', ['expected options, got an error; give it as { cause: error }'])
     checkOptions('new Unavailable', UNAVAILABLE_OPTIONS, options)
     const given: unknown = reason // it may be JavaScript's
+    const error = given instanceof Error ? given : undefined
     const isText = typeof given === 'string' || given === undefined
-    super(isText ? given : `expected a reason, got ${shown(given)}`, { cause: options.cause })
-    this.reason = typeof given === 'symbol' ? this.message : reason
+    const message = error ? textOf(error) : isText ? given : `expected a reason, got ${shown(given)}`
+    super(message, { cause: options.cause ?? error })
+    this.reason = error || typeof given === 'symbol' ? this.message : reason
     this.retryAfterMs = options.retryAfter === undefined ? undefined : durationMs(options.retryAfter, 'retryAfter')
   }
 }

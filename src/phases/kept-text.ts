@@ -14,13 +14,19 @@ export const cut = (text: string, kind: keyof typeof MOST_CHARACTERS): string =>
 /** Deeper ones have no JSON here: they contain themselves, or can't be stored either. */
 const MOST_LEVELS = 100
 
-/** Anything as a string: itself, or the beginning of its JSON, or its type. Never throws, and takes no longer for large values. */
+/** Anything as a string: itself, the beginning of its JSON, an error's name and message, or its type. Never throws, and takes no longer for large values. */
 export function textOf(value: unknown, fallback = 'undefined'): string {
   if (typeof value === 'string') return value
   if (typeof value === 'bigint' && BigInt.asIntN(64, value) !== value) return 'a bigint of more than 64 bits'
+  const error = tried(() => (value instanceof Error ? errorText(value) : undefined))
+  if (error !== undefined) return error
   const text = () => (typeof value === 'object' ? Object.prototype.toString.call(value) : String(value))
   return value === undefined ? fallback : (tried(() => JSON.stringify(beginningOf(value))) ?? tried(text) ?? fallback)
 }
+
+/** JSON has no more than `{}` for it. */
+const errorText = ({ name, message }: Error): string =>
+  `${cut(String(name), 'errorName')}: ${cut(String(message), 'errorMessage')}`
 
 /** As much of a value as is kept of its JSON: a handler may have given 20 MB of it, and converting all would block the event loop. */
 function beginningOf(value: unknown): unknown {
@@ -35,6 +41,7 @@ function beginningOf(value: unknown): unknown {
     if (typeof part !== 'object' || part === null) return part
     if (level > MOST_LEVELS) throw new RangeError(`deeper than ${MOST_LEVELS} levels`)
     if (ArrayBuffer.isView(part)) return Object.prototype.toString.call(part)
+    if (part instanceof Error) return begun(errorText(part), level)
     if ('toJSON' in part && typeof part.toJSON === 'function') return begun(part.toJSON(), level + 1)
     if (Array.isArray(part)) {
       const items: unknown[] = []

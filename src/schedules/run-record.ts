@@ -1,5 +1,5 @@
 import { BSON } from 'mongodb'
-import { shown } from '../options/index.js'
+import { shown, withErrors } from '../options/index.js'
 import { recordedError } from '../phases/index.js'
 import type { Json } from './definition/schedule-fields.js'
 import { present, type RunDocument, type RunError, type RunLine } from './documents.js'
@@ -142,7 +142,7 @@ function asJson(value: unknown, mostBytes: number): { readonly json: Json } | { 
   const kind = typeof value === 'object' ? 'an object' : typeof value
   let text: string | undefined
   try {
-    text = JSON.stringify(value)
+    text = JSON.stringify(value, withErrors)
   } catch (error) {
     return { problem: `${expected}, got ${kind} that JSON.stringify refuses (${errorOf(error).message.slice(0, 200)})` }
   }

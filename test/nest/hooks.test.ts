@@ -121,12 +121,12 @@ describe("Nest's logger", () => {
     const logger = nestLogger({ log: keep('log'), warn: keep('warn'), error: keep('error') })
     const error = new Error('x')
     logger.debug('not there')
-    logger.info('started', { name: 'pod-1', n: 2, none: undefined, deep: { a: 1 } })
+    logger.info('started', { name: 'pod-1', n: 2, none: undefined, deep: { a: 1, why: new Error('no') } })
     logger.warn('slow')
     logger.error('parked: broken', { id: 'a', error })
     logger.error('gone', { id: 'b' })
     expect(lines).toEqual([
-      ['log', 'started (name=pod-1 n=2 deep={"a":1})'],
+      ['log', 'started (name=pod-1 n=2 deep={"a":1,"why":"Error: no"})'],
       ['warn', 'slow'],
       ['error', 'parked: broken (id=a)', error.stack],
       ['error', 'gone (id=b)'],

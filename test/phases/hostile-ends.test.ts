@@ -52,6 +52,7 @@ describe('an end that no text can be made of, or one without an end', () => {
     ['a circular object', () => unavailable(looped), { waitingFor: '[object Object]' }],
     ['a bigint', () => unavailable(5n), { waitingFor: '5' }],
     ['a symbol', () => unavailable(Symbol('s')), { waitingFor: 'expected a reason, got Symbol(s)' }],
+    ['an error', () => unavailable(new TypeError('fetch failed')), { waitingFor: 'TypeError: fetch failed' }],
     ['an object without a prototype', () => unavailable(Object.create(null)), { waitingFor: '{}' }],
     ['nothing', () => unavailable(undefined), { waitingFor: 'unavailable' }],
     ['10 MB', () => unavailable('r'.repeat(10_000_000)), { waitingFor: 'r'.repeat(1_000) }],

@@ -27,9 +27,10 @@ test('whatever a task throws or returns, its run ends and runs once', async () =
   const ran: string[] = []
   const tasks: Record<string, object> = {
     returns: {
-      run: async (_args: unknown, run: { log(message: unknown): void }) => {
+      run: async (_args: unknown, run: { log(message: unknown, fields?: unknown): void }) => {
         ran.push('returns')
         run.log(Object.create(null))
+        run.log('no luck', { error: new TypeError('fetch failed') })
         return { 'a\0b': 1 }
       },
     },
@@ -60,6 +61,12 @@ test('whatever a task throws or returns, its run ends and runs once', async () =
     })
   }
   const [returned] = await one.schedules.runs('returns')
-  expect(returned).toMatchObject({ phase: 'Completed', log: [{ message: "(something that can't be shown)" }] })
+  expect(returned).toMatchObject({
+    phase: 'Completed',
+    log: [
+      { message: "(something that can't be shown)" },
+      { message: 'no luck', fields: { error: 'TypeError: fetch failed' } },
+    ],
+  })
   expect(returned!.result).toBeUndefined()
 })
