@@ -12,7 +12,7 @@ import {
   whyNotClaimable,
 } from '../lock/index.js'
 import { didYouMean } from '../options/index.js'
-import { keyNeedOf, type LifecycleModel } from '../phases/index.js'
+import { declaredLimits, keyNeedOf, type LifecycleModel } from '../phases/index.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
 import { idSpelt, idsMeantBy } from './document-id.js'
@@ -134,6 +134,13 @@ export async function documentMeant(
   )
 }
 
+/** A limit, and how many of its slots a document needs. */
+export interface LimitShown extends Limit {
+  readonly needs: number
+  /** How many there are where nobody sets another number: of a key, or as lifecycles declare; undefined: they don't, or any number. */
+  readonly declared: number | undefined
+}
+
 /** One document, as a person wants to see it. */
 export interface Shown extends Found {
   /** Why the server lets no replica write it, though it is due; undefined: it does. */
@@ -141,7 +148,7 @@ export interface Shown extends Found {
   /** Who holds it, or held it last where that lease has run out; undefined: nobody, or no replica that is listed. */
   readonly holder: ReplicaState | undefined
   /** The limits that its phase needs, where it is due: it waits for a slot if one has none free. */
-  readonly limits: readonly (Limit & { readonly needs: number })[]
+  readonly limits: readonly LimitShown[]
   /** What became of the children that its steps have inserted; undefined: they have inserted none. */
   readonly children: ChildrenShown | undefined
   /** Whose child it is; undefined: nobody's. */
@@ -182,10 +189,13 @@ async function limitsNeeded(system: System, { lifecycle, document }: Found): Pro
     system.db,
     needs.map(({ limit }) => limit),
   )
+  const ofAll = declaredLimits(system.models)
   return needs.flatMap(({ limit, slots, key }) => {
     const known = limits.find(({ name }) => name === limit)
-    if (!known && key) return [] // nobody has any of it
-    return { name: limit, slots: 0, rate: null, paused: null, holders: [], damaged: null, ...known, needs: slots }
+    const declared = key ? key.slots : ofAll.get(limit)
+    if (!known && (key || declared !== undefined)) return [] // nobody has any of it
+    const unset = { name: limit, slots: 0, rate: null, paused: null, holders: [], damaged: null }
+    return { ...unset, ...known, needs: slots, declared }
   })
 }
 

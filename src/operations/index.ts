@@ -44,6 +44,7 @@ export {
   TROUBLES,
 } from './find.js'
 export { registeredLifecycles } from './lifecycles.js'
+export { type ListedLimit, listLimits } from './limits.js'
 export { type LockTimeoutSet, setLockTimeout } from './lock-timeout.js'
 export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './locks.js'
 export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'

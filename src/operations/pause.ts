@@ -4,6 +4,7 @@ import {
   addPause,
   idBytes,
   idKey,
+  type KeyLimit,
   MOST_PAUSES,
   type Pause,
   type Paused,
@@ -18,7 +19,7 @@ import {
   resumeLimit,
 } from '../lock/index.js'
 import { didYouMean, typed } from '../options/index.js'
-import { keyLimitName, type LifecycleModel } from '../phases/index.js'
+import { eachKeyOf, keyLimitName, type LifecycleModel } from '../phases/index.js'
 import { durationMs } from '../time/index.js'
 import { recorded } from './audit.js'
 import { OPERATION_LIFECYCLE } from './bulk/operation.js'
@@ -91,7 +92,8 @@ async function pausing(system: System, request: PauseRequest): Promise<readonly 
   if (by === '') throw new UsageError('expected who pauses it, got an empty string')
   if (reason !== null && reason.length > LONGEST_REASON)
     throw new UsageError(`expected a reason of at most ${LONGEST_REASON} characters, got ${reason.length}`)
-  if (request.key !== undefined) return [await pauseOneLimit(system, limitOfKey(system, request), request, true)]
+  if (request.key !== undefined)
+    return [await pauseOneLimit(system, limitOfKey(system, request), request, eachOf(system, request))]
   if (request.limit !== undefined) return [await pauseOneLimit(system, request.limit, request)]
   const { lifecycle, target } = await targetOf(system, request)
   const { byLifecycle, now } = await pausesOf(system)
@@ -182,15 +184,19 @@ function limitOfKey(system: System, { lifecycle, key, phase, id, limit }: PauseS
   return keyLimitName(name, settings.limitBy, key!)
 }
 
+/** What each value has in the lifecycle of {@link limitOfKey}. */
+const eachOf = (system: System, { lifecycle }: PauseScope): KeyLimit =>
+  eachKeyOf(modelOf(system, lifecycle!).settings) ?? {}
+
 async function pauseOneLimit(
   system: System,
   limit: string,
   request: PauseRequest,
-  isKey = false,
+  key?: KeyLimit,
 ): Promise<ListedPause> {
   const { by, reason = null } = request
-  const { now = isKey ? (await pausesOf(system)).now : undefined } = await readLimits(system.db, [limit])
-  const paused = now && (await pauseLimit(system.db, limit, { by, reason, end: endOf(request, now) }, isKey))
+  const { now = key ? (await pausesOf(system)).now : undefined } = await readLimits(system.db, [limit])
+  const paused = now && (await pauseLimit(system.db, limit, { by, reason, end: endOf(request, now) }, key))
   if (!paused)
     throw new NotFound(`there is no limit '${limit}'`, { reason: 'noLimit', name: limit }, 'see: phaselock limits')
   return { what: 'limit', limit, ...paused }

@@ -19,7 +19,14 @@ export {
 export { type AnyHandler, BoundLifecycle } from './definition/bound-lifecycle.js'
 export type { Deadline, LifecycleSettingsSpec, LimitSpec, PhaseSpec, RuleSpec } from './definition/graph.js'
 export { type Lifecycle, type LifecycleSpec, lifecycleOf } from './definition/lifecycle.js'
-export { keyLimitName, keyNeedOf } from './definition/limits.js'
+export {
+  declaredLimits,
+  eachKeyOf,
+  keyLimitName,
+  keyNeedOf,
+  type NamedLimit,
+  namedLimits,
+} from './definition/limits.js'
 export {
   claimedPhases,
   endPhases,

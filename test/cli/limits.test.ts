@@ -1,6 +1,7 @@
 import { describe, expect, jest, test } from '@jest/globals'
+import type { Document } from 'mongodb'
 import { lifecycleOf } from '../../src/index.js'
-import { askForSlots } from '../../src/lock/index.js'
+import { askForSlots, LIMITS_COLLECTION } from '../../src/lock/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { replicaOf, type Thing, things } from '../support/thing.js'
 import { useCliFolder } from './cli-process.js'
@@ -10,6 +11,7 @@ jest.setTimeout(240_000)
 describe('the commands on limits', () => {
   const database = useDatabase()
   const folder = useCliFolder()
+  const limitDocuments = () => database.db.collection<Document & { _id: string }>(LIMITS_COLLECTION)
   const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
 
   test('set, list, remove; show says what a document waits for', async () => {
@@ -30,6 +32,16 @@ describe('the commands on limits', () => {
     expect((await run('show', 'a')).out).toContain(
       'It waits for a slot of its limit api: it has 0, and 2 are needed (phaselock limits set api --slots 2).',
     )
+    const unset = await run('limits')
+    expect(unset.out).toMatch(/^api +not set +0 +- +-$/m)
+    expect(unset.out).toContain(
+      "!! api isn't set, so what needs it waits (thing): phaselock limits set api --slots 2\n",
+    )
+    expect((await run('limits', '--json')).json()).toMatchObject([
+      { name: 'api', slots: 0, neededBy: ['thing'], needs: 2, stored: false },
+      { name: 'thing (maxActive)', slots: 7, neededBy: ['thing'], needs: 1, stored: true },
+    ])
+    expect((await run('check')).out).toContain("it isn't in phaselock.limits, so documents of thing that need it wait")
     expect(await run('limits', 'set', 'api', '--slots', '3', '--rate', '100/1m')).toMatchObject({
       code: 0,
       out: 'limit api: 3 slots, 100 in 1 min\n',
@@ -54,6 +66,14 @@ describe('the commands on limits', () => {
       'limit thing (maxActive): 7 slots\n',
     )
     expect((await run('limits', 'remove', 'api')).out).toBe('limit api: removed\n')
+    await limitDocuments().deleteMany({})
+    await things(database.db).insertOne({ _id: 'b', phase: 'Creating' })
+    expect((await run('limits')).out).toMatch(/^thing \(maxActive\) +7 +0 +- +-$/m)
+    expect((await run('show', 'b')).out).not.toContain('maxActive')
+    const declared = "limit thing (maxActive): it isn't in phaselock.limits, though lifecycles declare 7 slots"
+    expect((await run('check')).out).toContain(declared)
+    await run('check', '--repair')
+    expect(await limitDocuments().findOne({})).toEqual({ _id: 'thing (maxActive)', declared: 7 })
     await replica.stop()
   })
 
@@ -91,6 +111,15 @@ describe('the commands on limits', () => {
       expect(await things(database.db).findOne({ _id: 'a' })).toMatchObject({ phase: 'Created' })
     })
     await replica.stop()
+    // Nobody has asked for this one: it has what its lifecycle declares, and nothing is to be done.
+    await things(database.db).insertOne({ _id: 'g', phase: 'Creating', tenant: 'globex' } as never)
+    for (const verb of ['pause', 'resume']) await run(verb, 'thing', '--key', 'globex')
+    expect((await run('show', 'g')).out).not.toContain('limits set')
+    expect((await run('limits', '--keys')).out).toMatch(/^thing tenant=globex +2 +0 +- +-$/m)
+    await run('limits', 'set', 'thing tenant=globex', '--slots', '0')
+    expect((await run('show', 'g')).out).toContain(
+      "it has 0, and 1 are needed (phaselock limits set 'thing tenant=globex' --slots declared)",
+    )
   })
 
   test('say what they expected', async () => {

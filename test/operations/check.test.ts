@@ -51,6 +51,7 @@ describe('phaselock check', () => {
       'indexes: 2 on each of 1 collections',
       'never due: none is hidden from claims',
       'leases: none begins in the future',
+      'limits: 0 named by lifecycles',
       'multikey: no claim index is multikey',
       expect.stringMatching(/^query plans: \d+ claims and looks explained$/),
       'shapes: 1 collections read',

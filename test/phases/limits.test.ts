@@ -334,7 +334,7 @@ describe('a limit', () => {
       slots: 5,
       rate: { starts: 100, perMs: 60_000 },
     })
-    expect(await limits.set('api', { slots: null, rate: null })).toMatchObject({ slots: 0, rate: null })
+    expect(await limits.set('api', { slots: null, rate: null })).toMatchObject({ slots: null, rate: null })
     expect(await limits.remove('api')).toBe(true)
     expect(await limits.remove('api')).toBe(false)
     await expect(limits.set('api', {})).rejects.toThrow('limits.set: expected slots, a rate or both, got neither')

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { NotFound, recorded, UsageError } from '../../operations/index.js'
+import { type ListedLimit, listLimits, NotFound, recorded, UsageError } from '../../operations/index.js'
+import { typed } from '../../options/index.js'
 import { type AuditedEnd, Limits, rateText } from '../../phases/index.js'
 import { byAndWhy } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
@@ -8,18 +9,27 @@ import { merged, print, watchOption, withDatabase } from './command.js'
 
 type Listed = Awaited<ReturnType<Limits['list']>>[number]
 
+/** What needs it waits until somebody sets it. */
+const isUnset = ({ stored, slots }: ListedLimit): boolean => !stored && slots === 0
+
 export function registerLimits(program: Command, context: CliContext): void {
   const command = program
     .command('limits')
     .description('list the limits across all replicas: their slots, who has them, and how fast documents may begin')
     .option('--keys', 'also those of single values of a field (limitBy) that are used, paused or set')
     .action((options: Options & { keys?: true }) =>
-      lookAtDatabase(context, options, ({ db }) =>
+      lookAtDatabase(context, options, (system) =>
         watching(context, options, async (output) => {
-          const limits = await new Limits(db).list({ keys: options.keys === true })
+          const limits = await listLimits(system, { keys: options.keys === true })
           if (options.json) return output.json(limits)
           if (limits.length === 0) return output.line('no limits; to set one: phaselock limits set <name> --slots 5')
           output.table(['limit', 'slots', 'taken', 'rate', 'by'], limits.map(row))
+          const unset = limits.filter(isUnset)
+          if (unset.length > 0) output.line()
+          for (const { name, neededBy, needs } of unset)
+            output.line(
+              `!! ${name} isn't set, so what needs it waits (${neededBy.join(', ')}): phaselock limits set ${typed(name)} --slots ${needs}`,
+            )
         }),
       ),
     )
@@ -105,9 +115,10 @@ function slotsFrom(text: string): number | 'declared' {
 
 const slotsText = ({ slots }: Listed): string => (slots === null ? 'any number of slots' : `${slots} slots`)
 
-function row({ name, slots, rate, holders, paused, damaged }: Listed): string[] {
+function row(limit: ListedLimit): string[] {
+  const { name, slots, rate, holders, paused, damaged } = limit
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const by = holders.map((one) => `${one.by} (${one.slots})`).join(', ')
-  const total = `${slots === null ? 'any' : slots}${paused ? ' (paused)' : ''}${damaged === null ? '' : ` (${damaged})`}`
+  const total = `${isUnset(limit) ? 'not set' : slots === null ? 'any' : slots}${paused ? ' (paused)' : ''}${damaged === null ? '' : ` (${damaged})`}`
   return [name, total, `${taken}`, rate ? rateText(rate) : '-', by || '-']
 }

@@ -69,7 +69,16 @@ function print(output: Output, shown: Shown, field: string): void {
 }
 
 /** What it waits for, where a limit that it needs has no slot for it. */
-function aboutLimit({ name, slots, rate, holders, paused, damaged, needs }: Shown['limits'][number]): string[] {
+function aboutLimit({
+  name,
+  slots,
+  rate,
+  holders,
+  paused,
+  damaged,
+  needs,
+  declared,
+}: Shown['limits'][number]): string[] {
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
   if (paused) return [`Its limit ${pausedLimitText(name, paused)} (phaselock resume --limit ${typed(name)}).`]
@@ -79,7 +88,7 @@ function aboutLimit({ name, slots, rate, holders, paused, damaged, needs }: Show
   if (slots === null || slots - taken >= needs) return pace
   const none =
     slots < needs
-      ? `it has ${slots}, and ${needs} are needed (phaselock limits set ${typed(name)} --slots ${needs})`
+      ? `it has ${slots}, and ${needs} are needed (phaselock limits set ${typed(name)} --slots ${(declared ?? 0) >= needs ? 'declared' : needs})`
       : `${taken} of ${slots} are taken: ${who}`
   return [`It waits for a slot of its limit ${name}: ${none}.`, ...pace]
 }

@@ -2,7 +2,7 @@ import type { Db, Document } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { ID_INDEX } from '../terms/constants.js'
 import { literal } from '../terms/terms.js'
-import { type Limit, limitOf, limitsOf, MOST_SLOTS, type Rate } from './limits.js'
+import { declaredBy, type KeyLimit, type Limit, limitOf, limitsOf, MOST_SLOTS } from './limits.js'
 
 /** What a replica asks of a limit, all of it at once, so that what it has afterwards is known whatever became of earlier requests. */
 export interface SlotRequest {
@@ -25,13 +25,8 @@ export interface SlotRequest {
   readonly validUntil?: Date | undefined
   /** The limit of a key, which exists while somebody uses it: what it has where nobody has set it. */
   readonly key?: KeyLimit | undefined
-}
-
-/** What each value of a field has, unless a person sets something else for one of them. */
-export interface KeyLimit {
-  /** Absent: any number. */
-  readonly slots?: number | undefined
-  readonly rate?: Rate | undefined
+  /** The slots that a lifecycle declares: stored where the document states none, which is made where it is gone. Absent: none are declared. */
+  readonly declared?: number | undefined
 }
 
 /** What it has been granted. */
@@ -65,8 +60,13 @@ const isPaused: Document = {
     { $or: [{ $ne: [{ $type: '$paused.until' }, 'date'] }, { $gt: ['$paused.until', '$$NOW'] }] },
   ],
 }
+/** Whether a person has taken back what was set of it, and no replica has declared any: it limits nothing. */
+const isUnlimited: Document = { $eq: [{ $type: '$declared' }, 'null'] }
 /** As a person set it, else as the replica that started last declares it; without either none, but where there is a rate any number. */
-const SLOTS: Document = countOr('$slots', countOr('$declared', { $cond: [isRate, MOST_SLOTS, 0] }))
+const SLOTS: Document = countOr(
+  '$slots',
+  countOr('$declared', { $cond: [{ $or: [isRate, isUnlimited] }, MOST_SLOTS, 0] }),
+)
 const TOTAL: Document = { $cond: [{ $or: [isPaused, isOddRate] }, 0, SLOTS] }
 const HOLDERS: Document = { $cond: [{ $isArray: '$holders' }, '$holders', []] }
 const isLease: Document = { $and: [{ $eq: [{ $type: '$$this.until' }, 'date'] }, isCount('$$this.slots')] }
@@ -104,14 +104,16 @@ const hasAskedOfLate: Document = {
 }
 
 /**
- * Takes, renews or gives back slots and starts of a limit in one update that the server judges; undefined: there is no such limit.
+ * Takes, renews or gives back slots and starts of a limit in one update that the server judges; undefined: there is no such limit, and none is
+ * declared.
  *
  * Invariant: with what it grants no more slots are leased than the limit has at that moment. A holder keeps what it has in use, so after the
  * limit was lowered nothing is granted until enough has been given back. While several want more than there is, each gets an equal share; and who
  * has waited for a second gets the next that become free, so that nobody waits for longer than others have a turn each.
  */
 export async function askForSlots(db: Db, name: string, request: SlotRequest): Promise<SlotGrant | undefined> {
-  const options = { returnDocument: 'after', maxTimeMS: 5_000 } as const
+  const upsert = request.declared !== undefined
+  const options = { returnDocument: 'after', maxTimeMS: 5_000, upsert } as const
   const stored = await limitsOf(db).findOneAndUpdate({ _id: name }, slotUpdate(request), options)
   return stored ? grantOf(stored, request) : undefined
 }
@@ -188,7 +190,8 @@ function grantOf(stored: Document, { by, turn, inUse, slots: wanted, each = 1 }:
   }
 }
 
-function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUntil, key }: SlotRequest): Document[] {
+function slotUpdate(request: SlotRequest): Document[] {
+  const { by, inUse, slots, each = 1, starts, leaseMs, turn, validUntil, key, declared } = request
   const isValid = validUntil === undefined || { $lte: ['$$NOW', validUntil] }
   const isOthers = { $and: [{ $cond: [isValid, isLeased, isLease] }, { $ne: ['$$this.by', literal(by)] }] }
   const leased = { $filter: { input: HOLDERS, cond: isOthers } }
@@ -233,7 +236,7 @@ function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUn
   }
   const entries = { $cond: [{ $gt: [{ $add: ['$$granted', '$$started'] }, 0] }, [entry], []] }
   const left = { $subtract: ['$$left', { $cond: [{ $gt: [starts, 0] }, '$$started', starts] }] }
-  const bucket = { left: { $min: [FULL, left] }, at: '$$NOW' }
+  const bucket = { left: { $min: [FULL, left] }, at: refilledAt(isValid) }
   const isShort = { $lte: [{ $add: ['$$granted', each] }, { $min: [inUse + slots, share] }] }
   const waitsSince = { $cond: [{ $gt: ['$$granted', inUse] }, '$$NOW', since('$$waited')] }
   const waits = { $cond: [isShort, [{ by: literal(by), at: '$$NOW', since: waitsSince, each }], []] }
@@ -246,7 +249,7 @@ function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUn
   const isLate = { $gte: [{ $ifNull: ['$$own.turn', -1] }, turn] }
   const changed = {
     $let: {
-      vars: { others, own, waited, waiting: { $filter: { input: WAITING, cond: isAnother } }, left: LEFT },
+      vars: { others, own, waited, waiting: { $filter: { input: WAITING, cond: isAnother } }, left: leftIn(isValid) },
       in: {
         $let: {
           vars: { granted },
@@ -260,23 +263,31 @@ function slotUpdate({ by, inUse, slots, each = 1, starts, leaseMs, turn, validUn
       },
     },
   }
-  return [...(key ? [declaredBy(key)] : []), { $replaceWith: changed }]
+  const stated = key ? [declaredBy(key)] : declared === undefined ? [] : [declaredAgain(declared, leaseMs)]
+  return [...stated, { $replaceWith: changed }]
 }
 
-const DUPLICATE_KEY = 11000
+/** Stands for the holders of a limit whose document was deleted. */
+export const HOLDERS_BEFORE = 'holders from before its document was deleted'
 
-/** Makes a document the limit of a key. A rate that a person has set stands. */
-function declaredBy({ slots, rate }: KeyLimit): Document {
-  const isDeclared = { $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }
+/**
+ * States what lifecycles declare where the document doesn't. A deleted document took its holders along: all slots count as taken for half a lease,
+ * because each live holder asks again within a third of its own.
+ */
+function declaredAgain(slots: number, leaseMs: number): Document {
+  const isNew = { $eq: [{ $size: { $objectToArray: '$$ROOT' } }, 1] }
+  const ms = Math.ceil(leaseMs / 2)
+  const before = { by: HOLDERS_BEFORE, slots, ms, until: { $add: ['$$NOW', ms] } }
   return {
     $set: {
-      key: true,
-      declared: slots ?? '$$REMOVE',
-      declaredRate: rate ? literal(rate) : '$$REMOVE',
-      rate: { $cond: [isDeclared, rate ? literal(rate) : '$$REMOVE', '$rate'] },
+      declared: countOr('$declared', slots),
+      removed: '$$REMOVE',
+      holders: { $cond: [isNew, [before], { $ifNull: ['$holders', '$$REMOVE'] }] },
     },
   }
 }
+
+const DUPLICATE_KEY = 11000
 
 /** Nobody has set anything of it. */
 const isAsDeclared: Document = { key: true, slots: { $exists: false }, $expr: { $not: [isPaused] } }
@@ -297,13 +308,16 @@ export async function forgetKeys(db: Db, names: readonly string[], by: string, t
 const isHeld: Document = { $gt: [{ $size: { $filter: { input: HOLDERS, cond: isLeased } } }, 0] }
 
 /**
- * Removes a limit: documents that need it wait from then on, and those of a key have what their lifecycle declares. While slots are in use its
+ * Removes a limit: documents that need it wait from then on; where their lifecycle declares what it has, they have that. While slots are in use its
  * document stays, without any to be had, so that no one gets them twice should the limit be made again; `forgetOldKeys` removes it.
  * @returns whether there was one
  */
 export async function removeLimit(db: Db, name: string): Promise<boolean> {
   const limits = limitsOf(db)
-  const unused = await limits.deleteOne({ _id: name, $expr: { $not: [isHeld] } })
+  const isThere = { _id: name, removed: { $ne: true } }
+  // One that lifecycles declare is there again with their next request: without its document nobody would know who has slots.
+  const isUndeclared = { $or: [{ key: true }, { declared: { $not: { $type: 'number' } } }] }
+  const unused = await limits.deleteOne({ ...isThere, ...isUndeclared, $expr: { $not: [isHeld] } })
   if (unused.deletedCount > 0) return true
   const isKey = { $eq: ['$key', true] }
   const declaredRate = { $ifNull: ['$declaredRate', '$$REMOVE'] }
@@ -313,7 +327,7 @@ export async function removeLimit(db: Db, name: string): Promise<boolean> {
     rate: { $cond: [isKey, declaredRate, '$$REMOVE'] },
     removed: { $cond: [isKey, '$$REMOVE', true] },
   }
-  return (await limits.updateOne({ _id: name }, [{ $set: left }])).matchedCount > 0
+  return (await limits.updateOne(isThere, [{ $set: left }])).matchedCount > 0
 }
 
 /** What `removeLimit` has left, unless somebody has set it since by hand, or a replica of an older version has declared it. */
@@ -355,26 +369,25 @@ const BURST: Document = {
 const LATE_MS = 1_500
 const LATE: Document = { $divide: [{ $multiply: ['$rate.starts', LATE_MS] }, '$rate.perMs'] }
 const FULL: Document = { $cond: [{ $gt: [BURST, 0] }, { $add: [BURST, { $min: [0.999, LATE] }] }, 0] }
+const isBucket: Document = {
+  $and: [isRate, isCount('$bucket.left'), { $eq: [{ $type: '$bucket.at' }, 'date'] }],
+}
 /** What may begin now: what was left, and what has been added since, evenly; full where nobody has asked before. */
-const LEFT: Document = {
-  $cond: [
-    { $and: [isRate, isCount('$bucket.left'), { $eq: [{ $type: '$bucket.at' }, 'date'] }] },
-    {
-      $min: [
-        FULL,
-        {
-          $add: [
-            '$bucket.left',
-            {
-              $multiply: [
-                { $divide: ['$rate.starts', '$rate.perMs'] },
-                { $max: [0, { $subtract: ['$$NOW', '$bucket.at'] }] },
-              ],
-            },
-          ],
-        },
-      ],
-    },
-    BURST,
-  ],
+function leftIn(isValid: Document | boolean): Document {
+  const sinceMs = { $cond: [isValid, { $max: [0, { $subtract: ['$$NOW', '$bucket.at'] }] }, 0] }
+  const added = { $multiply: [{ $divide: ['$rate.starts', '$rate.perMs'] }, sinceMs] }
+  return { $cond: [isBucket, { $min: [FULL, { $add: ['$bucket.left', added] }] }, BURST] }
+}
+
+/** A request is valid for this long, so a step of the server's clock up to it may go unseen. */
+const UNSEEN_STEP_MS = 5_000
+/**
+ * Up to when the bucket has been refilled. An unconfirmed forward step adds nothing, and a small one that was undone adds nothing twice; after a larger
+ * step back it is refilled from now on.
+ */
+function refilledAt(isValid: Document | boolean): Document {
+  const isAhead = {
+    $and: [{ $gt: ['$bucket.at', '$$NOW'] }, { $lte: ['$bucket.at', { $add: ['$$NOW', UNSEEN_STEP_MS] }] }],
+  }
+  return { $cond: [{ $and: [isBucket, { $or: [isAhead, { $not: [isValid] }] }] }, '$bucket.at', '$$NOW'] }
 }

@@ -63,7 +63,27 @@ type Limits = Collection<Document & { _id: string }>
 /** @internal */
 export const limitsOf = (db: Db): Limits => protocolCollection(db, LIMITS_COLLECTION)
 
-/** Of one that was removed while its slots were in use. */
+/** What each value of a field has, unless a person sets something else for one of them. */
+export interface KeyLimit {
+  /** Absent: any number. */
+  readonly slots?: number | undefined
+  readonly rate?: Rate | undefined
+}
+
+/** Makes a document the limit of a key. A rate that a person has set stands. @internal */
+export function declaredBy({ slots, rate }: KeyLimit): Document {
+  const isDeclared = { $or: [{ $eq: [{ $type: '$rate' }, 'missing'] }, { $eq: ['$rate', '$declaredRate'] }] }
+  return {
+    $set: {
+      key: true,
+      declared: slots ?? '$$REMOVE',
+      declaredRate: rate ? literal(rate) : '$$REMOVE',
+      rate: { $cond: [isDeclared, rate ? literal(rate) : '$$REMOVE', '$rate'] },
+    },
+  }
+}
+
+/** Of one that was removed. */
 const NOT_REMOVED = { removed: '' } as const
 
 /** What a replica declares of a limit that its lifecycles name with a number of slots. What a person has set stands. */
@@ -77,30 +97,35 @@ export interface LimitSetting {
   readonly rate?: Rate | null | undefined
 }
 
-/** Sets a limit, which exists from then on; what isn't given stays. In force with each replica's next request. */
+/**
+ * Sets a limit, which exists from then on; what isn't given stays. In force with each replica's next request. One of which all is taken back has
+ * what lifecycles declare, or limits nothing: `declared` is null then.
+ */
 export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetting): Promise<Limit> {
   const given = Object.entries({ slots, rate }).filter(([, value]) => value !== undefined)
-  const set = Object.fromEntries(given.filter(([, value]) => value !== null))
-  const unset = Object.fromEntries(given.filter(([, value]) => value === null).map(([field]) => [field, '']))
-  const update = { ...(Object.keys(set).length > 0 && { $set: set }), $unset: { ...unset, ...NOT_REMOVED } }
-  await limitsOf(db).updateOne({ _id: name }, update as Document, { upsert: true })
+  const set = given.map(([field, value]) => [field, value === null ? '$$REMOVE' : literal(value)])
+  const declared = given.some(([, value]) => value === null)
+    ? { declared: { $cond: [{ $isNumber: '$declared' }, '$declared', null] } }
+    : {}
+  const update = [{ $set: { ...Object.fromEntries(set), ...declared, removed: '$$REMOVE' } }]
+  await limitsOf(db).updateOne({ _id: name }, update, { upsert: true })
   return (await readLimits(db, [name])).limits[0]!
 }
 
 /**
  * Pauses a limit: nothing that needs it begins, what runs may end. A pause before it is replaced. Undefined: there is no such limit.
- * @param key that of a key: it is made where nobody uses it
+ * @param key what each key has, where it is the limit of one: it is made where nobody uses it
  */
 export async function pauseLimit(
   db: Db,
   name: string,
   { by, reason, end }: Pick<NewPause, 'by' | 'reason' | 'end'>,
-  key = false,
+  key?: KeyLimit,
 ): Promise<PausedLimit | undefined> {
   const paused = { by: literal(by), reason: literal(reason), since: '$$NOW', until: endExpression(end) }
-  const made = key ? { key: true, askedAt: '$$NOW' } : {}
-  const stages = [{ $set: { paused: { $literal: null }, ...made } }, { $set: { paused } }]
-  await limitsOf(db).updateOne({ _id: name }, stages, { upsert: key })
+  const made = key ? [declaredBy(key), { $set: { askedAt: '$$NOW' } }] : []
+  const stages = [...made, { $set: { paused: { $literal: null } } }, { $set: { paused } }]
+  await limitsOf(db).updateOne({ _id: name }, stages, { upsert: key !== undefined })
   return (await readLimits(db, [name])).limits[0]?.paused ?? undefined
 }
 
@@ -140,7 +165,7 @@ export function limitOf(document: Document, now: Date): Limit {
   const oddSlots = slots != null && soundCount(slots) === undefined
   return {
     name: String(_id),
-    slots: isOddRate ? 0 : (total ?? (sound ? null : 0)),
+    slots: isOddRate ? 0 : (total ?? (sound || declared === null ? null : 0)),
     rate: sound,
     damaged: isOddRate
       ? `rate: expected { starts, perMs }, two numbers, got ${typeName(rate)}`

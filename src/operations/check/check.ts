@@ -5,12 +5,13 @@ import { checkClocks } from './check-clocks.js'
 import { checkLeases, checkPhases, checkShapes, checkStuck } from './check-documents.js'
 import { checkIndexes, checkMultikey, checkQueryPlans } from './check-indexes.js'
 import { checkLifecycles } from './check-lifecycles.js'
+import { checkLimits } from './check-limits.js'
 import type { Checked, CheckResult } from './finding.js'
 
 export interface CheckOptions {
   readonly db: Db
   readonly models: readonly LifecycleModel[]
-  /** Also mends what is safe while replicas run: missing indexes, a multikey claim index, documents that never come due, leases from the future. */
+  /** Also mends what is safe while replicas run: missing indexes, a multikey claim index, documents that never come due, leases from the future, declared limits that are gone. */
   readonly repair?: boolean | undefined
 }
 
@@ -28,6 +29,7 @@ export async function checkDatabase({ db, models, repair = false }: CheckOptions
     // Arrays are removed before their index is rebuilt, or it would be multikey again.
     await checkStuck(checked),
     await checkLeases(checked),
+    await checkLimits(checked),
     await checkMultikey(checked),
     await checkQueryPlans(checked),
     await checkShapes(checked),

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { BSON, type Document } from 'mongodb'
-import { idText, withParts } from '../../lock/index.js'
+import { idText, type KeyLimit, withParts } from '../../lock/index.js'
 import { readOptions } from '../../options/index.js'
 import type { LimitNode, PhaseNode } from './check-graph.js'
 import type { LifecycleModel, LimitNeed, Phase } from './model.js'
@@ -42,15 +42,46 @@ function sourceOf(pattern: string): string {
 
 /** What a document needs because of the value of a field; undefined: its lifecycle has no such limit. */
 export function keyNeedOf({ name, settings }: LifecycleModel, document: Document): LimitNeed | undefined {
-  const { limitBy, each } = settings
+  const { limitBy } = settings
+  const each = eachKeyOf(settings)
   if (limitBy === undefined || each === undefined) return undefined
   const value: unknown = document[limitBy] ?? null
   const limit = keyLimitName(name, limitBy, value === null ? '(none)' : idText(withSources(value)))
-  return {
+  return { limit, slots: 1, key: { ...each, of: keyLimits(name, limitBy) } }
+}
+
+/** What each value of a field has (`each`). */
+export const eachKeyOf = ({ each }: Pick<LifecycleSettings, 'each'>): KeyLimit | undefined =>
+  typeof each === 'number' ? { slots: each } : each
+
+/** How many slots these lifecycles declare, by the limit's name: as the replica registers them, the last one counts. */
+export const declaredLimits = (models: readonly LifecycleModel[]): ReadonlyMap<string, number> =>
+  new Map(models.flatMap((model) => [...(model.declaredLimits ?? [])]))
+
+/** A limit that lifecycles name. */
+export interface NamedLimit {
+  readonly limit: string
+  /** Which lifecycles. */
+  readonly lifecycles: readonly string[]
+  /** How many slots they declare; undefined: none of them does. */
+  readonly declared: number | undefined
+  /** How many of them the step with the largest need takes. */
+  readonly needs: number
+}
+
+/** The limits that these lifecycles name, but those of keys. */
+export function namedLimits(models: readonly LifecycleModel[]): NamedLimit[] {
+  const needs = models.flatMap(({ name: lifecycle, phases, declaredLimits }) =>
+    [...phases.values()].flatMap(({ limits = [] }) =>
+      limits.map(({ limit, slots }) => ({ limit, slots, lifecycle, declared: declaredLimits?.get(limit) })),
+    ),
+  )
+  return [...Map.groupBy(needs, ({ limit }) => limit)].map(([limit, some]) => ({
     limit,
-    slots: 1,
-    key: { ...(typeof each === 'number' ? { slots: each } : each), of: keyLimits(name, limitBy) },
-  }
+    lifecycles: [...new Set(some.map(({ lifecycle }) => lifecycle))],
+    declared: some.find(({ declared }) => declared !== undefined)?.declared,
+    needs: Math.max(...some.map(({ slots }) => slots)),
+  }))
 }
 
 /** What the documents of one lifecycle need of limits, and what it declares of these. */

@@ -1,6 +1,7 @@
 import type { Document } from 'mongodb'
 import { CALLBACK_NAMES } from '../../lock/index.js'
 import { COLLECTION_NAME, t } from '../../options/index.js'
+import { eachKeyOf } from './limits.js'
 import type { LifecycleModel, Phase } from './model.js'
 import { fieldName, type LifecycleSettings, parseSettings } from './settings.js'
 
@@ -47,6 +48,8 @@ const FIELDS = t.partOf({
       ),
     }),
   ),
+  /** The limits of which it declares the slots. */
+  declaredLimits: t.orAbsent(listOf(t.partOf({ limit: t.text, slots: t.aNumber }))),
   /** That of the definition; `lockTimeout` is the one in force. */
   definedLockTimeout: t.orAbsent(t.aNumber),
   /** The names of the phases and of those renamed: all that older versions store. */
@@ -58,11 +61,11 @@ type Registered = t.ValueOf<typeof FIELDS>
 export type RegisteredFields = Omit<Required<Registered>, 'phases' | 'lockTimeout'>
 
 /** What a replica registers of a lifecycle. */
-export function registeredFields({ phases, entries, rules, renames, settings }: LifecycleModel): RegisteredFields {
+export function registeredFields(model: LifecycleModel): RegisteredFields {
+  const { phases, entries, rules, renames, settings } = model
   const { progress, legacyWriters, child = false, maxAttempts, maxClaims, lockTimeoutMs: definedLockTimeout } = settings
   const graph = [...phases.values()].map((one) => ({ ...one, entry: entries.includes(one.name) }))
-  const { limitBy, each } = settings
-  const keys = { limitBy, each: typeof each === 'number' ? { slots: each } : each }
+  const keys = { limitBy: settings.limitBy, each: eachKeyOf(settings) }
   const order = { priorityBy: settings.priorityBy, fairBy: settings.fairBy }
   const fields = {
     graph,
@@ -77,6 +80,7 @@ export function registeredFields({ phases, entries, rules, renames, settings }: 
     definedLockTimeout,
     order,
     keys,
+    declaredLimits: [...(model.declaredLimits ?? [])].map(([limit, slots]) => ({ limit, slots })),
   }
   return JSON.parse(JSON.stringify(fields)) // without what is undefined: the driver would store null
 }
@@ -105,6 +109,7 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
     lockTimeout,
     order,
     keys,
+    declaredLimits = [],
     ...rest
   } = (t.readAs(FIELDS, entry) as { value: Registered }).value
   const isKnown = (phase: string) =>
@@ -123,5 +128,8 @@ export function modelRegistered(entry: Document): RegisteredModel | undefined {
   const lockTimeoutMs = definedLockTimeout ?? lockTimeout ?? defaults.lockTimeoutMs
   const settings: LifecycleSettings = { ...defaults, ...Object.fromEntries(given), ...order, ...keys, lockTimeoutMs }
   const byName = new Map(phases.map((one) => [one.name, one]))
-  return { model: { name, collection, phases: byName, entries, rules, renames, settings }, onlyNamed }
+  const declared =
+    declaredLimits.length > 0 && new Map(declaredLimits.map(({ limit, slots }) => [limit, slots] as const))
+  const model = { name, collection, phases: byName, entries, rules, renames, settings }
+  return { model: { ...model, ...(declared && { declaredLimits: declared }) }, onlyNamed }
 }

@@ -12,6 +12,7 @@ import {
 import { replicaIdentity } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import { BoundedLog } from '../bounded-log.js'
+import { declaredLimits } from '../definition/limits.js'
 import { claimedPhases, type LifecycleModel, workingPhases } from '../definition/model.js'
 import { ReplicaStopped } from '../errors.js'
 import { sturdy, warningsLogger } from '../logger.js'
@@ -122,7 +123,8 @@ export class Replica {
     const { threads, monitor } = this
     this.company = new Company(clock)
     const leaseMs = () => Math.max(...models.map((model) => registry.lockTimeout(model).leaseMs))
-    this.slots = new Slots({ db: renewalDb, identity, clock, serverClock, logger, leaseMs })
+    const limiting = { leaseMs, declared: declaredLimits(models) }
+    this.slots = new Slots({ db: renewalDb, identity, clock, serverClock, logger, ...limiting })
     this.relatives = new Relatives({
       ...{ db, clock, logger, serverNow, running: lifecycles },
       lookSoon: () => this.lookSoon(0),

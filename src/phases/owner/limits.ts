@@ -17,7 +17,7 @@ import type { PauseOptions } from './owner-types.js'
 
 /** What a limit is set to; what isn't given stays as it is. */
 export interface LimitOptions {
-  /** How many there are, 0 to 1,000,000; 0: nothing that needs one begins. null: as many as lifecycles declare. */
+  /** How many there are, 0 to 1,000,000; 0: nothing that needs one begins. null: as many as lifecycles declare; where none does, any number. */
   readonly slots?: number | null | undefined
   /** How many documents may begin in a span of time: `100/1m`, `5/1s`. null: any number. */
   readonly rate?: string | null | undefined
@@ -84,8 +84,8 @@ export class Limits {
   }
 
   /**
-   * Removes a limit: documents that need it wait from then on; one that lifecycles declare comes back with their replicas' next start, and one of
-   * a key has what its lifecycle declares. While slots are in use it stays, without any to be had.
+   * Removes a limit: documents that need it wait from then on; one that lifecycles declare, or of a key, has what they declare. While slots are in use
+   * it stays, without any to be had.
    * @returns whether there was one
    */
   async remove(name: string): Promise<boolean> {

@@ -36,6 +36,8 @@ export interface SlotsOptions {
   readonly logger: Logger
   /** How long a lease of slots lasts: as the longest of the documents' that need some. */
   readonly leaseMs: () => number
+  /** How many slots of a limit lifecycles declare, by its name. Default: none are declared. */
+  readonly declared?: ReadonlyMap<string, number> | undefined
 }
 
 /** What a replica has of a limit, for people. */
@@ -96,6 +98,10 @@ export class LeasedSlots {
     private readonly requests: SlotRequests,
   ) {
     this.name = need.limit
+  }
+
+  private get declared(): number | undefined {
+    return this.options.declared?.get(this.name)
   }
 
   get isKey(): boolean {
@@ -232,7 +238,7 @@ export class LeasedSlots {
     try {
       grant = await this.requests.ask(this.name, {
         ...{ by: identity, inUse, slots: isHeld ? 0 : slots, each, starts: wanted },
-        ...{ leaseMs, key: this.need.key },
+        ...{ leaseMs, key: this.need.key, declared: this.declared },
       })
     } catch (error) {
       // It may have been executed.
@@ -270,7 +276,8 @@ export class LeasedSlots {
 
   private problem(each: number): string | undefined {
     const { name, limit } = this
-    const fix = `to set it: phaselock limits set ${typed(name)} --slots ${each}`
+    const isEnough = (this.declared ?? 0) >= each
+    const fix = `to set it: phaselock limits set ${typed(name)} --slots ${isEnough ? 'declared' : each}`
     if (limit?.paused) return `limit ${pausedLimitText(name, limit.paused)}; documents that need it wait`
     if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
     if (limit.damaged !== null)
