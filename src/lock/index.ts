@@ -41,6 +41,7 @@ export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLoc
 export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
 export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './indexes/plan-check.js'
 export { stagesOf } from './indexes/plan-scans.js'
+export { dueSince, dueSinceFields } from './lease/due-since.js'
 export { endLeasesOf, heldByReplica, leasesOf } from './lease/ended-process.js'
 export { claimFence } from './lease/fence.js'
 export { futureLeases, redateLeases } from './lease/future-leases.js'
@@ -78,6 +79,7 @@ export {
   outboxIn,
   removedPhase,
 } from './outbox/outbox.js'
+export { dateUndated } from './repair/date-undated.js'
 export { type OddField, oddFields } from './repair/odd-fields.js'
 export { RepairLook } from './repair/repair-look.js'
 export { RefusingDocuments } from './select/refusing-documents.js'

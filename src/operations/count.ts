@@ -1,13 +1,15 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import {
+  type DueRange,
   dueBoundAt,
   dueRanges,
+  dueSince,
+  dueSinceFields,
   dueWithin,
   isAsking,
   isDue,
   isInForce,
   isRemovedPhase,
-  isValid,
   leaseStateExpression,
   leaseStateOf,
   notAfter,
@@ -16,6 +18,7 @@ import {
   Paused,
   phasesIn,
   readLockTimeouts,
+  readOwnFields,
   removedPhase,
   type Terms,
   termsOf,
@@ -57,6 +60,8 @@ export interface Waiting {
   readonly due: number | undefined
   /** Of a working phase: how long the oldest due document has been due, in seconds; 0 when none is, or it is paused. */
   readonly oldestDueSeconds: number | undefined
+  /** Due documents that don't say since when, and count in no age; at most 1,000. Replicas date them within seconds, unless they refuse the write. */
+  readonly undated: number | undefined
   /** At most {@link COUNT_LIMIT}. */
   readonly parked: number
 }
@@ -162,7 +167,7 @@ const MAX_TIME_MS = 5_000
  * Counts what is due and parked, for metrics. Every query walks a bounded range of the claim index: at most one key for each document
  * counted, so 1 key where nothing is due, even beside 100,000 sleeping documents. A lifecycle that no replica has registered is left out:
  * there is no index to count on.
- * @example await countWaiting(system) // [{ lifecycle: 'order', phase: 'Creating', due: 2, oldestDueSeconds: 0.4, parked: 0 }, ...]
+ * @example await countWaiting(system) // [{ lifecycle: 'order', phase: 'Creating', due: 2, oldestDueSeconds: 0.4, undated: 0, parked: 0 }, ...]
  * @throws the database's own errors, MissingIndex among them
  */
 export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>): Promise<Waiting[]> {
@@ -178,12 +183,12 @@ export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>
       const collection = db.collection(model.collection)
       const isCounted = kind === 'working' && !paused.has(phase)
       const none = kind === 'working' ? 0 : undefined
-      const [parked, due, oldestDueSeconds] = await Promise.all([
+      const [parked, due] = await Promise.all([
         countUpTo(collection, { ...inPhase(phase), ...PARKED }),
         isCounted ? countUpTo(collection, dueFilter(phase, terms, found.now)) : none,
-        isCounted ? oldestDue(collection, phase, terms, found.now) : none,
       ])
-      return { lifecycle: model.name, phase, due, oldestDueSeconds, parked }
+      const age = due ? await ageOfDue(collection, phase, terms, found.now) : { oldestSeconds: none, undated: none }
+      return { lifecycle: model.name, phase, due, oldestDueSeconds: age.oldestSeconds, undated: age.undated, parked }
     })
   })
   return Promise.all(counts)
@@ -200,26 +205,36 @@ function countUpTo(collection: Collection, filter: Filter<Document>): Promise<nu
   )
 }
 
+/** How many documents without `updatedAt` are read at most: the index has them in no order of age. */
+const MOST_FRESH = 1_000
+
 /**
- * Reads the first document of each range: free ones in the order of `updatedAt` (due since they were unlocked; one that was never claimed
- * has none, and its age is known only from `createdAt` or an ObjectId), the others in the order in which their sleep or lease ended.
+ * Reads the first document of each range that the index keeps by age: free ones by `updatedAt`, the others by the end of their sleep or lease. The
+ * fresh ones, without `updatedAt`, have no such order: of these it takes the oldest of the first thousand.
  */
-async function oldestDue(collection: Collection, phase: string, terms: Terms, now: Date): Promise<number> {
-  const { free, woken } = dueRanges(dueBoundAt(now, terms.lockTimeoutMs))
-  const projection = { lockedAt: 1, updatedAt: 1, createdAt: 1 }
-  const options = { projection, limit: 1, maxTimeMS: MAX_TIME_MS, others: inPhase(phase) }
-  const found = await onClaimIndex(collection, (index) =>
-    Promise.all([free, woken].map((range) => dueWithin(collection, terms, phase, range, index, options).toArray())),
-  )
-  const ages = found.flat().map((document) => now.getTime() - dueSince(document, terms, now).getTime())
-  return Math.max(0, ...ages) / 1_000
+async function ageOfDue(
+  collection: Collection,
+  phase: string,
+  terms: Terms,
+  now: Date,
+): Promise<{ oldestSeconds: number; undated: number }> {
+  const { fresh, released, woken } = dueRanges(dueBoundAt(now, terms.lockTimeoutMs))
+  const options = { projection: dueSinceFields(terms), maxTimeMS: MAX_TIME_MS, others: inPhase(phase) }
+  const found = await onClaimIndex(collection, (index) => {
+    const first = (range: DueRange, limit: number) =>
+      readOwnFields((how) => dueWithin(collection, terms, phase, range, index, { ...options, ...how, limit }).toArray())
+    return Promise.all([first(fresh, MOST_FRESH), first(released, 1), first(woken, 1)])
+  })
+  const since = found
+    .flat()
+    .map((document) => ({ isDue: isDueNow(document, terms, now), at: dueSince(document, terms, now) }))
+  const ages = since.flatMap(({ at }) => (at ? [now.getTime() - at.getTime()] : []))
+  return {
+    oldestSeconds: Math.max(0, ...ages) / 1_000,
+    undated: since.filter(({ isDue, at }) => isDue && !at).length,
+  }
 }
 
-function dueSince(document: Document, terms: Terms, now: Date): Date {
-  const state = leaseStateOf(document, terms, now)
-  if (state.kind === 'asleep' || state.kind === 'held') return now // it has come due since
-  const { updatedAt, createdAt, _id } = document
-  const known = [state.kind === 'due' ? state.since : undefined, updatedAt, createdAt]
-  const since = known.find((date): date is Date => date instanceof Date && isValid(date))
-  return since ?? (_id?._bsontype === 'ObjectId' ? _id.getTimestamp() : now)
-}
+/** Some have come due since `now`, and are no longer. */
+const isDueNow = (document: Document, terms: Terms, now: Date): boolean =>
+  leaseStateOf(document, terms, now).kind === 'due'

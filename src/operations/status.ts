@@ -23,6 +23,8 @@ export interface LifecycleStatus {
   readonly due: number
   /** How long the oldest due one has been due, in seconds. */
   readonly oldestDueSeconds: number
+  /** Due ones that don't say since when, and count in no age; at most 1,000 for each phase. */
+  readonly undated: number
   readonly held: number
   readonly sleeping: number
   /** Those of the sleeping ones that wait for an answer. */
@@ -80,12 +82,13 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
     const sum = (of: 'documents' | 'due' | 'held' | 'sleeping' | 'asking' | 'parked') =>
       own.reduce((all, one) => all + one[of], 0)
     const working = own.filter(({ kind }) => kind === 'working')
-    const ages = waiting.filter((one) => one.lifecycle === lifecycle).map((one) => one.oldestDueSeconds ?? 0)
+    const due = waiting.filter((one) => one.lifecycle === lifecycle)
     return {
       ...{ lifecycle, documents: sum('documents'), held: sum('held'), sleeping: sum('sleeping') },
       replicas: live.filter((one) => runs(one, lifecycle)).length,
       due: working.reduce((all, one) => all + one.due, 0),
-      oldestDueSeconds: Math.max(0, ...ages),
+      oldestDueSeconds: Math.max(0, ...due.map((one) => one.oldestDueSeconds ?? 0)),
+      undated: due.reduce((all, one) => all + (one.undated ?? 0), 0),
       ...{ asking: sum('asking'), parked: sum('parked') },
       swept: sweeps.get(lifecycle)?.found,
       sweptAt: sweeps.get(lifecycle)?.at,

@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { WriteError } from 'mongodb'
 import { isBulkWriteError, isDuplicateKey } from '../database/index.js'
 import { DocumentExists, type OwnerClient } from '../phases/index.js'
+import { systemClock } from '../time/index.js'
 import type { NewRun } from './decide.js'
 
 interface Batch {
@@ -53,9 +54,10 @@ export async function insertRuns(owner: OwnerClient, runs: readonly NewRun[]): P
   const latest = runs.at(-1)
   if (!latest) return 0
   const isQueued = latest.phase === 'Queued'
-  const earlier = isQueued ? runs.slice(0, -1) : runs
+  const createdAt = systemClock.now()
+  const earlier = (isQueued ? runs.slice(0, -1) : runs).map((run) => ({ createdAt, ...run }))
   const stored = await newOnes(earlier.length, async () => {
-    if (earlier.length > 0) await owner.documents.insertMany([...earlier] as never[], { ordered: false })
+    if (earlier.length > 0) await owner.documents.insertMany(earlier as never[], { ordered: false })
   })
   if (!isQueued) return stored
   // Through the owner's client: replicas that listen hear of it at once.

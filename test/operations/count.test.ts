@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { Binary, type Collection, type Document, MinKey, ObjectId } from 'mongodb'
-import { CLAIM_INDEX, PARKED_AT, STAND_IN_INDEX } from '../../src/lock/index.js'
+import { CLAIM_INDEX, PARKED_AT, STAND_IN_INDEX, sweep, termsOf } from '../../src/lock/index.js'
 import { countPhases, countWaiting, type System } from '../../src/operations/index.js'
 import { useDatabase } from '../support/database.js'
 import { replicaOf, thing, thingWith } from '../support/thing.js'
@@ -96,5 +96,39 @@ describe('counts', () => {
     await things().createIndex(STAND_IN_INDEX)
     await things().dropIndex(Object.entries(CLAIM_INDEX).flat().join('_'))
     await expectCounts()
+  })
+
+  const ago = (s: number) => new Date(Date.now() - s * 1_000)
+  const ahead = new Date(Date.now() + 3_600_000)
+  test.each<[string, Document]>([
+    ['an ObjectId', { _id: ObjectId.createFromTime(Math.floor(ago(80).getTime() / 1_000)) }],
+    ['createdAt', { createdAt: ago(80) }],
+    ['updatedAt', { updatedAt: ago(80) }],
+    ['updatedAt and a lockedAt of 1970', { lockedAt: new Date(0), updatedAt: ago(80) }],
+    ['createdAt and a lockedAt of 1970', { lockedAt: new Date(0), createdAt: ago(80) }],
+    ['the last step, where updatedAt was unset', { progress: { at: ago(80), since: ago(900) } }],
+    ['when it entered its phase', { progress: { since: ago(80) } }],
+    ['the end of its sleep', { lockedAt: ago(110) }],
+    ['the end of its lease', { lockedAt: ago(110), lockedBy: 'a~1#1.1' }],
+    ['createdAt beside an updatedAt in the future', { updatedAt: ahead, createdAt: ago(80) }],
+    ['createdAt beside an updatedAt that is no date', { updatedAt: 'yesterday', createdAt: ago(80) }],
+  ])('a document says by %s since when it is due; undated ones hide it not', async (_by, fields) => {
+    await registered()
+    const undated = [
+      {},
+      { lockedAt: new Date(0) },
+      { lockedAt: null },
+      { createdAt: 'yesterday' },
+      { createdAt: ahead },
+    ]
+    const first = undated.map((some, i) => ({ _id: `undated${i}`, phase: 'Creating', ...some }))
+    await things().insertMany([...first, { _id: 'known', phase: 'Creating', ...fields }])
+    const [creating] = await countWaiting(system())
+    expect(creating).toMatchObject({ due: 6, undated: 5 })
+    expect(creating!.oldestDueSeconds).toBeGreaterThan(79)
+    expect(creating!.oldestDueSeconds).toBeLessThan(800) // none counts from 1970, or from when it began
+    // The sweep judges by the same.
+    const swept = await sweep(database.db.collection('Thing'), termsOf(30_000), ['Creating'], new Date())
+    expect(swept.overdue).toEqual(new Map([['Creating', 1]]))
   })
 })

@@ -108,7 +108,7 @@ describe('an insert of a document that exists', () => {
     for (const onDuplicate of ON_DUPLICATE) {
       const document = { _id: onDuplicate, n: 1, effects: ['$n', '$$ROOT'], state: 'Running' as const }
       expect(await ownerOf().insert(document, { onDuplicate })).toEqual({ id: onDuplicate, kind: 'inserted' })
-      expect(await stored(onDuplicate)).toEqual({ ...document, phase: 'Creating' })
+      expect(await stored(onDuplicate)).toEqual({ ...document, phase: 'Creating', createdAt: expect.any(Date) })
     }
   })
 

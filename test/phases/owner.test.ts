@@ -122,7 +122,7 @@ describe("an owner's calls, typed by the lifecycle", () => {
     expect(await parcels.insert({ _id: 'a', weight: 1 })).toBe('a')
     expect(await parcels.insertMany([{ _id: 'b', weight: 1, phase: 'Sorting' }])).toEqual(['b'])
     expect((await parcels.find('a'))?.phase).toBe('Packing')
-    expect(await parcels.find('b')).toEqual({ _id: 'b', phase: 'Sorting', weight: 1 })
+    expect(await parcels.find('b')).toEqual({ _id: 'b', phase: 'Sorting', weight: 1, createdAt: expect.any(Date) })
     expect(await parcels.find('c')).toBeNull()
   })
 
@@ -230,7 +230,7 @@ describe("an owner's calls in the caller's transaction", () => {
       } finally {
         await other.close()
       }
-      expect(await parcels.find('a')).toEqual({ _id: 'a', phase: 'Packing', weight: 1 })
+      expect(await parcels.find('a')).toEqual({ _id: 'a', phase: 'Packing', weight: 1, createdAt: expect.any(Date) })
     },
   )
 
@@ -272,7 +272,7 @@ describe("an owner's calls in the caller's transaction", () => {
           expect(call).toMatchObject({
             reason: { message: expect.stringContaining('expected an _id that a document can') },
           })
-        expect(await owner.find('b')).toEqual({ _id: 'b', phase: 'Packing', weight: 1 })
+        expect(await owner.find('b')).toEqual({ _id: 'b', phase: 'Packing', weight: 1, createdAt: expect.any(Date) })
       } finally {
         await client.close()
       }

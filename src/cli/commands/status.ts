@@ -73,7 +73,8 @@ function print(output: Output, { versions, lifecycles, duties, operations, probl
 }
 
 const row = (one: LifecycleStatus): string[] => {
-  const { lifecycle, replicas, documents, due, oldestDueSeconds, held, sleeping, asking, parked } = one
-  const oldest = oldestDueSeconds > 0 ? formatMs(Math.round(oldestDueSeconds) * 1_000) : '-'
+  const { lifecycle, replicas, documents, due, oldestDueSeconds, undated, held, sleeping, asking, parked } = one
+  const known = oldestDueSeconds > 0 ? formatMs(Math.round(oldestDueSeconds) * 1_000) : '-'
+  const oldest = undated > 0 ? `${known} (${undated} undated)` : known
   return [lifecycle, ...[replicas, documents, due].map(String), oldest, ...[held, sleeping, asking, parked].map(String)]
 }

@@ -230,7 +230,7 @@ export async function insertWhileHeld(
     { $match: holder.filter },
     { $project: { _id: 0, documents: { $literal: documents } } },
     { $unwind: '$documents' },
-    { $replaceWith: '$documents' },
+    { $replaceWith: { $mergeObjects: [{ createdAt: '$$NOW' }, '$documents'] } },
     { $merge: { into, on: '_id', whenMatched: 'keepExisting', whenNotMatched: 'insert' } },
   ]
   await holder.collection.aggregate(insertion, { hint: ID_INDEX }).toArray()

@@ -37,10 +37,10 @@ export function dueRanges(dueBound: Date) {
     /** Nobody has touched them. */
     fresh: { from: FIRST_DUE, to: FIRST_RELEASED },
     /** Those that were unlocked, then those that have woken. */
+    /** Those that were unlocked. */
+    released: { from: FIRST_RELEASED, to: FIRST_WOKEN },
     waiting: { from: FIRST_RELEASED, to: end },
     woken: { from: FIRST_WOKEN, to: end },
-    /** The fresh ones, then those that were unlocked. */
-    free: { from: FIRST_DUE, to: FIRST_WOKEN },
   } as const satisfies Record<string, DueRange>
 }
 

@@ -1,5 +1,6 @@
 import type { Collection, Document } from 'mongodb'
 import { onClaimIndex } from '../indexes/on-index.js'
+import { dueSinceExpression } from '../lease/due-since.js'
 import { dueBoundAt, isDue, notAfter, PUT_TO_SLEEP } from '../lease/lease-state.js'
 import { isAsking } from '../move/answers.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
@@ -87,13 +88,11 @@ function isAsleep(terms: Terms): Document {
   return { $and: [{ $eq: [{ $ifNull: ['$lockedBy', null] }, null] }, isDate, isInRange, { $not: [isDue(terms)] }] }
 }
 
-/** Due since its sleep or lease has ended a while ago; one that is free, since it was last written. One that doesn't say when isn't counted. */
+/** Due for a while. An undated one isn't counted. */
 function isOverdue(terms: Terms, bound: Date, now: Date): Document {
-  const ofId = { $cond: [{ $eq: [{ $type: '$_id' }, 'objectId'] }, { $toDate: '$_id' }, now] }
-  const since = { $ifNull: ['$updatedAt', '$createdAt', ofId] }
+  const since = { $ifNull: [dueSinceExpression(terms, now), now] }
   const isOld = { $lt: [since, new Date(now.getTime() - OVERDUE_MS)] }
-  const isFree = { $lte: ['$lockedAt', TASK_LOCK_INIT_TIME] }
-  return { $and: [{ $lt: ['$lockedAt', bound] }, isDue(terms), { $cond: [isFree, isOld, true] }] }
+  return { $and: [{ $lt: ['$lockedAt', bound] }, isDue(terms), isOld] }
 }
 
 /** Of a document that waits: what for; null: it sleeps for another reason. */

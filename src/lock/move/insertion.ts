@@ -131,7 +131,10 @@ function met(terms: Terms, { document, onDuplicate, by, dueInMs }: InsertRequest
   const left = (insert: { set: Document; begin?: string; lockedAt?: unknown }) => ({
     $mergeObjects: ['$$ROOT', { [terms.progress]: leftFor(terms, { ...insert, later, by }) }],
   })
-  const inserted = { $mergeObjects: ['$$ROOT', literal(document), ...(later ? [{ lockedAt: later }] : [])] }
+  const createdAt = terms.protocol.now()
+  const inserted = {
+    $mergeObjects: ['$$ROOT', { createdAt }, literal(document), ...(later ? [{ lockedAt: later }] : [])],
+  }
   const cases: Partial<Record<Found, Document>> = { none: inserted }
   if (onDuplicate === 'wake') {
     cases.asleep = wake

@@ -15,6 +15,7 @@ import { BrokenReports } from './report/broken-reports.js'
 import { OutageLog } from './report/outage-log.js'
 import type { PlaceKind } from './run/places.js'
 import { Housekeeper } from './tick/housekeeper.js'
+import { UndatedDocuments } from './tick/undated.js'
 import { Waker } from './wake/waker.js'
 
 export type RunningLifecycle = ReturnType<typeof runningLifecycle>
@@ -109,6 +110,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     deliverer,
     events,
     housekeeper: new Housekeeper(own, registry),
+    undated: new UndatedDocuments(own.collection, terms, clock),
     /** Its background work, with what that wakes documents with. */
     alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),
   }

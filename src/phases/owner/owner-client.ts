@@ -34,12 +34,12 @@ import {
   checkDocument,
   checkInserts,
   checkMeeting,
+  completed,
   duplicateOptions,
   endOfInsert,
   existing,
   hasMadeDue,
   insertResult,
-  withId,
 } from './owner-inserts.js'
 import { askToStop, cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
 import { newAnswer, readQuestionsOptions } from './owner-questions.js'
@@ -172,7 +172,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   ): Promise<IdOf<Doc>[]> {
     checkInserts(this.model, called, docs, options)
     if (docs.length === 0) return []
-    const complete = docs.map((doc): Document => withId(this.db, { phase: this.model.entries[0], ...doc }))
+    const complete = docs.map((doc): Document => completed(this.db, { phase: this.model.entries[0], ...doc }))
     for (const doc of complete) checkDocument(this.model, doc)
     const about = complete.length === 1 ? { document: complete[0]!['_id'] } : { target: `${complete.length} documents` }
     const after = complete.length === 1 ? shownFields(complete[0]!, this.model.settings.progress) : undefined

@@ -2,6 +2,7 @@ import { types } from 'node:util'
 import { type Db, type Document, ObjectId } from 'mongodb'
 import { canBeId, type Insertion, NO_ID, ON_DUPLICATE, whyNotStorable } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
+import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/model.js'
 import { DocumentExists, InvalidDocument } from '../errors.js'
 import type { AuditedEnd } from './audit-log.js'
@@ -47,11 +48,12 @@ export function checkInserts({ name, phases }: LifecycleModel, called: string, d
   }
 }
 
-/** Gives it an `_id` as the driver would, but before the insert. */
-export function withId({ options }: Db, doc: Document): Document {
+/** Gives it an `_id` as the driver would, but before the insert, and says when that is, by the same clock as an ObjectId. */
+export function completed({ options }: Db, doc: Document): Document {
   const { forceServerObjectId, pkFactory } = options ?? {}
-  if (doc['_id'] != null || forceServerObjectId) return doc
-  return { ...doc, _id: pkFactory?.createPk() ?? new ObjectId() }
+  const dated = { ...doc, createdAt: doc['createdAt'] ?? systemClock.now() }
+  if (doc['_id'] != null || forceServerObjectId) return dated
+  return { ...dated, _id: pkFactory?.createPk() ?? new ObjectId() }
 }
 
 /** @throws InvalidDocument */

@@ -158,6 +158,11 @@ function documentGauges(registry: Registry, scrape: () => Promise<Waiting[] | un
     'How long the oldest due document in a working phase has been due; 0 if none is',
     (row) => row.oldestDueSeconds,
   )
+  gauge(
+    'documents_undated',
+    'Due documents that do not say since when, and count in no age; replicas date them within seconds (all replicas; counted up to 1000)',
+    (row) => row.undated,
+  )
   gauge('documents_parked', `Documents that are waiting for a person (all replicas; ${limit})`, (row) => row.parked)
   instruments.gauge(
     'database_up',

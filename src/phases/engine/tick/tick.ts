@@ -103,6 +103,8 @@ export class Tick {
       parts.claimer.found(due)
       parts.claimer.offer([...due])
     }
+    const isWorking = (phase: string) => parts.model.phases.get(phase)?.kind === 'working'
+    await parts.undated.leftDue(new Set([...due].filter(isWorking)))
   }
 }
 

@@ -1,0 +1,49 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import { readOwnFields } from '../documents/read-each.js'
+import { withIds } from '../documents/reordered-ids.js'
+import { updateApart } from '../documents/write-around.js'
+import { onClaimIndex } from '../indexes/on-index.js'
+import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
+import type { Terms } from '../terms/terms.js'
+
+/** How many documents of a phase are read, and how many of them dated, at most. */
+const MOST = { read: 10_000, dated: 1_000 }
+const PER_COMMAND = 100
+/** An open transaction blocks a write of its documents; nothing waits for it longer than this. */
+const MOST_MS = 1_000
+
+/** Free, never claimed, and without any date. A `createdAt` of another type is the owner's. */
+const isUndated = (phase: string, { progress }: Pick<Terms, 'progress'>): Filter<Document> => ({
+  ...{ phase, lockedAt: { $not: { $gt: TASK_LOCK_INIT_TIME } } },
+  ...{ updatedAt: null, createdAt: null, [progress]: { $exists: false } },
+  _id: { $not: { $type: 'objectId' } } as never,
+})
+
+/**
+ * Writes the server's time as `createdAt` into undated documents of a phase. It is later than their insert, never earlier. Documents that refuse the
+ * write stay undated.
+ * @returns how many were dated
+ */
+export async function dateUndated(collection: Collection, terms: Terms, phase: string): Promise<number> {
+  const { _id: isOfAnotherKind, ...undated } = isUndated(phase, terms)
+  const pipeline = [
+    { $match: { phase, lockedAt: undated['lockedAt'], updatedAt: null } },
+    { $limit: MOST.read },
+    { $match: { ...undated, _id: isOfAnotherKind } },
+    { $limit: MOST.dated },
+    { $project: { _id: 1 } },
+  ]
+  const found = await onClaimIndex(collection, (hint) =>
+    readOwnFields((how) => collection.aggregate(pipeline, { hint, maxTimeMS: MOST_MS, ...how }).toArray()),
+  )
+  if (found.length === 0) return 0
+  const update = [{ $set: { createdAt: '$$NOW' } }]
+  let dated = 0
+  for (let from = 0; from < found.length; from += PER_COMMAND) {
+    const some = found.slice(from, from + PER_COMMAND).map(({ _id: id }) => ({
+      ...{ id: id as unknown, filter: { ...undated, ...withIds([id]) }, update },
+    }))
+    dated += (await updateApart(collection, some, { maxTimeMS: MOST_MS })).matched
+  }
+  return dated
+}
