@@ -1,19 +1,16 @@
-import { spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { describe, expect, jest, test } from '@jest/globals'
 import { dumpYaml } from '@kubernetes/client-node'
 import { lifecycleOf } from '../../src/index.js'
 import { Schedules } from '../../src/schedules/index.js'
 import { replicaMetrics, workersMetrics } from '../../src/telemetry/index.js'
 import { useDatabase } from '../support/database.js'
-import { deployProgram } from './programs.mjs'
-import { CHART, describeWithGo, KUSTOMIZE, objectsIn, ROOT, START_TIMEOUT_MS } from './support/render.js'
+import { ask, MONITORING, rulesOf } from './support/prometheus.js'
+import { CHART, describeWithGo, ROOT, START_TIMEOUT_MS } from './support/render.js'
 
 jest.setTimeout(START_TIMEOUT_MS)
 
-const MONITORING = join(KUSTOMIZE, 'components/monitoring')
 const FIELD = 'namespace="a",pod="p1",job="phaselock"'
 const PHASE = `${FIELD},lifecycle="thing",phase="Creating"`
 const RUNS = `${FIELD},lifecycle="schedules",task="work"`
@@ -124,17 +121,6 @@ const CASES: Record<string, { fires: string[][]; quiet: string[][] }> = {
       ],
     ],
   },
-}
-
-interface Rule {
-  readonly alert?: string
-  readonly record?: string
-  readonly expr: string
-}
-
-async function rulesOf(): Promise<{ groups: { rules: Rule[] }[] }> {
-  const [object] = objectsIn(await readFile(join(MONITORING, 'prometheusrule.yaml'), 'utf8'))
-  return object!['spec']
 }
 
 interface Panel {
@@ -266,15 +252,3 @@ describe('copies', () => {
     expect(named).toEqual(Object.keys(CASES))
   })
 })
-
-interface Asked {
-  readonly rules?: string
-  readonly series?: string
-  readonly queries?: readonly { readonly name: string; readonly expr: string; readonly at: number }[]
-}
-
-async function ask(asked: Asked): Promise<{ problems: string[]; answers: Record<string, unknown> }> {
-  const child = spawn(await deployProgram('rules'), { stdio: ['pipe', 'pipe', 'inherit'] })
-  child.stdin.end(JSON.stringify(asked))
-  return JSON.parse(await text(child.stdout))
-}

@@ -1,13 +1,15 @@
 import type { Registry } from 'prom-client'
-import type { ReplicaObserver } from '../../phases/index.js'
+import type { LeaseLoss, LifecycleModel, ReplicaObserver } from '../../phases/index.js'
 import { Instruments } from './instruments.js'
 
 const STEP_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 const BLOCKED_SECONDS = [0.2, 0.5, 1, 2, 5, 10, 30]
 const TICK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
+const LOSSES = ['refused', 'movedOn', 'renewal', 'abandoned', 'givenUp'] as const satisfies readonly LeaseLoss['how'][]
+
 /** Counts what a replica's observer is notified of. */
-export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
+export function observerMetrics(registry: Registry, models: readonly LifecycleModel[]): Required<ReplicaObserver> {
   const instruments = new Instruments(registry)
   const labels = ['lifecycle', 'phase'] as const
   const stepLabels = [...labels, 'outcome'] as const
@@ -78,6 +80,14 @@ export function observerMetrics(registry: Registry): Required<ReplicaObserver> {
     labels,
     BLOCKED_SECONDS,
   )
+
+  // A series that starts at 1 has no increase that an alert could see.
+  for (const { name: lifecycle, settings } of models) {
+    for (const how of LOSSES) leaseLost.inc({ lifecycle, how }, 0)
+    if (settings.events) eventsLost.inc({ lifecycle }, 0)
+    for (const callback of settings.callbacks ?? [])
+      for (const outcome of ['told', 'failed', 'parked']) calledBack.inc({ lifecycle, callback, outcome }, 0)
+  }
 
   return {
     claimed({ lifecycle, phase, claimed, lost: missed }) {

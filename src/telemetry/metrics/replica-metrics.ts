@@ -91,7 +91,10 @@ export function replicaMetrics(given: ReplicaMetricsOptions): ReplicaMetrics {
   addRuns(options.lifecycles)
   return {
     registry,
-    observer: observerMetrics(registry),
+    observer: observerMetrics(
+      registry,
+      options.lifecycles.map(({ model }) => model),
+    ),
     locks: locks.observer,
     watch: (replica) => replicaGauges(registry, () => replica.status()),
     watchSchedules({ lifecycles }) {
