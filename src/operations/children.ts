@@ -1,7 +1,9 @@
 import type { Document } from 'mongodb'
 import {
   childListsIn,
+  childrenFromIn,
   countChildren,
+  isOfFormer,
   isRemovedPhase,
   PARKED_AT,
   parentIn,
@@ -51,15 +53,17 @@ type Shown = { readonly lifecycle: string; readonly document: Document }
 
 /** What became of a document's children, by their own index. */
 export async function childrenOf(system: System, { lifecycle, document }: Shown): Promise<ChildrenShown | undefined> {
-  const lists = childListsIn(document[modelOf(system, lifecycle).settings.progress])
+  const { progress } = modelOf(system, lifecycle).settings
+  const lists = childListsIn(document[progress])
   if (lists.length === 0) return undefined
+  const parent = { lifecycle, id: document['_id'], from: childrenFromIn(document[progress]) }
   const names = [...new Set(lists.flatMap((one) => one.lifecycle ?? []))]
   const models = names.map((name) => system.models.find((model) => model.name === name && model.settings.child))
   const byLifecycle = await Promise.all(
     models.flatMap((model, i) => {
       const own = lists.filter((one) => one.lifecycle === names[i])
       const total = own.reduce((sum, one) => sum + one.total, 0)
-      return model ? [ofLifecycle(system, model, { lifecycle, id: document['_id'] }, total)] : []
+      return model ? [ofLifecycle(system, model, parent, total)] : []
     }),
   )
   const worst = worstOf({
@@ -76,13 +80,14 @@ export async function childrenOf(system: System, { lifecycle, document }: Shown)
 async function ofLifecycle(
   { db }: System,
   model: LifecycleModel,
-  parent: { lifecycle: string; id: unknown },
+  { from, ...parent }: { lifecycle: string; id: unknown; from: number | undefined },
   total: number,
 ): Promise<ChildrenOfLifecycle> {
   const of = {
     collection: db.collection(model.collection),
     progress: model.settings.progress,
     parent,
+    fromFence: from,
     telling: tellingOf(model),
   }
   const counts = countsOf(await countChildren(of, endsOf(model), total), model, total)
@@ -97,12 +102,14 @@ async function ofLifecycle(
 
 /** Whose child a document is. */
 export async function parentOf(system: System, { lifecycle, document }: Shown): Promise<ParentShown | undefined> {
-  const parent = parentIn(document[modelOf(system, lifecycle).settings.progress])
-  if (!parent) return undefined
+  const stored = parentIn(document[modelOf(system, lifecycle).settings.progress])
+  if (!stored) return undefined
+  const { fence: _, ...parent } = stored
   const model = system.models.find(({ name }) => name === parent.lifecycle)
-  const found =
-    model &&
-    (await system.db.collection(model.collection).findOne({ _id: parent.id as never }, { projection: { phase: 1 } }))
-  const phase = found?.['phase']
-  return { ...parent, phase: isRemovedPhase(phase) ? undefined : phase }
+  if (!model) return { ...parent, phase: undefined }
+  const projection = { phase: 1, [`${model.settings.progress}.childrenFrom`]: 1 }
+  const found = await system.db.collection(model.collection).findOne({ _id: parent.id as never }, { projection })
+  const { phase, [model.settings.progress]: progress }: Document = found ?? {}
+  const isGone = isRemovedPhase(phase) || isOfFormer(stored, childrenFromIn(progress))
+  return { ...parent, phase: isGone ? undefined : phase }
 }

@@ -270,8 +270,12 @@ export class ChildExists extends Error {
     readonly id: unknown,
     /** Whose it is. */
     readonly whose: string,
+    /** The list in which a former document with the parent's `_id` has inserted it; undefined: it is somebody else's. */
+    readonly formerList?: string | undefined,
   ) {
-    super(`children: ${lifecycle} ${String(id)} is ${whose}: give the child another _id, or leave it out`)
+    const removal = `remove it first (step.removeChildren({ lists: ['${formerList}'] })), or give the child another _id`
+    const cure = formerList === undefined ? 'give the child another _id, or leave it out' : removal
+    super(`children: ${lifecycle} ${String(id)} is ${whose}: ${cure}`)
   }
 }
 

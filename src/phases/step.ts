@@ -56,6 +56,8 @@ export interface Progress {
   readonly parent?: StoredParent
   /** The lists of children that its steps have inserted; absent: none. */
   readonly children?: readonly ChildList[]
+  /** The fence from which children are its own; those with a lower one are a former document's with its `_id`. Absent: it has inserted none. */
+  readonly childrenFrom?: number
   /** The newest 100 documents that have waited for a phase of this one; absent: none. */
   readonly waiters?: readonly DocumentName[]
   /** What ends its sleep before its time; absent: nothing. */

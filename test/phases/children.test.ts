@@ -34,7 +34,12 @@ describe('children', () => {
     const after = (await stored())['progress']
     expect(after.children).toEqual([{ list: 'Shipping', lifecycle: 'parcel', total: 2 }])
     expect(after).not.toHaveProperty('awaits')
-    expect(after.history.map((entry: { outcome: string }) => entry.outcome)).toEqual(['checkpoint', 'wait', 'moveTo'])
+    expect(after.history.map(({ outcome, reason }: { outcome: string; reason: string }) => [outcome, reason])).toEqual([
+      ['checkpoint', 'its first children'],
+      ['checkpoint', 'children: 2 of parcel'],
+      ['wait', '0 of 2 children have ended'],
+      ['moveTo', null],
+    ])
   })
 
   test('wait for nobody: their parent sleeps without a holder until a minute is over', async () => {

@@ -11,7 +11,10 @@ export interface StoredParent {
   readonly key: string
   /** The list of children in which it was inserted. */
   readonly list: string
-  /** The fence of the step that inserted it: a step with a lower one, which has lost the parent since, doesn't remove it. */
+  /**
+   * The fence of the step that inserted it: a step with a lower one, which has lost the parent since, doesn't remove it; a document that is
+   * inserted with its parent's `_id` later has higher ones, and doesn't take it for its own.
+   */
   readonly fence?: number
 }
 
@@ -58,10 +61,23 @@ export interface DocumentName {
 /** The parent in a document's progress. A person may have put anything there: what isn't one is none. */
 export function parentIn(progress: unknown): StoredParent | undefined {
   const { parent } = Object(progress) as Document
-  const { lifecycle, id, key, list } = Object(parent) as Document
+  const { lifecycle, id, key, list, fence } = Object(parent) as Document
   if (typeof lifecycle !== 'string' || !canBeId(id) || typeof key !== 'string') return undefined
-  return { lifecycle, id, key, list: typeof list === 'string' ? list : '' }
+  return { lifecycle, id, key, list: typeof list === 'string' ? list : '', ...(typeof fence === 'number' && { fence }) }
 }
+
+/**
+ * Fences from which children are this document's: those with a lower one were inserted by a former document with its `_id`. Undefined: it has
+ * inserted none, or in a version that didn't store it.
+ */
+export function childrenFromIn(progress: unknown): number | undefined {
+  const { childrenFrom } = Object(progress) as Document
+  return typeof childrenFrom === 'number' ? childrenFrom : undefined
+}
+
+/** Whether a child was inserted by a former document with its parent's `_id`. Without fences that can't be told. */
+export const isOfFormer = (parent: StoredParent, from: number | undefined): boolean =>
+  parent.fence !== undefined && from !== undefined && parent.fence < from
 
 /** The lists of children in a document's progress. */
 export function childListsIn(progress: unknown): readonly ChildList[] {

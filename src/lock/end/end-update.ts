@@ -124,6 +124,7 @@ function changeOf(terms: Terms, group: EndGroup, each: Each): Change {
           at: now,
           history: history('checkpoint', { reason: end.reason ?? null }),
           ...(end.children && { children: literal(end.children) }),
+          ...(end.childrenFrom !== undefined && { childrenFrom: end.childrenFrom }),
         },
       }
     case 'wait':

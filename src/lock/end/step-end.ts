@@ -76,6 +76,8 @@ export type EndKind = {
       readonly kind: 'checkpoint'
       /** All lists of children that it has with this write. */
       readonly children?: readonly ChildList[] | undefined
+      /** The fence from which children are its own. */
+      readonly childrenFrom?: number | undefined
       readonly reason?: string | undefined
     }
   /** Parked without a record of why: for a document that takes no other write any more (its size, a `progress` of its owner's). */

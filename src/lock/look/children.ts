@@ -34,6 +34,8 @@ export interface ChildrenOf {
   readonly lists?: readonly string[] | undefined
   /** Only those that steps with at most this fence have inserted: those of later holders of the parent are none of this one's. */
   readonly upToFence?: number | undefined
+  /** Only those that steps with at least this fence have inserted: the others are those of a former document with the parent's `_id`. */
+  readonly fromFence?: number | undefined
   /** How their removal is told, so that those that are there only for that are left out; undefined: it isn't, and there are none. */
   readonly telling?: TellingLifecycle | undefined
 }
@@ -51,11 +53,13 @@ const isIn = ({ telling }: ChildrenOf, butIn: readonly string[]): Filter<Documen
   phase: { $nin: [...butIn, ...(telling ? [removedPhase(telling.lifecycle)] : [])] },
 })
 
-const ofParent = ({ progress, parent, lists, upToFence }: ChildrenOf): Filter<Document> => ({
+/** A child without a fence is anybody's. */
+const ofParent = ({ progress, parent, lists, upToFence, fromFence }: ChildrenOf): Filter<Document> => ({
   [`${progress}.parent.id`]: { $eq: parent.id },
   [`${progress}.parent.lifecycle`]: { $eq: parent.lifecycle },
   ...(lists && { [`${progress}.parent.list`]: { $in: [...lists] } }),
   ...(upToFence !== undefined && { [`${progress}.parent.fence`]: { $not: { $gt: upToFence } } }),
+  ...(fromFence !== undefined && { $nor: [{ [`${progress}.parent.fence`]: { $lt: fromFence } }] }),
 })
 
 /*

@@ -12,7 +12,8 @@ export interface Family {
   /** The names of all lifecycles whose documents may be children, as far as anybody knows them. */
   childLifecycles(): Promise<readonly string[]>
   collectionOf(model: LifecycleModel): Collection
-  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent']): ChildrenOf
+  /** @param fromFence only those from this fence on */
+  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent'], fromFence?: number): ChildrenOf
   /** New documents of these lifecycles are due. */
   inserted(models: readonly LifecycleModel[]): void
   /** Tells a parent, if this end decides what it waits for. Returns at once and never throws. */

@@ -4,10 +4,12 @@ import type { Ring } from '../../doorbell/index.js'
 import {
   awaitsIn,
   type ChildrenOf,
+  childrenFromIn,
   countChildrenIn,
   type DocumentName,
   hasOpenChild,
   idKey,
+  isOfFormer,
   LIFECYCLES_COLLECTION,
   readOwnFields,
   type StoredParent,
@@ -81,11 +83,12 @@ export class Relatives implements Family {
     return protocolCollection(this.options.db, model.collection)
   }
 
-  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent']): ChildrenOf {
+  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent'], fromFence?: number): ChildrenOf {
     return {
       collection: this.collectionOf(model),
       progress: model.settings.progress,
       parent,
+      fromFence,
       telling: tellingOf(model),
     }
   }
@@ -160,11 +163,13 @@ export class Relatives implements Family {
    * Whether the end of one child decides what its parent waits for, as far as the children of its lifecycle tell: a few index keys, however many
    * there are.
    */
-  private decides(model: LifecycleModel, { lifecycle, id }: DocumentName, how: ChildEnd): WakeIf {
-    const of = this.childrenOf(model, { lifecycle, id })
+  private decides(model: LifecycleModel, child: StoredParent, how: ChildEnd): WakeIf {
+    const { lifecycle, id } = child
     return async (progress) => {
       const awaits = awaitsIn(progress)
-      if (awaits?.kind !== 'children') return false
+      const from = childrenFromIn(progress)
+      if (awaits?.kind !== 'children' || isOfFormer(child, from)) return false
+      const of = this.childrenOf(model, { lifecycle, id }, from)
       const butParked = awaits.parked === 'fails'
       if (how === 'parked' && !butParked) return false
       if (awaits.each) return true

@@ -3,7 +3,7 @@ import type { BoundLifecycle } from '../definition/bound-lifecycle.js'
 import { isObject } from '../definition/check-graph.js'
 import type { LifecycleSettingsSpec, LimitSpec } from '../definition/graph.js'
 import { type Lifecycle, lifecycleOf } from '../definition/lifecycle.js'
-import { InvalidLifecycle } from '../errors.js'
+import { ChildExists, InvalidLifecycle } from '../errors.js'
 import { shown } from '../kept-text.js'
 import { RESERVED_FIELDS } from '../outcome.js'
 import type { ChildDocument, Handler, Step } from '../step.js'
@@ -204,7 +204,12 @@ class Running {
     for (const name of [...unlisted, ...begins]) {
       const before = this.nodes.get(name)!.after.map((one) => [one, results.get(one) ?? null])
       const document = { run, results: Object.fromEntries(before), phase: name as never }
-      await step.children([this.tasks.child(name, document as never)], { list: name })
+      const isTaken = await step.children([this.tasks.child(name, document as never)], { list: name }).then(
+        () => false,
+        (error) => isOfFormerRun(error) || Promise.reject(error),
+      )
+      // What a former run with its _id has left is removed first.
+      if (isTaken) return step.again({ set: { redoing: [name] } })
     }
     const done = await step.childrenDone({ rule: 'allDone', parked: this.parked, wake: 'each' })
     // One has ended since they were read.
@@ -236,6 +241,7 @@ class Running {
   }
 }
 
+const isOfFormerRun = (error: unknown): boolean => error instanceof ChildExists && error.formerList !== undefined
 const PARKED_MS = Date.parse('9999-12-31T00:00:00Z')
 const keyOf = ({ progress }: ChildDocument<unknown>): string => progress.parent?.key ?? ''
 const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks', 'redo', 'redoing']

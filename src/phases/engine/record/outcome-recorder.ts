@@ -77,7 +77,8 @@ export class OutcomeRecorder {
     }
     if (verdict.kind === 'recorded' && also) {
       const { progress } = this.env.model.settings
-      held.document = { ...held.document, [progress]: { ...held.document[progress], children: also.children } }
+      const { reason: _, ...stored } = also
+      held.document = { ...held.document, [progress]: { ...held.document[progress], ...stored } }
     }
     return verdict.kind === 'recorded'
   }

@@ -1,10 +1,12 @@
 import { BSON, type Document } from 'mongodb'
 import {
   type ChildList,
+  type ChildrenOf,
   COMMITTED,
   canBeId,
   childDocuments,
   childListsIn,
+  childrenFromIn,
   countChildren,
   countChildrenBut,
   hasChild,
@@ -12,6 +14,7 @@ import {
   idKey,
   idText,
   insertWhileHeld,
+  isOfFormer,
   leaseUnmoved,
   NO_ID,
   parentIn,
@@ -64,7 +67,8 @@ const ON_WORST: Readonly<Record<ChildState, string>> = {
 
 /** What a write in the middle of a step stores of children. */
 export interface NewLists {
-  readonly children: readonly ChildList[]
+  readonly children?: readonly ChildList[]
+  readonly childrenFrom?: number
   readonly reason: string
 }
 
@@ -94,7 +98,9 @@ export class StepChildren {
 
   /**
    * Inserts each list once. Invariants: a child is inserted only while this step holds its parent; its `_id` is the same however often the step
-   * is tried; once the list's number is stored under the step's token, nothing of it is inserted again.
+   * is tried; once the list's number is stored under the step's token, nothing of it is inserted again. Before the first is inserted the document
+   * has stored the fence from which children are its own: so a step that is tried again tells those of the step before it from those of a former
+   * document with its `_id`.
    */
   insert(given: readonly Child[], options: unknown): Promise<void> {
     return this.inTurn(() => this.insertNow(given, options))
@@ -118,8 +124,11 @@ export class StepChildren {
         return { model, documents: some.map((child) => this.documentOf(child, model, list)) }
       }),
     )
+    const from = this.fromFence
+    if (from !== undefined && childrenFromIn(this.run.progress) === undefined && children.length > 0)
+      await this.run.checkpoint({}, { childrenFrom: from, reason: 'its first children' })
     for (const { model, documents } of prepared)
-      for (const part of inParts(documents)) await this.insertPart(model, part)
+      for (const part of inParts(documents)) await this.insertPart(model, part, from)
     const added = prepared.map(({ model, documents }) => ({ list, lifecycle: model.name, total: documents.length }))
     const lists = [...before, ...(added.length > 0 ? added : [{ list, lifecycle: null, total: 0 }])]
     const what = added.map(({ lifecycle, total }) => `${total} of ${lifecycle}`).join(', ')
@@ -147,7 +156,7 @@ export class StepChildren {
     const { name } = Object(lifecycle) as { name?: unknown }
     if (typeof name !== 'string') throw new InvalidOutcome(`childrenOf: expected a lifecycle, got ${shown(lifecycle)}`)
     const model = await this.modelOf(name)
-    const of = this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
+    const of = this.ownOf(model)
     const total = totalOf(childListsIn(this.run.progress).filter((one) => one.lifecycle === name))
     return childDocuments(of, MOST_DOCUMENTS, total)
   }
@@ -224,12 +233,23 @@ export class StepChildren {
     const all = await Promise.all(
       [...names].map(async (name) => {
         const model = await this.modelOf(name)
-        const of = this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id })
+        const of = this.ownOf(model)
         const total = totalOf(lists.filter(({ lifecycle }) => lifecycle === name))
         return countsOf(await countChildren(of, endsOf(model), total), model, total)
       }),
     )
     return sumOf(all)
+  }
+
+  /** As far as this document has inserted them, not a former one with its `_id`. */
+  private ownOf(model: LifecycleModel): ChildrenOf {
+    return this.run.env.relatives.childrenOf(model, { lifecycle: this.parentLifecycle, id: this.id }, this.fromFence)
+  }
+
+  /** This step's if it has inserted none before; undefined: a version inserted some that didn't store it. */
+  private get fromFence(): number | undefined {
+    const { progress, fence } = this.run
+    return childrenFromIn(progress) ?? (childListsIn(progress).length === 0 ? fence : undefined)
   }
 
   private leaseLost(): LeaseLost {
@@ -272,7 +292,11 @@ export class StepChildren {
     return complete
   }
 
-  private async insertPart(model: LifecycleModel, documents: readonly Document[]): Promise<void> {
+  private async insertPart(
+    model: LifecycleModel,
+    documents: readonly Document[],
+    from: number | undefined,
+  ): Promise<void> {
     const { held, env } = this.run
     const { collection, relatives } = env
     const { lease } = held
@@ -293,20 +317,21 @@ export class StepChildren {
       if (!found.has(idKey(_id))) throw this.leaseLost()
       const there = found.get(idKey(_id))
       if (!isSame(there, own.parent)) throw new ChildExists(model.name, _id, whoseIs(there))
+      if (isOfFormer(there, from)) throw new ChildExists(model.name, _id, whoseIs(there, true), there.list)
     }
   }
 }
 
-const isSame = (there: StoredParent | undefined, own: StoredParent): boolean =>
+const isSame = (there: StoredParent | undefined, own: StoredParent): there is StoredParent =>
   there !== undefined &&
   there.lifecycle === own.lifecycle &&
   idKey(there.id) === idKey(own.id) &&
   there.key === own.key &&
   there.list === own.list
 
-const whoseIs = (parent: StoredParent | undefined): string =>
+const whoseIs = (parent: StoredParent | undefined, isFormer = false): string =>
   parent
-    ? `the child '${parent.key}' of ${parent.lifecycle} ${idText(parent.id)} (${typeName(parent.id)}) already (its list '${parent.list}')`
+    ? `the child '${parent.key}' of ${isFormer ? 'a former ' : ''}${parent.lifecycle} ${idText(parent.id)} (${typeName(parent.id)})${isFormer ? ', which is gone' : ' already'} (its list '${parent.list}')`
     : "there already, and is nobody's child"
 
 const totalOf = (lists: readonly ChildList[]): number => lists.reduce((sum, { total }) => sum + total, 0)

@@ -4,11 +4,13 @@ import {
   awaitsIn,
   COMMITTED,
   canBeId,
+  childrenFromIn,
   type DocumentName,
   hasToken,
   ID_INDEX,
   idKey,
   idText,
+  isOfFormer,
   isRemovedPhase,
   LEASE_FIELDS,
   NO_ID,
@@ -101,7 +103,7 @@ async function modelOf({ env }: WaitingRun, lifecycle: string): Promise<Lifecycl
 /** As a majority has it: a phase that is undone lets nobody go on. */
 async function look({ env }: WaitingRun, model: LifecycleModel, id: unknown): Promise<Document | undefined> {
   const { progress } = model.settings
-  const projection = { ...LEASE_FIELDS, phase: 1, [`${progress}.awaits`]: 1 }
+  const projection = { ...LEASE_FIELDS, phase: 1, [`${progress}.awaits`]: 1, [`${progress}.childrenFrom`]: 1 }
   const [found] = await readOwnFields((how) =>
     env.relatives
       .collectionOf(model)
@@ -124,9 +126,11 @@ async function circleTo(
   for (let hop = 0; found && hop < MOST_HOPS; hop += 1) {
     const at = chain.at(-1)!
     const model = await run.env.relatives.modelOf(at.lifecycle)
-    const awaits = awaitsIn(found[model?.settings.progress ?? 'progress'])
+    const progress: unknown = found[model?.settings.progress ?? 'progress']
+    const awaits = awaitsIn(progress)
     const parent = parentIn(run.progress)
-    if (awaits?.kind === 'children' && parent && isSame(parent, at)) return [...chain, self].map(nameOf)
+    const isItsParent = parent && isSame(parent, at) && !isOfFormer(parent, childrenFromIn(progress))
+    if (awaits?.kind === 'children' && isItsParent) return [...chain, self].map(nameOf)
     if (awaits?.kind !== 'document') return undefined
     chain.push(awaits)
     if (isSame(awaits, self)) return chain.map(nameOf)

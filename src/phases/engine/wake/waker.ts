@@ -248,7 +248,8 @@ export class Waker {
   }
 }
 
-const fieldsOf = (progress: string): Document => ({ [`${progress}.heard`]: 1, [`${progress}.awaits`]: 1 })
+const READ = ['heard', 'awaits', 'childrenFrom']
+const fieldsOf = (progress: string): Document => Object.fromEntries(READ.map((name) => [`${progress}.${name}`, 1]))
 
 /** The news with the higher version if both are of one source; otherwise the one that came last. */
 const later = (before: News | undefined, news: News | undefined): News | undefined =>
