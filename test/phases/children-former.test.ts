@@ -139,8 +139,8 @@ describe('children of a former document, after another was inserted with its _id
 
   test('may wait for it, while it waits for its own: that is no circle', async () => {
     const { lifecycle } = ordersWith({ rule: 'allDone' })
-    const replica = await prepared([
-      lifecycle,
+    const ofOrders = await prepared([lifecycle])
+    const ofParcels = await prepared([
       parcelsWith(async (doc, step) => {
         if (doc._id !== idOf('old')) return packed(doc, step)
         const there = await step.waitFor(order.at('o', 'Shipped'))
@@ -153,8 +153,11 @@ describe('children of a former document, after another was inserted with its _id
       progress: { parent: { lifecycle: 'order', id: 'o', key: 'old', list: 'Shipping', fence: 1 } },
     })
     await insert(['new'])
-    await replica.runOnce()
+    await ofOrders.runOnce()
+    await ofParcels.runOnce()
+    await ofOrders.runOnce()
     expect(await stored()).toMatchObject({ phase: 'Shipped', ended: '1 of 1 child has ended' })
+    await ofParcels.runOnce()
     const old = await parcels().findOne({ _id: idOf('old') })
     expect(old).toMatchObject({ phase: 'Packed' })
     expect(old).not.toHaveProperty('progress.error')
