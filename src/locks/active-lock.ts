@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Clock, sleep } from '../time/index.js'
 import { type LockDuration, lockDurationMs } from './durations.js'
 import { InvalidLockConfig, LockLost, StaleLockHandle } from './errors.js'
+import { HeldLook } from './held-look.js'
 import type { LockProvider, SimpleLock } from './lock-provider.js'
 
 /** A day: timers can't run for longer than 24.8 days. */
@@ -12,7 +13,8 @@ export const activeLocks = new AsyncLocalStorage<readonly ActiveLock[]>()
 
 /**
  * One lock while its task runs. Invariant: `signal` has aborted before anybody else can have the lease, by this process's
- * monotonic clock counted from before the last command that held it was sent (a paused process sees it when it resumes).
+ * monotonic clock counted from before the last command that held it was sent (a paused process sees it when it resumes). Where the lease was
+ * ended by hand, it aborts as soon as a look finds that.
  */
 export class ActiveLock {
   private readonly lost = new AbortController()
@@ -106,12 +108,14 @@ export class ActiveLock {
   /** Watches over the lease until `end`; never throws. */
   watch(onFailure: (error: unknown) => void): void {
     void this.watchEnd()
+    HeldLook.of(this.provider).add(this)
     if (this.watchdogMs !== undefined) void this.keepAlive(this.watchdogMs, onFailure)
   }
 
   /** The task has ended: no more extensions. */
   end(): void {
     this.done.abort()
+    HeldLook.of(this.provider).remove(this)
   }
 
   private get ageMs(): number {
@@ -159,7 +163,10 @@ export class ActiveLock {
     return sleep(Math.min(Math.max(1, ms), LONGEST_SLEEP_MS), { signal, unref: true })
   }
 
-  private lose(): void {
-    if (!this.isOver) this.lost.abort(new LockLost(this.name))
+  /** It is no longer ours. */
+  lose(): void {
+    if (this.isOver) return
+    HeldLook.of(this.provider).remove(this)
+    this.lost.abort(new LockLost(this.name))
   }
 }

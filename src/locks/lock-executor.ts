@@ -28,7 +28,7 @@ export interface HeldLockContext {
   readonly lockedBy: string
   /** Pass it to whatever the task changes, which should refuse a lower one. */
   readonly fence: number
-  /** Aborts with LockLost before anybody else can have the lock: stop then. */
+  /** Aborts with LockLost before the lock ends and another can have it; within a second where it was freed by hand. Stop then. */
   readonly signal: AbortSignal
   /** @throws LockLost, LockProviderUnavailable, InvalidLockConfig */
   extend(lockAtMostFor: LockDuration, lockAtLeastFor?: LockDuration): Promise<void>

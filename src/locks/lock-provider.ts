@@ -43,6 +43,11 @@ export interface LockProvider {
   lock(config: LockConfig): Promise<SimpleLock | undefined>
   /** What is stored under a name; undefined: nothing. Optional: without it a refused caller doesn't learn who has the lock. */
   find?(name: string): Promise<LockRecord | undefined>
+  /**
+   * The token of the holder of each of these names that is held now: asked while tasks run, so that those whose lock was freed by hand stop.
+   * Optional: without it `find` is asked for each; without that, too, such a task learns of it at its next extension.
+   */
+  holders?(names: readonly string[]): Promise<ReadonlyMap<string, string>>
 }
 
 /** A lock as it is stored, whoever wrote it. Java's records have no fence of their own: theirs is that of our last acquisition. */
@@ -83,6 +88,7 @@ export interface LockRecords {
 /** A provider of ours: grants, shows and frees. */
 export interface OperableLockProvider extends LockProvider, LockRecords {
   find(name: string): Promise<LockRecord | undefined>
+  holders(names: readonly string[]): Promise<ReadonlyMap<string, string>>
   /** Creates what the store needs: PostgreSQL's table and its column `fence`, which Java's ShedLock doesn't have. Else nothing. */
   migrate(): Promise<void>
   /** Closes the connections that were opened here, never those that were passed in. */

@@ -39,6 +39,8 @@ export interface LockStore {
    */
   extend(name: string, token: string, atMostMs: number, atLeastMs: number): Promise<Date | undefined>
   find(name: string): Promise<LockRecord | undefined>
+  /** The `lockedBy` of each of these that is held now, in one command. */
+  holders(names: readonly string[]): Promise<Map<string, string>>
   list(heldOnly: boolean): Promise<LockRecord[]>
   /** Frees a held lock for an operator, unless its holder has changed since it was found: no lock is taken from a holder nobody saw. */
   release(found: LockRecord): Promise<boolean>

@@ -50,6 +50,10 @@ export class NamedLocks implements OperableLockProvider {
     return answered(this.kind, `find '${name}'`, () => this.store.find(name))
   }
 
+  holders(names: readonly string[]): Promise<Map<string, string>> {
+    return answered(this.kind, 'look who holds its locks', () => this.store.holders(names))
+  }
+
   list({ heldOnly = false }: { readonly heldOnly?: boolean } = {}): Promise<LockRecord[]> {
     return answered(this.kind, 'list its locks', () => this.store.list(heldOnly))
   }

@@ -86,6 +86,7 @@ function openedLater(kind: ProviderKind, open: () => Promise<LockStore>): LockSt
     free: async (...args) => (await store()).free(...args),
     extend: async (...args) => (await store()).extend(...args),
     find: async (name) => (await store()).find(name),
+    holders: async (names) => (await store()).holders(names),
     list: async (heldOnly) => (await store()).list(heldOnly),
     release: async (...args) => (await store()).release(...args),
     close: async () => (await opened)?.close(),

@@ -41,7 +41,8 @@ export async function heldLock(locks: Locks, name: string): Promise<LockState> {
 }
 
 /**
- * Frees a lock if it is still held as it was seen. Its holder isn't stopped: what it does from then on may overlap with the next one.
+ * Frees a lock if it is still held as it was seen. Within a second its holder's signal aborts; what ignores that, and Java's
+ * holders, may overlap with the next one.
  * @param seen what {@link heldLock} gave
  * @example await releaseLock(locks, await heldLock(locks, 'nightly'))
  * @throws Refused where by now somebody else holds it, or nobody; LockProviderUnavailable

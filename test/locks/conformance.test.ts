@@ -9,9 +9,11 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals'
 import { InvalidLockConfig, StaleLockHandle } from '../../src/locks/errors.js'
+import { LockExecutor } from '../../src/locks/lock-executor.js'
 import type { SimpleLock } from '../../src/locks/lock-provider.js'
 import { sleep } from '../../src/time/index.js'
 import { eventually } from '../support/database.js'
+import { gate } from '../support/thing.js'
 import { type Kind, type ProviderUnderTest, UNDER_TEST } from './providers.js'
 
 /** Redis keeps what is left, and tells it in whole milliseconds. */
@@ -243,6 +245,46 @@ describe.each(Object.keys(UNDER_TEST) as Kind[])('locks in %s', (kind) => {
     expect(await held.extend('1h')).toBeUndefined()
     expect(await held.unlock()).toBe(false)
     expect((await under.provider().lock(stuck))!.fence).toBeGreaterThan(held.fence)
+  })
+
+  test.each([
+    ['freed by an operator', (name: string) => under.provider('operator').release(name)],
+    ['gone, as somebody has deleted its record', (name: string) => under.deleteRecord(name)],
+    [
+      'that of another who deleted its record and took it',
+      async (name: string) => {
+        await under.deleteRecord(name)
+        await under.provider('another').lock({ name, lockAtMostFor: '1h' })
+      },
+    ],
+  ])('its holder learns that it is %s long before it would extend it', async (_what, free) => {
+    if (kind === 'memory' && /record/.test(_what)) return
+    const { name } = fresh()
+    const { name: kept } = fresh()
+    const executor = new LockExecutor(under.provider())
+    const begun = gate()
+    const lost = executor.executeWithLock(
+      async ({ signal }) => {
+        begun.open()
+        await new Promise((resolve) => signal.addEventListener('abort', resolve))
+        return signal.reason
+      },
+      { name, lockAtMostFor: '30m', watchdog: true },
+    )
+    const over = gate()
+    const other = executor.executeWithLock(
+      async ({ signal, extend }) => {
+        await extend('31m')
+        await over.wait
+        return signal.aborted
+      },
+      { name: kept, lockAtMostFor: '30m' },
+    )
+    await begun.wait
+    await free(name)
+    expect(await lost).toMatchObject({ executed: true, result: { name: 'LockLost' } })
+    over.open()
+    expect(await other).toEqual({ executed: true, result: false })
   })
 
   test('names are taken as they are', async () => {

@@ -5,9 +5,12 @@ import { InvalidLockConfig, LockLost, NotLocked } from '../../src/locks/errors.j
 import { type HeldLockContext, LockExecutor } from '../../src/locks/lock-executor.js'
 import type { LockObserver } from '../../src/locks/lock-observer.js'
 import { LockAssert, LockExtender } from '../../src/locks/lock-path.js'
+import type { LockProvider } from '../../src/locks/lock-provider.js'
 import { NamedLocks } from '../../src/locks/named-locks.js'
 import { MemoryLockStore } from '../../src/locks/providers/memory.js'
+import { sleep } from '../../src/time/index.js'
 import { eventually } from '../support/database.js'
+import { gate } from '../support/thing.js'
 
 function twoProcesses(observer: LockObserver = {}) {
   const store = new MemoryLockStore()
@@ -158,6 +161,65 @@ describe('executeWithLock', () => {
     const running = executor.executeWithLock(aborted, { ...config, watchdog: 30 })
     await eventually(async () => (await theirs.release('report')) !== undefined)
     expect(await running).toEqual({ executed: true, result: expect.any(LockLost) })
+  })
+
+  test('an operator frees it: the signal aborts also without a watchdog, and what others hold goes on', async () => {
+    const lost: string[] = []
+    const { executor, theirs, ours } = twoProcesses({ lost: ({ name }) => lost.push(name) })
+    const other = new LockExecutor(ours)
+    const kept = other.executeWithLock(
+      async (held) => {
+        await eventually(() => expect(lost).toEqual(['report']))
+        await held.extend('2h')
+        return held.signal.aborted
+      },
+      { ...config, name: 'kept' },
+    )
+    const running = executor.executeWithLock(aborted, config)
+    await eventually(async () => (await theirs.release('report')) !== undefined)
+    expect(await running).toEqual({ executed: true, result: expect.any(LockLost) })
+    expect(await kept).toEqual({ executed: true, result: false })
+  })
+
+  test.each([
+    ['with find alone: each is asked for by itself', true],
+    ['that shows nothing: the end of the lease alone tells', false],
+  ])('a provider of your own %s', async (_which, finds) => {
+    const { ours, theirs } = twoProcesses()
+    const provider: LockProvider = {
+      kind: 'own',
+      lock: (one) => ours.lock(one),
+      ...(finds && { find: (name: string) => ours.find(name) }),
+    }
+    const running = new LockExecutor(provider).executeWithLock(aborted, {
+      ...config,
+      lockAtMostFor: finds ? '1h' : '2s',
+    })
+    await eventually(async () => (await theirs.release('report')) !== undefined)
+    expect(await running).toEqual({ executed: true, result: expect.any(LockLost) })
+  })
+
+  test('asks for all that it holds at once, only while it holds something, and goes on after an outage', async () => {
+    const { ours, executor, theirs } = twoProcesses()
+    const asked: string[][] = []
+    const holders = ours.holders.bind(ours)
+    ours.holders = async (names) => {
+      asked.push([...names].sort())
+      if (asked.length === 1) throw new Error('away')
+      return await holders(names)
+    }
+    const done = gate()
+    await executor.executeWithLock(() => 1, { ...config, name: 'short' })
+    const running = ['a', 'b'].map((name) => executor.executeWithLock(() => done.wait, { ...config, name }))
+    const freed = executor.executeWithLock(aborted, { ...config, name: 'c' })
+    await eventually(async () => (await theirs.release('c')) !== undefined)
+    expect(await freed).toEqual({ executed: true, result: expect.any(LockLost) })
+    expect(new Set(asked.map(String))).toEqual(new Set(['a,b,c']))
+    done.open()
+    await Promise.all(running)
+    const before = asked.length
+    await sleep(1_000)
+    expect(asked).toHaveLength(before)
   })
 
   test('a watchdog that gets no answer aborts with a third of the lease left', async () => {

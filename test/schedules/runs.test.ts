@@ -337,24 +337,30 @@ describe('the lock of a schedule', () => {
     expect((await heir.schedules.runs('s')).map((run) => run.phase)).toEqual(['Completed', 'Completed'])
   })
 
-  test('an operator frees the lock: the run that had it is stopped, so that no two run', async () => {
-    const begun = gate()
-    const stopped: unknown[] = []
-    const work = (_args: unknown, run: { signal: AbortSignal }) =>
-      new Promise((resolve) => {
-        run.signal.addEventListener('abort', () => resolve(stopped.push(run.signal.reason)))
-        begun.open()
-      })
-    const one = scheduler(database.db, { lockAtMostFor: '1s', tasks: { work } })
-    await dueSchedule(one, database.db)
-    const running = one.replica.runOnce()
-    const locks = mongoLockProvider(database.db)
-    await begun.wait
-    await locks.release('scheduler_lock:s')
-    await running
-    expect(stopped).toHaveLength(1)
-    expect(await one.schedules.runs('s')).toMatchObject([{ phase: 'Failed', error: { name: 'RunLockLost' } }])
-  })
+  const LOCKS = 'shedLock'
+  test.each([
+    ['an operator frees the lock', () => mongoLockProvider(database.db).release('scheduler_lock:s')],
+    ['somebody deletes the record of the lock', () => database.db.collection(LOCKS).deleteMany({})],
+  ])(
+    '%s: the run that had it is stopped, long before its lock would be extended, so that no two run',
+    async (_how, free) => {
+      const begun = gate()
+      const stopped: unknown[] = []
+      const work = (_args: unknown, run: { signal: AbortSignal }) =>
+        new Promise((resolve) => {
+          run.signal.addEventListener('abort', () => resolve(stopped.push(run.signal.reason)))
+          begun.open()
+        })
+      const one = scheduler(database.db, { tasks: { work } })
+      await dueSchedule(one, database.db)
+      const running = one.replica.runOnce()
+      await begun.wait
+      await free()
+      await eventually(() => expect(stopped).toHaveLength(1))
+      await running
+      expect(await one.schedules.runs('s')).toMatchObject([{ phase: 'Failed', error: { name: 'RunLockLost' } }])
+    },
+  )
 
   test('a run that kills its replicas has failed after three', async () => {
     const one = scheduler(database.db, { tasks: { work: async () => 1 } })

@@ -33,7 +33,7 @@ export function registerLocks(program: Command, context: CliContext): void {
   const release = command
     .command('release')
     .description(
-      "free a lock, whoever holds it; its holder isn't stopped, so what it still does may overlap with the next holder's work",
+      "free a lock, whoever holds it; its holder's signal aborts within a second, and what ignores that may overlap with the next holder's work",
     )
     .argument('<name>', "the lock's name")
     .option('--yes', 'free it without asking first')

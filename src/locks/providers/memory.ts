@@ -56,6 +56,16 @@ export class MemoryLockStore implements LockStore {
     return entry && this.recordOf(name, entry)
   }
 
+  async holders(names: readonly string[]): Promise<Map<string, string>> {
+    const now = this.now()
+    return new Map(
+      names.flatMap((name) => {
+        const entry = this.entries.get(name)
+        return entry && entry.lockUntilMs > now ? [[name, entry.lockedBy]] : []
+      }),
+    )
+  }
+
   async list(heldOnly: boolean): Promise<LockRecord[]> {
     return [...this.entries]
       .map(([name, entry]) => this.recordOf(name, entry))

@@ -1,6 +1,6 @@
 import { BSON, type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
-import { claimFence, isValid, literal, readOwnFields, termsOf } from '../../lock/index.js'
+import { COMMITTED, claimFence, isValid, literal, readOwnFields, termsOf } from '../../lock/index.js'
 import { freedToken, isReleased, releasedToken } from '../acquisition.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
@@ -100,6 +100,17 @@ export class MongoLockStore implements LockStore {
   async find(name: string): Promise<LockRecord | undefined> {
     const [found] = await this.records({ _id: name })
     return found
+  }
+
+  /** As a majority has them, as it has each lock that was granted: what is undone ends nothing. */
+  async holders(names: readonly string[]): Promise<Map<string, string>> {
+    const filter = {
+      _id: { $in: [...names] },
+      lockedBy: { $type: 'string' },
+      $expr: isHeld,
+    } as Filter<ShedLockDocument>
+    const found = await this.locks.find(filter, { projection: { lockedBy: 1 }, ...COMMITTED }).toArray()
+    return new Map(found.map(({ _id, lockedBy }) => [_id, lockedBy]))
   }
 
   list(heldOnly: boolean): Promise<LockRecord[]> {

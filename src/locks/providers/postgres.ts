@@ -108,6 +108,11 @@ export class PostgresLockStore implements LockStore {
     return found && recordIn(found)
   }
 
+  async holders(names: readonly string[]): Promise<Map<string, string>> {
+    const sql = `SELECT name, locked_by FROM ${this.table} WHERE name = ANY($1::text[]) AND lock_until > ${NOW}`
+    return new Map((await this.retried(sql, [[...names]])).map(({ name, locked_by }) => [name!, locked_by!]))
+  }
+
   async list(heldOnly: boolean): Promise<LockRecord[]> {
     const where = heldOnly ? `WHERE lock_until > ${NOW}` : ''
     return (await this.retried(`${this.select} ${where} ORDER BY name LIMIT ${LIST_LIMIT}`, [])).map(recordIn)

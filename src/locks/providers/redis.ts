@@ -76,6 +76,14 @@ export class RedisLockStore implements LockStore {
     return (await this.seen(name))?.record
   }
 
+  /** A key each, as keys in several slots can't be read by one command; a client sends them together. */
+  async holders(names: readonly string[]): Promise<Map<string, string>> {
+    const values = await Promise.all(names.map((name) => this.ask(['GET', this.keyOf(name)])))
+    return new Map(
+      names.flatMap((name, i) => (values[i] == null ? [] : [[name, holderIn(String(values[i])).lockedBy]])),
+    )
+  }
+
   /** All keys under the prefix, one by one: for operators. A free lock has none. */
   async list(): Promise<LockRecord[]> {
     const names = new Set<string>()
@@ -140,11 +148,15 @@ function senderOf(client: RedisClient): (args: string[]) => Promise<unknown> {
 }
 
 /** Ours, or Java's `ADDED:2026-11-21T06:00:00.000Z@host:uuid`. */
-function recordIn(name: string, value: string, untilMs: number, fence: string | undefined): LockRecord {
+function holderIn(value: string): { lockedBy: string; lockedAt: Date } {
   const [, ours, at] = /^(.*)@(\d+)$/s.exec(value) ?? []
   const [, since, theirs] = /^ADDED:([^@]*)@(.*)$/s.exec(value) ?? []
   const lockedAt = ours !== undefined ? new Date(Number(at)) : new Date(since ?? Number.NaN)
-  const lockedBy = ours ?? theirs ?? value
+  return { lockedBy: ours ?? theirs ?? value, lockedAt }
+}
+
+function recordIn(name: string, value: string, untilMs: number, fence: string | undefined): LockRecord {
+  const { lockedBy, lockedAt } = holderIn(value)
   return {
     name,
     lockedBy,
