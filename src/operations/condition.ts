@@ -1,6 +1,7 @@
 import type { Document } from 'mongodb'
 import {
   answerIn,
+  dueSince,
   leaseStateOf,
   type OutboxEntry,
   outboxIn,
@@ -51,7 +52,8 @@ export function conditionOf(
   if (misshapen) return { kind: 'broken', ...misshapen }
   if (document['phase'] === removedPhase(model.name))
     return removedOne(outboxIn(document[model.settings.progress]).open.at(-1))
-  const state = leaseStateOf(document, { ...model.settings, lockTimeoutMs }, serverNow)
+  const terms = { ...model.settings, lockTimeoutMs }
+  const state = leaseStateOf(document, terms, serverNow)
   if (state.kind === 'neverDue') return { kind: 'broken', field: 'lockedAt', found: state.found }
   const phase = model.phases.get(document['phase'])
   if (!phase) return { kind: 'unknownPhase', phase: document['phase'] }
@@ -59,7 +61,7 @@ export function conditionOf(
   if (state.kind === 'held') return { ...state, by: state.by ?? LEGACY_WRITER }
   if (phase.kind === 'resting') return { kind: 'resting' }
   if (phase.kind === 'final') return { kind: 'final', removedAt: state.kind === 'asleep' ? state.until : undefined }
-  if (state.kind !== 'asleep') return state
+  if (state.kind !== 'asleep') return { ...state, since: dueSince(document, terms, serverNow) }
   const question = questionIn(document[model.settings.progress])
   const isOpen = question && !answerIn(document[model.settings.progress], question) && !isOver(question, serverNow)
   if (isOpen) return { kind: 'asking', question }

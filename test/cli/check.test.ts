@@ -31,6 +31,7 @@ describe('phaselock check and set-lock-timeout', () => {
       'ok  indexes',
       'ok  never due',
       'ok  leases',
+      'ok  limits',
       'ok  multikey',
       'ok  query plans',
       'ok  shapes',

@@ -26,7 +26,11 @@ describe('the commands on documents', () => {
     expect(plain).toMatchObject({ code: 0, err: '' })
     expect(plain.out).toMatch(/^thing [0-9a-f]{24} added in Creating; see: phaselock show [0-9a-f]{24}\n$/)
     const [, id] = /thing (\S+)/.exec(plain.out)!
-    expect(await thing(new ObjectId(id))).toEqual({ _id: new ObjectId(id), phase: 'Creating' })
+    expect(await thing(new ObjectId(id))).toEqual({
+      _id: new ObjectId(id),
+      phase: 'Creating',
+      createdAt: expect.any(Date),
+    })
 
     const json = await run(['add', 'thing', '{"_id": "a", "at": {"$date": "2026-01-01T00:00:00Z"}}', '--json'])
     expect(json.json()).toEqual({ lifecycle: 'thing', _id: 'a', phase: 'Creating' })

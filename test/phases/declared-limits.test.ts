@@ -1,7 +1,13 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { Limits, type Replica, type RunnableLifecycle } from '../../src/index.js'
-import { HOLDERS_BEFORE, LIMITS_COLLECTION, pauseLimit, readLimits } from '../../src/lock/index.js'
+import {
+  HOLDERS_BEFORE,
+  LIFECYCLES_COLLECTION,
+  LIMITS_COLLECTION,
+  pauseLimit,
+  readLimits,
+} from '../../src/lock/index.js'
 import { checkDatabase } from '../../src/operations/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate, recordingLogger, replicaOf, type Thing, thingOf, things, thingWith } from '../support/thing.js'
@@ -125,6 +131,10 @@ describe('a limit that code declares', () => {
           .filter(({ about }) => about.startsWith('limit'))
           .map((one) => `${one.about}: ${one.repair}: ${one.problem}`),
       )
+    expect(await check()).toEqual([]) // no replica has run it yet
+    await database.db
+      .collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
+      .insertOne({ _id: 'thing', collection: 'Thing' })
     const printer = "limit printer: none: it isn't in phaselock.limits, so documents of thing that need it wait"
     const api = "it isn't in phaselock.limits, though lifecycles declare 2 slots"
     expect(await check()).toEqual([`limit api: possible: ${api}`, printer])

@@ -1,12 +1,13 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import { ObjectId } from 'mongodb'
 import { silentLogger } from '../../src/index.js'
-import { dateUndated, termsOf } from '../../src/lock/index.js'
+import { CLAIM_INDEX, dateUndated, termsOf } from '../../src/lock/index.js'
 import { countWaiting } from '../../src/operations/index.js'
+import { UndatedDocuments } from '../../src/phases/engine/tick/undated.js'
 import { clientAt } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
-import { replicaOf, ShiftedClock, thing, thingOf, things, thingWith } from '../support/thing.js'
+import { replicaOf, ShiftedClock, SteppedClock, thing, thingOf, things, thingWith } from '../support/thing.js'
 
 describe('documents that are left due and say nowhere since when', () => {
   const closing: (() => Promise<unknown>)[] = []
@@ -49,9 +50,7 @@ describe('documents that are left due and say nowhere since when', () => {
     await things(database.db).insertMany(documents as never[])
     await tickAfter(0)
     expect(await waiting()).toMatchObject({ due: 3, undated: 3, oldestDueSeconds: 0 })
-    await tickAfter(4_000)
-    expect(await dated()).toEqual([])
-    await tickAfter(1_500)
+    await tickAfter(6_000)
     expect(await waiting()).toMatchObject({ due: 3, undated: 0 })
     const stored = await things(database.db).find().toArray()
     expect(stored.map(({ createdAt: _, ...rest }) => rest)).toEqual(documents)
@@ -62,23 +61,30 @@ describe('documents that are left due and say nowhere since when', () => {
     expect((await waiting())!.oldestDueSeconds).toBeGreaterThan(59)
   })
 
-  test('later ones are dated, too, each half minute; what is claimed between looks never', async () => {
-    const { tickAfter } = await prepared()
+  test('are dated after five seconds in which each look found something due, later ones each half minute', async () => {
+    const clock = new SteppedClock()
+    const undated = new UndatedDocuments(database.db.collection('Thing'), () => termsOf(30_000), clock)
+    const lookAfter = (ms: number, due = ['Creating']) => {
+      clock.advance(ms)
+      return undated.leftDue(new Set(due))
+    }
+    await things(database.db).createIndex(CLAIM_INDEX)
     await things(database.db).insertOne({ _id: 'first', phase: 'Creating' })
-    await tickAfter(0)
-    await tickAfter(6_000)
+    await lookAfter(0)
+    await lookAfter(4_000)
+    expect(await dated()).toEqual([])
+    await lookAfter(1_000)
     expect(await dated()).toEqual(['first'])
     await things(database.db).insertOne({ _id: 'later', phase: 'Creating' })
-    await tickAfter(20_000)
+    await lookAfter(29_000)
     expect(await dated()).toEqual(['first'])
-    await tickAfter(11_000)
+    await lookAfter(1_000)
     expect(await dated()).toEqual(['first', 'later'])
     // Nothing is due in between: it begins anew.
-    await things(database.db).deleteMany({})
-    await tickAfter(31_000)
+    await lookAfter(40_000, [])
     await things(database.db).insertOne({ _id: 'new', phase: 'Creating' })
-    await tickAfter(31_000)
-    expect(await dated()).toEqual([])
+    await lookAfter(40_000)
+    expect(await dated()).toEqual(['first', 'later'])
   })
 
   test('only those: not what has a date, is held, asleep or parked, in another phase, or has a createdAt of its own', async () => {

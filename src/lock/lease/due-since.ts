@@ -2,7 +2,7 @@ import type { Document } from 'mongodb'
 import { isValid } from '../documents/type-name.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { inProgress, isDate, type Terms } from '../terms/terms.js'
-import { leaseStateOf } from './lease-state.js'
+import { type LeaseTerms, leaseStateOf } from './lease-state.js'
 
 /*
  * Since when a due document has been due. One that slept or was held: since that ended. One that is free: since its last write, as the first of the
@@ -17,7 +17,7 @@ export const dueSinceFields = ({ progress }: Pick<Terms, 'progress'>): Document 
 })
 
 /** Undefined: it is undated, or it isn't due. `now`: the server's time. */
-export function dueSince(document: Document, terms: Terms, now: Date): Date | undefined {
+export function dueSince(document: Document, terms: LeaseTerms, now: Date): Date | undefined {
   const state = leaseStateOf(document, terms, now)
   if (state.kind !== 'due') return undefined
   const { updatedAt, createdAt, _id } = document

@@ -1,15 +1,16 @@
-import { declareLimit, LIMITS_COLLECTION, readLimits } from '../../lock/index.js'
+import { declareLimit, LIFECYCLES_COLLECTION, LIMITS_COLLECTION, readLimits } from '../../lock/index.js'
 import { namedLimits } from '../../phases/index.js'
 import { idTyped } from '../document-id.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 
-/** Finds limits that lifecycles name and that aren't stored, and those that a person has damaged: what needs them waits. */
+/** Finds limits that registered lifecycles name and that aren't stored, and those that a person has damaged: what needs them waits. */
 export async function checkLimits({
   db,
   models,
   repair,
 }: Pick<Checked, 'db' | 'models' | 'repair'>): Promise<CheckResult> {
-  const named = namedLimits(models)
+  const registered = new Set<unknown>(await db.collection(LIFECYCLES_COLLECTION).distinct('_id'))
+  const named = namedLimits(models.filter(({ name }) => registered.has(name)))
   const names = named.map(({ limit }) => limit)
   const { limits } = names.length > 0 ? await readLimits(db, names) : { limits: [] }
   const findings: Finding[] = limits.flatMap(({ name, damaged }) =>
