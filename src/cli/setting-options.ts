@@ -26,6 +26,7 @@ export const START_SETTINGS: readonly SettingKey[] = [
   'clockHold',
   'beatEvery',
   'sweepEvery',
+  'tickEvery',
   'earlyRecovery',
   'http',
   'httpHost',

@@ -170,6 +170,15 @@ export const settingsSchema = t.object({
     special: '`0s`: not by this replica',
     options: ['sweepEvery'],
   }),
+  tickEvery: about(processOptions.tickEvery, {
+    value: 'duration',
+    meaning:
+      'how often a replica looks for what is due and nobody has rung for, and the least pause of a wait without `for`',
+    unit: 'duration, 1s to 10s',
+    fallback: '`1s`',
+    special: 'pauses and requests to cancel are seen as late as that, too',
+    options: ['tickEvery'],
+  }),
   earlyRecovery: about(t.withDefault(t.oneOf(['on', 'off']), 'off'), {
     value: 'on',
     meaning: "whether leases end as soon as Kubernetes reports that their process's container has ended",
@@ -295,6 +304,7 @@ export const optionsOfReplica = (settings: Partial<Settings>) =>
     clockHold: inMs(settings.clockHold),
     beatEvery: inMs(settings.beatEvery),
     sweepEvery: inMs(settings.sweepEvery),
+    tickEvery: inMs(settings.tickEvery),
   }) as const
 
 /** A duration as options take it. */

@@ -49,12 +49,12 @@ export class ModuleReplicas {
 
   private replicaOf(database: string, lifecycles: readonly RunnableLifecycle[]): Replica {
     const { settings, logger } = this
-    const { grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, alongside } = settings
+    const { grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, tickEvery, alongside } = settings
     return new Replica({
       ...this.database.of(database),
       lifecycles,
       name: settings.name,
-      ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, alongside, logger },
+      ...{ grace, indexes, doorbell, blockedAfter, clockHold, beatEvery, sweepEvery, tickEvery, alongside, logger },
       threadPool: this.threads,
       mayBeIdle: true,
       sharedPlaces: this.sharedPlaces,

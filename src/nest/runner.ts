@@ -8,7 +8,7 @@ import {
 import { DiscoveryService, ModuleRef } from '@nestjs/core'
 import { Cron, CronExpression, SchedulerRegistry } from '@nestjs/schedule'
 import { needed } from '../decorated/index.js'
-import { sleep } from '../time/index.js'
+import { durationMs, sleep, systemClock } from '../time/index.js'
 import { ModuleMissing, NoScheduler } from './errors.js'
 import { handlerMethods } from './handler-methods.js'
 import { LifecycleCatalog } from './lifecycle-catalog.js'
@@ -33,6 +33,7 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
   private readonly offsetMs = Math.floor(Math.random() * TICK_MS)
   private readonly stopping = new AbortController()
   private working = false
+  private tickedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(
     @Inject(MODULE_SETTINGS) private readonly settings: ModuleSettings,
@@ -63,6 +64,11 @@ export class PhaselockRunner implements OnModuleInit, OnApplicationBootstrap, On
   @Cron(CronExpression.EVERY_SECOND, { name: TICK_JOB, threshold: TICK_MS })
   async tick(): Promise<void> {
     if (!this.working) return
+    const everyMs = durationMs(this.settings.tickEvery ?? '1s')
+    const nowMs = systemClock.monotonicMs()
+    // Every second but those in between; half a second is for a cron that comes early.
+    if (everyMs > TICK_MS && nowMs - this.tickedAtMs < everyMs - TICK_MS / 2) return
+    this.tickedAtMs = nowMs
     await sleep(this.offsetMs, { signal: this.stopping.signal })
     if (this.working) await Promise.all(this.replicas.working.map((replica) => replica.tick()))
   }

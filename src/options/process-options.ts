@@ -26,4 +26,5 @@ export const processOptions = {
   clockHold: t.withDefault(t.duration('0s', '1h'), '60s'),
   beatEvery: t.withDefault(t.duration('0s', '10m'), '10s'),
   sweepEvery: t.withDefault(t.duration('0s', '10m'), '5m'),
+  tickEvery: t.withDefault(t.duration('1s', '10s'), '1s'),
 } as const

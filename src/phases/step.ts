@@ -129,7 +129,7 @@ export interface Step<Next extends string, Doc> {
   /** Go on in this phase, at once: with the step of this name, or the phase's first one; `set` is stored along with it. */
   again(also?: { step?: string } & WithSet<Doc>): Outcome<never, Doc>
   /**
-   * Look again later: for a tenth of the time waited so far at first, or after `for`. Uses no attempt; `reason` is shown to people. `on` says in a
+   * Look again later: for a tenth of the time waited so far at first, a tick (1 s) at least, or after `for`. Uses no attempt; `reason` is shown to people. `on` says in a
    * word what kind of thing it waits for, by which `phaselock status` and the metrics count: letters, digits, `_`, `-` and `.`, at most 50.
    * @example return step.wait(`certificate ${name} isn't Ready`, { on: 'certificate' })
    */

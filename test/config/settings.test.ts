@@ -38,6 +38,7 @@ describe('settings', () => {
       clockHold: 60_000,
       beatEvery: 10_000,
       sweepEvery: 300_000,
+      tickEvery: 1_000,
       earlyRecovery: 'off',
       schedulesCollection: 'schedules',
       runsCollection: 'runs',

@@ -6,8 +6,8 @@ import { useDatabase } from '../support/database.js'
 import { ago, lockedCollection, put, read, TERMS } from './fixture.js'
 
 const TABLE: [waitedMs: number, pauseMs: number][] = [
-  [0, 0],
-  [1_000, 100],
+  [0, 1_000],
+  [1_000, 1_000],
   [10_000, 1_000],
   [30_000, 3_000],
   [120_000, 12_000],
@@ -18,12 +18,20 @@ const TABLE: [waitedMs: number, pauseMs: number][] = [
 
 describe('the back-off of a waiting document', () => {
   test.each(TABLE)('waited %d ms -> sleeps %d ms (lockTimeout 30 s)', (waited, pause) => {
-    expect(pauseMs(waited, 30_000)).toBe(pause)
+    expect(pauseMs(waited, termsOf(30_000))).toBe(pause)
   })
 
   test('is never longer than lockTimeout, so that a sleep lies where a lease does', () => {
-    for (let waited = 0; waited < 200_000; waited += 777) expect(pauseMs(waited, 1_000)).toBeLessThanOrEqual(1_000)
-    expect(pauseMs(119_000, 5_000)).toBe(5_000)
+    for (let waited = 0; waited < 200_000; waited += 777)
+      expect(pauseMs(waited, termsOf(1_000))).toBeLessThanOrEqual(1_000)
+    expect(pauseMs(119_000, termsOf(5_000))).toBe(5_000)
+  })
+
+  test('is never shorter than the tick, unless lockTimeout is', () => {
+    expect(pauseMs(0, termsOf(30_000, { leastWaitMs: 5_000 }))).toBe(5_000)
+    expect(pauseMs(49_000, termsOf(30_000, { leastWaitMs: 5_000 }))).toBe(5_000)
+    expect(pauseMs(60_000, termsOf(30_000, { leastWaitMs: 5_000 }))).toBe(6_000)
+    expect(pauseMs(0, termsOf(500))).toBe(500)
   })
 
   test('after errors: 1 s x 2^(n-1), at most 5 min, +-20 %', () => {
@@ -50,12 +58,12 @@ describe('the back-off on the server', () => {
   }
 
   test.each([0, 1_000, 10_000, 30_000, 118_000, 125_000, 180_000])(
-    'waited %d ms: the same as the pure function, but at least 100 ms',
+    'waited %d ms: the same as the pure function',
     async (waitedBefore) => {
       const { waited, pause } = await backOffOf({ updatedAt: ago(waitedBefore) })
       expect(waited).toBeGreaterThanOrEqual(waitedBefore)
       expect(waited).toBeLessThan(waitedBefore + 60_000)
-      expect(pause).toBe(Math.max(100, pauseMs(waited, 30_000)))
+      expect(pause).toBe(pauseMs(waited, TERMS))
     },
   )
 
@@ -72,7 +80,7 @@ describe('the back-off on the server', () => {
     const { waited, pause } = await backOffOf({ ...thirtySeconds, ...updatedAt })
     expect(waited).toBeGreaterThanOrEqual(30_000)
     expect(waited).toBeLessThan(50_000)
-    expect(pause).toBe(pauseMs(waited, 30_000))
+    expect(pause).toBe(pauseMs(waited, TERMS))
   })
 
   test('counts from progress.at where that is the newest', async () => {
@@ -87,8 +95,8 @@ describe('the back-off on the server', () => {
     ['dates of other types only', { updatedAt: 5, progress: { at: 'x', since: [] } }],
     ['dates in the future only', { updatedAt: new Date('2200-01-01'), progress: { at: new Date('2300-01-01') } }],
   ]
-  test.each(dateless)('%s: waited 0, sleeps 100 ms', async (_name, document) => {
-    expect(await backOffOf(document)).toEqual({ waited: 0, pause: 100 })
+  test.each(dateless)('%s: waited 0, sleeps for a tick', async (_name, document) => {
+    expect(await backOffOf(document)).toEqual({ waited: 0, pause: 1_000 })
   })
 
   test('a renamed progress is where since is read from', async () => {

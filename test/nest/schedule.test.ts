@@ -1,9 +1,10 @@
-import { afterEach, expect, test } from '@jest/globals'
+import { afterEach, expect, jest, test } from '@jest/globals'
 import { type INestApplicationContext, Injectable, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { Cron, CronExpression, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule'
 import { Replica } from '../../src/index.js'
 import { NoScheduler, PhaselockModule, TICK_JOB } from '../../src/nest/index.js'
+import { PhaselockRunner } from '../../src/nest/runner.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { Accounts, keepingLogger, MailboxModule } from './sample.js'
 
@@ -25,11 +26,13 @@ class Report {
   }
 }
 
-async function boot(imports: object[], tick?: boolean) {
+async function boot(imports: object[], tick?: boolean, tickEvery?: '10s') {
   const ticks: number[] = []
   const root = PhaselockModule.forRoot({
     db: database.db,
-    tick,
+    ...{ tick, tickEvery },
+    // No rings, which cause ticks of their own.
+    ...(tickEvery && { doorbell: 'off' as const }),
     logger: keepingLogger(),
     observer: { ticked: () => void ticks.push(Date.now()) },
   })
@@ -54,6 +57,16 @@ test("the app's own crons run exactly once each time beside the tick, which is o
   await eventually(() => fired >= 3 && ticks.length >= 2)
   expect(report.runs - ranBefore).toBe(fired)
   expect([...context.get(SchedulerRegistry).getCronJobs().keys()].sort()).toEqual([TICK_JOB, 'report'])
+})
+
+test('tickEvery: the seconds in between are left out', async () => {
+  const startedMs = Date.now()
+  const { context } = await boot([ScheduleModule.forRoot()], undefined, '10s')
+  const tick = jest.spyOn(context.get(Replica), 'tick')
+  const runner = context.get(PhaselockRunner)
+  await Promise.all([runner.tick(), runner.tick(), runner.tick()])
+  // Half a second is for a cron that comes early.
+  expect(tick.mock.calls.length).toBeLessThanOrEqual(1 + (Date.now() - startedMs) / 9_500)
 })
 
 test('without ScheduleModule the app does not start, and the error has the line to add', async () => {

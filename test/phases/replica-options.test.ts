@@ -21,6 +21,8 @@ describe('new Replica', () => {
       "grace: expected a duration from 0s to 1h, such as '500ms', '30s' or '5m', got 100; add the unit ('100s' is 1 min 40 s)",
     ],
     [{ grace: Number.NaN }, 'grace: expected a duration from 0s to 1h'],
+    [{ tickEvery: '100ms' }, 'tickEvery: expected a duration from 1s to 10s'],
+    [{ tickEvery: '11s' }, 'tickEvery: expected a duration from 1s to 10s'],
     [{ doorbell: 'on' }, "doorbell: expected one of auto, capped, changeStream, off, got 'on'"],
     [{ doorbellDb: 'shop' }, "doorbellDb: expected a database from the driver (client.db('shop')), got 'shop'"],
     [{ lifecycles: [] }, 'lifecycles: expected at least one lifecycle with its handlers, got an empty list'],

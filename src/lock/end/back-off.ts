@@ -4,11 +4,14 @@ import { type BackOffRule, DEFAULT_BACK_OFF, inProgress, isDate, isPastDate, typ
 
 /**
  * How long a waiting document sleeps until its next look: a share of the time waited so far (default a tenth) while that is
- * within the patience (default two minutes), the whole lockTimeout after that; never longer than lockTimeout.
- * Waited 0 s -> 0, 1 s -> 0.1 s, 10 s -> 1 s, 30 s -> 3 s, 2 min -> 12 s, 3 min -> 30 s (with a lockTimeout of 30 s).
+ * within the patience (default two minutes), the whole lockTimeout after that; never longer than lockTimeout, nor shorter than the least
+ * wait, which is the tick: whoever a handler asks is asked no more often than by a tick that looks at all that waits.
+ * Waited 0 s -> 1 s, 10 s -> 1 s, 30 s -> 3 s, 2 min -> 12 s, 3 min -> 30 s (with a lockTimeout of 30 s and a tick of 1 s).
  */
-export function pauseMs(waitedMs: number, lockTimeoutMs: number, rule: BackOffRule = DEFAULT_BACK_OFF): number {
-  return waitedMs <= rule.patienceMs ? Math.min(Math.floor(waitedMs * rule.share), lockTimeoutMs) : lockTimeoutMs
+export function pauseMs(waitedMs: number, terms: Pick<Terms, 'lockTimeoutMs' | 'backOff' | 'leastWaitMs'>): number {
+  const { lockTimeoutMs, backOff, leastWaitMs } = terms
+  if (waitedMs > backOff.patienceMs) return lockTimeoutMs
+  return Math.min(Math.max(leastWaitMs, Math.floor(waitedMs * backOff.share)), lockTimeoutMs)
 }
 
 /**
@@ -41,11 +44,11 @@ export function waitedMs(terms: Terms): Document {
   return { $let: { vars: { from: newest }, in: { $cond: [isDate('$$from'), sinceThen, 0] } } }
 }
 
-/** {@link pauseMs} of {@link waitedMs}, on the server, and never less than the least pause. */
+/** {@link pauseMs} of {@link waitedMs}, on the server. */
 export function serverPauseMs(terms: Terms): Document {
-  const { lockTimeoutMs, backOff } = terms
+  const { lockTimeoutMs, backOff, leastWaitMs } = terms
   const share = { $toLong: { $multiply: ['$$waited', backOff.share] } }
-  const growing = { $max: [LEAST_PAUSE_MS, { $min: [share, lockTimeoutMs] }] }
+  const growing = { $min: [{ $max: [leastWaitMs, share] }, lockTimeoutMs] }
   const pause = { $cond: [{ $lte: ['$$waited', backOff.patienceMs] }, growing, lockTimeoutMs] }
   return { $let: { vars: { waited: waitedMs(terms) }, in: pause } }
 }

@@ -20,6 +20,8 @@ export interface Terms {
   /** The name of the field that holds all of Phaselock's data besides the seven top-level fields. */
   readonly progress: string
   readonly backOff: BackOffRule
+  /** The least pause of a wait whose handler names none. */
+  readonly leastWaitMs: number
   readonly protocol: Protocol
   /** In these phases only documents that match are looked for and claimed; the others are left to replicas that can work on them. */
   readonly only?: Only | undefined
@@ -72,6 +74,7 @@ export const termsOf = (lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTi
   legacyWriters: false,
   progress: 'progress',
   backOff: DEFAULT_BACK_OFF,
+  leastWaitMs: 1_000,
   protocol: SAFE_PROTOCOL,
   ...more,
 })

@@ -264,10 +264,10 @@ export class LifecycleRunner {
     else if ((end.kind === 'moveTo' || end.kind === 'wait') && !this.claimer.hasBacklog) lookSoon()
     if (due !== undefined && end.kind !== 'released') this.claimer.offer([due])
     else if (wakes()) {
-      const { progress, backOff } = model.settings
+      const { progress } = model.settings
       const isWait = end.kind === 'wait' || end.kind === 'unavailable'
       const sleepsMs = isWait
-        ? (end.forMs ?? pauseMs(waitedMs(held, progress, serverNow()), terms().lockTimeoutMs, backOff))
+        ? (end.forMs ?? pauseMs(waitedMs(held, progress, serverNow()), terms()))
         : (betweenSteps ?? ending.pauseMs)
       const phase = end.kind === 'moveTo' ? end.to : held.phase.name
       if (sleepsMs !== undefined) this.claimer.offerIn(phase, Math.max(100, sleepsMs))

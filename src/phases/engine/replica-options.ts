@@ -100,6 +100,12 @@ export interface ReplicaOptions {
    * command for each lifecycle. Default 5m; 0s: not by this replica.
    */
   readonly sweepEvery?: Duration | undefined
+  /**
+   * How often it looks for due work that no ring and no timer of its own has reported: one command each time. It is the least pause of a wait
+   * without `for`, too, so that a handler asks an outside system no more often. 1s to 10s; default 1s. Longer, an idle replica costs less, and
+   * documents that others insert without a ring, pauses and requests to cancel are seen later.
+   */
+  readonly tickEvery?: Duration | undefined
   /** Background work for each of its lifecycles, from `start()` until it stops. Default: none. */
   readonly alongside?: readonly Alongside[] | undefined
   /** Where its log lines go. Default: warnings and errors to standard error; `silentLogger`: nowhere. */

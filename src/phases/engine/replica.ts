@@ -42,7 +42,6 @@ import { Tick } from './tick/tick.js'
 import { AlongsideWorks } from './wake/alongside.js'
 import { DoorbellLink } from './wake/doorbell-link.js'
 
-const TICK_MS = 1_000
 const LAST_CHANCE_MS = 1_000
 /** When a document has begun to wait or has moved, what it waits for may be new work, which needn't wait for the next tick. */
 const LOOK_SOON_MS = 150
@@ -56,7 +55,7 @@ const TOO_MANY_ABANDONED = 5
 /**
  * One running processor of any number of lifecycles over one database. N identical ones share the work; none leads.
  *
- * `start()` ticks by itself once a second; `runOnce()` does one tick and everything that follows from it, and returns: what
+ * `start()` ticks by itself, once a second unless `tickEvery` says otherwise; `runOnce()` does one tick and everything that follows from it, and returns: what
  * tests drive. `stop()` follows the shutdown rules of docs/lock-protocol.md.
  */
 export class Replica {
@@ -206,7 +205,7 @@ export class Replica {
         const failing = this.running.filter(({ runner }, i) => runner.claimer.failures.count > before[i]!)
         failingRounds = failing.length > 0 ? failingRounds + 1 : 0
         if (failingRounds >= MOST_FAILING_ROUNDS) throw claimsFail(failing)
-        if (failingRounds > 0) await sleep(TICK_MS)
+        if (failingRounds > 0) await sleep(this.options.tickEvery)
         if (this.company.againInMs > 0) await sleep(this.company.againInMs)
       }
     } finally {
@@ -216,7 +215,7 @@ export class Replica {
   }
 
   /**
-   * Ticks once a second at an offset of its own, until `stop()`.
+   * Ticks each `tickEvery` at an offset of its own, until `stop()`.
    * @throws ReplicaStopped after that; what `prepare` throws
    */
   async start(): Promise<void> {
@@ -227,7 +226,7 @@ export class Replica {
     await this.liveReplicas.say().catch((error) => this.outage.failed(error))
     if (this.stopping) return
     this.beats.ifDue()
-    if (!this.ticker) this.tickEachSecond(Math.floor(this.env.random() * TICK_MS))
+    if (!this.ticker) this.keepTicking(Math.floor(this.env.random() * this.options.tickEvery))
   }
 
   /**
@@ -342,11 +341,12 @@ export class Replica {
     }
   }
 
-  /** At an offset within each second, so that replicas spread their looks. A second in which a tick still runs is skipped. */
-  private tickEachSecond(offsetMs: number): void {
+  /** At an offset within each `tickEvery`, so that replicas spread their looks. One in which a tick still runs is skipped. */
+  private keepTicking(offsetMs: number): void {
     if (this.stopping) return
-    const waitMs = TICK_MS - ((this.env.clock.now().getTime() - offsetMs) % TICK_MS)
-    this.ticker = setTimeout(() => void this.tick().finally(() => this.tickEachSecond(offsetMs)), waitMs)
+    const everyMs = this.options.tickEvery
+    const waitMs = everyMs - ((this.env.clock.now().getTime() - offsetMs) % everyMs)
+    this.ticker = setTimeout(() => void this.tick().finally(() => this.keepTicking(offsetMs)), waitMs)
   }
 
   /** An early tick, one for all requests until then. */

@@ -38,6 +38,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     return termsOf(dueMs, {
       ...{ leaseMs, validUntil, legacyWriters, progress, backOff, protocol, hold, working, callbacks },
       only: lifecycle.only?.(),
+      leastWaitMs: options.tickEvery,
     })
   }
   const events =
