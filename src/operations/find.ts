@@ -206,7 +206,7 @@ async function refusalOf(system: System, { lifecycle, document }: Found): Promis
 }
 
 /** What a list shows of the documents that match the rest: those with any of these. */
-export const TROUBLES = ['parked', 'failing', 'waiting'] as const
+export const TROUBLES = ['parked', 'bugs', 'failing', 'waiting'] as const
 export type Trouble = (typeof TROUBLES)[number]
 
 export interface ListOptions {
@@ -217,6 +217,8 @@ export interface ListOptions {
   readonly state?: string | undefined
   /** Those that wait for a person. */
   readonly parked?: boolean | undefined
+  /** Those that wait for a person because of a bug of the program, as a step returned no outcome, or called Phaselock with what it doesn't take. */
+  readonly bugs?: boolean | undefined
   /** Those whose last step failed, and is tried again. */
   readonly failing?: boolean | undefined
   /** Those whose handler waits for something. */
@@ -262,6 +264,7 @@ const NOT_PARKED: Filter<Document> = { $nor: [PARKED] }
 /** The documents that have a trouble, as a filter. */
 export const inTrouble: Readonly<Record<Trouble, (progress: string) => Filter<Document>>> = {
   parked: () => PARKED,
+  bugs: (progress) => ({ [`${progress}.error.bugs`]: { $gte: 1 }, ...PARKED }),
   failing: (progress) => ({ [`${progress}.error`]: { $type: 'object' }, ...NOT_PARKED }),
   waiting: (progress) => ({ [`${progress}.waitingFor`]: { $type: 'string' }, ...NOT_PARKED }),
 }

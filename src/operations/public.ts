@@ -149,6 +149,7 @@ const requestOf = (lifecycles: readonly string[]) =>
       phase: t.optional(t.text),
       state: t.optional(t.text),
       parked: t.optional(t.flag),
+      bugs: t.optional(t.flag),
       failing: t.optional(t.flag),
       waiting: t.optional(t.flag),
       all: t.optional(t.flag),

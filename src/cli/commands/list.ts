@@ -31,6 +31,7 @@ export function registerList(program: Command, context: CliContext): void {
     .option('--phase <phase>', 'only those in this phase')
     .option('--state <state>', 'only those whose owner wants this state')
     .option('--parked', 'only those waiting for a person')
+    .option('--bugs', 'only those parked because of a bug of the program (with others of these: either)')
     .option('--failing', 'only those whose last step failed, and is tried again (with --parked: either)')
     .option('--waiting', 'only those whose handler waits for something (with others: any of them)')
     .option('--limit <n>', 'at most this many documents, 1 to 10000', limitFrom, 50)

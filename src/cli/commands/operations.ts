@@ -95,6 +95,7 @@ function registerRun(operations: Command, context: CliContext): void {
     .option('--phase <phase>', 'only those in this phase')
     .option('--state <state>', 'only those whose owner wants this state')
     .option('--parked', 'only those waiting for a person')
+    .option('--bugs', 'only those parked because of a bug of the program')
     .option('--failing', 'only those whose last step failed, and is tried again')
     .option('--waiting', 'only those whose handler waits for something')
     .option('--all', 'all of the lifecycle')
@@ -124,6 +125,7 @@ function registerRun(operations: Command, context: CliContext): void {
   withDatabase(byAndWhy(command), [
     'operations run wake --lifecycle order --phase Packing --dry-run',
     'operations run unpark --lifecycle order --parked --why "the printer is back" --yes',
+    'operations run unpark --lifecycle order --bugs --why "1.4.2 is out" --yes',
     `operations run set-state --to-state Deleted --lifecycle order --filter '{"customer": "4711"}'`,
     `operations run redo --lifecycle order --parked --to-phase Packing --to-step label --set '{"printer": "p8"}'`,
     'operations run remove --lifecycle order --phase Archived --at-most 1000000 --rate 500 --yes',
@@ -132,11 +134,11 @@ function registerRun(operations: Command, context: CliContext): void {
 
 function requestFrom(action: string, options: RunFlags): OperationRequest {
   const { id, lifecycle = '', filter, phase, state, atMost, rate, concurrency, why } = options
-  const { parked, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
+  const { parked, bugs, failing, waiting, all } = options as Readonly<Record<string, true | undefined>>
   const narrowed = filter === undefined ? undefined : (documentFrom(filter) as Document)
   return {
     ...{ id, action: action as OperationRequest['action'], atMost, rate, concurrency, why, by: byFrom(options) },
-    selection: { lifecycle, filter: narrowed, phase, state, parked, failing, waiting, all },
+    selection: { lifecycle, filter: narrowed, phase, state, parked, bugs, failing, waiting, all },
     options: {
       ...{ state: options.toState, force: options.force, phase: options.toPhase, step: options.toStep },
       set: options.set === undefined ? undefined : documentFrom(options.set),

@@ -14,6 +14,8 @@ export interface RecordedError {
   readonly stack?: string | undefined
   /** Its `cause`, the cause's own, and so on; of an AggregateError, its `errors` too. */
   readonly causes?: readonly Pick<RecordedError, 'name' | 'message' | 'code'>[] | undefined
+  /** A bug of the program: how many of the document's steps in a row have ended with one. */
+  readonly bugs?: number | undefined
 }
 
 /**

@@ -3,6 +3,7 @@ import { readOwnFields } from '../documents/read-each.js'
 import { perUpdate, updateNamed } from '../documents/update-named.js'
 import { historyWith } from '../end/history.js'
 import { stateInNext } from '../end/next.js'
+import { onClaimIndex } from '../indexes/on-index.js'
 import { isFromTheFuture } from '../lease/future-leases.js'
 import { hasToken, isNotHeld, isParked, LEASE_FIELDS, PUT_TO_SLEEP, WITHOUT_TOKEN } from '../lease/lease-state.js'
 import { isRemovedPhase } from '../outbox/outbox.js'
@@ -105,6 +106,24 @@ export const unpark = (
   return giveAnotherGo(documents, terms, id, parked, { reason: 'unparked', by }, options)
 }
 
+/**
+ * Gives another go to all documents in these phases that are parked because of a bug of the program: one update of what the claim index has as
+ * parked there.
+ * @returns how many there were
+ */
+export async function unparkBugs(
+  documents: Collection,
+  terms: Terms,
+  phases: readonly string[],
+  why: { readonly reason: string; readonly by: string },
+): Promise<number> {
+  const parked = { ...WITHOUT_TOKEN, lockedAt: { $gte: PARKED_AT }, [`${terms.progress}.error.bugs`]: { $gte: 1 } }
+  const [isOurs, update] = anotherGo(terms, why)
+  const filter = { $and: [{ phase: { $in: [...phases] }, $expr: isOurs }, parked] }
+  const { modifiedCount } = await onClaimIndex(documents, (hint) => documents.updateMany(filter, update, { hint }))
+  return modifiedCount
+}
+
 /** The same for a document under a lease that began in the future, when a person vouches that its holder is gone. */
 export async function freeFromTheFuture(
   documents: Collection,
@@ -128,17 +147,23 @@ async function giveAnotherGo(
   why: { readonly reason: string; readonly by: string },
   options: OwnerWriteOptions,
 ): Promise<boolean> {
+  const [isOurs, update] = anotherGo(terms, why)
+  const filter = { $and: [{ _id: id as never, $expr: isOurs }, where] }
+  const { matchedCount } = await documents.updateOne(filter, update, options)
+  return matchedCount > 0
+}
+
+/** Its condition, and its update. */
+function anotherGo(terms: Terms, why: { readonly reason: string; readonly by: string }): [Document, Document[]] {
   const progress = `$${terms.progress}`
   const history = historyWith(terms, { outcome: 'owner', ...why })
   const begunAnew = { $mergeObjects: [progress, { attempts: 0, claims: 0, history }] }
   // A query by $type also matches the elements of an array.
   const isOurs = { $and: [{ $eq: [{ $type: progress }, 'object'] }, { $eq: [{ $type: '$phase' }, 'string'] }] }
-  const { matchedCount } = await documents.updateOne(
-    { $and: [{ _id: id as never, $expr: isOurs }, where] },
+  return [
+    isOurs,
     [{ $set: { ...DUE_AND_NOBODYS, [terms.progress]: begunAnew } }, { $unset: `${terms.progress}.error` }],
-    options,
-  )
-  return matchedCount > 0
+  ]
 }
 
 /** Stops a document that nobody holds until a person or its owner goes on with it. Does nothing if it is held, or parked already. */

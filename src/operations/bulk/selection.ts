@@ -18,6 +18,8 @@ export interface Selection {
   readonly state?: string | undefined
   /** Only those that wait for a person; with `failing` or `waiting`, those with any of these. */
   readonly parked?: boolean | undefined
+  /** Only those that are parked because of a bug of the program; with `parked`, `failing` or `waiting`, those with any of these. */
+  readonly bugs?: boolean | undefined
   /** Only those whose last step failed, and is tried again. */
   readonly failing?: boolean | undefined
   /** Only those whose handler waits for something. */
@@ -41,7 +43,7 @@ export function selectionFilter(model: LifecycleModel, selection: Selection, any
     throw new UsageError(
       `expected which documents of ${model.name} are meant, got ${filter === undefined ? 'nothing' : 'an empty filter'}`,
       undefined,
-      'give filter, phase, state, parked, failing or waiting (--filter, --phase, ...); all (--all) means all of them',
+      'give filter, phase, state, parked, bugs, failing or waiting (--filter, --phase, ...); all (--all) means all of them',
     )
   if (isNarrowed && all) throw new UsageError('expected all (--all) or a filter, got both')
   const phases = [...model.phases.keys()]

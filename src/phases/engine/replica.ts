@@ -160,12 +160,15 @@ export class Replica {
    *   thread's module
    */
   prepare(): Promise<void> {
-    const { env, options: replica, registry, looks, threads } = this
+    const { env, options: replica, registry, looks, threads, identity } = this
     const requests = () => this.everyTick.requests()
-    this.prepared ??= checkAtStart(env, { replica, registry, looks, threads, requests }).catch((error) => {
-      this.prepared = undefined
-      throw error
-    })
+    const terms = (model: LifecycleModel) => this.terms(model)
+    this.prepared ??= checkAtStart(env, { replica, registry, looks, threads, requests, identity, terms }).catch(
+      (error) => {
+        this.prepared = undefined
+        throw error
+      },
+    )
     return this.prepared
   }
 

@@ -107,23 +107,29 @@ export class LifecycleRegistry {
     return found.map(({ _id: name, collection, phases }) => ({ name, collection, phases: listed(phases) }))
   }
 
-  /** Registers what isn't there yet, and makes entries that a person broke state what is used instead. */
-  async register(): Promise<void> {
+  /**
+   * Registers what isn't there yet, and makes entries that a person broke state what is used instead.
+   * @returns those that were registered with another definition before
+   */
+  async register(): Promise<readonly LifecycleModel[]> {
+    const changed: LifecycleModel[] = []
     for (const model of this.models) {
       const { collection } = model
       const entry = { collection, phases: territoryOf(model).phases as string[], ...registeredFields(model) }
       const gone = entry.callbacks ? {} : { callbacks: true as const }
       const update = { $set: entry, $unset: gone, $setOnInsert: { lockTimeout: model.settings.lockTimeoutMs } }
-      await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
+      const { modifiedCount } = await this.collection.updateOne({ _id: model.name }, update, { upsert: true })
+      if (modifiedCount > 0) changed.push(model)
       for (const [limit, slots] of model.declaredLimits ?? []) await declareLimit(this.db, limit, slots)
     }
-    if (await this.read()) return
+    if (await this.read()) return changed
     for (const { name, settings } of this.models) {
       const known = this.inForce.get(name)
       const inForceMs = known?.broken ? undefined : known?.dueMs
       await standInForLockTimeout(this.db, name, { inForceMs, settingMs: settings.lockTimeoutMs })
     }
     await this.read({ whateverItSays: true })
+    return changed
   }
 
   /** What a person has to mend in the entries of these lifecycles. */

@@ -9,9 +9,11 @@ import {
   MOST_OPEN,
   outboxIn,
   PHASE_FIELDS,
+  type RecordedError,
   type StepEnd,
   stepPauseMs,
 } from '../../../lock/index.js'
+import { typed } from '../../../options/index.js'
 import { InvalidOutcome, StepTimeout, Unavailable } from '../../errors.js'
 import { cut, textOf, tried } from '../../kept-text.js'
 import { causesText, recordedError } from '../../recorded-error.js'
@@ -21,6 +23,11 @@ import type { Asked } from './asked.js'
 import { type ReadOutcome, readOutcome, readSet } from './read-outcome.js'
 import type { NewLists } from './step-children.js'
 import type { Settled, StepRun } from './step-run.js'
+
+/** After so many bugs of the program in a row a document is parked: more tries only repeat their effects. */
+const MOST_BUGS = 3
+/** Errors by which the program itself is wrong: no outage ends them. By their names, because those of threads are other classes. */
+const BUGS: ReadonlySet<string> = new Set(['InvalidOutcome', 'InvalidOptions'])
 
 /** How a step ends: what is to be recorded. */
 export type Ending = StepEnd
@@ -227,15 +234,27 @@ export class EndingRules {
 
   /** An error of its handler, or of the server about its outcome: an attempt is used. */
   afterError(held: Held, thrown: unknown, ms: number): Ending {
-    const error = recordedError(thrown)
-    const attempt = 1 + countOf(held.document[this.progress]?.attempts)
-    const { maxAttempts } = this.env.model.settings
-    if (attempt >= maxAttempts) {
-      const reason = `${attempt} errors in a row, the last: ${error.message}${causesText(error)}`
+    const attempts = countOf(held.document[this.progress]?.attempts)
+    const error = this.withBugs(recordedError(thrown), held, attempts)
+    const attempt = 1 + attempts
+    const { name, settings } = this.env.model
+    const isBug = error.bugs !== undefined && error.bugs >= MOST_BUGS
+    if (isBug || attempt >= settings.maxAttempts) {
+      const last = `${error.message}${causesText(error)}`
+      const reason = isBug
+        ? `a bug of the program, ${error.bugs} times in a row: ${last} (after the mend, all of these: phaselock operations run unpark --lifecycle ${typed(name)} --bugs)`
+        : `${attempt} errors in a row, the last: ${last}`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error, usesAttempt: true }, ms)
     }
     const pauseMs = errorPauseMs(attempt, this.env.random(), this.env.model.settings.backOff)
     return { ...this.ending(held, { kind: 'error', step: this.stepName(held), error }, ms), pauseMs }
+  }
+
+  /** The same with how many in a row were bugs, if it is one. */
+  private withBugs(error: RecordedError, { document }: Held, attempts: number): RecordedError {
+    if (!BUGS.has(error.name)) return error
+    const before = attempts > 0 ? countOf(document[this.progress]?.error?.bugs) : 0
+    return { ...error, bugs: before + 1 }
   }
 
   private ending(held: Held, end: EndKind, ms: number, set?: Fields): Ending {

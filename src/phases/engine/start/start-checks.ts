@@ -1,3 +1,4 @@
+import type { Document } from 'mongodb'
 import {
   missingRights,
   protocolCollection,
@@ -21,8 +22,12 @@ import {
   moreIndexes,
   NEVER_SHARDED,
   REPLICAS_COLLECTION,
+  type Terms,
+  unparkBugs,
   unusableLockIndexes,
 } from '../../../lock/index.js'
+import { typed } from '../../../options/index.js'
+import { type LifecycleModel, workingPhases } from '../../definition/model.js'
 import { InvalidLifecycle, MissingIndexes } from '../../errors.js'
 import type { Logger } from '../../logger.js'
 import { type ThreadPool, threadOf } from '../../threads/index.js'
@@ -36,6 +41,8 @@ export interface StartChecksOptions {
   readonly looks: Looks
   readonly threads: ThreadPool
   readonly requests: () => readonly LookRequest[]
+  readonly identity: string
+  readonly terms: (model: LifecycleModel) => Terms
 }
 
 /** What `Replica.prepare` does, and throws. */
@@ -49,11 +56,29 @@ export async function checkAtStart(env: Environment, options: StartChecksOptions
   await requireSafeSharding(db, collections, NEVER_SHARDED)
   await provideIndexes(options.replica, collections, env.logger)
   await registry.requireNoOverlap()
-  await registry.register()
+  const changed = await registry.register()
   const [registered] = lifecycles
   if (registered) await requireServerSemantics(protocolCollection(db, LIFECYCLES_COLLECTION), registered.model.name)
   for (const lifecycle of lifecycles) await lifecycle.prepare?.(db, indexes)
+  for (const model of changed) await retryBugs(env, options, model)
   await checkQueryPlans(env, options)
+}
+
+/** With another definition the program is another: what its bugs have parked gets another go, once for all replicas. */
+async function retryBugs({ logger }: Environment, options: StartChecksOptions, model: LifecycleModel): Promise<void> {
+  const { name, collection } = model
+  const documents = protocolCollection<Document>(options.replica.db, collection)
+  const why = { reason: 'unparked: its lifecycle was defined anew', by: options.identity }
+  try {
+    const count = await unparkBugs(documents, options.terms(model), workingPhases(model), why)
+    const what = `${name}: what a bug of the program had parked is tried again (${count})`
+    if (count > 0) logger.info(`${what}, because its definition is new`)
+  } catch (error) {
+    const command = `phaselock operations run unpark --lifecycle ${typed(name)} --bugs`
+    logger.warn(
+      `${name}: what a bug of the program had parked is still parked: ${String(error)}; to unpark it: ${command}`,
+    )
+  }
 }
 
 /** Loads the modules of handlers in threads: a missing module or function must not first show as a step's error. */
