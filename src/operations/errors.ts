@@ -22,6 +22,7 @@ export type Obstacle =
     }
   | { readonly reason: 'nothingToTell' | 'beingTold' | 'removed'; readonly lifecycle: string; readonly id: unknown }
   | { readonly reason: 'notPaused' | 'tooManyPauses' | 'tooManyCancels'; readonly lifecycle: string | undefined }
+  | { readonly reason: 'pausedByOthers'; readonly by: readonly string[] }
   | { readonly reason: 'changeUnderWay'; readonly lifecycle: string; readonly until: Date }
   | {
       readonly reason: 'lifecycleInUse'

@@ -30,12 +30,17 @@ export function explain(
   model: LifecycleModel,
   serverNow: Date,
   lockTimeoutMs: number,
-  { pause, cancel }: { readonly pause?: Pause | undefined; readonly cancel?: CancelRequest | undefined } = {},
+  {
+    pauses = [],
+    cancel,
+  }: { readonly pauses?: readonly Pause[] | undefined; readonly cancel?: CancelRequest | undefined } = {},
 ): string {
   const condition = conditionOf(document, model, serverNow, lockTimeoutMs)
-  const paused = pause ? `${pausedSentence(pause, model.name, document, serverNow)}. ` : ''
+  const paused = pauses.map((pause) => `${pausedSentence(pause, pauses, model.name, document, serverNow)}. `).join('')
   const said =
-    pause && condition.kind === 'due' ? dueSince(condition, serverNow) : sentence(document, model, serverNow, condition)
+    pauses.length > 0 && condition.kind === 'due'
+      ? dueSince(condition, serverNow)
+      : sentence(document, model, serverNow, condition)
   const stops = cancel ? `; its step was ${cancelText(cancel)}, and ends when its handler does` : ''
   const untold = untoldOf(document, model)
   const tells = untold ? ` ${untoldText(untold, serverNow)}` : ''
@@ -62,15 +67,22 @@ const PAUSED_WITH = {
   document: '',
 } as const
 
-function pausedSentence(pause: Pause, lifecycle: string, { _id, phase }: Document, now: Date): string {
+function pausedSentence(
+  pause: Pause,
+  all: readonly Pause[],
+  lifecycle: string,
+  { _id, phase }: Document,
+  now: Date,
+): string {
   const { what, by, since, reason } = pause
+  const whose = all.some((other) => other.what === what && other !== pause) ? ` --of ${typed(by)}` : ''
   const scope = {
     all: '--all',
     lifecycle: typed(lifecycle),
     phase: `${typed(lifecycle)} --phase ${typed(String(phase))}`,
     document: `${typed(lifecycle)} ${idTyped(_id)}`,
   }
-  const resume = `resumed (phaselock resume ${scope[what]})`
+  const resume = `resumed (phaselock resume ${scope[what]}${whose})`
   const end = pause.until ? `until that ends ${until(pause.until, now)}, or it is ${resume}` : `until it is ${resume}`
   const why = reason === null ? '' : `: '${reason}'`
   return `Paused${PAUSED_WITH[what]} by ${by} ${fromNow(since, now)}${why}; no step of it begins ${end}`

@@ -37,7 +37,7 @@ export interface Found {
   readonly explanation: string
   /** Why it waits, failed or is parked, in a few words; undefined: there is nothing to say, or it isn't stored. */
   readonly why: string | undefined
-  /** The pause that keeps its next step from beginning; undefined: there is none. */
+  /** The widest pause that keeps its next step from beginning; undefined: there is none. */
   readonly pause: Pause | undefined
   /** The server's time of the read, by which everything is judged. */
   readonly now: Date
@@ -62,10 +62,11 @@ export async function readDocuments(
   const rows = await readOwnFields((how) => db.collection(model.collection).aggregate(pipeline, how).toArray())
   return (rows as { document: Document; now: Date }[]).map(({ document, now }) => {
     const condition = conditionOf(document, model, now, lockTimeoutMs)
-    const pause = paused.of(document['phase'], document['_id'])
+    const pauses = paused.of(document['phase'], document['_id'])
+    const [pause] = pauses
     const cancel = condition.kind === 'held' ? cancelOf(document['_id'], condition.by, cancels) : undefined
-    const explanation = explain(document, model, now, lockTimeoutMs, { pause, cancel })
-    const why = pause ? whyPaused(pause) : whyOf(document, model, condition, now)
+    const explanation = explain(document, model, now, lockTimeoutMs, { pauses, cancel })
+    const why = pause ? pauses.map(whyPaused).join('; ') : whyOf(document, model, condition, now)
     return { lifecycle: model.name, document, condition, explanation, why, pause, now }
   })
 }

@@ -56,6 +56,7 @@ export {
   type PauseScope,
   pausedText,
   pauseWork,
+  type ResumeRequest,
   resumeWork,
 } from './pause.js'
 export { operationLifecycle } from './public.js'

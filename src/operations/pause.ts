@@ -12,6 +12,7 @@ import {
   type PauseEnd,
   type PauseTarget,
   pauseLimit,
+  pausesOfLimit,
   pauseTarget,
   readLimits,
   readPauses,
@@ -19,7 +20,7 @@ import {
   resumeLimit,
 } from '../lock/index.js'
 import { didYouMean, typed } from '../options/index.js'
-import { eachKeyOf, keyLimitName, type LifecycleModel } from '../phases/index.js'
+import { type AuditedEnd, eachKeyOf, keyLimitName, type LifecycleModel } from '../phases/index.js'
 import { durationMs } from '../time/index.js'
 import { recorded } from './audit.js'
 import { OPERATION_LIFECYCLE } from './bulk/operation.js'
@@ -52,6 +53,14 @@ export interface PauseRequest extends PauseScope {
   readonly for?: string | undefined
 }
 
+/** What is to go on, and whose pause of it ends. */
+export interface ResumeRequest extends PauseScope {
+  /** Who wants it: their own pause is meant. Where there is one only, that one is. */
+  readonly by?: string | undefined
+  /** Whose is meant instead. */
+  readonly of?: string | undefined
+}
+
 /** A pause, and of which lifecycle or limit. */
 export type ListedPause =
   | (Pause & { readonly lifecycle: string })
@@ -76,18 +85,50 @@ const LONGEST_ID_BYTES = 1_000
 
 /**
  * Pauses work: no step of it begins until it is resumed, on no replica; running steps end, and are recorded. In force on each replica with its
- * next look. A pause of the same is replaced.
+ * next look. An earlier pause of the same by the same person is replaced; those of others stay.
  * @returns one for each lifecycle
  * @example await pauseWork(system, { lifecycle: 'order', phase: 'Packing', by: 'ana', reason: 'the printer is broken', for: '2h' })
  * @throws UsageError, nothing is paused then; NotFound for a document that isn't there, or a lifecycle that no replica has run yet; Refused where
  *   too much of it is paused
  */
 export function pauseWork(system: System, request: PauseRequest): Promise<readonly ListedPause[]> {
-  const act = () => pausing(system, request)
-  return recorded(system, { action: 'pause', target: scopeText(request) }, act, (after) => ({ outcome: 'done', after }))
+  const about = { action: 'pause', target: scopeText(request) }
+  return recorded(system, about, () => pausing(system, request), endOf).then((changed) =>
+    changed.flatMap(({ pause }) => pause),
+  )
 }
 
-async function pausing(system: System, request: PauseRequest): Promise<readonly ListedPause[]> {
+/** What became of the pauses of one thing: one was added, or ended. */
+interface Changed {
+  readonly pause: ListedPause
+  readonly before: readonly ListedPause[]
+  readonly after: readonly ListedPause[]
+}
+
+const endOf = (changed: readonly Changed[]): AuditedEnd => ({
+  outcome: 'done',
+  before: { pauses: changed.flatMap(({ before }) => before) },
+  after: { pauses: changed.flatMap(({ after }) => after) },
+})
+
+type Named = { readonly lifecycle: string } | { readonly what: 'limit'; readonly limit: string }
+type Bare = { readonly by: string }
+
+function added(name: Named, { pause, before }: { readonly pause: Bare; readonly before: readonly Bare[] }): Changed {
+  const all = before.map((one) => ({ ...name, ...one }) as ListedPause)
+  const now = { ...name, ...pause } as ListedPause
+  return { pause: now, before: all, after: [...all.filter(({ by }) => by !== pause.by), now] }
+}
+
+function ended(
+  name: Named,
+  { ended: pause, before }: { readonly ended: Bare; readonly before: readonly Bare[] },
+): Changed {
+  const all = before.map((one) => ({ ...name, ...one }) as ListedPause)
+  return { pause: { ...name, ...pause } as ListedPause, before: all, after: all.filter(({ by }) => by !== pause.by) }
+}
+
+async function pausing(system: System, request: PauseRequest): Promise<readonly Changed[]> {
   const { by, reason = null } = request
   if (by === '') throw new UsageError('expected who pauses it, got an empty string')
   if (reason !== null && reason.length > LONGEST_REASON)
@@ -97,14 +138,14 @@ async function pausing(system: System, request: PauseRequest): Promise<readonly 
   if (request.limit !== undefined) return [await pauseOneLimit(system, request.limit, request)]
   const { lifecycle, target } = await targetOf(system, request)
   const { byLifecycle, now } = await pausesOf(system)
-  const end = endOf(request, now)
+  const end = pauseEnd(request, now)
   // All is what replicas have registered; one that is only in a file has no entry to be paused in. People who begin an operation mean it, now.
   const all = system.models.map(({ name }) => name).filter((name) => name !== OPERATION_LIFECYCLE)
   const names = lifecycle === undefined ? all : [lifecycle]
-  const paused: ListedPause[] = []
+  const paused: Changed[] = []
   for (const name of names) {
     const verdict = await addPause(system.db, name, { target, by, reason, end })
-    if (verdict.kind === 'paused') paused.push({ lifecycle: name, ...verdict.pause })
+    if (verdict.kind === 'paused') paused.push(added({ lifecycle: name }, verdict))
     else if (verdict.kind === 'tooMany') throw tooMany(name, byLifecycle.get(name))
     else if (lifecycle !== undefined) throw notRegistered(name)
   }
@@ -114,27 +155,34 @@ async function pausing(system: System, request: PauseRequest): Promise<readonly 
 }
 
 /**
- * Ends a pause. What it was; with everything, one for each lifecycle that was paused so. Documents that are due go on at once.
+ * Ends a pause, and none of another person's unless it is named. What it was; with everything, one for each lifecycle that was paused so. Documents that
+ * are due go on at once.
  * @example await resumeWork(system, { lifecycle: 'order', phase: 'Packing' }) // [{ lifecycle: 'order', what: 'phase', phase: 'Packing', by: 'ana', ... }]
- * @throws UsageError; Refused where it isn't paused, with what of it is
+ * @throws UsageError; Refused where it isn't paused, with what of it is, or where only others have paused it, with their names
  */
-export function resumeWork(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
-  return recorded(system, { action: 'resume', target: scopeText(scope) }, () => resuming(system, scope))
+export async function resumeWork(system: System, request: ResumeRequest): Promise<readonly ListedPause[]> {
+  const about = { action: 'resume', target: scopeText(request) }
+  const resumed = await recorded(system, about, () => resuming(system, request), endOf)
+  return resumed.map(({ pause }) => pause)
 }
 
-async function resuming(system: System, scope: PauseScope): Promise<readonly ListedPause[]> {
-  if (scope.key !== undefined) return [await resumeOneLimit(system, limitOfKey(system, scope))]
-  if (scope.limit !== undefined) return [await resumeOneLimit(system, scope.limit)]
+async function resuming(system: System, request: ResumeRequest): Promise<readonly Changed[]> {
+  if (request.key !== undefined) return [await resumeOneLimit(system, limitOfKey(system, request), request)]
+  if (request.limit !== undefined) return [await resumeOneLimit(system, request.limit, request)]
   const { byLifecycle } = await pausesOf(system)
-  const lifecycle = scope.lifecycle === undefined ? undefined : modelOf(system, scope.lifecycle).name
-  const target = resumedOf(system, scope, byLifecycle)
+  const lifecycle = request.lifecycle === undefined ? undefined : modelOf(system, request.lifecycle).name
+  const target = resumedOf(system, request, byLifecycle)
   const names = lifecycle === undefined ? system.models.map(({ name }) => name) : [lifecycle]
-  const resumed: ListedPause[] = []
+  const resumed: Changed[] = []
+  const others = new Set<string>()
   for (const name of target ? names : []) {
-    const was = await removePause(system.db, name, target!)
-    if (was) resumed.push({ lifecycle: name, ...was })
+    const verdict = await removePause(system.db, name, target!, request)
+    const one = verdict?.ended
+    if (one) resumed.push(ended({ lifecycle: name }, { ended: one, before: verdict.before }))
+    else for (const { by } of verdict?.before ?? []) others.add(by)
   }
-  if (resumed.length === 0) throw notPaused(scope, byLifecycle)
+  if (resumed.length === 0)
+    throw others.size > 0 ? pausedByOthers(request, [...others]) : notPaused(request, byLifecycle)
   await ringFor(system, resumed)
   return resumed
 }
@@ -162,7 +210,7 @@ export async function listPauses(
     throw error
   })
   const ofLimits = found.limits.flatMap(({ name: limit, paused }) =>
-    paused ? [{ what: 'limit' as const, limit, ...paused }] : [],
+    pausesOfLimit(paused).map((one) => ({ what: 'limit' as const, limit, ...one })),
   )
   return { pauses: [...pauses, ...ofLimits], now: now ?? found.now ?? new Date(0) }
 }
@@ -188,27 +236,42 @@ function limitOfKey(system: System, { lifecycle, key, phase, id, limit }: PauseS
 const eachOf = (system: System, { lifecycle }: PauseScope): KeyLimit =>
   eachKeyOf(modelOf(system, lifecycle!).settings) ?? {}
 
-async function pauseOneLimit(
-  system: System,
-  limit: string,
-  request: PauseRequest,
-  key?: KeyLimit,
-): Promise<ListedPause> {
+async function pauseOneLimit(system: System, limit: string, request: PauseRequest, key?: KeyLimit): Promise<Changed> {
   const { by, reason = null } = request
   const { now = key ? (await pausesOf(system)).now : undefined } = await readLimits(system.db, [limit])
-  const paused = now && (await pauseLimit(system.db, limit, { by, reason, end: endOf(request, now) }, key))
-  if (!paused)
-    throw new NotFound(`there is no limit '${limit}'`, { reason: 'noLimit', name: limit }, 'see: phaselock limits')
-  return { what: 'limit', limit, ...paused }
+  const end = pauseEnd(request, now)
+  const verdict = now && (await pauseLimit(system.db, limit, { by, reason, end }, key))
+  if (verdict?.kind === 'paused') return added({ what: 'limit', limit }, verdict)
+  if (verdict?.kind === 'tooMany')
+    throw new Refused(
+      `limit ${limit} has ${MOST_PAUSES} pauses already`,
+      { reason: 'tooManyPauses', lifecycle: undefined },
+      'see: phaselock pauses',
+    )
+  throw new NotFound(`there is no limit '${limit}'`, { reason: 'noLimit', name: limit }, 'see: phaselock limits')
 }
 
-async function resumeOneLimit(system: System, limit: string): Promise<ListedPause> {
-  const was = await resumeLimit(system.db, limit)
-  if (was) return { what: 'limit', limit, ...was }
+async function resumeOneLimit(system: System, limit: string, request: ResumeRequest): Promise<Changed> {
+  const verdict = await resumeLimit(system.db, limit, request)
+  if (verdict?.ended) return ended({ what: 'limit', limit }, { ended: verdict.ended, before: verdict.before })
+  if (verdict)
+    throw pausedByOthers(
+      { limit },
+      verdict.before.map(({ by }) => by),
+    )
   throw new Refused(
     `limit ${limit} isn't paused`,
     { reason: 'notPaused', lifecycle: undefined },
     'see: phaselock pauses',
+  )
+}
+
+function pausedByOthers(request: ResumeRequest, by: readonly string[]): Refused {
+  const meant = request.of === undefined ? 'none of these pauses is yours' : `none is ${request.of}'s`
+  return new Refused(
+    `${scopeText(request)} is paused by ${by.join(', ')}: ${meant}`,
+    { reason: 'pausedByOthers', by },
+    `to end another's: phaselock resume ... --of ${typed(by[0]!)}`,
   )
 }
 
@@ -269,7 +332,7 @@ function resumedOf(
 }
 
 /** @param now undefined where no lifecycle is registered: there is nothing to pause */
-function endOf({ until, for: duration }: PauseRequest, now: Date | undefined): PauseEnd {
+function pauseEnd({ until, for: duration }: PauseRequest, now: Date | undefined): PauseEnd {
   if (until !== undefined && duration !== undefined)
     throw new UsageError('expected a time (until) or a duration (for), got both')
   if (duration !== undefined) {
@@ -319,9 +382,9 @@ function notPaused({ lifecycle, phase, id }: PauseScope, byLifecycle: ReadonlyMa
 }
 
 /** So that replicas look at once; each finds it with its tick, too. */
-async function ringFor({ db, doorbell }: System, changed: readonly ListedPause[]): Promise<void> {
+async function ringFor({ db, doorbell }: System, changed: readonly Changed[]): Promise<void> {
   if (doorbell === 'off') return
   const ringer = ringerOf(db)
-  ringer.ring({ lifecycles: changed.flatMap((one) => (one.what === 'limit' ? [] : [one.lifecycle])) })
+  ringer.ring({ lifecycles: changed.flatMap(({ pause }) => (pause.what === 'limit' ? [] : [pause.lifecycle])) })
   await ringer.flush()
 }

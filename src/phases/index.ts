@@ -92,6 +92,7 @@ export {
 } from './owner/audit-log.js'
 export { type LimitOptions, Limits, rateText } from './owner/limits.js'
 export { OwnerClient } from './owner/owner-client.js'
+export { ownersOf } from './owner/owner-pauses.js'
 export type * from './owner/owner-types.js'
 export type { RecordQuery } from './record-query.js'
 export { causeLines, causesText, recordedError } from './recorded-error.js'

@@ -66,7 +66,7 @@ describe('the commands that pause work', () => {
     expect((await run('show', 'b', '--json')).json()).toMatchObject({ pause: { what: 'document', by: 'ben' } })
 
     expect((await run('resume', 'thing', '--phase', 'Creating')).out).toMatch(
-      /^thing, phase Creating: resumed; it was paused .+ by ana; thing b is still paused\n$/,
+      /^thing, phase Creating: resumed; it was paused .+ by ana; thing b is still paused by ben\n$/,
     )
     expect((await run('resume', 'thing', 'b', '--json')).json()).toMatchObject([{ what: 'document', _id: 'b' }])
     expect((await run('pause', '--all', '--json')).json()).toMatchObject([{ lifecycle: 'thing', what: 'all' }])

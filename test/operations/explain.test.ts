@@ -69,7 +69,7 @@ describe('what a document waits for, in one sentence', () => {
       String.raw`; phaselock wake 'o'\''brien 7' runs its step, which asks again`,
     )
     const pause = { what: 'document', _id, by: 'ana', reason: null, since: ago(5), until: null } as const
-    expect(explain({ _id, phase: 'Creating' }, model, now, 30_000, { pause })).toContain(
+    expect(explain({ _id, phase: 'Creating' }, model, now, 30_000, { pauses: [pause] })).toContain(
       String.raw`(phaselock resume gateway 'o'\''brien 7')`,
     )
   })

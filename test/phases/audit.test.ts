@@ -42,7 +42,11 @@ describe('the audit of what owners do', () => {
       outcome: 'done',
     })
     expect(found[5]).toMatchObject({ before: { phase: 'Creating' }, after: { state: 'Deleted' } })
-    expect(found[3]).toMatchObject({ why: 'no ink', target: 'thing, phase Creating', after: { what: 'phase' } })
+    expect(found[3]).toMatchObject({
+      why: 'no ink',
+      target: 'thing, phase Creating',
+      after: { pauses: [{ what: 'phase' }] },
+    })
     expect(found[0]).toMatchObject({ problem: 'notFound' })
     expect(await new Audit(database.db).list({ documents: ['a'], action: 'unpark' })).toHaveLength(1)
     expect(await new Audit(database.db).list({ by: 'ben' })).toEqual([])

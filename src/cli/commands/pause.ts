@@ -35,7 +35,11 @@ export function registerPause(program: Command, context: CliContext): void {
         const { until, for: duration, reason } = options as { until?: Date; for?: string; reason?: string }
         const request = { ...scopeOf(lifecycle, id, options), by: byFrom(options), reason, until, for: duration }
         const paused = await pauseWork(system, request)
-        const lines = paused.map((pause) => `${pausedText(pause)}: paused${aboutPause(pause)}`)
+        const { pauses } = await listPauses(system)
+        const lines = paused.map((pause) => {
+          const also = othersOf(pauses, pause).map((other) => `; also paused${aboutPause(other)}`)
+          return `${pausedText(pause)}: paused${aboutPause(pause)}${also.join('')}`
+        })
         print(context, options, paused, lines.join('\n'))
       }),
     )
@@ -49,26 +53,30 @@ export function registerPause(program: Command, context: CliContext): void {
 }
 
 export function registerResume(program: Command, context: CliContext): void {
-  const command = scoped(program, 'resume', 'end a pause: what is due goes on at once').action(
-    (lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
+  const command = scoped(program, 'resume', 'end a pause: what is due goes on at once')
+    .option('--of <owner>', 'the pause of this person (default: yours, or the only one there is)')
+    .action((lifecycle: string | undefined, id: string | undefined, options: ScopeOptions) =>
       onSystem(context, options, async (system) => {
-        const resumed = await resumeWork(system, scopeOf(lifecycle, id, options))
+        const { of } = options as { of?: string }
+        const resumed = await resumeWork(system, { ...scopeOf(lifecycle, id, options), by: byFrom(options), of })
         const { pauses, now } = await listPauses(system)
         const lines = resumed.map((was) => {
           const rest = pauses.filter(
             (pause) => was.what !== 'limit' && pause.what !== 'limit' && pause.lifecycle === was.lifecycle,
           )
-          const still = rest.map((pause) => `${pausedText(pause)} is still paused`)
+          const mine = was.what === 'limit' ? othersOf(pauses, was) : []
+          const still = [...mine, ...rest].map((pause) => `${pausedText(pause)} is still paused by ${pause.by}`)
           return [`${pausedText(was)}: resumed; it was paused ${fromNow(was.since, now)} by ${was.by}`, ...still].join(
             '; ',
           )
         })
         print(context, options, resumed, lines.join('\n'))
       }),
-  )
+    )
   withDatabase(byAndWhy(command), [
     'resume order',
     'resume order --phase Packing',
+    'resume order --of ben',
     'resume order order-4711',
     'resume --limit gitlab-api',
     'resume --all',
@@ -132,6 +140,12 @@ function scopeOf(
   if (!all && lifecycle === undefined) throw new UsageError('expected a lifecycle, --limit or --all')
   return { lifecycle, phase, id }
 }
+
+/** The pauses of the same by other people. */
+const othersOf = (pauses: readonly ListedPause[], pause: ListedPause): readonly ListedPause[] =>
+  pauses.filter(
+    (other) => pausedText(other) === pausedText(pause) && other.by !== pause.by && other.what === pause.what,
+  )
 
 function aboutPause({ by, until, reason }: ListedPause): string {
   const end = until ? ` until ${until.toISOString()}` : ' until it is resumed'

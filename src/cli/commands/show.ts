@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { isValid, pausedLimitText } from '../../lock/index.js'
+import { isValid, pausedLimitText, pausesOfLimit } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
 import { typed } from '../../options/index.js'
 import { CHILD_STATES, causeLines, type Progress, rateText } from '../../phases/index.js'
@@ -81,7 +81,8 @@ function aboutLimit({
 }: Shown['limits'][number]): string[] {
   const taken = holders.reduce((sum, one) => sum + one.slots, 0)
   const who = holders.map((one) => `${one.by} has ${one.slots}`).join(', ')
-  if (paused) return [`Its limit ${pausedLimitText(name, paused)} (phaselock resume --limit ${typed(name)}).`]
+  const pauses = pausesOfLimit(paused).map((pause) => pausedLimitText(name, pause))
+  if (pauses.length > 0) return [`Its limit ${pauses.join('; ')} (phaselock resume --limit ${typed(name)}).`]
   if (damaged !== null && slots === 0)
     return [`Its limit ${name} lets nothing begin: ${damaged} (phaselock limits set ${typed(name)}).`]
   const pace = rate ? [`Its limit ${name} lets ${rateText(rate)} begin.`] : []

@@ -322,7 +322,7 @@ export async function removeLimit(db: Db, name: string): Promise<boolean> {
   const isKey = { $eq: ['$key', true] }
   const declaredRate = { $ifNull: ['$declaredRate', '$$REMOVE'] }
   const left = {
-    ...{ slots: '$$REMOVE', paused: '$$REMOVE' },
+    ...{ slots: '$$REMOVE', paused: '$$REMOVE', pauses: '$$REMOVE' },
     declared: { $cond: [isKey, { $ifNull: ['$declared', '$$REMOVE'] }, '$$REMOVE'] },
     rate: { $cond: [isKey, declaredRate, '$$REMOVE'] },
     removed: { $cond: [isKey, '$$REMOVE', true] },

@@ -2,8 +2,16 @@ import type { Collection, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isNumber, isValid, typeName } from '../documents/type-name.js'
-import { endExpression, type NewPause } from '../terms/pauses.js'
-import { literal } from '../terms/terms.js'
+import {
+  endExpression,
+  endOf,
+  MOST_PAUSES,
+  type NewPause,
+  ownerExpression,
+  ownerMeant,
+  type Resuming,
+} from '../terms/pauses.js'
+import { isDate, literal } from '../terms/terms.js'
 
 /** Holds a document for each limit: how many slots it has, how fast they may be taken, and who has them (ask.ts). */
 export const LIMITS_COLLECTION = 'phaselock.limits'
@@ -36,6 +44,8 @@ export interface PausedLimit {
   readonly since: Date
   /** When it ends by itself; null: when somebody resumes it. */
   readonly until: Date | null
+  /** Pauses of the same limit by others, which end sooner; absent: none. */
+  readonly others?: readonly PausedLimit[]
 }
 
 /** A limit as it stands. */
@@ -46,7 +56,7 @@ export interface Limit {
   readonly slots: number | null
   /** How fast documents may begin; null: at any speed. */
   readonly rate: Rate | null
-  /** null: it isn't paused. */
+  /** The pause that lasts longest; null: it isn't paused. */
   readonly paused: PausedLimit | null
   /** Those whose leases aren't over. */
   readonly holders: readonly SlotHolder[]
@@ -112,8 +122,59 @@ export async function setLimit(db: Db, name: string, { slots, rate }: LimitSetti
   return (await readLimits(db, [name])).limits[0]!
 }
 
+/*
+ * `paused` is the pause that lasts longest, which what asks for slots judges (ask.ts), also in earlier versions; `pauses` are all, one for each person.
+ * Where `paused` isn't in force, none is.
+ */
+const isOver = { $and: [isDate('$$this.until'), { $lte: ['$$this.until', '$$NOW'] }] }
+const pausesInForce: Document = {
+  $let: {
+    vars: {
+      known: {
+        $cond: [
+          { $ne: [{ $type: '$paused' }, 'object'] },
+          [],
+          { $cond: [{ $isArray: '$pauses' }, '$pauses', ['$paused']] },
+        ],
+      },
+    },
+    in: { $filter: { input: '$$known', cond: { $not: [isOver] } } },
+  },
+}
+/** The pause that lasts longest: one without an end for ever. */
+const longest: Document = {
+  $reduce: {
+    input: '$pauses',
+    initialValue: { $first: '$pauses' },
+    in: {
+      $cond: [
+        {
+          $and: [
+            isDate('$$value.until'),
+            { $or: [{ $not: [isDate('$$this.until')] }, { $gt: ['$$this.until', '$$value.until'] }] },
+          ],
+        },
+        '$$this',
+        '$$value',
+      ],
+    },
+  },
+}
+const isNone: Document = { $eq: [{ $size: '$pauses' }, 0] }
+const withLongest: Document[] = [
+  { $set: { paused: { $cond: [isNone, '$$REMOVE', longest] } } },
+  { $set: { pauses: { $cond: [isNone, '$$REMOVE', '$pauses'] } } },
+]
+
+/** What became of a request to pause a limit. */
+export type LimitPauseVerdict =
+  | { readonly kind: 'paused'; readonly pause: PausedLimit; readonly before: readonly PausedLimit[] }
+  | { readonly kind: 'noLimit' }
+  /** It has {@link MOST_PAUSES} already. */
+  | { readonly kind: 'tooMany' }
+
 /**
- * Pauses a limit: nothing that needs it begins, what runs may end. A pause before it is replaced. Undefined: there is no such limit.
+ * Pauses a limit: nothing that needs it begins, what runs may end. An earlier pause by the same person is replaced.
  * @param key what each key has, where it is the limit of one: it is made where nobody uses it
  */
 export async function pauseLimit(
@@ -121,19 +182,57 @@ export async function pauseLimit(
   name: string,
   { by, reason, end }: Pick<NewPause, 'by' | 'reason' | 'end'>,
   key?: KeyLimit,
-): Promise<PausedLimit | undefined> {
-  const paused = { by: literal(by), reason: literal(reason), since: '$$NOW', until: endExpression(end) }
+): Promise<LimitPauseVerdict> {
+  const pause = { by: literal(by), reason: literal(reason), since: '$$NOW', until: endExpression(end) }
   const made = key ? [declaredBy(key), { $set: { askedAt: '$$NOW' } }] : []
-  const stages = [...made, { $set: { paused: { $literal: null } } }, { $set: { paused } }]
-  await limitsOf(db).updateOne({ _id: name }, stages, { upsert: key !== undefined })
-  return (await readLimits(db, [name])).limits[0]?.paused ?? undefined
+  const others = { $filter: { input: pausesInForce, cond: { $ne: ['$$this.by', literal(by)] } } }
+  const added = {
+    $cond: [{ $lt: [{ $size: others }, MOST_PAUSES] }, { $concatArrays: [others, [pause]] }, pausesInForce],
+  }
+  const before = await limitsOf(db).findOneAndUpdate(
+    { _id: name },
+    [...made, { $set: { pauses: added } }, ...withLongest],
+    {
+      ...{ upsert: key !== undefined, returnDocument: 'before' },
+      projection: { pauses: pausesInForce, now: '$$NOW' },
+    },
+  )
+  const now = (before?.['now'] as Date | undefined) ?? (await readLimits(db, [name])).limits[0]?.paused?.since
+  if (!now) return { kind: 'noLimit' }
+  const known = pausesAmong(before?.['pauses'])
+  if (known.filter((one) => one.by !== by).length >= MOST_PAUSES) return { kind: 'tooMany' }
+  return { kind: 'paused', pause: { by, reason, since: now, until: endOf(end, now) }, before: known }
 }
 
-/** Ends the pause of a limit: what it was; undefined: there was none in force. */
-export async function resumeLimit(db: Db, name: string): Promise<PausedLimit | undefined> {
-  const was = (await readLimits(db, [name])).limits[0]?.paused ?? undefined
-  await limitsOf(db).updateOne({ _id: name }, { $unset: { paused: '' } })
-  return was
+/** Ends one pause of a limit; undefined: there was none in force. `ended`: undefined where others' are in force only. */
+export async function resumeLimit(
+  db: Db,
+  name: string,
+  whose: Resuming = {},
+): Promise<{ readonly before: readonly PausedLimit[]; readonly ended: PausedLimit | undefined } | undefined> {
+  const left = {
+    $let: {
+      vars: { meant: ownerExpression(pausesInForce, whose) },
+      in: { $filter: { input: pausesInForce, cond: { $ne: ['$$this.by', '$$meant'] } } },
+    },
+  }
+  const found = await limitsOf(db).findOneAndUpdate({ _id: name }, [{ $set: { pauses: left } }, ...withLongest], {
+    returnDocument: 'before',
+    projection: { pauses: pausesInForce },
+  })
+  const before = pausesAmong(found?.['pauses'])
+  const owner = ownerMeant(
+    before.map(({ by }) => by),
+    whose,
+  )
+  return before.length === 0 ? undefined : { before, ended: before.find(({ by }) => by === owner) }
+}
+
+/** All pauses of a limit, the one that lasts longest first. */
+export const pausesOfLimit = (paused: PausedLimit | null): readonly PausedLimit[] => {
+  if (!paused) return []
+  const { others = [], ...longest } = paused
+  return [longest, ...others]
 }
 
 /** A pause of a limit in words: `gitlab-api: paused by ana until 2026-12-01T08:00:00.000Z: they have asked us to`. */
@@ -158,7 +257,7 @@ export async function readLimits(
 
 /** A person may have put anything there: what has no sound number of slots has none. @internal */
 export function limitOf(document: Document, now: Date): Limit {
-  const { _id, slots, declared, rate, holders, paused } = document
+  const { _id, slots, declared, rate, holders, paused, pauses } = document
   const total = [slots, declared].map(soundCount).find((count) => count !== undefined)
   const sound = rateOf(rate)
   const isOddRate = rate != null && !sound
@@ -172,7 +271,7 @@ export function limitOf(document: Document, now: Date): Limit {
       : oddSlots
         ? `slots: expected a whole number from 0 to ${MOST_SLOTS}, got ${typeName(slots)}`
         : null,
-    paused: pausedOf(paused, now),
+    paused: withOthers(pausedOf(paused, now), pauses, now),
     holders: (Array.isArray(holders) ? holders : []).filter((one): one is SlotHolder => isHolder(one, now)),
   }
 }
@@ -201,6 +300,14 @@ function pausedOf(paused: unknown, now: Date): PausedLimit | null {
     since: since instanceof Date ? since : new Date(0),
     until: isDated ? until : null,
   }
+}
+
+const pausesAmong = (stored: unknown, now = new Date(0)): PausedLimit[] =>
+  Array.isArray(stored) ? stored.flatMap((one) => pausedOf(one, now) ?? []) : []
+
+function withOthers(paused: PausedLimit | null, stored: unknown, now: Date): PausedLimit | null {
+  const others = paused ? pausesAmong(stored, now).filter(({ by }) => by !== paused.by) : []
+  return paused && others.length > 0 ? { ...paused, others } : paused
 }
 
 function isHolder(one: unknown, now: Date): boolean {

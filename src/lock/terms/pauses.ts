@@ -89,12 +89,14 @@ export class Paused {
     this.keys = new Set(this.ids.map(idKey))
   }
 
-  /** The pause that a document is under, the widest one first; undefined: none. */
-  of(phase: unknown, id: unknown): Pause | undefined {
+  /** The pauses that a document is under, the widest first. */
+  of(phase: unknown, id: unknown): readonly Pause[] {
     const { pauses } = this
-    const whole = pauses.find(({ what }) => what === 'all' || what === 'lifecycle')
-    const ofPhase = whole ?? pauses.find((pause) => pause.what === 'phase' && pause.phase === phase)
-    return ofPhase ?? pauses.find((pause) => pause.what === 'document' && idKey(pause._id) === idKey(id))
+    return [
+      ...pauses.filter(({ what }) => what === 'all' || what === 'lifecycle'),
+      ...pauses.filter((pause) => pause.what === 'phase' && pause.phase === phase),
+      ...pauses.filter((pause) => pause.what === 'document' && idKey(pause._id) === idKey(id)),
+    ]
   }
 
   /** Whether no document of a phase may be worked on. */
@@ -159,14 +161,25 @@ export const endExpression = (end: PauseEnd): Document =>
 
 /** What became of a request to pause something of one lifecycle. */
 export type PauseVerdict =
-  | { readonly kind: 'paused'; readonly pause: Pause; readonly now: Date }
+  /** `before`: what of the same was paused before, by whomever. */
+  | { readonly kind: 'paused'; readonly pause: Pause; readonly before: readonly Pause[] }
   /** No replica has run this lifecycle yet. */
   | { readonly kind: 'notRegistered' }
   /** It has {@link MOST_PAUSES} already. */
   | { readonly kind: 'tooMany' }
 
+/*
+ * Invariant: nobody's pause ends or changes because of what somebody else asks for: a pause belongs to who asked for it, and two people's pauses of the
+ * same are two. So what is paused goes on when the last of them has ended.
+ */
+
+/** Those of a target among the stored pauses that are in force. */
+const inForceOf = (target: PauseTarget): Document => ({
+  $filter: { input: known, cond: { $and: [{ $not: [isOver] }, isOf(target)] } },
+})
+
 /**
- * Pauses something of a lifecycle; a pause of the same is replaced. In force on each replica with its next look.
+ * Pauses something of a lifecycle; an earlier pause of the same by the same person is replaced. In force on each replica with its next look.
  * @param mark what an operation has marked so is left as it is by now: `marked`
  */
 export async function addPause(db: Db, lifecycle: string, pause: NewPause): Promise<PauseVerdict>
@@ -182,7 +195,8 @@ export async function addPause(
   { target, by, reason, end }: NewPause,
   mark?: string,
 ): Promise<PauseVerdict | { readonly kind: 'marked' }> {
-  const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOf(target)] }] } } }
+  const isOwn = { $and: [isOf(target), { $eq: ['$$this.by', literal(by)] }] }
+  const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOwn] }] } } }
   const until = endExpression(end)
   const { what, ...named } = target
   const pause = {
@@ -190,45 +204,85 @@ export async function addPause(
     ...Object.fromEntries(Object.entries(named).map(([field, value]) => [field, literal(value)])),
   }
   const hasRoom = { $expr: { $lt: [{ $size: others }, MOST_PAUSES] } }
-  const stored = await lifecyclesOf(db).findOneAndUpdate(
+  const before = await lifecyclesOf(db).findOneAndUpdate(
     { _id: lifecycle, ...unmarked(mark), ...hasRoom },
     [{ $set: { pauses: { $concatArrays: [others, [pause]] }, ...withMark(mark) } }],
-    { returnDocument: 'after', projection: { pauses: 1 } },
+    { returnDocument: 'before', projection: { pauses: inForceOf(target), now: '$$NOW' } },
   )
-  if (!stored) {
+  if (!before) {
     const isMarked = { $in: [literal(mark ?? null), arrayAt('$pauseMarks')] }
     const there = await lifecyclesOf(db).findOne({ _id: lifecycle }, { projection: { isMarked } })
     if (!there) return { kind: 'notRegistered' }
     return there['isMarked'] ? { kind: 'marked' } : { kind: 'tooMany' }
   }
-  const last = storedPauses([(stored['pauses'] as unknown[]).at(-1)])[0]!
-  return { kind: 'paused', pause: last, now: last.since }
+  const since = before['now'] as Date
+  const added = { ...target, by, reason, since, until: endOf(end, since) }
+  return { kind: 'paused', pause: added, before: storedPauses(before['pauses']) }
+}
+
+/** When a pause that begins at a time ends. */
+export const endOf = (end: PauseEnd, since: Date): Date | null =>
+  end !== null && 'afterMs' in end ? new Date(since.getTime() + end.afterMs) : end
+
+/** Whose pause is to end. */
+export interface Resuming {
+  /** Whoever wants it to end: their own pause is meant. Where there is but one, that is meant, whoever asked for it. */
+  readonly by?: string | undefined
+  /** Whose is meant instead. */
+  readonly of?: string | undefined
+}
+
+/** Among pauses of the same, the owner of the one that is meant; undefined: none. */
+export const ownerMeant = (owners: readonly string[], { by, of }: Resuming): string | undefined =>
+  of === undefined && owners.length === 1 ? owners[0] : owners.find((owner) => owner === (of ?? by))
+
+/** The same as an expression over an array of pauses. */
+export const ownerExpression = (pauses: Document, { by, of }: Resuming): Document => {
+  const only = { $let: { vars: { one: { $first: pauses } }, in: '$$one.by' } }
+  const isOnly = { $eq: [{ $size: pauses }, 1] }
+  return of === undefined ? { $cond: [isOnly, only, literal(by ?? null)] } : literal(of)
+}
+
+/** What was paused, and which pause has ended; `ended` is undefined where others' are in force only, and more than one or not the one that was named. */
+export interface ResumeVerdict {
+  readonly before: readonly Pause[]
+  readonly ended: Pause | undefined
 }
 
 /**
- * Ends a pause: what it was; undefined: there was none in force.
+ * Ends one pause; undefined: there was none of that in force.
  * @param mark what an operation has marked so is left as it is by now
  */
 export async function removePause(
   db: Db,
   lifecycle: string,
   target: PauseTarget,
+  whose: Resuming = {},
   mark?: string,
-): Promise<Pause | undefined> {
-  const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOf(target)] }] } } }
-  const before = await lifecyclesOf(db).findOneAndUpdate(
+): Promise<ResumeVerdict | undefined> {
+  const inForce = inForceOf(target)
+  const left = {
+    $let: {
+      vars: { meant: ownerExpression(inForce, whose) },
+      in: {
+        $filter: {
+          input: known,
+          cond: { $not: [{ $or: [isOver, { $and: [isOf(target), { $eq: ['$$this.by', '$$meant'] }] }] }] },
+        },
+      },
+    },
+  }
+  const found = await lifecyclesOf(db).findOneAndUpdate(
     { _id: lifecycle, ...unmarked(mark) },
-    [{ $set: { pauses: others, ...withMark(mark) } }],
-    { returnDocument: 'before', projection: { pauses: 1, now: '$$NOW' } },
+    [{ $set: { pauses: left, ...withMark(mark) } }],
+    { returnDocument: 'before', projection: { pauses: inForce } },
   )
-  if (!before) return undefined
-  return storedPauses(before['pauses']).find((pause) => isSame(pause, target) && isInForce(pause, before['now']))
-}
-
-function isSame(pause: PauseTarget, target: PauseTarget): boolean {
-  if (pause.what === 'phase') return target.what === 'phase' && target.phase === pause.phase
-  if (pause.what === 'document') return target.what === 'document' && idKey(target._id) === idKey(pause._id)
-  return pause.what === target.what
+  const before = storedPauses(found?.['pauses'])
+  const owner = ownerMeant(
+    before.map(({ by }) => by),
+    whose,
+  )
+  return before.length === 0 ? undefined : { before, ended: before.find(({ by }) => by === owner) }
 }
 
 /** The pauses in force, by lifecycle; those without any are absent. */

@@ -18,7 +18,14 @@ import {
   wasActedOn,
   whyUnmatched,
 } from '../../lock/index.js'
-import { type LifecycleModel, RESERVED_FIELDS, tellingOf, whyUnknownState, workingPhases } from '../../phases/index.js'
+import {
+  type LifecycleModel,
+  ownersOf,
+  RESERVED_FIELDS,
+  tellingOf,
+  whyUnknownState,
+  workingPhases,
+} from '../../phases/index.js'
 import { UsageError } from '../errors.js'
 import { type Change, changeId, changeNamed } from './changes.js'
 import type { Acted, ActionName } from './operation.js'
@@ -239,9 +246,13 @@ export const actions: Readonly<Record<ActionName, Action>> = {
   resume: {
     takes: [],
     check: nothingToCheck,
-    async act({ db, model, operating }, id, { number }) {
+    async act({ db, model, operating, by }, id, { number }) {
       const mark = changeId(operating.operation, number)
-      return (await removePause(db, model.name, { what: 'document', _id: id }, mark)) ? 'done' : 'unchanged'
+      const verdict = await removePause(db, model.name, { what: 'document', _id: id }, { by }, mark)
+      if (!verdict) return 'unchanged'
+      return verdict.ended
+        ? 'done'
+        : { skipped: `others have paused it (${ownersOf(verdict.before)}): resume --of says whose ends` }
     },
   },
   cancel: {

@@ -38,6 +38,8 @@ export interface AuditedEnd {
   readonly outcome: AuditOutcome
   /** Why nothing was done. */
   readonly problem?: string | undefined
+  /** What it changed, as the action itself found it, where that wasn't read before. */
+  readonly before?: unknown
   /** What it changed, as the action left it. */
   readonly after?: unknown
 }
@@ -102,10 +104,11 @@ export async function audited<T>(
   const stored = Object.fromEntries(fields.map(([field, value]) => [field, literal(value)]))
   const times = { at: '$$NOW', expiresAt: { $add: ['$$NOW', who.keepForMs] } }
   await entries.updateOne({ _id }, [{ $set: { ...stored, ...times } }], { upsert: true, ...inSession })
-  const complete = ({ outcome, problem, after }: AuditedEnd) => {
+  const complete = ({ outcome, problem, before, after }: AuditedEnd) => {
     const end = {
       outcome,
       ...(problem && { problem: problem.slice(0, 1_000) }),
+      ...(before !== undefined && { before: small(before) }),
       ...(after !== undefined && { after: small(after) }),
     }
     return entries.updateOne({ _id }, { $set: end }, inSession)

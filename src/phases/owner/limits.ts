@@ -1,6 +1,7 @@
 import type { Db } from 'mongodb'
 import {
   type Limit,
+  MOST_PAUSES,
   MOST_SLOTS,
   pauseLimit,
   type Rate,
@@ -12,7 +13,7 @@ import {
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import { formatMs } from '../../time/index.js'
 import { limitName, RATE, rateFrom } from '../definition/settings.js'
-import { pauseOf } from './owner-pauses.js'
+import { pauseOf, severalPauses } from './owner-pauses.js'
 import type { PauseOptions } from './owner-types.js'
 
 /** What a limit is set to; what isn't given stays as it is. */
@@ -58,20 +59,33 @@ export class Limits {
   }
 
   /**
-   * Pauses a limit: nothing that needs it begins, what runs may end.
+   * Pauses a limit: nothing that needs it begins, what runs may end. An earlier pause by the same person is replaced; those of others stay.
    * @example await limits.pause('gitlab-api', { by: 'ana', reason: 'they have asked us to', for: '1h' })
    * @returns whether there is such a limit
    * @throws InvalidOptions
    */
   async pause(name: string, options: Omit<PauseOptions, 'phase' | 'id'>): Promise<boolean> {
     checkOptions('limits.pause', named, { name })
-    return (await pauseLimit(this.db, name, pauseOf('limits.pause', options))) !== undefined
+    const { kind } = await pauseLimit(this.db, name, pauseOf('limits.pause', options))
+    if (kind === 'tooMany')
+      throw new InvalidOptions('limits.pause', [
+        `by: expected one of the ${MOST_PAUSES} people who have paused ${name}`,
+      ])
+    return kind === 'paused'
   }
 
-  /** Ends a pause; whether there was one. */
-  async resume(name: string): Promise<boolean> {
+  /**
+   * Ends a pause; those of others stay.
+   * @param options `of`: whose. Default: where there is one only, that one
+   * @returns whether there was one
+   * @throws InvalidOptions, also where several people have paused it and `of` doesn't say whose pause ends
+   */
+  async resume(name: string, options: { readonly of?: string | undefined } = {}): Promise<boolean> {
     checkOptions('limits.resume', named, { name })
-    return (await resumeLimit(this.db, name)) !== undefined
+    const { of } = checkOptions('limits.resume', t.object({ of: t.optional(t.aName) }), options)
+    const verdict = await resumeLimit(this.db, name, { of })
+    if (verdict && !verdict.ended && of === undefined) throw severalPauses('limits.resume', verdict.before)
+    return verdict?.ended !== undefined
   }
 
   /**

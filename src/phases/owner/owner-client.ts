@@ -41,7 +41,7 @@ import {
   hasMadeDue,
   insertResult,
 } from './owner-inserts.js'
-import { askToStop, cancelOptions, newPause, resumedTarget } from './owner-pauses.js'
+import { askToStop, cancelOptions, newPause, pausedEnd, resumed, resumedEnd, severalPauses } from './owner-pauses.js'
 import { newAnswer, readQuestionsOptions } from './owner-questions.js'
 import { OwnerRings } from './owner-rings.js'
 import type {
@@ -268,8 +268,8 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Pauses the lifecycle, a phase or a document (docs/pausing.md): running steps end, no other begins, on no replica. A pause of the same is
-   * replaced. In force on each replica with its next look.
+   * Pauses the lifecycle, a phase or a document (docs/pausing.md): running steps end, no other begins, on no replica. An earlier pause of the same by
+   * the same person is replaced; those of others stay. In force on each replica with its next look.
    * @example await orders.pause({ phase: 'Packing', by: 'ana', reason: 'no ink', for: '2h' })
    * @throws InvalidOptions
    */
@@ -279,7 +279,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const about = { action: 'pause', target: pauseTarget(this.model.name, pause.target) }
     const act = () => addPause(this.db, this.model.name, pause)
     const { kind } = await this.record(audit ? { audit: { by, why } } : {}, about, act, (end) =>
-      end.kind === 'paused' ? { outcome: 'done', after: end.pause } : { outcome: 'refused', problem: end.kind },
+      end.kind === 'paused' ? pausedEnd(end) : { outcome: 'refused', problem: end.kind },
     )
     if (kind !== 'paused') return kind
     this.rings.look({})
@@ -287,17 +287,18 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
   }
 
   /**
-   * Ends a pause; what is due goes on at once. Other pauses, such as a phase's beside the lifecycle's, stay.
+   * Ends a pause; what is due goes on at once. Other pauses, such as a phase's beside the lifecycle's, or another person's of the same, stay.
    * @returns whether it was paused
-   * @throws InvalidOptions
+   * @throws InvalidOptions, also where several people have paused it and `of` doesn't say whose pause ends
    */
   async resume(options: ResumeOptions<Doc, Phase> = {}): Promise<boolean> {
-    const target = resumedTarget(this.model, options)
+    const { target, of } = resumed(this.model, options)
     const about = { action: 'resume', target: pauseTarget(this.model.name, target) }
-    const act = () => removePause(this.db, this.model.name, target)
-    const was = await this.record(options, about, act, (ended) => ({ outcome: ended ? 'done' : 'unchanged' }))
-    if (was) this.rings.look({})
-    return was !== undefined
+    const act = () => removePause(this.db, this.model.name, target, { by: options.audit?.by, of })
+    const verdict = await this.record(options, about, act, resumedEnd)
+    if (verdict?.ended) this.rings.look({})
+    else if (verdict && of === undefined) throw severalPauses('resume', verdict.before)
+    return verdict?.ended !== undefined
   }
 
   /**

@@ -12,6 +12,7 @@ import {
 } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import type { LifecycleModel } from '../definition/model.js'
+import type { AuditedEnd } from './audit-log.js'
 import { checkId } from './owner-calls.js'
 import type { CancelResult } from './owner-types.js'
 
@@ -57,11 +58,44 @@ function withEnd(called: string, given: Given): Omit<NewPause, 'target'> {
   return { by, reason: reason ?? null, end: afterMs === undefined ? until : { afterMs } }
 }
 
-/** @throws InvalidOptions */
-export function resumedTarget(model: LifecycleModel, scope: unknown): PauseTarget {
-  requireScope('resume', scope)
-  return targetOf('resume', checkOptions('resume', t.object({ ...scopeOf(model), audit: t.anything() }), scope))
+/** What is to go on, and whose pause of it is meant. @throws InvalidOptions */
+export function resumed(
+  model: LifecycleModel,
+  options: unknown,
+): { readonly target: PauseTarget; readonly of: string | undefined } {
+  requireScope('resume', options)
+  const type = t.object({ ...scopeOf(model), of: t.optional(t.aName), audit: t.anything() })
+  const { of, phase, id } = checkOptions('resume', type, options)
+  return { target: targetOf('resume', { phase, id }), of }
 }
+
+type Owned = { readonly by: string }
+
+/** Pauses of one thing before and after somebody has paused it, for the audit. */
+export const pausedEnd = <P extends Owned>(end: { readonly pause: P; readonly before: readonly P[] }): AuditedEnd => ({
+  outcome: 'done',
+  before: { pauses: end.before },
+  after: { pauses: [...end.before.filter(({ by }) => by !== end.pause.by), end.pause] },
+})
+
+/** The same where somebody has ended one. */
+export function resumedEnd<P extends Owned>(
+  verdict: { readonly before: readonly P[]; readonly ended: P | undefined } | undefined,
+): AuditedEnd {
+  if (!verdict) return { outcome: 'unchanged' }
+  const { before, ended } = verdict
+  if (!ended) return { outcome: 'refused', problem: `it is paused by ${ownersOf(before)}`, before: { pauses: before } }
+  return { outcome: 'done', before: { pauses: before }, after: { pauses: before.filter((one) => one !== ended) } }
+}
+
+/** The people who have paused something, in words. */
+export const ownersOf = (pauses: readonly Owned[]): string => pauses.map(({ by }) => by).join(', ')
+
+/** Several people have paused it, and whose pause is to end wasn't said. */
+export const severalPauses = (called: string, pauses: readonly Owned[]): InvalidOptions =>
+  new InvalidOptions(called, [
+    `of: expected whose pause ends (${ownersOf(pauses)}), because there are several, got none`,
+  ])
 
 /** Who names a document or a phase that turns out to be undefined doesn't mean the whole lifecycle. */
 function requireScope(called: string, options: unknown): void {

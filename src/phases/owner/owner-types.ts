@@ -102,6 +102,8 @@ export interface PauseOptions<Doc = unknown, Phase extends string = string> exte
 
 /** Which pause is ended, and for the audit by whom. */
 export interface ResumeOptions<Doc = unknown, Phase extends string = string> extends PauseScope<Doc, Phase> {
+  /** Whose pause ends. Default: that of `audit.by`; where there is one only, that one. */
+  readonly of?: string | undefined
   /** Who does it and why, for the audit (docs/audit.md). Default: no entry is stored. */
   readonly audit?: AuditOptions | undefined
 }
