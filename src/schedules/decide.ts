@@ -4,6 +4,7 @@ import { type CheckedSchedule, readSchedule, shown, YEAR_10000 } from './definit
 import { SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
 import { type Edit, present, type RunDocument, runIdOf, type ScheduleDocument } from './documents.js'
 import { dueTimes, jitterOf, nextDue } from './due.js'
+import type { RunEndReason } from './observer.js'
 
 export const SCHEDULE_PHASES = ['Active', 'Paused', 'Finished', 'Broken'] as const
 /** The phases of a schedule's document (docs/schedules.md). */
@@ -28,6 +29,8 @@ export interface Decision {
   readonly set: Partial<ScheduleDocument>
   /** When to look at it again; null: not before somebody edits it. */
   readonly wakeAt: Date | null
+  /** Due times that had come, and that an edit has dropped: each is Skipped. Absent: none. */
+  readonly dropped?: { readonly why: RunEndReason; readonly runs: readonly NewRun[] }
 }
 
 type Stored = Readonly<ScheduleDocument> & { readonly createdAt?: unknown }
@@ -47,24 +50,84 @@ export function decide(doc: Stored, now: Date): Decision {
     ...changedWarnings(doc),
     ...(changed.length > 0 ? { edits: withEdit(doc.edits, { at: now, action: 'noticed', changes }) } : {}),
   }
-  const idle = (phase: SchedulePhase, wakeAt: Date | null = null): Decision => {
-    return { phase, runs: [], set: { ...set, nextRunAt: null }, wakeAt }
+  // What nextRunAt was planned from: by an edit through the owner's methods `known` is newer.
+  const before = supersededOf(doc) ?? (known && { fields: known, at: now })
+  if (doc.superseded) set.superseded = null
+  const anchor = anchorOf(doc, now)
+  const drop = (why: RunEndReason, reason: string) => {
+    const runs = before ? droppedRuns(doc, before.fields, before.at, anchor, { reason, now }) : []
+    return runs.length > 0 ? { dropped: { why, runs } } : {}
+  }
+  const idle = (phase: SchedulePhase, wakeAt: Date | null, dropped: Pick<Decision, 'dropped'> = {}): Decision => {
+    return { phase, runs: [], set: { ...set, nextRunAt: null }, wakeAt, ...dropped }
   }
   const read = readSchedule(fields)
   const problems = [...idProblems(doc._id), ...('problems' in read ? read.problems : [])]
   if (problems.length > 0 || !('schedule' in read)) {
     set.broken = problems.join('; ')
-    return idle('Broken')
+    return idle('Broken', null, drop('edited', `${EDITED}: it can't run any more`))
   }
   if (doc.broken) set.broken = null
   const { schedule } = read
   const pausedUntil = pauseOf(doc, now)
-  if (!schedule.isActive || pausedUntil !== undefined) return idle('Paused', pausedUntil)
+  if (!schedule.isActive) return idle('Paused', null, drop('deactivated', 'the schedule was deactivated'))
+  if (pausedUntil !== undefined) return idle('Paused', pausedUntil)
   if (doc.paused) set.paused = null
-  const replan = !known || changed.some((name) => (TIMING_FIELDS as readonly string[]).includes(name))
-  const anchor = anchorOf(doc, now)
-  const due = (replan ? undefined : dateOf(doc.nextRunAt)) ?? firstDue(doc, schedule, now, anchor)
-  return due ? planned(doc, schedule, set, due, now, anchor) : idle('Finished')
+  const pending = dateOf(doc.nextRunAt)
+  const goesOn = before && pending && isPlannedAlike(before.fields, fields, schedule, pending, anchor)
+  const due = (goesOn ? pending : undefined) ?? firstDue(doc, schedule, now, anchor)
+  const dropped = goesOn ? {} : drop('edited', `${EDITED}: it is planned anew from then on`)
+  return { ...(due ? planned(doc, schedule, set, due, now, anchor) : idle('Finished', null)), ...dropped }
+}
+
+const EDITED = 'the schedule was edited before this ran'
+
+/** What `upsert` leaves: the fields from which `nextRunAt` was planned, and when they were replaced. */
+function supersededOf({ superseded }: Stored): ScheduleDocument['superseded'] | undefined {
+  const { fields, at } = Object(superseded) as { fields?: unknown; at?: unknown }
+  return typeof fields === 'object' && fields !== null && dateOf(at) ? superseded! : undefined
+}
+
+/** Whether both plan the same from a due time on, as far as the next three of it tell: so `'1h'` and `3600`, `1` and `JAN` mean the same. */
+function isPlannedAlike(
+  before: object,
+  fields: object,
+  schedule: CheckedSchedule,
+  pending: Date,
+  anchor: Date,
+): boolean {
+  if (!changedFields(before, fields).some((name) => (TIMING_FIELDS as readonly string[]).includes(name))) return true
+  const read = readSchedule(before as Record<string, unknown>)
+  if ('problems' in read) return false
+  let after = new Date(pending.getTime() - 1)
+  for (let i = 0; i < 3; i += 1) {
+    const [next, other] = [nextDue(schedule, after, anchor), nextDue(read.schedule, after, anchor)]
+    if (next?.getTime() !== other?.getTime()) return false
+    if (!next) return true
+    after = next
+  }
+  return true
+}
+
+/** Due times that had come until an edit, by the fields as they were: those that would have been recorded one by one. */
+function droppedRuns(
+  doc: Stored,
+  before: object,
+  until: Date,
+  anchor: Date,
+  { reason, now }: { readonly reason: string; readonly now: Date },
+): NewRun[] {
+  const pending = dateOf(doc.nextRunAt)
+  const read = readSchedule(before as Record<string, unknown>)
+  if (!pending || pending > until || 'problems' in read || !read.schedule.isActive) return []
+  const { times } = dueTimes(read.schedule, pending, until, anchor)
+  return times
+    .slice(-MOST_COALESCED)
+    .map((time) => skipped(runOf(doc._id, read.schedule, time, undefined), reason, now))
+}
+
+const skipped = (run: NewRun, reason: string, completedAt: Date): NewRun => {
+  return { ...run, phase: 'Skipped', outcome: 'Skipped', reason, completedAt }
 }
 
 /** @param due the first due time that isn't dealt with */
@@ -127,16 +190,11 @@ function coalesced(
     latest,
     first && { count: others.length, since: first, isMore: earlierSince !== undefined },
   )
-  const skipped = others.slice(-MOST_COALESCED).map(
-    (time): NewRun => ({
-      ...runOf(id, schedule, time, undefined),
-      phase: 'Skipped',
-      outcome: 'Skipped',
-      reason: `coalesced: the run of ${latest.toISOString()} replaces it`,
-      completedAt: now,
-    }),
-  )
-  return [...skipped, run]
+  const reason = `coalesced: the run of ${latest.toISOString()} replaces it`
+  const replaced = others
+    .slice(-MOST_COALESCED)
+    .map((time) => skipped(runOf(id, schedule, time, undefined), reason, now))
+  return [...replaced, run]
 }
 
 /** A run of a schedule as it is stored first. */

@@ -106,6 +106,8 @@ export interface ScheduleDocument extends ScheduleFields {
   warnings?: readonly string[] | null
   /** The owner's fields as they were when `nextRunAt` was planned: where they differ now, somebody has edited them. */
   known?: Readonly<Record<string, unknown>>
+  /** The owner's fields from which `nextRunAt` was planned, where `upsert` has replaced them since and nobody has planned anew yet. */
+  superseded?: { readonly fields: Readonly<Record<string, unknown>>; readonly at: Date } | null
   /** The newest 50. */
   edits?: readonly Edit[]
   /** Its latest backfill. */

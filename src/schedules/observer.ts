@@ -9,7 +9,7 @@ export const RUN_ENDS = {
   /** It started, and no try succeeded. */
   Failed: ['error', 'timeout', 'lockLost', 'lockTaken', 'replicasLost', 'cancelled', 'removed'],
   /** It never started, and wasn't to. */
-  Skipped: ['overlap', 'coalesced', 'paused', 'deactivated', 'deleted', 'aborted'],
+  Skipped: ['overlap', 'coalesced', 'edited', 'paused', 'deactivated', 'deleted', 'aborted'],
   /** It never started, though it was to. */
   Missed: ['late', 'unknownTask'],
 } as const

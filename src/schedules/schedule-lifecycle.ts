@@ -4,7 +4,7 @@ import type { Duration } from '../time/index.js'
 import { decide, type NewRun, SCHEDULE_PHASES, type SchedulePhase } from './decide.js'
 import { type ScheduleDocument, serverTime } from './documents.js'
 import { HISTORY_INDEX_SORT } from './indexes.js'
-import { observedRun, type ScheduleObservers } from './observer.js'
+import { observedRun, type RunEndReason, type ScheduleObservers } from './observer.js'
 import type { Workplace } from './workplace.js'
 
 /** Each phase may become any other: what its owner wrote decides. */
@@ -46,9 +46,9 @@ async function bounded<Context>(
 }
 
 /** Runs that were over when they were stored. */
-function tellOfOver(observers: ScheduleObservers, runs: readonly NewRun[]): void {
+function tellOfOver(observers: ScheduleObservers, runs: readonly NewRun[], why: RunEndReason = 'coalesced'): void {
   for (const run of runs) {
-    if (run.phase === 'Skipped') observers.tell('ended', { ...observedRun(run), outcome: 'Skipped', why: 'coalesced' })
+    if (run.phase === 'Skipped') observers.tell('ended', { ...observedRun(run), outcome: 'Skipped', why })
     if (run.phase === 'Missed') observers.tell('ended', { ...observedRun(run), outcome: 'Missed', why: 'unknownTask' })
   }
 }
@@ -85,7 +85,9 @@ export function scheduleLifecycle<Context>(workplace: Workplace<Context>): Bound
     if (warnings) logger.warn(`schedule '${doc._id}': ${warnings.join('; ')}`, { schedule: doc._id })
     // First the runs, then what is next: after a crash in between they are there already.
     const runs = await bounded(workplace, decision.runs, claimedAt)
-    await store.store(runs)
+    const { dropped } = decision
+    await store.store([...(dropped?.runs ?? []), ...runs])
+    if (dropped) tellOfOver(observers, dropped.runs, dropped.why)
     tellOfOver(observers, runs)
     const { phase, set, wakeAt } = decision
     if (phase !== (doc as { phase?: unknown }).phase) return step.moveTo(phase, { set })

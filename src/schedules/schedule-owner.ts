@@ -60,6 +60,10 @@ const MOST_UPSERTS = 10
 /** Includes `paused: true`, written by hand: whatever `pauseOf` takes for a pause. */
 const PAUSED = { paused: { $nin: [null, false, 0, ''] } }
 const isPlanned = { $eq: [{ $type: '$known' }, 'object'] }
+/** Of edits in a row the first one: from its `known` it was planned. */
+const SUPERSEDED: Document = {
+  $ifNull: ['$superseded', { $cond: [isPlanned, { fields: '$known', at: '$$NOW' }, '$$REMOVE'] }],
+}
 const literal = (value: unknown): Document => ({ $literal: value })
 
 /**
@@ -104,7 +108,8 @@ export abstract class ScheduleOwner extends ScheduleReader {
           ...Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, literal(value)])),
           known: literal(fields),
           createdAt: { $ifNull: ['$createdAt', '$$NOW'] },
-          ...(replan ? { nextRunAt: null } : {}),
+          ...(before ? {} : { nextRunAt: null }),
+          ...(replan && before ? { superseded: SUPERSEDED } : {}),
         },
       },
       { $unset: ['broken', ...gone] },

@@ -5,6 +5,9 @@ import { zoneOf } from './zone.js'
 /** At most this many wall times are skipped for one answer, in a zone whose clock was set back twice within two days. */
 const MOST_PASSED = 100
 
+const GAPS_FROM = new Date('2026-01-05T00:00:00Z')
+const GAPS_LOOKED_AT = 50
+
 /**
  * A cron expression in a time zone. Five fields (minute, hour, day of month, month, day of week), or six with seconds in
  * front; or a macro.
@@ -19,6 +22,7 @@ export class Cron {
   /** Matches wall times, as if they were UTC. */
   private readonly wall: Croner
   private readonly inZone: Croner | undefined
+  private gap: { readonly ms: number | undefined } | undefined
 
   /** @throws InvalidCron, UnknownTimeZone */
   constructor(
@@ -39,6 +43,24 @@ export class Cron {
       throw new InvalidCron(expression, (error as Error).message)
     }
     if (!this.wall.nextRun(new Date(0))) throw new InvalidCron(expression, 'there is no such day in any year')
+  }
+
+  /** The shortest time between two of its times, as far as the first 50 from a Monday in January tell; undefined: it has one at most. */
+  get shortestGapMs(): number | undefined {
+    this.gap ??= { ms: this.findGapMs() }
+    return this.gap.ms
+  }
+
+  private findGapMs(): number | undefined {
+    let last = this.next(GAPS_FROM)
+    let shortest: number | undefined
+    for (let i = 1; last && i < GAPS_LOOKED_AT; i += 1) {
+      const next = this.next(last)
+      if (!next) break
+      shortest = Math.min(shortest ?? Number.POSITIVE_INFINITY, next.getTime() - last.getTime())
+      last = next
+    }
+    return shortest
   }
 
   /** The first time after `after`; undefined: never again. */

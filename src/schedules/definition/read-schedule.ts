@@ -95,7 +95,17 @@ export function readSchedule(given: Given): { schedule: CheckedSchedule } | { pr
   if (timing?.kind === 'once' && endAt && timing.at > endAt) {
     problems.push(`at: expected a time no later than endAt (${endAt.toISOString()}), got ${timing.at.toISOString()}`)
   }
+  const gapMs = fields.jitterMs === 0 || !timing ? undefined : shortestGapMs(timing)
+  if (gapMs !== undefined && fields.jitterMs > gapMs) {
+    problems.push(`jitter: expected at most the ${gapMs} ms between two due times, got ${shown(given['jitter'])}`)
+  }
   return problems.length > 0 || !timing ? { problems } : { schedule: { ...fields, timing } }
+}
+
+/** With a longer jitter a run would start after the next one, which then stands for both. */
+function shortestGapMs(timing: Timing): number | undefined {
+  if (timing.kind === 'cron') return timing.cron.shortestGapMs
+  return timing.kind === 'interval' ? timing.everyMs : undefined
 }
 
 // The types of the fields: what each makes of a value; they throw what was expected and what came.
