@@ -8,6 +8,8 @@ const NAME_LENGTH = 80
 export const MOST_REENTRY = 140
 const RELEASED = '~released'
 const FREED = '~freed'
+/** A token of a lock that its holder has released, or an operator has freed. */
+export const RELEASED_TOKEN = /~(released|freed)$/
 
 /** Who this process is in lockedBy: its name, made unique per start. */
 export function holderIdentity(name: string = process.env['POD_NAME'] || `${hostname()}-${process.pid}`): string {
@@ -40,4 +42,4 @@ export const releasedToken = (token: string): string => `${token}${RELEASED}`
 export const freedToken = (token: string): string => `${token.slice(0, 240)}${FREED}`
 
 export const isReleased = (lockedBy: string | undefined): boolean =>
-  lockedBy !== undefined && (lockedBy.endsWith(RELEASED) || lockedBy.endsWith(FREED))
+  lockedBy !== undefined && RELEASED_TOKEN.test(lockedBy)

@@ -1,4 +1,5 @@
 import { BSON } from 'mongodb'
+import { STEP_SLACK_MS } from '../lock/index.js'
 import { nearMisses } from './definition/near-misses.js'
 import { type CheckedSchedule, readSchedule, shown, YEAR_10000 } from './definition/read-schedule.js'
 import { SCHEDULE_FIELDS, TIMING_FIELDS } from './definition/schedule-fields.js'
@@ -33,7 +34,10 @@ export interface Decision {
   readonly dropped?: { readonly why: RunEndReason; readonly runs: readonly NewRun[] }
 }
 
-type Stored = Readonly<ScheduleDocument> & { readonly createdAt?: unknown }
+type Stored = Readonly<ScheduleDocument> & {
+  readonly createdAt?: unknown
+  readonly progress?: { readonly history?: readonly { readonly at?: unknown }[] }
+}
 
 /**
  * What a schedule calls for at a moment of the server's clock: which runs, and when to look again. Uses no clock, no database:
@@ -53,6 +57,9 @@ export function decide(doc: Stored, now: Date): Decision {
   // What nextRunAt was planned from: by an edit through the owner's methods `known` is newer.
   const before = supersededOf(doc) ?? (known && { fields: known, at: now })
   if (doc.superseded) set.superseded = null
+  const isAhead = isPlannedAhead(doc, now)
+  const repeats = repeatsOf(doc, now, isAhead)
+  if (repeats !== doc.repeats && (repeats || doc.repeats)) set.repeats = repeats ?? null
   const anchor = anchorOf(doc, now)
   const drop = (why: RunEndReason, reason: string) => {
     const runs = before ? droppedRuns(doc, before.fields, before.at, anchor, { reason, now }) : []
@@ -73,11 +80,12 @@ export function decide(doc: Stored, now: Date): Decision {
   if (!schedule.isActive) return idle('Paused', null, drop('deactivated', 'the schedule was deactivated'))
   if (pausedUntil !== undefined) return idle('Paused', pausedUntil)
   if (doc.paused) set.paused = null
-  const pending = dateOf(doc.nextRunAt)
+  const pending = isAhead ? undefined : dateOf(doc.nextRunAt)
+  const grid = repeats ? earlier(anchor, schedule, now) : anchor
   const goesOn = before && pending && isPlannedAlike(before.fields, fields, schedule, pending, anchor)
-  const due = (goesOn ? pending : undefined) ?? firstDue(doc, schedule, now, anchor)
-  const dropped = goesOn ? {} : drop('edited', `${EDITED}: it is planned anew from then on`)
-  return { ...(due ? planned(doc, schedule, set, due, now, anchor) : idle('Finished', null)), ...dropped }
+  const due = (goesOn ? pending : undefined) ?? firstDue(doc, schedule, now, grid)
+  const dropped = goesOn || isAhead ? {} : drop('edited', `${EDITED}: it is planned anew from then on`)
+  return { ...(due ? planned(doc, schedule, set, due, now, grid, repeats) : idle('Finished', null)), ...dropped }
 }
 
 const EDITED = 'the schedule was edited before this ran'
@@ -138,7 +146,10 @@ function planned(
   due: Date,
   now: Date,
   anchor: Date,
+  repeats: ScheduleDocument['repeats'],
 ): Decision {
+  const run = (time: Date, coalesced: RunDocument['coalesced'] | undefined) =>
+    runOf(doc._id, schedule, time, coalesced, again(doc._id, schedule, time, repeats))
   const startOf = (time: Date) => new Date(time.getTime() + jitterOf(schedule, doc._id, time))
   if (startOf(due) > now) {
     return { phase: 'Active', runs: [], set: { ...set, nextRunAt: due }, wakeAt: startOf(due) }
@@ -148,16 +159,51 @@ function planned(
   const come = waiting === -1 ? times : times.slice(0, waiting)
   const next = waiting === -1 ? nextDue(schedule, come.at(-1)!, anchor) : times[waiting]
   // Before those that are listed one by one.
-  const earlier = earlierSince && { count: 0, since: earlierSince, isMore: true }
+  const first = earlierSince && { count: 0, since: earlierSince, isMore: true }
   const runs = schedule.coalesce
-    ? coalesced(doc._id, schedule, come, earlierSince, now)
-    : come.map((time, i) => runOf(doc._id, schedule, time, i === 0 ? earlier : undefined))
+    ? coalesced(run, come, earlierSince, now)
+    : come.map((time, i) => run(time, i === 0 ? first : undefined))
   return {
     phase: next ? 'Active' : 'Finished',
     runs,
     set: { ...set, lastRunAt: come.at(-1)!, nextRunAt: next ?? null },
     wakeAt: next ? startOf(next) : null,
   }
+}
+
+/** Whether it was planned at a time that is still to come: the server's clock has stepped back since. */
+function isPlannedAhead({ progress }: Stored, now: Date): boolean {
+  const last: unknown = Array.isArray(progress?.history) ? progress.history.at(-1)?.at : undefined
+  return last instanceof Date && last.getTime() > now.getTime() + STEP_SLACK_MS
+}
+
+/** The times that come a second time, after the server's clock has stepped back. */
+function repeatsOf(doc: Stored, now: Date, isAhead: boolean): ScheduleDocument['repeats'] | undefined {
+  const known = Object(doc.repeats)
+  const until = Math.max(...[doc.lastRunAt, doc.createdAt, known.until].map((time) => dateOf(time)?.getTime() ?? 0))
+  if (isAhead && until > now.getTime()) return { until: new Date(until), mark: now.getTime().toString(36) }
+  return dateOf(known.until) && known.until >= now && typeof known.mark === 'string' ? doc.repeats! : undefined
+}
+
+/** What counts from a time that is still to come counts from as many intervals before it. */
+function earlier(anchor: Date, { timing, startAt }: CheckedSchedule, now: Date): Date {
+  if (timing.kind !== 'interval' || startAt || anchor <= now) return anchor
+  const { everyMs } = timing
+  return new Date(anchor.getTime() - Math.ceil((anchor.getTime() - now.getTime()) / everyMs + 1) * everyMs)
+}
+
+/**
+ * What keeps its rhythm in real time runs once more at a time that comes a second time: its run has another `_id` then. What is due at an hour of the
+ * day has run at that hour.
+ */
+function again(
+  id: string,
+  { timing }: CheckedSchedule,
+  time: Date,
+  repeats: ScheduleDocument['repeats'],
+): { _id?: string } {
+  const keepsRhythm = timing.kind === 'interval' || (timing.kind === 'cron' && timing.cron.keepsRhythm)
+  return repeats && keepsRhythm && time <= repeats.until ? { _id: `${runIdOf(id, time)}+${repeats.mark}` } : {}
 }
 
 /** What an interval without `startAt` counts from: `createdAt`, unless a client wrote one from which nothing would ever be due. */
@@ -175,8 +221,7 @@ function firstDue(doc: Stored, schedule: CheckedSchedule, now: Date, anchor: Dat
 }
 
 function coalesced(
-  id: string,
-  schedule: CheckedSchedule,
+  runAt: (time: Date, coalesced: RunDocument['coalesced'] | undefined) => NewRun,
   times: readonly Date[],
   earlierSince: Date | undefined,
   now: Date,
@@ -184,16 +229,9 @@ function coalesced(
   const latest = times.at(-1)!
   const others = times.slice(0, -1)
   const first = earlierSince ?? others[0]
-  const run = runOf(
-    id,
-    schedule,
-    latest,
-    first && { count: others.length, since: first, isMore: earlierSince !== undefined },
-  )
+  const run = runAt(latest, first && { count: others.length, since: first, isMore: earlierSince !== undefined })
   const reason = `coalesced: the run of ${latest.toISOString()} replaces it`
-  const replaced = others
-    .slice(-MOST_COALESCED)
-    .map((time) => skipped(runOf(id, schedule, time, undefined), reason, now))
+  const replaced = others.slice(-MOST_COALESCED).map((time) => skipped(runAt(time, undefined), reason, now))
   return [...replaced, run]
 }
 

@@ -108,6 +108,8 @@ export interface ScheduleDocument extends ScheduleFields {
   known?: Readonly<Record<string, unknown>>
   /** The owner's fields from which `nextRunAt` was planned, where `upsert` has replaced them since and nobody has planned anew yet. */
   superseded?: { readonly fields: Readonly<Record<string, unknown>>; readonly at: Date } | null
+  /** After the server's clock has stepped back: until when times come a second time, and what the `_id`s of their runs end with. */
+  repeats?: { readonly until: Date; readonly mark: string } | null
   /** The newest 50. */
   edits?: readonly Edit[]
   /** Its latest backfill. */

@@ -1,6 +1,14 @@
 import { type Collection, type Db, type Document, MinKey } from 'mongodb'
 import { protocolCollection } from '../database/index.js'
-import { onClaimIndex, PARKED_AT, perUpdate, TASK_LOCK_INIT_TIME, updateNamed, WITHOUT_TOKEN } from '../lock/index.js'
+import {
+  onClaimIndex,
+  PARKED_AT,
+  perUpdate,
+  STEP_SLACK_MS,
+  TASK_LOCK_INIT_TIME,
+  updateNamed,
+  WITHOUT_TOKEN,
+} from '../lock/index.js'
 import { type Alongside, type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
 import { formatMs, sleep } from '../time/index.js'
 import { SCHEDULE_PHASES } from './decide.js'
@@ -72,8 +80,21 @@ const isMisnamed: Document = {
 }
 const WRONG_PHASE = 'phase: expected Active or none, as Phaselock sets it (to pause, use isActive or paused); got '
 
+const plannedAt: Document = {
+  $cond: [{ $isArray: '$progress.history.at' }, { $arrayElemAt: ['$progress.history.at', -1] }, null],
+}
+/** The server's clock has stepped back since it was planned. */
+const isPlannedAhead: Document = {
+  $and: [
+    { $eq: ['$phase', 'Active'] },
+    { $eq: [{ $type: plannedAt }, 'date'] },
+    { $gt: [plannedAt, { $add: ['$$NOW', STEP_SLACK_MS] }] },
+  ],
+}
+
 const isEdited: Document = {
   $or: [
+    isPlannedAhead,
     // It was misnamed, and somebody has corrected it.
     { $and: [{ $eq: ['$phase', 'Active'] }, { $eq: [{ $type: '$broken' }, 'string'] }] },
     { $and: [{ $eq: [{ $type: '$known' }, 'object'] }, { $ne: ['$known', OWNERS_FIELDS] }] },

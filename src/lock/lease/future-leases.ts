@@ -3,7 +3,8 @@ import { updateAround } from '../documents/write-around.js'
 import { onClaimIndex } from '../indexes/on-index.js'
 import { STEP_SLACK_MS } from '../terms/clock-steps.js'
 import { PARKED_AT } from '../terms/constants.js'
-import type { Terms } from '../terms/terms.js'
+import { inProgress, type Terms } from '../terms/terms.js'
+import { sleepsFor, WITHOUT_TOKEN } from './lease-state.js'
 import { leaseUnmoved } from './legacy-writers.js'
 
 const BATCH = 1_000
@@ -40,15 +41,53 @@ export async function redateLeases(
   const begunAnew = {
     $set: { lockedAt: '$$NOW', ...(terms.legacyWriters && { [`${terms.progress}.lockedAt`]: '$$NOW' }) },
   }
+  return redated(collection, filter, stillSo, begunAnew)
+}
+
+/** Finds them by the claim index, and writes what is still so. @returns how many were written */
+async function redated(
+  collection: Collection,
+  filter: Filter<Document>,
+  stillSo: (ids: readonly unknown[]) => Filter<Document>,
+  update: Document,
+): Promise<number> {
   const found = await onClaimIndex(collection, (hint) =>
     collection.find(filter, { projection: { _id: 1 }, hint }).toArray(),
   )
   const ids = found.map((document) => document['_id'] as unknown)
-  let redated = 0
+  let count = 0
   for (let from = 0; from < ids.length; from += BATCH) {
     // Documents that refuse the write are skipped: they couldn't be claimed either.
-    const { matched } = await updateAround(collection, ids.slice(from, from + BATCH), stillSo, [begunAnew])
-    redated += matched
+    const { matched } = await updateAround(collection, ids.slice(from, from + BATCH), stillSo, [update])
+    count += matched
   }
-  return redated
+  return count
+}
+
+/**
+ * Has pauses begin anew that began in the future, before the server's clock stepped back: waits, pauses after errors, and whatever else a step has put to
+ * sleep. By that clock they last longer by the whole step. None gets longer, so it may be repeated, by any number of replicas. A question keeps its time.
+ * @returns how many pauses were shortened
+ */
+export async function redatePauses(collection: Collection, terms: Terms, phases: readonly string[]): Promise<number> {
+  const { progress, lockTimeoutMs } = terms
+  const times = inProgress(terms, 'history.at')
+  const begunAt = { $cond: [{ $isArray: times }, { $arrayElemAt: [times, -1] }, null] }
+  const isAhead = {
+    $and: [{ $eq: [{ $type: begunAt }, 'date'] }, { $gt: [begunAt, { $add: ['$$NOW', STEP_SLACK_MS] }] }],
+  }
+  const resumeAt = inProgress(terms, 'resumeAt')
+  const wake = { $min: [resumeAt, { $add: ['$$NOW', { $subtract: [resumeAt, begunAt] }] }] }
+  const isLonger = { $lt: [wake, resumeAt] }
+  const filter = {
+    phase: { $in: [...phases] },
+    lockedAt: { $gt: new Date(0), $lt: PARKED_AT },
+    ...WITHOUT_TOKEN,
+    [`${progress}.question`]: { $exists: false },
+    $expr: { $and: [sleepsFor(terms, lockTimeoutMs), isAhead, { $cond: [isAhead, isLonger, false] }] },
+  } as Filter<Document>
+  const update = {
+    $set: { lockedAt: { $subtract: [wake, lockTimeoutMs] }, [`${progress}.resumeAt`]: wake },
+  }
+  return redated(collection, filter, (ids) => ({ ...filter, _id: { $in: ids as never[] } }), update)
 }

@@ -1,7 +1,7 @@
 import { BSON, type Collection, type Db, type Document, type Filter } from 'mongodb'
 import { isDuplicateKey, protocolCollection } from '../../database/index.js'
-import { COMMITTED, claimFence, isValid, literal, readOwnFields, termsOf } from '../../lock/index.js'
-import { freedToken, isReleased, releasedToken } from '../acquisition.js'
+import { COMMITTED, claimFence, isValid, literal, readOwnFields, STEP_SLACK_MS, termsOf } from '../../lock/index.js'
+import { freedToken, isReleased, RELEASED_TOKEN, releasedToken } from '../acquisition.js'
 import type { LockRecord } from '../lock-provider.js'
 import type { Granted, LockStore, Request } from '../lock-store.js'
 import { SeenRecords } from './seen-records.js'
@@ -19,9 +19,17 @@ export const SHEDLOCK_COLLECTION = 'shedLock'
 
 const LIST_LIMIT = 10_000
 
+const isText = { $eq: [{ $type: '$lockedBy' }, 'string'] }
+/** Released, and taken at a time that is still to come: the server's clock has stepped back since, and its lockUntil says nothing. */
+const isReleasedAhead = {
+  $and: [
+    { $gt: ['$lockedAt', { $add: ['$$NOW', STEP_SLACK_MS] }] },
+    { $cond: [isText, { $regexMatch: { input: '$lockedBy', regex: RELEASED_TOKEN.source } }, false] },
+  ],
+}
 /** Exact opposites. A lock is also free if it has no lockUntil, or one of a type that sorts before dates. */
-const isFree = { $lte: ['$lockUntil', '$$NOW'] }
-const isHeld = { $gt: ['$lockUntil', '$$NOW'] }
+const isFree = { $or: [{ $lte: ['$lockUntil', '$$NOW'] }, isReleasedAhead] }
+const isHeld = { $not: [isFree] }
 
 const later = (ms: number): Document => ({ $add: ['$$NOW', ms] })
 /** A lock is claimed with the same fence as any of our documents. */
@@ -66,7 +74,7 @@ export class MongoLockStore implements LockStore {
     try {
       const stored = await this.locks.findOneAndUpdate(
         { _id: request.name },
-        [{ $replaceWith: { $cond: [{ $or: [free, isReentry(request)] }, taken, '$$ROOT'] } }],
+        [{ $replaceWith: { $cond: [{ $or: [free, isReleasedAhead, isReentry(request)] }, taken, '$$ROOT'] } }],
         { ...RETURNED, upsert: true },
       )
       return stored?.['lockedBy'] === request.token ? grantedIn(stored) : undefined

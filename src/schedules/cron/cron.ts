@@ -45,6 +45,11 @@ export class Cron {
     if (!this.wall.nextRun(new Date(0))) throw new InvalidCron(expression, 'there is no such day in any year')
   }
 
+  /** Whether it runs every hour, so that it goes by real time when clocks are changed. */
+  get keepsRhythm(): boolean {
+    return this.inZone !== undefined
+  }
+
   /** The shortest time between two of its times, as far as the first 50 from a Monday in January tell; undefined: it has one at most. */
   get shortestGapMs(): number | undefined {
     this.gap ??= { ms: this.findGapMs() }

@@ -7,6 +7,7 @@ import {
   type LookResult,
   redateLeases,
   redateOutboxes,
+  redatePauses,
   STEP_SLACK_MS,
   type Terms,
 } from '../../../lock/index.js'
@@ -113,6 +114,9 @@ export class ClockWatch {
       const count = await redateLeases(collection, terms(), [...model.phases.keys()], until)
       if (count > 0)
         logger.warn(`${model.name}: ${count} leases taken before the server's clock stepped back start again from now`)
+      const pauses = await redatePauses(collection, terms(), [...model.phases.keys()])
+      if (pauses > 0)
+        logger.warn(`${model.name}: ${pauses} pauses begun before the server's clock stepped back start again from now`)
     }
     await liveReplicas.say('atOnce')
     for (const { model } of lifecycles()) {
@@ -128,7 +132,7 @@ export class ClockWatch {
     if (!this.lines.take()) return
     const consequence =
       ms < 0
-        ? 'leases taken before it start again from now, and sleeps last that much longer (phaselock wake ends one)'
+        ? 'leases and pauses that began before it start again from now'
         : holdMs > 0
           ? `deadlines, removals and ends of leases that only it has made due wait until it has lasted for ${formatMs(holdMs)}`
           : 'deadlines, removals and ends of leases follow it at once (clockHold is 0)'
