@@ -5,7 +5,7 @@ import { recorded } from './audit.js'
 import { Refused } from './errors.js'
 import { type DocumentRef, documentMeant, type Found, readDocuments } from './find.js'
 import { onSchedules } from './schedules.js'
-import { modelOf, type System } from './system.js'
+import { modelOf, runsOf, type System } from './system.js'
 
 const LOOK_EVERY_MS = 200
 
@@ -80,7 +80,7 @@ async function isRunStopped(
 ): Promise<boolean> {
   const { by, reason } = request
   const id: unknown = document['_id']
-  if (typeof id !== 'string' || lifecycle !== `${system.collections?.schedules ?? 'schedules'}.runs`) return false
+  if (typeof id !== 'string' || lifecycle !== runsOf(system.collections)) return false
   const act = () => onSchedules(system, (schedules) => schedules.cancelRun(id, { by, reason }))
   return recorded(system, { action: 'cancel', target: `run ${id}` }, act, (isDone) => ({
     outcome: isDone ? 'done' : 'unchanged',

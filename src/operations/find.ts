@@ -4,6 +4,7 @@ import {
   claimOf,
   idKey,
   type Limit,
+  namesNobodyKnows,
   PARKED,
   type Pause,
   Paused,
@@ -19,7 +20,7 @@ import { idSpelt, idsMeantBy } from './document-id.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { explain, whyOf, whyPaused } from './explain.js'
 import { holderNamedBy, type ReplicaState } from './replicas.js'
-import { inForceIn, modelOf, type System, termsInForce } from './system.js'
+import { inForceIn, modelOf, runsOf, type System, termsInForce } from './system.js'
 
 export interface DocumentRef {
   /** Its `_id` as people write it: `shop`, `42`, `66f0...`, `ObjectId("...")`, or Extended JSON: `{"$oid": "..."}`, `"42"`. */
@@ -173,7 +174,20 @@ export async function showDocument(system: System, ref: DocumentRef): Promise<Sh
     childrenOf(system, found),
     parentOf(system, found),
   ])
-  return { ...found, refusal, holder, limits, children, parent }
+  const unknown = await unknownTaskOf(system, found)
+  const explanation = unknown === undefined ? found.explanation : unknown
+  return { ...found, explanation, refusal, holder, limits, children, parent }
+}
+
+/** Of a schedule's run whose task no live replica knows: that, in place of what other due documents wait for. */
+async function unknownTaskOf({ db, collections }: System, { lifecycle, condition, document }: Found) {
+  const { task } = document
+  if (condition.kind !== 'due' || typeof task !== 'string' || lifecycle !== runsOf(collections)) return undefined
+  const [name] = await namesNobodyKnows(db, lifecycle, [task])
+  return (
+    name &&
+    `Due, but no replica that runs knows its task '${name}': correct the name in its schedule, or start a version that has it.`
+  )
 }
 
 /** The token of the lease that it is under, or that has run out. */

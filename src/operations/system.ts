@@ -29,6 +29,9 @@ export function modelOf({ models }: System, name: string): LifecycleModel {
   )
 }
 
+/** The name of the lifecycle of schedules' runs. */
+export const runsOf = (collections: System['collections']): string => `${collections?.schedules ?? 'schedules'}.runs`
+
 /** What documents are judged by: the lockTimeout in force, else the lifecycle's own where no replica has registered it yet. */
 export async function termsInForce(
   db: Db,

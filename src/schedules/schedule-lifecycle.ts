@@ -1,4 +1,4 @@
-import { onClaimIndex } from '../lock/index.js'
+import { namesNobodyKnows, onClaimIndex } from '../lock/index.js'
 import { type BoundLifecycle, lifecycleOf, type Step } from '../phases/index.js'
 import type { Duration } from '../time/index.js'
 import { decide, type NewRun, SCHEDULE_PHASES, type SchedulePhase } from './decide.js'
@@ -45,6 +45,32 @@ async function bounded<Context>(
   )
 }
 
+const UNKNOWN_AGAIN_MS = 3_600_000
+const MOST_UNKNOWN = 1_000
+
+/** Tells of tasks that no replica knows, at the first run of each that is stored here, and once an hour. */
+class UnknownTasks<Context> {
+  private readonly looked = new Map<string, number>()
+
+  constructor(private readonly workplace: Workplace<Context>) {}
+
+  async look([run]: readonly NewRun[]): Promise<void> {
+    const { tasks, clock, logger, db, settings } = this.workplace
+    if (!run || tasks.get(run.task)) return
+    const nowMs = clock.monotonicMs()
+    const before = this.looked.get(run.task)
+    if (before !== undefined && nowMs - before < UNKNOWN_AGAIN_MS) return
+    if (this.looked.size >= MOST_UNKNOWN) this.looked.clear()
+    this.looked.set(run.task, nowMs)
+    const [name] = await namesNobodyKnows(db(), `${settings.collections.schedules}.runs`, [run.task])
+    if (name === undefined) return
+    logger.warn(
+      `schedule '${run.schedule}': no replica that runs knows the task '${name}': its runs are Queued until one does; correct the name, or start a version that has it`,
+      { task: name },
+    )
+  }
+}
+
 /** Runs that were over when they were stored. */
 function tellOfOver(observers: ScheduleObservers, runs: readonly NewRun[], why: RunEndReason = 'coalesced'): void {
   for (const run of runs) {
@@ -77,6 +103,7 @@ export function scheduleLifecycle<Context>(workplace: Workplace<Context>): Bound
     maxAttempts: 1_000,
     maxClaims: 1_000,
   })
+  const unknown = new UnknownTasks(workplace)
   const plan = async (doc: Readonly<ScheduleDocument>, step: Step<SchedulePhase, ScheduleDocument>) => {
     const claimedAt = serverTime(doc)
     const startedMs = clock.monotonicMs()
@@ -84,6 +111,7 @@ export function scheduleLifecycle<Context>(workplace: Workplace<Context>): Bound
     const { warnings } = decision.set
     if (warnings) logger.warn(`schedule '${doc._id}': ${warnings.join('; ')}`, { schedule: doc._id })
     // First the runs, then what is next: after a crash in between they are there already.
+    await unknown.look(decision.runs)
     const runs = await bounded(workplace, decision.runs, claimedAt)
     const { dropped } = decision
     await store.store([...(dropped?.runs ?? []), ...runs])

@@ -136,6 +136,7 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
       context: options.context ?? (() => undefined as Context),
       locks: new RunLocks({ provider, lockAtMostForMs, clock, logger, observers }),
       store: new RunStore(() => this.runsOwner()),
+      db: () => this.ours(),
       schedules: () => protocolCollection(this.ours(), collections.schedules),
       runs: () => protocolCollection(this.ours(), collections.runs),
     }
@@ -164,7 +165,11 @@ export class Schedules<Context = unknown> extends ScheduleOwner {
         ...partsOf(runs),
         attach,
         // Runs of other tasks are left to replicas that know them.
-        only: () => ({ phases: ['Queued', 'Running'], where: { task: { $in: this.registry.names } } }),
+        only: () => ({
+          phases: ['Queued', 'Running'],
+          where: { task: { $in: this.registry.names } },
+          knows: this.registry.names,
+        }),
         rights: [{ collection: collections.runs, actions: ['remove'] }],
         prepare: (db, indexes) => ensureRunIndexes(db.collection(collections.runs), indexes, logger),
       },

@@ -1,4 +1,4 @@
-import type { Collection } from 'mongodb'
+import type { Collection, Db } from 'mongodb'
 import type { Logger } from '../phases/index.js'
 import type { Clock } from '../time/index.js'
 import type { ScheduleDocument } from './documents.js'
@@ -18,6 +18,7 @@ export interface Workplace<Context = unknown> {
   readonly context: () => Context | Promise<Context>
   readonly locks: RunLocks
   readonly store: RunStore
+  readonly db: () => Db
   readonly schedules: () => Collection<ScheduleDocument>
   readonly runs: () => Collection<StoredRun>
   readonly clock: Clock

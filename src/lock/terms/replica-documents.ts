@@ -1,4 +1,4 @@
-import type { Collection, Document } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import { literal } from './terms.js'
 
 /** Holds a document for each start of a replica, for people. What replicas go by is in `phaselock.lifecycles` (presence.ts). */
@@ -23,6 +23,8 @@ export interface RunLifecycle {
   readonly free: number
   /** How many documents it holds, in its places or waiting for one. */
   readonly held: number
+  /** Where it works only on some: the names of what it can work on, such as the tasks of schedules. */
+  readonly knows?: readonly string[]
 }
 
 /** What a replica says of itself. */
@@ -89,4 +91,30 @@ export async function forgetDead(replicas: Replicas): Promise<void> {
   const ids = dead.filter(({ isOld }, i) => isOld || i >= MOST_DEAD).map(({ _id }) => _id)
   if (ids.length === 0) return
   await replicas.deleteMany({ _id: { $in: ids }, $expr: isDead }, { maxTimeMS: MOST_MS })
+}
+
+/**
+ * Which of these names no live replica of a lifecycle knows, by what they say of themselves. None where that can't be told: a replica of an older
+ * version says nothing of it, or this process may not read it.
+ */
+export async function namesNobodyKnows(
+  db: Db,
+  lifecycle: string,
+  names: readonly string[],
+): Promise<readonly string[]> {
+  const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
+  const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
+  const isLive = {
+    $cond: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $lte: [ageMs, { $multiply: [everyMs, MISSED_BEATS] }] }, false],
+  }
+  const live = await db
+    .collection(REPLICAS_COLLECTION)
+    .aggregate([{ $match: { 'lifecycles.name': lifecycle, $expr: isLive } }, { $project: { lifecycles: 1 } }], {
+      maxTimeMS: MOST_MS,
+    })
+    .toArray()
+    .catch(() => undefined)
+  const own = live?.flatMap(({ lifecycles }) => (lifecycles as RunLifecycle[]).filter(({ name }) => name === lifecycle))
+  if (!own || own.some(({ knows }) => !Array.isArray(knows))) return []
+  return names.filter((name) => !own.some(({ knows }) => knows!.includes(name)))
 }

@@ -66,6 +66,8 @@ export interface TermsHold extends ClockHold {
 export interface Only {
   readonly phases: readonly string[]
   readonly where: Document
+  /** The names of what this process can work on, for its document in `phaselock.replicas`. */
+  readonly knows?: readonly string[] | undefined
 }
 
 export const termsOf = (lockTimeoutMs: number, more: Partial<Omit<Terms, 'lockTimeoutMs'>> = {}): Terms => ({

@@ -6,6 +6,7 @@ import {
   isDue,
   LIFECYCLES_COLLECTION,
   lockTimeoutAt,
+  namesNobodyKnows,
   readOwnFields,
   termsOf,
   typeName,
@@ -21,6 +22,8 @@ import { type Checked, type CheckResult, type Finding, finding } from './finding
 
 /** Replicas renew the stamp once a minute; two missed ones may be an outage of their own. */
 const UNHANDLED_AFTER_MS = 3 * HANDLED_EVERY_MS
+
+const MOST_TASKS = 100
 
 interface Row {
   _id: string
@@ -44,6 +47,7 @@ export async function checkLifecycles({ db, models }: Checked): Promise<CheckRes
     ...rows.flatMap(brokenEntry),
     ...(await Promise.all(rows.map((row) => unhandled(db, row)))).flat(),
     ...(await Promise.all(models.map((model) => neverRun(db, model, rows)))).flat(),
+    ...(await Promise.all(rows.map((row) => unknownTasks(db, row)))).flat(),
   ]
   return { check: 'lifecycles', said: `${entries.length} registered`, findings }
 }
@@ -114,4 +118,28 @@ async function neverRun(db: Db, { name, collection }: LifecycleModel, rows: read
       'start replicas that run it',
     ),
   ]
+}
+
+/** Tasks of schedules that no live replica knows, by the runs that wait for one. */
+async function unknownTasks(db: Db, { _id, collection }: Row): Promise<Finding[]> {
+  if (!_id.endsWith('.runs')) return []
+  const waiting = await db
+    .collection(collection)
+    .aggregate<{ _id: unknown; n: number }>([
+      { $match: { phase: 'Queued', task: { $type: 'string' } } },
+      { $limit: COUNT_LIMIT },
+      { $group: { _id: '$task', n: { $sum: 1 } } },
+      { $limit: MOST_TASKS },
+    ])
+    .toArray()
+  if (waiting.length === 0) return []
+  const counts = new Map(waiting.map((one) => [String(one._id), one.n]))
+  const names = await namesNobodyKnows(db, _id, [...counts.keys()])
+  return names.map((task) =>
+    finding(
+      `task ${task}`,
+      `no replica that runs knows it; ${counted(counts.get(task)!)} runs wait for one`,
+      'correct the name in their schedules, or start a version that has it',
+    ),
+  )
 }

@@ -330,9 +330,10 @@ export class Replica {
 
   /** What its document in `phaselock.replicas` says of it now. */
   private figures(): Pick<ReplicaReport, 'lifecycles' | 'limits' | 'loopMs' | 'tickMs'> {
-    const lifecycles = this.running.map(({ model, runner: { counts } }): RunLifecycle => {
+    const lifecycles = this.running.map(({ model, runner: { counts }, terms }): RunLifecycle => {
       const { places, free, held } = counts
-      return { name: model.name, phases: workingPhases(model), places, free, held }
+      const { knows } = terms().only ?? {}
+      return { name: model.name, phases: workingPhases(model), places, free, held, ...(knows && { knows }) }
     })
     const held = this.slots.held()
     const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)
