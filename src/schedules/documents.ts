@@ -1,6 +1,5 @@
 import type { RecordedError } from '../phases/index.js'
 import type { Json, ScheduleFields } from './definition/schedule-fields.js'
-import type { StartedDocument } from './starter.js'
 
 /** Who changed what in a schedule. */
 export interface Edit {
@@ -150,6 +149,14 @@ export interface Overlap {
   readonly since?: Date
 }
 
+/** What a task that starts documents leaves in its run. */
+export interface StartedDocument {
+  /** The lifecycle of the document. */
+  readonly lifecycle: string
+  /** Its `_id`: that of the run, `<schedule>@<due time>`. */
+  readonly id: string
+}
+
 export const RUN_OUTCOMES = ['Completed', 'Failed', 'Skipped', 'Missed'] as const
 /** How a run ended. Skipped and Missed ones never started. */
 export type RunOutcome = (typeof RUN_OUTCOMES)[number]
@@ -214,9 +221,13 @@ export interface RunDocument {
   started?: StartedDocument
   /** Why its document is asked to stop; when that has stopped, the run is Failed for it. */
   stopping?: {
+    /** As observers of the run get it. */
     readonly why: 'cancelled' | 'timeout' | 'lockLost'
+    /** Who asks the document to stop. */
     readonly by: string
+    /** Why, for the document's history. */
     readonly reason: string | null
+    /** What the run then has as its error. */
     readonly error: RunError
   }
   /** Stored before the callbacks run; the phase follows when they have. */

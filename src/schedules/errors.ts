@@ -83,32 +83,6 @@ export class RunLockLost extends Error {
   }
 }
 
-/** The document that a run has started has ended in a phase of failure, and says no more. */
-export class DocumentFailed extends Error {
-  override readonly name = 'DocumentFailed'
-  constructor(
-    /** Its lifecycle and its `_id`. */
-    readonly document: string,
-    /** The phase that it has ended in. */
-    readonly phase: string,
-    /** The last error of its steps; undefined: none is known. */
-    readonly lastError: string | undefined,
-  ) {
-    super(`${document} has ended in ${phase}${lastError === undefined ? '' : `; its last error: ${lastError}`}`)
-  }
-}
-
-/** The document that a run has started is gone, and nobody knows how it would have ended. */
-export class DocumentRemoved extends Error {
-  override readonly name = 'DocumentRemoved'
-  constructor(
-    /** Its lifecycle and its `_id`. */
-    readonly document: string,
-  ) {
-    super(`${document} was removed before it had ended`)
-  }
-}
-
 /** The replicas that ran it were lost, one after the other. */
 export class ReplicasLost extends Error {
   override readonly name = 'ReplicasLost'

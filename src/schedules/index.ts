@@ -35,6 +35,7 @@ export type {
   RunLine,
   RunOutcome,
   ScheduleDocument,
+  StartedDocument,
 } from './documents.js'
 export * from './errors.js'
 export type { ObservedRun, RunEndReason, ScheduleObserver } from './observer.js'
@@ -44,7 +45,6 @@ export { lockNameOf } from './run-lock.js'
 export type { By, CancelRunOptions, NewSchedule, PauseOptions, TriggerOptions } from './schedule-owner.js'
 export type { ListedSchedule, ListOptions, RunsOptions, StoredRun, StoredSchedule } from './schedule-reader.js'
 export { Schedules } from './schedules.js'
-export type { StartedDocument } from './starter.js'
 export { type StartsOptions, starts } from './starts.js'
 export type { RunStatistics, StatisticsOf, StatisticsOptions } from './statistics.js'
 export type { RunCallback, Task, TaskFunction, TaskRun, TaskWithCallbacks } from './tasks.js'

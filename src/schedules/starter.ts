@@ -10,19 +10,10 @@ import {
   tokenOf,
 } from '../lock/index.js'
 import { type BoundLifecycle, DocumentExists, endPhases, endsOf, InvalidOutcome, type Step } from '../phases/index.js'
-import { type Overlap, present, type RunDocument, type RunError } from './documents.js'
-import { DocumentFailed, DocumentRemoved, InvalidTask } from './errors.js'
+import { type Overlap, present, type RunDocument, type RunError, type StartedDocument } from './documents.js'
+import { InvalidTask } from './errors.js'
 import { runErrorOf, withinBounds } from './run-record.js'
-import type { StartsOptions } from './starts.js'
 import type { TaskRun } from './tasks.js'
-
-/** What a task that starts documents leaves in its run. */
-export interface StartedDocument {
-  /** The lifecycle of the document. */
-  readonly lifecycle: string
-  /** Its `_id`: that of the run, `<schedule>@<due time>`. */
-  readonly id: string
-}
 
 export interface Owned {
   readonly _id: string
@@ -56,7 +47,7 @@ export class Starter {
   constructor(
     private readonly lifecycle: BoundLifecycle,
     private readonly document: (args: unknown, run: TaskRun<unknown>) => unknown,
-    readonly how: Required<StartsOptions>,
+    readonly how: { readonly until: 'ended' | 'started'; readonly whileOpen: 'skip' | 'start' },
   ) {}
 
   /** What the document of a run is called. */
@@ -169,6 +160,32 @@ export class Starter {
 
   private nameOf(id: unknown): string {
     return `${this.lifecycle.name} ${String(id)}`
+  }
+}
+
+/** The document that a run has started has ended in a phase of failure, and says no more. */
+class DocumentFailed extends Error {
+  override readonly name = 'DocumentFailed'
+  constructor(
+    /** Its lifecycle and its `_id`. */
+    readonly document: string,
+    /** The phase that it has ended in. */
+    readonly phase: string,
+    /** The last error of its steps; undefined: none is known. */
+    readonly lastError: string | undefined,
+  ) {
+    super(`${document} has ended in ${phase}${lastError === undefined ? '' : `; its last error: ${lastError}`}`)
+  }
+}
+
+/** The document that a run has started is gone, and nobody knows how it would have ended. */
+class DocumentRemoved extends Error {
+  override readonly name = 'DocumentRemoved'
+  constructor(
+    /** Its lifecycle and its `_id`. */
+    readonly document: string,
+  ) {
+    super(`${document} was removed before it had ended`)
   }
 }
 
