@@ -10,7 +10,7 @@ export { canBeId, NO_ID, whyNotStorable } from './documents/storable.js'
 export { isValid, typeName } from './documents/type-name.js'
 export { NEVER_SHARDED, perUpdate, updateMatching, updateNamed } from './documents/update-named.js'
 export { type Refused, updateAround, type WritesOf, writeAround } from './documents/write-around.js'
-export { isDatabaseError, isDefiniteRefusal } from './documents/write-error.js'
+export { isDatabaseError, isDefiniteRefusal, isTooLarge } from './documents/write-error.js'
 export { errorPauseMs, pauseMs, stepPauseMs } from './end/back-off.js'
 export {
   awaitsIn,

@@ -11,7 +11,7 @@ import {
   type StoredQuestion,
   typeName,
 } from '../lock/index.js'
-import { didYouMean, typed } from '../options/index.js'
+import { didYouMean, numbered, typed } from '../options/index.js'
 import { causesText, type LifecycleModel, type Progress } from '../phases/index.js'
 import { formatMs, fromNow } from '../time/index.js'
 import { type Condition, conditionOf } from './condition.js'
@@ -220,7 +220,7 @@ function parkedReason(progress: Progress, model: LifecycleModel, said = (reason:
   if (reason) return said(text(reason))
   const claims = Number(progress.claims ?? 0)
   return claims > model.settings.maxClaims
-    ? `it was claimed ${claims - 1} times without a recorded outcome, and can't be written any more (its size, a validator)`
+    ? `it was claimed ${numbered(claims - 1, 'time')} without a recorded outcome, and can't be written any more (its size, a validator)`
     : 'somebody set its lockedAt to 9999-12-31'
 }
 

@@ -1,6 +1,6 @@
 import { isServerError } from '../database/index.js'
 import { type Duty, readDuties } from '../lock/index.js'
-import { typed } from '../options/index.js'
+import { numbered, typed } from '../options/index.js'
 import { SWEEP, type SweptLifecycle, UNHANDLED } from '../phases/index.js'
 import { formatMs } from '../time/index.js'
 import { OPERATION_LIFECYCLE } from './bulk/operation.js'
@@ -101,7 +101,7 @@ export async function systemStatus(system: System): Promise<SystemStatus> {
     ...(live.length === 0 && models.length > 0 ? ['no replica is running (phaselock start)'] : []),
     ...dead.map(
       ({ name, leased = [] }) =>
-        `${name} is dead and has ${leased.length} documents until their leases end (phaselock replicas ${typed(name)})`,
+        `${name} is dead and has ${numbered(leased.length, 'document until its lease ends', 'documents until their leases end')} (phaselock replicas ${typed(name)})`,
     ),
     ...lifecycles.flatMap((one) => problemsOf(one, live.length > 0)),
     ...unhandledBy(duties).map(

@@ -80,7 +80,7 @@ export const durationText = (least: Duration, most: Duration) => {
       return ms >= leastMs && ms <= mostMs
     },
     (value) =>
-      `expected a duration from ${least} to ${most}, such as '500ms', '30s' or '5m', got ${shown(value)}${advice(value)}`,
+      `expected a duration from ${least} to ${most}, such as ${examples(leastMs, mostMs)}, got ${shown(value)}${advice(value)}`,
   )
 }
 
@@ -95,6 +95,14 @@ export function msOf(value: unknown): number {
     return Number.NaN
   }
 }
+
+/** Some that would be taken. */
+const examples = (leastMs: number, mostMs: number): string => {
+  const taken = EXAMPLES.filter((one) => durationMs(one) >= leastMs && durationMs(one) <= mostMs)
+  const shownOnes = taken.slice(0, 3).map(shown)
+  return [shownOnes.slice(0, -1).join(', '), ...shownOnes.slice(-1)].filter(Boolean).join(' or ')
+}
+const EXAMPLES: readonly Duration[] = ['500ms', '30s', '5m', '2h', '1d', '30d']
 
 const advice = (value: unknown): string =>
   /^\d+(\.\d+)?$/.test(String(value).trim())

@@ -1,4 +1,5 @@
 import type { ChildrenInPhase, ChildrenRule } from '../lock/index.js'
+import { numbered } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { endPhases, type LifecycleModel } from './definition/model.js'
 import { InvalidOutcome } from './errors.js'
@@ -185,7 +186,7 @@ export function readDoneOptions(options: unknown, total: number) {
     throw wrong(`a rule, one of ${RULES.join(', ')} or '2 of 3'`, rule)
   const some = successesFor(rule as ChildrenRule)
   if (some && (some.m !== total || some.n > some.m))
-    throw wrong(`a rule about its ${total} children, such as '1 of ${total}'`, rule)
+    throw wrong(`a rule about its ${numbered(total, 'child', 'children')}, such as '1 of ${total}'`, rule)
   if (parked !== 'waits' && parked !== 'fails') throw wrong("parked to be 'waits' or 'fails'", parked)
   if (wake !== 'decided' && wake !== 'each') throw wrong("wake to be 'decided' or 'each'", wake)
   const each = wake === 'each'

@@ -1,4 +1,4 @@
-import { brand, checkOptions, InvalidOptions, t } from '../options/index.js'
+import { brand, checkOptions, InvalidOptions, numbered, t } from '../options/index.js'
 import { type Duration, durationMs } from '../time/index.js'
 import { shown, textOf } from './kept-text.js'
 
@@ -108,7 +108,7 @@ export class EndlessSteps extends Error {
     readonly steps: number,
   ) {
     super(
-      `${lifecycle} ${String(id)} has taken ${steps} steps in a row without a new phase, a wait or an error, the last in ${phase}: do its handlers' again() or moveTo() go in circles? If it needs that many, raise the lifecycle's backOff.afterSteps`,
+      `${lifecycle} ${String(id)} has taken ${numbered(steps, 'step')} in a row without a new phase, a wait or an error, the last in ${phase}: do its handlers' again() or moveTo() go in circles? If it needs that many, raise the lifecycle's backOff.afterSteps`,
     )
   }
 }

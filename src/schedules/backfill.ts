@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Collection, Document } from 'mongodb'
+import { numbered } from '../options/index.js'
 import { anchorOf, fieldsOf, type NewRun, pauseOf, runOf } from './decide.js'
 import { type CheckedSchedule, readSchedule } from './definition/read-schedule.js'
 import type { Json } from './definition/schedule-fields.js'
@@ -118,7 +119,7 @@ export async function checkedBackfill(
     preview.last = due
     if (preview.runs > atMost)
       throw new InvalidBackfill(id, [
-        `expected at most ${atMost} due times to run, there are more; say how many there may be (atMost, or --at-most), or take a shorter range`,
+        `expected at most ${numbered(atMost, 'due time')} to run, there are more; say how many there may be (atMost, or --at-most), or take a shorter range`,
       ])
   }
   return { backfill: { ...backfill, runs: preview.runs }, preview }

@@ -1,3 +1,4 @@
+import { numbered } from '../options/index.js'
 /** A schedule that can't run; lists every problem. Nothing was stored. */
 export class InvalidSchedule extends Error {
   override readonly name = 'InvalidSchedule'
@@ -90,6 +91,6 @@ export class ReplicasLost extends Error {
     /** How many: 3. */
     readonly times: number,
   ) {
-    super(`${times} replicas were lost while running it; it may be what kills them`)
+    super(`${numbered(times, 'replica was', 'replicas were')} lost while running it; it may be what kills them`)
   }
 }

@@ -1,7 +1,7 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey, learnSharding } from '../database/index.js'
 import { cancelText, DUE_AND_NOBODYS, updateMatching } from '../lock/index.js'
-import { shown, unknownOptions } from '../options/index.js'
+import { numbered, shown, unknownOptions } from '../options/index.js'
 import { StepAborted } from '../phases/index.js'
 import {
   type BackfillOptions,
@@ -246,7 +246,7 @@ export abstract class ScheduleOwner extends ScheduleReader {
     const { backfill, preview } = await checkedBackfill(this.runDocuments, found, options)
     if (preview.runs === 0)
       throw new InvalidBackfill(id, [
-        `nothing to run: of ${preview.dueTimes} due times in the range none is left to run`,
+        `nothing to run: of ${numbered(preview.dueTimes, 'due time')} in the range none is left to run`,
       ])
     // Also in place of one that a person has made unreadable.
     const idBefore: unknown = (found.backfill as Partial<Backfill> | null | undefined)?.id

@@ -12,7 +12,7 @@ export class InvalidDuration extends Error {
   constructor(
     /** What was given. */
     readonly value: unknown,
-    expected = "such as '500ms', '30s', '5m', '1h' or '2d'",
+    expected = "such as '30s', '5m', '1h' or '2d'",
     option?: string,
   ) {
     super(`${option === undefined ? '' : `${option}: `}expected a duration ${expected}, got ${shown(value)}`)

@@ -78,6 +78,14 @@ describe('the order of claims', () => {
       },
     )
 
+    test('a list that begins with a rank has none, however many documents are due', async () => {
+      await insert(2_000, 'low', { priority: 'low' })
+      await insert(200, 'list', { priority: ['urgent'] })
+      const { claimed } = await (await ordered(order)).claimBatch(PHASE, 32)
+      // The part of those without a rank: as many as are older.
+      expect(counted(claimed)['list'] ?? 0).toBeLessThanOrEqual(2)
+    })
+
     test('no rank and null are normal, and what has woken in a rank has its part beside what is new', async () => {
       await insert(100, 'missing')
       await insert(100, 'null', { priority: null })

@@ -330,7 +330,7 @@ describe('phaselock check', () => {
     expect(findingsOf(results, 'lifecycles')).toEqual([
       {
         about: 'lifecycle boxes',
-        problem: 'no replica has looked after it as far as is recorded; 1 documents of Thing are due or at rest',
+        problem: 'no replica has looked after it as far as is recorded; 1 document of Thing are due or at rest',
         advice: expect.stringContaining('phaselock lifecycles forget boxes'),
         repair: 'none',
       },
@@ -344,7 +344,7 @@ describe('phaselock check', () => {
   test('a lifecycle that no replica has ever run here, though it has documents', async () => {
     await documents().insertOne({ _id: 'a', phase: 'Creating' })
     expect(findingsOf(await check(), 'lifecycles')).toMatchObject([
-      { about: 'lifecycle thing', problem: 'no replica has ever run it here; 1 documents are in Thing' },
+      { about: 'lifecycle thing', problem: 'no replica has ever run it here; 1 document is in Thing' },
     ])
   })
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { readOptions, t } from '../../src/options/index.js'
+import { numbered, readOptions, shown, t } from '../../src/options/index.js'
 
 const types = t.object({
   name: t.aName,
@@ -46,7 +46,7 @@ describe('options', () => {
     [null, 'null'],
     ['name', "'name'"],
     [[], 'an Array'],
-    [new Date(0), 'a Date'],
+    [new Date(0), '1970-01-01T00:00:00.000Z'],
     [new Map(), 'a Map'],
   ])('are an object, not %p', (given, shown) => {
     expect(problems(given)).toEqual([`expected an object, got ${shown}`])
@@ -81,3 +81,29 @@ describe('options', () => {
     })
   })
 })
+
+test('what is expected of a duration is illustrated by some that would be taken', () => {
+  const expected = (type: t.Type<unknown>, given: unknown) => {
+    const read = readOptions(t.object({ every: type }), { every: given })
+    return 'problems' in read ? read.problems[0] : undefined
+  }
+  expect(expected(t.duration('1s', '1h'), '500ms')).toBe(
+    "every: expected a duration from 1s to 1h, such as '30s' or '5m', got '500ms'",
+  )
+  expect(expected(t.duration('0ms', '1m'), 5)).toMatch(/such as '500ms' or '30s', got 5; add the unit/)
+  expect(expected(t.duration('1h', '3650d'), '1m')).toMatch(/such as '2h', '1d' or '30d', got '1m'/)
+  expect(expected(t.duration('1s', '24h'), '0s')).toMatch(/such as '30s', '5m' or '2h', got '0s'/)
+})
+
+test.each([
+  [new Date(5), '1970-01-01T00:00:00.005Z'],
+  [new Date(Number.NaN), 'an invalid date'],
+  ['x', "'x'"],
+  [{ a: 1 }, 'an object with a'],
+])('%p is shown as it is', (value, text) => expect(shown(value)).toBe(text))
+
+test.each([
+  [0, '0 slots'],
+  [1, '1 slot'],
+  [2, '2 slots'],
+])('%d has its number', (count, text) => expect(numbered(count, 'slot')).toBe(text))

@@ -147,6 +147,14 @@ describe('an _id that comes from data', () => {
     fc.tuple(fc.constantFrom(...operators), values).map(([name, value]) => new Sly({ [name]: value })),
   )
 
+  test('is refused where a document is inserted with it, whatever is there', async () => {
+    const owner = new OwnerClient<any>(database.db, thing.model, { doorbell: 'off' })
+    for (const [, _id] of NO_IDS.filter(([, id]) => id !== undefined))
+      for (const options of [{}, { onDuplicate: 'replaceWaiting' }, { onDuplicate: 'runAgain', dueIn: '1s' }] as const)
+        await expect(owner.insert({ _id }, options as never)).rejects.toThrow(/_id|lifecycle|'_id/)
+    expect(await things(database.db).countDocuments()).toBe(0)
+  })
+
   test('whatever it is, an owner meets the document with this _id or none', async () => {
     const owner = new OwnerClient<Thing>(database.db, thing.model, { doorbell: 'off' })
     const all = IDS.map((_id) => ({ _id, phase: 'Created', n: 0 }))

@@ -382,6 +382,9 @@ describe('limitBy', () => {
       { limitBy: 'tenant', each: 3, fairBy: 'other' },
       "limitBy and fairBy: expected the same field, got 'tenant' and 'other'",
     ],
+    [{ fairBy: 'progress' }, "fairBy: expected a field of the owner, got 'progress', in which Phaselock keeps its own"],
+    [{ priorityBy: 'ours', fields: { progress: 'ours' } }, "priorityBy: expected a field of the owner, got 'ours', in"],
+    [{ limitBy: 'progress', each: 1 }, "limitBy: expected a field of the owner, got 'progress'"],
   ])('%j is refused', (wrong, message) => {
     const define = () =>
       lifecycleOf<Thing>().define({ name: 'thing', collection: 'Thing', phases: thing.phases, ...wrong } as never)

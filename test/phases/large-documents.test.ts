@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
+import { OwnerClient } from '../../src/index.js'
 import { useDatabase } from '../support/database.js'
-import { things } from '../support/thing.js'
+import { thing, things } from '../support/thing.js'
 import {
   bigDocument,
   expectHealthyDoneIn,
@@ -45,5 +46,26 @@ describe('documents that refuse writes as they are too large, in front of 100 he
   test('an outcome that is too large, among 100: its error is recorded, the others are too', async () => {
     await things(database.db).insertOne({ _id: 'bad', phase: 'Creating', blob: 'x'.repeat(LIMIT - 200_000) })
     await expectOthersRecorded(database.db, /larger than|exceeds maximum/)
+  })
+})
+
+describe('an owner who inserts what is too large', () => {
+  const database = useDatabase()
+
+  test.each([
+    [15, { onDuplicate: 'replaceWaiting' }],
+    [17, { onDuplicate: 'ignore' }],
+    [17, {}],
+  ])('%d MB with %j: it says so, and what may be', async (mb, options) => {
+    await things(database.db).insertOne({ _id: 'a', phase: 'Creating', lockedBy: 'r~1#1.1', lockedAt: new Date(8e12) })
+    const owner = new OwnerClient<any>(database.db, thing.model, { doorbell: 'off' })
+    const insert = owner.insert({ _id: 'a', blob: 'x'.repeat(mb * 1024 * 1024) }, options as never)
+    await expect(insert).rejects.toMatchObject({
+      name: 'InvalidDocument',
+      message: expect.stringMatching(
+        new RegExp(`^thing a: expected a document of at most 16 MB .*, got ${mb}\\.0 MB; .*; nothing was inserted$`),
+      ),
+    })
+    expect(await things(database.db).findOne({ _id: 'a' })).not.toHaveProperty('progress')
   })
 })

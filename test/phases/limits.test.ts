@@ -390,8 +390,14 @@ describe('a limit', () => {
     [
       { limits: [{ name: 'a', slots: 1 }] },
       { limits: [{ name: 'a', slots: 2 }] },
-      "limit 'a' is declared with 1 slots and with 2",
+      "limit 'a' is declared with 1 slot and with 2",
     ],
+    [
+      { limits: ['a', 'a'] },
+      {},
+      "limits: expected each limit once, got a, a; a phase's slots say how many a step needs",
+    ],
+    [{}, { limits: ['a', { name: 'a', slots: 2 }] }, "phase 'Creating'.limits: expected each limit once, got a, a"],
   ])('%j, %j is refused', (settings, phase, problem) => {
     expect(() => limited(settings, phase)).toThrow(problem)
   })

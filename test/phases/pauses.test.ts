@@ -255,6 +255,12 @@ describe('a pause', () => {
         expect.stringContaining("unknown option 'why'"),
       ]),
     })
+    for (const [until, got] of [
+      [new Date(5), 'a time in the future, got 1970-01-01T00:00:00.005Z'],
+      [new Date(Number.NaN), 'a date, got an invalid date'],
+    ] as const)
+      await expect(orders.pause({ by: 'ana', until })).rejects.toThrow(`pause: until: expected ${got}`)
+    await expect(orders.pause({ by: 'ana', for: '500ms' })).rejects.toThrow("such as '30s', '5m' or '2h', got '500ms'")
     await expect(orders.pause({ by: 'ana', phase: 'Creating', id: 'a' } as never)).rejects.toThrow(
       'pause: expected phase or id, got both',
     )

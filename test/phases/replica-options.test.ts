@@ -14,7 +14,7 @@ describe('new Replica', () => {
     [{ threadMemoryMb: '64' }, "threadMemoryMb: expected a whole number from 16 to 65536, got '64'"],
     [
       { blockedAfter: '-1ms' },
-      "blockedAfter: expected a duration from 0ms to 1m, such as '500ms', '30s' or '5m', got '-1ms'",
+      "blockedAfter: expected a duration from 0ms to 1m, such as '500ms' or '30s', got '-1ms'",
     ],
     [
       { grace: 100 },

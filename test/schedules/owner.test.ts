@@ -360,7 +360,7 @@ describe('what an owner does', () => {
     await expect(schedules.upsert('', { task: 'a', cron: '@daily' })).rejects.toThrow('id: expected a string')
     const { db } = database
     expect(() => new Schedules({ db, lockTimeout: '0s' })).toThrow(
-      "lockTimeout: expected a duration from 1s to 24h, such as '500ms', '30s' or '5m', got '0s'",
+      "lockTimeout: expected a duration from 1s to 24h, such as '30s', '5m' or '2h', got '0s'",
     )
     expect(() => new Schedules({ db, taks: {} } as never)).toThrow(
       "unknown option 'taks' (did you mean 'tasks'?); known: db, tasks",

@@ -8,7 +8,7 @@ import {
   resumeBackfill,
   UsageError,
 } from '../../operations/index.js'
-import { typed } from '../../options/index.js'
+import { numbered, typed } from '../../options/index.js'
 import type { BackfillOptions, BackfillState } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { byAndWhy, byFrom } from '../by.js'
@@ -86,14 +86,19 @@ function registerRun(backfills: Command, context: CliContext): void {
         const request = requestFrom(options)
         const preview = await previewBackfill(system, id, request)
         const { runs, dueTimes, first, last } = preview
-        const question = `run ${runs} of ${dueTimes} due times of ${id}`
+        const question = `run ${runs} of ${numbered(dueTimes, 'due time')} of ${id}`
         const lines = first && last ? [`the first: ${timeText(first)}, the last: ${timeText(last)}`] : []
         if (options.dryRun)
           return print(context, options, preview, [question, ...lines, 'nothing was changed'].join('\n'))
         if (runs > 0 && !options.yes && !(await isYes(context, options, lines, question)))
           throw new UsageError(`expected yes, or --yes, to ${question}; nothing was changed`)
         const begun = await beginBackfill(system, id, request)
-        print(context, options, begun, `${id}: ${begun.runs} runs are to come; see: phaselock backfills`)
+        print(
+          context,
+          options,
+          begun,
+          `${id}: ${numbered(begun.runs, 'run is', 'runs are')} to come; see: phaselock backfills`,
+        )
       })
     })
   withSchedules(byAndWhy(command), [
@@ -142,7 +147,7 @@ function registerShow(backfills: Command, context: CliContext): void {
         if (options.json) return output.json(found)
         const { condition, over, runs, from, to, counts, leftMs, again, by, why, at } = found
         output.line(
-          `${id}: ${condition}; ${over} of ${runs} runs are over${leftMs ? `, ${formatMs(leftMs)} left` : ''}`,
+          `${id}: ${condition}; ${over} of ${numbered(runs, 'run is', 'runs are')} over${leftMs ? `, ${formatMs(leftMs)} left` : ''}`,
         )
         output.line(`  due times from ${timeText(from)} to ${timeText(to)}${again ? `, again: ${again}` : ''}`)
         const ends = Object.entries(counts).map(([phase, n]) => `${phase} ${n}`)

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { type ListedLimit, listLimits, NotFound, recorded, UsageError } from '../../operations/index.js'
-import { typed } from '../../options/index.js'
+import { numbered, typed } from '../../options/index.js'
 import { type AuditedEnd, Limits, rateText } from '../../phases/index.js'
 import { byAndWhy } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase } from '../context.js'
@@ -113,7 +113,7 @@ function slotsFrom(text: string): number | 'declared' {
   throw new InvalidArgumentError("expected a whole number from 0 to 1000000, or 'declared'.")
 }
 
-const slotsText = ({ slots }: Listed): string => (slots === null ? 'any number of slots' : `${slots} slots`)
+const slotsText = ({ slots }: Listed): string => (slots === null ? 'any number of slots' : numbered(slots, 'slot'))
 
 function row(limit: ListedLimit): string[] {
   const { name, slots, rate, holders, paused, damaged } = limit

@@ -19,6 +19,7 @@ import {
   undoOperation,
   workOnOperations,
 } from '../../operations/index.js'
+import { numbered } from '../../options/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { byAndWhy, byFrom } from '../by.js'
 import { type CliContext, lookAtDatabase, type Options, onDatabase, onSystem } from '../context.js'
@@ -216,9 +217,12 @@ function endLines(one: OperationState): string[] {
   const { _id, condition, problem, counts, troubles, workedMs, expected } = one
   const { seen, done, unchanged, skipped, failed } = counts
   const rest = Object.entries({ unchanged, skipped, failed }).flatMap(([what, n]) => (n > 0 ? [`${n} ${what}`] : []))
-  const of = condition === 'Done' || seen >= expected ? seen : `the first ${seen} of ${expected}`
+  const of =
+    condition === 'Done' || seen >= expected
+      ? numbered(seen, 'document')
+      : `the first ${seen} of ${numbered(expected, 'document')}`
   return [
-    `${_id}: ${condition}${problem ? ` (${problem})` : ''}; of ${of} documents ${done} done${rest.map((text) => `, ${text}`).join('')}, in ${formatMs(workedMs)}`,
+    `${_id}: ${condition}${problem ? ` (${problem})` : ''}; of ${of} ${done} done${rest.map((text) => `, ${text}`).join('')}, in ${formatMs(workedMs)}`,
     ...troubles.map(
       ({ what, reason, count, examples }) =>
         `  ${what} ${count}: ${reason} (${examples.map(idText).join(', ')}${count > examples.length ? ', ...' : ''})`,

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { isOver, type ListRuns, listRuns, Refused, startRun, UsageError, waitForRun } from '../../operations/index.js'
-import { typed } from '../../options/index.js'
+import { numbered, typed } from '../../options/index.js'
 import type { Json, RunStatistics, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { byAndWhy, byFrom } from '../by.js'
@@ -110,7 +110,7 @@ function statisticsLines(statistics: RunStatistics): string[] {
   if (count === 0) return []
   const outcomes = Object.entries(byOutcome).map(([outcome, n]) => `${outcome} ${n}`)
   const lines = [
-    `${count} runs: ${outcomes.join(', ')}, open ${statistics.open}${lost > 0 ? `; tries lost ${lost}` : ''}`,
+    `${numbered(count, 'run')}: ${outcomes.join(', ')}, open ${statistics.open}${lost > 0 ? `; tries lost ${lost}` : ''}`,
   ]
   if (successRate !== null) lines.push(`success rate ${(successRate * 100).toFixed(1)} %`)
   for (const [how, end] of [
@@ -120,7 +120,7 @@ function statisticsLines(statistics: RunStatistics): string[] {
     if (end) lines.push(`last ${how} ${timeText(end.at)}${end.error ? `: ${valueText(end.error.message)}` : ''}`)
   if (meanMs !== null && p95Ms !== null) lines.push(`took ${formatMs(meanMs)} on average, p95 ${formatMs(p95Ms)}`)
   for (const { error, count: n, last } of failuresByError)
-    lines.push(`failed ${n} times: ${valueText(error)}, last ${timeText(last)}`)
+    lines.push(`failed ${numbered(n, 'time')}: ${valueText(error)}, last ${timeText(last)}`)
   const hours = failuresByHour.flatMap((n, hour) => (n > 0 ? [`${String(hour).padStart(2, '0')}h ${n}`] : []))
   if (hours.length > 0) lines.push(`failures by hour: ${hours.join(', ')}`)
   for (const { day, runs, counters } of statistics.trend.slice(-DAYS_SHOWN)) {

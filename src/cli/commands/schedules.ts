@@ -9,6 +9,7 @@ import {
   setSchedule,
   UsageError,
 } from '../../operations/index.js'
+import { numbered } from '../../options/index.js'
 import type { ListedSchedule, StoredRun } from '../../schedules/index.js'
 import { formatMs } from '../../time/index.js'
 import { byAndWhy, byFrom, byOption } from '../by.js'
@@ -167,7 +168,7 @@ function onOneOrAll(
       const options = merged(sub)
       if ((id === undefined) === (options['all'] === undefined)) throw new UsageError('expected a schedule or --all')
       const count = await onSchedules(context, options, (system) => act(system, id, options))
-      print(context, options, { [done]: count }, `${id ?? `${count} schedules`} ${done}`)
+      print(context, options, { [done]: count }, `${id ?? numbered(count, 'schedule')} ${done}`)
     })
   withSchedules(command.name() === 'pause' ? byOption(command) : byAndWhy(command))
   return command

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { isValid, pausedLimitText, pausesOfLimit } from '../../lock/index.js'
 import { type Found, modelOf, nameOf, type Shown, showDocument } from '../../operations/index.js'
-import { typed } from '../../options/index.js'
+import { numbered, typed } from '../../options/index.js'
 import { CHILD_STATES, causeLines, type Progress, rateText } from '../../phases/index.js'
 import { formatMs, fromNow } from '../../time/index.js'
 import { type CliContext, lookAtSystem, type Options } from '../context.js'
@@ -99,7 +99,7 @@ function aboutFamily({ children, parent }: Shown): string[] {
   const ofChildren = (children?.byLifecycle ?? []).map(({ lifecycle, total, worst, worstIds, ...counts }) => {
     const all = CHILD_STATES.flatMap((state) => (counts[state] > 0 ? [`${counts[state]} ${state}`] : []))
     const named = worstIds.map((_id) => nameOf({ lifecycle, _id })).join(', ')
-    return `It has ${total} children of ${lifecycle}: ${all.join(', ')}${named ? ` (${worst}: ${named})` : ''}.`
+    return `It has ${numbered(total, 'child', 'children')} of ${lifecycle}: ${all.join(', ')}${named ? ` (${worst}: ${named})` : ''}.`
   })
   const unknown = children?.unknown.map((name) => `It has children of ${name}, of which nothing is known here.`) ?? []
   if (!parent) return [...ofChildren, ...unknown]

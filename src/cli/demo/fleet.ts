@@ -1,3 +1,4 @@
+import { numbered } from '../../options/index.js'
 import { described, ReplicaFailed, ReplicaProcess } from '../processes/replica-process.js'
 import { slowness } from './judgement.js'
 import type { DemoNews, ToReplica } from './replica-life.js'
@@ -110,7 +111,7 @@ export class Fleet<Config extends object = object> {
   /** For a report of what is off: what replicas lost besides late writes, and the first lines of their logs. */
   lastWords(): string[] {
     return this.replicas.flatMap(({ name, otherLosses, said }) => [
-      ...[...otherLosses].map(([how, count]) => `replica ${name}: ${count} times lease lost (${how})`),
+      ...[...otherLosses].map(([how, count]) => `replica ${name}: ${numbered(count, 'time')} lease lost (${how})`),
       ...said.slice(0, LINES_EACH).map((line) => `replica ${name}: ${line}`),
     ])
   }

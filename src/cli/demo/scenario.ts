@@ -1,3 +1,4 @@
+import { numbered } from '../../options/index.js'
 import { sleep, systemClock } from '../../time/index.js'
 import type { DemoReplica, Fleet } from './fleet.js'
 import type { GatewayOwner } from './gateway-owner.js'
@@ -88,7 +89,9 @@ export class Scenario {
     await ledger.fault('kill', replica.name, held)
     replica.kill()
     await replica.ended
-    screen.stage(`killed replica ${replica.name} (kill -9): it held ${held.length} leases; started replica d`)
+    screen.stage(
+      `killed replica ${replica.name} (kill -9): it held ${numbered(held.length, 'lease')}; started replica d`,
+    )
     await fleet.start('d')
     await this.until(async () => (await leases.goneOn(held)).length === held.length)
   }

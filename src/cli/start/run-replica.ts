@@ -1,6 +1,7 @@
 import type { Settings } from '../../config/index.js'
 import { doorbellClient, renewalClient } from '../../database/index.js'
 import { observeLocks } from '../../locks/index.js'
+import { numbered } from '../../options/index.js'
 import { type Logger, Replica, type ReplicaObserver } from '../../phases/index.js'
 import type { Workspace } from '../workspace.js'
 import { optimiseWhenBusy } from './lean-heap.js'
@@ -34,7 +35,9 @@ export async function runReplica(
       unobserved?.()
       await workspace.connection.close()
       const left = replica.status().held
-      logger.info(`stopped${left > 0 ? `; ${left} documents keep their leases: their steps had not ended` : ''}`)
+      logger.info(
+        `stopped${left > 0 ? `; ${numbered(left, 'document keeps its lease: its step', 'documents keep their leases: their steps')} had not ended` : ''}`,
+      )
     }
     return { ...running, stop }
   } catch (error) {

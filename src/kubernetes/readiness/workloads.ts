@@ -1,3 +1,4 @@
+import { numbered } from '../../options/index.js'
 import type { KubernetesObject } from '../objects.js'
 import { BEHIND, conditionOf, countOf, isBehind, type Missing, type Rule, specOf, statusOf, whyOf } from './verdict.js'
 
@@ -7,7 +8,8 @@ const onceSeen =
   (object) =>
     isBehind(object, statusOf(object)['observedGeneration'] ?? Number.NEGATIVE_INFINITY) ? BEHIND : rule(object)
 
-const ofAll = (count: number, all: number, what: string): string => `has ${count} of ${all} replicas ${what}`
+const ofAll = (count: number, all: number, what: string): string =>
+  `has ${count} of ${numbered(all, 'replica')} ${what}`
 
 /** Every replica runs the latest spec and is available, and none with an older one is left. */
 export const deployment = onceSeen((object) => {
@@ -22,7 +24,7 @@ export const deployment = onceSeen((object) => {
   const available = Math.min(countOf(status, 'availableReplicas'), wanted - countOf(status, 'unavailableReplicas'))
   if (available < wanted) return `${ofAll(available, wanted, 'available')}${trouble}`
   const there = countOf(status, 'replicas')
-  return there > wanted ? `still has ${there} replicas instead of ${wanted}` : undefined
+  return there > wanted ? `still has ${numbered(there, 'replica')} instead of ${wanted}` : undefined
 })
 
 export const replicaSet = onceSeen((object) => {
@@ -48,7 +50,7 @@ export const statefulSet = onceSeen((object) => {
     return ofAll(countOf(status, 'updatedReplicas'), wanted, 'of its last version')
   }
   const there = countOf(status, 'replicas')
-  return there > wanted ? `still has ${there} replicas instead of ${wanted}` : undefined
+  return there > wanted ? `still has ${numbered(there, 'replica')} instead of ${wanted}` : undefined
 })
 
 export const daemonSet = onceSeen((object) => {

@@ -1,5 +1,6 @@
 import { protocolCollection } from '../../database/index.js'
 import { endLeasesOf } from '../../lock/index.js'
+import { numbered } from '../../options/index.js'
 import { type Alongside, type AlongsideContext, claimedPhases, type Logger } from '../../phases/index.js'
 import { type Duration, durationMs, sleep } from '../../time/index.js'
 import { Cluster } from '../cluster.js'
@@ -172,7 +173,7 @@ class Recoverer {
       const count = await endLeasesOf(db, leased, replica)
       if (count === 0) continue
       logger.info(
-        `${model.name}: ${count} leases of ${replica} have ended: its container ${run.container} in pod ${run.pod} has terminated`,
+        `${model.name}: ${numbered(count, 'lease')} of ${replica} ${count === 1 ? 'has' : 'have'} ended: its container ${run.container} in pod ${run.pod} has terminated`,
       )
       this.context.look()
     }

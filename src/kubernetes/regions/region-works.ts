@@ -1,5 +1,6 @@
 import { protocolCollection } from '../../database/index.js'
 import { WITHOUT_TOKEN } from '../../lock/index.js'
+import { numbered } from '../../options/index.js'
 import { type Alongside, type AlongsideContext, workingPhases } from '../../phases/index.js'
 import { sleep } from '../../time/index.js'
 import { type WatchedKind, watchObjects } from '../watch/watch-objects.js'
@@ -64,6 +65,8 @@ async function wakeWaitingFor(name: string, { db, model, logger, wake }: Alongsi
     )
     .toArray()
   if (found.length === 0) return
-  logger.info(`${model.name}: region ${name} can be used again: ${found.length} documents go on`)
+  logger.info(
+    `${model.name}: region ${name} can be used again: ${numbered(found.length, 'document goes', 'documents go')} on`,
+  )
   wake(found.map(({ _id }) => _id))
 }

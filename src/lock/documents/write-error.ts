@@ -32,6 +32,17 @@ export function isDefiniteRefusal(error: unknown): error is Error {
   return errors.every(({ code }) => OWN_SAKE_CODES.has(code as number))
 }
 
+const TOO_LARGE: ReadonlySet<unknown> = new Set([10003, 10334, 17419, 17420])
+
+/** Whether a write was refused because it makes a document larger than one may be, or a command larger than the driver can send. */
+export function isTooLarge(error: unknown): boolean {
+  if (isA(error, 'RangeError')) return true
+  const { message, code } = error as MongoError
+  return isA(error, 'MongoInvalidArgumentError')
+    ? /larger than/.test(message)
+    : isA(error, 'MongoServerError') && TOO_LARGE.has(code)
+}
+
 const OVER_TIME = 50
 
 /** Whether the server ended a command for its `maxTimeMS` while it wrote, not while it waited for the other members. */

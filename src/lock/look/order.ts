@@ -80,7 +80,8 @@ export class OrderedLook {
       const [fresh, waiting] = await Promise.all(
         (['fresh', 'waiting'] as const).map(async (range) => {
           const found = await Promise.all(values.map((value) => this.range(terms, request, range, { [field]: value })))
-          return found.flat()
+          // An array is found by each of its elements, and has no rank.
+          return found.flat().filter((document) => rankOf(document[field]) === rank)
         }),
       )
       const { released, woken } = divided(waiting!)

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { readOwnFields } from '../../lock/index.js'
-import { didYouMean } from '../../options/index.js'
+import { didYouMean, numbered } from '../../options/index.js'
 import { DocumentExists, type LifecycleModel, OwnerClient } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
 import { asOwner } from '../as-owner.js'
@@ -98,7 +98,7 @@ async function previewed(system: System, { action, model, filter, atMost }: Chec
   const count = await countMatching(system.db.collection(model.collection), filter, atMost)
   if (count > atMost)
     throw new UsageError(
-      `expected at most ${atMost} documents of ${model.name} to match, got more; nothing was changed`,
+      `expected at most ${numbered(atMost, 'document')} of ${model.name} to match, got more; nothing was changed`,
       undefined,
       'narrow the filter, or say how many there may be (atMost, or --at-most)',
     )

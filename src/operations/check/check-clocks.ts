@@ -1,5 +1,6 @@
 import { type Db, MongoClient } from 'mongodb'
 import { LIFECYCLES_COLLECTION, PARKED_AT } from '../../lock/index.js'
+import { numbered } from '../../options/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
 import { type CheckResult, type Finding, finding } from './finding.js'
 
@@ -75,7 +76,7 @@ async function checkMembers(db: Db): Promise<Omit<CheckResult, 'check'>> {
   })
   const [first, last] = extremes(samples)
   return {
-    said: `${samples.length} servers within ${formatMs((last?.aheadMs ?? 0) - (first?.aheadMs ?? 0))}`,
+    said: `${numbered(samples.length, 'server')} within ${formatMs((last?.aheadMs ?? 0) - (first?.aheadMs ?? 0))}`,
     findings: [...clockFindings(samples), ...unreachable],
   }
 }

@@ -11,13 +11,13 @@ import {
   termsOf,
   typeName,
 } from '../../lock/index.js'
-import { COLLECTION_NAME, typed } from '../../options/index.js'
+import { COLLECTION_NAME, numbered, typed } from '../../options/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
 import { formatMs } from '../../time/index.js'
 import { OPERATION_LIFECYCLE } from '../bulk/operation.js'
 import { COUNT_LIMIT } from '../count.js'
 import { idText, idTyped } from '../document-id.js'
-import { counted } from './check-documents.js'
+import { documents } from './check-documents.js'
 import { type Checked, type CheckResult, type Finding, finding } from './finding.js'
 
 /** Replicas renew the stamp once a minute; two missed ones may be an outage of their own. */
@@ -96,7 +96,7 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
     )
   // People begin operations, and work on them as long as they last.
   if (_id === OPERATION_LIFECYCLE && due === 0) return []
-  const waits = due === 0 ? '' : `; ${counted(due)} documents of ${collection} are due or at rest`
+  const waits = due === 0 ? '' : `; ${documents(due)} of ${collection} ${due === 1 ? 'is' : 'are'} due or at rest`
   const since = silentMs === undefined ? 'as far as is recorded' : `for ${formatMs(silentMs)}`
   return [
     finding(
@@ -109,12 +109,12 @@ async function unhandled(db: Db, row: Row): Promise<Finding[]> {
 
 async function neverRun(db: Db, { name, collection }: LifecycleModel, rows: readonly Row[]): Promise<Finding[]> {
   if (rows.some((row) => row._id === name)) return []
-  const documents = await db.collection(collection).countDocuments({}, { limit: COUNT_LIMIT })
-  if (documents === 0) return []
+  const there = await db.collection(collection).countDocuments({}, { limit: COUNT_LIMIT })
+  if (there === 0) return []
   return [
     finding(
       `lifecycle ${name}`,
-      `no replica has ever run it here; ${counted(documents)} documents are in ${collection}`,
+      `no replica has ever run it here; ${documents(there)} ${there === 1 ? 'is' : 'are'} in ${collection}`,
       'start replicas that run it',
     ),
   ]
@@ -138,7 +138,7 @@ async function unknownTasks(db: Db, { _id, collection }: Row): Promise<Finding[]
   return names.map((task) =>
     finding(
       `task ${task}`,
-      `no replica that runs knows it; ${counted(counts.get(task)!)} runs wait for one`,
+      `no replica that runs knows it; ${numbered(counts.get(task)!, 'run')} ${counts.get(task) === 1 ? 'waits' : 'wait'} for one`,
       'correct the name in their schedules, or start a version that has it',
     ),
   )

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { BSON, type Document } from 'mongodb'
 import { idText, type KeyLimit, withParts } from '../../lock/index.js'
-import { readOptions } from '../../options/index.js'
+import { numbered, readOptions } from '../../options/index.js'
 import type { LimitNode, PhaseNode } from './check-graph.js'
 import type { LifecycleModel, LimitNeed, Phase } from './model.js'
 import { type LifecycleSettings, phaseLimits } from './settings.js'
@@ -117,7 +117,8 @@ export class LimitsOf {
     if (typeof node === 'string') return node
     const { name, slots } = node
     const before = this.declared.get(name) ?? slots
-    if (before !== slots) problems.push(`limit '${name}' is declared with ${before} slots and with ${slots}`)
+    if (before !== slots)
+      problems.push(`limit '${name}' is declared with ${numbered(before, 'slot')} and with ${slots}`)
     this.declared.set(name, slots)
     return name
   }

@@ -69,12 +69,19 @@ export const limitName = matchingText(
 )
 const slotCount = t.whole(1, MOST_SLOTS)
 
-/** Limits by their names, some with their slots. */
-export const limitList = t.list(
-  t.chosen<LimitNode>((given) =>
-    typeof given === 'string' ? limitName : t.object({ name: limitName, slots: slotCount }),
+const nameOf = (limit: LimitNode): string => (typeof limit === 'string' ? limit : limit.name)
+
+/** Limits by their names, some with their slots. Each once: more of one are `slots`. */
+export const limitList = t.checked(
+  t.list(
+    t.chosen<LimitNode>((given) =>
+      typeof given === 'string' ? limitName : t.object({ name: limitName, slots: slotCount }),
+    ),
+    t.expecting("a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]"),
   ),
-  t.expecting("a list of limits, such as ['gitlab-api'] or [{ name: 'gitlab-api', slots: 5 }]"),
+  (limits) => new Set(limits.map(nameOf)).size === limits.length,
+  (limits) =>
+    `expected each limit once, got ${(limits as LimitNode[]).map(nameOf).join(', ')}; a phase's slots say how many a step needs`,
 )
 export const phaseLimits = t.partOf({ limits: t.withDefault(limitList, []), slots: t.withDefault(slotCount, 1) })
 
@@ -200,7 +207,12 @@ export function parseSettings(given: object, problems: string[]): LifecycleSetti
     ...rest
   } = read.options
   const events = eventsOf(wanted)
-  const { limitBy } = rest
+  const { limitBy, fairBy } = rest
+  for (const [name, field] of Object.entries({ priorityBy: rest.priorityBy, fairBy, limitBy }))
+    if (field === fields.progress)
+      problems.push(
+        `${name}: expected a field of the owner, got '${field}', in which Phaselock keeps its own (fields.progress)`,
+      )
   const { share, patience: patienceMs, firstError: firstErrorMs, longestError: longestErrorMs, afterSteps } = backOff
   return {
     ...{ ...rest, lockTimeoutMs, stepTimeoutMs, progress: fields.progress },

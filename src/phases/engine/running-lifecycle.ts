@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { RefusingDocuments, SAFE_PROTOCOL, type Terms, termsOf, WorkSplit } from '../../lock/index.js'
-import { typed } from '../../options/index.js'
+import { numbered, typed } from '../../options/index.js'
 import { BoundedLog } from '../bounded-log.js'
 import { workingPhases } from '../definition/model.js'
 import { EventWriter } from '../events/event-writer.js'
@@ -46,7 +46,7 @@ export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycl
     new EventWriter({
       ...{ db, identity, keeps: model.settings.events, serverNow: env.serverNow },
       onLost(count, why) {
-        lines.warn({ kind: 'events were lost' }, `${count} events were not kept: ${why}`)
+        lines.warn({ kind: 'events were lost' }, `${numbered(count, 'event was', 'events were')} not kept: ${why}`)
         observer.eventsLost({ lifecycle: model.name, count, why })
       },
     })

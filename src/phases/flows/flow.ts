@@ -1,4 +1,5 @@
 import { childListsIn } from '../../lock/index.js'
+import { numbered } from '../../options/index.js'
 import type { BoundLifecycle } from '../definition/bound-lifecycle.js'
 import { isObject } from '../definition/check-graph.js'
 import type { LifecycleSettingsSpec, LimitSpec } from '../definition/graph.js'
@@ -252,7 +253,7 @@ function textOf(tasks: Readonly<Record<string, TaskState>>): string {
   const all = Object.entries(tasks)
   const left = all.filter(([, state]) => ['waiting', 'open', 'parked'].includes(state))
   const busy = left.filter(([, state]) => state !== 'waiting').map(([name, state]) => `${name} is ${state}`)
-  return `${all.length - left.length} of ${all.length} tasks are over; ${busy.slice(0, 10).join(', ')}`
+  return `${all.length - left.length} of ${numbered(all.length, 'task is', 'tasks are')} over; ${busy.slice(0, 10).join(', ')}`
 }
 
 function diagramOf(nodes: ReadonlyMap<string, TaskNode>): string {

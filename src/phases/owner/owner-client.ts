@@ -1,5 +1,5 @@
 import { type Collection, type Db, type Document, type Filter } from 'mongodb'
-import { isDuplicateKey, protocolCollection } from '../../database/index.js'
+import { protocolCollection } from '../../database/index.js'
 import {
   addPause,
   freeFromTheFuture,
@@ -37,9 +37,9 @@ import {
   completed,
   duplicateOptions,
   endOfInsert,
-  existing,
   hasMadeDue,
   insertResult,
+  notInserted,
 } from './owner-inserts.js'
 import { askToStop, cancelOptions, newPause, pausedEnd, resumed, resumedEnd, severalPauses } from './owner-pauses.js'
 import { newAnswer, readQuestionsOptions } from './owner-questions.js'
@@ -144,7 +144,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
       const terms = dueInMs === undefined ? this.terms : await this.lockTimeoutInForce()
       const request = { document, onDuplicate, dueInMs, working, resting, removed, by: options.audit?.by ?? 'owner' }
       const insertion = await insertOnce(documents, terms, request, inSession(options)).catch((error) => {
-        throw isDuplicateKey(error) ? existing(model.name, error, [document]) : error
+        throw notInserted(model, error, [document])
       })
       return insertResult(model, id, insertion)
     }
@@ -184,7 +184,7 @@ export class OwnerClient<Doc = Document, Entry extends string = string, Phase ex
     const inserting = this.documents.insertMany([...complete], inSession(options))
     const stored = this.rings.inserting(complete, options)
     const { insertedIds } = await inserting.catch((error) => {
-      throw isDuplicateKey(error) ? existing(this.model.name, error, complete) : error
+      throw notInserted(this.model, error, complete)
     })
     stored()
     return Object.values(insertedIds) as IdOf<Doc>[]

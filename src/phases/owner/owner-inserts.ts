@@ -1,6 +1,7 @@
 import { types } from 'node:util'
-import { type Db, type Document, ObjectId } from 'mongodb'
-import { canBeId, type Insertion, NO_ID, ON_DUPLICATE, whyNotStorable } from '../../lock/index.js'
+import { BSON, type Db, type Document, ObjectId } from 'mongodb'
+import { isDuplicateKey } from '../../database/index.js'
+import { canBeId, type Insertion, isTooLarge, NO_ID, ON_DUPLICATE, whyNotStorable } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/model.js'
@@ -121,8 +122,26 @@ export function endOfInsert({ kind }: InsertResult<unknown>, after: unknown): Au
 export const hasMadeDue = (kind: InsertResult['kind']): boolean =>
   kind === 'woken' || kind === 'replaced' || kind === 'restarted'
 
+/**
+ * What an insert has failed with, for its caller. With `onDuplicate` a document goes into a command up to three times: as it is, and as what is
+ * left for one that is held.
+ */
+export function notInserted(model: LifecycleModel, error: Error, docs: readonly Document[]): Error {
+  if (isDuplicateKey(error)) return existing(model.name, error, docs)
+  if (!isTooLarge(error)) return error
+  const { name, phases } = model
+  const largest = docs.reduce((one, other) => (sizeOf(other) > sizeOf(one) ? other : one))
+  const problem =
+    `${name} ${String(largest['_id'])}: expected a document of at most 16 MB with what Phaselock keeps in it, or of about 4 MB with onDuplicate, ` +
+    `got ${(sizeOf(largest) / MB).toFixed(1)} MB; keep what is large elsewhere, such as in GridFS, and its name in the document`
+  return new InvalidDocument(name, largest['phase'], [...phases.keys()], problem)
+}
+
+const MB = 1024 * 1024
+const sizeOf = (document: Document): number => BSON.calculateObjectSize(document)
+
 /** Inserts are ordered: those before the one that exists are stored. */
-export function existing(lifecycle: string, error: Error, docs: readonly Document[]): DocumentExists {
+function existing(lifecycle: string, error: Error, docs: readonly Document[]): DocumentExists {
   const { writeErrors, message } = error as Error & { writeErrors?: { index?: number } | { index?: number }[] }
   const at = [writeErrors ?? []].flat()[0]?.index ?? 0
   const index = /index: (\S+)/.exec(message)?.[1] ?? '_id_'

@@ -10,7 +10,8 @@ import {
   readLockTimeouts,
   termsOf,
 } from '../../lock/index.js'
-import { checkOptions, InvalidOptions, t } from '../../options/index.js'
+import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
+import { systemClock } from '../../time/index.js'
 import type { LifecycleModel } from '../definition/model.js'
 import type { AuditedEnd } from './audit-log.js'
 import { checkId } from './owner-calls.js'
@@ -33,7 +34,13 @@ export const cancelOptions = t.object({
 const pauseFields = {
   by: t.aName,
   reason: aReason,
-  until: t.optional(t.where<Date>((value) => value instanceof Date && value > new Date(0), t.expecting('a date'))),
+  until: t.optional(
+    t.checked(
+      t.aDate,
+      (date) => date > systemClock.now(),
+      (date) => `expected a time in the future, got ${shown(date)}`,
+    ),
+  ),
   for: t.optional(t.duration('1s', '36500d')),
   audit: t.optional(t.flag),
 }

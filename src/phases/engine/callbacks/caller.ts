@@ -1,5 +1,6 @@
 import type { Document } from 'mongodb'
 import { errorPauseMs, isRemovedPhase, type LetGo, type OutboxEntry, outboxIn } from '../../../lock/index.js'
+import { numbered } from '../../../options/index.js'
 import { systemClock } from '../../../time/index.js'
 import type { Callbacks } from '../../callbacks.js'
 import type { LifecycleModel } from '../../definition/model.js'
@@ -86,7 +87,7 @@ export class Caller {
     const about = { lifecycle: model.name, id, callback, seq }
     const told = { ...about, attempt }
     if (attempt > maxAttempts) {
-      const reason = `called ${attempt - 1} times without an end: it kills or outlives its replicas`
+      const reason = `called ${numbered(attempt - 1, 'time')} without an end: it kills or outlives its replicas`
       observer.calledBack({ ...told, outcome: 'parked', reason, ms: 0 })
       return { error: reason, pauseMs: null, isNoTry: true }
     }

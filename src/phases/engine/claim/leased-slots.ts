@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
 import { LEAST_PAUSE_MS, type Limit, pausedLimitText, type ServerClock, type SlotGrant } from '../../../lock/index.js'
-import { typed } from '../../../options/index.js'
+import { numbered, typed } from '../../../options/index.js'
 import type { Clock } from '../../../time/index.js'
 import type { LimitNeed } from '../../definition/model.js'
 import type { Logger } from '../../logger.js'
@@ -281,9 +281,9 @@ export class LeasedSlots {
     if (limit?.paused) return `limit ${pausedLimitText(name, limit.paused)}; documents that need it wait`
     if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
     if (limit.damaged !== null)
-      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots ?? 'any number of'} slots; to mend it: phaselock limits set ${typed(name)}`
+      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots === null ? 'any number of slots' : numbered(limit.slots, 'slot')}; to mend it: phaselock limits set ${typed(name)}`
     if (limit.slots === null || limit.slots >= each) return undefined
-    return `limit ${name}: it has ${limit.slots} slots, and a step needs ${each}, so documents that need it wait; ${fix}`
+    return `limit ${name}: it has ${numbered(limit.slots, 'slot')}, and a step needs ${each}, so documents that need it wait; ${fix}`
   }
 
   /** One at a time, in the order of the calls. */

@@ -1,4 +1,5 @@
 import { EndWriter, isDatabaseError, isLeaseUnmoved, uncountClaims, type Verdict } from '../../../lock/index.js'
+import { numbered } from '../../../options/index.js'
 import { readProjection } from '../../definition/settings.js'
 import { recordedError } from '../../recorded-error.js'
 import type { Capacities } from '../claim/capacity.js'
@@ -171,7 +172,9 @@ export class OutcomeRecorder {
       await uncountClaims(renewalCollection, terms(), leases)
     } catch (error) {
       const { message } = recordedError(error)
-      logger.warn(`${model.name}: ${leases.length} claims of ${what} stay counted: ${message}`)
+      logger.warn(
+        `${model.name}: ${numbered(leases.length, 'claim')} of ${what} ${leases.length === 1 ? 'stays' : 'stay'} counted: ${message}`,
+      )
     }
   }
 }

@@ -13,7 +13,7 @@ import {
   type StepEnd,
   stepPauseMs,
 } from '../../../lock/index.js'
-import { typed } from '../../../options/index.js'
+import { numbered, typed } from '../../../options/index.js'
 import { InvalidOutcome, StepTimeout, Unavailable } from '../../errors.js'
 import { cut, textOf, tried } from '../../kept-text.js'
 import { causesText, recordedError } from '../../recorded-error.js'
@@ -63,7 +63,7 @@ export class EndingRules {
     if (held.unreadable) return this.unreadable(held, held.unreadable)
     const claims = countOf(held.document[this.progress]?.claims)
     if (claims > this.env.model.settings.maxClaims) {
-      const reason = `claimed ${claims - 1} times without a recorded outcome: its handler kills or outlives its replicas`
+      const reason = `claimed ${numbered(claims - 1, 'time')} without a recorded outcome: its handler kills or outlives its replicas`
       const error = { name: 'Poison', message: reason }
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error }, 0)
     }
@@ -243,7 +243,7 @@ export class EndingRules {
       const last = `${error.message}${causesText(error)}`
       const reason = isBug
         ? `a bug of the program, ${error.bugs} times in a row: ${last} (after the mend, all of these: phaselock operations run unpark --lifecycle ${typed(name)} --bugs)`
-        : `${attempt} errors in a row, the last: ${last}`
+        : `${numbered(attempt, 'error')} in a row, the last: ${last}`
       return this.ending(held, { kind: 'park', step: this.stepName(held), reason, error, usesAttempt: true }, ms)
     }
     const pauseMs = errorPauseMs(attempt, this.env.random(), this.env.model.settings.backOff)

@@ -11,6 +11,7 @@ import {
   STEP_SLACK_MS,
   type Terms,
 } from '../../../lock/index.js'
+import { numbered } from '../../../options/index.js'
 import { formatMs } from '../../../time/index.js'
 import type { LifecycleModel } from '../../definition/model.js'
 import { outboxLeaseMs } from '../callbacks/caller.js'
@@ -113,10 +114,14 @@ export class ClockWatch {
       const collection = protocolCollection<Document>(db, model.collection)
       const count = await redateLeases(collection, terms(), [...model.phases.keys()], until)
       if (count > 0)
-        logger.warn(`${model.name}: ${count} leases taken before the server's clock stepped back start again from now`)
+        logger.warn(
+          `${model.name}: ${numbered(count, 'lease')} taken before the server's clock stepped back ${count === 1 ? 'starts' : 'start'} again from now`,
+        )
       const pauses = await redatePauses(collection, terms(), [...model.phases.keys()])
       if (pauses > 0)
-        logger.warn(`${model.name}: ${pauses} pauses begun before the server's clock stepped back start again from now`)
+        logger.warn(
+          `${model.name}: ${numbered(pauses, 'pause')} begun before the server's clock stepped back ${pauses === 1 ? 'starts' : 'start'} again from now`,
+        )
     }
     await liveReplicas.say('atOnce')
     for (const { model } of lifecycles()) {
