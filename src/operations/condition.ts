@@ -55,9 +55,10 @@ export function conditionOf(
   const terms = { ...model.settings, lockTimeoutMs }
   const state = leaseStateOf(document, terms, serverNow)
   if (state.kind === 'neverDue') return { kind: 'broken', field: 'lockedAt', found: state.found }
+  // Parked is parked in any phase, as it is counted.
+  if (state.kind === 'parked') return state
   const phase = model.phases.get(document['phase'])
   if (!phase) return { kind: 'unknownPhase', phase: document['phase'] }
-  if (state.kind === 'parked') return state
   if (state.kind === 'held') return { ...state, by: state.by ?? LEGACY_WRITER }
   if (phase.kind === 'resting') return { kind: 'resting' }
   if (phase.kind === 'final') return { kind: 'final', removedAt: state.kind === 'asleep' ? state.until : undefined }

@@ -1,4 +1,4 @@
-import type { Collection, Document, Filter } from 'mongodb'
+import type { Collection, Db, Document, Filter } from 'mongodb'
 import {
   type DueRange,
   dueBoundAt,
@@ -10,6 +10,7 @@ import {
   isDue,
   isInForce,
   isRemovedPhase,
+  LIFECYCLES_COLLECTION,
   leaseStateExpression,
   leaseStateOf,
   notAfter,
@@ -87,10 +88,7 @@ export async function countPhases({ db, models }: System): Promise<PhaseCount[]>
     models.map(async (model) => {
       const collection = db.collection(model.collection)
       const found = await phasesIn(collection)
-      const phases = [
-        ...model.phases.keys(),
-        ...unknownAmong(found, model.phases).filter((phase) => !isRemovedPhase(phase)),
-      ]
+      const phases = [...model.phases.keys(), ...(await strayPhases(db, model, found))]
       const places = phases.map((phase): [string, Filter<Document>] => [phase, inPhase(phase)])
       if (found.includes(removedPhase(model.name))) places.push([REMOVED, inPhase(removedPhase(model.name))])
       places.push([NONE, IS_NONE])
@@ -179,7 +177,8 @@ export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>
     const terms = termsOf(found.dueMs, { progress: model.settings.progress })
     const paused = new Paused(found.pauses.filter((pause) => isInForce(pause, found.now)))
     const phases = [...model.phases.values()].filter(({ kind }) => kind !== 'final')
-    return phases.map(async ({ name: phase, kind }): Promise<Waiting> => {
+    const elsewhere = parkedElsewhere(db, model)
+    const own = phases.map(async ({ name: phase, kind }): Promise<Waiting> => {
       const collection = db.collection(model.collection)
       const isCounted = kind === 'working' && !paused.has(phase)
       const none = kind === 'working' ? 0 : undefined
@@ -190,8 +189,32 @@ export async function countWaiting({ db, models }: Pick<System, 'db' | 'models'>
       const age = due ? await ageOfDue(collection, phase, terms, found.now) : { oldestSeconds: none, undated: none }
       return { lifecycle: model.name, phase, due, oldestDueSeconds: age.oldestSeconds, undated: age.undated, parked }
     })
+    return [...own.map(async (one) => [await one]), elsewhere]
   })
-  return Promise.all(counts)
+  return (await Promise.all(counts)).flat()
+}
+
+/** What is parked in final phases, and in those that this version lacks: no other document of these waits for anybody. */
+async function parkedElsewhere(db: Db, model: LifecycleModel): Promise<Waiting[]> {
+  const collection = db.collection(model.collection)
+  const found = await phasesIn(collection)
+  const final = [...model.phases.values()].filter(({ name, kind }) => kind === 'final' && found.includes(name))
+  const phases = [...final.map(({ name }) => name), ...(await strayPhases(db, model, found))]
+  const counts = phases.map(async (phase) => {
+    const parked = await countUpTo(collection, { ...inPhase(phase), ...PARKED })
+    return { lifecycle: model.name, phase, due: undefined, oldestDueSeconds: undefined, undated: undefined, parked }
+  })
+  return (await Promise.all(counts)).filter(({ parked }) => parked > 0)
+}
+
+/** Those of the phases in a lifecycle's collection that neither it has, nor another lifecycle there, nor what is removed. */
+export async function strayPhases(db: Db, model: LifecycleModel, found?: readonly unknown[]): Promise<string[]> {
+  const unknown = unknownAmong(found ?? (await phasesIn(db.collection(model.collection))), model.phases)
+  const stray = unknown.filter((phase) => !isRemovedPhase(phase))
+  if (stray.length === 0) return []
+  const others = { collection: model.collection, _id: { $ne: model.name as never } }
+  const known = await db.collection(LIFECYCLES_COLLECTION).distinct('phases', others)
+  return stray.filter((phase) => !known.includes(phase))
 }
 
 /** What is due. @internal */

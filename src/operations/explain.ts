@@ -110,7 +110,7 @@ function sentence(document: Document, model: LifecycleModel, now: Date, conditio
     case 'broken':
       return `Its shape is broken: '${condition.field}' is ${condition.found}, expected ${EXPECTED[condition.field] ?? 'an object written by Phaselock'}; ${condition.field === 'lockedAt' ? 'replicas look for such documents and repair them within ten minutes, phaselock check --repair does so at once' : 'it is left alone until a person corrects that'}`
     case 'parked':
-      return `Parked because ${parkedReason(progress, model, (reason) => `'${reason}'`)}: it waits for a person (unpark)${orItsOwner(document, model)}`
+      return `Parked because ${parkedReason(progress, model, (reason) => `'${reason}'`)}: it waits for a person (unpark)${orItsOwner(document, model)}${unknownPhaseNote(document, model)}`
     case 'held':
       return `Held by ${holder(condition.by)}${typeof progress.step === 'string' ? `, at its step '${progress.step}'` : ''}: the lease was taken or renewed ${fromNow(condition.renewedAt, now)} and ends ${until(condition.until, now)} unless it is renewed${ruleNote(document, model, (goTo) => `it goes to ${goTo} as soon as nobody holds it`)}`
     case 'sleeping':
@@ -177,6 +177,12 @@ function ruleFor(document: Document, model: LifecycleModel) {
 function ruleNote(document: Document, model: LifecycleModel, how: (goTo: string) => string): string {
   const rule = ruleFor(document, model)
   return rule ? `; its owner wants ${rule.when}, so ${how(rule.goTo)}` : ''
+}
+
+/** A parked document in a phase that this version lacks stays where it is even when it is unparked. */
+export function unknownPhaseNote({ phase }: Document, { name, phases, renames }: LifecycleModel): string {
+  if (phases.has(phase) || renames.some(({ from }) => from === phase)) return ''
+  return `; its phase '${phase}' is unknown to ${name} in this version, so no replica of it claims the document: give it one of ${[...phases.keys()].join(', ')}`
 }
 
 const nextLook = (goTo: string) => `the next look moves it to ${goTo}`

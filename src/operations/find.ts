@@ -16,6 +16,7 @@ import { didYouMean } from '../options/index.js'
 import { declaredLimits, keyNeedOf, type LifecycleModel } from '../phases/index.js'
 import { type ChildrenShown, childrenOf, type ParentShown, parentOf } from './children.js'
 import { type Condition, conditionOf } from './condition.js'
+import { strayPhases } from './count.js'
 import { idSpelt, idsMeantBy } from './document-id.js'
 import { NotFound, Refused, UsageError } from './errors.js'
 import { explain, whyOf, whyPaused } from './explain.js'
@@ -238,6 +239,8 @@ export interface ListOptions {
   readonly failing?: boolean | undefined
   /** Those whose handler waits for something. */
   readonly waiting?: boolean | undefined
+  /** Those whose handler waits for what it calls so: `step.wait(reason, { on: 'certificate' })`. */
+  readonly on?: string | undefined
   /** At most this many. Default 50. */
   readonly limit?: number | undefined
 }
@@ -249,16 +252,20 @@ export interface ListOptions {
  */
 export async function listDocuments(
   system: System,
-  { lifecycle, phase, state, limit = 50, ...troubles }: ListOptions = {},
+  { lifecycle, phase, state, on, limit = 50, ...troubles }: ListOptions = {},
 ): Promise<{ readonly documents: readonly Found[]; readonly more: boolean }> {
   const models = lifecycle === undefined ? system.models : [modelOf(system, lifecycle)]
   const asked = TROUBLES.filter((trouble) => troubles[trouble])
   const all = await Promise.all(
-    models.map((model) => {
-      const own = [...model.phases.keys()]
+    models.map(async (model) => {
+      const isNarrow = asked.length > 0 || on !== undefined
+      // By the claim index, in which a phase comes first: parked documents in phases that this version lacks, too.
+      const own =
+        isNarrow && phase === undefined ? [...model.phases.keys(), ...(await strayPhases(system.db, model))] : []
       const filter: Filter<Document> = {
-        ...(phase !== undefined ? { phase } : asked.length > 0 && { phase: { $in: own } }),
+        ...(phase !== undefined ? { phase } : isNarrow && { phase: { $in: own } }),
         ...(state !== undefined && { state: { $eq: state, $not: { $type: 'array' } } }),
+        ...(on !== undefined && { [`${model.settings.progress}.waitingOn`]: { $eq: on }, ...NOT_PARKED }),
         ...(asked.length > 0 && { $or: asked.map((trouble) => inTrouble[trouble](model.settings.progress)) }),
       }
       return readDocuments(system, model, filter, limit + 1)

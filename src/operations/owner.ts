@@ -13,6 +13,7 @@ import { asOwner, type Done, doneTo, type Force, nameOf, notified, requireDone, 
 import { recorded } from './audit.js'
 import type { ConditionKind } from './condition.js'
 import { Refused, UsageError } from './errors.js'
+import { unknownPhaseNote } from './explain.js'
 import { type DocumentRef, documentMeant, readDocuments } from './find.js'
 import { modelOf, type System, termsInForce } from './system.js'
 
@@ -162,6 +163,7 @@ export async function wakeDocument(system: System, ref: DocumentRef): Promise<Wo
  * Gives a parked document another go, with its attempts and claims at 0.
  * @param by who asks, for the document's history
  * @param force also from a lease that is ahead of the server's clock: you vouch that its holder is gone
+ * @returns `unclaimed`: why no replica of this version claims it all the same
  * @example await unparkDocument(system, { id: 'shop' }, { by: 'ticket-4711' }) // { lifecycle: 'order', _id: 'shop', by: 'ticket-4711' }
  * @throws NotFound, UsageError; Refused while it is held, or where it isn't parked
  */
@@ -169,13 +171,14 @@ export async function unparkDocument(
   system: System,
   ref: DocumentRef,
   { by, force = false }: Force & { readonly by: string },
-): Promise<Done & { readonly by: string }> {
+): Promise<Done & { readonly by: string; readonly unclaimed?: string }> {
   const found = await documentMeant(system, ref)
   const verdict = await asOwner(system, found.lifecycle, (owner) =>
     owner.unpark(found.document['_id'], { by, force, audit: system.audit }),
   )
   requireDone(system, verdict, found, 'unparked')
-  return { ...doneTo(found), by }
+  const note = unknownPhaseNote(found.document, modelOf(system, found.lifecycle))
+  return { ...doneTo(found), by, ...(note && { unclaimed: note.slice(2) }) }
 }
 
 /** A document that was removed. */

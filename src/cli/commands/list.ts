@@ -34,9 +34,10 @@ export function registerList(program: Command, context: CliContext): void {
     .option('--bugs', 'only those parked because of a bug of the program (with others of these: either)')
     .option('--failing', 'only those whose last step failed, and is tried again (with --parked: either)')
     .option('--waiting', 'only those whose handler waits for something (with others: any of them)')
+    .option('--on <name>', "only those that wait for what their handler calls so, such as 'certificate'")
     .option('--limit <n>', 'at most this many documents, 1 to 10000', limitFrom, 50)
     .action((lifecycle: string | undefined, options: Filters) => {
-      const filtered = ['phase', 'state', ...TROUBLES].some((filter) => options[filter] !== undefined)
+      const filtered = ['phase', 'state', 'on', ...TROUBLES].some((filter) => options[filter] !== undefined)
       return lookAtSystem(context, options, (system) =>
         watching(context, options, (output) =>
           lifecycle === undefined && !filtered
@@ -50,6 +51,7 @@ export function registerList(program: Command, context: CliContext): void {
     'list --parked --failing',
     'list api-gateway --phase Creating --limit 10',
     'list --waiting --watch',
+    'list instance --on readiness',
     'list api-gateway --parked --json',
   ])
 }

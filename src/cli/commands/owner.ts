@@ -127,7 +127,7 @@ export function registerUnpark(program: Command, context: CliContext): void {
     .action((ids: string[], options: Options) =>
       eachMeant(context, ids, options, async (system, ref) => {
         const done = await unparkDocument(system, ref, { ...options, by: byFrom(options) })
-        return [done, `${nameOf(done)}: unparked by ${done.by}; it is due now`]
+        return [done, `${nameOf(done)}: unparked by ${done.by}; ${done.unclaimed ?? 'it is due now'}`]
       }),
     )
   withDatabase(byAndWhy(command), ['unpark shop', 'unpark shop mill --by ticket-4711', 'unpark shop --force'])

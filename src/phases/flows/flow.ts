@@ -1,4 +1,4 @@
-import { childListsIn } from '../../lock/index.js'
+import { childListsIn, isParked } from '../../lock/index.js'
 import { numbered } from '../../options/index.js'
 import type { BoundLifecycle } from '../definition/bound-lifecycle.js'
 import { isObject } from '../definition/check-graph.js'
@@ -237,13 +237,12 @@ class Running {
   private stateOf({ phase, lockedAt }: ChildDocument<unknown>): TaskState {
     if (phase === 'Succeeded') return 'succeeded'
     if (phase === 'Failed' || phase === 'Deleted') return 'failed'
-    if (!(lockedAt instanceof Date) || lockedAt.getTime() < PARKED_MS) return 'open'
+    if (!isParked({ lockedAt })) return 'open'
     return this.parked === 'fails' ? 'failed' : 'parked'
   }
 }
 
 const isOfFormerRun = (error: unknown): boolean => error instanceof ChildExists && error.formerList !== undefined
-const PARKED_MS = Date.parse('9999-12-31T00:00:00Z')
 const keyOf = ({ progress }: ChildDocument<unknown>): string => progress.parent?.key ?? ''
 const NOT_OWN: readonly string[] = [...RESERVED_FIELDS.filter((name) => name !== '_id'), 'tasks', 'redo', 'redoing']
 const isOwn = (field: string): boolean => !NOT_OWN.includes(field)

@@ -47,7 +47,7 @@ async function create(work: BucketWork, doc: Readonly<Bucket>, step: CreatingSte
   let owner = await bucket.ownership()
   const isThere = owner === 'ours'
   if (owner === 'absent' || owner === 'hidden') owner = await bucket.create(() => work.isWanted(doc))
-  if (owner === 'absent') return step.wait(`bucket ${claim.bucket} to appear`)
+  if (owner === 'absent') return step.wait(`bucket ${claim.bucket} to appear`, { on: 'bucket' })
   if (owner === 'hidden') throw new StorageForbidden(bucket.requests.request('s3:GetBucketTagging'), 'Access Denied')
   // It didn't exist when its name was reserved: some storages don't accept tags when a bucket is created.
   const isUnmarked = owner === 'unmarked' && (await bucket.isEmpty())
@@ -75,8 +75,9 @@ const foreign = (step: CreatingStep, name: string, owner: Ownership): Creating =
 
 async function reservedByAnother(work: BucketWork, step: CreatingStep, reserved: string, name: string) {
   const other = await work.reservedBy(reserved)
-  if (!other) return step.wait(`bucket name ${name} to be free`)
+  if (!other) return step.wait(`bucket name ${name} to be free`, { on: 'bucket-name' })
   const whose = `Bucket ${idText(other['_id'])}`
-  if (other['phase'] === 'Deleting') return step.wait(`bucket name ${name} to be free: ${whose} is being deleted`)
+  if (other['phase'] === 'Deleting')
+    return step.wait(`bucket name ${name} to be free: ${whose} is being deleted`, { on: 'bucket-name' })
   return step.park(`bucket name ${name} is reserved by ${whose}: choose another`)
 }

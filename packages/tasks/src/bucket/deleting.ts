@@ -60,13 +60,15 @@ const objects: Part = async (work, bucket, doc, step) => {
     return step.again({ step: 'objects', set: { emptying: left.kept > 0 ? { ...page.next, ...left } : null } })
   if (left.kept === 0) return step.again({ step: 'remove', set: { emptying: null } })
   const what = `${left.kept} objects of bucket ${bucket.name} that can't be deleted`
-  return step.wait(`${what}, the first one: ${left.why}`, { set: { emptying: null } })
+  return step.wait(`${what}, the first one: ${left.why}`, { on: 'objects', set: { emptying: null } })
 }
 
 const remove: Part = async (_work, bucket, _doc, step) => {
   if (!(await bucket.isEmpty())) return step.again({ step: 'close' })
   if (await bucket.remove()) return step.again({ step: 'gone' })
-  return step.wait(`bucket ${bucket.name} to be empty: somebody writes to it while it is being emptied`)
+  return step.wait(`bucket ${bucket.name} to be empty: somebody writes to it while it is being emptied`, {
+    on: 'objects',
+  })
 }
 
 /** Somebody keeps writing: writes are refused while it is being emptied. */
@@ -82,4 +84,4 @@ const close: Part = async (_work, bucket, _doc, step) => {
 }
 
 /** The bucket is gone when this step is no longer reached: see `deleting`. */
-const gone: Part = async (_work, bucket, _doc, step) => step.wait(`bucket ${bucket.name} to be gone`)
+const gone: Part = async (_work, bucket, _doc, step) => step.wait(`bucket ${bucket.name} to be gone`, { on: 'removal' })

@@ -72,7 +72,7 @@ export async function stopping(
     return step.again({ step: 'deployment', set: { stoppedBecause: because } })
   }
   const left = await removeDeployment(site)
-  if (left !== undefined) return step.wait(left)
+  if (left !== undefined) return step.wait(left, { on: 'removal' })
   return step.moveTo('Stopped', { set: { trouble: null, applied: null, stoppedBecause: doc.stoppedBecause ?? null } })
 }
 
@@ -93,10 +93,10 @@ export async function deleting(
     const removal = await removeOwn(cluster, { ...SERVICE, metadata: place })
     return removal === 'notOurs' || removal.gone
       ? step.again({ step: 'deployment', set: { address: null } })
-      : step.wait(removal.reason)
+      : step.wait(removal.reason, { on: 'removal' })
   }
   const left = await removeDeployment(site)
-  return left === undefined ? step.moveTo('Deleted') : step.wait(left)
+  return left === undefined ? step.moveTo('Deleted') : step.wait(left, { on: 'removal' })
 }
 
 /** @returns what is still there, as a wait's reason; undefined: the Deployment and all of its pods are gone */

@@ -42,7 +42,7 @@ async function putService(
   }
   if (doc.address != null) {
     const removal = await cluster.remove({ ...SERVICE, metadata: deployment.metadata })
-    if (!removal.gone) return step.wait(removal.reason)
+    if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
   }
   return step.again({ step: 'ready', set: { address: null } })
 }
@@ -60,7 +60,7 @@ async function ready(
   const trouble = await troubleOf(cluster, readiness.object, manifests)
   const message = trouble?.message ?? null
   const set = message === (doc.trouble ?? null) ? {} : { set: { trouble: message } }
-  return step.wait(message ?? readiness.reason, set)
+  return step.wait(message ?? readiness.reason, { on: 'readiness', ...set })
 }
 
 /** What keeps the pods of a Deployment from running. Pods that only exist until new ones are ready don't count. */

@@ -24,7 +24,7 @@ export function creating(security: PodSecurity): SiteHandler<'Running'> {
     if (step.name !== 'make') {
       // A run that was abandoned half-way may have made its Job.
       const removal = doc.placed ? await removeJobs(cluster, place.namespace) : { gone: true as const }
-      if (!removal.gone) return step.wait(removal.reason)
+      if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
       const run = (doc.run ?? 0) + 1
       const name = `${baseOf(place.name, doc.run)}-${run}`
       return step.again({ step: 'make', set: { run, placed: { ...place, name }, trouble: null, result: null } })
@@ -44,7 +44,7 @@ export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { 
   const { name, namespace } = place
   if (step.name === 'remove' && doc.result) {
     const removal = await removeJobs(cluster, namespace)
-    if (!removal.gone) return step.wait(removal.reason)
+    if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
     return step.moveTo(doc.result.reason === null ? 'Succeeded' : 'Failed')
   }
   const job = await cluster.get({ ...JOB, metadata: { name, namespace } })
@@ -52,11 +52,11 @@ export const running: SiteHandler<'Succeeded' | 'Failed'> = async (doc, step, { 
     return recorded(step, lost(`Job ${name} no longer exists: it was removed before its end was seen`))
   // One that ended before its removal still shows how, as long as it exists.
   const isLeaving = job.metadata.deletionTimestamp !== undefined
-  if (isLeaving && !endOf(job)) return step.wait(`Job ${name} is being removed`)
+  if (isLeaving && !endOf(job)) return step.wait(`Job ${name} is being removed`, { on: 'removal' })
   const look = await lookAt(cluster, step, job, logLinesOf(doc))
   if (look.kind !== 'pending') return recorded(step, look.result)
   const set = look.trouble === (doc.trouble ?? null) ? {} : { set: { trouble: look.trouble } }
-  return step.wait(look.reason, set)
+  return step.wait(look.reason, { on: 'job', ...set })
 }
 
 /** The document may have become invalid since the Job was made; the result is wanted all the same. */
@@ -81,12 +81,14 @@ const lost = (reason: string): JobResult => ({
 
 export const cancelling: SiteHandler<'Cancelled'> = async (doc, step, { cluster, place }) => {
   const removal = await removeJobs(cluster, place.namespace)
-  if (!removal.gone) return step.wait(removal.reason)
+  if (!removal.gone) return step.wait(removal.reason, { on: 'removal' })
   const result = doc.result ?? lost('cancelled by its owner')
   return step.moveTo('Cancelled', { set: { result, trouble: null } })
 }
 
 export const deleting: SiteHandler<'Deleted'> = async (_doc, step, { cluster, place }) => {
   const removal = await removeJobs(cluster, place.namespace)
-  return removal.gone ? step.moveTo('Deleted', { set: { trouble: null } }) : step.wait(removal.reason)
+  return removal.gone
+    ? step.moveTo('Deleted', { set: { trouble: null } })
+    : step.wait(removal.reason, { on: 'removal' })
 }
