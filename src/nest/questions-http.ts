@@ -25,7 +25,7 @@ import {
   type System,
   UsageError,
 } from '../operations/index.js'
-import { checkOptions, DOORBELL_MODES, type DoorbellMode, InvalidOptions, t } from '../options/index.js'
+import { checkOptions, DOORBELL_MODES, type DoorbellMode, InvalidOptions, ownReads, t } from '../options/index.js'
 import type { AuditOptions, LifecycleModel } from '../phases/index.js'
 import { type AsyncOptions, optionsFrom } from './locks/options.js'
 import type { AppDb } from './options.js'
@@ -122,7 +122,7 @@ class QuestionsController {
   private system(by: string): System {
     const { db, lifecycles, auditFor, doorbell } = this.sources
     const models = lifecycles.map(({ model }) => model)
-    return { db: db as Db, models, doorbell, audit: { by, keepFor: auditFor } }
+    return { db: ownReads(db as Db), models, doorbell, audit: { by, keepFor: auditFor } }
   }
 }
 
