@@ -63,7 +63,7 @@ describe('the commands on schedules', () => {
     expect(runs.out).toContain(
       ' listing files\n2 runs: Completed 1, Failed 1, Skipped 0, Missed 0, open 0\nsuccess rate 50.0 %\n',
     )
-    expect(runs.out).toContain('failed 1 times: Error, last ')
+    expect(runs.out).toContain('failed 1 time: Error, last ')
 
     const until = ['--until', '2999-01-01T00:00:00Z', '--reason', 'it is moving', '--by', 'anna']
     expect(await run('schedules', 'pause', 'repo_42', ...until)).toMatchObject({ code: 0, out: 'repo_42 paused\n' })
