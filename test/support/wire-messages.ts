@@ -1,4 +1,4 @@
-import { BSON, type Document } from 'mongodb'
+import { BSON, type BSONSerializeOptions, type Document } from 'mongodb'
 
 const OP_MSG = 2013
 const HEADER_BYTES = 16
@@ -14,7 +14,7 @@ export interface WireMessage {
   /** `update`, `find`, ...; '' for what is no OP_MSG. */
   readonly name: string
   /** The command's document with its sequences (`updates`, `documents`) in place. */
-  readonly body: () => Document
+  readonly body: (reading?: BSONSerializeOptions) => Document
 }
 
 /** Cuts a stream of bytes into messages; what is no whole message yet waits for more. */
@@ -41,12 +41,12 @@ function parse(bytes: Buffer): WireMessage {
     requestId: bytes.readInt32LE(4),
     responseTo: bytes.readInt32LE(8),
     name: isCommand ? bytes.toString('latin1', 26, nameEnd) : '',
-    body: () => bodyOf(bytes),
+    body: (reading) => bodyOf(bytes, reading),
   }
 }
 
 /** Sections of kind 0 (the body) and 1 (a named list of documents); a checksum at the end is left alone. */
-function bodyOf(bytes: Buffer): Document {
+function bodyOf(bytes: Buffer, reading?: BSONSerializeOptions): Document {
   const hasChecksum = (bytes.readInt32LE(16) & 1) === 1
   const end = bytes.length - (hasChecksum ? 4 : 0)
   let body: Document = {}
@@ -55,12 +55,12 @@ function bodyOf(bytes: Buffer): Document {
     const kind = bytes[at]
     const size = bytes.readInt32LE(at + 1)
     if (kind === 0) {
-      body = { ...BSON.deserialize(bytes.subarray(at + 1, at + 1 + size)), ...body }
+      body = { ...BSON.deserialize(bytes.subarray(at + 1, at + 1 + size), reading), ...body }
     } else {
       const nameEnd = bytes.indexOf(0, at + 5)
       const documents: Document[] = []
       for (let from = nameEnd + 1; from < at + 1 + size; from += bytes.readInt32LE(from)) {
-        documents.push(BSON.deserialize(bytes.subarray(from, from + bytes.readInt32LE(from))))
+        documents.push(BSON.deserialize(bytes.subarray(from, from + bytes.readInt32LE(from)), reading))
       }
       body = { ...body, [bytes.toString('utf8', at + 5, nameEnd)]: documents }
     }
