@@ -368,7 +368,7 @@ export class Claimer {
       if (admission.passedOver) {
         company.whenThereIsRoom(model.name, phase, () => this.offer([phase]))
         // What was to be held alone has no slot of its value: others needn't wait for it.
-        if (keyed?.wasInVain) this.offer([phase])
+        if (keyed?.wasInVain && admission.own.isQuiet && company.makesWay()) this.offer([phase])
         else if (company.againInMs > 0) this.tryAgainIn(phase, company.againInMs)
       }
     }

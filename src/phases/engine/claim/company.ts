@@ -14,6 +14,7 @@ const CLOSED_MOST_MS = 2_500
 const ALONE_MOST_MS = 1_500
 /** A look reads at most this many more to make up for those that aren't to be held now. */
 const MOST_PASSED_OVER = 5_000
+const MAKES_WAY_EVERY_MS = 1_000
 const ANY_NUMBER = Number.POSITIVE_INFINITY
 const ALONE = 0
 
@@ -34,6 +35,7 @@ export class Company {
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private aloneSinceMs: number | undefined
   private othersUntilMs = Number.NEGATIVE_INFINITY
+  private madeWayAtMs = Number.NEGATIVE_INFINITY
 
   constructor(private readonly clock: Clock) {}
 
@@ -112,6 +114,14 @@ export class Company {
   placedAlone(): void {
     this.wantedSinceMs = undefined
     this.aloneSinceMs = this.clock.monotonicMs()
+  }
+
+  /** Whether others are claimed at once in place of one that couldn't be held alone after all: once a second, so that this never goes in circles. */
+  makesWay(): boolean {
+    const now = this.clock.monotonicMs()
+    if (now - this.madeWayAtMs < MAKES_WAY_EVERY_MS) return false
+    this.madeWayAtMs = now
+    return true
   }
 
   /** All that is held or being claimed. */
