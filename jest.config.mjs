@@ -35,7 +35,7 @@ export default {
   testTimeout: 120_000,
   // Most tests wait for the database, a pause or another replica half of their time: three times as many as the cores of a small
   // machine keep these busy.
-  maxWorkers: Math.max(6, availableParallelism()),
+  maxWorkers: Math.max(10, availableParallelism()),
   globals: { databaseInMemory: true },
   globalSetup: '<rootDir>/test/support/global-setup.ts',
   globalTeardown: '<rootDir>/test/support/global-teardown.ts',

@@ -62,10 +62,13 @@ export const coreTests = ['**/test/**/*.test.ts', ...systemTests.map((glob) => `
  */
 export const engineTests = [
   'lock/key-slots.test.ts',
+  'lock/limit-rates-clock.test.ts',
   'phases/broken-lock-timeout.test.ts',
   'phases/callbacks-clock.test.ts',
   'phases/clock-steps.test.ts',
   'phases/idle.test.ts',
   'phases/replica-documents.test.ts',
+  'phases/undated.test.ts',
+  'schedules/clock-back.test.ts',
   'support/tcp-proxy.test.ts',
 ]

@@ -54,12 +54,14 @@ describe('a Nest app and the environment', () => {
       POD_NAME: 'api-1',
       PHASELOCK_DOORBELL: 'off',
       PHASELOCK_GRACE: '60s',
+      PHASELOCK_CONCURRENCY: '7',
       PHASELOCK_THREADS: '2',
       PHASELOCK_THREAD_MEMORY: '64',
       PHASELOCK_BLOCKED_AFTER: '1s',
       PHASELOCK_CLOCK_HOLD: '30s',
       PHASELOCK_BEAT_EVERY: '5s',
       PHASELOCK_SWEEP_EVERY: '1m',
+      PHASELOCK_TICK_EVERY: '2s',
     }
     const { settings, databaseName, told } = await app(env, { uri: '' })
     expect(settings).toMatchObject({
@@ -70,12 +72,14 @@ describe('a Nest app and the environment', () => {
       name: 'api-1',
       doorbell: 'off',
       grace: '60000ms',
+      concurrency: 7,
       threads: 2,
       threadMemoryMb: 64,
       blockedAfter: '1000ms',
       clockHold: '30000ms',
       beatEvery: '5000ms',
       sweepEvery: '60000ms',
+      tickEvery: '2000ms',
     })
     expect(databaseName).toBe(readSettings(env).database)
     expect(told).toEqual([])

@@ -330,7 +330,7 @@ describe('phaselock check', () => {
     expect(findingsOf(results, 'lifecycles')).toEqual([
       {
         about: 'lifecycle boxes',
-        problem: 'no replica has looked after it as far as is recorded; 1 document of Thing are due or at rest',
+        problem: 'no replica has looked after it as far as is recorded; 1 document of Thing is due or at rest',
         advice: expect.stringContaining('phaselock lifecycles forget boxes'),
         repair: 'none',
       },

@@ -19,7 +19,7 @@ describe('children', () => {
     ],
     [
       'a rule about others',
-      /a rule about its 1 children/,
+      /a rule about its 1 child/,
       async (step) => {
         await step.children([parcel.child('a', { weight: 1 })])
         await step.childrenDone({ rule: '1 of 2' })
