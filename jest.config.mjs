@@ -33,7 +33,7 @@ export default {
   },
   // Only for what hangs: a machine that is ten times slower for a while must pass.
   testTimeout: 120_000,
-  // Most tests wait for the database, a pause or another replica half of their time: three times as many as the cores of a small
+  // Most tests wait for the database, a pause or another replica half of their time: five times as many as the cores of a small
   // machine keep these busy.
   maxWorkers: Math.max(10, availableParallelism()),
   globals: { databaseInMemory: true },

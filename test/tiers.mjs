@@ -27,8 +27,15 @@ const SYSTEM = [
   '{lock,phases}/large-documents.test.ts',
   'lock/{claim-race,end-retries,explain,order}.test.ts',
   'phases/{bad-documents-refusals,key-limits,legacy-race,waiting-cost}.test.ts',
-  'operations/bulk.test.ts',
-  'schedules/{many,races}.test.ts',
+  'operations/{bulk,bulk-changes,bulk-undo-order}.test.ts',
+  'schedules/{backfill,edits,many,races}.test.ts',
+  // What takes seconds of processor time: threads that compute, thousands of hanging calls, every odd document, apps started again and again.
+  'phases/{threads,callbacks-hanging,bad-handlers,bad-documents,unreadable-documents,limits-damaged,broken-lock-timeout,sharing,two-copies}.test.ts',
+  'lock/limits.test.ts',
+  'database/bson-options.test.ts',
+  'nest/started-again.test.ts',
+  'telemetry/schedule-metrics.test.ts',
+  'testing/lifecycle-kit.test.ts',
   // A database that is killed, cut off or downloaded.
   'faults/**',
   // A replica set of real `mongod`s.
@@ -63,7 +70,6 @@ export const coreTests = ['**/test/**/*.test.ts', ...systemTests.map((glob) => `
 export const engineTests = [
   'lock/key-slots.test.ts',
   'lock/limit-rates-clock.test.ts',
-  'phases/broken-lock-timeout.test.ts',
   'phases/callbacks-clock.test.ts',
   'phases/clock-steps.test.ts',
   'phases/idle.test.ts',
