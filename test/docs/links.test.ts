@@ -18,19 +18,27 @@ const packed = {
     'CHANGELOG.md',
     'bench/README.md',
     'bench/peers/README.md',
-    ...(await pagesIn('docs')),
+    ...(await pagesIn('docs')).filter((page) => !page.startsWith('docs/decisions/')),
     ...(await pagesIn('examples')),
   ],
   /** As package.json's `files` has them; npm adds the first two. */
   async has(path: string) {
     const { files } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { files: string[] }
-    return ['README.md', 'LICENSE', ...files].some(
-      (pattern) => matchesGlob(path, pattern) || path.startsWith(`${pattern}/`),
-    )
+    const isIn = (pattern: string) => matchesGlob(path, pattern) || path.startsWith(`${pattern}/`)
+    const [left = [], taken = []] = [
+      files.filter((one) => one.startsWith('!')),
+      files.filter((one) => !one.startsWith('!')),
+    ]
+    return ['README.md', 'LICENSE', ...taken].some(isIn) && !left.some((one) => isIn(one.slice(1)))
   },
 }
 
-const pages = async () => [...(await packed.pages()), ...(await pagesIn('deploy')), 'CONTRIBUTING.md']
+const pages = async () => [
+  ...(await packed.pages()),
+  ...(await pagesIn('docs/decisions')),
+  ...(await pagesIn('deploy')),
+  'CONTRIBUTING.md',
+]
 
 const read = (page: string) => readFile(join(ROOT, page), 'utf8')
 const withoutCode = (text: string) =>
@@ -72,7 +80,9 @@ describe('links of the documentation', () => {
         const path = file === '' ? page : normalize(join(dirname(page), file)).replace(/\/$/, '')
         if (!(await packed.has(path))) leaving.push(`${page}: ${target}`)
       }
-      const named = text.replace(/^```[\s\S]*?^```/gm, '').matchAll(/`((?:src|test|packages|deploy)\/[\w./-]+)`/g)
+      const named = text
+        .replace(/^```[\s\S]*?^```/gm, '')
+        .matchAll(/`((?:src|test|packages|deploy|docs\/decisions)\/[\w./-]+)`/g)
       for (const [, path] of named) if (!(await isThere(path!))) missing.push(`${page}: ${path}`)
     }
     expect({ leaving, missing }).toEqual({ leaving: [], missing: [] })
@@ -82,7 +92,7 @@ describe('links of the documentation', () => {
     const linkedFrom = async (index: string) =>
       new Set(targets(await read(index)).map((to) => normalize(join(dirname(index), to.split('#')[0]!))))
     const index = await linkedFrom('docs/README.md')
-    const decisions = await linkedFrom('docs/decisions/README.md')
+    const decisions = [...(await linkedFrom('docs/decisions/README.md')), ...(await linkedFrom('CONTRIBUTING.md'))]
     const unlinked = (await pages())
       .filter((page) => page.startsWith('docs/') && page !== 'docs/README.md')
       .filter(

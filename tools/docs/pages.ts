@@ -61,6 +61,7 @@ export async function readSidebar(): Promise<SidebarGroup[]> {
     item('Benchmarks', 'bench/README.md'),
     item('Changelog', 'CHANGELOG.md'),
     item('Contributing', 'CONTRIBUTING.md'),
+    item('Decisions', 'docs/decisions/README.md'),
   ]
   return [...groups, { text: 'API reference', items: api }, { text: 'Project', items: project }]
 }
