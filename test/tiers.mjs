@@ -31,7 +31,7 @@ const SYSTEM = [
   'schedules/{backfill,edits,many,races}.test.ts',
   // What takes seconds of processor time: threads that compute, thousands of hanging calls, every odd document, apps started again and again.
   'phases/{threads,callbacks-hanging,bad-handlers,bad-documents,unreadable-documents,limits-damaged,broken-lock-timeout,sharing,two-copies}.test.ts',
-  'lock/limits.test.ts',
+  'lock/{limits,elections-elected}.test.ts',
   'database/bson-options.test.ts',
   'nest/started-again.test.ts',
   'telemetry/schedule-metrics.test.ts',

@@ -1,0 +1,3 @@
+import { describeVerdicts } from './elections.js'
+
+describeVerdicts(true)
