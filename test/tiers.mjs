@@ -22,7 +22,7 @@ const SYSTEM = [
   'schedules/three-processes.test.ts',
   'phases/versions-lock-timeout.test.ts',
   // Replicas whose processes are killed by their handlers, and thousands of documents that refuse writes.
-  'phases/{children-processes,limits-processes,limits-turns,many-refusals,poison-company}.test.ts',
+  'phases/{children-processes,limits-processes,limits-replicas,limits-turns,many-refusals,poison-company}.test.ts',
   // Documents of up to 16 MiB, thousands of them, or hundreds in a race.
   '{lock,phases}/large-documents.test.ts',
   'lock/{claim-race,end-retries,explain,order}.test.ts',

@@ -67,26 +67,6 @@ describe('a limit', () => {
     return { seen, creating }
   }
 
-  test.each<[string, object, object, number]>([
-    ['a lifecycle, by name', { limits: ['api'] }, {}, 3],
-    ['a lifecycle, declared', { limits: [{ name: 'api', slots: 3 }] }, {}, 3],
-    ['a phase', {}, { limits: ['api'] }, 3],
-    ['a phase whose steps need two slots', {}, { limits: ['api'], slots: 2 }, 1],
-    ['a lifecycle and a phase', { limits: ['other'] }, { limits: [{ name: 'api', slots: 3 }] }, 2],
-    ['maxActive', { maxActive: 3 }, {}, 3],
-  ])('of %s: no more at once on three replicas, and all are done once', async (_what, settings, phase, most) => {
-    const { seen, creating } = counted()
-    await setLimit(database.db, 'api', { slots: 3 })
-    await setLimit(database.db, 'other', { slots: 2 })
-    const lifecycle = working(creating, settings, phase)
-    for (let i = 0; i < 3; i += 1) await (await prepared(lifecycle)).replica.start()
-    await insert(40)
-    await eventually(async () => expect(await created()).toBe(40), { timeoutMs: 30_000 })
-    expect(seen).toMatchObject({ now: 0, runs: 40 })
-    expect(seen.most).toBeLessThanOrEqual(most)
-    expect(await things(database.db).countDocuments({ 'progress.claims': { $gt: 0 } })).toBe(0)
-  })
-
   test('is used as far as it goes', async () => {
     const { seen, creating } = counted(20)
     const { replica } = await prepared(working(creating, { limits: [{ name: 'api', slots: 3 }] }))
