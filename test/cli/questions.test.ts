@@ -17,7 +17,8 @@ describe('the commands for questions', () => {
     await writeFile(path, text)
     return path
   }
-  const run = (...args: string[]) => folder().run(args, { MONGODB_URI: database.uri })
+  const run = (...args: string[]) =>
+    folder().run(args, { MONGODB_URI: database.uri, ...(args[0] === 'start' && { PHASELOCK_LIFECYCLES: THINGS }) })
 
   test('questions lists them, answer answers one; list, show and count tell', async () => {
     const replica = replicaOf(
@@ -94,6 +95,11 @@ describe('the commands for questions', () => {
     await written('ana\n')
     expect((await ask(ana)).status).toBe(500)
     await written(`ana: ${ana}\n`)
+    const malformed = await ask(ana, '/thing/a', { method: 'POST', body: '{"option":' })
+    expect([malformed.status, await malformed.json()]).toMatchObject([
+      400,
+      { statusCode: 400, error: 'invalidRequest', message: expect.stringMatching(/^expected a body in JSON: /) },
+    ])
     const answered = await ask(ana, '/thing/a', { method: 'POST', body: '{"option":"yes"}' })
     expect(await answered.json()).toMatchObject({ _id: 'a', option: 'yes', by: 'ana' })
     await eventually(async () =>

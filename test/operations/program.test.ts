@@ -133,7 +133,10 @@ describe('operations that a program begins', () => {
       const { count, examples } = await operations.preview(request)
       const { _id } = await operations.begin(request)
       expect([count, examples.map(({ document }) => document['_id'])]).toEqual([2, ['a', 'b']])
-      expect(await db.collection('phaselock.doorbell').countDocuments({ lifecycles: OPERATION_LIFECYCLE })).toBe(1)
+      // An insert that takes long is rung for again when it is stored.
+      const rings = await db.collection('phaselock.doorbell').countDocuments({ lifecycles: OPERATION_LIFECYCLE })
+      expect(rings).toBeGreaterThanOrEqual(1)
+      expect(rings).toBeLessThanOrEqual(2)
       await replica.runOnce()
       await replica.runOnce()
       const found = await operations.get(_id)

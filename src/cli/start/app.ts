@@ -1,5 +1,12 @@
 import type { AddressInfo } from 'node:net'
-import type { DynamicModule, INestApplication } from '@nestjs/common'
+import {
+  type ArgumentsHost,
+  BadRequestException,
+  Catch,
+  type DynamicModule,
+  type ExceptionFilter,
+  type INestApplication,
+} from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ScheduleModule } from '@nestjs/schedule'
 import type { Settings } from '../../config/index.js'
@@ -19,6 +26,15 @@ import { nestLog } from './console-lines.js'
 import { type RunningReplica, replicaOptions, transitionsOf } from './options.js'
 
 class ReplicaApp {}
+
+/** A body that is no JSON is refused before any controller sees it: in the shape of all other refusals. */
+class MalformedJson implements ExceptionFilter<BadRequestException> {
+  catch({ message }: BadRequestException, host: ArgumentsHost): void {
+    const body = { statusCode: 400, error: 'invalidRequest', message: `expected a body in JSON: ${message}` }
+    host.switchToHttp().getResponse().status(400).json(body)
+  }
+}
+Catch(BadRequestException)(MalformedJson)
 
 /**
  * Boots the Nest application that runs one replica and its web server.
@@ -90,8 +106,11 @@ async function http(
   ]
 }
 
-const create = (imports: DynamicModule[], logger: Logger): Promise<INestApplication> =>
-  NestFactory.create({ module: ReplicaApp, imports }, { logger: nestLog(logger), abortOnError: false })
+async function create(imports: DynamicModule[], logger: Logger): Promise<INestApplication> {
+  const options = { logger: nestLog(logger), abortOnError: false }
+  const app = await NestFactory.create({ module: ReplicaApp, imports }, options)
+  return app.useGlobalFilters(new MalformedJson())
+}
 
 async function listen(app: INestApplication, { http: port = 0, httpHost }: Settings): Promise<string> {
   try {
