@@ -32,6 +32,7 @@ const READING: readonly (readonly [command: string, code: number])[] = [
   ['status', 0],
   ['replicas', 0],
   ['replicas api-1', 3],
+  ['lifecycles', 0],
   ['limits', 0],
   ['locks', 0],
   ['schedules', 0],

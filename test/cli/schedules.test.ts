@@ -103,7 +103,7 @@ describe('the commands on schedules', () => {
     const shown = (await run('backfills', 'show', 'hourly')).out
     expect(shown).toMatch(/^hourly: Done; 4 of 4 runs are over\n {2}due times from 2026-01-01T00:00:00Z to /)
     expect(shown).toMatch(/^ {2}Completed 4\n {2}begun \S+ by anna: it was down\n$/m)
-    expect((await run('backfills')).out).toMatch(/^hourly .* Done +4 of 4 +- +\S+ +- +anna$/m)
+    expect((await run('backfills')).out).toMatch(/^hourly .* Done +4 of 4 +- +- +\S+ +- +anna$/m)
     expect(await run('backfills', 'abort', 'hourly')).toMatchObject({
       code: 4,
       err: expect.stringContaining('it is Done'),
@@ -129,8 +129,8 @@ describe('the commands on schedules', () => {
       PHASELOCK_SCHEDULES_COLLECTION: 'jobs',
       PHASELOCK_RUNS_COLLECTION: 'jobRuns',
     }
-    expect((await folder().run(['runs', 'job'], env)).out).toContain('\n1 runs: Completed 1,')
-    expect((await folder().run(['schedules', 'pause', '--all'], env)).out).toBe('1 schedules paused\n')
+    expect((await folder().run(['runs', 'job'], env)).out).toContain('\n1 run: Completed 1,')
+    expect((await folder().run(['schedules', 'pause', '--all'], env)).out).toBe('1 schedule paused\n')
     expect((await schedules.get('job'))!.paused).toMatchObject({ at: expect.any(Date) })
     expect((await run('schedules', 'resume', 'job')).code).toBe(3)
     expect(await run('runs', 'job', '--schedules-collection', 'runs')).toMatchObject({
