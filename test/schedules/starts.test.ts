@@ -1,73 +1,13 @@
-import { afterEach, describe, expect, test } from '@jest/globals'
-import { lifecycleOf, Replica, silentLogger } from '../../src/index.js'
+import { describe, expect, test } from '@jest/globals'
+import { Replica, silentLogger } from '../../src/index.js'
 import { cancelStep } from '../../src/operations/index.js'
-import { InvalidTask, type ScheduleFields, starts, type TaskWithCallbacks } from '../../src/schedules/index.js'
-import { useDatabase } from '../support/database.js'
+import { InvalidTask, starts } from '../../src/schedules/index.js'
 import { gate } from '../support/thing.js'
-import { dueSchedule, dueSince, useSchedulers } from './support.js'
-
-interface Night {
-  _id: string
-  day: string
-  counters?: Record<string, unknown>
-  result?: unknown
-}
-const night = lifecycleOf<Night>().define({
-  name: 'night',
-  collection: 'Night',
-  phases: {
-    Counting: { next: ['Counted', 'Miscounted'] },
-    Counted: { rest: true },
-    Miscounted: { rest: true, failed: true },
-  },
-})
-type Counting = typeof night.$step.Counting
-const counted = async (_doc: unknown, step: Counting) => step.moveTo('Counted')
+import { counted, type Given, night, type Started, useStarted } from './started.js'
+import { dueSchedule, dueSince } from './support.js'
 
 describe('a schedule that starts documents', () => {
-  const database = useDatabase()
-  const scheduler = useSchedulers()
-  const replicas: Replica[] = []
-  afterEach(async () => {
-    await Promise.all(replicas.splice(0).map((replica) => replica.stop()))
-  })
-  const stored = () => database.db.collection<Night & { phase: string; lockedAt?: Date }>('Night')
-  const runs = () => database.db.collection<{ _id: string }>('runs')
-
-  interface Given {
-    readonly options?: Parameters<typeof starts>[2]
-    readonly document?: unknown
-    readonly counting?: (doc: Night, step: Counting) => Promise<ReturnType<Counting['wait']>>
-    readonly fields?: Partial<ScheduleFields>
-    readonly callbacks?: Partial<TaskWithCallbacks>
-  }
-
-  /** A schedule that is due and was looked at, the replica that runs it, and the one that runs what it starts. */
-  async function started({ options, document, counting = counted as never, fields, callbacks }: Given = {}) {
-    const nights = night.handle({ Counting: counting as never })
-    const replica = new Replica({
-      ...{ db: database.db, lifecycles: [nights], name: 'nights', logger: silentLogger, doorbell: 'off' },
-      grace: '100ms',
-    })
-    replicas.push(replica)
-    await replica.prepare()
-    const make =
-      document ?? ((args: { day: string }, run: { trigger: string }) => ({ day: `${args.day} ${run.trigger}` }))
-    const work = starts(nights, make as never, options)
-    const one = scheduler(database.db, { tasks: { work: callbacks ? { run: work, ...callbacks } : work } })
-    const due = await dueSchedule(one, database.db, { args: { day: 'monday' }, ...fields })
-    await one.replica.runOnce()
-    return { nights, replica, one, due, id: `s@${due.toISOString()}` }
-  }
-  type Started = Awaited<ReturnType<typeof started>>
-
-  const latest = async ({ one }: Started) => (await one.schedules.runs('s'))[0]!
-  /** Lets whatever sleeps look again. */
-  async function lookAgain({ one, replica }: Started) {
-    await runs().updateMany({ phase: { $in: ['Queued', 'Running'] } }, { $set: { lockedAt: new Date(0) } })
-    await replica.runOnce()
-    await one.replica.runOnce()
-  }
+  const { database, scheduler, replicas, stored, runs, started, latest, lookAgain } = useStarted()
 
   test('starts one for each due time, and is running until that has ended', async () => {
     const all = await started()

@@ -337,12 +337,8 @@ export class Replica {
     })
     const held = this.slots.held()
     const limits = held.map(({ limit, leased, used }) => ({ limit, leased, used })).filter(({ leased }) => leased > 0)
-    return {
-      lifecycles,
-      ...(held.length > 0 && { limits }),
-      loopMs: this.monitor.takeLongestMs(),
-      tickMs: this.lastTickMs,
-    }
+    const figures = { loopMs: this.monitor.takeLongestMs(), tickMs: this.lastTickMs }
+    return { lifecycles, ...(held.length > 0 && { limits }), ...figures }
   }
 
   /** At an offset within each `tickEvery`, so that replicas spread their looks. One in which a tick still runs is skipped. */
