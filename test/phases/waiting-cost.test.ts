@@ -76,7 +76,10 @@ describe('documents that wait for slots', () => {
       const phases = { ...thingSpec.phases, Creating: { next: ['Created', 'Deleting'], ...phase } }
       const lifecycle = thingWith(async (_doc, step) => step.moveTo('Created'), thingOf({ phases, ...settings }))
       await things(database.db).insertMany(
-        Array.from({ length: 1_000 }, (_, i) => ({ _id: `d${i}`, phase: 'Creating', tenant: 'a' })),
+        Array.from({ length: 1_000 }, (_, i) => ({
+          ...{ _id: `d${i}`, phase: 'Creating', tenant: 'a' },
+          createdAt: new Date(), // else it is dated once
+        })),
       )
       expect(await perSecond([lifecycle])).toBeLessThanOrEqual(most)
       expect(await things(database.db).countDocuments({ phase: 'Creating' })).toBe(1_000)
