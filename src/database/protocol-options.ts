@@ -59,7 +59,7 @@ export function awaitMsOf(db: Db): number {
  * A collection for claims and outcomes: durable writes (see durable.ts) and reads from the primary, whatever the URI or the client say. The
  * read concern is `local`; what a decision rests on passes `majority` with the command (docs/replica-sets.md).
  * Strings that are not UTF-8 (from another writer) are read with replacement characters instead of failing the whole batch.
- * Numbers are read as numbers ({@link OWN_READING}); {@link ownersNumbers} says how the database reads them by itself.
+ * Numbers are read as numbers (`OWN_READING`); `ownersNumbers` says how the database reads them by itself.
  * Each of its commands (and `toArray`) ends, at the latest with NoAnswer well after the client's socket timeout.
  */
 export function protocolCollection<T extends Document>(db: Db, name: string): Collection<T> {
