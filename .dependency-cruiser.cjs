@@ -1,23 +1,4 @@
-/**
- * The layers of src (docs/architecture in CONTRIBUTING.md): imports go down only, siblings don't import each other, and a
- * folder is used from outside through its index.ts only.
- */
-const LAYERS = [
-  ['cli', 'console'],
-  ['nest'],
-  ['api-gateway'],
-  ['telemetry'],
-  ['operations'],
-  ['schedules', 'pools', 'cache', 'kubernetes'],
-  ['testing', 'kinds'],
-  ['phases'],
-  ['doorbell', 'locks'],
-  ['lock'],
-  ['database'],
-  ['config'],
-  ['options'],
-  ['time', 'decorated', 'observers'],
-]
+const { LAYERS, ROOMS } = require('./tools/lint/layers.cjs')
 
 const folders = (layers) => `^src/(${layers.flat().join('|')})/`
 
@@ -36,16 +17,48 @@ const upwards = LAYERS.slice(1).map((layer, i) => ({
 const siblings = LAYERS.filter((layer) => layer.length > 1).flatMap((layer) =>
   layer.map((name) => ({
     name: `${name}-imports-no-sibling`,
-    comment: 'Folders of one layer do not know each other (but the CLI may start the console).',
+    comment: 'Folders of one layer do not know each other.',
     severity: 'error',
     from: { path: `^src/${name}/` },
-    to: { path: folders([layer.filter((other) => other !== name && !(name === 'cli' && other === 'console'))]) },
+    to: { path: folders([layer.filter((other) => other !== name)]) },
   })),
 )
+
+const escaped = (folder) => folder.replace(/[/]/g, '\\/')
+
+const rooms = Object.entries(ROOMS).flatMap(([folder, lines]) => {
+  const named = (names) => `^${escaped(folder)}/(${names.join('|')})/`
+  const all = lines.flat()
+  const down = lines.map((line, i) => ({
+    name: `${folder.slice(4)}-${line.join('-')}-imports-rooms-below`,
+    comment: `In ${folder}, ${line.join(', ')} may import only rooms below: ${
+      lines
+        .slice(i + 1)
+        .flat()
+        .join(', ') || 'none'
+    }.`,
+    severity: 'error',
+    from: { path: named(line) },
+    to: {
+      path: `^${escaped(folder)}/`,
+      // Its own room, and those below.
+      pathNot: [`^${escaped(folder)}/$1/`, ...(i + 1 < lines.length ? [named(lines.slice(i + 1).flat())] : [])],
+    },
+  }))
+  const unlisted = {
+    name: `${folder.slice(4)}-has-no-other-rooms`,
+    comment: `A room of ${folder} has its line in ROOMS of .dependency-cruiser.cjs.`,
+    severity: 'error',
+    from: { path: `^${escaped(folder)}/[^/]+/`, pathNot: named(all) },
+    to: {},
+  }
+  return [...down, unlisted]
+})
 
 module.exports = {
   forbidden: [
     ...upwards,
+    ...rooms,
     ...siblings.filter((rule) => rule.to.path !== '^src/()/'),
     {
       name: 'a-folder-is-used-through-its-index',

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 const BUILDS = [
   {
     script: 'test/kubernetes/control-plane/build.mjs',
-    neededBy: /\/test\/(kubernetes|tasks|api-gateway|deploy|examples|chaos\/kubernetes)\b/,
+    neededBy: /\/test\/(kubernetes|tasks|deploy|examples|chaos\/kubernetes)\b/,
   },
   { script: 'test/deploy/build.mjs', neededBy: /\/test\/deploy\// },
   { script: 'tools/servers/build-s3.mjs', neededBy: /\/test\/(tasks|tools)\// },

@@ -9,7 +9,6 @@ const SYSTEM = [
   // Kubernetes API servers, S3 servers and manifests, built with Go.
   'kubernetes/**',
   'tasks/**',
-  'api-gateway/**',
   'deploy/**',
   // Named locks on PostgreSQL, Redis and beside Java; the servers themselves.
   'locks/{conformance,critical-sections,interop,lost-answer-servers,postgres-rights,processes,redis-keys,server-down}.test.ts',

@@ -1,5 +1,5 @@
-import type { WrapHandler } from '../../dist/kinds/index.js'
 import type { AnyHandler } from '../../dist/phases/index.js'
+import type { WrapHandler } from '../../dist/tasks/index.js'
 import { sleep } from '../../dist/time/index.js'
 
 /** What a gateway's own field `misbehaves` asks of the handler that works on it. */

@@ -2,8 +2,9 @@
  * PHASELOCK_LIFECYCLES=/app/kubernetes-tasks.mjs: all task kinds that ship, in the regions that Region documents name. Gateways bring
  * domains and instances, which also stand by themselves.
  */
-import { apiGatewayLifecycles } from 'phaselock/api-gateway'
+
 import { Cluster, Regions } from 'phaselock/kubernetes'
+import { apiGatewayLifecycles } from 'phaselock/tasks'
 import { bucketLifecycle, instanceLifecycles, kubernetesJobLifecycles } from 'phaselock-tasks'
 
 /** Its service account's; KUBECONFIG outside of a cluster. */

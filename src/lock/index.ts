@@ -1,3 +1,6 @@
+export { candidateCursor } from './candidates/candidates.js'
+export { type DueRange, dueRanges, dueWithin } from './candidates/due-ranges.js'
+export { type ClaimOrder, orderIndexes, RANKS } from './candidates/order.js'
 export { whyNotClaimable } from './claim/claim-trial.js'
 export { claimUpdate } from './claim/claim-update.js'
 export type { Claimed } from './claim/claim-writer.js'
@@ -11,54 +14,22 @@ export { isValid, typeName } from './documents/type-name.js'
 export { NEVER_SHARDED, perUpdate, updateMatching, updateNamed } from './documents/update-named.js'
 export { type Refused, updateAround, type WritesOf, writeAround } from './documents/write-around.js'
 export { isDatabaseError, isDefiniteRefusal, isTooLarge } from './documents/write-error.js'
-export { errorPauseMs, pauseMs, stepPauseMs } from './end/back-off.js'
-export {
-  awaitsIn,
-  type ChildList,
-  type ChildrenRule,
-  childListsIn,
-  childrenFromIn,
-  type DocumentName,
-  isOfFormer,
-  parentIn,
-  type StoredAwaits,
-  type StoredParent,
-  waitersIn,
-} from './end/children.js'
 export { type EndProgress, EndWriter } from './end/end-writer.js'
-export { type HistoryEntry, historyWith, RECORDED_OUTCOMES, type RecordedOutcome } from './end/history.js'
-export { hasNext, type StoredNext, stateInNext } from './end/next.js'
-export {
-  type AskedQuestion,
-  answerIn,
-  asksTheSame,
-  questionIn,
-  type StoredAnswer,
-  type StoredQuestion,
-  sleepsForever,
-  whyUnanswerable,
-} from './end/question.js'
-export type { EndKind, RecordedError, StepEnd, Verdict } from './end/step-end.js'
-export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLockIndexes } from './indexes/indexes.js'
 export { MissingIndex, onClaimIndex, onIndex, STAND_IN_INDEX } from './indexes/on-index.js'
-export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './indexes/plan-check.js'
 export { stagesOf } from './indexes/plan-scans.js'
 export { dueSince, dueSinceFields } from './lease/due-since.js'
-export { endLeasesOf, heldByReplica, leasesOf } from './lease/ended-process.js'
 export { claimFence } from './lease/fence.js'
 export { futureLeases, redateLeases, redatePauses } from './lease/future-leases.js'
 export { Lease } from './lease/lease.js'
 export * from './lease/lease-state.js'
 export { isLeaseUnmoved, type LeaseMarking, leaseUnmoved } from './lease/legacy-writers.js'
 export { Renewals, uncountClaims } from './lease/renewal.js'
+export { type DeadlineHold, ServerClock } from './lease/server-clock.js'
 export { Claimant, ClaimTokens, parseToken, underClaimOf } from './lease/token.js'
 export * from './limits/ask.js'
 export * from './limits/limits.js'
-export { candidateCursor } from './look/candidates.js'
 export * from './look/children.js'
-export { type DueRange, dueRanges, dueWithin } from './look/due-ranges.js'
 export { type Chore, HANDLED_EVERY_MS, type LookRequest, type LookResult, Looks } from './look/look.js'
-export { type ClaimOrder, orderIndexes, RANKS } from './look/order.js'
 export { OVERDUE_MS, SWEEP_LIMIT, type Swept, sweep } from './look/sweep.js'
 export * from './move/answers.js'
 export { type Insertion, type InsertKind, insertOnce, ON_DUPLICATE, type OnDuplicate } from './move/insertion.js'
@@ -81,22 +52,51 @@ export {
   outboxIn,
   removedPhase,
 } from './outbox/outbox.js'
+export { errorPauseMs, pauseMs, stepPauseMs } from './record/back-off.js'
+export {
+  awaitsIn,
+  type ChildList,
+  type ChildrenRule,
+  childListsIn,
+  childrenFromIn,
+  type DocumentName,
+  isOfFormer,
+  parentIn,
+  type StoredAwaits,
+  type StoredParent,
+  waitersIn,
+} from './record/children.js'
+export { type HistoryEntry, historyWith, RECORDED_OUTCOMES, type RecordedOutcome } from './record/history.js'
+export { hasNext, type StoredNext, stateInNext } from './record/next.js'
+export {
+  type AskedQuestion,
+  answerIn,
+  asksTheSame,
+  questionIn,
+  type StoredAnswer,
+  type StoredQuestion,
+  sleepsForever,
+  whyUnanswerable,
+} from './record/question.js'
+export type { EndKind, RecordedError, StepEnd, Verdict } from './record/step-end.js'
+export * from './registry/cancels.js'
+export * from './registry/duties.js'
+export { endLeasesOf, heldByReplica, leasesOf } from './registry/ended-process.js'
+export * from './registry/lock-timeout.js'
+export * from './registry/pauses.js'
+export { PRESENT_EVERY_MS, PRESENT_REPLICAS, type PresentReplica, sayGone, sayPresent } from './registry/presence.js'
+export * from './registry/replica-documents.js'
 export { dateUndated } from './repair/date-undated.js'
 export { type OddField, oddFields } from './repair/odd-fields.js'
 export { RepairLook } from './repair/repair-look.js'
 export { RefusingDocuments } from './select/refusing-documents.js'
 export type { Candidates, Reach, SelectionPolicy } from './select/selection.js'
 export { type Standing, WorkSplit } from './select/work-split.js'
-export * from './terms/cancels.js'
+export { collectionExists, ensureLockIndexes, hasIndex, moreIndexes, unusableLockIndexes } from './setup/indexes.js'
+export { BadQueryPlan, checkPlans, describeFinding, type PlanFinding } from './setup/plan-check.js'
 export { type ClockStep, ClockSteps, STEP_SLACK_MS } from './terms/clock-steps.js'
 export * from './terms/constants.js'
-export * from './terms/duties.js'
-export * from './terms/lock-timeout.js'
-export * from './terms/pauses.js'
-export { PRESENT_EVERY_MS, PRESENT_REPLICAS, type PresentReplica, sayGone, sayPresent } from './terms/presence.js'
 export { type Protocol, SAFE_PROTOCOL } from './terms/protocol.js'
-export * from './terms/replica-documents.js'
-export { type DeadlineHold, ServerClock } from './terms/server-clock.js'
 export {
   type BackOffRule,
   type CallbackName,

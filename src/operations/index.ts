@@ -1,7 +1,43 @@
-export { type Done, nameOf } from './as-owner.js'
-export { type AuditRequest, listAudit, recorded } from './audit.js'
-export * from './backfills.js'
-export { workOnOperations } from './bulk/foreground.js'
+export { type Done, nameOf } from './act/as-owner.js'
+export * from './act/backfills.js'
+export { listUntold, type Retried, retryCallbacks } from './act/callbacks.js'
+export { type Cancelled, cancelStep } from './act/cancel.js'
+export { type LockTimeoutSet, setLockTimeout } from './act/lock-timeout.js'
+export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './act/locks.js'
+export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './act/orphans.js'
+export {
+  type Added,
+  addDocument,
+  removeDocument,
+  setState,
+  unparkDocument,
+  type Woken,
+  wakeDocument,
+} from './act/owner.js'
+export {
+  type AnswerGiven,
+  type AnswerRequest,
+  answerQuestion,
+  type ListedQuestion,
+  type ListedQuestions,
+  listQuestions,
+  MOST_QUESTIONS,
+} from './act/questions.js'
+export { listRegions, removeRegion, usesText } from './act/regions.js'
+export { forgetLifecycle, listRegistrations, type Registration } from './act/registrations.js'
+export {
+  isOver,
+  type ListRuns,
+  type ListSchedules,
+  listRuns,
+  listSchedules,
+  pauseSchedules,
+  removeSchedule,
+  resumeSchedules,
+  setSchedule,
+  startRun,
+  waitForRun,
+} from './act/schedules.js'
 export {
   ACTIONS,
   OPERATION_LIFECYCLE,
@@ -20,19 +56,15 @@ export {
   previewUndo,
   undoOperation,
 } from './bulk/operations.js'
-export { listUntold, type Retried, retryCallbacks } from './callbacks.js'
-export { type Cancelled, cancelStep } from './cancel.js'
 export { checkDatabase } from './check/check.js'
 export { clockFindings } from './check/check-clocks.js'
 export type { CheckResult, Finding } from './check/finding.js'
-export type { ChildrenOfLifecycle, ChildrenShown, ParentShown } from './children.js'
-export { type Condition, conditionOf } from './condition.js'
-export { COUNT_LIMIT, countPhases, countWaiting, type PhaseCount, type Waiting } from './count.js'
-export { idsMeantBy, idText, idTyped } from './document-id.js'
-export { NotFound, OperationError, Refused, UsageError } from './errors.js'
-export { type EventsRequest, listEvents } from './events.js'
-export { explain } from './explain.js'
-export { fromExtendedJson } from './extended-json.js'
+export { workOnOperations } from './foreground.js'
+export type { ChildrenOfLifecycle, ChildrenShown, ParentShown } from './inspect/children.js'
+export { type Condition, conditionOf } from './inspect/condition.js'
+export { COUNT_LIMIT, countPhases, countWaiting, type PhaseCount, type Waiting } from './inspect/count.js'
+export { type EventsRequest, listEvents } from './inspect/events.js'
+export { explain } from './inspect/explain.js'
 export {
   type DocumentRef,
   type Found,
@@ -42,13 +74,16 @@ export {
   type Shown,
   showDocument,
   TROUBLES,
-} from './find.js'
-export { registeredLifecycles } from './lifecycles.js'
-export { type ListedLimit, listLimits } from './limits.js'
-export { type LockTimeoutSet, setLockTimeout } from './lock-timeout.js'
-export { heldLock, holderOf, type LockState, type Locks, listLocks, releaseLock } from './locks.js'
-export { findOrphans, type OrphanState, type OrphansReport, type OrphansRequest } from './orphans.js'
-export { type Added, addDocument, removeDocument, setState, unparkDocument, type Woken, wakeDocument } from './owner.js'
+} from './inspect/find.js'
+export { type ListedLimit, listLimits } from './inspect/limits.js'
+export {
+  type LeasedDocument,
+  type LifecycleOfReplica,
+  listReplicas,
+  type ReplicaState,
+  type ReplicasRequest,
+} from './inspect/replicas.js'
+export type { Untold } from './inspect/undelivered.js'
 export {
   type ListedPause,
   listPauses,
@@ -58,39 +93,8 @@ export {
   pauseWork,
   type ResumeRequest,
   resumeWork,
-} from './pause.js'
+} from './pauses/pause.js'
 export { operationLifecycle } from './public.js'
-export {
-  type AnswerGiven,
-  type AnswerRequest,
-  answerQuestion,
-  type ListedQuestion,
-  type ListedQuestions,
-  listQuestions,
-  MOST_QUESTIONS,
-} from './questions.js'
-export { listRegions, removeRegion, usesText } from './regions.js'
-export { forgetLifecycle, listRegistrations, type Registration } from './registrations.js'
-export {
-  type LeasedDocument,
-  type LifecycleOfReplica,
-  listReplicas,
-  type ReplicaState,
-  type ReplicasRequest,
-} from './replicas.js'
-export {
-  isOver,
-  type ListRuns,
-  type ListSchedules,
-  listRuns,
-  listSchedules,
-  pauseSchedules,
-  removeSchedule,
-  resumeSchedules,
-  setSchedule,
-  startRun,
-  waitForRun,
-} from './schedules.js'
 export {
   type LastSweep,
   type LifecycleStatus,
@@ -99,6 +103,10 @@ export {
   operationsOpen,
   type SystemStatus,
   systemStatus,
-} from './status.js'
-export { modelOf, type System } from './system.js'
-export type { Untold } from './untold.js'
+} from './status/status.js'
+export { type AuditRequest, listAudit, recorded } from './system/audit.js'
+export { idsMeantBy, idText, idTyped } from './system/document-id.js'
+export { NotFound, OperationError, Refused, UsageError } from './system/errors.js'
+export { fromExtendedJson } from './system/extended-json.js'
+export { registeredLifecycles } from './system/lifecycles.js'
+export { modelOf, type System } from './system/system.js'

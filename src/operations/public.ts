@@ -43,7 +43,7 @@ import {
 } from './bulk/operations.js'
 import type { Selection } from './bulk/selection.js'
 import { workOnPage } from './bulk/work.js'
-import type { System } from './system.js'
+import type { System } from './system/system.js'
 
 export type {
   ActionName,
@@ -55,7 +55,7 @@ export type {
 } from './bulk/operation.js'
 export type { ActionOptions, OperationPreview, OperationRequest, OperationState } from './bulk/operations.js'
 export type { Selection } from './bulk/selection.js'
-export { NotFound, type Obstacle, OperationError, Refused, UsageError } from './errors.js'
+export { NotFound, type Obstacle, OperationError, Refused, UsageError } from './system/errors.js'
 
 /** What a replica needs to work on operations. */
 export interface OperationLifecycleOptions {

@@ -7,9 +7,7 @@ test('the package has these entries', async () => {
   const { exports } = JSON.parse(await readFile(resolve(import.meta.dirname, '../../package.json'), 'utf8'))
   expect(Object.keys(exports).sort()).toEqual([
     '.',
-    './api-gateway',
     './database',
-    './kinds',
     './kubernetes',
     './locks',
     './locks/nest',
@@ -18,6 +16,7 @@ test('the package has these entries', async () => {
     './package.json',
     './schedules',
     './schedules/nest',
+    './tasks',
     './telemetry',
     './testing',
     './testing/nest',
@@ -74,10 +73,6 @@ test('the main entry has what an app defines, runs and owns its documents with, 
 
 test.each([
   [
-    'api-gateway',
-    'COLLECTIONS InvalidHostName apiGatewayDefinitions apiGatewayLifecycles databaseNameFor default runtimeDomainDefinition runtimeDomainLifecycles',
-  ],
-  [
     'kubernetes',
     'ANNOTATIONS AdmissionDenied BeingDeleted CONTAINERS_COLLECTION Cluster FIELD_MANAGER HeldCluster InvalidRegion InvalidResource InvalidWatchOptions KubernetesConflict KubernetesError KubernetesForbidden LABELS NamespaceMissing NamespaceTerminating NotOwned Orphans Owner PodUnknown QuotaExceeded REGION_COLLECTION RegionUnavailable Regions StaleFence UnknownKind documentLabel earlyRecovery fenceOf fullNameOf labelValue nameOf onCluster ownerOf podLog readinessOf regionWorks removalOf singleRegion verdictOf watchObjects',
   ],
@@ -88,6 +83,10 @@ test.each([
   [
     'schedules',
     'Cron InvalidBackfill InvalidCron InvalidSchedule InvalidSchedulesOptions InvalidTask NoSuchSchedule ReplicasLost RunLockLost RunTimeout Schedules UnknownTimeZone lockNameOf starts',
+  ],
+  [
+    'tasks',
+    'COLLECTIONS Holder InvalidDuration InvalidHostName NoLongerHeld apiGatewayDefinitions apiGatewayLifecycles bindLifecycle checkBindOptions databaseNameFor default distinctName durationMs idText isDuplicateKey objectNameFor protocolCollection runtimeDomainDefinition runtimeDomainLifecycles',
   ],
 ])('the entry %s, whose index passes on whole files, has these names', async (entry, names) => {
   const found = await import(`../../src/${entry}/index.js`)

@@ -12,7 +12,9 @@ const depcruise = join(root, 'node_modules/dependency-cruiser/bin/dependency-cru
 async function brokenRules(files: Record<string, string>): Promise<string[]> {
   const folder = await mkdtemp(join(tmpdir(), 'phaselock-layers-'))
   try {
-    await cp(join(root, '.dependency-cruiser.cjs'), join(folder, '.dependency-cruiser.cjs'))
+    for (const file of ['.dependency-cruiser.cjs', 'tools/lint/layers.cjs']) {
+      await cp(join(root, file), join(folder, file))
+    }
     await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
     for (const [path, text] of Object.entries(files)) {
       await mkdir(dirname(join(folder, path)), { recursive: true })
@@ -91,7 +93,7 @@ describe('the layers', () => {
       'packages/local-database/src/index.ts': 'export const a = 1',
       ...index,
     })
-    expect(await brokenRules(kind('phaselock/kinds'))).toEqual([])
+    expect(await brokenRules(kind('phaselock/tasks'))).toEqual([])
     expect(await brokenRules(kind('phaselock/dist/lock/index.js'))).toContain('packages-import-what-is-exported')
     for (const file of ['../../../src/lock/index.js', '../../local-database/src/index.js'])
       expect(await brokenRules(kind(file))).toContain('packages-import-no-files-of-others')
@@ -126,10 +128,27 @@ describe('the layers', () => {
 
   test('folders of one layer do not import each other', async () => {
     const sibling = {
-      'src/cache/index.ts': 'export const c = 1',
-      'src/pools/x.ts': `export { c } from '../cache/index.js'`,
+      'src/kubernetes/index.ts': 'export const k = 1',
+      'src/schedules/x.ts': `export { k } from '../kubernetes/index.js'`,
     }
-    expect(await brokenRules(sibling)).toContain('pools-imports-no-sibling')
+    expect(await brokenRules(sibling)).toContain('schedules-imports-no-sibling')
+  })
+
+  test('rooms of a folder are layers: a room imports rooms below it, and no loose file of its folder', async () => {
+    const x = 'export const x = 1'
+    const uses = (from: string) => `export { x } from '${from}'`
+    const rooms = { ...index, 'src/lock/terms/x.ts': x, 'src/lock/claim/x.ts': x }
+    const broken = (path: string, from: string) => brokenRules({ ...rooms, [path]: uses(from) })
+    expect(await broken('src/lock/claim/y.ts', '../terms/x.js')).toEqual([])
+    expect(await broken('src/lock/terms/y.ts', '../claim/x.js')).toEqual(['lock-terms-imports-rooms-below'])
+    expect(await broken('src/lock/end/y.ts', '../claim/x.js')).toEqual(['lock-claim-end-imports-rooms-below'])
+    expect(await broken('src/lock/claim/y.ts', '../loose.js')).toEqual([])
+    expect(await brokenRules({ ...rooms, 'src/lock/loose.ts': x, 'src/lock/claim/y.ts': uses('../loose.js') })).toEqual(
+      ['lock-claim-end-imports-rooms-below'],
+    )
+    expect(await brokenRules({ ...index, 'src/lock/other/x.ts': uses('../index.js') })).toContain(
+      'lock-has-no-other-rooms',
+    )
   })
 
   test('operations know neither terminals nor HTTP nor how anything is logged', async () => {

@@ -162,7 +162,7 @@ describe('installed in an empty folder', () => {
     await install('phaselock-tasks', 'packages/tasks')
     const program = `
       import { BoundLifecycle } from 'phaselock'
-      import { apiGatewayLifecycles } from 'phaselock/api-gateway'
+      import { apiGatewayLifecycles } from 'phaselock/tasks'
       import { Cluster, singleRegion } from 'phaselock/kubernetes'
       import { bucketLifecycle, instanceLifecycles, kubernetesJobLifecycles } from 'phaselock-tasks'
       import { MongoClient } from 'mongodb'
@@ -181,7 +181,7 @@ describe('installed in an empty folder', () => {
   test('with phaselock-local-database beside it, it works on a database of the folder', async () => {
     await install('phaselock-local-database', 'packages/local-database')
     const gateways =
-      "import { apiGatewayLifecycles } from 'phaselock/api-gateway'; export default ({ db }) => apiGatewayLifecycles({ db }).all"
+      "import { apiGatewayLifecycles } from 'phaselock/tasks'; export default ({ db }) => apiGatewayLifecycles({ db }).all"
     await writeFile(join(folder, 'gateways.mjs'), gateways)
     const added = await phaselock('add', 'api-gateway', '{"_id":"shop"}', '--lifecycles', './gateways.mjs')
     expect(added.stdout).toContain('shop')

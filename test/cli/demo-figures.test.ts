@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals'
-import { apiGatewayDefinitions } from '../../src/api-gateway/index.js'
 import { figuresOf } from '../../src/cli/demo/figures.js'
 import type { FaultEntry, LedgerEntry, StepEntry } from '../../src/cli/demo/ledger.js'
 import { Screen } from '../../src/cli/demo/screen.js'
 import { stepNumber, UnknownPhase } from '../../src/cli/demo/step-order.js'
+import { apiGatewayDefinitions } from '../../src/tasks/index.js'
 
 const at = (ms: number) => new Date(Date.UTC(2030, 0, 1) + ms)
 const step = (kind: StepEntry['kind'], ms: number, more: Partial<StepEntry> = {}): StepEntry => ({

@@ -47,7 +47,7 @@ test('what waiting does not mend ends it at once; an outage once the time is ove
 test('a server that answers again within the time is used', async () => {
   const proxy = await TcpProxy.start(database.uri)
   proxy.refuse()
-  const settings = readSettings({}, { uri: proxy.uri, connectTimeout: '1m', lifecycles: 'phaselock/api-gateway' })
+  const settings = readSettings({}, { uri: proxy.uri, connectTimeout: '1m', lifecycles: 'phaselock/tasks' })
   const said: string[] = []
   const logger = { ...silentLogger, info: (message: string) => void said.push(message) }
   const opening = patiently(settings, logger, (own) => openWorkspace({ settings: own, cwd: '.', env: {}, logger }))

@@ -2,10 +2,10 @@ import { access } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, jest, test } from '@jest/globals'
 import { MongoClient } from 'mongodb'
-import { apiGatewayLifecycles } from '../../src/api-gateway/index.js'
 import { consoleToLog } from '../../src/cli/start/console-lines.js'
 import { pasteLines } from '../../src/cli/start/paste-lines.js'
 import { silentLogger } from '../../src/index.js'
+import { apiGatewayLifecycles } from '../../src/tasks/index.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { MAIN, ROOT, type Running, THINGS, useCliFolder } from './cli-process.js'
 
@@ -21,7 +21,7 @@ describe('phaselock start in a fresh folder', () => {
   test('tells where everything is; the printed line inserts and lists; moves are logged; a second one joins; both stop in order', async () => {
     const here = folder()
     await here.linkPackages()
-    const first = here.phaselock(['start', '--lifecycles', 'phaselock/api-gateway'])
+    const first = here.phaselock(['start', '--lifecycles', 'phaselock/tasks'])
     const uri = await uriOf(first)
     await first.printed(/^ {2}data +\S+\/\.phaselock\/db /m)
     await access(join(here.path, '.phaselock/db'))
@@ -33,7 +33,7 @@ describe('phaselock start in a fresh folder', () => {
     expect(pasted.out).toMatch(/^[0-9a-f]{24} {2}\w+/m)
     await first.printed(/"msg":"api-gateway [0-9a-f]{24}: Creating -> Created"/, 'err')
 
-    const second = here.phaselock(['start', '--name', 'api-2'], { PHASELOCK_LIFECYCLES: 'phaselock/api-gateway' })
+    const second = here.phaselock(['start', '--name', 'api-2'], { PHASELOCK_LIFECYCLES: 'phaselock/tasks' })
     expect(await uriOf(second)).toBe(uri)
     expect(await identityOf(second)).toMatch(/^api-2~/)
     const listed = await here.run(['list', 'api-gateway'])

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { expect, test } from '@jest/globals'
 import { lifecycleOf } from '../../src/index.js'
-import { settingsSchema } from '../../src/phases/definition/settings.js'
+import { settingsSchema } from '../../src/phases/model/settings.js'
 
 const page = await readFile(resolve(import.meta.dirname, '../../docs/lifecycles.md'), 'utf8')
 

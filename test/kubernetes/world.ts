@@ -1,9 +1,9 @@
 import { afterEach } from '@jest/globals'
 import { type Collection, type Document, ObjectId } from 'mongodb'
 import { INSTANCE_COLLECTION, instanceLifecycles } from 'phaselock-tasks'
-import { runtimeDomainLifecycles } from '../../src/api-gateway/index.js'
 import { Replica } from '../../src/index.js'
 import { Cluster, singleRegion } from '../../src/kubernetes/index.js'
+import { runtimeDomainLifecycles } from '../../src/tasks/index.js'
 import { eventually, type TestDatabase, useDatabase } from '../support/database.js'
 
 const DOMAIN_COLLECTION = 'RuntimeDomain'

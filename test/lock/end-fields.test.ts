@@ -1,6 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
-import { ASKS_FOREVER } from '../../src/lock/end/question.js'
 import {
   type EndKind,
   PARKED_AT,
@@ -10,6 +9,7 @@ import {
   TASK_LOCK_INIT_TIME,
 } from '../../src/lock/index.js'
 import { renewUpdate } from '../../src/lock/lease/renewal.js'
+import { ASKS_FOREVER } from '../../src/lock/record/question.js'
 import { useDatabase } from '../support/database.js'
 import {
   again,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
-import { historyWith, type NewHistoryEntry } from '../../src/lock/end/history.js'
 import { HISTORY_LIMIT, type HistoryEntry } from '../../src/lock/index.js'
+import { historyWith, type NewHistoryEntry } from '../../src/lock/record/history.js'
 import { useDatabase } from '../support/database.js'
 import { PHASE, put, read, TERMS } from './fixture.js'
 

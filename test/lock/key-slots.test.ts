@@ -15,7 +15,7 @@ import {
   ServerClock,
   setLimit,
 } from '../../src/lock/index.js'
-import { Slots } from '../../src/phases/engine/claim/slots.js'
+import { Slots } from '../../src/phases/engine/limits/slots.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { TcpProxy } from '../support/tcp-proxy.js'
 import { clientAt, ManualClock } from './fixture.js'

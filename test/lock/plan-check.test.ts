@@ -12,8 +12,8 @@ import {
   STATE_INDEX,
   unusableLockIndexes,
 } from '../../src/lock/index.js'
-import { problemsOf } from '../../src/lock/indexes/plan-check.js'
 import { boundedScanProblems } from '../../src/lock/indexes/plan-scans.js'
+import { problemsOf } from '../../src/lock/setup/plan-check.js'
 import { systemClock } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { lockedCollection, PHASE, TERMS } from './fixture.js'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Collection, Document } from 'mongodb'
+import { type CandidateRequest, lookForCandidates } from '../../src/lock/candidates/candidates.js'
 import { Claimant, Claims, idKey } from '../../src/lock/index.js'
-import { type CandidateRequest, lookForCandidates } from '../../src/lock/look/candidates.js'
 import { choose, extentFor } from '../../src/lock/select/selection.js'
 import { WorkSplit } from '../../src/lock/select/work-split.js'
 import { systemClock } from '../../src/time/index.js'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals'
 import { Long, ObjectId, UUID } from 'mongodb'
-import { idSpelt } from '../../src/operations/document-id.js'
 import { idsMeantBy, idText, UsageError } from '../../src/operations/index.js'
+import { idSpelt } from '../../src/operations/system/document-id.js'
 
 const HEX = '66f0a1b2c3d4e5f60718293a'
 const UUID_TEXT = '6f1c1b6e-0b0e-4f6e-9a6e-1c2d3e4f5a6b'

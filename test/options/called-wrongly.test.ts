@@ -1,12 +1,11 @@
 import { expect, test } from '@jest/globals'
-import { apiGatewayLifecycles, runtimeDomainLifecycles } from '../../src/api-gateway/index.js'
 import { Audit, Events, flowOf, Limits, lifecycleOf, Unavailable } from '../../src/index.js'
-import { bindLifecycle } from '../../src/kinds/index.js'
 import { Regions } from '../../src/kubernetes/index.js'
 import { memoryLocks } from '../../src/locks/index.js'
 import { getLifecycleToken, InjectLifecycle } from '../../src/nest/index.js'
 import { operationLifecycle } from '../../src/operations/public.js'
 import { Schedules, starts } from '../../src/schedules/index.js'
+import { apiGatewayLifecycles, bindLifecycle, runtimeDomainLifecycles } from '../../src/tasks/index.js'
 import { lockMetrics } from '../../src/telemetry/index.js'
 import { backDate, race } from '../../src/testing/index.js'
 

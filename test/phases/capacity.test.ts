@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { Capacity, MAX_BATCH } from '../../src/phases/engine/claim/capacity.js'
+import { Capacity, MAX_BATCH } from '../../src/phases/engine/places/capacity.js'
 
 /** As after many steps of that duration. */
 function capacityFor(handlerMs: number, besideMs = 10, claims = 0): Capacity {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
+import { byKind } from '../../src/lock/candidates/candidates.js'
+import { byTurns, FAIR, FAIR_BESIDE_RANKS, RANKS as PARTS, UNRANKED } from '../../src/lock/candidates/order.js'
 import { idKey, RefusingDocuments, WorkSplit } from '../../src/lock/index.js'
-import { byKind } from '../../src/lock/look/candidates.js'
-import { byTurns, FAIR, FAIR_BESIDE_RANKS, RANKS as PARTS, UNRANKED } from '../../src/lock/look/order.js'
 import {
   type CandidateList,
   choose,
@@ -11,7 +11,7 @@ import {
   type SelectionPolicy,
 } from '../../src/lock/select/selection.js'
 import { Company } from '../../src/phases/engine/claim/company.js'
-import { KeyLimits } from '../../src/phases/engine/claim/key-limits.js'
+import { KeyLimits } from '../../src/phases/engine/limits/key-limits.js'
 import { ManualClock, PHASE } from '../lock/fixture.js'
 import { randomNumbers } from '../support/random.js'
 import { type Due, KINDS, mayHold, RANKS, violations, type World } from './claim-order-model.js'

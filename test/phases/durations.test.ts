@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals'
 import { lifecycleOf, type Step, Unavailable } from '../../src/index.js'
-import { unavailable } from '../../src/kubernetes/answers.js'
+import { unavailable } from '../../src/kubernetes/api/answers.js'
 import { type Duration, durationMs } from '../../src/time/index.js'
 import { useDatabase } from '../support/database.js'
 import { replicaOf, thingOf, things, thingWith } from '../support/thing.js'

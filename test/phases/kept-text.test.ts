@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals'
-import { shown, textOf } from '../../src/phases/kept-text.js'
+import { shown, textOf } from '../../src/phases/errors/kept-text.js'
 
 const MB_20 = 20_000_000
 

@@ -1,6 +1,6 @@
 import { describe, expect, jest, test } from '@jest/globals'
 import type { StepEnded } from '../../src/index.js'
-import { BoundedLog } from '../../src/phases/bounded-log.js'
+import { BoundedLog } from '../../src/phases/reporting/bounded-log.js'
 import { refuseUnhandledRejections } from '../faults/unhandled.js'
 import { clientAt, ManualClock } from '../lock/fixture.js'
 import { useDatabase } from '../support/database.js'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals'
-import { type PlaceKind, Places } from '../../src/phases/engine/run/places.js'
+import { type PlaceKind, Places } from '../../src/phases/engine/places/places.js'
 
 describe('places', () => {
   /** Asks for places in this order; `begun` are those who have one, in the order in which they got it. */

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from '@jest/globals'
 import type { Document } from 'mongodb'
 import { InvalidReplicaOptions, lifecycleOf, Replica, type RunnableLifecycle } from '../../src/index.js'
-import { Capacity } from '../../src/phases/engine/claim/capacity.js'
-import { Places } from '../../src/phases/engine/run/places.js'
-import { SharedPlaces } from '../../src/phases/engine/run/shared-places.js'
+import { Capacity } from '../../src/phases/engine/places/capacity.js'
+import { Places } from '../../src/phases/engine/places/places.js'
+import { SharedPlaces } from '../../src/phases/engine/places/shared-places.js'
 import { eventually, useDatabase } from '../support/database.js'
 import { gate } from '../support/thing.js'
 

@@ -17,7 +17,7 @@ import {
   UUID,
 } from 'mongodb'
 import { InvalidDocument } from '../../src/index.js'
-import { Holder } from '../../src/phases/holder.js'
+import { Holder } from '../../src/phases/step/holder.js'
 import { useDatabase } from '../support/database.js'
 import { replicaOf, thing, thingOf, things, thingWith } from '../support/thing.js'
 

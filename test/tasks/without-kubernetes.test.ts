@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { expect, test } from '@jest/globals'
 
-const GATEWAY = new URL('../../dist/api-gateway/index.js', import.meta.url).href
+const GATEWAY = new URL('../../dist/tasks/index.js', import.meta.url).href
 const TASKS = new URL('../../packages/tasks/dist/index.js', import.meta.url).href
 
 /** Prints what is imported while the program runs. */

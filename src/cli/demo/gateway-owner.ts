@@ -1,5 +1,5 @@
 import { type Collection, type Db, type Document, MongoClient, ObjectId } from 'mongodb'
-import { COLLECTIONS, databaseNameFor } from '../../api-gateway/index.js'
+import { COLLECTIONS, databaseNameFor } from '../../tasks/index.js'
 import type { ExpectedEnds } from './figures.js'
 import { documentKey } from './ledger.js'
 

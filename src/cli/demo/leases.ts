@@ -1,7 +1,7 @@
 import type { Db } from 'mongodb'
-import { apiGatewayDefinitions } from '../../api-gateway/index.js'
 import { CLAIM_INDEX } from '../../lock/index.js'
 import { countPhases } from '../../operations/index.js'
+import { apiGatewayDefinitions } from '../../tasks/index.js'
 import type { DemoReplica } from './fleet.js'
 import { documentKey, type HeldDocument, type Ledger } from './ledger.js'
 

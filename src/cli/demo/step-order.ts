@@ -1,4 +1,4 @@
-import { apiGatewayDefinitions } from '../../api-gateway/index.js'
+import { apiGatewayDefinitions } from '../../tasks/index.js'
 
 /** Each phase's steps in order. A phase's first step runs without a name, or under its name when it is asked for again. */
 const STEPS: Readonly<Record<string, readonly string[]>> = {

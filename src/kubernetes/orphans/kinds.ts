@@ -1,6 +1,6 @@
-import type { Cluster } from '../cluster.js'
-import { resourceName } from '../discovery.js'
-import type { KindRef } from '../objects.js'
+import { resourceName } from '../api/discovery.js'
+import type { KindRef } from '../api/objects.js'
+import type { Cluster } from '../cluster/cluster.js'
 
 /** A kind whose objects can be looked for. */
 export interface SweptKind extends KindRef {

@@ -2,8 +2,8 @@ import type { Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import { idKey, LIFECYCLES_COLLECTION, readLockTimeouts } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
-import type { KubernetesObject } from '../objects.js'
-import { labelValue, ownerOf } from '../ownership.js'
+import type { KubernetesObject } from '../api/objects.js'
+import { labelValue, ownerOf } from '../cluster/ownership.js'
 
 /** The document that an object says it belongs to, in a lifecycle that is known here. */
 export interface OwnerDocument {

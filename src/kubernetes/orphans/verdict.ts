@@ -1,7 +1,7 @@
 import { idKey } from '../../lock/index.js'
 import { formatMs } from '../../time/index.js'
-import type { KubernetesObject } from '../objects.js'
-import { fenceOf } from '../ownership.js'
+import type { KubernetesObject } from '../api/objects.js'
+import { fenceOf } from '../cluster/ownership.js'
 import type { OwnerDocument, Presence } from './owners.js'
 
 /** To date the claim that wrote an object last: a fence is made of the server's milliseconds (src/lock/lease/fence.ts). */

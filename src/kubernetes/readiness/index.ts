@@ -1,5 +1,5 @@
-import { groupOf } from '../discovery.js'
-import { type KubernetesObject, nameOf } from '../objects.js'
+import { groupOf } from '../api/discovery.js'
+import { type KubernetesObject, nameOf } from '../api/objects.js'
 import { claim, conditionIs, custom, GENERAL, ingress, namespace, service } from './others.js'
 import { conditionOf, type Missing, type Readiness, type ReadyOptions, type Rule } from './verdict.js'
 import { daemonSet, deployment, job, pod, replicaSet, statefulSet } from './workloads.js'

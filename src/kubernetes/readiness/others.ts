@@ -1,4 +1,4 @@
-import type { KubernetesObject } from '../objects.js'
+import type { KubernetesObject } from '../api/objects.js'
 import { BEHIND, conditionOf, isBehind, type Missing, type Rule, specOf, statusOf, whyOf } from './verdict.js'
 
 function hasAddress(object: KubernetesObject): boolean {

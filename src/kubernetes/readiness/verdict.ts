@@ -1,4 +1,4 @@
-import type { KubernetesObject } from '../objects.js'
+import type { KubernetesObject } from '../api/objects.js'
 
 /**
  * Whether an object does what it is for; `reason` is for `step.wait`. `failed`: it never will by itself, however long one waits (a

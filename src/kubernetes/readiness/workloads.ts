@@ -1,5 +1,5 @@
 import { numbered } from '../../options/index.js'
-import type { KubernetesObject } from '../objects.js'
+import type { KubernetesObject } from '../api/objects.js'
 import { BEHIND, conditionOf, countOf, isBehind, type Missing, type Rule, specOf, statusOf, whyOf } from './verdict.js'
 
 /** Every workload controller writes `observedGeneration`: without it, the controller hasn't looked yet. */

@@ -1,4 +1,4 @@
-import type { KubernetesObject } from '../objects.js'
+import type { KubernetesObject } from '../api/objects.js'
 
 /** One run of one container: the pod, and which start of the container it is. */
 export interface ContainerRun {

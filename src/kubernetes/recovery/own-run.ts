@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { type Clock, sleep } from '../../time/index.js'
-import type { Cluster } from '../cluster.js'
+import type { Cluster } from '../cluster/cluster.js'
 import { type ContainerRun, presentRun } from './container-run.js'
 
 /** Where this process runs, by its configuration. */

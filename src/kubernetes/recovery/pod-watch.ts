@@ -1,4 +1,4 @@
-import type { KubernetesObject } from '../objects.js'
+import type { KubernetesObject } from '../api/objects.js'
 import { KindWatch, type KindWatchOptions } from '../watch/kind-watch.js'
 import { type PodRuns, runsOf } from './container-run.js'
 

@@ -3,7 +3,7 @@ import { BSON } from 'mongodb'
 import { idKey } from '../../lock/index.js'
 import { Unavailable } from '../../phases/index.js'
 import type { Duration } from '../../time/index.js'
-import type { Cluster } from '../cluster.js'
+import type { Cluster } from '../cluster/cluster.js'
 import {
   GATEWAY_ID,
   type GatewaySettings,

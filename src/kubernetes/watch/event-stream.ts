@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import type { KubernetesObject } from '../objects.js'
+import type { KubernetesObject } from '../api/objects.js'
 
 /** One line of a watch. In a bookmark only the resourceVersion counts; in an error the object is a Status. */
 export interface WatchEvent {

@@ -1,5 +1,5 @@
 import type { Logger } from '../../phases/index.js'
-import { KubernetesError } from '../errors.js'
+import { KubernetesError } from '../api/errors.js'
 
 /** An API server's restart isn't worth reporting to a person; this many failures in a row are. */
 const PATIENCE = 3

@@ -1,8 +1,8 @@
 import { Unavailable } from '../../phases/index.js'
 import { type Clock, sleep } from '../../time/index.js'
-import type { Cluster } from '../cluster.js'
-import { KubernetesError } from '../errors.js'
-import type { KindRef, KubernetesObject } from '../objects.js'
+import { KubernetesError } from '../api/errors.js'
+import type { KindRef, KubernetesObject } from '../api/objects.js'
+import type { Cluster } from '../cluster/cluster.js'
 import { eventsOf, SilentStream } from './event-stream.js'
 import type { Change, Verdicts } from './verdicts.js'
 

@@ -1,5 +1,5 @@
-import type { KubernetesObject } from '../objects.js'
-import { ownerOf } from '../ownership.js'
+import type { KubernetesObject } from '../api/objects.js'
+import { ownerOf } from '../cluster/ownership.js'
 import { readinessOf } from '../readiness/index.js'
 
 /** What a handler that waits for an object would find. */

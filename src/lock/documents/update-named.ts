@@ -1,8 +1,6 @@
 import type { Collection, Document, Filter, UpdateOptions } from 'mongodb'
 import { isSharded } from '../../database/index.js'
-import { LIMITS_COLLECTION } from '../limits/limits.js'
-import { ID_INDEX, LIFECYCLES_COLLECTION } from '../terms/constants.js'
-import { DUTIES_COLLECTION } from '../terms/duties.js'
+import { DUTIES_COLLECTION, ID_INDEX, LIFECYCLES_COLLECTION, LIMITS_COLLECTION } from '../terms/constants.js'
 import { AS_IT_STANDS } from './read-each.js'
 
 /*

@@ -1,5 +1,5 @@
+import { type EndKind, removedFields, type StepEnd } from '../record/step-end.js'
 import type { EndGroup } from './end-update.js'
-import { type EndKind, removedFields, type StepEnd } from './step-end.js'
 
 /** More in one command is hardly faster (1,000: +5 % over 500, measured) and holds up others for longer. */
 const MAX_MEMBERS = 1_000

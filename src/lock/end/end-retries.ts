@@ -1,10 +1,10 @@
 import type { Collection, Document } from 'mongodb'
 import { type Clock, sleep } from '../../time/index.js'
 import type { Lease } from '../lease/lease.js'
+import type { StepEnd, Verdict } from '../record/step-end.js'
 import type { Terms } from '../terms/terms.js'
 import { type EndGroup, marked } from './end-update.js'
 import { isMarked, readBack, traceOf } from './read-back.js'
-import type { StepEnd, Verdict } from './step-end.js'
 
 const FIRST_RETRY_MS = 50
 /** Work has to go on soon after a database has come back. */

@@ -2,6 +2,11 @@ import type { Document, Filter } from 'mongodb'
 import { stepFence } from '../lease/fence.js'
 import { leaseUnmoved } from '../lease/legacy-writers.js'
 import { outboxAfter } from '../outbox/outbox.js'
+import { serverPauseMs } from '../record/back-off.js'
+import { historyWith, type NewHistoryEntry, type RecordedOutcome } from '../record/history.js'
+import { applyNext, nothingNext } from '../record/next.js'
+import { ASKS_FOREVER, newQuestion } from '../record/question.js'
+import { type EndKind, removedFields, type StepEnd } from '../record/step-end.js'
 import { LEAST_PAUSE_MS, PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import {
   countAt,
@@ -13,11 +18,6 @@ import {
   type Terms,
   withoutClaim,
 } from '../terms/terms.js'
-import { serverPauseMs } from './back-off.js'
-import { historyWith, type NewHistoryEntry, type RecordedOutcome } from './history.js'
-import { applyNext, nothingNext } from './next.js'
-import { ASKS_FOREVER, newQuestion } from './question.js'
-import { type EndKind, removedFields, type StepEnd } from './step-end.js'
 
 /** The ends of one group: same token, same kind and content. */
 export interface EndGroup {

@@ -1,9 +1,9 @@
 import { mostPerUpdate, type NamedUpdate, updateNamed } from '../documents/update-named.js'
 import { isDefiniteRefusal } from '../documents/write-error.js'
+import type { StepEnd, Verdict } from '../record/step-end.js'
 import { groupEnds } from './end-groups.js'
 import { EndRetries, type EndWriterOptions, type Sent, Verdicts } from './end-retries.js'
 import { type EndGroup, endFilter, endUpdate, putsToSleep } from './end-update.js'
-import type { StepEnd, Verdict } from './step-end.js'
 
 /** Called while a write goes on. */
 export interface EndProgress {

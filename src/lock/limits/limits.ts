@@ -10,11 +10,9 @@ import {
   ownerExpression,
   ownerMeant,
   type Resuming,
-} from '../terms/pauses.js'
+} from '../registry/pauses.js'
+import { LIMITS_COLLECTION } from '../terms/constants.js'
 import { isDate, literal } from '../terms/terms.js'
-
-/** Holds a document for each limit: how many slots it has, how fast they may be taken, and who has them (ask.ts). */
-export const LIMITS_COLLECTION = 'phaselock.limits'
 
 /** So many documents may begin in a span of time. */
 export interface Rate {

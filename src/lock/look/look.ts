@@ -1,16 +1,16 @@
 import type { AggregateOptions, Db, Document } from 'mongodb'
 import { protocolCollection } from '../../database/index.js'
 import type { Clock } from '../../time/index.js'
+import type { ClaimOrder } from '../candidates/order.js'
 import { readOwnFields } from '../documents/read-each.js'
 import { isDue, notAfter, onlyIn } from '../lease/lease-state.js'
+import type { ServerClock } from '../lease/server-clock.js'
 import { type Rename, renameLook } from '../move/rename.js'
 import { ruleLook, type StateRule } from '../move/rule-update.js'
+import { COMMITTED, IN_FORCE_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from '../registry/lock-timeout.js'
+import { LAST_SEEN, PRESENT_REPLICAS, type PresentReplica } from '../registry/presence.js'
 import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
-import { COMMITTED, IN_FORCE_FIELDS, type LockTimeoutInForce, lockTimeoutAt } from '../terms/lock-timeout.js'
-import { LAST_SEEN, PRESENT_REPLICAS, type PresentReplica } from '../terms/presence.js'
-import type { ServerClock } from '../terms/server-clock.js'
 import { literal, type Terms } from '../terms/terms.js'
-import type { ClaimOrder } from './order.js'
 
 /** What a look asks of one lifecycle. */
 export interface LookRequest {

@@ -1,7 +1,7 @@
 import type { Collection, Document } from 'mongodb'
 import { isDuplicateKey } from '../../database/index.js'
 import { asleepUntil } from '../end/end-update.js'
-import { begunIn, leftFor, nextFields, withoutNext } from '../end/next.js'
+import { begunIn, leftFor, nextFields, withoutNext } from '../record/next.js'
 import { PARKED_AT, TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { hasOurShape, isDate, literal, type Terms } from '../terms/terms.js'
 import type { OwnerWriteOptions } from './owner-writes.js'

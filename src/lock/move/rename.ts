@@ -1,8 +1,8 @@
 import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
-import { historyWith } from '../end/history.js'
-import { applyNextOfHolder } from '../end/next.js'
 import { isNotHeld } from '../lease/lease-state.js'
+import { historyWith } from '../record/history.js'
+import { applyNextOfHolder } from '../record/next.js'
 import { literal, progressIfOurs, type Terms } from '../terms/terms.js'
 
 /** A phase of an older version of a lifecycle, and what this version calls it. */

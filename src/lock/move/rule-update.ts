@@ -1,9 +1,9 @@
 import type { Document, Filter } from 'mongodb'
 import { withIds } from '../documents/reordered-ids.js'
-import { historyWith } from '../end/history.js'
-import { applyNext } from '../end/next.js'
 import { isNotHeld } from '../lease/lease-state.js'
 import { hasRoom, outboxAfterRule } from '../outbox/outbox.js'
+import { historyWith } from '../record/history.js'
+import { applyNext } from '../record/next.js'
 import { TASK_LOCK_INIT_TIME } from '../terms/constants.js'
 import { literal, progressAcrossPhases, progressIfOurs, type Terms } from '../terms/terms.js'
 

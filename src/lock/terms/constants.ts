@@ -23,3 +23,9 @@ export const HISTORY_LIMIT = 20
 
 /** The shortest pause before the next claim: without it one waiting document is claimed 33 times in its first second (measured). */
 export const LEAST_PAUSE_MS = 100
+
+/** Holds a document for each limit: how many slots it has, how fast they may be taken, and who has them (ask.ts). */
+export const LIMITS_COLLECTION = 'phaselock.limits'
+
+/** Holds a document for each duty: what one replica does now and then for all of them. */
+export const DUTIES_COLLECTION = 'phaselock.duties'

@@ -26,7 +26,7 @@ import {
   whyUnknownState,
   workingPhases,
 } from '../../phases/index.js'
-import { UsageError } from '../errors.js'
+import { UsageError } from '../system/errors.js'
 import { type Change, changeId, changeNamed } from './changes.js'
 import type { Acted, ActionName } from './operation.js'
 import { whyNotKept } from './selection.js'

@@ -2,9 +2,9 @@ import { BSON, type Collection, type Document, type Filter } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { afterId, isRemovedPhase, readOwnFields, whyNotStorable } from '../../lock/index.js'
 import type { LifecycleModel } from '../../phases/index.js'
-import { UsageError } from '../errors.js'
-import { fromExtendedJson } from '../extended-json.js'
-import { inTrouble, TROUBLES } from '../find.js'
+import { inTrouble, TROUBLES } from '../inspect/find.js'
+import { UsageError } from '../system/errors.js'
+import { fromExtendedJson } from '../system/extended-json.js'
 
 /** Which documents of a lifecycle are meant: those that match all that is given. */
 export interface Selection {

@@ -16,8 +16,8 @@ import {
 } from '../../lock/index.js'
 import { type LifecycleModel, workingPhases } from '../../phases/index.js'
 import { formatMs, systemClock } from '../../time/index.js'
-import { COUNT_LIMIT, inPhase, unknownPhases } from '../count.js'
-import { idText, idTyped } from '../document-id.js'
+import { COUNT_LIMIT, inPhase, unknownPhases } from '../inspect/count.js'
+import { idText, idTyped } from '../system/document-id.js'
 import { hasIndexForClaims } from './check-indexes.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 

@@ -14,8 +14,8 @@ import {
 } from '../../lock/index.js'
 import { lookRequestOf } from '../../phases/index.js'
 import { systemClock } from '../../time/index.js'
+import { multikeyFields, rebuildClaimIndex } from '../inspect/rebuild-index.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
-import { multikeyFields, rebuildClaimIndex } from './rebuild-index.js'
 
 const MISSING = 'it is missing'
 

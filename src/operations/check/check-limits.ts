@@ -1,6 +1,6 @@
 import { declareLimit, LIFECYCLES_COLLECTION, LIMITS_COLLECTION, readLimits } from '../../lock/index.js'
 import { namedLimits } from '../../phases/index.js'
-import { idTyped } from '../document-id.js'
+import { idTyped } from '../system/document-id.js'
 import { type Checked, type CheckResult, type Finding, finding, mendable } from './finding.js'
 
 /** Finds limits that registered lifecycles name and that aren't stored, and those that a person has damaged: what needs them waits. */

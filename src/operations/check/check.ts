@@ -1,6 +1,6 @@
 import type { Db } from 'mongodb'
 import type { LifecycleModel } from '../../phases/index.js'
-import { termsInForce } from '../system.js'
+import { termsInForce } from '../system/system.js'
 import { checkClocks } from './check-clocks.js'
 import { checkLeases, checkPhases, checkShapes, checkStuck } from './check-documents.js'
 import { checkIndexes, checkMultikey, checkQueryPlans } from './check-indexes.js'

@@ -1,14 +1,14 @@
 import type { Db, Document } from 'mongodb'
 import { CALLBACK_NAMES } from '../../lock/index.js'
 import { meant, shown } from '../../options/index.js'
-import type { Callbacks } from '../callbacks.js'
-import type { Alongside } from '../engine/wake/alongside.js'
-import { InvalidLifecycle, NotAttached } from '../errors.js'
+import type { Alongside } from '../background/background.js'
+import { InvalidLifecycle, NotAttached } from '../errors/errors.js'
+import { isObject } from '../model/check-graph.js'
+import { type LifecycleModel, workingPhases } from '../model/model.js'
 import { OwnerClient } from '../owner/owner-client.js'
 import type { EntryOf, OwnerClientOptions } from '../owner/owner-types.js'
-import type { Handler } from '../step.js'
-import { isObject } from './check-graph.js'
-import { type LifecycleModel, workingPhases } from './model.js'
+import type { Callbacks } from '../step/callbacks.js'
+import type { Handler } from '../step/step.js'
 
 /** A handler as the engine calls it; what it returned is checked at run time. */
 export type AnyHandler = Handler<string, Record<string, unknown>>

@@ -1,6 +1,6 @@
 import type { CallbackName } from '../../lock/index.js'
 import type { Duration } from '../../time/index.js'
-import type { ReservedField } from '../outcome.js'
+import type { ReservedField } from '../outcome/outcome.js'
 
 /** How long a document may stay in a phase, counted from when it entered it, and where it goes then. */
 export interface Deadline<Names extends string, State> {

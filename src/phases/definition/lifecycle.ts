@@ -1,14 +1,8 @@
 import type { CallbackName } from '../../lock/index.js'
 import { COLLECTION_NAME } from '../../options/index.js'
 import { durationMs, InvalidDuration } from '../../time/index.js'
-import type { Callback, Callbacks } from '../callbacks.js'
-import type { Child } from '../children.js'
-import { InvalidLifecycle } from '../errors.js'
-import { shown } from '../kept-text.js'
-import type { EntryOf, IdOf, NewChild, StateOf } from '../owner/owner-types.js'
-import type { Handler, Step } from '../step.js'
-import type { DocumentPhases } from '../waits.js'
-import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
+import { InvalidLifecycle } from '../errors/errors.js'
+import { shown } from '../errors/kept-text.js'
 import {
   cutProblems,
   entryPhases,
@@ -19,12 +13,18 @@ import {
   type RuleNode,
   ruleSources,
   soundPhases,
-} from './check-graph.js'
+} from '../model/check-graph.js'
+import type { LifecycleModel, Phase } from '../model/model.js'
+import { parseSettings } from '../model/settings.js'
+import type { DocumentPhases } from '../outcome/waits.js'
+import type { EntryOf, IdOf, NewChild, StateOf } from '../owner/owner-types.js'
+import type { Callback, Callbacks } from '../step/callbacks.js'
+import type { Child } from '../step/children.js'
+import type { Handler, Step } from '../step/step.js'
+import { type AnyHandler, BoundLifecycle } from './bound-lifecycle.js'
 import type { FieldOf, Graph, LifecycleSettingsSpec, NextOf, ReadDocument, Reads, RuleSpec, Working } from './graph.js'
 import { LimitsOf } from './limits.js'
-import type { LifecycleModel, Phase } from './model.js'
 import { onCallback, onPhase } from './on-phase.js'
-import { parseSettings } from './settings.js'
 
 /**
  * The state machine of one kind of document: its collection, phases, rules and settings.

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import { BSON, type Document } from 'mongodb'
 import { idText, type KeyLimit, withParts } from '../../lock/index.js'
 import { numbered, readOptions } from '../../options/index.js'
-import type { LimitNode, PhaseNode } from './check-graph.js'
-import type { LifecycleModel, LimitNeed, Phase } from './model.js'
-import { type LifecycleSettings, phaseLimits } from './settings.js'
+import type { LimitNode, PhaseNode } from '../model/check-graph.js'
+import type { LifecycleModel, LimitNeed, Phase } from '../model/model.js'
+import { type LifecycleSettings, phaseLimits } from '../model/settings.js'
 
 /** The limit that `maxActive` stands for. */
 export const maxActiveLimit = (lifecycle: string): string => `${lifecycle} (maxActive)`

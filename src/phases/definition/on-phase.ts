@@ -1,8 +1,8 @@
 import { Need, needsModule, note, noted } from '../../decorated/index.js'
 import type { CallbackName } from '../../lock/index.js'
 import { meant, shown } from '../../options/index.js'
-import { InvalidLifecycle } from '../errors.js'
-import { type LifecycleModel, workingPhases } from './model.js'
+import { InvalidLifecycle } from '../errors/errors.js'
+import { type LifecycleModel, workingPhases } from '../model/model.js'
 
 /** A class's methods that handle phases, by lifecycle; kept on the class itself, so no registry outlives it. */
 const HANDLED = Symbol.for('phaselock:handled')

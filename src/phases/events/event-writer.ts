@@ -1,8 +1,8 @@
 import { BSON, type Collection, type Db, type Document, ObjectId } from 'mongodb'
 import { isServerError } from '../../database/index.js'
 import { idKey } from '../../lock/index.js'
-import type { EventsSetting } from '../definition/settings.js'
-import type { StepEnded } from '../engine/observer.js'
+import type { EventsSetting } from '../model/settings.js'
+import type { StepEnded } from '../reporting/observer.js'
 
 /** What has happened to documents, beyond the newest 20 entries that each keeps. */
 export const EVENTS_COLLECTION = 'phaselock.events'

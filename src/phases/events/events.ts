@@ -1,8 +1,8 @@
 import type { Db } from 'mongodb'
 import type { RecordedOutcome } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
-import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from '../record-query.js'
 import { EVENTS_COLLECTION } from './event-writer.js'
+import { newestRecords, RECORD_QUERY, type RecordQuery, recordFilter } from './record-query.js'
 
 /** Something that happened to a document: how a step of it ended. */
 export interface DocumentEvent {

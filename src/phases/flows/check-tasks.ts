@@ -1,6 +1,6 @@
 import { meant } from '../../options/index.js'
-import { isObject } from '../definition/check-graph.js'
-import { shown } from '../kept-text.js'
+import { shown } from '../errors/kept-text.js'
+import { isObject } from '../model/check-graph.js'
 import { type TaskNode, TRIGGER_RULES, type TriggerRule } from './trigger.js'
 
 /** Each has a list of children in its run. */

@@ -12,7 +12,7 @@ import {
 } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, t } from '../../options/index.js'
 import { formatMs } from '../../time/index.js'
-import { limitName, RATE, rateFrom } from '../definition/settings.js'
+import { limitName, RATE, rateFrom } from '../model/settings.js'
 import { pauseOf, severalPauses } from './owner-pauses.js'
 import type { PauseOptions } from './owner-types.js'
 

@@ -1,8 +1,8 @@
 import type { ClientSession } from 'mongodb'
 import { canBeId, NO_ID } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
-import { type LifecycleModel, whyUnknownState } from '../definition/model.js'
-import { UnknownState } from '../errors.js'
+import { UnknownState } from '../errors/errors.js'
+import { type LifecycleModel, whyUnknownState } from '../model/model.js'
 import type { OwnerOptions } from './owner-types.js'
 
 /** What calls without options are given. */

@@ -26,9 +26,9 @@ import {
   whyUnwritten,
 } from '../../lock/index.js'
 import { checkOptions, t } from '../../options/index.js'
-import { isObject } from '../definition/check-graph.js'
-import { type LifecycleModel, tellingOf, workingPhases } from '../definition/model.js'
-import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from './audit-log.js'
+import { type AuditedAction, type AuditedEnd, audited, endOfVerdict } from '../events/audit-log.js'
+import { isObject } from '../model/check-graph.js'
+import { type LifecycleModel, tellingOf, workingPhases } from '../model/model.js'
 import { checkCall, checkId, checkState, inSession, NO_OPTIONS, stateOptions, unparkOptions } from './owner-calls.js'
 import {
   checkDocument,

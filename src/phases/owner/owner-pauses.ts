@@ -12,8 +12,8 @@ import {
 } from '../../lock/index.js'
 import { checkOptions, InvalidOptions, shown, t } from '../../options/index.js'
 import { systemClock } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/model.js'
-import type { AuditedEnd } from './audit-log.js'
+import type { AuditedEnd } from '../events/audit-log.js'
+import type { LifecycleModel } from '../model/model.js'
 import { checkId } from './owner-calls.js'
 import type { CancelResult } from './owner-types.js'
 

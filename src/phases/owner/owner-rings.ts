@@ -2,7 +2,7 @@ import type { Db, Document } from 'mongodb'
 import { type Ring, type Ringer, ringerOf, ringFor } from '../../doorbell/index.js'
 import { oddFields } from '../../lock/index.js'
 import { systemClock } from '../../time/index.js'
-import type { LifecycleModel } from '../definition/model.js'
+import type { LifecycleModel } from '../model/model.js'
 import { afterCommit } from './after-commit.js'
 import type { InsertOptions, OwnerClientOptions, OwnerOptions } from './owner-types.js'
 

@@ -3,7 +3,7 @@ import { isAbsolute } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { readOptions, t } from '../../options/index.js'
 import type { Duration } from '../../time/index.js'
-import type { Handler } from '../step.js'
+import type { Handler } from '../step/step.js'
 
 /** How a handler in a thread is run. */
 export interface ThreadOptions {

@@ -1,6 +1,6 @@
 import type { MessagePort } from 'node:worker_threads'
-import type { StepAborted } from '../errors.js'
-import type { StepAnswer } from '../step.js'
+import type { StepAborted } from '../errors/errors.js'
+import type { StepAnswer } from '../step/step.js'
 import type { ThreadDeclaration } from './declaration.js'
 import type { SentError } from './sent-error.js'
 

@@ -1,5 +1,5 @@
-import { InvalidOutcome, Unavailable } from '../errors.js'
-import { textOf, tried } from '../kept-text.js'
+import { InvalidOutcome, Unavailable } from '../errors/errors.js'
+import { textOf, tried } from '../errors/kept-text.js'
 
 /** Anything that was thrown, on its way between threads. */
 export interface SentError {

@@ -1,5 +1,9 @@
 import type { MessagePort } from 'node:worker_threads'
 import { processMs } from '../../time/index.js'
+import { StepAborted } from '../errors/errors.js'
+import { Outcomes, type OwnFields } from '../outcome/outcome.js'
+import type { DocumentPhases, Reached, WaitForOptions } from '../outcome/waits.js'
+import { type Logger, loggerOf } from '../reporting/logger.js'
 import type {
   Child,
   ChildrenDone,
@@ -7,12 +11,8 @@ import type {
   ChildrenOptions,
   ChildrenRemoved,
   RemoveChildrenOptions,
-} from '../children.js'
-import { StepAborted } from '../errors.js'
-import { type Logger, loggerOf } from '../logger.js'
-import { Outcomes, type OwnFields } from '../outcome.js'
-import type { ChildDocument, Progress, Step, StepAnswer } from '../step.js'
-import type { DocumentPhases, Reached, WaitForOptions } from '../waits.js'
+} from '../step/children.js'
+import type { ChildDocument, Progress, Step, StepAnswer } from '../step/step.js'
 import { Cell, type FromThread, type StepTask, type ToThread } from './messages.js'
 import { receivedError, type SentError, sentError } from './sent-error.js'
 import type { Wire } from './wire.js'

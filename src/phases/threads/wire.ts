@@ -1,5 +1,5 @@
 import type { BSON } from 'mongodb'
-import { withSet } from '../storable.js'
+import { withSet } from '../errors/storable.js'
 
 type Fields = Record<string, unknown>
 /** Of BSON's library, what is used here: the thread loads only that and not the driver (18 ms instead of 93, measured). */

@@ -1,8 +1,8 @@
 /** The program of a worker thread: piscina calls what it exports for each task. Loaded once per thread, so it loads little itself. */
 import { createRequire } from 'node:module'
-import { InvalidOutcome } from '../errors.js'
-import { textOf } from '../kept-text.js'
-import { isMadeBy } from '../outcome.js'
+import { InvalidOutcome } from '../errors/errors.js'
+import { textOf } from '../errors/kept-text.js'
+import { isMadeBy } from '../outcome/outcome.js'
 import type { ThreadDeclaration } from './declaration.js'
 import { Cell, type StepResult, type StepTask } from './messages.js'
 import { sentError } from './sent-error.js'

@@ -3,12 +3,12 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { PassThrough } from 'node:stream'
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals'
 import { type Document, ObjectId } from 'mongodb'
-import { runtimeDomainLifecycles } from '../../../src/api-gateway/index.js'
 import { Output } from '../../../src/cli/output.js'
 import { runCli } from '../../../src/cli/run.js'
 import { Replica } from '../../../src/index.js'
 import { Cluster, Regions } from '../../../src/kubernetes/index.js'
 import { PARKED_AT } from '../../../src/lock/index.js'
+import { runtimeDomainLifecycles } from '../../../src/tasks/index.js'
 import { useDatabase, eventually as within } from '../../support/database.js'
 import { describeWithCluster } from '../support/index.js'
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Handler, Outcome, Step } from 'phaselock'
-import { idText, isDuplicateKey } from 'phaselock/kinds'
+import { idText, isDuplicateKey } from 'phaselock/tasks'
 import { configure, whyNotOurs } from './configure.js'
 import type { Bucket } from './documents.js'
 import type { Ownership } from './held-bucket.js'

@@ -1,5 +1,5 @@
 import type { ObjectIdentifier, Tag } from '@aws-sdk/client-s3'
-import type { Holder, RunningStep } from 'phaselock/kinds'
+import type { Holder, RunningStep } from 'phaselock/tasks'
 import { isAnswer, isNotImplemented, Requests, type Storage, StorageForbidden } from './storage/index.js'
 
 /** The tags that show whose a bucket is. */

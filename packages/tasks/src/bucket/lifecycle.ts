@@ -1,5 +1,5 @@
 import { InvalidLifecycle } from 'phaselock'
-import { type BindOptions, bindLifecycle } from 'phaselock/kinds'
+import { type BindOptions, bindLifecycle } from 'phaselock/tasks'
 import { creating } from './creating.js'
 import { type BucketDefinition, type BucketSettings, bucketDefinition } from './definition.js'
 import { deleting } from './deleting.js'

@@ -1,4 +1,4 @@
-import { distinctName } from 'phaselock/kinds'
+import { distinctName } from 'phaselock/tasks'
 import type { Bucket } from './documents.js'
 
 const LONGEST = 63

@@ -1,6 +1,6 @@
 import type { Collection, Db, Document } from 'mongodb'
 import type { Handler, Outcome, Step } from 'phaselock'
-import { Holder, idText, protocolCollection } from 'phaselock/kinds'
+import { Holder, idText, protocolCollection } from 'phaselock/tasks'
 import { BUCKET_COLLECTIONS, type Bucket } from './documents.js'
 import { HeldBucket } from './held-bucket.js'
 import { bucketNameFor } from './names.js'

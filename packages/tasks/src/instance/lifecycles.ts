@@ -1,6 +1,6 @@
 import type { RunnableLifecycle } from 'phaselock'
-import { type BindOptions, type Bound, bindLifecycle } from 'phaselock/kinds'
 import { onCluster } from 'phaselock/kubernetes'
+import { type BindOptions, type Bound, bindLifecycle } from 'phaselock/tasks'
 import { checkPodSecurity, ifPlaced, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
 import { type InstanceSettings, instanceDefinition } from './definitions.js'
 import { deleting, type InstanceParts, restarting, starting, stopping, updating } from './handlers.js'

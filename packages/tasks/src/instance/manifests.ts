@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { objectNameFor } from 'phaselock/kinds'
 import type { KubernetesObject } from 'phaselock/kubernetes'
+import { objectNameFor } from 'phaselock/tasks'
 import { type PodSecurity, podTemplate } from '../pods/index.js'
 import type { InstanceSpec } from './check-instance.js'
 

@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises'
-import type { RunningStep } from 'phaselock/kinds'
 import { type HeldCluster, type KubernetesObject, podLog } from 'phaselock/kubernetes'
+import type { RunningStep } from 'phaselock/tasks'
 import { endedWith, type Pod, type Terminated } from '../pods/index.js'
 import type { JobResult } from './documents.js'
 import { endOf, statusOf } from './job-end.js'

@@ -1,6 +1,6 @@
 import type { RunnableLifecycle } from 'phaselock'
-import { type BindOptions, type Bound, bindLifecycle, objectNameFor } from 'phaselock/kinds'
 import { onCluster } from 'phaselock/kubernetes'
+import { type BindOptions, type Bound, bindLifecycle, objectNameFor } from 'phaselock/tasks'
 import { checkPodSecurity, ifPlaced, type PodSecurity, siteOf, type Where, watchOf, whereOf } from '../pods/index.js'
 import { type KubernetesJobSettings, kubernetesJobDefinition } from './definition.js'
 import { cancelling, creating, deleting, running } from './handlers.js'

@@ -1,4 +1,3 @@
-import type { RunningStep } from 'phaselock/kinds'
 import {
   fenceOf,
   type HeldCluster,
@@ -7,6 +6,7 @@ import {
   LABELS,
   type Removal,
 } from 'phaselock/kubernetes'
+import type { RunningStep } from 'phaselock/tasks'
 import { creationTrouble, podTrouble, type Trouble } from '../pods/index.js'
 import { collect, podsOf } from './collect.js'
 import type { JobResult } from './documents.js'

@@ -1,5 +1,4 @@
 import { type Alongside, type Handler, InvalidLifecycle } from 'phaselock'
-import type { RunningStep } from 'phaselock/kinds'
 import {
   type Cluster,
   type HeldCluster,
@@ -9,6 +8,7 @@ import {
   regionWorks,
   watchObjects,
 } from 'phaselock/kubernetes'
+import type { RunningStep } from 'phaselock/tasks'
 
 /** The fields of a document that say where its objects belong. */
 export interface Homed {

@@ -16,10 +16,10 @@ import {
   removedPhase,
   takeOutboxes,
 } from '../../../lock/index.js'
-import type { Callbacks } from '../../callbacks.js'
-import type { LifecycleModel } from '../../definition/model.js'
-import { readProjection } from '../../definition/settings.js'
-import type { LifecycleEnvironment } from '../environment.js'
+import type { LifecycleModel } from '../../model/model.js'
+import { readProjection } from '../../model/settings.js'
+import type { Callbacks } from '../../step/callbacks.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
 import type { OutageLog } from '../report/outage-log.js'
 import { type Callee, Caller, type LaneName, outboxLeaseMs } from './caller.js'
 import { nextTurn, OutboxWriter, within } from './outbox-writer.js'

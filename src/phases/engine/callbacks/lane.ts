@@ -1,5 +1,5 @@
 import { systemClock } from '../../../time/index.js'
-import { Places } from '../run/places.js'
+import { Places } from '../places/places.js'
 
 /** A call keeps its place for at most this long: a quick one has returned by then. */
 const KEEPS_MS = 250

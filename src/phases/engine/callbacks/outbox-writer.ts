@@ -8,7 +8,7 @@ import {
   type Told,
   toldOutboxes,
 } from '../../../lock/index.js'
-import type { LifecycleEnvironment } from '../environment.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
 import type { OutageLog } from '../report/outage-log.js'
 
 /** What has been told waits so long for the group before it to be taken out. */

@@ -7,15 +7,15 @@ import {
   MissingIndex,
   type WorkSplit,
 } from '../../../lock/index.js'
-import type { LimitNeed, Phase } from '../../definition/model.js'
-import { readProjection } from '../../definition/settings.js'
-import type { LifecycleEnvironment } from '../environment.js'
+import type { LimitNeed, Phase } from '../../model/model.js'
+import { readProjection } from '../../model/settings.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
+import type { KeyedClaim } from '../limits/key-limits.js'
+import type { Capacities } from '../places/capacity.js'
 import { OutageLog } from '../report/outage-log.js'
 import { Wakeups } from '../wake/wakeups.js'
-import type { Capacities } from './capacity.js'
 import type { Admission, Company } from './company.js'
-import type { KeyedClaim } from './key-limits.js'
 
 /** After this many claims in a row that won none of their candidates, the next tick looks again. */
 const MOST_LOST_CLAIMS = 20

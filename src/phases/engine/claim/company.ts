@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import type { Candidates, Reach, SelectionPolicy } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import type { LifecycleSettings } from '../../definition/settings.js'
+import type { LifecycleSettings } from '../../model/settings.js'
 import type { HeldDocuments } from '../lease/held-documents.js'
 
 /** A document that has waited this long to be held alone gets its turn: nothing more is claimed, and chains yield. */

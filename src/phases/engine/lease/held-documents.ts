@@ -1,5 +1,5 @@
 import { idBytes } from '../../../lock/index.js'
-import type { PlaceKind } from '../run/places.js'
+import type { PlaceKind } from '../places/places.js'
 import type { Held } from './held.js'
 
 /** One more claim comes on top of that; a command holds 16 MB, and names each up to twice. */

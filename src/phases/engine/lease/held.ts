@@ -1,8 +1,8 @@
 import { BSON, type Document } from 'mongodb'
 import { type CancelRequest, type DeadlineHold, isValid, type Lease } from '../../../lock/index.js'
-import type { LimitNeed, Phase } from '../../definition/model.js'
-import type { StepAborted } from '../../errors.js'
-import type { PlaceKind } from '../run/places.js'
+import type { StepAborted } from '../../errors/errors.js'
+import type { LimitNeed, Phase } from '../../model/model.js'
+import type { PlaceKind } from '../places/places.js'
 
 /** A chain of steps reads its document again, and yields where it must, when what it knows is older than this. */
 export const FRESH_MS = 1_000

@@ -4,8 +4,8 @@ import { packageVersion } from '../../../config/index.js'
 import { isServerError, protocolCollection } from '../../../database/index.js'
 import { beat, endBeats, forgetDead, REPLICAS_COLLECTION, type ReplicaReport } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import type { Logger } from '../../logger.js'
-import { causesText, recordedError } from '../../recorded-error.js'
+import { causesText, recordedError } from '../../errors/recorded-error.js'
+import type { Logger } from '../../reporting/logger.js'
 
 const FORGET_EVERY_MS = 3_600_000
 /** A refusal isn't over in ten seconds, and each one is a line in the server's log. */

@@ -17,9 +17,9 @@ import {
 } from '../../../lock/index.js'
 import { typed } from '../../../options/index.js'
 import { type Clock, formatMs } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/model.js'
 import { registeredFields } from '../../definition/registered.js'
-import type { Logger } from '../../logger.js'
+import type { LifecycleModel } from '../../model/model.js'
+import type { Logger } from '../../reporting/logger.js'
 import { requireDisjointFrom, type Territory, territoryOf } from './overlaps.js'
 
 /** With the fields of {@link registeredFields}, where the replica that started last is of a version that stores them. */

@@ -1,5 +1,5 @@
-import type { LifecycleModel } from '../../definition/model.js'
-import { OverlappingLifecycles } from '../../errors.js'
+import { OverlappingLifecycles } from '../../errors/errors.js'
+import type { LifecycleModel } from '../../model/model.js'
 
 /** A lifecycle as far as it claims documents: those of its collection that are in its phases. */
 export interface Territory {

@@ -1,6 +1,6 @@
 import { type Clock, formatMs } from '../../../time/index.js'
-import type { Logger } from '../../logger.js'
-import { causesText, recordedError } from '../../recorded-error.js'
+import { causesText, recordedError } from '../../errors/recorded-error.js'
+import type { Logger } from '../../reporting/logger.js'
 import { RateLimit } from './rate-limit.js'
 
 const REPEAT_AFTER_MS = 30_000

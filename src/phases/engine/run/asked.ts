@@ -1,5 +1,5 @@
 import { answerIn, type DeadlineHold, questionIn, type StoredQuestion } from '../../../lock/index.js'
-import type { StepAnswer } from '../../step.js'
+import type { StepAnswer } from '../../step/step.js'
 
 /** What the document's last step asked, and what became of it; `answer` undefined: it is still open. */
 export interface Asked {

@@ -1,5 +1,5 @@
 import { type Clock, formatMs, type LoopStop, LoopWatch } from '../../../time/index.js'
-import type { Environment } from '../environment.js'
+import type { Environment } from '../context/environment.js'
 import { RateLimit } from '../report/rate-limit.js'
 
 export interface LoopMonitorOptions extends Pick<Environment, 'clock' | 'logger' | 'observer'> {

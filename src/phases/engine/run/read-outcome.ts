@@ -1,11 +1,11 @@
 import { BSON } from 'mongodb'
 import type { AskedQuestion } from '../../../lock/index.js'
 import { type Duration, durationMs } from '../../../time/index.js'
-import type { Phase } from '../../definition/model.js'
-import { InvalidOutcome } from '../../errors.js'
-import { cut, MOST_CHARACTERS, shown, textOf } from '../../kept-text.js'
-import { isMadeBy, isUnmarked, RESERVED_FIELDS, requireOptions } from '../../outcome.js'
-import { withSet } from '../../storable.js'
+import { InvalidOutcome } from '../../errors/errors.js'
+import { cut, MOST_CHARACTERS, shown, textOf } from '../../errors/kept-text.js'
+import { withSet } from '../../errors/storable.js'
+import type { Phase } from '../../model/model.js'
+import { isMadeBy, isUnmarked, RESERVED_FIELDS, requireOptions } from '../../outcome/outcome.js'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -26,6 +26,9 @@ import {
   underClaimOf,
   whyNotStorable,
 } from '../../../lock/index.js'
+import { ChildExists, InvalidDocument, InvalidOutcome, LeaseLost, UnknownChild } from '../../errors/errors.js'
+import { shown } from '../../errors/kept-text.js'
+import { endsOf, type LifecycleModel } from '../../model/model.js'
 import {
   type Child,
   type ChildCounts,
@@ -39,12 +42,9 @@ import {
   readDoneOptions,
   readRemoveOptions,
   sumOf,
-} from '../../children.js'
-import { endsOf, type LifecycleModel } from '../../definition/model.js'
-import { ChildExists, InvalidDocument, InvalidOutcome, LeaseLost, UnknownChild } from '../../errors.js'
-import { shown } from '../../kept-text.js'
-import type { Progress } from '../../step.js'
-import type { LifecycleEnvironment } from '../environment.js'
+} from '../../step/children.js'
+import type { Progress } from '../../step/step.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
 import type { Awaits } from './step-waits.js'
 

@@ -1,5 +1,8 @@
 import type { Document } from 'mongodb'
 import { leaseUnmoved } from '../../../lock/index.js'
+import { Outcomes, type OwnFields } from '../../outcome/outcome.js'
+import type { DocumentPhases, Reached, WaitForOptions } from '../../outcome/waits.js'
+import { type Logger, withFields } from '../../reporting/logger.js'
 import type {
   Child,
   ChildrenDone,
@@ -7,13 +10,10 @@ import type {
   ChildrenOptions,
   ChildrenRemoved,
   RemoveChildrenOptions,
-} from '../../children.js'
-import { LEASE_UNMOVED } from '../../holder.js'
-import { type Logger, withFields } from '../../logger.js'
-import { Outcomes, type OwnFields } from '../../outcome.js'
-import type { ChildDocument, Progress, Step, StepAnswer } from '../../step.js'
+} from '../../step/children.js'
+import { LEASE_UNMOVED } from '../../step/holder.js'
+import type { ChildDocument, Progress, Step, StepAnswer } from '../../step/step.js'
 import { IN_THREAD, type RunsThreads, type ThreadDeclaration } from '../../threads/index.js'
-import type { DocumentPhases, Reached, WaitForOptions } from '../../waits.js'
 import { countOf } from '../lease/held.js'
 import { deepCopy } from './deep-copy.js'
 import type { StepRun } from './step-run.js'

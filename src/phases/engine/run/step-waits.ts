@@ -18,13 +18,13 @@ import {
   readOwnFields,
   type StoredAwaits,
 } from '../../../lock/index.js'
-import { known, readRecheck } from '../../children.js'
-import type { LifecycleModel } from '../../definition/model.js'
-import { InvalidOutcome } from '../../errors.js'
-import { shown } from '../../kept-text.js'
-import type { Progress } from '../../step.js'
-import type { Reached } from '../../waits.js'
-import type { LifecycleEnvironment } from '../environment.js'
+import { InvalidOutcome } from '../../errors/errors.js'
+import { shown } from '../../errors/kept-text.js'
+import type { LifecycleModel } from '../../model/model.js'
+import type { Reached } from '../../outcome/waits.js'
+import { known, readRecheck } from '../../step/children.js'
+import type { Progress } from '../../step/step.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
 import type { Held } from '../lease/held.js'
 
 /** A document whose step runs just now may move without knowing who waits for it: the usual back-off, which begins with a second,

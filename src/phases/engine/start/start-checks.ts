@@ -27,12 +27,12 @@ import {
   unusableLockIndexes,
 } from '../../../lock/index.js'
 import { typed } from '../../../options/index.js'
-import { type LifecycleModel, workingPhases } from '../../definition/model.js'
-import { InvalidLifecycle, MissingIndexes } from '../../errors.js'
-import type { Logger } from '../../logger.js'
+import { InvalidLifecycle, MissingIndexes } from '../../errors/errors.js'
+import { type LifecycleModel, workingPhases } from '../../model/model.js'
+import type { Logger } from '../../reporting/logger.js'
 import { type ThreadPool, threadOf } from '../../threads/index.js'
-import type { ReplicaSettings } from '../check-options.js'
-import type { Environment } from '../environment.js'
+import type { Environment } from '../context/environment.js'
+import type { ReplicaSettings } from '../options/check-options.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 
 export interface StartChecksOptions {

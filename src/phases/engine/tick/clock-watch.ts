@@ -13,10 +13,10 @@ import {
 } from '../../../lock/index.js'
 import { numbered } from '../../../options/index.js'
 import { formatMs } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/model.js'
+import type { LifecycleModel } from '../../model/model.js'
 import { outboxLeaseMs } from '../callbacks/caller.js'
 import { outboxesOf } from '../callbacks/deliverer.js'
-import type { Environment } from '../environment.js'
+import type { Environment } from '../context/environment.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
 import { RateLimit } from '../report/rate-limit.js'
 

@@ -11,11 +11,11 @@ import {
   takeDuties,
 } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import { workingPhases } from '../../definition/model.js'
+import { recordedError } from '../../errors/recorded-error.js'
 import { forgetEvents } from '../../events/event-writer.js'
-import type { Logger } from '../../logger.js'
-import { recordedError } from '../../recorded-error.js'
-import type { RunningLifecycle } from '../running-lifecycle.js'
+import { workingPhases } from '../../model/model.js'
+import type { Logger } from '../../reporting/logger.js'
+import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
 
 /** The duty that finds what nobody takes in a lifecycle; each has its own, as no replica need run all of them. */
 export const SWEEP = 'sweep of '

@@ -1,11 +1,11 @@
 import type { LookRequest, LookResult, Looks, Terms } from '../../../lock/index.js'
 import type { Clock } from '../../../time/index.js'
-import type { LifecycleModel } from '../../definition/model.js'
+import type { LifecycleModel } from '../../model/model.js'
+import { FOREIGN_PHASES, REPAIR, type TickCounts } from '../lifecycle/housekeeper.js'
+import type { RunningLifecycle } from '../lifecycle/running-lifecycle.js'
 import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
 import type { LiveReplicas } from '../registry/live-replicas.js'
-import type { RunningLifecycle } from '../running-lifecycle.js'
 import type { ClockWatch } from './clock-watch.js'
-import { FOREIGN_PHASES, REPAIR, type TickCounts } from './housekeeper.js'
 
 /** How often the look also asks about documents that nobody would find otherwise; they have no command of their own. */
 const CHORES_EVERY_MS = 60_000

@@ -8,9 +8,9 @@ import {
   wakeSleepers,
   wasPutToSleep,
 } from '../../../lock/index.js'
-import { workingPhases } from '../../definition/model.js'
-import type { LifecycleEnvironment } from '../environment.js'
-import type { News } from './alongside.js'
+import type { News } from '../../background/background.js'
+import { workingPhases } from '../../model/model.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
 
 const MOST_AT_ONCE = 500
 /** More than these aren't kept for later; one that is dropped goes on at the end of its pause. */

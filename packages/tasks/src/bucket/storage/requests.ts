@@ -1,5 +1,5 @@
 import type { ServiceInputTypes, ServiceOutputTypes } from '@aws-sdk/client-s3'
-import type { Holder, RunningStep } from 'phaselock/kinds'
+import type { Holder, RunningStep } from 'phaselock/tasks'
 import type { StorageRequest } from './errors.js'
 import type { Command } from './sdk.js'
 import type { Storage } from './storages.js'

@@ -1,7 +1,7 @@
 import type { S3Client } from '@aws-sdk/client-s3'
 import type { Db, Document } from 'mongodb'
 import { type Duration, Unavailable } from 'phaselock'
-import { durationMs, protocolCollection } from 'phaselock/kinds'
+import { durationMs, protocolCollection } from 'phaselock/tasks'
 import { BUCKET_COLLECTIONS } from '../documents.js'
 import { type ReadSecret, readKeys, type StorageKeys } from './credentials.js'
 import { loadSdk, type Sdk } from './sdk.js'

@@ -1,0 +1,108 @@
+import { Unavailable } from '../../phases/index.js'
+import {
+  AdmissionDenied,
+  InvalidResource,
+  KubernetesConflict,
+  KubernetesError,
+  KubernetesForbidden,
+  NamespaceMissing,
+  NamespaceTerminating,
+  QuotaExceeded,
+  type Request,
+} from './errors.js'
+import type { HttpAnswer } from './transport.js'
+
+/** The body of an answer that is no success, as far as the server sent it. */
+export interface Status {
+  readonly message?: string
+  readonly reason?: string
+  readonly details?: {
+    readonly name?: string
+    readonly kind?: string
+    readonly retryAfterSeconds?: number
+    readonly causes?: readonly { readonly reason?: string; readonly message?: string; readonly field?: string }[]
+  }
+}
+
+const TEXT_LIMIT = 1_000
+/** For a page that isn't an API server's. */
+const PAGE_LIMIT = 200
+const THROTTLED = 429
+/** How RBAC (and every other authorizer) words its refusals; admission words them otherwise. */
+const NOT_ALLOWED = /\bcannot (\w+) (?:resource|path) "/
+/** A field that the kind doesn't have, or of another type: an apply answers that with 500. */
+const NOT_TYPED = /^failed to create typed patch object /
+const OVER_QUOTA = /\bexceeded quota\b/
+
+export function statusOf(answer: HttpAnswer): Status {
+  // Else it is a proxy's page, or nothing: the text is all there is.
+  return asKind(answer, 'Status') ?? { message: answer.text.slice(0, TEXT_LIMIT) }
+}
+
+/** The body when it is JSON of this kind. Proxies, and other programs at a server's address, answer something else. */
+export function asKind(answer: HttpAnswer, kind: string): object | undefined {
+  try {
+    const body: unknown = JSON.parse(answer.text)
+    if (typeof body === 'object' && body !== null && (body as { kind?: unknown }).kind === kind) return body
+  } catch {
+    // Not JSON.
+  }
+  return undefined
+}
+
+/**
+ * The error that an answer stands for. An answer that no API server gives (a load balancer's page, a login form, another program's 404)
+ * tells nothing about an object: the cluster is as good as away.
+ */
+export function errorOf(request: Request, answer: HttpAnswer): Error {
+  const { status } = answer
+  const { message = '', reason, details } = statusOf(answer)
+  const words = message || `${status} ${reason ?? ''}`.trim()
+  const retryAfterMs = answer.retryAfterMs ?? (details?.retryAfterSeconds || 0) * 1_000
+  if (status === 500 && NOT_TYPED.test(words))
+    return new InvalidResource(`${what(request)}: ${words}`, request, words, status)
+  if (status === THROTTLED || status >= 500) return unavailable(request, `${status}: ${words}`, retryAfterMs)
+  if (status === 401) return unavailable(request, `it refuses the credentials of its kubeconfig (401 ${words})`)
+  if (!asKind(answer, 'Status')) return notAnApiServer(request, answer)
+  const made = (Class: typeof KubernetesError, says = `${what(request)}: ${words}`) =>
+    new Class(says, request, words, status)
+  if (status === 409) return made(KubernetesConflict)
+  if (status === 403) {
+    if (details?.causes?.some((cause) => cause.reason === 'NamespaceTerminating')) return made(NamespaceTerminating)
+    if (OVER_QUOTA.test(words)) return made(QuotaExceeded)
+    const verb = NOT_ALLOWED.exec(words)?.[1]
+    return verb ? made(KubernetesForbidden, missingRight({ ...request, verb }, words)) : made(AdmissionDenied)
+  }
+  if (status === 404 && details?.kind === 'namespaces' && request.resource !== 'namespaces') {
+    return made(NamespaceMissing)
+  }
+  if (status === 400 && /admission webhook .* denied/.test(words)) return made(AdmissionDenied)
+  if (status === 400 || status === 413 || status === 422) return made(InvalidResource)
+  return made(KubernetesError)
+}
+
+/** Whatever a server, or a page in between, asks for: after a day it is asked again. */
+const DAY_MS = 86_400_000
+
+/** The cluster can't be asked now: its documents wait, without using attempts. */
+export function unavailable(request: Request, why: string, retryAfterMs?: number, cause?: unknown): Unavailable {
+  const options = !retryAfterMs ? { cause } : { cause, retryAfter: `${Math.min(retryAfterMs, DAY_MS)}ms` as const }
+  return new Unavailable(`cluster ${request.cluster} could not be asked to ${what(request)}: ${why}`, options)
+}
+
+export function notAnApiServer(request: Request, { status, text }: HttpAnswer): Unavailable {
+  const page = text.trim().slice(0, PAGE_LIMIT)
+  return unavailable(request, `what answers at its address isn't an API server (${status}: ${page || 'an empty page'})`)
+}
+
+/** For messages: `patch ingresses.networking.k8s.io web in namespace gw-7`. */
+export function what({ verb, resource, object, namespace }: Request): string {
+  const place = namespace === undefined ? '' : ` in namespace ${namespace}`
+  return `${verb} ${resource}${object === undefined ? '' : ` ${object}`}${place}`
+}
+
+function missingRight(request: Request, words: string): string {
+  const { verb, resource, namespace, cluster } = request
+  const where = namespace === undefined ? 'in the whole cluster' : `in namespace ${namespace}`
+  return `expected the account to have the right to ${verb} ${resource} ${where} of cluster ${cluster}, it hasn't: add the verb to its Role (${words})`
+}

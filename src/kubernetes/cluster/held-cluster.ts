@@ -1,0 +1,230 @@
+import { protocolCollection } from '../../database/index.js'
+import { type HeldDocument, Holder, NoLongerHeld, type RunningStep } from '../../phases/index.js'
+import type { ApiServer, CallOptions, ListOptions } from '../api/api-server.js'
+import { BeingDeleted, KubernetesConflict, KubernetesError, NotOwned, StaleFence } from '../api/errors.js'
+import {
+  fullNameOf,
+  type KindRef,
+  type KubernetesObject,
+  nameOf,
+  type ObjectMeta,
+  type ObjectRef,
+} from '../api/objects.js'
+import { type Readiness, type ReadyOptions, readinessOf } from '../readiness/index.js'
+import { ANNOTATIONS, FIELD_MANAGER, fenceOf, Owner, type OwnerLifecycle } from './ownership.js'
+import { deleteAsSeen, type Removal, type RemoveOptions, removalOf, whatHolds } from './removal.js'
+
+/**
+ * The version of an object that doesn't exist: an apply with it creates the object or, if there is one after all, is refused. No
+ * object's version is that low.
+ */
+const NO_VERSION = '1'
+/** Controllers write to the same objects all the time; a write that conflicts with another is tried this often. */
+const TRIES = 5
+
+/**
+ * What one step of a lifecycle may do in a cluster for its document.
+ *
+ * Invariant: no write of a step takes effect after a later holder of the document has written the same object. To ensure it, each
+ * write stamps the step's fence, looks at the object's fence first, and requires the object to be the one that was looked at
+ * (uid and resourceVersion), or to be absent. What a late step creates after another holder has got the document, it
+ * removes again. Each write also needs a lease with time left, by the local clock, right before it is sent, and waits for its
+ * answer no longer than the lease lasts.
+ */
+export class HeldCluster {
+  /** The document as the owner of what this step makes. */
+  readonly owner: Owner
+  private readonly holder: Holder
+
+  constructor(
+    /** The cluster without a document: for reads that no step needs to own. */
+    readonly cluster: ApiServer,
+    private readonly document: HeldDocument,
+    private readonly step: RunningStep,
+    private readonly lifecycle: OwnerLifecycle,
+  ) {
+    this.owner = new Owner(lifecycle, document._id)
+    const { db, collection } = lifecycle
+    this.holder = new Holder(protocolCollection(db, collection), document, step)
+  }
+
+  /** The object as it is now; undefined: there is none. Ends with the step's signal. */
+  get(ref: ObjectRef): Promise<KubernetesObject | undefined> {
+    return this.cluster.get(ref, { signal: this.step.signal })
+  }
+
+  /** All objects of a kind that match. Ends with the step's signal. */
+  list(kind: KindRef, options: Omit<ListOptions, 'signal'> = {}): Promise<KubernetesObject[]> {
+    return this.cluster.list(kind, { ...options, signal: this.step.signal })
+  }
+
+  /**
+   * Creates the object as given, or changes the existing one (server-side apply): fields that an earlier call had and
+   * this one hasn't are removed, those of others stay. The owner's labels and the fence are added. Repeated, it changes nothing
+   * except the fence; as that is a write (and an event for watches) each time, a handler calls it in a step of its own and waits in
+   * the next one.
+   * @returns the object as the server has it now
+   * @throws NotOwned, StaleFence: nothing was written
+   * @throws BeingDeleted, KubernetesConflict, QuotaExceeded, InvalidResource, AdmissionDenied, NamespaceTerminating,
+   *   NamespaceMissing, and what every request may throw (Cluster)
+   * @throws NoLongerHeld when another replica has the document: what was just created is removed again
+   */
+  async ensure(object: KubernetesObject): Promise<KubernetesObject> {
+    return this.repeated(object, 'patch', async () => {
+      const live = await this.get(object)
+      if (live) await this.assertWritable(live, 'patch')
+      if (live?.metadata.deletionTimestamp !== undefined) {
+        const says = `${nameOf(live)} ${whatHolds(live)}: it can be created again once it is gone`
+        throw await this.refused(BeingDeleted, live, 'patch', says)
+      }
+      return live ? this.apply(object, live) : this.create(object)
+    })
+  }
+
+  /** Whether the object does what it is for: `reason` says what is missing. Reads only. */
+  async ready(ref: ObjectRef, options: ReadyOptions = {}): Promise<Readiness> {
+    const object = await this.get(ref)
+    if (!object) return { ready: false, reason: `there is no ${fullNameOf(ref)}` }
+    return readinessOf(object, options)
+  }
+
+  /**
+   * Removes the object, and reports whether it is gone; `reason` names the finalizers that hold it. An object that doesn't exist is
+   * gone. Call it again after a wait until it is.
+   * @throws NotOwned, StaleFence: nothing was removed
+   * @throws KubernetesConflict, and what every request may throw (Cluster)
+   */
+  async remove(ref: ObjectRef, options: RemoveOptions = {}): Promise<Removal> {
+    return this.repeated(ref, 'delete', async () => {
+      const live = await this.get(ref)
+      if (!live) return { gone: true }
+      await this.assertWritable(live, 'delete')
+      if (live.metadata.deletionTimestamp === undefined) {
+        await deleteAsSeen(this.cluster, live, options, this.limitsOfWrite())
+      }
+      return removalOf(ref, await this.get(ref))
+    })
+  }
+
+  /**
+   * A creation can't be conditional on the document, so the database is asked after it. A replica that has taken the document over
+   * before that may have looked for the object already, and found none.
+   * @throws NoLongerHeld
+   */
+  private async create(object: KubernetesObject): Promise<KubernetesObject> {
+    let made: KubernetesObject | undefined
+    try {
+      made = await this.apply(object, undefined)
+    } catch (error) {
+      // No answer: it may have been created all the same.
+      if (!(error instanceof KubernetesError || error instanceof NoLongerHeld)) await this.clearLateOne(object)
+      throw error
+    }
+    try {
+      await this.holder.assertHeld()
+      return made
+    } catch (error) {
+      // If the database doesn't answer, the lease's own clock decides: while it lasts the document is this step's.
+      if (error instanceof NoLongerHeld || this.step.leaseLeftMs() === 0) await this.takeBack(made)
+      throw error
+    }
+  }
+
+  private async apply(object: KubernetesObject, live: KubernetesObject | undefined): Promise<KubernetesObject> {
+    const body = { ...object, status: undefined, metadata: this.stamped(object.metadata, live) }
+    const http = {
+      method: 'PATCH',
+      query: { fieldManager: FIELD_MANAGER, force: 'true' },
+      contentType: 'application/apply-patch+yaml',
+      body,
+    } as const
+    const { namespace, name } = object.metadata
+    const call = { verb: 'patch', kind: object, namespace, object: name, http, ...this.limitsOfWrite() }
+    return JSON.parse((await this.cluster.answerTo(call)).text)
+  }
+
+  private stamped(metadata: ObjectMeta, live: KubernetesObject | undefined): ObjectMeta {
+    const { name, namespace, labels, annotations, finalizers, ownerReferences } = metadata
+    const fence = { [ANNOTATIONS.fence]: String(this.step.fence) }
+    return {
+      name,
+      namespace,
+      finalizers,
+      ownerReferences,
+      labels: { ...labels, ...this.owner.labels },
+      annotations: { ...annotations, ...this.owner.annotations, ...fence },
+      uid: live?.metadata.uid,
+      resourceVersion: live?.metadata.resourceVersion ?? NO_VERSION,
+    }
+  }
+
+  /** @throws NotOwned, StaleFence */
+  private async assertWritable(live: KubernetesObject, verb: string): Promise<void> {
+    if (!this.owner.owns(live)) {
+      const says = `${fullNameOf(live)} of cluster ${this.cluster.name} exists and doesn't belong to ${this.lifecycle.name} ${String(this.document._id)}: nothing was written`
+      throw await this.refused(NotOwned, live, verb, says)
+    }
+    if (fenceOf(live) > this.step.fence) {
+      const says = `${fullNameOf(live)} was written under fence ${fenceOf(live)}, and this step has ${this.step.fence}: another replica holds the document; nothing was written`
+      throw await this.refused(StaleFence, live, verb, says)
+    }
+  }
+
+  /** After a creation without an answer: removes what a step that no longer holds its document has created by now. Never throws. */
+  private async clearLateOne(ref: ObjectRef): Promise<void> {
+    try {
+      await this.holder.assertHeld()
+    } catch (error) {
+      if (!(error instanceof NoLongerHeld)) return
+      const made = await this.cluster.get(ref).catch(() => undefined)
+      if (made && this.owner.owns(made)) await this.takeBack(made).catch(() => undefined)
+    }
+  }
+
+  /** Removes what this very step has created, if no later one has written it since. */
+  private async takeBack(made: KubernetesObject): Promise<void> {
+    let live: KubernetesObject | undefined = made
+    // The controller's writes leave the uid and the fence as they are.
+    const isMine = (object: KubernetesObject) =>
+      object.metadata.uid === made.metadata.uid && fenceOf(object) === this.step.fence
+    for (let tried = 1; live && isMine(live); tried += 1) {
+      try {
+        return await deleteAsSeen(this.cluster, live)
+      } catch (error) {
+        if (!(error instanceof KubernetesConflict) || tried >= TRIES) throw error
+      }
+      live = await this.cluster.get(made)
+    }
+  }
+
+  /** @throws NoLongerHeld when the lease has no time left, or the step was asked to stop */
+  private limitsOfWrite(): CallOptions {
+    const leftMs = this.step.leaseLeftMs()
+    this.step.signal.throwIfAborted()
+    if (leftMs === 0) throw this.holder.lost()
+    return { signal: this.step.signal, timeoutMs: leftMs }
+  }
+
+  private async repeated<T>(ref: ObjectRef, verb: string, attempt: () => Promise<T>): Promise<T> {
+    for (let tried = 1; ; tried += 1) {
+      try {
+        return await attempt()
+      } catch (error) {
+        if (!(error instanceof KubernetesConflict)) throw error
+        if (tried < TRIES) continue
+        const says = `${verb} ${fullNameOf(ref)}: something else changed it ${TRIES} times in a row, the last answer: ${error.serverMessage}`
+        throw new KubernetesConflict(says, error.request, error.serverMessage, error.status)
+      }
+    }
+  }
+
+  private async refused(
+    Refusal: typeof KubernetesError,
+    live: KubernetesObject,
+    verb: string,
+    says: string,
+  ): Promise<KubernetesError> {
+    const { name, namespace } = live.metadata
+    return new Refusal(says, await this.cluster.requestOf({ verb, kind: live, namespace, object: name }))
+  }
+}

@@ -1,0 +1,68 @@
+import type { ApiServer, CallOptions } from '../api/api-server.js'
+import { type KubernetesObject, nameOf, type ObjectRef } from '../api/objects.js'
+
+/** What happens to the dependents of a removed object (a Deployment's pods): gone before it, after it, or kept. */
+export type Propagation = 'Foreground' | 'Background' | 'Orphan'
+
+/** How an object is removed. */
+export interface RemoveOptions {
+  /** Default 'Background'. With 'Foreground' the object stays until all its dependents are gone. */
+  readonly propagation?: Propagation
+  /** How long pods get to stop. Default: what their specs say. */
+  readonly gracePeriodSeconds?: number
+}
+
+/** Whether an object is gone; `reason` is for `step.wait`. */
+export type Removal = { readonly gone: true } | { readonly gone: false; readonly reason: string }
+
+/** The finalizer of an object that was deleted with propagation 'Foreground'. */
+const DEPENDENTS = 'foregroundDeletion'
+
+/**
+ * Deletes exactly the object that was looked at, as it was then.
+ * @throws KubernetesConflict when it was written since, or another one has its name now; what every request may throw (Cluster)
+ */
+export async function deleteAsSeen(
+  cluster: ApiServer,
+  seen: KubernetesObject,
+  { propagation = 'Background', gracePeriodSeconds }: RemoveOptions = {},
+  limits: CallOptions = {},
+): Promise<void> {
+  const { name, namespace, uid, resourceVersion } = seen.metadata
+  const body = {
+    apiVersion: 'v1',
+    kind: 'DeleteOptions',
+    preconditions: { uid, resourceVersion },
+    propagationPolicy: propagation,
+    gracePeriodSeconds,
+  }
+  const http = { method: 'DELETE', body } as const
+  await cluster.answerTo({ verb: 'delete', kind: seen, namespace, object: name, http, ...limits })
+}
+
+/**
+ * What an object says about its own removal: gone, or what it still waits for (finalizers, dependents, pods).
+ * @param live the object under that name now
+ */
+export function removalOf(ref: ObjectRef, live: KubernetesObject | undefined): Removal {
+  return live ? { gone: false, reason: `${nameOf(ref)} ${whatHolds(live)}` } : { gone: true }
+}
+
+/** What an object that is being deleted waits for, in words that follow its name. */
+export function whatHolds(live: KubernetesObject): string {
+  const { finalizers = [] } = live.metadata
+  if (finalizers.length === 1 && finalizers[0] === DEPENDENTS)
+    return 'is still there until all that belongs to it is gone'
+  const noun = finalizers.length > 1 ? 'finalizers' : 'finalizer'
+  const held = finalizers.length === 0 ? '' : `, held by the ${noun} ${finalizers.join(' and ')}`
+  return `is still there${held}${remaining(live)}`
+}
+
+/** The reasons a namespace gives for not being gone yet. */
+function remaining(live: KubernetesObject): string {
+  const { conditions = [] } = (live['status'] ?? {}) as { conditions?: readonly Partial<Record<string, string>>[] }
+  const says = conditions.filter(
+    ({ type = '', status }) => /^Namespace\w*(Remaining|Failure)$/.test(type) && status === 'True',
+  )
+  return says.length === 0 ? '' : `: ${says.map(({ message }) => message).join('; ')}`
+}

@@ -1,0 +1,302 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { protocolCollection } from '../../database/index.js'
+import { idKey, idText } from '../documents/id-key.js'
+import { readOwnFields } from '../documents/read-each.js'
+import { canBeId } from '../documents/storable.js'
+import { isValid } from '../documents/type-name.js'
+import { LIFECYCLES_COLLECTION } from '../terms/constants.js'
+import { isDate, literal } from '../terms/terms.js'
+
+/**
+ * What is paused: `all` is one with every lifecycle that there was then, and is resumed as such, so that it neither ends nor replaces a
+ * lifecycle's own pause.
+ */
+export type PauseTarget =
+  | { readonly what: 'all' | 'lifecycle' }
+  | { readonly what: 'phase'; readonly phase: string }
+  | { readonly what: 'document'; readonly _id: unknown }
+
+/** A pause as it is in force. Times are the server's. */
+export type Pause = PauseTarget & {
+  readonly by: string
+  readonly reason: string | null
+  readonly since: Date
+  /** When it ends by itself; null: when somebody resumes it. */
+  readonly until: Date | null
+}
+
+/** The most pauses of one lifecycle at a time: each look and claim leaves out the documents by name. */
+export const MOST_PAUSES = 200
+
+/** The pauses among what is stored, those that are over too. A person may have put anything there: what isn't one pauses nothing. */
+export function storedPauses(stored: unknown): readonly Pause[] {
+  if (!Array.isArray(stored)) return []
+  return stored.slice(0, MOST_PAUSES).flatMap((one): Pause[] => {
+    const target = targetOf(one)
+    if (!target) return []
+    const { by, reason, since, until } = one as Document
+    return [
+      {
+        ...target,
+        by: textOr(by, '?'),
+        reason: textOr(reason, null),
+        since: dateOr(since, new Date(0)),
+        until: dateOr(until, null),
+      },
+    ]
+  })
+}
+
+function targetOf(one: unknown): PauseTarget | undefined {
+  const { what, phase, _id } = (one ?? {}) as Document
+  if (what === 'all' || what === 'lifecycle') return { what }
+  if (what === 'phase') return typeof phase === 'string' ? { what, phase } : undefined
+  return what === 'document' && canBeId(_id) ? { what, _id } : undefined
+}
+
+const textOr = <Else>(value: unknown, otherwise: Else) => (typeof value === 'string' ? value : otherwise)
+const dateOr = <Else>(value: unknown, otherwise: Else) => (value instanceof Date && isValid(value) ? value : otherwise)
+
+/** Whether it is in force at a time of the server's. */
+export const isInForce = ({ until }: Pause, now: Date): boolean => until === null || until > now
+
+/** A pause in one line: `order, phase Packing: paused by ana until 2026-12-01T08:00:00.000Z: the printer is broken`. */
+export function pauseText(lifecycle: string, pause: Pause): string {
+  const until = pause.until ? ` until ${pause.until.toISOString()}` : ''
+  return `${pauseTarget(lifecycle, pause)}: paused by ${pause.by}${until}${pause.reason === null ? '' : `: ${pause.reason}`}`
+}
+
+/** What is paused, in words: `order, phase Packing`. */
+export function pauseTarget(lifecycle: string, target: PauseTarget): string {
+  if (target.what === 'phase') return `${lifecycle}, phase ${target.phase}`
+  return target.what === 'document' ? `${lifecycle} ${idText(target._id)}` : lifecycle
+}
+
+/** What of a lifecycle is paused at one moment. */
+export class Paused {
+  static readonly nothing = new Paused([])
+  /** The ids of single documents. */
+  readonly ids: readonly unknown[]
+  /** Whether the whole lifecycle is. */
+  readonly isWhole: boolean
+  private readonly phases: ReadonlySet<string>
+  private readonly keys: ReadonlySet<string>
+
+  constructor(readonly pauses: readonly Pause[]) {
+    this.ids = pauses.flatMap((pause) => (pause.what === 'document' ? [pause._id] : []))
+    this.isWhole = pauses.some(({ what }) => what === 'all' || what === 'lifecycle')
+    this.phases = new Set(pauses.flatMap((pause) => (pause.what === 'phase' ? [pause.phase] : [])))
+    this.keys = new Set(this.ids.map(idKey))
+  }
+
+  /** The pauses that a document is under, the widest first. */
+  of(phase: unknown, id: unknown): readonly Pause[] {
+    const { pauses } = this
+    return [
+      ...pauses.filter(({ what }) => what === 'all' || what === 'lifecycle'),
+      ...pauses.filter((pause) => pause.what === 'phase' && pause.phase === phase),
+      ...pauses.filter((pause) => pause.what === 'document' && idKey(pause._id) === idKey(id)),
+    ]
+  }
+
+  /** Whether no document of a phase may be worked on. */
+  has(phase: string): boolean {
+    return this.isWhole || this.phases.has(phase)
+  }
+
+  /** Whether a document in a phase may not be worked on. */
+  hasDocument(phase: string, id: unknown): boolean {
+    return this.has(phase) || (this.keys.size > 0 && this.keys.has(idKey(id)))
+  }
+}
+
+const arrayAt = (path: string): Document => ({ $cond: [{ $isArray: path }, path, []] })
+const known = arrayAt('$pauses')
+
+/*
+ * What an operation on many documents has paused or resumed leaves a mark beside the pauses, in the same update, and requires that it isn't
+ * there. Invariant: an operation pauses (or resumes) each of its documents at most once, however often its page is repeated and whoever has
+ * resumed (or paused) the document meanwhile. The mark outlives the pause; no look reads it.
+ */
+
+/** Of as many pages of 200 that are under way at the same time nothing is done twice: five. */
+const MOST_MARKS = 1_000
+const withMark = (mark: string | undefined): Document =>
+  mark === undefined
+    ? {}
+    : { pauseMarks: { $slice: [{ $concatArrays: [arrayAt('$pauseMarks'), [literal(mark)]] }, -MOST_MARKS] } }
+const unmarked = (mark: string | undefined): Document => (mark === undefined ? {} : { pauseMarks: { $ne: mark } })
+
+/** Matches, in `$filter` over the stored pauses, those of a target. */
+function isOf(target: PauseTarget): Document {
+  const isWhat = { $eq: ['$$this.what', target.what] }
+  if (target.what === 'phase') return { $and: [isWhat, { $eq: ['$$this.phase', literal(target.phase)] }] }
+  // To an expression 1 and a Long 1 are the same, as to an _id.
+  return target.what === 'document' ? { $and: [isWhat, { $eq: ['$$this._id', literal(target._id)] }] } : isWhat
+}
+
+/** How far the server's clock has stepped forward, as a replica has stored beside the pauses, without that being confirmed: it ends none. */
+const heldMs = {
+  $cond: [
+    { $and: [isDate('$clockStep.until'), { $gt: ['$clockStep.until', '$$NOW'] }, { $isNumber: '$clockStep.ms' }] },
+    '$clockStep.ms',
+    0,
+  ],
+}
+const isOver = { $and: [isDate('$$this.until'), { $lte: ['$$this.until', { $subtract: ['$$NOW', heldMs] }] }] }
+
+/** When a new pause ends: at a time of the server's, after so long, or when it is resumed. */
+export type PauseEnd = Date | { readonly afterMs: number } | null
+
+export interface NewPause {
+  readonly target: PauseTarget
+  readonly by: string
+  readonly reason: string | null
+  readonly end: PauseEnd
+}
+
+/** When a pause ends, as an expression. */
+export const endExpression = (end: PauseEnd): Document =>
+  end !== null && 'afterMs' in end ? { $add: ['$$NOW', end.afterMs] } : literal(end)
+
+/** What became of a request to pause something of one lifecycle. */
+export type PauseVerdict =
+  /** `before`: what of the same was paused before, by whomever. */
+  | { readonly kind: 'paused'; readonly pause: Pause; readonly before: readonly Pause[] }
+  /** No replica has run this lifecycle yet. */
+  | { readonly kind: 'notRegistered' }
+  /** It has {@link MOST_PAUSES} already. */
+  | { readonly kind: 'tooMany' }
+
+/*
+ * Invariant: nobody's pause ends or changes because of what somebody else asks for: a pause belongs to who asked for it, and two people's pauses of the
+ * same are two. So what is paused goes on when the last of them has ended.
+ */
+
+/** Those of a target among the stored pauses that are in force. */
+const inForceOf = (target: PauseTarget): Document => ({
+  $filter: { input: known, cond: { $and: [{ $not: [isOver] }, isOf(target)] } },
+})
+
+/**
+ * Pauses something of a lifecycle; an earlier pause of the same by the same person is replaced. In force on each replica with its next look.
+ * @param mark what an operation has marked so is left as it is by now: `marked`
+ */
+export async function addPause(db: Db, lifecycle: string, pause: NewPause): Promise<PauseVerdict>
+export async function addPause(
+  db: Db,
+  lifecycle: string,
+  pause: NewPause,
+  mark: string,
+): Promise<PauseVerdict | { readonly kind: 'marked' }>
+export async function addPause(
+  db: Db,
+  lifecycle: string,
+  { target, by, reason, end }: NewPause,
+  mark?: string,
+): Promise<PauseVerdict | { readonly kind: 'marked' }> {
+  const isOwn = { $and: [isOf(target), { $eq: ['$$this.by', literal(by)] }] }
+  const others = { $filter: { input: known, cond: { $not: [{ $or: [isOver, isOwn] }] } } }
+  const until = endExpression(end)
+  const { what, ...named } = target
+  const pause = {
+    ...{ what: literal(what), by: literal(by), reason: literal(reason), since: '$$NOW', until },
+    ...Object.fromEntries(Object.entries(named).map(([field, value]) => [field, literal(value)])),
+  }
+  const hasRoom = { $expr: { $lt: [{ $size: others }, MOST_PAUSES] } }
+  const before = await lifecyclesOf(db).findOneAndUpdate(
+    { _id: lifecycle, ...unmarked(mark), ...hasRoom },
+    [{ $set: { pauses: { $concatArrays: [others, [pause]] }, ...withMark(mark) } }],
+    { returnDocument: 'before', projection: { pauses: inForceOf(target), now: '$$NOW' } },
+  )
+  if (!before) {
+    const isMarked = { $in: [literal(mark ?? null), arrayAt('$pauseMarks')] }
+    const there = await lifecyclesOf(db).findOne({ _id: lifecycle }, { projection: { isMarked } })
+    if (!there) return { kind: 'notRegistered' }
+    return there['isMarked'] ? { kind: 'marked' } : { kind: 'tooMany' }
+  }
+  const since = before['now'] as Date
+  const added = { ...target, by, reason, since, until: endOf(end, since) }
+  return { kind: 'paused', pause: added, before: storedPauses(before['pauses']) }
+}
+
+/** When a pause that begins at a time ends. */
+export const endOf = (end: PauseEnd, since: Date): Date | null =>
+  end !== null && 'afterMs' in end ? new Date(since.getTime() + end.afterMs) : end
+
+/** Whose pause is to end. */
+export interface Resuming {
+  /** Whoever wants it to end: their own pause is meant. Where there is but one, that is meant, whoever asked for it. */
+  readonly by?: string | undefined
+  /** Whose is meant instead. */
+  readonly of?: string | undefined
+}
+
+/** Among pauses of the same, the owner of the one that is meant; undefined: none. */
+export const ownerMeant = (owners: readonly string[], { by, of }: Resuming): string | undefined =>
+  of === undefined && owners.length === 1 ? owners[0] : owners.find((owner) => owner === (of ?? by))
+
+/** The same as an expression over an array of pauses. */
+export const ownerExpression = (pauses: Document, { by, of }: Resuming): Document => {
+  const only = { $let: { vars: { one: { $first: pauses } }, in: '$$one.by' } }
+  const isOnly = { $eq: [{ $size: pauses }, 1] }
+  return of === undefined ? { $cond: [isOnly, only, literal(by ?? null)] } : literal(of)
+}
+
+/** What was paused, and which pause has ended; `ended` is undefined where others' are in force only, and more than one or not the one that was named. */
+export interface ResumeVerdict {
+  readonly before: readonly Pause[]
+  readonly ended: Pause | undefined
+}
+
+/**
+ * Ends one pause; undefined: there was none of that in force.
+ * @param mark what an operation has marked so is left as it is by now
+ */
+export async function removePause(
+  db: Db,
+  lifecycle: string,
+  target: PauseTarget,
+  whose: Resuming = {},
+  mark?: string,
+): Promise<ResumeVerdict | undefined> {
+  const inForce = inForceOf(target)
+  const left = {
+    $let: {
+      vars: { meant: ownerExpression(inForce, whose) },
+      in: {
+        $filter: {
+          input: known,
+          cond: { $not: [{ $or: [isOver, { $and: [isOf(target), { $eq: ['$$this.by', '$$meant'] }] }] }] },
+        },
+      },
+    },
+  }
+  const found = await lifecyclesOf(db).findOneAndUpdate(
+    { _id: lifecycle, ...unmarked(mark) },
+    [{ $set: { pauses: left, ...withMark(mark) } }],
+    { returnDocument: 'before', projection: { pauses: inForce } },
+  )
+  const before = storedPauses(found?.['pauses'])
+  const owner = ownerMeant(
+    before.map(({ by }) => by),
+    whose,
+  )
+  return before.length === 0 ? undefined : { before, ended: before.find(({ by }) => by === owner) }
+}
+
+/** The pauses in force, by lifecycle; those without any are absent. */
+export async function readPauses(
+  db: Db,
+  lifecycles: readonly string[],
+): Promise<{ readonly byLifecycle: ReadonlyMap<string, Paused>; readonly now: Date | undefined }> {
+  const pipeline = [{ $match: { _id: { $in: [...lifecycles] } } }, { $project: { pauses: 1, now: '$$NOW' } }]
+  const rows = await readOwnFields((how) => lifecyclesOf(db).aggregate(pipeline, how).toArray())
+  const paused = rows.flatMap(({ _id, pauses, now }): [string, Paused][] => {
+    const inForce = storedPauses(pauses).filter((pause) => isInForce(pause, now))
+    return inForce.length > 0 ? [[String(_id), new Paused(inForce)]] : []
+  })
+  return { byLifecycle: new Map(paused), now: rows[0]?.['now'] }
+}
+
+const lifecyclesOf = (db: Db): Collection<Document & { _id: string }> => protocolCollection(db, LIFECYCLES_COLLECTION)

@@ -1,0 +1,120 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { literal } from '../terms/terms.js'
+
+/** Holds a document for each start of a replica, for people. What replicas go by is in `phaselock.lifecycles` (presence.ts). */
+export const REPLICAS_COLLECTION = 'phaselock.replicas'
+
+/** One that was killed is shown for this long, and no more than {@link MOST_DEAD} of them. */
+const KEPT_MS = 24 * 3_600_000
+const MOST_DEAD = 100
+/** One that still runs writes its document again if that was removed too early. */
+const SURELY_DEAD_AFTER_MS = 60_000
+/** Of its beats so many may be missing before one counts as dead. */
+export const MISSED_BEATS = 3
+
+/** What a replica says of one of its lifecycles. */
+export interface RunLifecycle {
+  readonly name: string
+  /** The phases for which it has handlers. */
+  readonly phases: readonly string[]
+  /** How many steps it runs at once. */
+  readonly places: number
+  /** How many of these are free. */
+  readonly free: number
+  /** How many documents it holds, in its places or waiting for one. */
+  readonly held: number
+  /** Where it works only on some: the names of what it can work on, such as the tasks of schedules. */
+  readonly knows?: readonly string[]
+}
+
+/** What a replica says of itself. */
+export interface ReplicaReport {
+  /** Of the package. */
+  readonly version?: string | undefined
+  readonly host: string
+  readonly pid: number
+  /** Where it runs in Kubernetes. */
+  readonly pod?: string | undefined
+  /** How often it says all this, in milliseconds. */
+  readonly everyMs: number
+  readonly lifecycles: readonly RunLifecycle[]
+  /** Slots of limits that it has leased; absent: none. */
+  readonly limits?: readonly { readonly limit: string; readonly leased: number; readonly used: number }[] | undefined
+  /** The longest time in which its event loop didn't turn, since its last beat; absent where that isn't watched. */
+  readonly loopMs?: number | undefined
+  /** How long its last tick took. */
+  readonly tickMs?: number | undefined
+}
+
+/** `_id` is the replica's identity, with which each of its tokens begins. Both times are the server's. */
+export interface ReplicaDocument extends ReplicaReport {
+  readonly _id: string
+  readonly startedAt: Date
+  readonly seenAt: Date
+}
+
+type Replicas = Collection<Document & { _id: string }>
+
+/** A beat that meets a locked collection must not keep its connection. */
+const MOST_MS = 5_000
+
+/** Writes a replica's document, whatever it holds: one that was removed, or edited by a person, is as it was before. */
+export async function beat(replicas: Replicas, name: string, report: ReplicaReport, upMs: number): Promise<void> {
+  const own = Object.entries(report).filter(([, value]) => value !== undefined)
+  const isKnown = { $eq: [{ $type: '$startedAt' }, 'date'] }
+  const fields = {
+    ...Object.fromEntries(own.map(([field, value]) => [field, literal(value)])),
+    startedAt: { $cond: [isKnown, '$startedAt', { $subtract: ['$$NOW', Math.round(upMs)] }] },
+    seenAt: '$$NOW',
+  }
+  await replicas.updateOne({ _id: name }, [{ $set: fields }], { upsert: true, maxTimeMS: MOST_MS })
+}
+
+/** Removes a replica's document: it has stopped. */
+export async function endBeats(replicas: Replicas, name: string): Promise<void> {
+  await replicas.deleteOne({ _id: name }, { maxTimeMS: MOST_MS })
+}
+
+/** Removes what replicas have left that are dead for long, or beyond the newest of many: so that restarts without an end leave a bounded number. */
+export async function forgetDead(replicas: Replicas): Promise<void> {
+  const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
+  // Those of the future, from before a step back of the clock, count as dead too.
+  const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
+  const surelyMs = { $max: [SURELY_DEAD_AFTER_MS, { $multiply: [everyMs, MISSED_BEATS] }] }
+  const isDead = { $and: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $gt: [ageMs, surelyMs] }] }
+  const dead = await replicas
+    .aggregate(
+      [{ $match: { $expr: isDead } }, { $sort: { seenAt: -1 } }, { $project: { isOld: { $gt: [ageMs, KEPT_MS] } } }],
+      { maxTimeMS: MOST_MS },
+    )
+    .toArray()
+  const ids = dead.filter(({ isOld }, i) => isOld || i >= MOST_DEAD).map(({ _id }) => _id)
+  if (ids.length === 0) return
+  await replicas.deleteMany({ _id: { $in: ids }, $expr: isDead }, { maxTimeMS: MOST_MS })
+}
+
+/**
+ * Which of these names no live replica of a lifecycle knows, by what they say of themselves. None where that can't be told: a replica of an older
+ * version says nothing of it, or this process may not read it.
+ */
+export async function namesNobodyKnows(
+  db: Db,
+  lifecycle: string,
+  names: readonly string[],
+): Promise<readonly string[]> {
+  const everyMs = { $cond: [{ $isNumber: '$everyMs' }, '$everyMs', 0] }
+  const ageMs = { $abs: { $subtract: ['$$NOW', '$seenAt'] } }
+  const isLive = {
+    $cond: [{ $eq: [{ $type: '$seenAt' }, 'date'] }, { $lte: [ageMs, { $multiply: [everyMs, MISSED_BEATS] }] }, false],
+  }
+  const live = await db
+    .collection(REPLICAS_COLLECTION)
+    .aggregate([{ $match: { 'lifecycles.name': lifecycle, $expr: isLive } }, { $project: { lifecycles: 1 } }], {
+      maxTimeMS: MOST_MS,
+    })
+    .toArray()
+    .catch(() => undefined)
+  const own = live?.flatMap(({ lifecycles }) => (lifecycles as RunLifecycle[]).filter(({ name }) => name === lifecycle))
+  if (!own || own.some(({ knows }) => !Array.isArray(knows))) return []
+  return names.filter((name) => !own.some(({ knows }) => knows!.includes(name)))
+}

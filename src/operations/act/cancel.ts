@@ -1,0 +1,107 @@
+import { claimOf } from '../../lock/index.js'
+import { sleep, systemClock } from '../../time/index.js'
+import { type DocumentRef, documentMeant, type Found, readDocuments } from '../inspect/find.js'
+import { recorded } from '../system/audit.js'
+import { Refused } from '../system/errors.js'
+import { modelOf, runsOf, type System } from '../system/system.js'
+import { asOwner, type Done, doneTo, nameOf, whyNot } from './as-owner.js'
+import { onSchedules } from './schedules.js'
+
+const LOOK_EVERY_MS = 200
+
+/** What came of a request to stop a step. */
+export interface Cancelled extends Done {
+  readonly by: string
+  readonly reason: string | null
+  /** The token of the holder that was asked; null: a run of a schedule waits for the document that it has started, and that is to stop. */
+  readonly holder: string | null
+  /** Whether it has let go of the document. */
+  readonly ended: boolean
+  /** The document as it is now; undefined: it is gone. */
+  readonly now: Found | undefined
+}
+
+export interface CancelRequested {
+  /** Who wants it to stop. */
+  readonly by: string
+  /** Why, for its history: at most 500 characters. Default: none is given. */
+  readonly reason?: string | undefined
+  /** How long it waits for the handler to end. */
+  readonly waitMs: number
+}
+
+/**
+ * Asks for the step of a document that runs now to stop, and waits for that. Its document is parked then, with by whom and why, unless its handler
+ * has moved it on.
+ * @example await cancelStep(system, { id: 'shop' }, { by: 'ana', reason: 'stuck', waitMs: 5_000 }) // { ..., ended: true, now: { condition: { kind: 'parked' }, ... } }
+ * @throws NotFound; UsageError, also for a reason that is too long; Refused where nobody holds it, or too many were asked for
+ */
+export async function cancelStep(system: System, ref: DocumentRef, request: CancelRequested): Promise<Cancelled> {
+  const found = await documentMeant(system, ref)
+  const { by, reason } = request
+  const { condition, lifecycle } = found
+  const _id = found.document['_id'] as never
+  if (found.document['started'] !== undefined && (await isRunStopped(system, found, request)))
+    return ended(system, found, request, null, (now) => now.document['phase'] !== 'Running')
+  const verdict = await asOwner(system, lifecycle, (owner) =>
+    owner.cancel(_id, { by, reason, audit: system.audit !== undefined }),
+  )
+  if (verdict === 'notFound') throw whyNot(system, verdict, found, 'cancelled')
+  if (verdict !== 'asked' || condition.kind !== 'held') throw whyNotAsked(found, verdict)
+  const claim = claimOf(condition.by)
+  const isOver = (now: Found) => now.condition.kind !== 'held' || claimOf(now.condition.by) !== claim
+  return ended(system, found, request, condition.by, isOver)
+}
+
+/** Waits until what was asked to stop has, or for as long as it is to. */
+async function ended(
+  system: System,
+  found: Found,
+  { by, reason, waitMs }: CancelRequested,
+  holder: string | null,
+  isOver: (now: Found) => boolean,
+): Promise<Cancelled> {
+  const _id = found.document['_id'] as never
+  const untilMs = systemClock.monotonicMs() + waitMs
+  for (;;) {
+    const [now] = await readDocuments(system, modelOf(system, found.lifecycle), { _id }, 1)
+    const isEnded = now === undefined || isOver(now)
+    if (isEnded || systemClock.monotonicMs() >= untilMs)
+      return { ...doneTo(found), by, reason: reason ?? null, holder, ended: isEnded, now }
+    await sleep(LOOK_EVERY_MS)
+  }
+}
+
+/** Whether it is the run of a schedule that waits for the document that it has started: then that is asked to stop. */
+async function isRunStopped(
+  system: System,
+  { document, lifecycle }: Found,
+  request: CancelRequested,
+): Promise<boolean> {
+  const { by, reason } = request
+  const id: unknown = document['_id']
+  if (typeof id !== 'string' || lifecycle !== runsOf(system.collections)) return false
+  const act = () => onSchedules(system, (schedules) => schedules.cancelRun(id, { by, reason }))
+  return recorded(system, { action: 'cancel', target: `run ${id}` }, act, (isDone) => ({
+    outcome: isDone ? 'done' : 'unchanged',
+  }))
+}
+
+function whyNotAsked(found: Found, verdict: string): Refused {
+  const { lifecycle } = found
+  const name = nameOf(doneTo(found))
+  if (verdict === 'tooMany') {
+    const why = 'too many steps of its lifecycle were cancelled within ten minutes'
+    return new Refused(
+      `${name} was not cancelled: ${why}`,
+      { reason: 'tooManyCancels', lifecycle },
+      'pause the lifecycle',
+    )
+  }
+  const id: unknown = found.document['_id']
+  return new Refused(
+    `${name} can't be cancelled: no step of it runs (it is ${found.condition.kind})`,
+    { reason: 'notHeld', lifecycle, id },
+    'to keep the next one from beginning: phaselock pause',
+  )
+}

@@ -1,0 +1,115 @@
+import type { Document } from 'mongodb'
+import {
+  childListsIn,
+  childrenFromIn,
+  countChildren,
+  isOfFormer,
+  isRemovedPhase,
+  PARKED_AT,
+  parentIn,
+  type StoredParent,
+  someChildren,
+} from '../../lock/index.js'
+import {
+  type ChildCounts,
+  type ChildState,
+  countsOf,
+  endPhases,
+  endsOf,
+  type LifecycleModel,
+  tellingOf,
+  worstOf,
+} from '../../phases/index.js'
+import { modelOf, type System } from '../system/system.js'
+
+/** So many of those in the worst state are named. */
+const MOST_NAMED = 3
+
+/** The children of a document that are of one lifecycle. */
+export interface ChildrenOfLifecycle extends ChildCounts {
+  readonly lifecycle: string
+  /** The worst state that one of them is in; undefined: there are none. */
+  readonly worst: ChildState | undefined
+  /** Some of those in that state, where a person may have to look: parked or failed ones. */
+  readonly worstIds: readonly unknown[]
+}
+
+/** The children of a document. */
+export interface ChildrenShown {
+  readonly byLifecycle: readonly ChildrenOfLifecycle[]
+  /** Lifecycles of children of which nothing is known here. */
+  readonly unknown: readonly string[]
+  /** The worst state that one of them is in; undefined: there are none. */
+  readonly worst: ChildState | undefined
+}
+
+/** The parent of a document. */
+export interface ParentShown extends StoredParent {
+  /** The phase that it is in; undefined: it isn't there any more, or nothing is known of its lifecycle here. */
+  readonly phase: unknown
+}
+
+type Shown = { readonly lifecycle: string; readonly document: Document }
+
+/** What became of a document's children, by their own index. */
+export async function childrenOf(system: System, { lifecycle, document }: Shown): Promise<ChildrenShown | undefined> {
+  const { progress } = modelOf(system, lifecycle).settings
+  const lists = childListsIn(document[progress])
+  if (lists.length === 0) return undefined
+  const parent = { lifecycle, id: document['_id'], from: childrenFromIn(document[progress]) }
+  const names = [...new Set(lists.flatMap((one) => one.lifecycle ?? []))]
+  const models = names.map((name) => system.models.find((model) => model.name === name && model.settings.child))
+  const byLifecycle = await Promise.all(
+    models.flatMap((model, i) => {
+      const own = lists.filter((one) => one.lifecycle === names[i])
+      const total = own.reduce((sum, one) => sum + one.total, 0)
+      return model ? [ofLifecycle(system, model, parent, total)] : []
+    }),
+  )
+  const worst = worstOf({
+    parked: 0,
+    failed: 0,
+    removed: 0,
+    open: 0,
+    succeeded: 0,
+    ...Object.fromEntries(byLifecycle.flatMap((one) => (one.worst ? [[one.worst, 1]] : []))),
+  })
+  return { byLifecycle, unknown: names.filter((_, i) => !models[i]), worst }
+}
+
+async function ofLifecycle(
+  { db }: System,
+  model: LifecycleModel,
+  { from, ...parent }: { lifecycle: string; id: unknown; from: number | undefined },
+  total: number,
+): Promise<ChildrenOfLifecycle> {
+  const of = {
+    collection: db.collection(model.collection),
+    progress: model.settings.progress,
+    parent,
+    fromFence: from,
+    telling: tellingOf(model),
+  }
+  const counts = countsOf(await countChildren(of, endsOf(model), total), model, total)
+  const worst = worstOf(counts)
+  const where =
+    worst === 'parked'
+      ? { phase: { $nin: endsOf(model) }, lockedAt: { $gte: PARKED_AT } }
+      : worst === 'failed' && { phase: { $in: endPhases(model).failed } }
+  const some = where ? await someChildren(of, where, MOST_NAMED) : []
+  return { lifecycle: model.name, ...counts, worst, worstIds: some.map(({ _id }) => _id) }
+}
+
+/** Whose child a document is. */
+export async function parentOf(system: System, { lifecycle, document }: Shown): Promise<ParentShown | undefined> {
+  const stored = parentIn(document[modelOf(system, lifecycle).settings.progress])
+  if (!stored) return undefined
+  const { fence: _, ...parent } = stored
+  const model = system.models.find(({ name }) => name === parent.lifecycle)
+  if (!model) return { ...parent, phase: undefined }
+  const projection = { phase: 1, [`${model.settings.progress}.childrenFrom`]: 1 }
+  const found = await system.db.collection(model.collection).findOne({ _id: parent.id as never }, { projection })
+  const { phase, [model.settings.progress]: progress }: Document = found ?? {}
+  const isGone = isRemovedPhase(phase) || isOfFormer(stored, childrenFromIn(progress))
+  return { ...parent, phase: isGone ? undefined : phase }
+}

@@ -1,0 +1,216 @@
+import type { Document } from 'mongodb'
+import { isServerError } from '../../database/index.js'
+import {
+  isValid,
+  LIFECYCLES_COLLECTION,
+  leasesOf,
+  MISSED_BEATS,
+  PRESENT_REPLICAS,
+  type PresentReplica,
+  parseToken,
+  REPLICAS_COLLECTION,
+  type RunLifecycle,
+  readLockTimeouts,
+  readOwnFields,
+} from '../../lock/index.js'
+import { claimedPhases } from '../../phases/index.js'
+import { durationMs } from '../../time/index.js'
+import { NotFound } from '../system/errors.js'
+import type { System } from '../system/system.js'
+
+/** Of each lifecycle, how many leased documents are read at most. */
+const MOST_LEASED = 1_000
+const DEAD_AFTER = '30s'
+const UNAUTHORIZED = 13
+
+/** A lifecycle of a replica; of one that has no document of its own in `phaselock.replicas` only the name is known. */
+export type LifecycleOfReplica = Pick<RunLifecycle, 'name'> & Partial<RunLifecycle>
+
+/** A document whose lease a replica has not let go, and that nobody has taken since. */
+export interface LeasedDocument {
+  readonly lifecycle: string
+  readonly _id: unknown
+  readonly phase: string
+  /** When the lease ends, or has ended. */
+  readonly until: Date
+}
+
+/** A replica as it has announced itself: those whose caller ticks them don't. Times are the server's. */
+export interface ReplicaState {
+  /** The beginning of `lockedBy` of what it holds. */
+  readonly name: string
+  /** Seen recently, and not stopped since. */
+  readonly live: boolean
+  readonly seenAt: Date
+  readonly lifecycles: readonly LifecycleOfReplica[]
+  /** What follows is absent where it has no document in `phaselock.replicas`: it is of an older version, or lacks the rights. */
+  readonly startedAt?: Date
+  /** Of the package. */
+  readonly version?: string
+  readonly host?: string
+  readonly pid?: number
+  /** Where it runs in Kubernetes. */
+  readonly pod?: string
+  /** The longest time in which its event loop didn't turn, within the ten seconds before `seenAt`. */
+  readonly loopMs?: number
+  /** How long its last tick took. */
+  readonly tickMs?: number
+  /** What is still leased by it, read where it is dead or was asked for by name: at most 1,000 of each lifecycle. */
+  readonly leased?: readonly LeasedDocument[]
+}
+
+export interface ReplicasRequest {
+  /** Only this one. Default: all. */
+  readonly name?: string | undefined
+  /** One that was seen longer ago than this counts as dead: a duration. Default `30s`. */
+  readonly deadAfter?: string | undefined
+}
+
+/**
+ * The replicas that share the work, by name; a dead one with what it still leases. One that has stopped isn't listed, one that was killed for
+ * a day at most.
+ * @example await listReplicas(system) // { replicas: [{ name: 'api-1~5f3a9c', live: true, version: '1.2.0', lifecycles: [...], ... }], now }
+ * @throws NotFound where none has the name that was asked for, InvalidDuration
+ */
+export async function listReplicas(
+  system: System,
+  { name, deadAfter = DEAD_AFTER }: ReplicasRequest = {},
+): Promise<{ readonly replicas: readonly ReplicaState[]; readonly now: Date }> {
+  const { states, now } = await replicaStates(system, deadAfter)
+  const asked = states.filter((state) => name === undefined || state.name === name)
+  if (name !== undefined && asked.length === 0) {
+    const problem = `no replica ${name}: it has stopped, or was killed more than a day ago`
+    throw new NotFound(problem, { reason: 'noReplica', name }, 'see: phaselock replicas')
+  }
+  const leased = await leasedBy(
+    system,
+    asked.filter(({ live }) => !live || name !== undefined),
+    now,
+  )
+  const replicas = asked.map((state) => ({
+    ...state,
+    ...(leased.has(state.name) && { leased: leased.get(state.name)! }),
+  }))
+  return { replicas, now }
+}
+
+/** The replica that a token names; undefined: it isn't listed. */
+export async function holderNamedBy(system: System, token: string): Promise<ReplicaState | undefined> {
+  const name = parseToken(token)?.replica
+  const { states } = await replicaStates(system, DEAD_AFTER)
+  return states.find((state) => state.name === name)
+}
+
+async function replicaStates(
+  system: System,
+  deadAfter: string,
+): Promise<{ readonly states: readonly ReplicaState[]; readonly now: Date }> {
+  // What it throws must leave no read under way that nobody waits for.
+  const deadAfterMs = durationMs(deadAfter)
+  const [reports, documents] = await Promise.all([announced(system), described(system, deadAfterMs)])
+  const withDocument = new Set(documents.states.map(({ name }) => name))
+  const states = [...documents.states, ...reports.states.filter(({ name }) => !withDocument.has(name))]
+  return { states: states.sort((a, b) => (a.name < b.name ? -1 : 1)), now: documents.now ?? reports.now ?? new Date(0) }
+}
+
+interface Read {
+  readonly states: readonly ReplicaState[]
+  readonly now: Date | undefined
+}
+
+/** By which replicas share the work: the only trace of one of an older version, or without the rights on the collection of replicas. */
+async function announced({ db, models }: System): Promise<Read> {
+  const pipeline = [
+    { $match: { _id: { $in: models.map(({ name }) => name) } } },
+    { $project: { replicas: 1, live: PRESENT_REPLICAS, now: '$$NOW' } },
+  ]
+  const lifecycles = db.collection<{ _id: string }>(LIFECYCLES_COLLECTION)
+  const entries = await readOwnFields((how) => lifecycles.aggregate(pipeline, how).toArray())
+  const found = new Map<string, ReplicaState>()
+  for (const { _id, replicas, live } of entries) {
+    // A person may have put anything there.
+    for (const { name, seenAt } of Array.isArray(replicas) ? replicas.filter(isReport) : []) {
+      const before = found.get(name)
+      found.set(name, {
+        name,
+        lifecycles: [...(before?.lifecycles ?? []), { name: String(_id) }],
+        seenAt: before && before.seenAt > seenAt ? before.seenAt : seenAt,
+        live: before?.live === true || live.some((one: PresentReplica) => one.name === name),
+      })
+    }
+  }
+  return { states: [...found.values()], now: entries[0]?.['now'] }
+}
+
+const isReport = (one: unknown): one is { name: string; seenAt: Date } => {
+  const { name, seenAt } = (one ?? {}) as Record<string, unknown>
+  return typeof name === 'string' && seenAt instanceof Date
+}
+
+async function described({ db, models }: System, deadAfterMs: number): Promise<Read> {
+  const collection = db.collection<{ _id: string }>(REPLICAS_COLLECTION)
+  const pipeline = [{ $project: { _id: 0, document: '$$ROOT', now: '$$NOW' } }]
+  const rows = await readOwnFields((how) => collection.aggregate(pipeline, how).toArray()).catch((error: unknown) => {
+    // A role of an earlier version.
+    if (isServerError(error, UNAUTHORIZED)) return []
+    throw error
+  })
+  const known = new Set(models.map(({ name }) => name))
+  const states = rows.flatMap(({ document, now }) => {
+    const state = stateOf(document, now, deadAfterMs)
+    return state?.lifecycles.some(({ name }) => known.has(name)) ? [state] : []
+  })
+  return { states, now: rows[0]?.['now'] }
+}
+
+/** Undefined: a person has put it there, or made something else of it. */
+function stateOf(document: Document, now: Date, deadAfterMs: number): ReplicaState | undefined {
+  const { _id: name, seenAt, lifecycles } = document
+  const everyMs = isNumber(document['everyMs']) ? document['everyMs'] : 0
+  if (typeof name !== 'string' || !isDate(seenAt) || !Array.isArray(lifecycles)) return undefined
+  const fields = {
+    ...{ startedAt: isDate, version: isText, host: isText, pid: isNumber, pod: isText },
+    ...{ loopMs: isNumber, tickMs: isNumber },
+  }
+  const usable = Object.entries(fields).filter(([field, is]) => is(document[field]))
+  return {
+    name,
+    // One that is ahead has been dead since before a step back of the clock.
+    live: Math.abs(now.getTime() - seenAt.getTime()) < Math.max(deadAfterMs, MISSED_BEATS * everyMs),
+    seenAt,
+    lifecycles: lifecycles.filter((one): one is LifecycleOfReplica => isText(one?.name)),
+    ...Object.fromEntries(usable.map(([field]) => [field, document[field]])),
+  }
+}
+
+const isDate = (value: unknown): value is Date => value instanceof Date && isValid(value)
+const isText = (value: unknown): value is string => typeof value === 'string'
+const isNumber = (value: unknown): value is number => typeof value === 'number'
+
+/** By the held range of the claim index, one query a lifecycle; the names of all that were asked about are in it. */
+async function leasedBy(
+  { db, models }: System,
+  replicas: readonly ReplicaState[],
+  now: Date,
+): Promise<ReadonlyMap<string, LeasedDocument[]>> {
+  const leased = new Map(replicas.map(({ name }): [string, LeasedDocument[]] => [name, []]))
+  if (replicas.length === 0) return leased
+  const lockTimeouts = await readLockTimeouts(
+    db,
+    models.map(({ name }) => name),
+  )
+  const reading = models.map(async (model) => {
+    const dueMs = lockTimeouts.get(model.name)?.dueMs ?? model.settings.lockTimeoutMs
+    const holders = replicas.filter(({ lifecycles }) => lifecycles.some(({ name }) => name === model.name))
+    if (holders.length === 0) return
+    const since = Math.min(...holders.map(({ seenAt }) => seenAt.getTime()), now.getTime()) - dueMs
+    const found = await leasesOf(db.collection<Document>(model.collection), {
+      replicas: holders.map(({ name }) => name),
+      phases: claimedPhases(model),
+      ...{ since: new Date(since), now, lockTimeoutMs: dueMs, limit: MOST_LEASED },
+    })
+    for (const { replica, ...document } of found) leased.get(replica)?.push({ lifecycle: model.name, ...document })
+  })
+  await Promise.all(reading)
+  return leased
+}

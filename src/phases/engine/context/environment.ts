@@ -1,0 +1,54 @@
+import type { Collection } from 'mongodb'
+import type { EndKind, Paused, RefusingDocuments, ServerClock, Terms } from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { LifecycleModel } from '../../model/model.js'
+import type { BoundedLog } from '../../reporting/bounded-log.js'
+import type { Logger } from '../../reporting/logger.js'
+import type { ReplicaObserver, StepEnded } from '../../reporting/observer.js'
+import type { KeyLimits } from '../limits/key-limits.js'
+import type { Slots } from '../limits/slots.js'
+import type { PlaceKind } from '../places/places.js'
+import type { BrokenReports } from '../report/broken-reports.js'
+import type { Family } from './family.js'
+
+/** What every part of a replica works with. */
+export interface Environment {
+  readonly clock: Clock
+  readonly serverClock: ServerClock
+  /** The server's time by estimate. */
+  readonly serverNow: () => Date
+  readonly random: () => number
+  readonly logger: Logger
+  readonly observer: Required<ReplicaObserver>
+}
+
+/** The same for the parts of one lifecycle, with what they share. */
+export interface LifecycleEnvironment extends Environment {
+  readonly model: LifecycleModel
+  readonly collection: Collection
+  /** The same collection over a connection of its own, so that a full pool never costs a lease. */
+  readonly renewalCollection: Collection
+  /** The terms in force. */
+  readonly terms: () => Terms
+  /** To be awaited before a claim or a renewal; rejects when the terms in force can't be known, and then neither may happen. */
+  readonly keepTermsFresh: () => Promise<void>
+  /** What of the lifecycle people have paused, as of the last reading. */
+  readonly paused: () => Paused
+  /** Where the handler of a phase runs. */
+  readonly kindOf: (phase: string) => PlaceKind
+  /** What each value of a field has; undefined: it has no such limit. */
+  readonly keys: KeyLimits | undefined
+  /** This replica's slots of limits, for all of its lifecycles. */
+  readonly slots: Slots
+  /** Parents and children of its documents. */
+  readonly relatives: Family
+  /** Told of each recorded end of a step, and that something else is to be told; undefined: the lifecycle has no callbacks. */
+  readonly callbacks: { recorded(id: unknown, end: EndKind): void; found(): void } | undefined
+  /** Keeps how steps ended; undefined: nothing is kept. */
+  readonly events: { ended(told: StepEnded, token: string): void } | undefined
+  /** Documents that refuse writes. */
+  readonly refusing: RefusingDocuments
+  readonly broken: BrokenReports
+  /** For lines about single documents. */
+  readonly lines: BoundedLog
+}

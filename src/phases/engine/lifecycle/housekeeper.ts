@@ -1,0 +1,137 @@
+import {
+  type Chore,
+  isRemovedPhase,
+  type LookResult,
+  phasesIn,
+  RepairLook,
+  removedPhase,
+  removeFinal,
+  typeName,
+} from '../../../lock/index.js'
+import { tellingOf } from '../../model/model.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
+import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
+import { applyRename, applyRule, type MoveResult } from './move-documents.js'
+
+const REMOVAL_BATCH = 1_000
+/** How often it repairs by itself; if a look finds something, at once. Only a repair also finds arrays, which no look can ask for. */
+const REPAIRS_EVERY_MS = 600_000
+
+const MOST_WARNED = 10_000
+
+/** The chore of documents that no claim would find. */
+export const REPAIR = 'repair'
+/** The chore of phases that aren't a lifecycle's. */
+export const FOREIGN_PHASES = 'foreign phases'
+
+/** What a tick did. */
+export interface TickCounts {
+  /** Documents moved by state rules. */
+  ruled: number
+  /** Final documents removed. */
+  removed: number
+  /** Phases in which something was due. */
+  due: number
+}
+
+/** What a tick does for one lifecycle besides running handlers: state rules, renames, removals, repairs, warnings. */
+export class Housekeeper {
+  private readonly repairLook: RepairLook
+  private repairedAtMs = Number.NEGATIVE_INFINITY
+  /** Unknown phases that have been warned of. */
+  private warned = new Set<string>()
+
+  constructor(
+    private readonly env: LifecycleEnvironment,
+    private readonly registry: LifecycleRegistry,
+  ) {
+    const { model, collection, terms, refusing, clock } = env
+    this.repairLook = new RepairLook(collection, terms, [...model.phases.keys()], refusing, () => clock.monotonicMs())
+  }
+
+  /** Questions for a look: whether there is a document that no claim would find, or one in a phase that isn't this lifecycle's. */
+  chores(): Chore[] {
+    const { model } = this.env
+    const siblings = this.registry.siblingPhases(model)
+    const own = [...model.phases.keys(), ...(model.settings.callbacks ? [removedPhase(model.name)] : [])]
+    const known = [...own, ...siblings, ...model.renames.map((rename) => rename.from)]
+    const repairs = this.repairLook.matches().map((match) => ({ name: REPAIR, match }))
+    // A key for each gap between them.
+    return [...repairs, { name: FOREIGN_PHASES, match: { phase: { $nin: [...known, null] } } }]
+  }
+
+  /**
+   * Warns of documents in phases that the lifecycle doesn't know (a typo, a newer version): they are never claimed and never changed. One
+   * warning for each phase; those of other lifecycles in the same collection are known. Reads one key of the claim index for each phase.
+   */
+  async warnOfUnknownPhases(): Promise<void> {
+    const { model, collection, broken, lines } = this.env
+    const phases = await phasesIn(collection)
+    for (const phase of phases) if (typeof phase !== 'string') broken.phase(typeName(phase))
+    const foreign = phases.filter((phase) => typeof phase === 'string' && !model.phases.has(phase)) as string[]
+    if (foreign.length === 0) return
+    const known = new Set([...(await this.registry.phasesBeside(model)), ...model.renames.map((rename) => rename.from)])
+    const own = [...model.phases.keys()].join(', ')
+    for (const phase of foreign) {
+      if (known.has(phase) || isRemovedPhase(phase) || this.warned.has(phase)) continue
+      if (this.warned.size >= MOST_WARNED) this.warned = new Set()
+      this.warned.add(phase)
+      const message = `${model.name}: documents in the unknown phase '${phase}' are left alone; known phases: ${own}`
+      lines.warn({ kind: 'documents in unknown phases' }, message, { lifecycle: model.name, phase })
+    }
+  }
+
+  /** Finds and mends documents that no claim would find: when a look has found some, and every ten minutes. */
+  async repair(isFound: boolean): Promise<void> {
+    const { clock, broken } = this.env
+    if (!isFound && clock.monotonicMs() - this.repairedAtMs < REPAIRS_EVERY_MS) return
+    this.repairedAtMs = clock.monotonicMs()
+    const { repaired, refused } = await this.repairLook.repair()
+    for (const { id, found } of repaired) broken.repaired(id, found)
+    for (const one of refused) broken.refused(one)
+  }
+
+  /**
+   * Moves and removes what a look has found, and adds to `due` the phases in which that makes something due. Nothing while the whole
+   * lifecycle is paused; out of a paused phase its owner's state still leads.
+   */
+  async serve(found: LookResult, due: Set<string>, counts: TickCounts): Promise<void> {
+    const { model, observer, paused } = this.env
+    if (paused().isWhole) return
+    for (const rename of found.renames.get(model.name) ?? []) {
+      const moved = this.count(await applyRename(this.env, rename), counts)
+      if (moved > 0 && model.phases.get(rename.to)?.kind !== 'resting') due.add(rename.to)
+    }
+    for (const rule of found.rules.get(model.name) ?? []) {
+      const moved = this.count(await applyRule(this.env, rule), counts)
+      if (moved === 0) continue
+      if (model.phases.get(rule.goTo)?.kind === 'working') due.add(rule.goTo)
+      observer.ruled({ lifecycle: model.name, state: rule.when, to: rule.goTo, count: moved })
+    }
+    for (const phase of model.phases.values()) {
+      if (phase.kind !== 'final' || !due.delete(phase.name)) continue
+      const removed = await this.remove(phase.name, phase.keepForMs)
+      counts.removed += removed
+      if (removed > 0) observer.removed({ lifecycle: model.name, phase: phase.name, count: removed })
+    }
+  }
+
+  private count({ moved, refused, more }: MoveResult, counts: TickCounts): number {
+    for (const one of refused) this.env.broken.refused(one)
+    counts.ruled += moved
+    if (more) counts.due += 1 // the next round goes on
+    return moved
+  }
+
+  private async remove(phase: string, keepForMs: number): Promise<number> {
+    const { model, collection, terms, serverClock, random, refusing, broken, callbacks } = this.env
+    const dueBound = serverClock.dueBound(terms().lockTimeoutMs)
+    if (!dueBound) return 0
+    const telling = model.settings.callbacks?.includes('onRemoved') ? tellingOf(model) : undefined
+    const request = { phase, keepForMs, limit: REMOVAL_BATCH, dueBound, random, refusing, telling }
+    const { removed, putAside, refused } = await removeFinal(collection, terms(), request)
+    if (telling && removed > 0) callbacks?.found()
+    broken.claimed({ broken: putAside.map(({ id }) => id), odd: [...putAside], refused: [...refused] })
+    return removed
+  }
+}

@@ -1,0 +1,323 @@
+import type { Ring } from '../../../doorbell/index.js'
+import {
+  type CancelRequest,
+  type Claimant,
+  type Claimed,
+  cancelText,
+  claimOf,
+  idKey,
+  parentIn,
+  pauseMs,
+  type WorkSplit,
+  waitersIn,
+} from '../../../lock/index.js'
+import { EndlessSteps } from '../../errors/errors.js'
+import type { LifecycleModel } from '../../model/model.js'
+import type { ThreadPool } from '../../threads/index.js'
+import type { Suspects } from '../callbacks/suspects.js'
+import { Claimer, type ClaimerOptions } from '../claim/claimer.js'
+import type { Company } from '../claim/company.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
+import type { Family } from '../context/family.js'
+import { FRESH_MS, type Held, stepsSoFar, waitedMs } from '../lease/held.js'
+import { HeldDocuments } from '../lease/held-documents.js'
+import type { KeyedClaim } from '../limits/key-limits.js'
+import type { Slots } from '../limits/slots.js'
+import type { ReplicaSettings } from '../options/check-options.js'
+import type { RunnableLifecycle } from '../options/replica-options.js'
+import { type Capacities, Capacity } from '../places/capacity.js'
+import { Places } from '../places/places.js'
+import type { SharedPlaces } from '../places/shared-places.js'
+import { OutcomeRecorder } from '../record/outcome-recorder.js'
+import type { LifecycleRegistry } from '../registry/lifecycle-registry.js'
+import type { LiveReplicas } from '../registry/live-replicas.js'
+import { LeaseGuard } from '../renew/lease-guard.js'
+import { OutageLog } from '../report/outage-log.js'
+import { betweenStepsMs, type Ending, EndingRules, goesOn } from '../run/ending-rules.js'
+import type { LoopMonitor } from '../run/loop-monitor.js'
+import type { Checkpoint } from '../run/step-run.js'
+import { StepRunner } from '../run/step-runner.js'
+
+/** What a replica has one of, for all of its lifecycles. */
+export interface ReplicaParts {
+  readonly options: ReplicaSettings
+  readonly identity: string
+  readonly claimant: Claimant
+  readonly registry: LifecycleRegistry
+  readonly liveReplicas: LiveReplicas
+  /** Which documents may be held together. */
+  readonly company: Company
+  /** Of its callbacks. */
+  readonly suspects: Suspects
+  /** Of limits. */
+  readonly slots: Slots
+  /** Parents and children of its documents. */
+  readonly relatives: Family
+  /** Of which each running step takes one; undefined: any number. */
+  readonly sharedPlaces: SharedPlaces | undefined
+  /** For handlers that are declared as `thread(...)`. */
+  readonly threads: ThreadPool
+  readonly monitor: LoopMonitor
+  /** Whether local timers wake the replica between ticks. */
+  readonly wakes: () => boolean
+  /** Asks for a look before the next tick, after `ms` or shortly. */
+  readonly lookSoon: (ms?: number) => void
+  /** Tells other replicas of documents that are due and that this one can't take. */
+  readonly ringOthers: (ring: Ring) => void
+}
+
+/**
+ * Runs one lifecycle on one replica: claims what is due, carries each document that it has won through its steps, and stops in
+ * order.
+ */
+export class LifecycleRunner {
+  /** To be offered what is due. */
+  readonly claimer: Claimer
+  private readonly held = new HeldDocuments()
+  private readonly places: Places
+  private readonly capacities: Capacities
+  private readonly endings: EndingRules
+  private readonly steps: StepRunner
+  private readonly outcomes: OutcomeRecorder
+  private readonly guard: LeaseGuard
+  private stopping = false
+  /** The first document that took too many steps in a row, since it was last set to undefined. */
+  endless: EndlessSteps | undefined
+
+  constructor(
+    private readonly env: LifecycleEnvironment,
+    private readonly parts: ReplicaParts,
+    workSplit: WorkSplit,
+    handlers: RunnableLifecycle['handlers'],
+  ) {
+    const { model, clock, logger } = env
+    const { company, threads, monitor, sharedPlaces: shared } = parts
+    const { concurrency } = model.settings
+    const { held } = this
+    const outage = new OutageLog(`${model.name}: the database`, clock, logger)
+    // Handlers in threads have places of their own: what waits for a thread takes none from the others, and is not hoarded.
+    const inThreads = Math.min(concurrency, threads.size)
+    this.places = new Places(concurrency, inThreads, shared, () => this.claimer.claimIfRoom())
+    const mayRun = shared && (() => this.places.mayRun(shared))
+    this.capacities = { loop: new Capacity(concurrency, mayRun), thread: new Capacity(inThreads, mayRun) }
+    this.endings = new EndingRules(env, (one) => this.yields(one))
+    const { capacities, endings } = this
+    company.join(held, model.settings)
+    const onWon: ClaimerOptions['onWon'] = (phase, claimed, keyed) => this.won(phase, claimed, keyed)
+    this.claimer = new Claimer(env, { ...parts, workSplit, held, capacities, outage, onWon })
+    const isLoaded = () => this.places.isWaitedFor('loop')
+    this.outcomes = new OutcomeRecorder(env, endings, capacities, outage, isLoaded)
+    const checkpoint: Checkpoint = (one, set, also) => this.outcomes.checkpoint(one, set, also)
+    const activities = new Map(Object.keys(handlers).map((phase) => [phase, monitor.activity(model.name, phase)]))
+    this.steps = new StepRunner(env, { handlers, threads, activities, endings, capacities, checkpoint })
+    this.guard = new LeaseGuard(env, held, this.places, outage)
+  }
+
+  /** Its places and those that are free; how many documents it holds; of these, those that wait for a place, and those whose steps run. */
+  get counts() {
+    const { held, places, steps } = this
+    return {
+      ...places.counts,
+      held: held.size,
+      queued: places.waitingCount,
+      running: places.takenCount,
+      /** Handlers that were given up and still run. */
+      abandoned: steps.abandonedCount,
+    }
+  }
+
+  /** Whether it takes documents of a phase at present; not while the places for them hang. To be asked once a second. */
+  takes(phase: string): boolean {
+    return !this.places.hang(this.env.kindOf(phase), this.env.clock.monotonicMs())
+  }
+
+  /**
+   * Steps that their owner wants to stop: their signals abort, and their documents are parked once their handlers have ended. Each is asked
+   * once, however often it is called with the same.
+   */
+  cancel(requests: readonly CancelRequest[]): void {
+    for (const request of requests) {
+      const held = this.held.get(idKey(request._id))
+      if (!held || held.cancelled || claimOf(held.lease.token) !== request.claim) continue
+      held.cancelled = request
+      held.run?.abort('cancelled', cancelText(request))
+      const about = {
+        lifecycle: this.env.model.name,
+        id: held.lease.id,
+        phase: held.phase.name,
+        token: held.lease.token,
+      }
+      this.env.logger.info(`${this.env.model.name}: a step was ${cancelText(request)}`, about)
+    }
+  }
+
+  private won(phaseName: string, claimed: readonly Claimed[], keyed?: KeyedClaim): void {
+    if (claimed.length === 0) return
+    const { model, clock, broken, kindOf } = this.env
+    const [phase, kind] = [model.phases.get(phaseName)!, kindOf(phaseName)]
+    const now = clock.monotonicMs()
+    const since = { readAtMs: now, claimedAtMs: now, queuedAtMs: now }
+    const won = claimed.map(({ document, lease, unreadable }): Held => {
+      if (unreadable) broken.unreadable(lease.id, unreadable)
+      const steps = stepsSoFar(document[model.settings.progress], phase)
+      const own = keyed?.takenFor(lease.key, unreadable ? undefined : document)
+      const limits = own ? [...(phase.limits ?? []), own] : phase.limits
+      // Its owner has changed the key since it was chosen: it is let go, and claimed under that.
+      const isKeyless = keyed !== undefined && !own
+      return { document, lease, phase, kind, unreadable, run: undefined, limits, isKeyless, ...since, ...steps }
+    })
+    for (const held of won) this.held.add(held)
+    this.guard.watch()
+    for (const held of won) void this.carry(held)
+  }
+
+  /**
+   * Carries one document from its claim to the end of its lease: step after step, each recorded before the next. Never rejects: what goes
+   * wrong with one document costs its own lease, and nobody else anything.
+   *
+   * Invariants: a document waits for a place, is in its step or is being recorded, never two of these. It waits for 1.5 s at most (and a
+   * round of the guard), then others may have it. A handler begins only under leases with time left, its slots' too, and not once the replica stops or
+   * it is paused.
+   * Whatever happens, its place is given back and it is let go.
+   */
+  private async carry(held: Held): Promise<void> {
+    try {
+      let recorded: Ending | undefined
+      do {
+        // Each step goes to the back of the queue, so that chains of steps take turns with everything else.
+        const turn = this.places.take(held.kind, held.queuedAtMs)
+        const hasPlace = turn === undefined || (await turn)
+        const isSafe = held.lease.leftMs() > 0 && !this.env.slots.areInDanger(held)
+        const mayBegin = hasPlace && isSafe && !this.stopping && !held.isKeyless && !this.isPaused(held)
+        let ending: Ending
+        try {
+          ending = mayBegin ? await this.steps.run(held) : this.endings.released(held)
+        } finally {
+          if (hasPlace)
+            this.places.giveBack(held.kind) // the next one begins while this one is recorded
+          else this.capacities[held.kind].tooMany()
+        }
+        this.claimer.claimIfRoom()
+        recorded = await this.outcomes.record(held, ending)
+      } while (recorded && goesOn(recorded))
+      this.letGo(held)
+      if (recorded) this.tellRelatives(held, recorded)
+      if (recorded) this.expect(held, recorded)
+    } catch (error) {
+      this.letGo(held)
+      const message = `${this.env.model.name}: a step or its record failed: ${String(error)}`
+      this.env.lines.error({ kind: 'a step broke', phase: held.phase.name }, message, { id: held.lease.id, error })
+    }
+  }
+
+  /** Drops it from what is held, and lets in what it kept from being held. Calling it twice does no harm. */
+  private letGo(held: Held): void {
+    this.held.drop(held)
+    for (const need of held.limits ?? []) if (need.key) this.env.keys?.gaveBack(need)
+    this.env.slots.give(held, 1)
+    held.limits = undefined
+    if (this.held.watched === 0) this.guard.stop()
+    this.parts.company.left()
+    this.claimer.claimIfRoom()
+  }
+
+  /** Its parent, or who waits for it, may have waited for just this. A hint: they look for themselves. */
+  private tellRelatives({ document, lease }: Held, { end }: Ending): void {
+    const { model, relatives } = this.env
+    const progress: unknown = document[model.settings.progress]
+    const parent = model.settings.child ? parentIn(progress) : undefined
+    if (end.kind === 'moveTo') {
+      for (const waiter of waitersIn(progress)) relatives.reached(model, lease.id, end.to, waiter)
+      if (parent && model.phases.get(end.to)?.kind !== 'working')
+        relatives.ended(model, parent, model.phases.get(end.to)?.failed ? 'failed' : 'succeeded')
+    } else if (parent && (end.kind === 'park' || end.kind === 'putAside')) relatives.ended(model, parent, 'parked')
+  }
+
+  /** Prepares for what comes due because of what was just recorded. */
+  private expect(held: Held, ending: Ending): void {
+    const { end } = ending
+    const { model, serverNow, terms } = this.env
+    const { wakes, lookSoon, ringOthers } = this.parts
+    const next = duePhase(model, held, ending)
+    const due = next !== undefined && this.env.paused().has(next) ? undefined : next
+    const betweenSteps = betweenStepsMs(ending)
+    if (betweenSteps !== undefined) {
+      const phase = held.phase.name
+      const { id } = held.lease
+      const steps = ending.steps ?? 0
+      const endless = new EndlessSteps(model.name, id, phase, steps)
+      this.endless ??= endless
+      const message = `${endless.message}; from now on it pauses between its steps`
+      const about = { lifecycle: model.name, id, phase, steps }
+      if (steps % model.settings.backOff.afterSteps === 0)
+        this.env.lines.warn({ kind: 'many steps in a row', phase }, message, about)
+    }
+    if (due !== undefined && (this.stopping || !this.claimer.hasRoomFor(due))) {
+      ringOthers({ lifecycles: [model.name], phases: [due] })
+    }
+    if (ending.isMarked && this.stopping) ringOthers({ lifecycles: [model.name] })
+    if (this.stopping) return
+    if (ending.isMarked) lookSoon()
+    // Released for a state rule: the look must come before the next claim, or the rule never finds it free.
+    if (end.kind === 'released') lookSoon()
+    // What came of it can wait for the tick while this replica has a backlog: a look costs the server 2 ms, seven times a second.
+    else if ((end.kind === 'moveTo' || end.kind === 'wait') && !this.claimer.hasBacklog) lookSoon()
+    if (due !== undefined && end.kind !== 'released') this.claimer.offer([due])
+    else if (wakes()) {
+      const { progress } = model.settings
+      const isWait = end.kind === 'wait' || end.kind === 'unavailable'
+      const sleepsMs = isWait
+        ? (end.forMs ?? pauseMs(waitedMs(held, progress, serverNow()), terms()))
+        : (betweenSteps ?? ending.pauseMs)
+      const phase = end.kind === 'moveTo' ? end.to : held.phase.name
+      if (sleepsMs !== undefined) this.claimer.offerIn(phase, Math.max(100, sleepsMs))
+    }
+  }
+
+  /** Paused by people, alone or with its phase. */
+  private isPaused({ phase, lease }: Held): boolean {
+    return this.env.paused().hasDocument(phase.name, lease.id)
+  }
+
+  /** Whether a chain of steps makes way: it has gone on for long while others are due, it is paused, each of its steps counts
+   * for a rate, or the replica stops. */
+  private yields(held: Held): boolean {
+    const { claimedAtMs, kind } = held
+    if (this.stopping || this.isPaused(held) || this.env.slots.isRated(held)) return true
+    if (this.env.clock.monotonicMs() - claimedAtMs <= FRESH_MS) return false
+    const othersWait = this.claimer.othersDue && this.held.sizeOf(kind) >= this.capacities[kind].places
+    return othersWait || this.parts.company.closedMs > 0
+  }
+
+  /** Resolves when nothing is held and nothing more is known to be due. */
+  async idle(): Promise<void> {
+    while (this.claimer.current || this.held.size > 0) await (this.claimer.current ?? this.held.empty())
+  }
+
+  /**
+   * Stops claiming. What was claimed but not begun is unlocked at once; running steps may finish within `graceMs`, then their signals abort
+   * and they have `lastMs` more. A step that has ended is recorded, one that hasn't keeps its lease.
+   */
+  async stop(graceMs: number, lastMs: number, wait: (ms: number) => Promise<void>): Promise<void> {
+    this.stopping = true
+    await this.claimer.stop()
+    this.places.letAllIn() // nothing begins in them any more
+    for (const { run } of this.held.all()) if (run && !run.hasBegun) run.abort('shutdown')
+    await Promise.race([this.idle(), wait(graceMs)])
+    for (const held of this.held.all()) held.run?.abort('shutdown')
+    if (this.held.size > 0) await Promise.race([this.idle(), wait(lastMs)])
+    // An orderly stop is no sign of poison, whatever its handlers do.
+    const running = this.held.all().filter(({ run }) => run)
+    await Promise.race([this.outcomes.uncount(running, 'steps that still run'), wait(lastMs)])
+    this.outcomes.stop()
+    this.guard.stop()
+  }
+}
+
+/** The phase in which a document is due at once after what was recorded. */
+function duePhase(model: LifecycleModel, held: Held, ending: Ending): string | undefined {
+  const { end } = ending
+  if (betweenStepsMs(ending) !== undefined) return undefined
+  if (end.kind === 'moveTo') return model.phases.get(end.to)?.kind === 'working' ? end.to : undefined
+  return end.kind === 'again' || end.kind === 'released' ? held.phase.name : undefined
+}

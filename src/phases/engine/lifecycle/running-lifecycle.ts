@@ -1,0 +1,121 @@
+import type { Document } from 'mongodb'
+import { protocolCollection } from '../../../database/index.js'
+import { RefusingDocuments, SAFE_PROTOCOL, type Terms, termsOf, WorkSplit } from '../../../lock/index.js'
+import { numbered, typed } from '../../../options/index.js'
+import { EventWriter } from '../../events/event-writer.js'
+import { workingPhases } from '../../model/model.js'
+import { BoundedLog } from '../../reporting/bounded-log.js'
+import { threadOf } from '../../threads/index.js'
+import { Deliverer } from '../callbacks/deliverer.js'
+import type { Environment, LifecycleEnvironment } from '../context/environment.js'
+import { KeyLimits } from '../limits/key-limits.js'
+import type { RunnableLifecycle } from '../options/replica-options.js'
+import type { PlaceKind } from '../places/places.js'
+import { BrokenReports } from '../report/broken-reports.js'
+import { OutageLog } from '../report/outage-log.js'
+import { Waker } from '../wake/waker.js'
+import { Housekeeper } from './housekeeper.js'
+import { LifecycleRunner, type ReplicaParts } from './lifecycle-runner.js'
+import { UndatedDocuments } from './undated.js'
+
+export type RunningLifecycle = ReturnType<typeof runningLifecycle>
+
+/** What a replica has for one lifecycle. */
+export function runningLifecycle(env: Environment, parts: ReplicaParts, lifecycle: RunnableLifecycle) {
+  const { options, identity, registry, liveReplicas, lookSoon, ringOthers } = parts
+  const { clock, logger, observer, serverClock } = env
+  const { model, handlers } = lifecycle
+  const { db, renewalDb = db, ownerDb = db } = options
+  lifecycle.attach(ownerDb, { doorbell: options.doorbell })
+  const lines = new BoundedLog(logger, clock, ({ phase }) => lookAt(model.name, phase))
+  const working = workingPhases(model)
+  const terms = (): Terms => {
+    const { dueMs, leaseMs, knownUntil: validUntil } = registry.lockTimeout(model)
+    const { legacyWriters, progress, backOff, callbacks } = model.settings
+    const protocol = options.protocol ?? SAFE_PROTOCOL
+    const held = serverClock.hold()
+    const hold = held && { ...held, working }
+    return termsOf(dueMs, {
+      ...{ leaseMs, validUntil, legacyWriters, progress, backOff, protocol, hold, working, callbacks },
+      only: lifecycle.only?.(),
+      leastWaitMs: options.tickEvery,
+    })
+  }
+  const events =
+    model.settings.events &&
+    new EventWriter({
+      ...{ db, identity, keeps: model.settings.events, serverNow: env.serverNow },
+      onLost(count, why) {
+        lines.warn({ kind: 'events were lost' }, `${numbered(count, 'event was', 'events were')} not kept: ${why}`)
+        observer.eventsLost({ lifecycle: model.name, count, why })
+      },
+    })
+  const shared = {
+    ...env,
+    model,
+    collection: protocolCollection<Document>(db, model.collection),
+    renewalCollection: protocolCollection<Document>(renewalDb, model.collection),
+    terms,
+    keepTermsFresh: () => registry.keepFresh(),
+    paused: () => registry.paused(model),
+    slots: parts.slots,
+    relatives: parts.relatives,
+    keys: model.settings.limitBy === undefined ? undefined : new KeyLimits(model, parts.slots, clock),
+    // Asked each time: in a Nest app the handlers are known only after the replica was made.
+    kindOf: (phase: string) => (threadOf(handlers[phase]) ? 'thread' : 'loop') as PlaceKind,
+    refusing: new RefusingDocuments(clock),
+    broken: new BrokenReports(model.name, model.settings.progress, observer, lines),
+    events,
+    lines,
+  }
+  const deliverer =
+    model.settings.callbacks &&
+    new Deliverer({
+      ...{ env: shared, identity, suspects: parts.suspects, callbacks: lifecycle.callbacks ?? {} },
+      outage: new OutageLog(`${model.name}: telling callbacks`, clock, logger),
+    })
+  const own: LifecycleEnvironment = { ...shared, callbacks: deliverer }
+  const workSplit = new WorkSplit((phase) => liveReplicas.standing(model.name, phase), clock)
+  const ring = (phases?: readonly string[]) => ringOthers({ lifecycles: [model.name], phases })
+  const runner = new LifecycleRunner(own, parts, workSplit, handlers)
+  const outage = new OutageLog(`${model.name}: waking documents`, clock, logger)
+  const waker = new Waker({
+    ...{ ...own, workSplit },
+    // What is woken is claimed here at once, as far as there is room; other replicas are notified.
+    onWoken: (phases, woken) => {
+      outage.succeeded()
+      runner.claimer.offer(phases)
+      if (workSplit.of > 1) ring(phases)
+      observer.woken({ lifecycle: model.name, ...woken })
+    },
+    onError: (error) => outage.failed(error),
+  })
+  const look = () => {
+    lookSoon(0)
+    ring()
+  }
+  const wake: Waker['wake'] = (ids, news) => waker.wake(ids, news)
+  const context = { model, db, replica: identity, logger, observer, clock, wake, look }
+  return {
+    ...{
+      model,
+      collection: own.collection,
+      refusing: own.refusing,
+      paused: own.paused,
+      lines,
+      terms,
+      runner,
+      claimer: runner.claimer,
+      waker,
+    },
+    deliverer,
+    events,
+    housekeeper: new Housekeeper(own, registry),
+    undated: new UndatedDocuments(own.collection, terms, clock),
+    /** Its background work, with what that wakes documents with. */
+    alongside: () => [...options.alongside, ...(lifecycle.alongside ?? [])].map((work) => [work, context] as const),
+  }
+}
+
+const lookAt = (lifecycle: string, phase: string | undefined): string =>
+  `phaselock list ${typed(lifecycle)}${phase === undefined ? '' : ` --phase ${typed(phase)}`} shows them, phaselock show <id> why`

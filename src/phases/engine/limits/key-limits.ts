@@ -1,0 +1,185 @@
+import { BSON, type Document } from 'mongodb'
+import { idKey, LEAST_PAUSE_MS, type SelectionPolicy, type ValueLimit } from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import { keyLimits, keyNeedOf } from '../../definition/limits.js'
+import type { LifecycleModel, LimitNeed } from '../../model/model.js'
+import { askAgainMs } from './leased-slots.js'
+import type { Slots } from './slots.js'
+
+/** How long a key is remembered that nobody has asked about again: longer than it takes to ask about thousands. */
+const REMEMBERED_MS = 60_000
+/** All of them are in use here, or its rate is a slow one: only people could make more. */
+const ONLY_PEOPLE_MS = 5_000
+/**
+ * With many of them, so many are asked about in a millisecond at most. Of those that have been full for long fewer, as each costs about a command,
+ * but each within `ONLY_PEOPLE_MS`; with thousands still later, as a value that has free slots takes its turn among those that are asked about.
+ */
+const MOST_PER_MS = { first: 2, often: 0.2, seldom: 0.05 }
+/** So many are named where others are read, and of so many bytes. */
+const MOST_NAMED = { values: 10_000, bytes: 500_000 }
+
+interface FullKey {
+  readonly value: unknown
+  readonly bytes: number
+  readonly sinceMs: number
+  readonly untilMs: number
+}
+
+/**
+ * What each value of a field has (`limitBy`, `each`). A claim takes slots for the documents that it has chosen, and tries only for those that
+ * have got one. Values without a free slot are remembered for a moment, and their documents left out of what claims read.
+ */
+export class KeyLimits {
+  private readonly full = new Map<string, FullKey>()
+
+  constructor(
+    private readonly model: LifecycleModel,
+    private readonly slots: Slots,
+    private readonly clock: Clock,
+  ) {}
+
+  /** For one claim. To be ended with `over`. */
+  forClaim(): KeyedClaim {
+    return new KeyedClaim(this)
+  }
+
+  /** How many documents of a value one claim may take at most. */
+  get each(): number {
+    const { each } = this.model.settings
+    return (typeof each === 'number' ? each : each?.slots) ?? Number.POSITIVE_INFINITY
+  }
+
+  needOf(document: Document): LimitNeed {
+    return keyNeedOf(this.model, document)!
+  }
+
+  /** Whether it is the limit of one of these values. */
+  isOne({ key }: LimitNeed): boolean {
+    return key?.of === keyLimits(this.model.name, this.model.settings.limitBy!)
+  }
+
+  isFull(need: LimitNeed): boolean {
+    const known = this.full.get(need.limit)
+    return known !== undefined && known.untilMs > this.clock.monotonicMs()
+  }
+
+  /** Values without a free slot. */
+  fullValues(): unknown[] {
+    const now = this.clock.monotonicMs()
+    for (const [limit, { untilMs }] of this.full) if (untilMs + REMEMBERED_MS <= now) this.full.delete(limit)
+    const named: unknown[] = []
+    let bytes = 0
+    for (const one of this.full.values()) {
+      if (one.untilMs <= now) continue
+      bytes += one.bytes
+      if (named.length >= MOST_NAMED.values || bytes > MOST_NAMED.bytes) break
+      named.push(one.value)
+    }
+    return named
+  }
+
+  /** After how long it is worth asking for those again. */
+  get againInMs(): number {
+    const now = this.clock.monotonicMs()
+    let soonestMs = Number.POSITIVE_INFINITY
+    for (const { untilMs } of this.full.values()) if (untilMs > now) soonestMs = Math.min(soonestMs, untilMs - now)
+    return Math.max(LEAST_PAUSE_MS, soonestMs)
+  }
+
+  /** One has been given back here. */
+  gaveBack(need: LimitNeed): void {
+    this.full.delete(need.limit)
+  }
+
+  /** Slots for so many documents of one value; fewer: it is full for a while. */
+  async take(need: LimitNeed, document: Document, most: number): Promise<number> {
+    const { count, isAllHere } = await this.slots.takeOf(need, most)
+    if (count < most || isAllHere) {
+      const value: unknown = document[this.model.settings.limitBy!] ?? null
+      const now = this.clock.monotonicMs()
+      const sinceMs = (count === 0 && this.full.get(need.limit)?.sinceMs) || now
+      const waitedMs = now - sinceMs
+      const othersMs = Math.max(askAgainMs(waitedMs), this.slots.againInMs({ limits: [need] }))
+      const { size } = this.full
+      const oftenMs = size / MOST_PER_MS.often
+      const onlyPeopleMs = Math.max(oftenMs, ONLY_PEOPLE_MS)
+      const leastMs = isAllHere ? onlyPeopleMs : Math.min(onlyPeopleMs, othersMs)
+      const longMs = Math.max(oftenMs, Math.min(size / MOST_PER_MS.seldom, ONLY_PEOPLE_MS))
+      const pauseMs = Math.max(leastMs, size / MOST_PER_MS.first, Math.min(waitedMs, longMs))
+      this.full.set(need.limit, { value, bytes: BSON.calculateObjectSize({ value }), sinceMs, untilMs: now + pauseMs })
+    }
+    return count
+  }
+
+  giveUnused(need: LimitNeed, by: string | undefined): void {
+    this.gaveBack(need)
+    this.slots.giveUnused({ limits: [need] }, 1, by)
+  }
+}
+
+/** The documents that one claim has slots for. */
+export class KeyedClaim implements SelectionPolicy, ValueLimit {
+  private readonly admitted = new Map<string, LimitNeed>()
+  /** By limit: how many documents have got places. */
+  private readonly placedOf = new Map<string, number>()
+  /** Whether it has left documents because of their values. */
+  heldBack = false
+  /** Whether none of the documents that it has chosen had a slot. */
+  wasInVain = false
+
+  constructor(private readonly keys: KeyLimits) {}
+
+  /** No more documents of a value than can have slots, so that they take no places from others. */
+  admits(document: Document): boolean {
+    const need = this.keys.needOf(document)
+    const isAdmitted = (this.placedOf.get(need.limit) ?? 0) < this.keys.each && !this.keys.isFull(need)
+    this.heldBack ||= !isAdmitted
+    return isAdmitted
+  }
+
+  placed(document: Document): void {
+    const { limit } = this.keys.needOf(document)
+    this.placedOf.set(limit, (this.placedOf.get(limit) ?? 0) + 1)
+  }
+
+  full(): readonly unknown[] {
+    return this.keys.fullValues()
+  }
+
+  async admit(documents: readonly Document[]): Promise<readonly Document[]> {
+    const needs = new Map(documents.map((document) => [document, this.keys.needOf(document)]))
+    const byLimit = Map.groupBy(documents, (document) => needs.get(document)!.limit)
+    const admitted = await Promise.allSettled(
+      [...byLimit.values()].map(async (some) => {
+        const need = needs.get(some[0]!)!
+        const count = await this.keys.take(need, some[0]!, some.length)
+        const these = some.slice(0, count)
+        this.heldBack ||= count < some.length
+        for (const { _id } of these) this.admitted.set(idKey(_id), need)
+        return these
+      }),
+    )
+    const won = new Set(admitted.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])))
+    const failed = admitted.find((one) => one.status === 'rejected')
+    if (won.size === 0 && failed) throw failed.reason
+    this.wasInVain = won.size < Math.min(1, documents.length)
+    return documents.filter((document) => won.has(document))
+  }
+
+  /**
+   * What a document that was won has got, which is its holder's to give back. Undefined: none, or that of a value that it no longer has.
+   * @param document undefined: it can't be read
+   */
+  takenFor(key: string, document: Document | undefined): LimitNeed | undefined {
+    const need = this.admitted.get(key)
+    if (!need || (document && need.limit !== this.keys.needOf(document).limit)) return undefined
+    this.admitted.delete(key)
+    return need
+  }
+
+  /** Gives back what the claim had no use for. @param by who has claimed; undefined: it has got nothing */
+  over(by: string | undefined): void {
+    for (const need of this.admitted.values()) this.keys.giveUnused(need, by)
+    this.admitted.clear()
+  }
+}

@@ -1,0 +1,305 @@
+import type { Db } from 'mongodb'
+import { LEAST_PAUSE_MS, type Limit, pausedLimitText, type ServerClock, type SlotGrant } from '../../../lock/index.js'
+import { numbered, typed } from '../../../options/index.js'
+import type { Clock } from '../../../time/index.js'
+import type { LimitNeed } from '../../model/model.js'
+import type { Logger } from '../../reporting/logger.js'
+import type { SlotRequests } from './slot-requests.js'
+
+/** Slots that nobody has asked for in this time are given back. */
+const UNUSED_MS = 1_000
+/** Those of a key sooner: they are few, and another replica may have the next document. */
+const UNUSED_KEY_MS = 100
+/**
+ * Documents that wait for slots of others have no other sign that there are some: soon at first, as who has more than its share gives some back,
+ * and ever more seldom, after an eighth of the time that they have waited, as what takes long isn't over in a moment.
+ */
+const ASK_AGAIN_MS = { first: 20, often: 250, most: 1_000 }
+
+/** After how long it is worth asking again. @param times how often that was in vain */
+export function askAgainMs(waitedMs: number, times = Number.POSITIVE_INFINITY): number {
+  const { first, often, most } = ASK_AGAIN_MS
+  return Math.min(most, Math.max(Math.min(often, first * 2 ** (times - 1)), waitedMs / 8))
+}
+/** Others may have come to wait since it asked: who has some asks as often at least, for they may be another's by now. */
+const ASKS_WITHIN_MS = 1_000
+/** Who waited longest gets what becomes free, which nobody uses until it asks. */
+const NEXT_ASKS_WITHIN_MS = 250
+/** Who has got all that it may have just now doesn't ask before each claim, but makes do with what its own documents give back. */
+const MAKES_DO_MS = 50
+
+export interface SlotsOptions {
+  readonly db: Db
+  readonly identity: string
+  readonly clock: Clock
+  readonly serverClock: ServerClock
+  readonly logger: Logger
+  /** How long a lease of slots lasts: as the longest of the documents' that need some. */
+  readonly leaseMs: () => number
+  /** How many slots of a limit lifecycles declare, by its name. Default: none are declared. */
+  readonly declared?: ReadonlyMap<string, number> | undefined
+}
+
+/** What a replica has of a limit, for people. */
+export interface SlotsHeld {
+  /** Its name. */
+  readonly limit: string
+  /** Leased by this replica; renewed for as long as they are used. */
+  readonly leased: number
+  /** Of these those under which it holds documents, or that it keeps for one that lacks others. */
+  readonly used: number
+  /** Of the limit in all; null: any number, or it isn't known. */
+  readonly total: number | null
+  /** Whether people have paused it, as of the last time it was asked for. */
+  readonly paused: boolean
+}
+
+/**
+ * What this replica has of one limit.
+ *
+ * Invariants: (1) slots in use and free ones are never more than what was leased, by a lease that isn't over; (2) one request at a time is under
+ * way, and slots are put to use only between requests, so that none gives back what has just been put to use.
+ */
+export class LeasedSlots {
+  /** As the server has it, at least. */
+  private leased = 0
+  /** How many of these may be in use. */
+  private usable = 0
+  /** Of those in use so many aren't to be used again: the limit has fewer, is paused, or others have got them. */
+  private excess = 0
+  private used = 0
+  /** Documents that a rate has admitted and that haven't begun. */
+  private starts = 0
+  private limit: Limit | undefined
+  private asking = 0
+  /** Monotonic time before the last request that was granted. */
+  private askedAtMs = Number.NEGATIVE_INFINITY
+  /** How long its lease lasts, as it was asked for then: lockTimeouts may have become longer since. */
+  private lastsMs = Number.POSITIVE_INFINITY
+  private wantedAtMs = Number.NEGATIVE_INFINITY
+  private turns: Promise<unknown> = Promise.resolve()
+  private told: string | undefined
+  /** How often in a row there was nothing to take, and the monotonic time since when. */
+  private inVain = 0
+  private inVainSinceMs = 0
+  private othersWait = false
+  private isNext = false
+  /** Monotonic time until which it makes do with what it has, for documents that need so many each or more: who is short of two may get one. */
+  makesDoUntilMs = Number.NEGATIVE_INFINITY
+  private makesDoFor = 1
+  /** This process stood still past the end of the lease, and others have got what it has in use. */
+  private isOvertaken = false
+
+  private readonly name: string
+
+  constructor(
+    private readonly need: LimitNeed,
+    private readonly options: SlotsOptions,
+    private readonly requests: SlotRequests,
+  ) {
+    this.name = need.limit
+  }
+
+  private get declared(): number | undefined {
+    return this.options.declared?.get(this.name)
+  }
+
+  get isKey(): boolean {
+    return this.need.key !== undefined
+  }
+
+  get isAsking(): boolean {
+    return this.asking > 0
+  }
+
+  /** Whether no other replica has any of it, so that there is nothing to be had before some is given back here. */
+  get isAllHere(): boolean {
+    return this.limit?.slots != null && this.used >= this.limit.slots
+  }
+
+  get isIdle(): boolean {
+    return this.leased === 0 && this.used === 0 && this.starts === 0
+  }
+
+  get isRated(): boolean {
+    return this.limit?.rate != null
+  }
+
+  get againInMs(): number {
+    const rate = this.limit?.rate
+    const nextStartMs = rate ? Math.max(LEAST_PAUSE_MS, rate.perMs / Math.max(rate.starts, 1)) : 0
+    if (this.inVain === 0) return nextStartMs
+    const waitedMs = this.options.clock.monotonicMs() - this.inVainSinceMs
+    const againMs = askAgainMs(waitedMs, this.inVain)
+    return Math.max(nextStartMs, this.isNext ? Math.min(againMs, NEXT_ASKS_WITHIN_MS) : againMs)
+  }
+
+  /** Whether it can't have any before people change something, or time passes: to wait for others is of no use. */
+  isHopeless({ slots: each }: LimitNeed): boolean {
+    const isKnown = this.limit !== undefined || this.askedAtMs > Number.NEGATIVE_INFINITY
+    return this.isRated || (isKnown && this.problem(each) !== undefined)
+  }
+
+  /** Whether something may begin with slots that are in use, as far as is known: there aren't too many, it isn't paused, and the lease goes on. */
+  get isSound(): boolean {
+    return this.excess === 0 && this.limit !== undefined && !this.limit.paused && !this.isInDanger
+  }
+
+  /** The same as the server has it now: they were taken some time ago. */
+  async confirm(): Promise<boolean> {
+    await this.settle()
+    return this.isSound
+  }
+
+  get isInDanger(): boolean {
+    return this.used > 0 && (this.isOvertaken || this.ageMs > (this.leaseMs * 2) / 3)
+  }
+
+  held(): SlotsHeld {
+    return {
+      limit: this.need.key?.of ?? this.name,
+      leased: this.leased,
+      used: this.used,
+      total: this.isKey ? null : (this.limit?.slots ?? null),
+      paused: !this.isKey && this.limit?.paused != null,
+    }
+  }
+
+  /** Puts slots to use for as many documents as there are slots for, at most `most`. */
+  take({ slots: each }: LimitNeed, most: number): Promise<number> {
+    return this.inTurn(async () => {
+      this.wantedAtMs = this.options.clock.monotonicMs()
+      const makesDo = this.usable > 0 && each >= this.makesDoFor && this.wantedAtMs < this.makesDoUntilMs
+      const isEnough = makesDo || (this.available(each) >= most && this.ageMs < ASKS_WITHIN_MS)
+      if (!isEnough || this.isInDanger) await this.ask(most * each, most, each)
+      const count = Math.min(most, this.available(each))
+      this.used += count * each
+      if (this.isRated) this.starts -= count
+      if (this.inVain === 0) this.inVainSinceMs = this.wantedAtMs
+      this.inVain = count === 0 ? this.inVain + 1 : 0
+      this.tell(each)
+      return count
+    })
+  }
+
+  giveBack({ slots: each }: LimitNeed, count: number, unstarted: boolean): void {
+    this.used -= count * each
+    const gone = Math.min(this.excess, count * each)
+    this.usable -= gone
+    this.excess -= gone
+    if (unstarted && this.isRated) this.starts += count
+  }
+
+  /** A claim has found less than it had slots for: they are another's at once, if one waits. */
+  share(): void {
+    if (this.othersWait && this.leased > this.used) void this.settle().catch(() => undefined)
+  }
+
+  /** Renews the lease in time, and gives back what nobody has needed for a while. Never rejects: what fails is tried again. */
+  async keep(): Promise<void> {
+    const isUnused = this.leased > this.used || this.starts > 0
+    const sinceMs = this.options.clock.monotonicMs() - this.wantedAtMs
+    const isAging = this.used > 0 && this.ageMs >= this.leaseMs / 3
+    if (isAging || (isUnused && sinceMs >= (this.isKey ? UNUSED_KEY_MS : UNUSED_MS)))
+      await this.settle().catch(() => undefined)
+  }
+
+  /** Keeps what is in use, and gives back the rest. */
+  settle(): Promise<void> {
+    return this.inTurn(async () => {
+      if (!this.isIdle) await this.ask(0, -this.starts)
+    })
+  }
+
+  private get leaseMs(): number {
+    return Math.min(this.lastsMs, this.options.leaseMs())
+  }
+
+  private get ageMs(): number {
+    return this.options.clock.monotonicMs() - this.askedAtMs
+  }
+
+  /** For how many documents there is what it takes; none by a lease that may be over. */
+  private available(each: number): number {
+    if (this.ageMs > (this.leaseMs * 2) / 3) return 0
+    const free = Math.max(0, Math.floor((this.usable - this.used) / each))
+    return this.isRated ? Math.min(free, this.starts) : free
+  }
+
+  private async ask(slots: number, starts: number, each = 1): Promise<void> {
+    const { identity, clock, serverClock } = this.options
+    const leaseMs = this.options.leaseMs()
+    const sentAtMs = clock.monotonicMs()
+    // After a forward step of the server's clock that isn't confirmed, leases of others only seem to be over.
+    const isHeld = serverClock.hold() !== undefined
+    const wanted = starts < 0 ? starts : isHeld ? 0 : Math.max(0, starts - this.starts)
+    const inUse = this.used
+    let grant: SlotGrant | undefined
+    try {
+      grant = await this.requests.ask(this.name, {
+        ...{ by: identity, inUse, slots: isHeld ? 0 : slots, each, starts: wanted },
+        ...{ leaseMs, key: this.need.key, declared: this.declared },
+      })
+    } catch (error) {
+      // It may have been executed.
+      this.leased = Math.max(this.leased, inUse + slots)
+      this.usable = this.used
+      this.starts += Math.min(0, starts)
+      throw error
+    }
+    const excess = excessOf(grant)
+    this.isOvertaken = excess > 0 && this.used > 0 && (this.isOvertaken || this.ageMs > this.lastsMs)
+    this.excess = Math.max(0, Math.min(excess, inUse) - (inUse - this.used))
+    this.limit = grant?.limit
+    this.othersWait = grant?.othersWait ?? false
+    this.isNext = grant?.isNext ?? false
+    const isAll = grant?.isShort && this.used === inUse && !this.isRated
+    this.makesDoFor = each
+    this.makesDoUntilMs = isAll ? clock.monotonicMs() + MAKES_DO_MS : sentAtMs
+    // What was given back meanwhile isn't put to use again by an answer that knows nothing of it: the limit may have been lowered.
+    this.usable = grant ? this.used + grant.slots - inUse : 0
+    this.leased = grant?.slots ?? 0
+    this.starts += starts < 0 ? starts : (grant?.starts ?? 0)
+    this.askedAtMs = sentAtMs
+    this.lastsMs = leaseMs
+  }
+
+  /** Says once what keeps documents waiting that only a person can change. */
+  private tell(each: number): void {
+    if (this.isKey) return // there may be any number of them; phaselock show tells
+    const problem = this.problem(each)
+    if (problem !== undefined && problem !== this.told) this.options.logger.warn(problem)
+    if (problem === undefined && this.told !== undefined)
+      this.options.logger.info(`limit ${this.name}: there are slots again`)
+    this.told = problem
+  }
+
+  private problem(each: number): string | undefined {
+    const { name, limit } = this
+    const isEnough = (this.declared ?? 0) >= each
+    const fix = `to set it: phaselock limits set ${typed(name)} --slots ${isEnough ? 'declared' : each}`
+    if (limit?.paused) return `limit ${pausedLimitText(name, limit.paused)}; documents that need it wait`
+    if (!limit) return `limit ${name}: it isn't in phaselock.limits, so documents that need it wait; ${fix}`
+    if (limit.damaged !== null)
+      return `limit ${name}: ${limit.damaged}; it counts as ${limit.slots === null ? 'any number of slots' : numbered(limit.slots, 'slot')}; to mend it: phaselock limits set ${typed(name)}`
+    if (limit.slots === null || limit.slots >= each) return undefined
+    return `limit ${name}: it has ${numbered(limit.slots, 'slot')}, and a step needs ${each}, so documents that need it wait; ${fix}`
+  }
+
+  /** One at a time, in the order of the calls. */
+  private inTurn<T>(work: () => Promise<T>): Promise<T> {
+    this.asking += 1
+    const done = this.turns.then(work).finally(() => {
+      this.asking -= 1
+    })
+    this.turns = done.catch(() => undefined)
+    return done
+  }
+}
+
+/** How many more are leased than there are. */
+function excessOf(grant: SlotGrant | undefined): number {
+  if (!grant || grant.limit.slots === null) return grant?.limit.paused ? grant.slots : 0
+  const { slots, paused, holders } = grant.limit
+  return Math.max(0, holders.reduce((sum, one) => sum + one.slots, 0) - (paused ? 0 : slots))
+}

@@ -1,0 +1,99 @@
+import type { PlaceKind } from './places.js'
+
+/** Of the documents whose steps run in each kind of place. */
+export type Capacities = Readonly<Record<PlaceKind, Capacity>>
+
+/** The most documents that one claim takes, in two parts at once; so while some are recorded, others are being claimed. */
+export const MAX_BATCH = 1_000
+const MOST_HELD = 2_000
+/** How much work a replica takes ahead of its free places, in milliseconds of its handlers' own duration. */
+const AHEAD_MS = 250
+/** And at least what begins within this time, up to a quarter of them. */
+const AHEAD_LEAST_MS = 1_000
+/** How long a step may spend outside its handler (in the queue and being recorded) before a replica holds less. */
+const MOST_BESIDE_MS = 250
+const SMOOTHING = 0.05
+
+/**
+ * How many documents a replica holds at once: its concurrency plus what its handlers can begin within a quarter of a second; at least what
+ * they begin within a second, up to a quarter more than the concurrency; at most 2,000. With a concurrency of 32: handlers of 1 ms -> 2,000,
+ * of 100 ms -> 112, of 1 s -> 40, of 10 s -> 35. So no replica hoards documents that others could begin.
+ *
+ * Where documents had to be let go because no place became free, it takes none ahead until a handler has ended.
+ *
+ * Where a step spends more than a quarter of a second in the queue and being recorded (a slow database, a busy machine), it holds less
+ * until that is over: what has come due waits behind all that is held. 900 documents a second -> 225, not 2,000.
+ */
+export class Capacity {
+  private meanMs: number | undefined
+  private besideMs: number | undefined
+  private mostHeld = MOST_HELD
+  private isStuck = false
+
+  /**
+   * @param mayRun where a replica's lifecycles share places: how many handlers may run now, and how many when it is their turn. Default: as many as
+   *   `most`
+   */
+  constructor(
+    private readonly most: number,
+    private readonly mayRun?: (() => { readonly now: number; readonly inTurn: number }) | undefined,
+  ) {}
+
+  /** How long a handler ran. */
+  ran(ms: number): void {
+    this.isStuck = false
+    this.meanMs = smoothed(this.meanMs, ms)
+  }
+
+  /** How long a step spent outside its handler, from entering the queue to being recorded. */
+  recorded(besideMs: number): void {
+    this.besideMs = smoothed(this.besideMs, besideMs)
+  }
+
+  /** What it held had to be let go: no place became free for it. */
+  tooMany(): void {
+    this.isStuck = true
+  }
+
+  /** Called once for each claim: holds less, or more again, depending on how long steps took since the previous claim. */
+  adapt(): void {
+    const { besideMs } = this
+    if (besideMs === undefined) return
+    if (besideMs > MOST_BESIDE_MS) this.mostHeld *= Math.max(0.5, MOST_BESIDE_MS / besideMs)
+    else if (besideMs < MOST_BESIDE_MS / 2) this.mostHeld *= 1.25
+    this.mostHeld = Math.min(MOST_HELD, Math.max(this.least, this.mostHeld))
+  }
+
+  get places(): number {
+    const { concurrency, meanMs } = this
+    if (this.isStuck) return concurrency
+    if (meanMs === undefined) return this.least
+    const aheadIn = (ms: number) => (concurrency * ms) / Math.max(meanMs, 0.1)
+    const atLeast = Math.min(this.least, Math.round(concurrency + aheadIn(AHEAD_LEAST_MS)))
+    return Math.max(atLeast, Math.round(Math.min(this.mostHeld, concurrency + aheadIn(AHEAD_MS))))
+  }
+
+  /**
+   * How many to claim now, 0 while a claim isn't worth it: less than a quarter of the places is claimed only where handlers would otherwise
+   * be idle. Documents that are being recorded come back: small claims meanwhile make small groups for all steps that follow (177 documents
+   * a write instead of 260; with candidates in one reply 20,500 steps/s instead of 17,200, measured).
+   */
+  room(held: number): number {
+    const free = this.places - held
+    if (free <= 0 || (free < this.places / 4 && held >= this.concurrency)) return 0
+    return Math.min(free, MAX_BATCH)
+  }
+
+  private get concurrency(): number {
+    if (!this.mayRun) return this.most
+    const { now, inTurn } = this.mayRun()
+    return Math.min(this.most, this.isStuck ? now : inTurn)
+  }
+
+  private get least(): number {
+    return Math.ceil(this.concurrency * 1.25)
+  }
+}
+
+const smoothed = (mean: number | undefined, value: number): number =>
+  mean === undefined ? value : mean + SMOOTHING * (value - mean)

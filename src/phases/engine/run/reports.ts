@@ -1,0 +1,74 @@
+import { CANCELLED, type EndKind, type RecordedOutcome } from '../../../lock/index.js'
+import { InvalidOutcome } from '../../errors/errors.js'
+import { causesText } from '../../errors/recorded-error.js'
+import type { LeaseLoss, StepEnded } from '../../reporting/observer.js'
+import type { LifecycleEnvironment } from '../context/environment.js'
+import type { Held } from '../lease/held.js'
+import type { Ending } from './ending-rules.js'
+
+/**
+ * Reports how each step ended: to the observer and, where a person should know, to the log, which is bounded. An error there is a bug in
+ * code, or a document that nobody goes on with; what a handler decided, or will try again, is a warning.
+ * @param token under which it was recorded
+ */
+export function reportEnd(env: LifecycleEnvironment, held: Held, ending: Ending, token: string): void {
+  const { end, ms } = ending
+  const { model, observer } = env
+  const phase = held.phase.name
+  const outcome = outcomeOf(end)
+  const reason = reasonOf(end)
+  const to = end.kind === 'moveTo' ? end.to : phase
+  const told = { lifecycle: model.name, id: held.lease.id, phase, step: end.step, to, outcome, reason, ms }
+  if (outcome === 'error' || outcome === 'park' || outcome === 'deadline') logEnd(env, end, told)
+  observer.stepEnded(told)
+  env.events?.ended(told, token)
+}
+
+function reasonOf(end: EndKind): string | null {
+  if (end.kind === 'ask') return end.question.question
+  if ('reason' in end) return end.reason ?? null
+  return 'error' in end && end.error ? end.error.message : null
+}
+
+function logEnd({ lines }: LifecycleEnvironment, end: EndKind, told: StepEnded): void {
+  const { lifecycle, id, phase, step, outcome, reason } = told
+  const about = { lifecycle, id, phase, step }
+  if (end.kind === 'error') {
+    const { error } = end
+    const level = error.name === InvalidOutcome.name ? 'error' : 'warn'
+    lines[level]({ kind: 'a step failed', phase, name: error.name }, `a step failed: ${reason}${causesText(error)}`, {
+      ...about,
+      error,
+    })
+  } else if (outcome === 'park') {
+    const isWanted = end.kind === 'park' && (end.error === null || end.error.name === CANCELLED)
+    const level = isWanted ? 'warn' : 'error'
+    lines[level]({ kind: 'parked', phase }, `parked: ${reason}`, about)
+  } else lines.warn({ kind: 'deadline passed', phase }, `deadline passed: ${reason}`, about)
+}
+
+function outcomeOf(end: EndKind): RecordedOutcome {
+  if (end.kind === 'sleepUntilDeadline') return 'wait'
+  if (end.kind === 'putAside') return 'park'
+  return end.kind === 'moveTo' && end.by === 'deadline' ? 'deadline' : end.kind
+}
+
+/** Reports that a write under a token changed nothing, or that another holder was found. */
+export function reportLoss(env: LifecycleEnvironment, held: Held, how: LeaseLoss['how'], error?: unknown): void {
+  const about = { lifecycle: env.model.name, id: held.lease.id, token: held.lease.token }
+  const why = error instanceof Error ? `: ${error.message}` : ''
+  const phase = held.phase.name
+  const cause = { kind: `lease lost (${how})`, phase }
+  env.lines.warn(cause, `lease lost (${how}): ${EXPLAINED[how]}${why}`, { ...about, phase })
+  env.observer.leaseLost({ ...about, how })
+}
+
+const EXPLAINED: Record<LeaseLoss['how'], string> = {
+  refused:
+    'another replica has the document, or its owner replaced it; this outcome was dropped and nothing was changed',
+  movedOn: 'the document has moved on in the meantime; whether this outcome was recorded before that is unknown',
+  renewal: 'a renewal found another holder; the step was asked to stop',
+  abandoned: 'a handler that had been given up has ended; its outcome was dropped',
+  givenUp:
+    'the database keeps failing to record this outcome, through no fault of the document; once its lease has run out, the step is repeated',
+}

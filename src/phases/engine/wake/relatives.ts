@@ -1,0 +1,186 @@
+import type { Collection, Db, Document } from 'mongodb'
+import { learnSharding, protocolCollection } from '../../../database/index.js'
+import type { Ring } from '../../../doorbell/index.js'
+import {
+  awaitsIn,
+  type ChildrenOf,
+  childrenFromIn,
+  countChildrenIn,
+  type DocumentName,
+  hasOpenChild,
+  idKey,
+  isOfFormer,
+  LIFECYCLES_COLLECTION,
+  readOwnFields,
+  type StoredParent,
+  termsOf,
+} from '../../../lock/index.js'
+import type { Clock } from '../../../time/index.js'
+import { modelRegistered } from '../../definition/registered.js'
+import { endPhases, endsOf, type LifecycleModel, tellingOf } from '../../model/model.js'
+import type { Logger } from '../../reporting/logger.js'
+import { successesFor } from '../../step/children.js'
+import type { ChildEnd, Family } from '../context/family.js'
+import { OutageLog } from '../report/outage-log.js'
+import { type WakeIf, Waker } from './waker.js'
+
+/** How long what `phaselock.lifecycles` says of a lifecycle that this replica doesn't run is taken for true. */
+const KNOWN_MS = 60_000
+
+export interface RelativesOptions {
+  readonly db: Db
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly serverNow: () => Date
+  /** The lifecycles that this replica runs. */
+  readonly running: () => readonly { readonly model: LifecycleModel; readonly waker: Waker }[]
+  readonly lookSoon: () => void
+  readonly ringOthers: (ring: Ring) => void
+}
+
+/**
+ * That a child has ended is told as a hint: its parent is woken if
+ * that decides what it waits for. What the hint relies on is read by an index when it is told, so nothing is counted that could be counted twice;
+ * where it is lost, the parent counts again at the end of its sleep.
+ */
+export class Relatives implements Family {
+  private readonly known = new Map<string, { readonly model: LifecycleModel; readonly readAtMs: number }>()
+  private readonly foreign = new Map<string, Waker>()
+  private readonly telling = new Set<Promise<void>>()
+  private readonly outage: OutageLog
+
+  constructor(private readonly options: RelativesOptions) {
+    this.outage = new OutageLog('waking parents', options.clock, options.logger)
+  }
+
+  async modelOf(name: string): Promise<LifecycleModel | undefined> {
+    const own = this.options.running().find(({ model }) => model.name === name)
+    if (own) return own.model
+    const nowMs = this.options.clock.monotonicMs()
+    const before = this.known.get(name)
+    if (before && nowMs - before.readAtMs < KNOWN_MS) return before.model
+    const lifecycles = this.options.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
+    const [entry] = await readOwnFields((how) => lifecycles.find({ _id: name }, { limit: 1, ...how }).toArray())
+    const model = entry && modelRegistered(entry)?.model
+    if (!model) return undefined
+    // Its documents are woken, and taken down, from here.
+    if (!before) await learnSharding(this.options.db, [model.collection])
+    this.known.set(name, { model, readAtMs: nowMs })
+    return model
+  }
+
+  async childLifecycles(): Promise<readonly string[]> {
+    const own = this.options.running().filter(({ model }) => model.settings.child)
+    const lifecycles = this.options.db.collection<Document & { _id: string }>(LIFECYCLES_COLLECTION)
+    const entries = await readOwnFields((how) => lifecycles.find({ child: true }, how).toArray())
+    const others = entries
+      .flatMap((entry) => modelRegistered(entry)?.model ?? [])
+      .filter(({ settings }) => settings.child)
+    return [...new Set([...own.map(({ model }) => model.name), ...others.map(({ name }) => name)])]
+  }
+
+  collectionOf(model: LifecycleModel): Collection {
+    return protocolCollection(this.options.db, model.collection)
+  }
+
+  childrenOf(model: LifecycleModel, parent: ChildrenOf['parent'], fromFence?: number): ChildrenOf {
+    return {
+      collection: this.collectionOf(model),
+      progress: model.settings.progress,
+      parent,
+      fromFence,
+      telling: tellingOf(model),
+    }
+  }
+
+  inserted(models: readonly LifecycleModel[]): void {
+    if (models.length === 0) return
+    this.options.ringOthers({ lifecycles: models.map(({ name }) => name) })
+    this.options.lookSoon()
+  }
+
+  ended(model: LifecycleModel, parent: StoredParent, how: ChildEnd): void {
+    // A failure that has not been looked at yet is not forgotten for a success after it.
+    this.tell(parent, how === 'succeeded' ? model.name : `${model.name} ${how}`, this.decides(model, parent, how))
+  }
+
+  reached({ name: lifecycle }: LifecycleModel, id: unknown, phase: string, waiter: DocumentName): void {
+    const key = idKey(id)
+    this.tell(waiter, `${lifecycle} ${key}`, async (progress) => {
+      const awaits = awaitsIn(progress)
+      if (awaits?.kind !== 'document' || !awaits.phases.includes(phase)) return false
+      return awaits.lifecycle === lifecycle && idKey(awaits.id) === key
+    })
+  }
+
+  /** How many documents were woken so far, for whatever reason. */
+  get woken(): number {
+    const own = this.options.running().map(({ waker }) => waker)
+    return [...own, ...this.foreign.values()].reduce((sum, { woken }) => sum + woken, 0)
+  }
+
+  /** Resolves when the ends so far have been told. */
+  async settled(): Promise<void> {
+    while (this.telling.size > 0) await Promise.all(this.telling)
+    const own = this.options.running().map(({ waker }) => waker)
+    await Promise.all([...own, ...this.foreign.values()].map((waker) => waker.settled()))
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.telling)
+    await Promise.all([...this.foreign.values()].map((waker) => waker.stop()))
+  }
+
+  private tell({ lifecycle, id }: DocumentName, asker: string, isDue: WakeIf): void {
+    const told = this.wakerOf(lifecycle)
+      .then((waker) => waker?.wakeIf(id, asker, isDue))
+      .catch((error) => this.outage.failed(error))
+      .finally(() => this.telling.delete(told))
+    this.telling.add(told)
+  }
+
+  private async wakerOf(lifecycle: string): Promise<Waker | undefined> {
+    const own = this.options.running().find(({ model }) => model.name === lifecycle)
+    if (own) return own.waker
+    const model = await this.modelOf(lifecycle)
+    // Without the lockTimeout in force legacy writers' leases can't be told from sleeps: the parent counts again by itself.
+    if (!model || model.settings.legacyWriters) return undefined
+    const before = this.foreign.get(lifecycle)
+    if (before) return before
+    const { clock, serverNow, ringOthers } = this.options
+    const terms = termsOf(model.settings.lockTimeoutMs, { progress: model.settings.progress })
+    const waker = new Waker({
+      ...{ model, clock, serverNow, collection: this.collectionOf(model), terms: () => terms },
+      workSplit: { isOwn: () => true, waitedFor: () => undefined },
+      onWoken: (phases) => ringOthers({ lifecycles: [lifecycle], phases }),
+      onError: (error) => this.outage.failed(error),
+    })
+    this.foreign.set(lifecycle, waker)
+    return waker
+  }
+
+  /**
+   * Whether the end of one child decides what its parent waits for, as far as the children of its lifecycle tell: a few index keys, however many
+   * there are.
+   */
+  private decides(model: LifecycleModel, child: StoredParent, how: ChildEnd): WakeIf {
+    const { lifecycle, id } = child
+    return async (progress) => {
+      const awaits = awaitsIn(progress)
+      const from = childrenFromIn(progress)
+      if (awaits?.kind !== 'children' || isOfFormer(child, from)) return false
+      const of = this.childrenOf(model, { lifecycle, id }, from)
+      const butParked = awaits.parked === 'fails'
+      if (how === 'parked' && !butParked) return false
+      if (awaits.each) return true
+      const hasFailed = how !== 'succeeded'
+      const { rule } = awaits
+      if (hasFailed && (rule === 'allSucceeded' || rule === 'anyFailed')) return true
+      const some = successesFor(rule)
+      const { succeeded, failed } = endPhases(model)
+      if (some && !hasFailed && (await countChildrenIn(of, succeeded, some.n)) >= some.n) return true
+      if (some && hasFailed && (butParked || (await countChildrenIn(of, failed, some.m)) > some.m - some.n)) return true
+      return !(await hasOpenChild(of, endsOf(model), { butParked }))
+    }
+  }
+}

@@ -1,0 +1,51 @@
+import type { Collection, Document, Filter } from 'mongodb'
+import { canBeId, NO_ID, readOwnFields } from '../../lock/index.js'
+import { t } from '../../options/index.js'
+
+/** Which records of what has happened are meant, for each collection of them. */
+export interface RecordQuery {
+  /** Only about documents of this lifecycle. */
+  readonly lifecycle?: string | undefined
+  /** Only about documents with one of these `_id`s. */
+  readonly documents?: readonly unknown[] | undefined
+  /** Only from this time on. */
+  readonly since?: Date | undefined
+  /** Only before this time. */
+  readonly until?: Date | undefined
+  /** At most this many, 1 to 10,000: the newest. Default 50. */
+  readonly limit?: number | undefined
+}
+
+/** Options that each query takes; any other is the name of a field that must have just that value. */
+export const RECORD_QUERY = {
+  lifecycle: t.optional(t.aName),
+  documents: t.optional(
+    t.where<readonly unknown[]>(
+      (value) => Array.isArray(value) && value.every(canBeId),
+      t.expecting(`a list of _id's (each ${NO_ID})`),
+    ),
+  ),
+  since: t.optional(t.aDate),
+  until: t.optional(t.aDate),
+  limit: t.withDefault(t.whole(1, 10_000), 50),
+}
+
+/** As a filter on records. */
+export function recordFilter({ documents, since, until, limit, ...exactly }: RecordQuery): Filter<Document> {
+  const equal = Object.entries(exactly).filter(([, value]) => value !== undefined)
+  return {
+    ...Object.fromEntries(equal.map(([field, value]) => [field, { $eq: value }])),
+    ...(documents && { document: { $in: [...documents] } }),
+    ...((since || until) && { at: { ...(since && { $gte: since }), ...(until && { $lt: until }) } }),
+  }
+}
+
+/** The newest first. */
+export const newestRecords = (records: Collection, filter: Filter<Document>, limit: number): Promise<Document[]> =>
+  readOwnFields((how) =>
+    records
+      .find(filter, { projection: { _id: 0, expiresAt: 0 }, ...how })
+      .sort({ at: -1 })
+      .limit(limit)
+      .toArray(),
+  )

@@ -1,0 +1,124 @@
+import { meant } from '../../options/index.js'
+import type { Duration } from '../../time/index.js'
+import { InvalidOutcome } from '../errors/errors.js'
+import { cut, shown } from '../errors/kept-text.js'
+
+/** The names that belong to Phaselock, and the owner's `state`: an outcome's `set` may not hold them. */
+export const RESERVED_FIELDS = [
+  '_id',
+  'state',
+  'phase',
+  'lockedAt',
+  'lockedBy',
+  'fence',
+  'progress',
+  'createdAt',
+  'updatedAt',
+] as const
+export type ReservedField = (typeof RESERVED_FIELDS)[number]
+
+/** The owner's fields that a step may store. */
+export type OwnFields<Doc> = { [Field in keyof Omit<Doc, ReservedField>]?: Doc[Field] | undefined }
+/** Fields of the owner's to store together with an outcome: `undefined` removes one, Phaselock's own are refused. */
+export type WithSet<Doc> = { readonly set?: OwnFields<Doc> }
+
+/** A question to people. */
+export interface Ask {
+  /** For people: at most 1,000 characters. */
+  readonly question: string
+  /** The answers that it takes: at most 20, each of at most 100 characters. Default: any text. */
+  readonly options?: readonly string[] | undefined
+  /** Whom it is meant for. It is shown, and not enforced: anybody may answer. Default: anybody. */
+  readonly to?: string | readonly string[] | undefined
+  /** After that it is over, by the server's clock, and the handler runs with `answer.timedOut`. Default: it waits for as long as it takes. */
+  readonly timeout?: Duration | undefined
+  /** The answer that counts then. Default: none. */
+  readonly onTimeout?: string | undefined
+}
+
+/**
+ * How a step ends. `Next` is the union of phases that the current phase may go to; `Doc` is the owner's document.
+ * Made by the step's own methods, so that `moveTo` takes just the phases that this one may go to.
+ */
+export type Outcome<Next extends string, Doc> =
+  /** Unlock: the next step is due at once. */
+  | ({ readonly kind: 'again'; readonly step?: string } & WithSet<Doc>)
+  /** Relock: look again later, with progressive back-off unless `for` says when. Uses no attempt. */
+  | ({ readonly kind: 'wait'; readonly reason: string; readonly for?: Duration; readonly on?: string } & WithSet<Doc>)
+  /** Let go until somebody answers. */
+  | ({ readonly kind: 'ask' } & Ask & WithSet<Doc>)
+  /** Go to another phase. */
+  | ({ readonly kind: 'moveTo'; readonly phase: Next } & WithSet<Doc>)
+  /** Stop until a person, or the owner's state, moves it. */
+  | ({ readonly kind: 'park'; readonly reason: string } & WithSet<Doc>)
+
+/** Marks an outcome with the run of the handler that made it: an outcome of another step is refused. */
+const MADE_BY = Symbol('phaselock:made-by')
+
+/** Whether an outcome was made by this run's step, or by none at all. */
+export const isMadeBy = (run: object, outcome: { readonly [MADE_BY]?: object }): boolean =>
+  outcome[MADE_BY] === undefined || outcome[MADE_BY] === run
+
+/** Made by a handler itself, or in a thread: its keys are still to be checked. */
+export const isUnmarked = (outcome: { readonly [MADE_BY]?: object }): boolean => outcome[MADE_BY] === undefined
+
+/** What an outcome takes besides its first argument. */
+const OPTIONS = {
+  again: ['step', 'set'],
+  wait: ['for', 'on', 'set'],
+  ask: ['question', 'options', 'to', 'timeout', 'onTimeout', 'set'],
+  moveTo: ['set'],
+  park: ['set'],
+} as const
+
+/**
+ * What was silently ignored would make an endless loop of an `again('next')`, and lose the fields of a `{ sets: ... }`.
+ * @param arguments_ what it has besides its options
+ * @throws InvalidOutcome
+ */
+export function requireOptions(kind: keyof typeof OPTIONS, also: unknown, arguments_: readonly string[] = []): void {
+  const known: readonly string[] = OPTIONS[kind]
+  if (typeof also !== 'object' || also === null || Array.isArray(also)) {
+    const [name] = known
+    const hint = typeof also === 'string' && name !== 'set' ? `, as in { ${name}: ${shown(also)} }` : ''
+    throw new InvalidOutcome(`${kind}: expected an object with ${known.join(', ')}${hint}, got ${shown(also)}`)
+  }
+  const unknown = Object.keys(also).find((key) => !known.includes(key) && !arguments_.includes(key))
+  if (unknown === undefined) return
+  const name = cut(unknown, 'stepName')
+  throw new InvalidOutcome(`${kind}: unknown option '${name}'${meant(name, known)}; known: ${known.join(', ')}`)
+}
+
+type AnyDoc = Record<string, unknown>
+
+/** The part of a step that makes outcomes. @throws InvalidOutcome for options that it doesn't know */
+export class Outcomes {
+  readonly #run: object
+
+  constructor(run: object) {
+    this.#run = run
+  }
+
+  again(also?: { step?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.#made({ kind: 'again' }, also)
+  }
+  wait(reason: string, also?: { for?: Duration; on?: string } & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.#made({ kind: 'wait', reason }, also)
+  }
+  ask(question: Ask & WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    // JavaScript may give nothing.
+    requireOptions('ask', question)
+    return this.#made({ kind: 'ask' }, question)
+  }
+  moveTo<P extends string>(phase: P, also?: WithSet<AnyDoc>): Outcome<P, AnyDoc> {
+    return this.#made({ kind: 'moveTo', phase }, also)
+  }
+  park(reason: string, also?: WithSet<AnyDoc>): Outcome<never, AnyDoc> {
+    return this.#made({ kind: 'park', reason }, also)
+  }
+
+  #made<T extends { readonly kind: keyof typeof OPTIONS }, A extends object>(outcome: T, also: A | undefined): T & A {
+    if (also !== undefined) requireOptions(outcome.kind, also)
+    return Object.assign(outcome, also, { [MADE_BY]: this.#run })
+  }
+}

@@ -1,0 +1,102 @@
+import { type Clock, formatMs } from '../../time/index.js'
+import type { Logger } from './logger.js'
+
+const INTERVAL_MS = 60_000
+/** Lines of one cause in an interval that are written with their details. */
+const LINES = 10
+/** Causes that are distinguished in an interval; any further ones are counted by their kind. */
+const MOST_CAUSES = 50
+
+/** What lines have in common: one of few kinds, distinguished by where and by what. */
+export interface Cause {
+  /** One of a fixed few. */
+  readonly kind: string
+  readonly phase?: string | undefined
+  /** Such as an error's name. */
+  readonly name?: string | undefined
+}
+
+interface Interval {
+  readonly cause: Cause
+  readonly level: 'warn' | 'error'
+  readonly fromMs: number
+  lines: number
+  untold: number
+  last: string
+}
+
+/**
+ * Log lines about single documents, bounded for each cause: the first ten a minute are written with their details, the rest is counted and
+ * reported in one line when the minute is over. So 10,000 documents that fail alike are eleven lines, and nothing is left out silently.
+ */
+export class BoundedLog {
+  private readonly intervals = new Map<string, Interval>()
+
+  /** @param lookAt tells people where to find the documents of a cause */
+  constructor(
+    private readonly logger: Logger,
+    private readonly clock: Clock,
+    private readonly lookAt: (cause: Cause) => string = () => '',
+  ) {}
+
+  warn(cause: Cause, message: string, fields: object = {}): void {
+    this.line('warn', cause, message, fields)
+  }
+
+  error(cause: Cause, message: string, fields: object = {}): void {
+    this.line('error', cause, message, fields)
+  }
+
+  /** To be called now and then: reports what was counted in minutes that are over. Costs nothing when there is nothing. */
+  flush(): void {
+    if (this.intervals.size === 0) return
+    const now = this.clock.monotonicMs()
+    for (const [key, interval] of this.intervals) {
+      if (now - interval.fromMs < INTERVAL_MS) continue
+      this.summarise(interval, now)
+      this.intervals.delete(key)
+    }
+  }
+
+  /** Reports all that was counted, as `flush` may never be called again. */
+  tellAll(): void {
+    const now = this.clock.monotonicMs()
+    for (const interval of this.intervals.values()) this.summarise(interval, now)
+  }
+
+  private line(level: Interval['level'], cause: Cause, message: string, fields: object): void {
+    const now = this.clock.monotonicMs()
+    let key = `${level} ${cause.kind} ${cause.phase ?? ''} ${cause.name ?? ''}`
+    let about = cause
+    if (!this.intervals.has(key) && this.intervals.size >= MOST_CAUSES) {
+      key = `${level} ${cause.kind}`
+      about = { kind: cause.kind }
+    }
+    let interval = this.intervals.get(key)
+    if (!interval || now - interval.fromMs >= INTERVAL_MS) {
+      if (interval) this.summarise(interval, now)
+      interval = { cause: about, level, fromMs: now, lines: 0, untold: 0, last: '' }
+      this.intervals.set(key, interval)
+    }
+    if (interval.lines < LINES) {
+      interval.lines += 1
+      this.logger[level](message, fields)
+    } else {
+      interval.untold += 1
+      interval.last = message
+    }
+  }
+
+  private summarise(interval: Interval, now: number): void {
+    const { cause, level, untold, last, fromMs } = interval
+    if (untold === 0) return
+    interval.untold = 0
+    const where = cause.phase === undefined ? '' : ` in ${cause.phase}`
+    const name = cause.name === undefined ? '' : ` (${cause.name})`
+    const look = this.lookAt(cause)
+    this.logger[level](
+      `${cause.kind}: ${untold} more${where}${name} within ${formatMs(now - fromMs)} that were not logged individually; the last: ${last}${look && `; ${look}`}`,
+      { ...cause, count: untold },
+    )
+  }
+}

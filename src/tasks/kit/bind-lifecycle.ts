@@ -1,0 +1,49 @@
+import type { Db } from 'mongodb'
+import { checkOptions, t } from '../../options/index.js'
+import { type Alongside, type AnyHandler, BoundLifecycle, runnableLifecycles } from '../../phases/index.js'
+
+/** Wraps a handler, for example in a ledger, a failure or a delay. It gets the handler and returns the one to run. */
+export type WrapHandler = (lifecycle: string, phase: string, handler: AnyHandler) => AnyHandler
+
+/** What a definition's `handle` returns: the lifecycle with its handlers. */
+export type Bound<Definition> = Definition extends {
+  /** The definition's method, whose result is meant. */
+  handle(handlers: never): infer B
+}
+  ? B
+  : never
+
+/** What each task kind needs to bind its lifecycles. */
+export interface BindOptions {
+  /** The database of the lifecycles' documents. */
+  readonly db: Db
+  /** Called once for each handler when the lifecycle is bound. Default: handlers run as they are. */
+  readonly wrap?: WrapHandler | undefined
+}
+
+const bindOptions = { db: t.aDatabase, wrap: t.optional(t.aFunction<WrapHandler>()) } satisfies t.TypesOf<BindOptions>
+const toBind = t.partOf({ lifecycles: runnableLifecycles, ...bindOptions })
+
+/**
+ * What is wrong with these of a task kind's options; its others are left to its definition.
+ * @param called the function whose options they are
+ * @throws InvalidOptions
+ */
+export const checkBindOptions = (called: string, options: BindOptions): void =>
+  void checkOptions(called, t.partOf(bindOptions), options)
+
+const asItIs: WrapHandler = (_lifecycle, _phase, handler) => handler
+
+/** The lifecycle that `handle` has just returned, with its owner's database, what runs alongside it, and its handlers wrapped. */
+export function bindLifecycle<Doc, G>(
+  lifecycle: BoundLifecycle<Doc, G>,
+  options: BindOptions,
+  alongside: readonly Alongside[] = [],
+): BoundLifecycle<Doc, G> {
+  const { db, wrap = asItIs } = checkOptions('bindLifecycle', toBind, { ...options, lifecycles: [lifecycle] })
+  const { model, handlers } = lifecycle
+  const wrapped = Object.entries(handlers).map(([phase, handler]) => [phase, wrap(model.name, phase, handler)])
+  const bound = new BoundLifecycle<Doc, G>(model, Object.fromEntries(wrapped))
+  for (const work of alongside) bound.runAlongside(work)
+  return bound.attach(db)
+}
