@@ -28,9 +28,10 @@ const ALONE = 0
  * parked. And it costs the others little: of the time, a half at least is theirs, and nothing else is claimed for 4 s at most.
  */
 export class Company {
-  private readonly members: { readonly held: HeldDocuments; readonly settings: LifecycleSettings }[] = []
+  private readonly members: Member[] = []
   private readonly claims = new Set<Admission>()
-  private readonly waiting = new Map<string, () => void>()
+  /** True if a claim had to leave documents: its lifecycle is called when there may be room for them. */
+  isWaitedFor = false
   private wantedSinceMs: number | undefined
   private wantedAtMs = Number.NEGATIVE_INFINITY
   private aloneSinceMs: number | undefined
@@ -39,8 +40,9 @@ export class Company {
 
   constructor(private readonly clock: Clock) {}
 
-  join(held: HeldDocuments, settings: LifecycleSettings): void {
-    this.members.push({ held, settings })
+  /** @param onRoom called when there may be room for documents that were not admitted */
+  join(held: HeldDocuments, settings: LifecycleSettings, onRoom: () => void = () => undefined): void {
+    this.members.push({ held, settings, onRoom })
   }
 
   /** For one claim of a lifecycle, to be ended with `over`; `passedBefore`: how many the claim before it had to leave. */
@@ -76,15 +78,10 @@ export class Company {
     return Math.max(0, Math.max(quietUntilMs, this.othersUntilMs) - this.clock.monotonicMs())
   }
 
-  /** Calls `then` once when there may be room for documents of a phase that were not admitted. */
-  whenThereIsRoom(lifecycle: string, phase: string, then: () => void): void {
-    this.waiting.set(`${lifecycle} ${phase}`, then)
-  }
-
   /** To be called when something is no longer held. */
   left(): void {
     const { aloneSinceMs } = this
-    if (this.waiting.size === 0 && aloneSinceMs === undefined) return
+    if (!this.isWaitedFor && aloneSinceMs === undefined) return
     const { total, suspects, least } = this.present()
     if (aloneSinceMs !== undefined && least > ALONE) {
       // Of the time, one half at least is for all others: many in a row that have to be alone starve nobody.
@@ -93,9 +90,8 @@ export class Company {
       this.aloneSinceMs = undefined
     }
     if (total > 0 && suspects > 0 && suspects * 2 > least) return
-    const waiting = [...this.waiting.values()]
-    this.waiting.clear()
-    for (const then of waiting) then()
+    this.isWaitedFor = false
+    for (const { onRoom } of this.members) onRoom()
   }
 
   /** Whether a document on its last claim may be claimed, beside what is held. */
@@ -143,6 +139,12 @@ export class Company {
     }
     return present
   }
+}
+
+interface Member {
+  readonly held: HeldDocuments
+  readonly settings: LifecycleSettings
+  readonly onRoom: () => void
 }
 
 interface Present {

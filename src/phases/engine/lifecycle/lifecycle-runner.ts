@@ -91,7 +91,7 @@ export class LifecycleRunner {
     handlers: RunnableLifecycle['handlers'],
   ) {
     const { model, clock, logger } = env
-    const { company, threads, monitor, sharedPlaces: shared } = parts
+    const { threads, monitor, sharedPlaces: shared } = parts
     const { concurrency } = model.settings
     const { held } = this
     const outage = new OutageLog(`${model.name}: the database`, clock, logger)
@@ -102,7 +102,6 @@ export class LifecycleRunner {
     this.capacities = { loop: new Capacity(concurrency, mayRun), thread: new Capacity(inThreads, mayRun) }
     this.endings = new EndingRules(env, (one) => this.yields(one))
     const { capacities, endings } = this
-    company.join(held, model.settings)
     const onWon: ClaimerOptions['onWon'] = (phase, claimed, keyed) => this.won(phase, claimed, keyed)
     this.claimer = new Claimer(env, { ...parts, workSplit, held, capacities, outage, onWon })
     const isLoaded = () => this.places.isWaitedFor('loop')

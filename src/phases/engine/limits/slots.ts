@@ -9,10 +9,8 @@ export interface Needing {
   readonly limits?: readonly LimitNeed[] | undefined
 }
 
-interface Waiter {
-  readonly isFor: (need: LimitNeed) => boolean
-  readonly then: () => void
-}
+/** @param by who has given them back unused; undefined: they were in use */
+type OnFree = (needs: readonly LimitNeed[], by: string | undefined) => void
 
 /** What has got no slots when it last asked. */
 interface InVain {
@@ -42,7 +40,7 @@ const REMEMBERED_MS = 60_000
  */
 export class Slots {
   private readonly leases = new Map<string, LeasedSlots>()
-  private readonly waiting = new Map<string, Waiter>()
+  private readonly listeners: OnFree[] = []
   private readonly inVain = new Map<string, InVain>()
   private readonly requests: SlotRequests
   private timer: NodeJS.Timeout | undefined
@@ -139,19 +137,13 @@ export class Slots {
     for (const lease of this.leases.values()) lease.makesDoUntilMs = Number.NEGATIVE_INFINITY
   }
 
-  /** Calls `then` once when slots for what `isFor` names have been given back here. */
-  whenFree(by: string, isFor: Waiter['isFor'], then: () => void): void {
-    this.waiting.set(by, { isFor, then })
-  }
-
-  /** It has got some. */
-  notWaiting(by: string): void {
-    this.waiting.delete(by)
+  /** Calls `listener` whenever slots have been given back here. */
+  onFree(listener: OnFree): void {
+    this.listeners.push(listener)
   }
 
   /** It no longer wants any. */
   noLonger(by: string): void {
-    this.waiting.delete(by)
     const { kept } = this.inVain.get(by) ?? {}
     this.inVain.delete(by)
     if (kept) this.drop(kept, by)
@@ -200,12 +192,8 @@ export class Slots {
     await Promise.all([...this.leases.values()].map((lease) => lease.settle().catch(() => undefined)))
   }
 
-  private wake(limits: readonly LimitNeed[], except?: string): void {
-    for (const [by, { isFor, then }] of [...this.waiting]) {
-      if (by === except || !limits.some(isFor)) continue
-      this.waiting.delete(by)
-      then()
-    }
+  private wake(limits: readonly LimitNeed[], by?: string): void {
+    for (const listener of this.listeners) listener(limits, by)
   }
 
   /** Which of these, taken some time ago, may no longer begin anything. */

@@ -1,0 +1,218 @@
+/** Times further ahead are left to ticks. */
+const HORIZON_MS = 30_000
+/** Whatever comes due within the same span is claimed together. No try is repeated sooner than after it. */
+const BUCKET_MS = 50
+
+/** The reason why documents of a phase are due and are not claimed. */
+export type Obstacle =
+  /** A limit has no slot or start for them. */
+  | 'limits'
+  /** They may not run beside the documents that are held. */
+  | 'isolation'
+
+/** A replica's knowledge of the documents of one phase. */
+export type QueueState =
+  /** No document is known to be due. */
+  | { readonly is: 'idle' }
+  /** Some are due, or may be. */
+  | { readonly is: 'due' }
+  /** The last claim left more than it took. */
+  | { readonly is: 'backlog' }
+  /** Some are due, and the last claim of them took none. `sinceMs`: monotonic time of the first such claim in a row; `tries`: how many there were. */
+  | { readonly is: 'blocked'; readonly by: Obstacle; readonly sinceMs: number; readonly tries: number }
+  /** The last claim failed: other phases go first, because documents of this one may be the cause. */
+  | { readonly is: 'failed' }
+
+/** The result of a claim, for the queue of its phase. */
+export interface ClaimReport {
+  /** The number of documents that it won. */
+  readonly won: number
+  /** Their keys; called only after a ring. */
+  readonly wonKeys: () => Iterable<string>
+  /** True if it found no document that it could try for. */
+  readonly isFruitless: boolean
+  /** True if it left documents that may be claimed now. */
+  readonly hasMore: boolean
+  /** After this long, documents that were left to other replicas may be claimed by any. */
+  readonly othersInMs?: number | undefined
+  /** What kept documents from being claimed, and after how long each may be gone, where that is known. Default: nothing did. */
+  readonly obstacles?: readonly { readonly by: Obstacle; readonly inMs?: number | undefined }[] | undefined
+}
+
+/**
+ * The queue of one phase on one replica: a state machine without a clock, a timer or a database of its own. Times are monotonic milliseconds.
+ *
+ * A queue with a ticket waits for its next claim. Tickets are numbers that only grow, so that queues are served first come, first served. Without a
+ * ticket, a queue waits for an event: a look or a ring ({@link offered}), a time that has come ({@link wake}), slots or room that became free
+ * ({@link freed}).
+ *
+ * | event                      | idle | due  | backlog | blocked | failed | its ticket
+ * | -------------------------- | ---- | ---- | ------- | ------- | ------ | ----------
+ * | `offered`, `freed`, `wake` | due  | due  | backlog | blocked | failed | one from now on
+ * | `begins`                   | idle | idle | backlog | blocked | failed | used up
+ * | `ends`, more is left       |              backlog                      | one from now on
+ * | `ends`, none could be won  |              blocked                      | kept if it was offered since `begins`
+ * | `ends`, all else           | due if it was offered since `begins`, else idle | kept in that case
+ * | `blocked`                  |              blocked                      | kept
+ * | `fails`                    |              failed                       | given up
+ * | `forgets`                  | idle | idle | idle    | blocked | failed | given up
+ * | `clears`                   | idle | due  | backlog | idle    | failed | kept
+ *
+ * Invariant: a phase with due documents has a ticket, a time in {@link wakesAtMs}, an event that it waits for, or the next look.
+ */
+export class PhaseQueue {
+  private known: QueueState = { is: 'idle' }
+  private ownTicket: number | undefined
+  /** Keys of documents that were rung for: they may not be stored yet when a claim looks for them. */
+  private awaited = new Set<string>()
+  /** Those of them that the claim under way should find. */
+  private expected: ReadonlySet<string> = new Set()
+  private readonly dueAtMs = new Set<number>()
+  private nextDueMs = Number.POSITIVE_INFINITY
+  private retryAtMs = Number.POSITIVE_INFINITY
+  private readonly waitsFor = new Set<Obstacle>()
+  private foundNone = false
+
+  constructor(readonly phase: string) {}
+
+  get state(): QueueState {
+    return this.known
+  }
+
+  /** Its place in the order of claims; undefined: there is nothing to claim now. */
+  get ticket(): number | undefined {
+    return this.ownTicket
+  }
+
+  /** True if its last claim found no document that it could try for. */
+  get isFruitless(): boolean {
+    return this.foundNone
+  }
+
+  /** The next time at which something may be due. Infinity: no such time is known. */
+  get wakesAtMs(): number {
+    return Math.min(this.nextDueMs, this.retryAtMs)
+  }
+
+  /** Documents are due, or may be. */
+  offered(ticket: number): void {
+    this.ownTicket ??= ticket
+    if (this.known.is === 'idle') this.known = { is: 'due' }
+  }
+
+  /** These documents are said to be due, by their keys. */
+  expects(keys: Iterable<string>): void {
+    for (const key of keys) this.awaited.add(key)
+  }
+
+  /** The next claim after this one is wanted as soon as the obstacle gives way. To be called before anything is asked for: the answer doesn't know of later events. */
+  waits(obstacle: Obstacle): void {
+    this.waitsFor.add(obstacle)
+  }
+
+  /** It no longer waits for slots: it has got some. */
+  waitsNoLonger(obstacle: Obstacle): void {
+    this.waitsFor.delete(obstacle)
+  }
+
+  isWaitingFor(obstacle: Obstacle): boolean {
+    return this.waitsFor.has(obstacle)
+  }
+
+  /** Slots or room became free. A queue that waits for them is offered, once. */
+  freed(obstacle: Obstacle, ticket: number): void {
+    if (this.waitsFor.delete(obstacle)) this.offered(ticket)
+  }
+
+  /** A claim begins. */
+  begins(): void {
+    this.ownTicket = undefined
+    if (this.known.is === 'due') this.known = { is: 'idle' }
+    this.expected = this.awaited
+    this.awaited = new Set()
+  }
+
+  /** The claim is over. @param ticket for its next one, if there is more to claim now */
+  ends(report: ClaimReport, nowMs: number, ticket: number): void {
+    const { won, hasMore, obstacles = [] } = report
+    this.foundNone = report.isFruitless
+    for (const { inMs } of obstacles) if (inMs !== undefined) this.retryIn(inMs, nowMs)
+    if (hasMore) this.ownTicket ??= ticket
+    else {
+      if (this.hasMissed(report)) this.retryIn(0, nowMs) // the claim came before they were stored
+      if (report.othersInMs !== undefined) this.retryIn(report.othersInMs, nowMs)
+    }
+    const [obstacle] = obstacles
+    if (obstacle && won === 0) this.blocked(obstacle.by, nowMs)
+    else if (hasMore) this.known = { is: 'backlog' }
+    else this.known = { is: this.ownTicket === undefined ? 'idle' : 'due' }
+  }
+
+  private hasMissed({ wonKeys }: ClaimReport): boolean {
+    const { expected } = this
+    this.expected = new Set()
+    if (expected.size === 0) return false
+    const won = new Set(wonKeys())
+    return [...expected].some((key) => !won.has(key))
+  }
+
+  /** Nothing could be claimed. @param inMs after how long that may have changed, where it is known */
+  blocked(by: Obstacle, nowMs: number, inMs?: number): void {
+    this.expected = new Set()
+    if (inMs !== undefined) this.retryIn(inMs, nowMs)
+    const before = this.known.is === 'blocked' && this.known.by === by ? this.known : { sinceMs: nowMs, tries: 0 }
+    this.known = { is: 'blocked', by, sinceMs: before.sinceMs, tries: before.tries + 1 }
+  }
+
+  /** The claim failed: the next look offers the phase again. */
+  fails(): void {
+    this.forgets()
+    this.known = { is: 'failed' }
+  }
+
+  /** Forgets what is due: the next look offers it again. */
+  forgets(): void {
+    this.ownTicket = undefined
+    this.awaited.clear()
+    this.expected = new Set()
+    if (this.known.is === 'due' || this.known.is === 'backlog') this.known = { is: 'idle' }
+  }
+
+  /** A look has found that nothing is due. True if documents had been waiting for slots until then. */
+  clears(): boolean {
+    const waited = this.isBlockedBy('limits')
+    if (waited) {
+      this.retryAtMs = Number.POSITIVE_INFINITY
+      this.waitsFor.delete('limits')
+      this.known = { is: this.ownTicket === undefined ? 'idle' : 'due' }
+    }
+    return waited
+  }
+
+  isBlockedBy(obstacle: Obstacle): boolean {
+    return this.known.is === 'blocked' && this.known.by === obstacle
+  }
+
+  /** Documents come due after `ms`. */
+  dueIn(ms: number, nowMs: number): void {
+    if (ms > HORIZON_MS) return
+    const atMs = (Math.ceil((nowMs + ms) / BUCKET_MS) + 1) * BUCKET_MS
+    this.dueAtMs.add(atMs)
+    this.nextDueMs = Math.min(this.nextDueMs, atMs)
+  }
+
+  /** Another try is worthwhile after `ms`: once, at the soonest of such times, because each failed try brings the next. */
+  retryIn(ms: number, nowMs: number): void {
+    if (ms <= HORIZON_MS) this.retryAtMs = Math.min(this.retryAtMs, nowMs + Math.max(ms, BUCKET_MS))
+  }
+
+  /** The time is `nowMs`. True if one of its times has come: it is offered. */
+  wake(nowMs: number, ticket: number): boolean {
+    if (this.wakesAtMs > nowMs) return false
+    for (const atMs of this.dueAtMs) if (atMs <= nowMs) this.dueAtMs.delete(atMs)
+    this.nextDueMs = Math.min(...this.dueAtMs, Number.POSITIVE_INFINITY)
+    if (this.retryAtMs <= nowMs) this.retryAtMs = Number.POSITIVE_INFINITY
+    this.offered(ticket)
+    return true
+  }
+}

@@ -1,0 +1,121 @@
+import type { Clock } from '../../../time/index.js'
+import { type Obstacle, PhaseQueue } from './phase-queue.js'
+
+export interface PhaseQueuesOptions {
+  readonly clock: Clock
+  /** True if no document of a phase may be claimed at present; a look after it is resumed offers it again. */
+  readonly isPaused: (phase: string) => boolean
+  /** Called when queues have been offered that nothing else offers: times have come, or what they waited for became free. */
+  readonly onOffered: () => void
+}
+
+/** The queues of a lifecycle's phases on one replica: the order of their claims, and the one timer that wakes them. */
+export class PhaseQueues {
+  private readonly byPhase: ReadonlyMap<string, PhaseQueue>
+  private readonly all: readonly PhaseQueue[]
+  private tickets = 0
+  private timer: NodeJS.Timeout | undefined
+  private timerAtMs = Number.POSITIVE_INFINITY
+  private stopped = false
+
+  constructor(
+    phases: Iterable<string>,
+    private readonly options: PhaseQueuesOptions,
+  ) {
+    this.all = [...phases].map((phase) => new PhaseQueue(phase))
+    this.byPhase = new Map(this.all.map((queue) => [queue.phase, queue]))
+  }
+
+  of(phase: string): PhaseQueue | undefined {
+    return this.byPhase.get(phase)
+  }
+
+  /** True if documents are known to be due that no replica has claimed yet. */
+  get areDue(): boolean {
+    return this.all.some(({ ticket, phase }) => ticket !== undefined && !this.options.isPaused(phase))
+  }
+
+  /** True if the last claim of a phase left more than it took. */
+  get haveBacklog(): boolean {
+    return this.all.some(({ state }) => state.is === 'backlog')
+  }
+
+  nextTicket(): number {
+    this.tickets += 1
+    return this.tickets
+  }
+
+  offer(phases: Iterable<string>): void {
+    if (this.stopped) return
+    for (const phase of phases) if (!this.options.isPaused(phase)) this.byPhase.get(phase)?.offered(this.nextTicket())
+  }
+
+  /** Offers those whose last claim failed. */
+  offerFailed(): void {
+    this.offer(this.all.filter(({ state }) => state.is === 'failed').map(({ phase }) => phase))
+  }
+
+  /** The queue with the lowest ticket among those with room; one whose last claim failed only if there is no other. */
+  next(hasRoom: (phase: string) => boolean): PhaseQueue | undefined {
+    let next: PhaseQueue | undefined
+    if (this.stopped) return undefined
+    for (const queue of this.all) {
+      if (queue.ticket === undefined || (next && !isBefore(queue, next)) || !hasRoom(queue.phase)) continue
+      next = queue
+    }
+    return next
+  }
+
+  /** Slots or room became free: the queues that wait for them are offered. */
+  freed(obstacle: Obstacle, isMeant: (phase: string) => boolean): void {
+    if (this.stopped) return
+    const waiting = this.all.filter((queue) => queue.isWaitingFor(obstacle) && isMeant(queue.phase))
+    for (const queue of waiting) {
+      queue.freed(obstacle, this.nextTicket())
+      if (this.options.isPaused(queue.phase)) queue.forgets()
+    }
+    if (waiting.length > 0) this.options.onOffered()
+  }
+
+  /** A look found documents due in these phases and in no others. @returns phases that waited for slots until then */
+  found(due: ReadonlySet<string>): string[] {
+    return this.all.filter((queue) => !due.has(queue.phase) && queue.clears()).map(({ phase }) => phase)
+  }
+
+  /** Forgets what is due: the next look offers it again. */
+  forget(): void {
+    for (const queue of this.all) queue.forgets()
+  }
+
+  /**
+   * Sets the timer for the time that comes next, so that a wait that ends in 0.1 s is resumed in 0.1 s and not at the next full second. To be
+   * called when a queue may have got an earlier one. Only a hint: the next tick finds what it misses, and the server's clock judges what is due.
+   */
+  setTimer(): void {
+    const atMs = Math.min(...this.all.map((queue) => queue.wakesAtMs), Number.POSITIVE_INFINITY)
+    if (this.stopped || atMs >= this.timerAtMs) return
+    clearTimeout(this.timer)
+    this.timerAtMs = atMs
+    this.timer = setTimeout(() => this.wake(), atMs - this.options.clock.monotonicMs()).unref()
+  }
+
+  private wake(): void {
+    this.timerAtMs = Number.POSITIVE_INFINITY
+    const now = this.options.clock.monotonicMs()
+    for (const queue of this.all)
+      if (queue.wake(now, this.nextTicket()) && this.options.isPaused(queue.phase)) queue.forgets()
+    this.setTimer()
+    this.options.onOffered()
+  }
+
+  stop(): void {
+    this.stopped = true
+    clearTimeout(this.timer)
+    this.forget()
+  }
+}
+
+function isBefore(one: PhaseQueue, other: PhaseQueue): boolean {
+  const [oneFailed, otherFailed] = [one.state.is === 'failed', other.state.is === 'failed']
+  return oneFailed === otherFailed ? one.ticket! < other.ticket! : otherFailed
+}
